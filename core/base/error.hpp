@@ -1,0 +1,45 @@
+// The four kinds of error that reach the user; each message says what, where, expected and found.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace kvscope {
+
+/// Base of every error kvscope throws on purpose; catch this at the outermost level only.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The operating system refused: a file is missing, unreadable, locked, or the disk is full.
+class IoError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The bytes of a file do not mean what its format says they should.
+class FormatError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An option or configuration is unknown, out of range or contradicts another one.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A tensor has another shape than the operation needs.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The user (Ctrl-C, SIGTERM, a cancel button) asked to stop; what was finished is kept.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace kvscope

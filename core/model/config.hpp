@@ -1,0 +1,73 @@
+// What a Hugging Face config.json says about a decoder-only transformer, checked and in our terms.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// The layer structures the runtime can compute.
+enum class ModelFamily { llama, mistral, qwen2, qwen3 };
+
+/// "llama", "mistral", ...: the `model_type` of config.json.
+std::string_view name_of(ModelFamily family);
+
+/// How rotary position embedding turns a position into angles.
+struct RopeConfig {
+  enum class Kind { plain, linear, llama3 };
+  Kind kind = Kind::plain;
+  double theta = 10000.0;
+  double factor = 1.0;            // linear, llama3
+  double low_freq_factor = 1.0;   // llama3
+  double high_freq_factor = 4.0;  // llama3
+  Index original_max_positions = 0;  // llama3: context length before scaling
+};
+
+/// "default", "linear" or "llama3", as config.json spells it.
+std::string_view name_of(RopeConfig::Kind kind);
+
+/// One model's shape and constants. Every field is checked by parse_model_config.
+struct ModelConfig {
+  ModelFamily family = ModelFamily::llama;
+  Index n_layers = 0;
+  Index n_q = 0;        // query heads
+  Index n_kv = 0;       // key/value heads; divides n_q
+  Index d_head = 0;     // even
+  Index d_model = 0;
+  Index d_ff = 0;
+  Index n_vocab = 0;
+  Index max_positions = 0;  // longest context that config.json allows
+  double rms_eps = 1e-6;
+  RopeConfig rope;
+  bool tied_embeddings = false;
+  bool qkv_bias = false;   // q, k and v projections add a bias
+  bool o_bias = false;     // the output projection adds a bias
+  bool mlp_bias = false;   // gate, up and down projections add a bias
+  bool qk_norm = false;    // RMSNorm over d_head on q and k before RoPE
+  /// Per layer: how many positions a query sees, itself included; empty = all. Size n_layers.
+  std::vector<std::optional<Index>> window;
+  std::vector<std::int32_t> eos_ids;  // may be empty
+  std::optional<std::int32_t> bos_id;
+
+  Index group() const { return n_q / n_kv; }
+  /// The factor in front of q.k: 1 / sqrt(d_head).
+  float score_scale() const;
+  /// Number of weights that these shapes imply (tied embeddings counted once).
+  std::int64_t n_parameters() const;
+};
+
+/// Reads config.json text in both styles in use (rope_theta + rope_scaling; rope_parameters).
+/// `where` names the file in messages. Throws FormatError for text that is not JSON or lacks a field,
+/// ConfigError for a model that the runtime does not compute (the message lists what it does).
+ModelConfig parse_model_config(std::string_view json_text, const std::string& where);
+
+/// Same for `model_dir`/config.json. Throws IoError if it cannot be read.
+ModelConfig load_model_config(const std::filesystem::path& model_dir);
+
+}  // namespace kvscope

@@ -1,0 +1,45 @@
+// What can be watched while the model runs, when, and with which shapes.
+#pragma once
+
+#include <span>
+
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// What one attention layer saw in one forward call. Views are valid during the callback only.
+/// n_tok: tokens of this call; their positions are [pos_begin, pos_begin + n_tok).
+struct AttentionEvent {
+  Index layer = 0;
+  Index pos_begin = 0;
+  Index n_tok = 0;
+  float score_scale = 1.0f;
+  TensorView<const float> q;        // [n_q, n_tok, d_head] after QK-norm and RoPE, unscaled
+  TensorView<const float> k;        // [n_kv, n_tok, d_head] after QK-norm and RoPE
+  TensorView<const float> v;        // [n_kv, n_tok, d_head]
+  TensorView<const float> lse;      // [n_q, n_tok] log of the sum of exp(score) over visible keys
+  TensorView<const float> k_cache;  // [n_kv, pos_begin + n_tok, d_head] all keys so far, these included
+  TensorView<const float> v_cache;  // [n_kv, pos_begin + n_tok, d_head]
+};
+
+/// Watches forward calls. Per call: wants() for each layer, on_attention() for those wanted in layer
+/// order, then on_logits() if the caller asked for logits, then on_call_end().
+/// Exceptions from callbacks end the forward call and leave the cache as it was before it.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// False saves the copies that on_attention() needs for this layer.
+  virtual bool wants(Index layer) const = 0;
+  virtual void on_attention(const AttentionEvent& event) = 0;
+  /// logits [n_tok, n_vocab] of positions [pos_begin, pos_begin + n_tok).
+  virtual void on_logits(Index pos_begin, TensorView<const float> logits) {
+    (void)pos_begin;
+    (void)logits;
+  }
+  virtual void on_call_end(Index pos_begin, Index n_tok) {
+    (void)pos_begin;
+    (void)n_tok;
+  }
+};
+
+}  // namespace kvscope

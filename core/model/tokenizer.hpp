@@ -1,0 +1,54 @@
+// tokenizer.json of the Hugging Face tokenizers library: text to token ids and back, exactly.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvscope {
+
+using TokenId = std::int32_t;
+
+/// A byte-level BPE tokenizer. Immutable after loading; safe to use from several threads at once.
+class Tokenizer {
+ public:
+  /// Reads `file` (or `file`/tokenizer.json if it is a folder). Throws IoError, FormatError (broken
+  /// JSON, merges that name unknown tokens, ids out of range or twice) or ConfigError (a model or
+  /// pre-tokenizer kind that is not implemented; the message names it and what is).
+  static Tokenizer load(const std::filesystem::path& file);
+  /// Same from text; `where` names it in messages.
+  static Tokenizer parse(std::string_view json_text, const std::string& where);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// Ids of `text` (UTF-8; throws FormatError with the byte offset if it is not). Added tokens in the text are
+  /// recognised. add_special: apply the post-processor's template (for example a leading BOS), if any.
+  std::vector<TokenId> encode(std::string_view text, bool add_special = false) const;
+
+  /// The bytes that the ids stand for; special tokens are left out if asked. Throws ConfigError for an id that does
+  /// not exist. The bytes need not be whole UTF-8 characters at the ends.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
+
+  /// The exact bytes of one token.
+  std::string_view bytes_of(TokenId id) const;
+
+  /// Id of a token given by its content (as written for added tokens, by its bytes otherwise).
+  std::optional<TokenId> id_of(std::string_view content) const;
+
+  /// One more than the largest id.
+  TokenId n_ids() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace kvscope

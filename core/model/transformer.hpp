@@ -1,0 +1,58 @@
+// The running model: chunked prefill and decode over one KV cache, through one layer function.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "core/base/parallel.hpp"
+#include "core/model/attention_policy.hpp"
+#include "core/model/config.hpp"
+#include "core/model/kv_cache.hpp"
+#include "core/model/observer.hpp"
+#include "core/model/tokenizer.hpp"
+#include "core/model/weights.hpp"
+
+namespace kvscope {
+
+/// Which positions of a forward call get logits.
+enum class Logits { none, last, all };
+
+/// Per-call options of Transformer::forward.
+struct ForwardOptions {
+  Logits logits = Logits::none;
+  Observer* observer = nullptr;       // may be null
+  AttentionPolicy* policy = nullptr;  // may be null: dense everywhere
+};
+
+/// A decoder-only transformer (families: see ModelFamily) over mapped weights.
+/// Results are the same bits for any thread count and any division of the tokens into calls.
+class Transformer {
+ public:
+  /// Loads config.json and the weights of a Hugging Face checkpoint folder. Throws IoError,
+  /// FormatError or ConfigError.
+  static Transformer load(const std::filesystem::path& model_dir);
+  Transformer(ModelConfig config, WeightFiles weights);
+  Transformer(Transformer&&) noexcept;
+  Transformer& operator=(Transformer&&) noexcept;
+  ~Transformer();
+
+  const ModelConfig& config() const;
+  const WeightFiles& weights() const;
+
+  /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`.
+  /// Returns logits [n_tok or 1, n_vocab], empty for Logits::none. Throws ConfigError if the cache has no room
+  /// or a token id is not in the vocabulary, FormatError if NaN or Inf appears (broken weights), and
+  /// whatever the observer or policy throws; the cache then holds the tokens it held before.
+  Tensor<float> forward(std::span<const TokenId> tokens, KvCache& cache, ThreadPool& pool,
+                        const ForwardOptions& options = {}) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The index of the largest value; the smallest index among equals.
+TokenId argmax(std::span<const float> values);
+
+}  // namespace kvscope

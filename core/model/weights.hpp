@@ -1,0 +1,60 @@
+// Weights of a checkpoint folder: safetensors files (one or sharded), memory-mapped, never copied whole.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/dtype.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// One stored tensor: a window on mapped file bytes, valid as long as its WeightFiles lives.
+struct StoredTensor {
+  DType dtype = DType::f32;
+  Shape shape;
+  const std::byte* data = nullptr;  // may be unaligned
+  std::string file;                 // name of the shard, for messages
+
+  Index count() const { return shape.count(); }
+};
+
+/// The tensors of one checkpoint folder by name.
+class WeightFiles {
+ public:
+  /// Maps `model_dir`/model.safetensors, or the shards that model.safetensors.index.json lists.
+  /// Checks before anything is allocated: header length against the file, JSON, dtype (F32, F16, BF16;
+  /// others are kept as "unsupported" and refused when asked for), shape times size equal to the offsets, offsets inside
+  /// the file, ascending without overlap or gap. Throws IoError or FormatError.
+  static WeightFiles open(const std::filesystem::path& model_dir);
+
+  WeightFiles(WeightFiles&&) noexcept;
+  WeightFiles& operator=(WeightFiles&&) noexcept;
+  ~WeightFiles();
+
+  bool contains(std::string_view name) const;
+
+  /// The tensor `name`, whose shape must be `expected`. Throws FormatError if it is missing, has
+  /// another shape (message: name, expected, found, file) or an unsupported dtype.
+  StoredTensor get(std::string_view name, const Shape& expected) const;
+
+  /// As get(), widened to float. For small tensors (norms, biases). Throws FormatError also when a value is NaN or Inf
+  /// (message: name, index, file).
+  Tensor<float> get_float(std::string_view name, const Shape& expected) const;
+
+  std::vector<std::string> names() const;
+  std::int64_t n_parameters() const;  // elements in all tensors
+  std::int64_t n_bytes() const;       // bytes of all tensor data
+
+ private:
+  struct Impl;
+  explicit WeightFiles(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,99 @@
+// What a trace says about itself: the model it came from, what was captured, and how the run ended.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/config.hpp"
+#include "core/tensor/dtype.hpp"
+
+namespace kvscope {
+
+/// Half-open range of token positions.
+struct TokenRange {
+  Index begin = 0;
+  Index end = 0;
+  Index size() const { return end - begin; }
+  bool operator==(const TokenRange&) const = default;
+};
+
+/// Which arrays a recording holds.
+struct CaptureSet {
+  bool qkv = true;
+  bool lse = true;
+  bool logits = false;
+  bool attn_dense = false;  // [n_q, n_rows, T]: grows with the square of the context
+  Index attn_topk = 0;      // 0 = off; else the N largest probabilities of each row
+  bool stats = false;       // norms and page minima/maxima
+  Index page_size = 16;     // tokens per page of the stats
+  bool operator==(const CaptureSet&) const = default;
+};
+
+/// How the recording ended.
+enum class TraceStatus { recording, complete, interrupted, recovered };
+
+/// "recording", "complete", "interrupted" or "recovered".
+std::string_view name_of(TraceStatus status);
+std::optional<TraceStatus> trace_status_from_name(std::string_view name);
+
+/// One forward call of the recording run: a prefill chunk or one decode step.
+struct TraceUnit {
+  TokenRange tokens;
+  bool is_decode = false;
+  bool operator==(const TraceUnit&) const = default;
+};
+
+/// Shapes and provenance of a trace. Layers and heads carry their true indices of the model.
+struct TraceInfo {
+  // the model
+  std::string model_name;      // folder name of the checkpoint
+  std::string model_family;    // "llama", ...
+  std::string model_config;    // config.json, verbatim
+  Index n_layers = 0;
+  Index n_q = 0;
+  Index n_kv = 0;
+  Index d_head = 0;
+  Index d_model = 0;
+  Index n_vocab = 0;
+  float score_scale = 1.0f;
+  std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
+  std::string rope_kind;                     // "default", "linear", "llama3"
+  double rope_theta = 0.0;
+  bool qk_norm = false;
+
+  // what was captured
+  CaptureSet capture;
+  DType dtype = DType::f32;          // storage type of q, k, v
+  std::vector<Index> layers;         // recorded layers, ascending
+  std::vector<Index> q_heads;        // recorded query heads, ascending
+  std::vector<Index> kv_heads;       // the KV heads that those need, ascending
+  TokenRange rows;                   // positions whose q, lse, attn and logits are kept (k, v: all)
+  Index n_tokens = 0;                // tokens recorded: prompt + decoded
+  Index n_prompt = 0;                // prompt tokens; positions from here on were decoded
+  Index chunk = 0;                   // prefill chunk length (the last one may be shorter)
+  std::vector<TraceUnit> units;      // in order; together [0, n_tokens)
+
+  // provenance
+  std::string uuid;
+  std::string content_hash;          // of the recorded data; empty while recording
+  TraceStatus status = TraceStatus::recording;
+  std::string created;               // ISO 8601 UTC; honours SOURCE_DATE_EPOCH
+  std::string writer;                // "kvscope 0.1.0 (commit)"
+  std::string command_line;
+  std::string host;
+  std::string text_source;           // file name of the prompt, or what else it came from
+  std::uint64_t seed = 0;
+
+  Index group() const { return n_q / n_kv; }
+  bool has_layer(Index layer) const;
+  bool has_q_head(Index q_head) const;
+  bool has_kv_head(Index kv_head) const;
+  /// The position in `layers` (or q_heads, kv_heads); throws ConfigError naming what is recorded.
+  Index layer_slot(Index layer) const;
+  Index q_slot(Index q_head) const;
+  Index kv_slot(Index kv_head) const;
+};
+
+}  // namespace kvscope

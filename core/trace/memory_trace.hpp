@@ -1,0 +1,62 @@
+// A trace held in memory: for tests and for analyses that never need a file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/trace/sink.hpp"
+#include "core/trace/source.hpp"
+
+namespace kvscope {
+
+/// Both ends at once: record into it, then read from it. Holds q, k, v and lse in f32 (other captures are ignored).
+class MemoryTrace final : public TraceSource, public TraceSink {
+ public:
+  MemoryTrace() = default;
+  /// Sizes everything (zeros) as begin() does; fill through q(), k(), v(), lse() for synthetic traces.
+  explicit MemoryTrace(const TraceInfo& info) { begin(info); }
+
+  // TraceSink
+  void begin(const TraceInfo& info) override;
+  void write_layer(const LayerRows& rows) override;
+  void write_logits(TensorView<const float> logits) override;
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
+  void commit_unit() override;
+  void finish(TraceStatus status) override;
+
+  // TraceSource
+  const TraceInfo& info() const override { return info_; }
+  std::string where() const override { return "trace in memory"; }
+  std::span<const TokenId> tokens() const override { return tokens_; }
+  std::vector<std::string> token_bytes() const override { return bytes_; }
+  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override;
+  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
+  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
+  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
+
+  // direct access, by slot order of info().layers and heads
+  TensorView<float> q(Index layer);    // [q_heads, rows, d_head]
+  TensorView<float> k(Index layer);    // [kv_heads, n_tokens, d_head]
+  TensorView<float> v(Index layer);    // [kv_heads, n_tokens, d_head]
+  TensorView<float> lse(Index layer);  // [q_heads, rows]
+  void set_tokens(std::vector<TokenId> tokens) { tokens_ = std::move(tokens); }
+
+ private:
+  struct Layer {
+    Tensor<float> q, k, v, lse;
+  };
+  const Layer& layer_at(Index layer) const;
+
+  TraceInfo info_;
+  std::vector<Layer> layers_;
+  std::vector<TokenId> tokens_;
+  std::vector<std::string> bytes_;
+  std::size_t unit_ = 0;
+};
+
+/// A TraceInfo for a synthetic model: all layers and heads, f32, one prefill of n_tokens in chunks.
+TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens,
+                          Index chunk);
+
+}  // namespace kvscope

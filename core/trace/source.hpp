@@ -1,0 +1,39 @@
+// Where analyses read recorded tensors from, whoever holds them (a file, memory).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model/tokenizer.hpp"
+#include "core/tensor/tensor.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+/// Read access to one trace. Layers and heads are true indices of the model. All reads return f32 rows, throw
+/// ConfigError if the slice was not recorded and FormatError if it holds NaN or Inf (message: dataset, index).
+/// Safe to call from several threads.
+class TraceSource {
+ public:
+  virtual ~TraceSource() = default;
+  virtual const TraceInfo& info() const = 0;
+  /// File name or other words for messages.
+  virtual std::string where() const = 0;
+  /// Token ids, [n_tokens].
+  virtual std::span<const TokenId> tokens() const = 0;
+  /// Bytes of each token; empty if the recording had no tokenizer.
+  virtual std::vector<std::string> token_bytes() const = 0;
+
+  /// [range.size(), d_head]. q only for positions inside info().rows; k and v for any.
+  virtual Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const = 0;
+  virtual Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const = 0;
+  virtual Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const = 0;
+  /// [range.size()] natural-log sum of exp of scaled visible scores.
+  virtual Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const = 0;
+};
+
+/// Throws ConfigError unless the trace holds q, k and v for every position (an analysis needs them all).
+void require_full_qkv(const TraceSource& trace, std::string_view analysis);
+
+}  // namespace kvscope
