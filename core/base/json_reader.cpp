@@ -32,7 +32,7 @@ class DuplicateKeys {
       case json::parse_event_t::key:
         if (!keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
           throw FormatError(fmt::format("{}: the key {} occurs twice in one object", where_,
-                                        quoted(parsed.get_ref<const std::string&>())));
+                                        quote(parsed.get_ref<const std::string&>())));
         }
         break;
       default:
@@ -61,7 +61,7 @@ std::string reason_of(const json::exception& error) {
 
 }  // namespace
 
-std::string quoted(std::string_view text, std::size_t max_length) {
+std::string quote(std::string_view text, std::size_t max_length) {
   std::string out = "\"";
   for (char c : text.substr(0, max_length)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -95,7 +95,7 @@ std::string describe(const json& value) {
     case json::value_t::array:
       return fmt::format("a list of {}", value.size());
     case json::value_t::string:
-      return "the string " + quoted(value.get_ref<const std::string&>());
+      return fmt::format("the string {}", quote(value.get_ref<const std::string&>()));
     case json::value_t::boolean:
       return value.get<bool>() ? "true" : "false";
     case json::value_t::number_integer:

@@ -12,7 +12,7 @@ namespace kvscope {
 
 /// `text` in double quotes for a message: control bytes and bytes that are not ASCII escaped, cut
 /// after `max_length` bytes.
-std::string quoted(std::string_view text, std::size_t max_length = 80);
+std::string quote(std::string_view text, std::size_t max_length = 80);
 
 /// Parses JSON. A key that occurs twice in one object is refused, because readers disagree on which
 /// one counts. `where` names the file. Throws FormatError.

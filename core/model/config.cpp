@@ -60,7 +60,7 @@ ModelFamily read_family(const JsonObject& json) {
   const auto it = std::find(kFamilyNames.begin(), kFamilyNames.end(), type);
   if (it == kFamilyNames.end()) {
     throw ConfigError(fmt::format("{}: expected one of {}, found {}", json.name_of("model_type"),
-                                  fmt::join(kFamilyNames, ", "), quoted(type)));
+                                  fmt::join(kFamilyNames, ", "), quote(type)));
   }
   return static_cast<ModelFamily>(it - kFamilyNames.begin());
 }
@@ -128,7 +128,7 @@ RopeConfig::Kind read_rope_kind(const JsonObject& rope) {
   const auto it = std::find(kRopeNames.begin(), kRopeNames.end(), name);
   if (it == kRopeNames.end()) {
     throw ConfigError(fmt::format("{}: expected one of {}, found {}", rope.name_of(field),
-                                  fmt::join(kRopeNames, ", "), quoted(name)));
+                                  fmt::join(kRopeNames, ", "), quote(name)));
   }
   return static_cast<RopeConfig::Kind>(it - kRopeNames.begin());
 }
@@ -156,7 +156,7 @@ RopeConfig read_rope(const JsonObject& json, Index max_positions) {
     if (value.is_object()) {
       throw ConfigError(
           fmt::format("{}: expected one setting for all layers, found one of its own for {}",
-                      json.name_of(group), quoted(name)));
+                      json.name_of(group), quote(name)));
     }
   }
   refuse_partial_rotary(fields);
@@ -298,7 +298,7 @@ void refuse_what_is_not_computed(const JsonObject& json) {
   const std::string act = json.string_if("hidden_act").value_or("silu");
   if (act != "silu") {
     throw ConfigError(fmt::format("{}: expected \"silu\" (SwiGLU), found {}",
-                                  json.name_of("hidden_act"), quoted(act)));
+                                  json.name_of("hidden_act"), quote(act)));
   }
   if (json.find("quantization_config") != nullptr) {
     throw ConfigError(

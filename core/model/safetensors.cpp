@@ -108,7 +108,7 @@ std::array<std::uint64_t, 2> read_offsets(const JsonObject& fields, std::uint64_
 
 SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value,
                             std::span<const std::byte> data, const std::string& file) {
-  const JsonObject fields(value, file, quoted(name) + ".");
+  const JsonObject fields(value, file, quote(name) + ".");
   SafetensorsEntry entry;
   entry.name = name;
   entry.dtype_name = fields.string("dtype");
@@ -128,7 +128,7 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
     throw FormatError(
         fmt::format("{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its "
                     "data_offsets",
-                    quoted(name), file, entry.count, quoted(entry.dtype_name),
+                    quote(name), file, entry.count, quote(entry.dtype_name),
                     shape_text(entry.shape), n_bytes));
   }
   entry.bytes = data.subspan(begin, end - begin);
@@ -140,7 +140,7 @@ void check_metadata(const nlohmann::json& value, const std::string& file) {
   for (const auto& [key, text] : metadata.value().items()) {
     if (!text.is_string()) {
       throw FormatError(fmt::format("__metadata__.{} ({}): expected a string, found {}",
-                                    quoted(key), file, describe(text)));
+                                    quote(key), file, describe(text)));
     }
   }
 }
@@ -173,7 +173,7 @@ std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes
     const auto begin = static_cast<std::size_t>(entry.bytes.data() - data.data());
     if (begin != position) {
       throw FormatError(fmt::format("{} ({}): its bytes begin at {}, expected {}: tensors {}",
-                                    quoted(entry.name), file, begin, position,
+                                    quote(entry.name), file, begin, position,
                                     begin < position ? "overlap" : "leave a gap"));
     }
     position += entry.bytes.size();

@@ -37,7 +37,7 @@ void check_shard_name(const std::string& name, const std::string& where) {
   if (!is_plain) {
     throw FormatError(
         fmt::format("weight_map ({}): expected names of files in the same folder, found {}", where,
-                    quoted(name)));
+                    quote(name)));
   }
 }
 
@@ -69,7 +69,7 @@ struct WeightFiles::Impl {
           entries.try_emplace(std::move(name), Entry{std::move(tensor), file});
       if (!is_new) {
         throw FormatError(fmt::format("tensor {} is in two shards, {} and {} ({})",
-                                      quoted(it->first), it->second.file, file,
+                                      quote(it->first), it->second.file, file,
                                       path.parent_path().string()));
       }
     }
@@ -101,7 +101,7 @@ struct WeightFiles::Impl {
         const auto it = entries.find(name);
         if (it == entries.end() || it->second.file != shard) {
           throw FormatError(fmt::format("tensor {}: expected in {} as {} says, found {}",
-                                        quoted(name), quoted(shard), where,
+                                        quote(name), quote(shard), where,
                                         it == entries.end() ? "nowhere" : "in " + it->second.file));
         }
       }
@@ -135,18 +135,18 @@ StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) cons
   const auto it = impl_->entries.find(name);
   if (it == impl_->entries.end()) {
     throw FormatError(fmt::format(
-        "tensor {}: expected shape {}, found no such tensor among the {} of {}", quoted(name),
+        "tensor {}: expected shape {}, found no such tensor among the {} of {}", quote(name),
         to_string(expected), impl_->entries.size(),
         impl_->entries.empty() ? std::string(kSingleFile) : impl_->entries.begin()->second.file));
   }
   const auto& [tensor, file] = it->second;
   if (!same_shape(tensor.shape, expected)) {
-    throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quoted(name),
+    throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
                                   to_string(expected), shape_text(tensor.shape), file));
   }
   if (!tensor.dtype) {
     throw FormatError(fmt::format("tensor {}: expected dtype F32, F16 or BF16, found {} ({})",
-                                  quoted(name), quoted(tensor.dtype_name), file));
+                                  quote(name), quote(tensor.dtype_name), file));
   }
   return {*tensor.dtype, expected, tensor.bytes.data(), file};
 }
@@ -159,7 +159,7 @@ Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expecte
     if (!std::isfinite(out.data()[i])) {
       throw FormatError(
           fmt::format("tensor {}: expected finite values, found {} at element {} ({})",
-                      quoted(name), out.data()[i], i, stored.file));
+                      quote(name), out.data()[i], i, stored.file));
     }
   }
   return out;

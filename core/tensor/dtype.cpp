@@ -55,7 +55,7 @@ struct F16 {
     const auto scaled =
         hn::Mul(hn::ConvertTo(F32(), hn::BitCast(I32(), magnitude)), hn::Set(F32(), 0x1p-24f));
     const auto is_special =
-        hn::RebindMask(d, hn::Ge(hn::BitCast(I32(), magnitude), hn::Set(I32(), 0x7c00)));
+        hn::RebindMask(d, hn::Gt(hn::BitCast(I32(), magnitude), hn::Set(I32(), 0x7bff)));
     const auto is_subnormal =
         hn::RebindMask(d, hn::Lt(hn::BitCast(I32(), magnitude), hn::Set(I32(), 0x0400)));
     const auto finite = hn::IfThenElse(is_subnormal, hn::BitCast(d, scaled), normal);
@@ -79,7 +79,7 @@ struct F16 {
         hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 0x3ffu)), hn::Set(d, 0x7e00u));
     // 65520 = 0x477ff000 is the first float that rounds to infinity; 2^-14 = 0x38800000.
     const auto is_nan = hn::RebindMask(d, hn::Gt(ordered, hn::Set(I32(), 0x7f800000)));
-    const auto is_large = hn::RebindMask(d, hn::Ge(ordered, hn::Set(I32(), 0x477ff000)));
+    const auto is_large = hn::RebindMask(d, hn::Gt(ordered, hn::Set(I32(), 0x477fefff)));
     const auto is_small = hn::RebindMask(d, hn::Lt(ordered, hn::Set(I32(), 0x38800000)));
     auto result = hn::IfThenElse(is_small, subnormal, normal);
     result = hn::IfThenElse(is_large, hn::Set(d, 0x7c00u), result);
