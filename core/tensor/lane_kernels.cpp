@@ -167,6 +167,27 @@ void Add(float* x, const float* y, Index n) {
   }
 }
 
+// exp(x) for x <= 0: relative error below 2e-7, exactly 1 at 0, 0 below -87 (and at -infinity and NaN).
+// Half the instructions of the general exp, which matters here: one exp per score.
+HWY_INLINE V ExpOfNegative(V x) {
+  const D d;
+  const DI di;
+  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.442695041f)));  // x = n ln 2 + r
+  const V nf = hn::ConvertTo(d, n);
+  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693145752f), x);  // ln 2 in two parts, the first exact in nf * part
+  r = hn::NegMulAdd(nf, hn::Set(d, 1.42860677e-6f), r);
+  V p = hn::Set(d, 1.0f / 5040.0f);  // Taylor series of e^r, |r| <= ln 2 / 2
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.0f)), hn::Mul(p, power));
+}
+
 // Sets scores of keys that a lane's query does not see to -infinity.
 HWY_INLINE void MaskScores(const LaneAttention& t, Index key0, Index n_keys, float* scores) {
   const D d;
@@ -223,11 +244,11 @@ void Attention(const LaneAttention& t) {
       }
       // A lane that has seen no key yet keeps max = -inf; subtracting it would make NaN.
       const V safe_max = hn::IfThenElse(hn::Eq(new_max, minus_inf), hn::Zero(d), new_max);
-      const V factor = hn::Exp(d, hn::Sub(old_max, safe_max));
+      const V factor = ExpOfNegative(hn::Sub(old_max, safe_max));
       V block_sum = hn::Zero(d);
       for (Index i = 0; i < n_keys; ++i) {
         float* s = scores + i * lanes + j;
-        const V p = hn::Exp(d, hn::Sub(hn::LoadU(d, s), safe_max));
+        const V p = ExpOfNegative(hn::Sub(hn::LoadU(d, s), safe_max));
         block_sum = hn::Add(block_sum, p);
         hn::StoreU(p, d, s);
       }
