@@ -61,6 +61,7 @@ struct TraceInfo {
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   std::string rope_kind;                     // "default", "linear", "llama3"
   double rope_theta = 0.0;
+  double rope_factor = 1.0;                  // 1 unless rope_kind stretches positions
   bool qk_norm = false;
 
   // what was captured
@@ -71,6 +72,7 @@ struct TraceInfo {
   std::vector<Index> kv_heads;       // the KV heads that those need, ascending
   TokenRange rows;                   // positions whose q, lse, attn and logits are kept (k, v: all)
   Index n_tokens = 0;                // tokens recorded: prompt + decoded
+  Index token_text_capacity = 0;     // bytes reserved for the text of all tokens; 0 = text is not recorded
   Index n_prompt = 0;                // prompt tokens; positions from here on were decoded
   Index chunk = 0;                   // prefill chunk length (the last one may be shorter)
   std::vector<TraceUnit> units;      // in order; together [0, n_tokens)
@@ -81,6 +83,7 @@ struct TraceInfo {
   TraceStatus status = TraceStatus::recording;
   std::string created;               // ISO 8601 UTC; honours SOURCE_DATE_EPOCH
   std::string writer;                // "kvscope 0.1.0 (commit)"
+  std::string tokenizer_hash;        // of the vocabulary; empty without a tokenizer
   std::string command_line;
   std::string host;
   std::string text_source;           // file name of the prompt, or what else it came from
@@ -94,6 +97,15 @@ struct TraceInfo {
   Index layer_slot(Index layer) const;
   Index q_slot(Index q_head) const;
   Index kv_slot(Index kv_head) const;
+  /// Pages of capture.page_size tokens that are full.
+  Index n_full_pages() const { return n_tokens / capture.page_size; }
 };
+
+/// The same trace cut after its first `n_units` units: n_tokens, n_prompt, rows and units are shortened.
+TraceInfo cut_to_units(const TraceInfo& info, Index n_units);
+
+/// Throws ConfigError naming the first field that is out of range or contradicts another one: counts not positive,
+/// heads or layers outside the model or not ascending, units that do not tile [0, n_tokens), ...
+void check_trace_info(const TraceInfo& info);
 
 }  // namespace kvscope

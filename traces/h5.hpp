@@ -1,0 +1,157 @@
+// The only door to the HDF5 library: files, datasets and attributes as move-only objects that throw sentences.
+//
+// All calls hold one global lock, so objects may be used from several threads. HDF5's own error printing is off.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/dtype.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope::h5 {
+
+/// Element types that kvscope files hold; all little endian.
+enum class Type { f32, f64, f16, bf16, u8, i32, i64, u64 };
+
+std::size_t size_of(Type type);
+std::string_view name_of(Type type);
+Type type_of(DType dtype);
+/// The storage type of a tensor; empty for f64 and the integers.
+std::optional<DType> dtype_of(Type type);
+
+using Dims = std::vector<Index>;
+/// "[4, 100, 64]".
+std::string to_string(const Dims& dims);
+/// Product of the extents (1 for rank 0).
+Index count(const Dims& dims);
+
+/// HDF5's hid_t, spelled without its header.
+using Handle = std::int64_t;
+
+/// Owns one HDF5 identifier of any kind.
+class Id {
+ public:
+  Id() = default;
+  explicit Id(Handle handle) : handle_(handle) {}
+  Id(Id&& other) noexcept : handle_(other.release()) {}
+  Id& operator=(Id&& other) noexcept;
+  ~Id() { reset(); }
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ >= 0; }
+  Handle release();
+  void reset();
+
+ private:
+  Handle handle_ = -1;
+};
+
+/// Anything that carries attributes. `where()` names it in messages: "run.h5: /layers/3/k".
+class Node {
+ public:
+  const std::string& where() const { return where_; }
+
+  bool has_attribute(const std::string& name) const;
+  /// Fixed-length UTF-8. `capacity` bytes are reserved, so that set_text may rewrite it in place later.
+  void set_text(const std::string& name, std::string_view value, std::size_t capacity = 0);
+  void set_texts(const std::string& name, const std::vector<std::string>& values);
+  void set_integer(const std::string& name, std::int64_t value);
+  void set_real(const std::string& name, double value);
+
+  /// These throw FormatError if the attribute is missing or of another kind.
+  std::string text(const std::string& name) const;
+  std::vector<std::string> texts(const std::string& name) const;
+  std::int64_t integer(const std::string& name) const;
+  double real(const std::string& name) const;
+
+ protected:
+  Node() = default;
+  Node(Id id, std::string where) : id_(std::move(id)), where_(std::move(where)) {}
+  Id id_;
+  std::string where_;
+};
+
+class Dataset : public Node {
+ public:
+  Dataset() = default;
+  Type type() const { return type_; }
+  const Dims& dims() const { return dims_; }
+  /// Byte offset of the data in the file; empty unless they lie there in one piece.
+  std::optional<std::uint64_t> file_offset() const;
+  /// Raw bytes of the elements in the box [offset, offset + size), in the file's type.
+  void read(const Dims& offset, const Dims& size, void* out) const;
+  void write(const Dims& offset, const Dims& size, const void* data);
+  /// The whole array. Throws FormatError if its type is not T's.
+  template <class T>
+  std::vector<T> read_all() const;
+
+ private:
+  friend class File;
+  Type type_ = Type::u8;
+  Dims dims_;
+};
+
+class Group : public Node {
+ public:
+  Group() = default;
+
+ private:
+  friend class File;
+  using Node::Node;
+};
+
+/// How a new dataset is stored.
+struct DatasetOptions {
+  Dims chunk;                    // empty = contiguous, allocated at once, not filled
+  std::optional<int> gzip_level;  // with shuffle and fletcher32; needs chunk
+  std::size_t chunk_cache_bytes = 0;
+};
+
+/// One open HDF5 file. As a Node it is the root group.
+class File : public Node {
+ public:
+  enum class Access { read, write };
+
+  File() = default;
+  /// Makes a new file that any HDF5 since 1.8 reads, with equal bytes for equal contents. Throws IoError if it exists.
+  static File create(const std::filesystem::path& path);
+  /// Throws IoError (missing, unreadable, locked) or FormatError (not HDF5, truncated).
+  static File open(const std::filesystem::path& path, Access access = Access::read);
+  /// A read-only file whose bytes are in memory; `name` stands for it in messages.
+  static File open_image(std::span<const std::byte> bytes, const std::string& name);
+
+  /// The file's name for messages.
+  const std::string& name() const { return where_; }
+  std::uint64_t size_bytes() const;
+
+  /// True for a group or dataset of this very file (links to other files do not count).
+  bool has(const std::string& path) const;
+  std::vector<std::string> list(const std::string& group) const;
+
+  Group create_group(const std::string& path);
+  Group open_group(const std::string& path) const;
+  Dataset create_dataset(const std::string& path, Type type, const Dims& dims,
+                         const DatasetOptions& options = {});
+  /// Throws FormatError if it is missing, of a type not in Type, stored outside the file, or if it declares more
+  /// bytes than the file can hold.
+  Dataset open_dataset(const std::string& path, std::size_t chunk_cache_bytes = 0) const;
+  /// One string as a scalar dataset.
+  void write_text(const std::string& path, std::string_view text);
+  std::string read_text(const std::string& path) const;
+  /// A second name for the object `target`.
+  void link(const std::string& target, const std::string& path);
+
+  void flush();
+  void close();
+
+ private:
+  Index storage_limit_ = 0;  // bytes of the file
+};
+
+}  // namespace kvscope::h5

@@ -1,0 +1,123 @@
+#include "traces/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kvscope::schema {
+
+namespace {
+
+/// Collects the arrays of one trace.
+class Builder {
+ public:
+  explicit Builder(const TraceInfo& info) : info_(info) {}
+
+  void add(std::string path, h5::Type type, h5::Dims dims, Along along, std::string axes, std::string units) {
+    ArraySpec array;
+    array.checksum_path = "/checksums" + path;
+    array.path = std::move(path);
+    array.type = type;
+    array.dims = std::move(dims);
+    array.along = along;
+    array.has_heads = axes.find("head") != std::string::npos;
+    array.keys_last = axes.ends_with("key");
+    array.axes = std::move(axes);
+    array.units = std::move(units);
+    arrays_.push_back(std::move(array));
+  }
+
+  void add_layer(Index layer) {
+    const auto at = [&](const char* name) { return layer_path(layer, name); };
+    const CaptureSet& capture = info_.capture;
+    const h5::Type stored = h5::type_of(info_.dtype);
+    const Index n_q = static_cast<Index>(info_.q_heads.size());
+    const Index n_kv = static_cast<Index>(info_.kv_heads.size());
+    const Index n_rows = info_.rows.size();
+    const Index n_tokens = info_.n_tokens;
+    const Index d_head = info_.d_head;
+    if (capture.qkv) {
+      add(at("q"), stored, {n_q, n_rows, d_head}, Along::rows, "q_head,token,dim", "1");
+      add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
+      add(at("v"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
+    }
+    if (capture.lse) add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "nat");
+    if (capture.attn_dense) {
+      add(at("attn"), stored, {n_q, n_rows, n_tokens}, Along::rows, "q_head,token,key", "probability");
+    }
+    if (capture.attn_topk > 0) {
+      const Index n = capture.attn_topk;
+      add(at("topk_pos"), h5::Type::i32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank", "token");
+      add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank", "probability");
+    }
+    if (capture.stats) {
+      const Index n_pages = info_.n_full_pages();
+      add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "1");
+      add(at("stats/k_norm"), h5::Type::f32, {n_kv, n_tokens}, Along::tokens, "kv_head,token", "1");
+      add(at("stats/page_min"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
+          "kv_head,page,dim", "1");
+      add(at("stats/page_max"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
+          "kv_head,page,dim", "1");
+    }
+  }
+
+  std::vector<ArraySpec> take() { return std::move(arrays_); }
+
+ private:
+  const TraceInfo& info_;
+  std::vector<ArraySpec> arrays_;
+};
+
+}  // namespace
+
+Index ArraySpec::row_size() const {
+  Index n = 1;
+  for (std::size_t a = growing_axis() + 1; a < dims.size(); ++a) n *= dims[a];
+  return n;
+}
+
+std::vector<ArraySpec> trace_arrays(const TraceInfo& info) {
+  Builder builder(info);
+  builder.add("/tokens", h5::Type::i32, {info.n_tokens}, Along::tokens, "token", "token id");
+  for (Index layer : info.layers) builder.add_layer(layer);
+  if (info.capture.logits) {
+    builder.add("/logits", h5::Type::f32, {info.rows.size(), info.n_vocab}, Along::rows, "token,vocab", "nat");
+  }
+  return builder.take();
+}
+
+TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const TraceUnit& unit) {
+  switch (array.along) {
+    case Along::rows: {
+      const Index begin = std::clamp(unit.tokens.begin, info.rows.begin, info.rows.end);
+      const Index end = std::clamp(unit.tokens.end, info.rows.begin, info.rows.end);
+      return {begin - info.rows.begin, end - info.rows.begin};
+    }
+    case Along::full_pages:
+      return {unit.tokens.begin / info.capture.page_size, unit.tokens.end / info.capture.page_size};
+    case Along::tokens: break;
+  }
+  return unit.tokens;
+}
+
+std::vector<std::string> features_of(const TraceInfo& info) {
+  std::vector<std::string> features;
+  const auto add_if = [&](bool present, const char* name) {
+    if (present) features.emplace_back(name);
+  };
+  add_if(info.capture.qkv, "qkv");
+  add_if(info.capture.lse, "lse");
+  add_if(info.capture.attn_dense, "attn-dense");
+  add_if(info.capture.attn_topk > 0, "attn-topk");
+  add_if(info.capture.logits, "logits");
+  add_if(info.capture.stats, "stats");
+  add_if(info.token_text_capacity > 0, "token-text");
+  add_if(true, "checksums");
+  return features;
+}
+
+std::string layer_path(Index layer, const std::string& name) {
+  return fmt::format("/layers/{}/{}", layer, name);
+}
+
+}  // namespace kvscope::schema
