@@ -18,18 +18,6 @@ double unit_factor(double norm, double eps) {
   return 1.0 / std::max(norm, eps);
 }
 
-/// Lowest cosines first; everything in order if n_queries does not cut.
-std::vector<Index> pick_lowest(std::span<const double> cosines, Index n_queries) {
-  if (static_cast<Index>(cosines.size()) <= n_queries) {
-    std::vector<Index> all(cosines.size());
-    std::iota(all.begin(), all.end(), Index{0});
-    return all;
-  }
-  std::vector<double> s_q(cosines.size());
-  std::transform(cosines.begin(), cosines.end(), s_q.begin(), [](double c) { return -c; });
-  return top_k(s_q, n_queries);
-}
-
 std::vector<double> mean_over_heads(const std::vector<std::vector<double>>& cosines) {
   std::vector<double> mean(cosines.front().size(), 0.0);
   for (const auto& head : cosines) {
@@ -67,7 +55,14 @@ std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const dou
 }
 
 std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) {
-  return pick_lowest(cosines, n_queries);
+  if (static_cast<Index>(cosines.size()) <= n_queries) {
+    std::vector<Index> all(cosines.size());
+    std::iota(all.begin(), all.end(), Index{0});
+    return all;
+  }
+  std::vector<double> s_q(cosines.size());
+  std::transform(cosines.begin(), cosines.end(), s_q.begin(), [](double c) { return -c; });
+  return top_k(s_q, n_queries);
 }
 
 QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,

@@ -76,8 +76,12 @@ TheoremB1Row theorem_b1_row(std::span<const double> scores, Index star, double q
 
 MainTextBound main_text_bound(double alpha, double beta) {
   const double gap = alpha - beta;
-  const double sines = std::max(0.0, 1.0 - alpha * alpha) * std::max(0.0, 1.0 - beta * beta);
-  return {1.0 - 0.5 * gap * gap, alpha * beta + std::sqrt(sines)};
+  const double rounding = 16.0 * std::numeric_limits<double>::epsilon();
+  const double sine_a = std::max(0.0, 1.0 - alpha * alpha);
+  const double sine_b = std::max(0.0, 1.0 - beta * beta);
+  const double sines = std::sqrt(sine_a * sine_b);
+  const double widest = std::sqrt((sine_a + rounding) * (sine_b + rounding));
+  return {1.0 - 0.5 * gap * gap, alpha * beta + sines, widest - sines + rounding};
 }
 
 }  // namespace kvscope

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <limits>
 
+#include "core/attention/row_kernels.hpp"
+
 namespace kvscope {
 
 std::vector<Index> top_k(std::span<const double> scores, Index k) {
@@ -45,7 +47,7 @@ Index rank_of(std::span<const double> scores, Index index) {
 
 Index arg_max(std::span<const double> scores) {
   assert(!scores.empty());
-  return std::max_element(scores.begin(), scores.end()) - scores.begin();
+  return std::find(scores.begin(), scores.end(), max_of(scores)) - scores.begin();
 }
 
 }  // namespace kvscope
