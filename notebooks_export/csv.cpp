@@ -37,7 +37,8 @@ std::string csv_from_rows(const nlohmann::ordered_json& rows) {
   std::vector<std::string> columns;
   for (const auto& row : rows) {
     for (const auto& [key, value] : row.items()) {
-      if (!value.is_structured() && std::find(columns.begin(), columns.end(), key) == columns.end()) {
+      if (!value.is_structured() &&
+          std::find(columns.begin(), columns.end(), key) == columns.end()) {
         columns.push_back(key);
       }
     }

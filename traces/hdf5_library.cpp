@@ -15,8 +15,12 @@ std::string hdf5_version() {
 
 std::vector<std::string> hdf5_filters() {
   static constexpr std::pair<H5Z_filter_t, const char*> kKnown[] = {
-      {H5Z_FILTER_DEFLATE, "gzip"}, {H5Z_FILTER_SHUFFLE, "shuffle"}, {H5Z_FILTER_FLETCHER32, "fletcher32"},
-      {H5Z_FILTER_SZIP, "szip"},    {32001, "blosc"},                {32004, "lz4"},
+      {H5Z_FILTER_DEFLATE, "gzip"},
+      {H5Z_FILTER_SHUFFLE, "shuffle"},
+      {H5Z_FILTER_FLETCHER32, "fletcher32"},
+      {H5Z_FILTER_SZIP, "szip"},
+      {32001, "blosc"},
+      {32004, "lz4"},
       {32015, "zstd"}};
   std::vector<std::string> names;
   for (const auto& [id, name] : kKnown) {

@@ -40,8 +40,10 @@ double median(std::vector<double> values) {
 class BenchCommand : public Command {
  public:
   void declare(OptionSet& options) override {
-    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind = ValueKind::folder;
-    options.add("tokens", "N", "prompt length; the embedded book is repeated if it is too short", n_tokens_);
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    options.add("tokens", "N", "prompt length; the embedded book is repeated if it is too short",
+                n_tokens_);
     options.add("chunk", "N", "tokens per prefill call", chunk_);
     options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
     declare_more(options);
@@ -50,16 +52,18 @@ class BenchCommand : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    if (n_tokens_ < 1) throw UsageError(fmt::format("--tokens: expected at least 1, found {}", n_tokens_));
+    if (n_tokens_ < 1)
+      throw UsageError(fmt::format("--tokens: expected at least 1, found {}", n_tokens_));
     if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
     if (n_repeats_ < 1 || n_repeats_ > 1000) {
-      throw UsageError(fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+      throw UsageError(
+          fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
     }
     const fs::path dir = model_dir(model_);
     const ModelConfig config = load_config(dir);
     if (n_tokens_ + n_extra_tokens() > config.max_positions) {
-      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", n_tokens_ + n_extra_tokens(),
-                                   config.max_positions));
+      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions",
+                                   n_tokens_ + n_extra_tokens(), config.max_positions));
     }
     const Transformer model = load_transformer(dir);
     const std::vector<TokenId> prompt = make_prompt(config);
@@ -103,7 +107,8 @@ class BenchCommand : public Command {
   virtual void measure(const Session& session, Json& report) = 0;
 
   // Repeats with progress; the first call is not counted. Stops between calls if asked to.
-  void repeat(const Session& session, const std::string& stage, const std::function<void(bool counted)>& once) const {
+  void repeat(const Session& session, const std::string& stage,
+              const std::function<void(bool counted)>& once) const {
     for (Index i = 0; i <= n_repeats_; ++i) {
       if (session.stop.stop_requested()) throw Interrupted(fmt::format("{} stopped", name()));
       once(/*counted=*/i > 0);
@@ -144,7 +149,8 @@ class BenchCommand : public Command {
 
  private:
   std::vector<TokenId> make_prompt(const ModelConfig& config) const {
-    // The embedded tokenizer's ids serve any vocabulary: speed does not depend on which tokens they are.
+    // The embedded tokenizer's ids serve any vocabulary: speed does not depend on which tokens they
+    // are.
     const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
     PromptOptions options;
     options.max_tokens = n_tokens_;
@@ -157,20 +163,24 @@ class BenchCommand : public Command {
   }
 
   static std::string describe(const Json& report) {
-    std::string out = fmt::format("{} of {}: {} tokens in chunks of {}, {} threads on {}\n", report.at("bench").get<std::string>(),
-                                  report.at("model").get<std::string>(), report.at("tokens").get<Index>(),
-                                  report.at("chunk").get<Index>(), report.at("threads").get<int>(),
-                                  report.at("cpu").get<std::string>());
+    std::string out =
+        fmt::format("{} of {}: {} tokens in chunks of {}, {} threads on {}\n",
+                    report.at("bench").get<std::string>(), report.at("model").get<std::string>(),
+                    report.at("tokens").get<Index>(), report.at("chunk").get<Index>(),
+                    report.at("threads").get<int>(), report.at("cpu").get<std::string>());
     for (const auto& [key, value] : report.items()) {
       if (value.is_object() && value.contains("seconds_median")) {
         out += fmt::format("  {:<8} {:>8.0f} tokens/s  {:>7.1f} GFLOP/s  median {}, best {}\n", key,
-                           value["tokens_per_second"].get<double>(), value["gflops_per_second"].get<double>(),
-                           seconds_text(value["seconds_median"].get<double>()), seconds_text(value["seconds_best"].get<double>()));
+                           value["tokens_per_second"].get<double>(),
+                           value["gflops_per_second"].get<double>(),
+                           seconds_text(value["seconds_median"].get<double>()),
+                           seconds_text(value["seconds_best"].get<double>()));
       }
     }
     if (report.contains("record_over_prefill")) {
       out += fmt::format("  recording takes {:.2f} times the bare prefill and writes {}/s\n",
-                         report["record_over_prefill"].get<double>(), bytes_text(report["bytes_per_second"].get<double>()));
+                         report["record_over_prefill"].get<double>(),
+                         bytes_text(report["bytes_per_second"].get<double>()));
     }
     return out;
   }
@@ -185,7 +195,8 @@ class BenchPrefill final : public BenchCommand {
   std::string name() const override { return "bench prefill"; }
   std::string summary() const override { return "speed of running the model over a prompt"; }
   std::vector<Example> examples() const override {
-    return {{"kvscope bench prefill --tokens 4096 --threads 2 --json", "tokens/s and GFLOP/s as JSON"}};
+    return {
+        {"kvscope bench prefill --tokens 4096 --threads 2 --json", "tokens/s and GFLOP/s as JSON"}};
   }
 
  private:
@@ -196,25 +207,31 @@ class BenchPrefill final : public BenchCommand {
       const double s = prefill(session, cache);
       if (counted) seconds.push_back(s);
     });
-    report["prefill"] = timing(seconds, static_cast<double>(n_tokens_), prefill_flops(session.model.config()));
+    report["prefill"] =
+        timing(seconds, static_cast<double>(n_tokens_), prefill_flops(session.model.config()));
   }
 };
 
 class BenchRecord final : public BenchCommand {
  public:
   std::string name() const override { return "bench record"; }
-  std::string summary() const override { return "speed of recording, against the bare prefill in the same run"; }
+  std::string summary() const override {
+    return "speed of recording, against the bare prefill in the same run";
+  }
   std::string description() const override {
-    return "Prefill and recording take turns, so that both meet the same machine. The trace is written into --dir "
+    return "Prefill and recording take turns, so that both meet the same machine. The trace is "
+           "written into --dir "
            "and removed.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope bench record --dtype bf16 --dir . --json", "bytes/s and record_over_prefill as JSON"}};
+    return {{"kvscope bench record --dtype bf16 --dir . --json",
+             "bytes/s and record_over_prefill as JSON"}};
   }
 
  private:
   void declare_more(OptionSet& options) override {
-    options.add("dir", "DIR", "folder for the trace: which disk to measure", dir_).kind = ValueKind::folder;
+    options.add("dir", "DIR", "folder for the trace: which disk to measure", dir_).kind =
+        ValueKind::folder;
     options.add("dtype", "TYPE", "storage type of q, k and v", capture_.dtype);
     options.add("capture", "LIST", "as in kvscope record", capture_.capture);
     options.add("compression", "HOW", "as in kvscope record", capture_.compression);
@@ -240,7 +257,9 @@ class BenchRecord final : public BenchCommand {
         if (counted) bare.push_back(s);
         s = seconds_of([&] {
           const auto sink = create_trace(file, writer);
-          n_bytes = record_trace(session.model, nullptr, session.prompt, options, *sink, session.pool, {}, session.stop).bytes_written;
+          n_bytes = record_trace(session.model, nullptr, session.prompt, options, *sink,
+                                 session.pool, {}, session.stop)
+                        .bytes_written;
         });
         if (counted) recording.push_back(s);
         fs::remove(file);
@@ -272,13 +291,17 @@ class BenchDecode final : public BenchCommand {
   std::string name() const override { return "bench decode"; }
   std::string summary() const override { return "speed of greedy decoding after a prompt"; }
   std::vector<Example> examples() const override {
-    return {{"kvscope bench decode --tokens 2048 --steps 64", "64 steps after 2048 tokens of prompt"}};
+    return {
+        {"kvscope bench decode --tokens 2048 --steps 64", "64 steps after 2048 tokens of prompt"}};
   }
 
  private:
-  void declare_more(OptionSet& options) override { options.add("steps", "N", "decode steps of one run", n_steps_); }
+  void declare_more(OptionSet& options) override {
+    options.add("steps", "N", "decode steps of one run", n_steps_);
+  }
   Index n_extra_tokens() const override {
-    if (n_steps_ < 1) throw UsageError(fmt::format("--steps: expected at least 1, found {}", n_steps_));
+    if (n_steps_ < 1)
+      throw UsageError(fmt::format("--steps: expected at least 1, found {}", n_steps_));
     return n_steps_;
   }
 
@@ -294,7 +317,8 @@ class BenchDecode final : public BenchCommand {
         for (Index step = 0; step < n_steps_; ++step) {
           ForwardOptions options;
           options.logits = Logits::last;
-          const Tensor<float> logits = session.model.forward({&next, 1}, cache, session.pool, options);
+          const Tensor<float> logits =
+              session.model.forward({&next, 1}, cache, session.pool, options);
           next = argmax(logits.flat());
         }
       });
@@ -310,8 +334,14 @@ class BenchDecode final : public BenchCommand {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_prefill_command() { return std::make_unique<BenchPrefill>(); }
-std::unique_ptr<Command> make_bench_record_command() { return std::make_unique<BenchRecord>(); }
-std::unique_ptr<Command> make_bench_decode_command() { return std::make_unique<BenchDecode>(); }
+std::unique_ptr<Command> make_bench_prefill_command() {
+  return std::make_unique<BenchPrefill>();
+}
+std::unique_ptr<Command> make_bench_record_command() {
+  return std::make_unique<BenchRecord>();
+}
+std::unique_ptr<Command> make_bench_decode_command() {
+  return std::make_unique<BenchDecode>();
+}
 
 }  // namespace kvscope::cli

@@ -1,4 +1,5 @@
-// What a subcommand is: a name, a text, options, and a run; main, help, completion and manual see only this.
+// What a subcommand is: a name, a text, options, and a run; main, help, completion and manual see
+// only this.
 #pragma once
 
 #include <memory>

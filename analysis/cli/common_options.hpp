@@ -1,4 +1,5 @@
-// Options that several commands share, declared in one place so that they are spelled and explained alike.
+// Options that several commands share, declared in one place so that they are spelled and explained
+// alike.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,9 @@ struct WorkOptions {
 
   void declare(OptionSet& options) {
     options.add("threads", "N", "worker threads; never changes a result [all cores]", threads);
-    options.add("progress", "HOW", "what to show on standard error; auto is a bar on a terminal, else nothing", progress);
+    options.add("progress", "HOW",
+                "what to show on standard error; auto is a bar on a terminal, else nothing",
+                progress);
   }
   /// The pool's size; throws UsageError for less than one or absurdly many threads.
   int n_threads() const {

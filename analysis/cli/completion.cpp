@@ -33,8 +33,9 @@ std::vector<Described> describe_all() {
   for (const auto& command : all_commands()) {
     Described described{command->name(), command->summary(), {}, false};
     command->declare(described.options);
-    described.takes_files = std::any_of(described.options.positionals().begin(), described.options.positionals().end(),
-                                        [](const auto& spec) { return spec.kind != ValueKind::text; });
+    described.takes_files =
+        std::any_of(described.options.positionals().begin(), described.options.positionals().end(),
+                    [](const auto& spec) { return spec.kind != ValueKind::text; });
     all.push_back(std::move(described));
   }
   return all;
@@ -67,7 +68,8 @@ std::string option_words(const OptionSet& options) {
 // Words that a positional argument may be ("bash zsh fish").
 std::string argument_words(const OptionSet& options) {
   std::vector<std::string> words;
-  for (const auto& spec : options.positionals()) words.insert(words.end(), spec.choices.begin(), spec.choices.end());
+  for (const auto& spec : options.positionals())
+    words.insert(words.end(), spec.choices.begin(), spec.choices.end());
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -77,19 +79,25 @@ std::string bash_script() {
   for (const auto& [word, meaning] : first_words(all)) first.push_back(word);
   std::string groups, options, values;
   for (const auto& [group, meaning] : command_groups()) {
-    groups += fmt::format("    {})\n      if [ \"$COMP_CWORD\" -eq 2 ]; then COMPREPLY=($(compgen -W '{} --help' -- \"$cur\")); return; fi\n"
-                          "      command=\"{} ${{COMP_WORDS[2]}}\" ;;\n",
-                          group, words_of_group(all, group), group);
+    groups += fmt::format(
+        "    {})\n      if [ \"$COMP_CWORD\" -eq 2 ]; then COMPREPLY=($(compgen -W '{} --help' -- "
+        "\"$cur\")); return; fi\n"
+        "      command=\"{} ${{COMP_WORDS[2]}}\" ;;\n",
+        group, words_of_group(all, group), group);
   }
   for (const auto& d : all) {
-    options += fmt::format("    '{}') words='{}'; arguments='{}' ;;\n", d.name, option_words(d.options), argument_words(d.options));
+    options += fmt::format("    '{}') words='{}'; arguments='{}' ;;\n", d.name,
+                           option_words(d.options), argument_words(d.options));
     for (const auto& spec : d.options.options()) {
       if (!spec.choices.empty()) {
-        values += fmt::format("    '{} --{}') COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n", d.name, spec.name,
-                              fmt::join(spec.choices, " "));
+        values +=
+            fmt::format("    '{} --{}') COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return ;;\n",
+                        d.name, spec.name, fmt::join(spec.choices, " "));
       } else if (spec.kind == ValueKind::folder) {
-        values += fmt::format("    '{} --{}') COMPREPLY=($(compgen -W 'verifier draft' -- \"$cur\") $(compgen -d -- \"$cur\")); return ;;\n",
-                              d.name, spec.name);
+        values += fmt::format(
+            "    '{} --{}') COMPREPLY=($(compgen -W 'verifier draft' -- \"$cur\") $(compgen -d -- "
+            "\"$cur\")); return ;;\n",
+            d.name, spec.name);
       }
     }
   }
@@ -141,8 +149,10 @@ std::string zsh_arguments(const Described& d) {
     } else if (spec.kind == ValueKind::folder) {
       action = "_files -/";
     }
-    out += fmt::format(" \\\n        '{}--{}[{}]{}'", spec.repeatable ? "*" : "", spec.name, quoted_for_zsh(spec.help),
-                       spec.placeholder.empty() ? "" : fmt::format(":{}:{}", spec.placeholder, action));
+    out += fmt::format(
+        " \\\n        '{}--{}[{}]{}'", spec.repeatable ? "*" : "", spec.name,
+        quoted_for_zsh(spec.help),
+        spec.placeholder.empty() ? "" : fmt::format(":{}:{}", spec.placeholder, action));
   }
   const std::string words = argument_words(d.options);
   if (!words.empty()) out += fmt::format(" \\\n        '*:argument:({})'", words);
@@ -157,11 +167,14 @@ std::string zsh_script() {
     first += fmt::format("    '{}:{}'\n", word, quoted_for_zsh(meaning));
   }
   for (const auto& [group, meaning] : command_groups()) {
-    cases += fmt::format("    {})\n      if (( CURRENT == 3 )); then compadd {}; return; fi\n      command=\"{} $words[3]\"; shift words; (( CURRENT-- )) ;;\n",
-                         group, words_of_group(all, group), group);
+    cases += fmt::format(
+        "    {})\n      if (( CURRENT == 3 )); then compadd {}; return; fi\n      command=\"{} "
+        "$words[3]\"; shift words; (( CURRENT-- )) ;;\n",
+        group, words_of_group(all, group), group);
   }
   std::string options;
-  for (const auto& d : all) options += fmt::format("    '{}')\n      {} ;;\n", d.name, zsh_arguments(d));
+  for (const auto& d : all)
+    options += fmt::format("    '{}')\n      {} ;;\n", d.name, zsh_arguments(d));
   return fmt::format(R"(#compdef kvscope
 # zsh completion of kvscope; generated by: kvscope completion zsh
 _kvscope() {{
@@ -193,27 +206,33 @@ std::string fish_script() {
   const auto all = describe_all();
   std::string out = "# fish completion of kvscope; generated by: kvscope completion fish\n";
   for (const auto& [word, meaning] : first_words(all)) {
-    out += fmt::format("complete -c kvscope -n __fish_use_subcommand -f -a {} -d {}\n", word, quoted_for_fish(meaning));
+    out += fmt::format("complete -c kvscope -n __fish_use_subcommand -f -a {} -d {}\n", word,
+                       quoted_for_fish(meaning));
   }
   for (const auto& d : all) {
     const std::size_t blank = d.name.find(' ');
     std::string condition = fmt::format("__fish_seen_subcommand_from {}", d.name.substr(0, blank));
     if (blank != std::string::npos) {
       const std::string kind = d.name.substr(blank + 1);
-      out += fmt::format("complete -c kvscope -n '{0}; and not __fish_seen_subcommand_from {1}' -f -a {2} -d {3}\n", condition,
-                         words_of_group(all, d.name.substr(0, blank)), kind, quoted_for_fish(d.summary));
+      out += fmt::format(
+          "complete -c kvscope -n '{0}; and not __fish_seen_subcommand_from {1}' -f -a {2} -d "
+          "{3}\n",
+          condition, words_of_group(all, d.name.substr(0, blank)), kind,
+          quoted_for_fish(d.summary));
       condition += fmt::format("; and __fish_seen_subcommand_from {}", kind);
     }
     for (const auto& spec : d.options.options()) {
       std::string line = fmt::format("complete -c kvscope -n '{}' -l {}", condition, spec.name);
       if (spec.short_name != '\0') line += fmt::format(" -s {}", spec.short_name);
       if (!spec.placeholder.empty()) {
-        line += spec.choices.empty() ? " -r" : fmt::format(" -x -a '{}'", fmt::join(spec.choices, " "));
+        line +=
+            spec.choices.empty() ? " -r" : fmt::format(" -x -a '{}'", fmt::join(spec.choices, " "));
       }
       out += fmt::format("{} -d {}\n", line, quoted_for_fish(spec.help));
     }
     const std::string words = argument_words(d.options);
-    if (!words.empty()) out += fmt::format("complete -c kvscope -n '{}' -f -a '{}'\n", condition, words);
+    if (!words.empty())
+      out += fmt::format("complete -c kvscope -n '{}' -f -a '{}'\n", condition, words);
   }
   return out;
 }
@@ -227,7 +246,8 @@ class CompletionCommand final : public Command {
             {"kvscope completion fish > ~/.config/fish/completions/kvscope.fish", "for good"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("SHELL", "whose language to write", shell_, /*required=*/true).default_text.clear();
+    options.positional("SHELL", "whose language to write", shell_, /*required=*/true)
+        .default_text.clear();
   }
   int run(const OptionSet&, const std::string&) override {
     switch (shell_) {
@@ -250,6 +270,8 @@ class CompletionCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_completion_command() { return std::make_unique<CompletionCommand>(); }
+std::unique_ptr<Command> make_completion_command() {
+  return std::make_unique<CompletionCommand>();
+}
 
 }  // namespace kvscope::cli

@@ -22,7 +22,8 @@ std::string usage_line(const Command& command, const OptionSet& options);
 /// The manual page kvscope(1) in troff.
 std::string manual_page();
 
-/// Breaks `text` into lines of at most `width` columns that begin with `indent` blanks; line breaks in it are kept.
+/// Breaks `text` into lines of at most `width` columns that begin with `indent` blanks; line breaks
+/// in it are kept.
 std::string wrap(const std::string& text, int indent, int width = 96);
 
 }  // namespace kvscope::cli

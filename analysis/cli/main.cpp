@@ -1,4 +1,5 @@
-// The program kvscope: finds the subcommand, runs it, and turns errors into one line and an exit code.
+// The program kvscope: finds the subcommand, runs it, and turns errors into one line and an exit
+// code.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -18,11 +19,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
+bool is_help(const std::string& word) {
+  return word == "--help" || word == "-h";
+}
 
 std::string command_line_of(const Words& words) {
   std::string line = "kvscope";
-  for (const auto& word : words) line += " " + shell_word(word);
+  for (const auto& word : words) line += fmt::format(" {}", shell_word(word));
   return line;
 }
 
@@ -49,21 +52,22 @@ std::optional<Chosen> find_command(const Words& words) {
     if (words[0] != group) continue;
     Words kinds;
     for (const auto& command : all_commands()) {
-      if (command->name().starts_with(group + " ")) kinds.push_back(command->name().substr(group.size() + 1));
+      if (command->name().starts_with(group + " "))
+        kinds.push_back(command->name().substr(group.size() + 1));
     }
     if (words.size() < 2 || words[1].starts_with('-')) {
       throw UsageError(fmt::format("{} needs a kind: one of {}", group, fmt::join(kinds, ", ")));
     }
-    throw UsageError(fmt::format("{}: unknown kind \"{}\", expected one of {}{}", group, words[1], fmt::join(kinds, ", "),
-                                 did_you_mean(words[1], kinds)));
+    throw UsageError(fmt::format("{}: unknown kind \"{}\", expected one of {}{}", group, words[1],
+                                 fmt::join(kinds, ", "), did_you_mean(words[1], kinds)));
   }
   Words names;
   for (const auto& [group, meaning] : command_groups()) names.push_back(group);
   for (const auto& command : all_commands()) {
     if (command->name().find(' ') == std::string::npos) names.push_back(command->name());
   }
-  throw UsageError(fmt::format("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command", words[0],
-                               did_you_mean(words[0], names)));
+  throw UsageError(fmt::format("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command",
+                               words[0], did_you_mean(words[0], names)));
 }
 
 int run(const Words& words, std::string& help_hint) {
@@ -101,9 +105,10 @@ int run(const Words& words, std::string& help_hint) {
 }
 
 // One line, whatever the message holds.
-int fail(int code, std::string message) {
-  for (char& c : message) c = c == '\n' || c == '\r' ? ' ' : c;
-  note("kvscope: " + message);
+int fail(int code, std::string_view message) {
+  std::string line = fmt::format("kvscope: {}", message);
+  for (char& c : line) c = c == '\n' || c == '\r' ? ' ' : c;
+  note(line);
   return code;
 }
 

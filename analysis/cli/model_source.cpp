@@ -29,9 +29,11 @@ fs::path model_dir(const std::string& word) {
   std::error_code error;
   if (fs::is_directory(word, error)) return word;
   if (fs::exists(word, error)) {
-    throw IoError(fmt::format("{} is a file, expected a checkpoint folder (config.json, model.safetensors)", word));
+    throw IoError(fmt::format(
+        "{} is a file, expected a checkpoint folder (config.json, model.safetensors)", word));
   }
-  throw IoError(fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
+  throw IoError(
+      fmt::format("no model folder {}; the embedded models are called verifier and draft", word));
 }
 
 std::string model_name(const fs::path& dir) {

@@ -12,11 +12,13 @@ namespace po = boost::program_options;
 
 namespace {
 
-constexpr const char* kPositionalKey = "arguments";  // not a valid option: no option of ours has this name
+constexpr const char* kPositionalKey =
+    "arguments";  // not a valid option: no option of ours has this name
 
 // The name as the user typed it, without dashes and without "=value".
 std::string bare_name(std::string typed) {
-  typed.erase(0, typed.find_first_not_of('-') == std::string::npos ? 0 : typed.find_first_not_of('-'));
+  typed.erase(0,
+              typed.find_first_not_of('-') == std::string::npos ? 0 : typed.find_first_not_of('-'));
   return typed.substr(0, typed.find('='));
 }
 
@@ -35,7 +37,8 @@ po::options_description describe(const std::vector<OptionSpec>& specs) {
   return description;
 }
 
-po::parsed_options parse_with_boost(std::span<const std::string> args, const po::options_description& description,
+po::parsed_options parse_with_boost(std::span<const std::string> args,
+                                    const po::options_description& description,
                                     const std::vector<OptionSpec>& specs) {
   po::positional_options_description positional;
   positional.add(kPositionalKey, -1);
@@ -75,7 +78,8 @@ OptionSet::OptionSet() {
 }
 
 OptionSpec& OptionSet::add_spec(OptionSpec spec) {
-  assert(std::none_of(options_.begin(), options_.end(), [&](const auto& o) { return o.name == spec.name; }));
+  assert(std::none_of(options_.begin(), options_.end(),
+                      [&](const auto& o) { return o.name == spec.name; }));
   options_.push_back(std::move(spec));
   return options_.back();
 }
@@ -100,7 +104,8 @@ void OptionSet::parse(std::span<const std::string> args) {
   std::vector<std::pair<const OptionSpec*, std::string>> values;
   for (const auto& option : parsed.options) {
     if (option.string_key == kPositionalKey) {
-      if (option.position_key < 0) throw UsageError(fmt::format("unknown option --{}", kPositionalKey));
+      if (option.position_key < 0)
+        throw UsageError(fmt::format("unknown option --{}", kPositionalKey));
       loose.insert(loose.end(), option.value.begin(), option.value.end());
       continue;
     }
@@ -120,14 +125,16 @@ void OptionSet::parse(std::span<const std::string> args) {
 
   std::size_t slot = 0;
   for (const auto& text : loose) {
-    if (slot >= positionals_.size()) throw UsageError(fmt::format("unexpected argument \"{}\"", text));
+    if (slot >= positionals_.size())
+      throw UsageError(fmt::format("unexpected argument \"{}\"", text));
     const auto& spec = positionals_[slot];
     given_.push_back(spec.name);
     values.emplace_back(&spec, text);
     if (!spec.repeatable) ++slot;
   }
   for (const auto& spec : positionals_) {
-    if (spec.required && !given(spec.name)) throw UsageError(fmt::format("{} is missing", spec.name));
+    if (spec.required && !given(spec.name))
+      throw UsageError(fmt::format("{} is missing", spec.name));
   }
   try {
     for (const auto& [spec, text] : values) spec->set(text);

@@ -1,10 +1,11 @@
-// A command's options: declared once with name, help and target; parsing, help, completion and manual follow.
+// A command's options: declared once with name, help and target; parsing, help, completion and
+// manual follow.
 //
 //   OptionSet options;
 //   options.flag("json", "print the report as JSON", json);
-//   options.add("chunk", "N", "tokens per prefill call", chunk);       // the target's value is the default
-//   options.fields(quoka_options);                                     // a struct with visit_fields
-//   options.parse(args);
+//   options.add("chunk", "N", "tokens per prefill call", chunk);       // the target's value is the
+//   default options.fields(quoka_options);                                     // a struct with
+//   visit_fields options.parse(args);
 #pragma once
 
 #include <filesystem>
@@ -25,15 +26,15 @@ enum class ValueKind { text, file, folder };
 
 /// One option or positional argument as the user sees it.
 struct OptionSpec {
-  std::string name;          // without dashes
-  std::string placeholder;   // "N"; empty for a flag
+  std::string name;         // without dashes
+  std::string placeholder;  // "N"; empty for a flag
   std::string help;
   std::string default_text;  // empty: none worth showing
   std::vector<std::string> choices;
   ValueKind kind = ValueKind::text;
   char short_name = '\0';
   bool repeatable = false;
-  bool required = false;     // positional arguments only
+  bool required = false;  // positional arguments only
   std::function<void(std::string_view)> set;
 };
 
@@ -44,8 +45,8 @@ class OptionSet {
   /// --name without a value.
   void flag(std::string name, std::string help, bool& target);
 
-  /// --name VALUE. T: number, enum with EnumNames, text, path, std::optional of these, or std::vector of
-  /// texts or paths (which makes the option repeatable).
+  /// --name VALUE. T: number, enum with EnumNames, text, path, std::optional of these, or
+  /// std::vector of texts or paths (which makes the option repeatable).
   template <class T>
   OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target);
 
@@ -57,7 +58,8 @@ class OptionSet {
   template <class T>
   OptionSpec& positional(std::string name, std::string help, T& target, bool required);
 
-  /// Sets the targets from the arguments. Throws UsageError, naming the nearest known option for an unknown one.
+  /// Sets the targets from the arguments. Throws UsageError, naming the nearest known option for an
+  /// unknown one.
   void parse(std::span<const std::string> args);
 
   /// True once parse() met --help; targets are unchanged then.
@@ -70,7 +72,8 @@ class OptionSet {
 
  private:
   template <class T>
-  static OptionSpec make_spec(std::string name, std::string placeholder, std::string help, T& target);
+  static OptionSpec make_spec(std::string name, std::string placeholder, std::string help,
+                              T& target);
   OptionSpec& add_spec(OptionSpec spec);
 
   std::vector<OptionSpec> options_;
@@ -144,16 +147,20 @@ std::string dashed(std::string_view name);
 }  // namespace detail
 
 template <class T>
-OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::string help, T& target) {
+OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::string help,
+                                T& target) {
   OptionSpec spec;
   spec.default_text = detail::default_of(target);
   spec.choices = detail::choices_of<T>();
   spec.repeatable = detail::IsVector<T>::value;
-  if constexpr (std::same_as<T, std::filesystem::path> || std::same_as<T, std::optional<std::filesystem::path>> ||
+  if constexpr (std::same_as<T, std::filesystem::path> ||
+                std::same_as<T, std::optional<std::filesystem::path>> ||
                 std::same_as<T, std::vector<std::filesystem::path>>) {
     spec.kind = ValueKind::file;
   }
-  spec.set = [label = "--" + name, &target](std::string_view text) { detail::set_value(label, text, target); };
+  spec.set = [label = "--" + name, &target](std::string_view text) {
+    detail::set_value(label, text, target);
+  };
   spec.name = std::move(name);
   spec.placeholder = std::move(placeholder);
   spec.help = std::move(help);
@@ -186,7 +193,10 @@ void OptionSet::fields(Options& target) {
         help += fmt::format(" ({} to {})", bound(field.min), bound(field.max));
       }
     }
-    add(name, std::is_floating_point_v<T> ? "X" : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N" : "WORD",
+    add(name,
+        std::is_floating_point_v<T>                         ? "X"
+        : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
+                                                            : "WORD",
         help, value);
   });
   checks_.push_back([&target] { check_fields(target); });

@@ -16,8 +16,10 @@ namespace kvscope::cli {
 
 void prepare_standard_streams() {
   for (int fd : {0, 1, 2}) {
-    // Opened the wrong way round on purpose: a later write to a closed standard output still fails, and is reported.
-    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    // Opened the wrong way round on purpose: a later write to a closed standard output still fails,
+    // and is reported.
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+      open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
   }
   std::signal(SIGPIPE, SIG_IGN);
 }
@@ -36,11 +38,15 @@ void print(std::string_view text) {
 }
 
 void print_json(const nlohmann::ordered_json& json) {
-  print(json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  print(
+      json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
+      "\n");
 }
 
 void print_json_line(const nlohmann::ordered_json& json) {
-  print(json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  print(
+      json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
+      "\n");
 }
 
 void note(std::string_view line) {
@@ -76,7 +82,8 @@ std::string number_text(double value, int digits) {
 std::string shell_word(std::string_view word) {
   static constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
   std::string out = "'";
   for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";

@@ -12,14 +12,17 @@ namespace kvscope::cli {
 /// The reader of standard output went away (a closed pipe): the program ends quietly.
 class OutputClosed : public std::exception {};
 
-/// Keeps descriptors 0 to 2 occupied, so that no data file can take the place of a closed standard stream, and
-/// turns a broken pipe into OutputClosed instead of a signal. Call once, first thing in main.
+/// Keeps descriptors 0 to 2 occupied, so that no data file can take the place of a closed standard
+/// stream, and turns a broken pipe into OutputClosed instead of a signal. Call once, first thing in
+/// main.
 void prepare_standard_streams();
 
-/// Writes `text` to standard output and flushes it. Throws OutputClosed, or IoError if it cannot be written.
+/// Writes `text` to standard output and flushes it. Throws OutputClosed, or IoError if it cannot be
+/// written.
 void print(std::string_view text);
 
-/// Prints `json` with indentation and a line end. NaN and infinities become null, broken UTF-8 U+FFFD.
+/// Prints `json` with indentation and a line end. NaN and infinities become null, broken UTF-8
+/// U+FFFD.
 void print_json(const nlohmann::ordered_json& json);
 
 /// The same on one line, for long arrays.

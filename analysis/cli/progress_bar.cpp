@@ -30,7 +30,9 @@ void write_error(const std::string& text) {
 std::string rate_text(const Progress& progress, double seconds) {
   if (seconds < 0.2 || progress.done == 0) return "";
   const double rate = static_cast<double>(progress.done) / seconds;
-  return fmt::format("{} {}/s", rate < 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate), progress.unit);
+  return fmt::format("{} {}/s",
+                     rate < 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate),
+                     progress.unit);
 }
 
 }  // namespace
@@ -41,7 +43,9 @@ ProgressReporter::ProgressReporter(ProgressMode mode) : mode_(mode) {
   }
 }
 
-ProgressReporter::~ProgressReporter() { close_line(); }
+ProgressReporter::~ProgressReporter() {
+  close_line();
+}
 
 ProgressFn ProgressReporter::callback() {
   if (mode_ == ProgressMode::none) return {};
@@ -81,9 +85,10 @@ void ProgressReporter::draw_bar(const Progress& progress, double seconds, bool i
   if (progress.total <= 0) {
     line = fmt::format("{:<12} {} {}  {}", progress.stage, progress.done, progress.unit, rate);
   } else {
-    const double part = std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0);
-    std::string tail = fmt::format(" {:3.0f}%  {}/{} {}  {}", std::floor(part * 100), progress.done, progress.total,
-                                   progress.unit, rate);
+    const double part = std::clamp(
+        static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0);
+    std::string tail = fmt::format(" {:3.0f}%  {}/{} {}  {}", std::floor(part * 100), progress.done,
+                                   progress.total, progress.unit, rate);
     if (is_last) {
       tail += fmt::format("  {}", seconds_text(seconds));
     } else if (seconds > 1.0 && part > 0.02) {
@@ -93,11 +98,13 @@ void ProgressReporter::draw_bar(const Progress& progress, double seconds, bool i
     const int width = std::clamp(room, 0, 30);
     const int filled = static_cast<int>(std::lround(part * width));
     line = fmt::format("{:<12} ", progress.stage);
-    if (width >= 5) line += fmt::format("[{}{}]", std::string(static_cast<std::size_t>(filled), '='),
-                                        std::string(static_cast<std::size_t>(width - filled), ' '));
+    if (width >= 5)
+      line += fmt::format("[{}{}]", std::string(static_cast<std::size_t>(filled), '='),
+                          std::string(static_cast<std::size_t>(width - filled), ' '));
     line += tail;
   }
-  write_error(fmt::format("\r{}\033[K", line.substr(0, static_cast<std::size_t>(std::max(terminal_width() - 1, 20)))));
+  write_error(fmt::format(
+      "\r{}\033[K", line.substr(0, static_cast<std::size_t>(std::max(terminal_width() - 1, 20)))));
   line_open_ = true;
   if (is_last) close_line();
 }
@@ -109,7 +116,8 @@ void ProgressReporter::print_line(const Progress& progress, double seconds, bool
   const std::string of = progress.total > 0 ? fmt::format("/{}", progress.total) : "";
   const std::string rate = rate_text(progress, seconds);
   write_error(fmt::format("{}: {}{} {}{}{}\n", progress.stage, progress.done, of, progress.unit,
-                          rate.empty() ? "" : ", " + rate, is_last ? ", " + seconds_text(seconds) : ""));
+                          rate.empty() ? "" : ", " + rate,
+                          is_last ? ", " + seconds_text(seconds) : ""));
 }
 
 void ProgressReporter::print_json_line(const Progress& progress, double seconds) {

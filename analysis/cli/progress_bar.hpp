@@ -1,4 +1,5 @@
-// Shows the progress of long work on standard error, as a bar, as lines, as JSON lines, or not at all.
+// Shows the progress of long work on standard error, as a bar, as lines, as JSON lines, or not at
+// all.
 #pragma once
 
 #include <array>
@@ -14,7 +15,8 @@ namespace kvscope::cli {
 /// automatic: a bar if standard error is a terminal, else nothing.
 enum class ProgressMode { automatic, bar, plain, json, none };
 
-/// Draws what its callback is told. A stage's last line stays; a bar that is cut short ends its line.
+/// Draws what its callback is told. A stage's last line stays; a bar that is cut short ends its
+/// line.
 class ProgressReporter {
  public:
   explicit ProgressReporter(ProgressMode mode);

@@ -9,7 +9,8 @@ namespace kvscope::cli {
 
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;  // more than any context that fits in memory
+constexpr std::size_t kMaxTextBytes = std::size_t{256}
+                                      << 20;  // more than any context that fits in memory
 constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
 
 std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
@@ -21,7 +22,8 @@ std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
   }
   const std::string text = read_whole_file(file, kMaxTextBytes);
   if (std::string_view(text).starts_with(kHdf5Magic)) {
-    throw FormatError(fmt::format("{} is an HDF5 file; give it a name that ends in .h5 to take the tokens of a trace", name));
+    throw FormatError(fmt::format(
+        "{} is an HDF5 file; give it a name that ends in .h5 to take the tokens of a trace", name));
   }
   return parse_token_ids(text, name);
 }
@@ -29,12 +31,16 @@ std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
 }  // namespace
 
 void PromptOptions::declare(OptionSet& options) {
-  options.add("text", "FILE", "UTF-8 text to run the model on; - is standard input [embedded book]", text);
-  options.add("tokens", "FILE", "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5)",
-              tokens);
+  options.add("text", "FILE", "UTF-8 text to run the model on; - is standard input [embedded book]",
+              text);
+  options.add(
+      "tokens", "FILE",
+      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5)",
+      tokens);
   options.add("prompt", "TEXT", "the text itself instead of a file", prompt);
-  options.add("max-tokens", "N", fmt::format("cut the prompt to its first N tokens [{} of the embedded book]",
-                                             kEmbeddedTextTokens),
+  options.add("max-tokens", "N",
+              fmt::format("cut the prompt to its first N tokens [{} of the embedded book]",
+                          kEmbeddedTextTokens),
               max_tokens);
   options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
 }
@@ -61,12 +67,14 @@ Prompt PromptOptions::load(const Tokenizer* tokenizer) const {
       characters = read_whole_file(file, kMaxTextBytes);
       result.source = file == "-" ? "standard input" : file.filename().string();
     }
-    if (characters.empty()) throw UsageError(fmt::format("the prompt is empty ({})", result.source));
+    if (characters.empty())
+      throw UsageError(fmt::format("the prompt is empty ({})", result.source));
     result.ids = tokenizer->encode(characters, /*add_special=*/!no_special);
   }
   if (result.ids.empty()) throw UsageError(fmt::format("the prompt is empty ({})", result.source));
   result.n_available = static_cast<Index>(result.ids.size());
-  const Index limit = max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : result.n_available);
+  const Index limit =
+      max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : result.n_available);
   if (limit < result.n_available) result.ids.resize(static_cast<std::size_t>(limit));
   return result;
 }

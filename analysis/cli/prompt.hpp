@@ -1,4 +1,5 @@
-// The tokens a model is run on: from a text file, ids, words on the command line, a trace, or the embedded book.
+// The tokens a model is run on: from a text file, ids, words on the command line, a trace, or the
+// embedded book.
 #pragma once
 
 #include <filesystem>
@@ -17,9 +18,9 @@ inline constexpr Index kEmbeddedTextTokens = 4096;
 /// Tokens to run, and where they came from.
 struct Prompt {
   std::vector<TokenId> ids;
-  std::string source;         // file name or other words
-  Index n_available = 0;      // tokens before the cut
-  bool embedded = false;      // nothing was given: the book that comes with kvscope
+  std::string source;     // file name or other words
+  Index n_available = 0;  // tokens before the cut
+  bool embedded = false;  // nothing was given: the book that comes with kvscope
 };
 
 /// --text, --tokens, --prompt, --max-tokens, --no-special-tokens.
@@ -32,8 +33,8 @@ struct PromptOptions {
 
   void declare(OptionSet& options);
 
-  /// Reads, tokenizes and cuts. `tokenizer` may be null if only ids are given. Throws UsageError for contradicting
-  /// options or an empty prompt, IoError or FormatError for what cannot be read.
+  /// Reads, tokenizes and cuts. `tokenizer` may be null if only ids are given. Throws UsageError
+  /// for contradicting options or an empty prompt, IoError or FormatError for what cannot be read.
   Prompt load(const Tokenizer* tokenizer) const;
 
   /// True if ids are given, so that no tokenizer is needed.

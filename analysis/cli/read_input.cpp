@@ -18,7 +18,8 @@ namespace kvscope::cli {
 
 namespace {
 
-constexpr Index kMaxListed = 1'000'000;  // no model has so many layers or heads; keeps "0-9999999999" from allocating
+constexpr Index kMaxListed =
+    1'000'000;  // no model has so many layers or heads; keeps "0-9999999999" from allocating
 
 template <class T>
 bool parse_all(std::string_view text, T& value) {
@@ -32,14 +33,16 @@ std::vector<TokenId> ids_from_json(std::string_view text, const std::string& whe
   const bool has_ids = json.is_object() && json.contains("ids");
   const auto& list = has_ids ? json.at("ids") : json;
   if (!list.is_array()) {
-    throw FormatError(fmt::format("{}: expected an array of token ids, or an object with \"ids\"", where));
+    throw FormatError(
+        fmt::format("{}: expected an array of token ids, or an object with \"ids\"", where));
   }
   std::vector<TokenId> ids;
   ids.reserve(list.size());
   for (const auto& item : list) {
     if (!item.is_number_integer() || item < 0 || item > std::numeric_limits<TokenId>::max()) {
-      throw FormatError(fmt::format("{}: ids[{}] is {}, expected a token id", where, ids.size(),
-                                    item.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40)));
+      throw FormatError(fmt::format(
+          "{}: ids[{}] is {}, expected a token id", where, ids.size(),
+          item.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40)));
     }
     ids.push_back(item.get<TokenId>());
   }
@@ -55,17 +58,20 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
     throw IoError(fmt::format("{} is a folder, expected a file", name));
   }
   const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> in(is_stdin ? stdin : std::fopen(file.c_str(), "rb"), close);
+  const std::unique_ptr<std::FILE, decltype(close)> in(
+      is_stdin ? stdin : std::fopen(file.c_str(), "rb"), close);
   if (!in) throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   std::string text;
   char buffer[1 << 16];
   while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, in.get())) {
     if (text.size() + n > max_bytes) {
-      throw IoError(fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
+      throw IoError(
+          fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
     }
     text.append(buffer, n);
   }
-  if (std::ferror(in.get()) != 0) throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  if (std::ferror(in.get()) != 0)
+    throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   return text;
 }
 
@@ -80,7 +86,8 @@ std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& w
     const std::string_view word = text.substr(at, end - at);
     TokenId id = 0;
     if (!parse_all(word, id) || id < 0) {
-      throw FormatError(fmt::format("{}: entry {} is \"{}\", expected a token id", where, ids.size(), word.substr(0, 40)));
+      throw FormatError(fmt::format("{}: entry {} is \"{}\", expected a token id", where,
+                                    ids.size(), word.substr(0, 40)));
     }
     ids.push_back(id);
     at = text.find_first_not_of(kBlank, end);
@@ -90,7 +97,8 @@ std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& w
 
 std::vector<Index> parse_index_list(std::string_view text, std::string_view option) {
   const auto fail = [&](std::string_view part) {
-    throw UsageError(fmt::format("--{}: expected numbers and ranges like 0,3-5, found \"{}\"", option, part));
+    throw UsageError(
+        fmt::format("--{}: expected numbers and ranges like 0,3-5, found \"{}\"", option, part));
   };
   std::vector<Index> list;
   for (std::size_t at = 0; at <= text.size();) {
@@ -114,8 +122,10 @@ TokenRange parse_token_range(std::string_view text, std::string_view option) {
   const std::size_t colon = text.find(':');
   TokenRange range;
   if (colon == std::string_view::npos || !parse_all(text.substr(0, colon), range.begin) ||
-      !parse_all(text.substr(colon + 1), range.end) || range.begin < 0 || range.end <= range.begin) {
-    throw UsageError(fmt::format("--{}: expected positions A:B with A < B, found \"{}\"", option, text));
+      !parse_all(text.substr(colon + 1), range.end) || range.begin < 0 ||
+      range.end <= range.begin) {
+    throw UsageError(
+        fmt::format("--{}: expected positions A:B with A < B, found \"{}\"", option, text));
   }
   return range;
 }

@@ -14,9 +14,12 @@ namespace fs = std::filesystem;
 class RecoverCommand final : public Command {
  public:
   std::string name() const override { return "recover"; }
-  std::string summary() const override { return "make a valid trace of a killed recording's .part file"; }
+  std::string summary() const override {
+    return "make a valid trace of a killed recording's .part file";
+  }
   std::string description() const override {
-    return "Copies every unit (prefill chunk or decode step) that was written whole into a new file marked as "
+    return "Copies every unit (prefill chunk or decode step) that was written whole into a new "
+           "file marked as "
            "recovered; the .part file stays as it is.";
   }
   std::vector<Example> examples() const override {
@@ -27,7 +30,9 @@ class RecoverCommand final : public Command {
     options.positional("PART", "the unfinished file", part_, /*required=*/true);
     options.add("out", "FILE", "the trace to write [PART without .part]", out_).short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
-    options.add("progress", "HOW", "what to show on standard error; auto is a bar on a terminal, else nothing", progress_);
+    options.add("progress", "HOW",
+                "what to show on standard error; auto is a bar on a terminal, else nothing",
+                progress_);
     declare_json(options, json_);
   }
 
@@ -39,18 +44,32 @@ class RecoverCommand final : public Command {
       report = recover_trace(part_, out, overwrite_, progress.callback());
     }
     if (json_) {
-      print_json({{"part", part_.string()}, {"file", out.string()}, {"n_units", report.n_units}, {"n_tokens", report.n_tokens}});
+      print_json({{"part", part_.string()},
+                  {"file", out.string()},
+                  {"n_units", report.n_units},
+                  {"n_planned_units", report.n_planned_units},
+                  {"n_damaged_units", report.n_damaged_units},
+                  {"n_tokens", report.n_tokens},
+                  {"n_planned_tokens", report.n_planned_tokens},
+                  {"content_hash", report.content_hash},
+                  {"first_problem", report.first_problem}});
     } else {
-      note(fmt::format("recovered {}: {} units, {} tokens", out.string(), report.n_units, report.n_tokens));
+      note(fmt::format("recovered {}: {} of {} units, {} of {} tokens", out.string(),
+                       report.n_units, report.n_planned_units, report.n_tokens,
+                       report.n_planned_tokens));
     }
-    return kOk;
+    if (report.n_damaged_units == 0) return kOk;
+    note(fmt::format("kvscope: {} units were left out as damaged: {}", report.n_damaged_units,
+                     report.first_problem));
+    return kPartlyFailed;
   }
 
  private:
   fs::path output_file() const {
     if (out_) return *out_;
     if (part_.extension() != ".part") {
-      throw UsageError(fmt::format("{} does not end in .part, so the new name is unclear; give --out", part_.string()));
+      throw UsageError(fmt::format(
+          "{} does not end in .part, so the new name is unclear; give --out", part_.string()));
     }
     fs::path out = part_;
     return out.replace_extension();
@@ -65,6 +84,8 @@ class RecoverCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_recover_command() { return std::make_unique<RecoverCommand>(); }
+std::unique_ptr<Command> make_recover_command() {
+  return std::make_unique<RecoverCommand>();
+}
 
 }  // namespace kvscope::cli

@@ -25,7 +25,8 @@ constexpr char kQuit = 'q';
 
 void send(char what) {
   const int fd = pipe_end.load();
-  if (fd >= 0 && ::write(fd, &what, 1) < 0) return;  // a full pipe has bytes enough to wake the watcher
+  if (fd >= 0 && ::write(fd, &what, 1) < 0)
+    return;  // a full pipe has bytes enough to wake the watcher
 }
 
 extern "C" void on_stop_signal(int signal) {
@@ -60,7 +61,8 @@ StopOnSignal::StopOnSignal() {
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  // Also where SIGINT is ignored, as it is for background jobs of a script: kill -INT is meant there too.
+  // Also where SIGINT is ignored, as it is for background jobs of a script: kill -INT is meant
+  // there too.
   for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
 }
 

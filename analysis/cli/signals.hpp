@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM ask running work to stop at the next safe point; a second one ends the program at once.
+// Ctrl-C and SIGTERM ask running work to stop at the next safe point; a second one ends the program
+// at once.
 #pragma once
 
 #include <stop_token>
@@ -21,7 +22,8 @@ class StopOnSignal {
 
  private:
   std::stop_source source_;
-  std::jthread watcher_;  // turns the handler's byte into request_stop(), which a handler must not call
+  std::jthread
+      watcher_;  // turns the handler's byte into request_stop(), which a handler must not call
 };
 
 }  // namespace kvscope::cli

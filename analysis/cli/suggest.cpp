@@ -30,7 +30,8 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   if (word.size() > 64) return best;  // nobody's typing error; spares the table
   for (const auto& candidate : known) {
     int distance = edit_distance(word, candidate);
-    if (word.size() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate))) distance = 1;
+    if (word.size() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate)))
+      distance = 1;
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;

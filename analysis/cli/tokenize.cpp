@@ -21,17 +21,23 @@ class TokenizeCommand final : public Command {
   std::string summary() const override { return "turn text into token ids, or ids into text"; }
   std::vector<Example> examples() const override {
     return {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
-            {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B", "ids, blank separated, of standard input"},
+            {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B",
+             "ids, blank separated, of standard input"},
             {"kvscope tokenize --decode '14 512 7'", "the text that ids stand for"}};
   }
   void declare(OptionSet& options) override {
     options.add("text", "FILE", "UTF-8 text; - is standard input [embedded book]", text_);
     options.add("prompt", "TEXT", "the text itself instead of a file", prompt_);
-    options.add("decode", "IDS", "ids to turn into text: numbers separated by blanks or commas, or a JSON array", decode_);
-    options.add("model", "DIR", "folder with tokenizer.json (or that file), or verifier or draft (embedded)", model_).kind =
-        ValueKind::folder;
+    options.add("decode", "IDS",
+                "ids to turn into text: numbers separated by blanks or commas, or a JSON array",
+                decode_);
+    options
+        .add("model", "DIR",
+             "folder with tokenizer.json (or that file), or verifier or draft (embedded)", model_)
+        .kind = ValueKind::folder;
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
-    options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special_);
+    options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
+                 no_special_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
   }
 
@@ -46,9 +52,11 @@ class TokenizeCommand final : public Command {
     const Tokenizer tokenizer = load_tokenizer(is_file ? fs::path(model_) : model_dir(model_));
     if (decode_) return decode(tokenizer);
 
-    const std::string text = prompt_ ? *prompt_ : read_whole_file(text_ ? *text_ : embedded_text(), kMaxTextBytes);
+    const std::string text =
+        prompt_ ? *prompt_ : read_whole_file(text_ ? *text_ : embedded_text(), kMaxTextBytes);
     std::vector<TokenId> ids = tokenizer.encode(text, /*add_special=*/!no_special_);
-    if (max_tokens_ && *max_tokens_ < static_cast<Index>(ids.size())) ids.resize(static_cast<std::size_t>(*max_tokens_));
+    if (max_tokens_ && *max_tokens_ < static_cast<Index>(ids.size()))
+      ids.resize(static_cast<std::size_t>(*max_tokens_));
     tell(tokenizer, ids);
     return kOk;
   }
@@ -58,7 +66,8 @@ class TokenizeCommand final : public Command {
     const std::vector<TokenId> ids = parse_token_ids(*decode_, "--decode");
     for (TokenId id : ids) {
       if (id >= tokenizer.n_ids()) {
-        throw UsageError(fmt::format("--decode: id {} does not exist, the largest is {}", id, tokenizer.n_ids() - 1));
+        throw UsageError(fmt::format("--decode: id {} does not exist, the largest is {}", id,
+                                     tokenizer.n_ids() - 1));
       }
     }
     if (json_) {
@@ -77,7 +86,11 @@ class TokenizeCommand final : public Command {
     std::vector<std::string> pieces;
     pieces.reserve(ids.size());
     for (TokenId id : ids) pieces.emplace_back(tokenizer.bytes_of(id));
-    print_json_line({{"n", ids.size()}, {"model", model_}, {"n_vocab", tokenizer.n_ids()}, {"ids", ids}, {"pieces", pieces}});
+    print_json_line({{"n", ids.size()},
+                     {"model", model_},
+                     {"n_vocab", tokenizer.n_ids()},
+                     {"ids", ids},
+                     {"pieces", pieces}});
   }
 
   std::optional<fs::path> text_;
@@ -91,6 +104,8 @@ class TokenizeCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_tokenize_command() { return std::make_unique<TokenizeCommand>(); }
+std::unique_ptr<Command> make_tokenize_command() {
+  return std::make_unique<TokenizeCommand>();
+}
 
 }  // namespace kvscope::cli

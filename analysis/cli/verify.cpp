@@ -11,14 +11,19 @@ namespace {
 class VerifyCommand final : public Command {
  public:
   std::string name() const override { return "verify"; }
-  std::string summary() const override { return "check a trace: structure, checksums, recomputed attention rows"; }
+  std::string summary() const override {
+    return "check a trace: structure, checksums, recomputed attention rows";
+  }
   std::string description() const override {
-    return "Reads the whole file: every dataset's shape and attributes, every checksum, and --n-rows sampled rows whose "
-           "log-sum-exp and attention are computed again from q and k. Exit code 3 if anything is wrong.";
+    return "Reads the whole file: every dataset's shape and attributes, every checksum, and "
+           "--n-rows sampled rows whose "
+           "log-sum-exp and attention are computed again from q and k. Exit code 3 if anything is "
+           "wrong.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope verify trace.h5", "says ok, or every problem on a line of its own"},
-            {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json", "more rows, other ones, as JSON"}};
+            {"kvscope verify trace.h5 --n-rows 1000 --seed 7 --json",
+             "more rows, other ones, as JSON"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "the file to check", file_, /*required=*/true);
@@ -29,7 +34,8 @@ class VerifyCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    if (n_rows_ < 0) throw UsageError(fmt::format("--n-rows: expected at least 0, found {}", n_rows_));
+    if (n_rows_ < 0)
+      throw UsageError(fmt::format("--n-rows: expected at least 0, found {}", n_rows_));
     VerifyOptions options;
     options.n_rows = n_rows_;
     options.seed = static_cast<std::uint64_t>(seed_);
@@ -48,14 +54,15 @@ class VerifyCommand final : public Command {
                   {"max_lse_error", report.max_lse_error},
                   {"max_attn_error", report.max_attn_error}});
     } else if (report.ok) {
-      print(fmt::format("ok: {}: {} checksums, {} rows recomputed, largest lse error {:.2g}\n", file_.string(),
-                        report.n_checksums, report.n_rows_checked, report.max_lse_error));
+      print(fmt::format("ok: {}: {} checksums, {} rows recomputed, largest lse error {:.2g}\n",
+                        file_.string(), report.n_checksums, report.n_rows_checked,
+                        report.max_lse_error));
     } else {
       for (const auto& problem : report.problems) print(problem + "\n");
     }
     if (report.ok) return kOk;
-    note(fmt::format("kvscope: {} failed verification: {} problem{}", file_.string(), report.problems.size(),
-                     report.problems.size() == 1 ? "" : "s"));
+    note(fmt::format("kvscope: {} failed verification: {} problem{}", file_.string(),
+                     report.problems.size(), report.problems.size() == 1 ? "" : "s"));
     return kInputError;
   }
 
@@ -69,6 +76,8 @@ class VerifyCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_verify_command() { return std::make_unique<VerifyCommand>(); }
+std::unique_ptr<Command> make_verify_command() {
+  return std::make_unique<VerifyCommand>();
+}
 
 }  // namespace kvscope::cli

@@ -12,7 +12,9 @@ namespace {
 class VersionCommand final : public Command {
  public:
   std::string name() const override { return "version"; }
-  std::string summary() const override { return "version, commit, compiler, HDF5 filters, vector targets"; }
+  std::string summary() const override {
+    return "version, commit, compiler, HDF5 filters, vector targets";
+  }
   void declare(OptionSet& options) override { declare_json(options, json_); }
 
   int run(const OptionSet&, const std::string&) override {
@@ -26,9 +28,11 @@ class VersionCommand final : public Command {
                   {"cpu", cpu_name()},
                   {"cores", available_cores()}});
     } else {
-      print(fmt::format("{}\ncompiler: {}\nHDF5: {} (filters: {})\nvector targets: {}\ncpu: {}, {} cores usable\n", writer_name(),
-                        compiler(), hdf5_version(), fmt::join(hdf5_filters(), ", "), fmt::join(vector_targets(), ", "),
-                        cpu_name(), available_cores()));
+      print(
+          fmt::format("{}\ncompiler: {}\nHDF5: {} (filters: {})\nvector targets: {}\ncpu: {}, {} "
+                      "cores usable\n",
+                      writer_name(), compiler(), hdf5_version(), fmt::join(hdf5_filters(), ", "),
+                      fmt::join(vector_targets(), ", "), cpu_name(), available_cores()));
     }
     return kOk;
   }
@@ -39,6 +43,8 @@ class VersionCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_version_command() { return std::make_unique<VersionCommand>(); }
+std::unique_ptr<Command> make_version_command() {
+  return std::make_unique<VersionCommand>();
+}
 
 }  // namespace kvscope::cli

@@ -19,7 +19,8 @@ std::string cpu_name() {
 
 std::vector<std::string> vector_targets() {
   std::vector<std::string> names;
-  for (const auto target : hwy::SupportedAndGeneratedTargets()) names.emplace_back(hwy::TargetName(target));
+  for (const auto target : hwy::SupportedAndGeneratedTargets())
+    names.emplace_back(hwy::TargetName(target));
   return names;
 }
 

@@ -24,7 +24,8 @@ std::vector<fs::path> places_to_try() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) {
-    places.push_back((program.parent_path() / ".." / "share" / "kvscope" / "samples").lexically_normal());
+    places.push_back(
+        (program.parent_path() / ".." / "share" / "kvscope" / "samples").lexically_normal());
   }
   places.emplace_back(KVSCOPE_SOURCE_SAMPLES);
   return places;
@@ -43,12 +44,20 @@ fs::path samples_dir() {
   }
   std::string tried;
   for (const fs::path& place : places) tried += (tried.empty() ? "" : ", ") + place.string();
-  throw IoError(fmt::format(
-      "the embedded models were not found; tried {}. Set KVSCOPE_DATA to the folder traces/samples of the sources", tried));
+  throw IoError(
+      fmt::format("the embedded models were not found; tried {}. Set KVSCOPE_DATA to the folder "
+                  "traces/samples of the sources",
+                  tried));
 }
 
-fs::path embedded_verifier() { return samples_dir() / "verifier"; }
-fs::path embedded_draft() { return samples_dir() / "draft"; }
-fs::path embedded_text() { return samples_dir() / "texts" / "kidnapped.txt"; }
+fs::path embedded_verifier() {
+  return samples_dir() / "verifier";
+}
+fs::path embedded_draft() {
+  return samples_dir() / "draft";
+}
+fs::path embedded_text() {
+  return samples_dir() / "texts" / "kidnapped.txt";
+}
 
 }  // namespace kvscope

@@ -4,12 +4,20 @@
 
 namespace kvscope {
 
-std::string_view version() { return KVSCOPE_VERSION; }
+std::string_view version() {
+  return KVSCOPE_VERSION;
+}
 
-std::string_view commit() { return KVSCOPE_COMMIT; }
+std::string_view commit() {
+  return KVSCOPE_COMMIT;
+}
 
-std::string_view compiler() { return KVSCOPE_COMPILER; }
+std::string_view compiler() {
+  return KVSCOPE_COMPILER;
+}
 
-std::string writer_name() { return fmt::format("kvscope {} ({})", version(), commit()); }
+std::string writer_name() {
+  return fmt::format("kvscope {} ({})", version(), commit());
+}
 
 }  // namespace kvscope

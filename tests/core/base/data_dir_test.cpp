@@ -11,7 +11,9 @@ namespace kvscope {
 namespace {
 
 struct DataVariable {
-  explicit DataVariable(const std::string& value) { setenv("KVSCOPE_DATA", value.c_str(), /*overwrite=*/1); }
+  explicit DataVariable(const std::string& value) {
+    setenv("KVSCOPE_DATA", value.c_str(), /*overwrite=*/1);
+  }
   ~DataVariable() { unsetenv("KVSCOPE_DATA"); }
 };
 
@@ -29,7 +31,8 @@ TEST_CASE("KVSCOPE_DATA decides alone, right or wrong") {
     CHECK(samples_dir() == KVSCOPE_SOURCE_DIR "/traces/samples");
   }
   const DataVariable set("/no/such/folder");
-  CHECK_THROWS_WITH(samples_dir(), Catch::Matchers::ContainsSubstring("KVSCOPE_DATA names /no/such/folder"));
+  CHECK_THROWS_WITH(samples_dir(),
+                    Catch::Matchers::ContainsSubstring("KVSCOPE_DATA names /no/such/folder"));
   CHECK_THROWS_AS(embedded_text(), IoError);
 }
 

@@ -39,7 +39,8 @@ TEST_CASE("attention FLOPs count exactly the visible pairs, windows included") {
   for (Index begin : {0, 2, 4, 5, 17}) {
     for (Index n : {0, 1, 3, 9}) {
       INFO(begin << " + " << n);
-      CHECK(count_forward_flops(config, begin, n, 0).attention == naive_attention(config, begin, n));
+      CHECK(count_forward_flops(config, begin, n, 0).attention ==
+            naive_attention(config, begin, n));
     }
   }
 }

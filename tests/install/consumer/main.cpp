@@ -1,4 +1,5 @@
-// Uses the installed libraries as a stranger would: loads the embedded model's description and counts its layers.
+// Uses the installed libraries as a stranger would: loads the embedded model's description and
+// counts its layers.
 #include <cstdio>
 
 #include "core/base/data_dir.hpp"
@@ -7,6 +8,7 @@
 
 int main() {
   const kvscope::ModelConfig config = kvscope::load_model_config(kvscope::embedded_verifier());
-  std::printf("%d layers %s\n", static_cast<int>(config.n_layers), kvscope::csv_field("ok").c_str());
+  std::printf("%d layers %s\n", static_cast<int>(config.n_layers),
+              kvscope::csv_field("ok").c_str());
   return 0;
 }
