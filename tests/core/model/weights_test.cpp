@@ -44,6 +44,10 @@ std::string tensor(std::string_view name, std::string_view dtype, std::string_vi
                      offsets);
 }
 
+std::string header_of(const std::vector<std::string>& tensors) {
+  return fmt::format("{{{}}}", fmt::join(tensors, ","));
+}
+
 TEST_CASE("tensors of all three types come back, unaligned ones too", "[weights]") {
   const TempDir dir;
   // The odd byte in front puts everything behind it on odd addresses.
@@ -137,9 +141,8 @@ TEST_CASE("broken headers are refused with a sentence", "[weights]") {
   check_refused("null", 0, "expected a JSON object");
   check_refused("{\"a\":1}", 0, "expected a JSON object, found the number 1");
   check_refused("{\"\xff\":1}", 0, "expected JSON");
-  check_refused(
-      "{" + tensor("a", "F32", "[1]", "[0,4]") + "," + tensor("a", "F32", "[1]", "[4,8]") + "}", 8,
-      "\"a\" occurs twice");
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,4]"), tensor("a", "F32", "[1]", "[4,8]")}),
+                8, "\"a\" occurs twice");
   check_refused(R"({"a":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4,
                 "occurs twice");
   check_refused(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "dtype");
@@ -154,17 +157,18 @@ TEST_CASE("broken shapes are refused with a sentence", "[weights]") {
   for (const char* shape :
        {"[-1]", "[1.0]", "[null]", "[\"1\"]", "[[1]]", "[NaN]", "[1e30]", "{}", "1",
         "[18446744073709551616]", "[9223372036854775807]", "[18446744073709551615]"}) {
-    const std::string header = "{" + tensor("a", "F32", shape, "[0,4]") + "}";
+    const std::string header = header_of({tensor("a", "F32", shape, "[0,4]")});
     const TempDir dir;
     CAPTURE(shape);
     CHECK_THROWS_AS(open_bytes(dir, safetensors_bytes(header, "1234")), FormatError);
   }
   // 2^32 * 2^32 elements wrap to 0, 2^62 elements of 4 bytes wrap to 0.
-  check_refused("{" + tensor("a", "F32", "[4294967296,4294967296]", "[0,0]") + "}", 0, "elements");
-  check_refused("{" + tensor("a", "F32", "[4611686018427387904]", "[0,0]") + "}", 0, "extents");
-  check_refused("{" + tensor("a", "F32", "[1152921504606846975]", "[0,0]") + "}", 0, "do not fill");
-  check_refused("{" + tensor("a", "X", "[100]", "[0,4]") + "}", 4, "do not fill");
-  check_refused("{" + tensor("a", "F32", "[2]", "[0,4]") + "}", 4, "do not fill the 4 bytes");
+  check_refused(header_of({tensor("a", "F32", "[4294967296,4294967296]", "[0,0]")}), 0, "elements");
+  check_refused(header_of({tensor("a", "F32", "[4611686018427387904]", "[0,0]")}), 0, "extents");
+  check_refused(header_of({tensor("a", "F32", "[1152921504606846975]", "[0,0]")}), 0,
+                "do not fill");
+  check_refused(header_of({tensor("a", "X", "[100]", "[0,4]")}), 4, "do not fill");
+  check_refused(header_of({tensor("a", "F32", "[2]", "[0,4]")}), 4, "do not fill the 4 bytes");
 }
 
 TEST_CASE("broken offsets are refused with a sentence", "[weights]") {
@@ -172,29 +176,26 @@ TEST_CASE("broken offsets are refused with a sentence", "[weights]") {
        {"[0,5]", "[-1,4]", "[0.0,4.0]", "[NaN,4]", "[0]", "[0,4,8]", "[]", "{}", "4", "[4,0]",
         "[null,4]", "[0,18446744073709551616]", "[0,18446744073709551615]",
         "[9223372036854775808,9223372036854775812]", "[\"0\",\"4\"]"}) {
-    const std::string header = "{" + tensor("a", "F32", "[1]", offsets) + "}";
+    const std::string header = header_of({tensor("a", "F32", "[1]", offsets)});
     const TempDir dir;
     CAPTURE(offsets);
     CHECK_THROWS_AS(open_bytes(dir, safetensors_bytes(header, "1234")), FormatError);
   }
-  check_refused(
-      "{" + tensor("a", "F32", "[1]", "[0,4]") + "," + tensor("b", "F32", "[1]", "[2,6]") + "}", 6,
-      "overlap");
-  check_refused(
-      "{" + tensor("a", "F32", "[1]", "[0,4]") + "," + tensor("b", "F32", "[1]", "[0,4]") + "}", 4,
-      "overlap");
-  check_refused(
-      "{" + tensor("a", "F32", "[1]", "[0,4]") + "," + tensor("b", "F32", "[1]", "[5,9]") + "}", 9,
-      "gap");
-  check_refused("{" + tensor("a", "F32", "[1]", "[1,5]") + "}", 5, "gap");
-  check_refused("{" + tensor("a", "F32", "[1]", "[0,4]") + "}", 5,
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,4]"), tensor("b", "F32", "[1]", "[2,6]")}),
+                6, "overlap");
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,4]"), tensor("b", "F32", "[1]", "[0,4]")}),
+                4, "overlap");
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,4]"), tensor("b", "F32", "[1]", "[5,9]")}),
+                9, "gap");
+  check_refused(header_of({tensor("a", "F32", "[1]", "[1,5]")}), 5, "gap");
+  check_refused(header_of({tensor("a", "F32", "[1]", "[0,4]")}), 5,
                 "tensors fill 4 bytes, expected all 5");
 }
 
 TEST_CASE("a hostile tensor name is escaped and cut in messages", "[weights]") {
   const std::string name = "\\u001b[31m" + std::string(500, 'n');
   const TempDir dir;
-  const auto bytes = safetensors_bytes("{" + tensor(name, "F32", "[2]", "[0,4]") + "}", "1234");
+  const auto bytes = safetensors_bytes(header_of({tensor(name, "F32", "[2]", "[0,4]")}), "1234");
   try {
     open_bytes(dir, bytes);
     FAIL("no exception");
