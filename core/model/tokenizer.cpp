@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "core/base/mapped_file.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
+#include "core/model/nfc.hpp"
 #include "core/model/pre_tokenizer.hpp"
 #include "core/model/tokenizer_json.hpp"
 #include "core/model/utf8.hpp"
@@ -60,10 +62,21 @@ class PieceEncoder {
   std::vector<TokenId> ids_;
 };
 
-AddedTokenSet select(const std::vector<AddedToken>& tokens, bool normalized) {
+AddedTokenSet tokens_in_raw_text(const TokenizerParts& parts) {
   std::vector<AddedToken> selected;
-  for (const AddedToken& token : tokens) {
-    if (token.normalized == normalized) selected.push_back(token);
+  for (const AddedToken& token : parts.added_tokens) {
+    if (!token.normalized) selected.push_back(token);
+  }
+  return AddedTokenSet(std::move(selected));
+}
+
+AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
+  std::vector<AddedToken> selected;
+  for (AddedToken token : parts.added_tokens) {
+    if (!token.normalized) continue;
+    if (parts.normalizer == Normalizer::nfc)
+      token.content = nfc(token.content).value_or(token.content);
+    selected.push_back(std::move(token));
   }
   return AddedTokenSet(std::move(selected));
 }
@@ -73,6 +86,7 @@ AddedTokenSet select(const std::vector<AddedToken>& tokens, bool normalized) {
 struct Tokenizer::Impl {
   Bpe bpe;
   std::vector<PreTokenizerStep> pre_tokenizer;
+  Normalizer normalizer;
   AddedTokenSet added_raw;         // looked for in the text as it is
   AddedTokenSet added_normalized;  // looked for in what is left, once it is normalized
   StringMap<TokenId> id_from_added;
@@ -83,8 +97,9 @@ struct Tokenizer::Impl {
   explicit Impl(TokenizerParts parts)
       : bpe(std::move(parts.bpe)),
         pre_tokenizer(std::move(parts.pre_tokenizer)),
-        added_raw(select(parts.added_tokens, /*normalized=*/false)),
-        added_normalized(select(parts.added_tokens, /*normalized=*/true)),
+        normalizer(parts.normalizer),
+        added_raw(tokens_in_raw_text(parts)),
+        added_normalized(tokens_in_normalized_text(parts)),
         tokens(std::move(parts.tokens)),
         prefix(std::move(parts.prefix)),
         suffix(std::move(parts.suffix)),
@@ -103,6 +118,7 @@ struct Tokenizer::Impl {
   }
 
   void encode(std::string_view text, std::vector<TokenId>& out) const {
+    std::deque<std::string> normalized;  // keeps what the encoder remembers alive
     PreTokenizer cutter(pre_tokenizer, text.size());
     PieceEncoder encoder(bpe);
     for (const auto& outer : added_raw.split(text)) {
@@ -110,7 +126,11 @@ struct Tokenizer::Impl {
         out.push_back(outer.token->id);
         continue;
       }
-      for (const auto& inner : added_normalized.split(outer.text)) {
+      std::string_view plain = outer.text;
+      if (normalizer == Normalizer::nfc) {
+        if (auto changed = nfc(plain)) plain = normalized.emplace_back(std::move(*changed));
+      }
+      for (const auto& inner : added_normalized.split(plain)) {
         if (inner.token != nullptr) {
           out.push_back(inner.token->id);
           continue;

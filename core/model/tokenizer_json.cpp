@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -28,7 +28,7 @@ constexpr TokenId kMaxId = std::numeric_limits<TokenId>::max() - 1;
 }
 
 // A component of a given kind may be one of several that a "Sequence" lists: calls visit(component)
-// for each in order. Nested sequences are no deeper than the parser's own limit allows here.
+// for each in order.
 template <class Visit>
 void for_each_component(const JsonObject& component, const std::string& list_name,
                         const Visit& visit, int depth = 0) {
@@ -120,7 +120,7 @@ void read_merges(const JsonObject& model, const Vocabulary& vocabulary, Tokenize
   }
 }
 
-void read_model(const JsonObject& root, TokenizerParts& parts) {
+Vocabulary read_model(const JsonObject& root, TokenizerParts& parts) {
   const JsonObject model = root.object("model");
   if (model.string_if("type").value_or("BPE") != "BPE") refuse_kind(model, "type", "\"BPE\"");
   for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -128,7 +128,7 @@ void read_model(const JsonObject& root, TokenizerParts& parts) {
   }
   if (model.number_or("dropout", 0.0, 1.0, 0.0) != 0.0) refuse_kind(model, "dropout", "none");
 
-  const Vocabulary vocabulary = read_vocabulary(model, parts);
+  Vocabulary vocabulary = read_vocabulary(model, parts);
   read_merges(model, vocabulary, parts);
   parts.bpe.ignore_merges = model.boolean_or("ignore_merges", false);
   parts.bpe.fuse_unknown = model.boolean_or("fuse_unk", false);
@@ -146,15 +146,16 @@ void read_model(const JsonObject& root, TokenizerParts& parts) {
   if (model.boolean_or("byte_fallback", false) && !all_bytes) {
     refuse_kind(model, "byte_fallback", "false or a vocabulary with all 256 bytes");
   }
+  return vocabulary;
 }
 
 // ---- added tokens
 
-void read_added_tokens(const JsonObject& root, TokenizerParts& parts) {
+void read_added_tokens(const JsonObject& root, const Vocabulary& vocabulary,
+                       TokenizerParts& parts) {
   if (root.find("added_tokens") == nullptr) return;
   const json& list = root.list("added_tokens");
-  StringMap<TokenId> seen;
-  std::set<TokenId> seen_ids;
+  std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const JsonObject fields(list[i], root.where(), fmt::format("added_tokens[{}].", i));
     AddedToken token;
@@ -168,20 +169,26 @@ void read_added_tokens(const JsonObject& root, TokenizerParts& parts) {
     if (token.content.empty() || token.content.size() > kMaxAddedToken) {
       fields.refuse("content", fmt::format("1 to {} bytes", kMaxAddedToken));
     }
-    if (!seen.emplace(token.content, token.id).second) {
+    if (!seen.insert(token.content).second) {
       fields.refuse("content", "each token once");
     }
-    // A token that is in the vocabulary too has the same id there.
-    const auto known = parts.tokens.find(token.id);
-    const auto bytes = bytes_from_byte_level(token.content);
-    const bool same = known == parts.tokens.end() || known->second.bytes == token.content ||
-                      known->second.bytes == bytes;
-    if (!seen_ids.insert(token.id).second || !same) {
-      throw FormatError(fmt::format("{}: id {} is given twice, to {} and to {}",
-                                    fields.name_of("id"), token.id, quote(known->second.bytes),
-                                    quote(token.content)));
+    // A token that is in the vocabulary too has the same id there, and the same bytes as without
+    // being added.
+    const auto in_vocabulary = vocabulary.id_from_content.find(token.content);
+    if (in_vocabulary != vocabulary.id_from_content.end()) {
+      if (in_vocabulary->second != token.id) {
+        fields.refuse("id", fmt::format("{} as in the vocabulary", in_vocabulary->second));
+      }
+      parts.tokens[token.id].special = token.special;
+    } else {
+      const auto [it, is_new] =
+          parts.tokens.try_emplace(token.id, TokenInfo{token.content, token.special});
+      if (!is_new) {
+        throw FormatError(fmt::format("{}: id {} is given twice, to {} and to {}",
+                                      fields.name_of("id"), token.id, quote(it->second.bytes),
+                                      quote(token.content)));
+      }
     }
-    parts.tokens[token.id] = TokenInfo{token.content, token.special};
     parts.n_ids = std::max(parts.n_ids, token.id + 1);
     parts.added_tokens.push_back(std::move(token));
   }
@@ -325,8 +332,7 @@ TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::strin
   const json value = parse_json(json_text, where);
   const JsonObject root(value, where);
   TokenizerParts parts;
-  read_model(root, parts);
-  read_added_tokens(root, parts);
+  read_added_tokens(root, read_model(root, parts), parts);
   read_normalizer(root, parts);
   read_pre_tokenizer(root, parts);
   check_decoder(root);
