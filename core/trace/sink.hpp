@@ -56,6 +56,8 @@ class TraceSink {
   /// Bytes of tensor data written, and the hash of the contents once finish() returned (else empty).
   virtual std::int64_t bytes_written() const { return 0; }
   virtual std::string content_hash() const { return {}; }
+  /// What becomes of the committed units if the recording ends here with an error: a clause for its message, or empty.
+  virtual std::string recovery_hint() const { return {}; }
 };
 
 }  // namespace kvscope

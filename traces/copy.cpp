@@ -1,0 +1,146 @@
+#include "traces/copy.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "traces/hash.hpp"
+#include "traces/header.hpp"
+#include "traces/layout.hpp"
+#include "traces/pieces.hpp"
+#include "traces/raw_file.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Rows at full width of the old array become rows of the new one, whose key axis may be shorter.
+void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::Dataset& out, Index head, Index first,
+                Index n, std::span<const std::byte> rows) {
+  h5::Dims offset(to.dims.size(), 0);
+  h5::Dims size = to.dims;
+  if (to.has_heads) {
+    offset[0] = head;
+    size[0] = 1;
+  }
+  offset[to.growing_axis()] = first;
+  size[to.growing_axis()] = n;
+  const std::size_t element = h5::size_of(to.type);
+  const std::size_t old_row = static_cast<std::size_t>(from.row_size()) * element;
+  const std::size_t new_row = static_cast<std::size_t>(to.row_size()) * element;
+  if (old_row == new_row) {
+    out.write(offset, size, rows.data());
+    return;
+  }
+  std::vector<std::byte> cut;
+  cut.reserve(static_cast<std::size_t>(n) * new_row);
+  for (Index i = 0; i < n; ++i) {
+    const auto row = rows.subspan(static_cast<std::size_t>(i) * old_row, new_row);
+    cut.insert(cut.end(), row.begin(), row.end());
+  }
+  out.write(offset, size, cut.data());
+}
+
+/// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first damaged piece.
+std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, std::size_t array) {
+  const auto& spec = to.arrays[array];
+  const Index n_units = static_cast<Index>(to.info.units.size());
+  const Index n_heads = spec.n_heads();
+  std::vector<std::uint64_t> table(static_cast<std::size_t>(n_units * n_heads));
+  for (Index head = 0; head < n_heads; ++head) {
+    for (Index unit = 0; unit < n_units; ++unit) {
+      const std::string problem = check_piece(
+          from, array, unit, head, [&](Index first, Index n, std::span<const std::byte> rows) {
+            copy_block(from.arrays[array], spec, to.data[array], head, first, n, rows);
+          });
+      if (!problem.empty()) throw FormatError(fmt::format("{}: {}", from.file.name(), problem));
+      table[static_cast<std::size_t>(unit * n_heads + head)] = recorded_checksum(from, array, unit, head);
+    }
+  }
+  to.checksums[array].write(h5::Dims(to.checksums[array].dims().size(), 0), to.checksums[array].dims(), table.data());
+  return table;
+}
+
+std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
+  std::vector<std::uint64_t> table;
+  if (!to.token_bytes) return table;
+  for (Index unit = 0; unit < static_cast<Index>(to.info.units.size()); ++unit) {
+    table.push_back(text_checksum(from, unit));
+    std::uint64_t recorded = 0;
+    from.text_checksums->read({unit}, {1}, &recorded);
+    if (recorded != table.back()) {
+      throw FormatError(fmt::format("{}: the token text of unit {} does not have the recorded checksum",
+                                    from.file.name(), unit));
+    }
+  }
+  const h5::Dims n_offsets = to.token_offsets->dims();
+  std::vector<std::int64_t> index(static_cast<std::size_t>(n_offsets[0]));
+  from.token_offsets->read({0}, n_offsets, index.data());
+  to.token_offsets->write({0}, n_offsets, index.data());
+  const h5::Dims n_bytes = to.token_bytes->dims();
+  std::vector<std::uint8_t> text(static_cast<std::size_t>(n_bytes[0]));
+  from.token_bytes->read({0}, n_bytes, text.data());
+  to.token_bytes->write({0}, n_bytes, text.data());
+  to.text_checksums->write({0}, to.text_checksums->dims(), table.data());
+  return table;
+}
+
+/// The header of the copy: shapes cut to the copied units, the token text to its true length.
+TraceInfo describe_copy(const TraceLayout& from, Index n_units, TraceStatus status) {
+  TraceInfo info = cut_to_units(from.info, n_units);
+  info.status = status;
+  info.uuid.clear();
+  info.content_hash.clear();
+  if (from.token_offsets) {
+    std::int64_t n_bytes = 0;
+    from.token_offsets->read({info.n_tokens}, {1}, &n_bytes);
+    info.token_text_capacity = std::clamp<std::int64_t>(n_bytes, 1, from.token_bytes->dims()[0]);
+  }
+  return info;
+}
+
+}  // namespace
+
+CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesystem::path& out,
+                      const CopyOptions& options, const ProgressFn& progress) {
+  check_output(out, options.overwrite);
+  const TraceLayout from = open_layout(h5::File::open(from_path));
+  if (from.checksums.empty()) {
+    throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely", from_path.string()));
+  }
+  const Index n_units = std::min(from.n_committed(), options.max_units.value_or(from.n_committed()));
+  if (n_units == 0) throw FormatError(fmt::format("{}: no unit was recorded to its end", from_path.string()));
+
+  const std::filesystem::path temporary = out.string() + ".rewrite.part";
+  remove_quietly(temporary);
+  CopyReport report;
+  try {
+    TraceLayout to = create_layout(temporary, describe_copy(from, n_units, options.status), options.gzip_level);
+    std::vector<std::vector<std::uint64_t>> tables;
+    for (std::size_t array = 0; array < to.arrays.size(); ++array) {
+      tables.push_back(copy_array(from, to, array));
+      if (progress) {
+        progress({"copy", static_cast<Index>(array) + 1, static_cast<Index>(to.arrays.size()), "arrays"});
+      }
+    }
+    const auto text_table = copy_text(from, to);
+    const auto tokens = to.arrays.empty() ? std::vector<std::int32_t>{} : to.data.front().read_all<std::int32_t>();
+    to.progress->write({0}, {1}, &n_units);
+    to.info.content_hash = hash_contents(to.info, tokens, tables, text_table);
+    to.info.uuid = derive_uuid(to.info);
+    seal_header(to.file, to.info);
+    report = {n_units, to.info.n_tokens, to.info.content_hash};
+    to.data.clear();
+    to.checksums.clear();
+    to.file.close();
+    publish_file(temporary, out, options.overwrite);
+  } catch (...) {
+    remove_quietly(temporary);
+    throw;
+  }
+  return report;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,32 @@
+// Copies the whole units of one trace file into a new one with the true shapes: for interrupted and killed recordings, and
+// to compress.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/base/progress.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+struct CopyOptions {
+  TraceStatus status = TraceStatus::complete;
+  std::optional<int> gzip_level;
+  bool overwrite = false;
+  std::optional<Index> max_units;  // copy no more units than this
+};
+
+struct CopyReport {
+  Index n_units = 0;
+  Index n_tokens = 0;
+  std::string content_hash;
+};
+
+/// Every piece is compared with its checksum on the way. `out` appears under its name when it is whole. Throws FormatError
+/// if a piece is damaged or no unit is whole, IoError if `out` exists (unless overwrite) or cannot be written.
+CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out, const CopyOptions& options,
+                      const ProgressFn& progress);
+
+}  // namespace kvscope

@@ -1,0 +1,257 @@
+#include "traces/header.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "core/base/error.hpp"
+#include "traces/schema.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 16384;  // longer provenance texts are cut: HDF5 limits attributes
+
+/// The first bytes of a long text, not cutting a UTF-8 character.
+std::string shortened(const std::string& text) {
+  if (text.size() <= kMaxTextBytes) return text;
+  std::size_t n = kMaxTextBytes;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0U) == 0x80U) --n;
+  return text.substr(0, n);
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
+  return parts;
+}
+
+/// Calls visit(name, field) for every integer that the root group holds.
+template <class Info, class Visit>
+void visit_integers(Info& info, Visit visit) {
+  visit("n_layers", info.n_layers);
+  visit("n_q", info.n_q);
+  visit("n_kv", info.n_kv);
+  visit("d_head", info.d_head);
+  visit("d_model", info.d_model);
+  visit("n_vocab", info.n_vocab);
+  visit("n_tokens", info.n_tokens);
+  visit("n_prompt", info.n_prompt);
+  visit("chunk", info.chunk);
+  visit("rows_begin", info.rows.begin);
+  visit("rows_end", info.rows.end);
+  visit("attn_topk", info.capture.attn_topk);
+  visit("page_size", info.capture.page_size);
+  visit("token_text_capacity", info.token_text_capacity);
+}
+
+/// Calls visit(name, field) for every provenance text of the root group; none is needed to read the tensors.
+template <class Info, class Visit>
+void visit_texts(Info& info, Visit visit) {
+  visit("model_name", info.model_name);
+  visit("model_family", info.model_family);
+  visit("rope_kind", info.rope_kind);
+  visit("created", info.created);
+  visit("writer", info.writer);
+  visit("command_line", info.command_line);
+  visit("host", info.host);
+  visit("text_source", info.text_source);
+  visit("tokenizer_hash", info.tokenizer_hash);
+}
+
+void write_indices(h5::File& file, const char* path, const std::vector<Index>& values, const char* axes) {
+  const h5::Dims dims = {static_cast<Index>(values.size())};
+  h5::Dataset dataset = file.create_dataset(path, h5::Type::i64, dims);
+  dataset.write({0}, dims, values.data());
+  dataset.set_text("axes", axes);
+}
+
+std::vector<Index> read_indices(const h5::File& file, const char* path) {
+  const h5::Dataset dataset = file.open_dataset(path);
+  if (dataset.dims().size() != 1) {
+    throw FormatError(fmt::format("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims())));
+  }
+  return dataset.read_all<std::int64_t>();
+}
+
+void write_units(h5::File& file, const TraceInfo& info) {
+  std::vector<Index> rows;
+  for (const TraceUnit& unit : info.units) {
+    rows.insert(rows.end(), {unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0});
+  }
+  const h5::Dims dims = {static_cast<Index>(info.units.size()), 3};
+  h5::Dataset dataset = file.create_dataset(schema::kUnits, h5::Type::i64, dims);
+  dataset.write({0, 0}, dims, rows.data());
+  dataset.set_text("axes", "unit,field");
+  dataset.set_text("fields", "begin,end,is_decode");
+}
+
+std::vector<TraceUnit> read_units(const h5::File& file) {
+  const h5::Dataset dataset = file.open_dataset(schema::kUnits);
+  if (dataset.dims().size() != 2 || dataset.dims()[1] != 3) {
+    throw FormatError(fmt::format("{}: shape {}, expected [n_units, 3]", dataset.where(), h5::to_string(dataset.dims())));
+  }
+  const auto rows = dataset.read_all<std::int64_t>();
+  std::vector<TraceUnit> units;
+  for (std::size_t i = 0; i + 3 <= rows.size(); i += 3) {
+    units.push_back({{rows[i], rows[i + 1]}, rows[i + 2] != 0});
+  }
+  return units;
+}
+
+void write_model(h5::File& file, const TraceInfo& info) {
+  if (!info.model_config.empty()) {
+    const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
+    file.create_dataset(schema::kConfigJson, h5::Type::u8, dims).write({0}, dims, info.model_config.data());
+  }
+  std::vector<Index> windows;
+  for (const auto& window : info.window) windows.push_back(window.value_or(0));
+  if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer");
+}
+
+void read_model(const h5::File& file, TraceInfo& info) {
+  if (file.has(schema::kConfigJson)) {
+    const auto bytes = file.open_dataset(schema::kConfigJson).read_all<std::uint8_t>();
+    info.model_config.assign(bytes.begin(), bytes.end());
+  }
+  if (file.has(schema::kWindows)) {
+    for (Index window : read_indices(file, schema::kWindows)) {
+      info.window.push_back(window == 0 ? std::nullopt : std::optional<Index>(window));
+    }
+  }
+}
+
+void check_version(const h5::File& file, std::vector<std::string>& warnings) {
+  if (!file.has_attribute("format") || file.text("format") != schema::kFormat) {
+    throw FormatError(fmt::format("{}: not a kvscope trace: the root attribute 'format' is not '{}'", file.name(),
+                                  schema::kFormat));
+  }
+  const std::string version = file.text("schema_version");
+  int major = 0;
+  int minor = 0;
+  const char* end = version.data() + version.size();
+  const auto first = std::from_chars(version.data(), end, major);
+  const bool dot = first.ec == std::errc() && first.ptr != end && *first.ptr == '.';
+  const auto second = dot ? std::from_chars(first.ptr + 1, end, minor) : first;
+  if (!dot || second.ec != std::errc() || second.ptr != end || major < 1 || minor < 0) {
+    throw FormatError(fmt::format("{}: schema_version '{}', expected major.minor", file.name(), version));
+  }
+  if (major > schema::kMajor) {
+    throw FormatError(fmt::format("{}: written in schema version {}, this program reads up to {}.x; use a newer kvscope",
+                                  file.name(), version, schema::kMajor));
+  }
+  if (minor > schema::kMinor) {
+    warnings.push_back(fmt::format("schema version {} is newer than {}.{}: there may be more in the file than is shown",
+                                   version, schema::kMajor, schema::kMinor));
+  }
+}
+
+void read_features(const h5::File& file, TraceInfo& info, std::vector<std::string>& warnings) {
+  const std::vector<std::string> known = {"qkv",    "lse",   "attn-dense", "attn-topk",
+                                          "logits", "stats", "token-text", "checksums"};
+  const std::vector<std::string> features = split(file.text("features"));
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
+  for (const auto& feature : features) {
+    if (std::find(known.begin(), known.end(), feature) == known.end()) {
+      warnings.push_back(fmt::format("unknown feature '{}': a newer kvscope may read more of this file", feature));
+    }
+  }
+  info.capture.qkv = has("qkv");
+  info.capture.lse = has("lse");
+  info.capture.attn_dense = has("attn-dense");
+  info.capture.logits = has("logits");
+  info.capture.stats = has("stats");
+  if (!has("attn-topk")) info.capture.attn_topk = 0;
+  if (!has("token-text")) info.token_text_capacity = 0;
+}
+
+}  // namespace
+
+void write_header(h5::File& file, const TraceInfo& info) {
+  file.set_text("format", schema::kFormat);
+  file.set_text("schema_version", fmt::format("{}.{}", schema::kMajor, schema::kMinor));
+  file.set_text("status", name_of(info.status), /*capacity=*/16);
+  file.set_text("uuid", info.uuid, /*capacity=*/36);
+  file.set_text("content_hash", info.content_hash, /*capacity=*/40);
+  file.set_text("features", fmt::format("{}", fmt::join(schema::features_of(info), ",")));
+  visit_texts(info, [&](const char* name, const std::string& value) { file.set_text(name, shortened(value)); });
+  visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
+  file.set_text("seed", fmt::format("{}", info.seed));
+  file.set_real("score_scale", info.score_scale);
+  file.set_real("rope_theta", info.rope_theta);
+  file.set_real("rope_factor", info.rope_factor);
+  file.set_integer("qk_norm", info.qk_norm ? 1 : 0);
+  file.set_text("dtype", name_of(info.dtype));
+  file.set_text("score_stage", "post-rope");
+  file.set_text("mask", "causal");
+  write_indices(file, schema::kLayers, info.layers, "slot");
+  write_indices(file, schema::kQHeads, info.q_heads, "slot");
+  write_indices(file, schema::kKvHeads, info.kv_heads, "slot");
+  write_units(file, info);
+  write_model(file, info);
+}
+
+void seal_header(h5::File& file, const TraceInfo& info) {
+  file.set_text("uuid", info.uuid);
+  file.set_text("content_hash", info.content_hash);
+  file.set_text("status", name_of(info.status));
+}
+
+TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) {
+  check_version(file, warnings);
+  TraceInfo info;
+  const std::string status = file.text("status");
+  const auto known_status = trace_status_from_name(status);
+  if (!known_status) {
+    throw FormatError(fmt::format("{}: status '{}', expected recording, complete, interrupted or recovered",
+                                  file.name(), status));
+  }
+  info.status = *known_status;
+  info.uuid = file.text("uuid");
+  if (file.has_attribute("content_hash")) info.content_hash = file.text("content_hash");
+  visit_integers(info, [&](const char* name, Index& value) { value = file.integer(name); });
+  visit_texts(info, [&](const char* name, std::string& value) {
+    if (file.has_attribute(name)) value = file.text(name);
+  });
+  if (file.has_attribute("seed")) {
+    const std::string seed = file.text("seed");
+    std::from_chars(seed.data(), seed.data() + seed.size(), info.seed);
+  }
+  info.score_scale = static_cast<float>(file.real("score_scale"));
+  if (file.has_attribute("rope_theta")) info.rope_theta = file.real("rope_theta");
+  if (file.has_attribute("rope_factor")) info.rope_factor = file.real("rope_factor");
+  if (file.has_attribute("qk_norm")) info.qk_norm = file.integer("qk_norm") != 0;
+  const std::string dtype = file.text("dtype");
+  const auto known_dtype = dtype_from_name(dtype);
+  if (!known_dtype) {
+    throw FormatError(fmt::format("{}: dtype '{}', expected f32, f16 or bf16", file.name(), dtype));
+  }
+  info.dtype = *known_dtype;
+  read_features(file, info, warnings);
+  info.layers = read_indices(file, schema::kLayers);
+  info.q_heads = read_indices(file, schema::kQHeads);
+  info.kv_heads = read_indices(file, schema::kKvHeads);
+  info.units = read_units(file);
+  read_model(file, info);
+  if (!std::isfinite(info.score_scale) || info.score_scale <= 0.0f) {
+    throw FormatError(fmt::format("{}: score_scale is {}, expected a positive number", file.name(), info.score_scale));
+  }
+  try {
+    check_trace_info(info);
+  } catch (const ConfigError& error) {
+    throw FormatError(fmt::format("{}: {}", file.name(), error.what()));
+  }
+  return info;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,153 @@
+#include "traces/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "traces/header.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr Index kTargetChunkBytes = Index{1} << 20;
+constexpr Index kMaxChunkRows = 512;
+
+/// One head and up to 512 positions, fewer where rows are long.
+h5::Dims chunk_of(const schema::ArraySpec& array) {
+  const Index row_bytes = array.row_size() * static_cast<Index>(h5::size_of(array.type));
+  h5::Dims chunk = array.dims;
+  if (array.has_heads) chunk[0] = 1;
+  const Index rows = std::clamp<Index>(kTargetChunkBytes / std::max<Index>(row_bytes, 1), 1, kMaxChunkRows);
+  Index& positions = chunk[array.growing_axis()];
+  positions = std::min(positions, row_bytes <= 8 ? kMaxChunkRows * 64 : rows);
+  return chunk;
+}
+
+std::size_t cache_bytes(const h5::Dims& chunk, h5::Type type) {
+  return std::max<std::size_t>(static_cast<std::size_t>(h5::count(chunk)) * h5::size_of(type) * 2, 1 << 20);
+}
+
+void describe(h5::Dataset& dataset, const std::string& axes, std::string_view logical, const std::string& units) {
+  dataset.set_text("axes", axes);
+  dataset.set_text("dtype_logical", logical);
+  dataset.set_text("units", units);
+  dataset.set_text("encoding-type", "array");
+  dataset.set_text("encoding-version", "0.2.0");
+}
+
+bool holds_reals(h5::Type type) { return h5::dtype_of(type).has_value(); }
+
+void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
+  for (const auto& array : layout.arrays) {
+    h5::DatasetOptions options;
+    if (gzip_level && array.dims.size() > 1 && h5::count(array.dims) > 0) {
+      options.chunk = chunk_of(array);
+      options.gzip_level = gzip_level;
+      options.chunk_cache_bytes = cache_bytes(options.chunk, array.type);
+    }
+    h5::Dataset dataset = layout.file.create_dataset(array.path, array.type, array.dims, options);
+    describe(dataset, array.axes, h5::name_of(array.type), array.units);
+    if (holds_reals(array.type)) {
+      // A writer refuses NaN and Inf with the name of the element, so there are none.
+      dataset.set_integer("n_nan", 0);
+      dataset.set_integer("n_inf", 0);
+    }
+    layout.data.push_back(std::move(dataset));
+  }
+}
+
+void create_bookkeeping(TraceLayout& layout) {
+  const Index n_units = static_cast<Index>(layout.info.units.size());
+  for (const auto& array : layout.arrays) {
+    const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
+    layout.checksums.push_back(layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims));
+  }
+  if (layout.info.token_text_capacity > 0) {
+    layout.token_bytes =
+        layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8, {layout.info.token_text_capacity});
+    describe(*layout.token_bytes, "byte", "u8", "1");
+    layout.token_offsets =
+        layout.file.create_dataset(schema::kTokenOffsets, h5::Type::i64, {layout.info.n_tokens + 1});
+    describe(*layout.token_offsets, "token", "i64", "byte");
+    layout.text_checksums = layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
+  }
+  layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
+  layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
+  const std::int64_t none = 0;
+  layout.progress->write({0}, {1}, &none);
+}
+
+h5::Dataset open_checked(const h5::File& file, const std::string& path, h5::Type type, const h5::Dims& dims) {
+  h5::Dataset dataset = file.open_dataset(path);
+  if (dataset.type() != type) {
+    throw FormatError(fmt::format("{}: type {}, expected {}", dataset.where(), h5::name_of(dataset.type()),
+                                  h5::name_of(type)));
+  }
+  if (dataset.dims() != dims) {
+    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
+                                  h5::to_string(dims)));
+  }
+  return dataset;
+}
+
+}  // namespace
+
+std::optional<std::size_t> TraceLayout::find(const std::string& path) const {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].path == path) return i;
+  }
+  return std::nullopt;
+}
+
+Index TraceLayout::n_committed() const {
+  const Index n_units = static_cast<Index>(info.units.size());
+  if (!progress) return info.status == TraceStatus::recording ? 0 : n_units;
+  return std::clamp<Index>(progress->read_all<std::int64_t>()[0], 0, n_units);
+}
+
+TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info, std::optional<int> gzip_level) {
+  TraceLayout layout;
+  layout.info = info;
+  layout.arrays = schema::trace_arrays(info);
+  layout.file = h5::File::create(path);
+  write_header(layout.file, info);
+  create_arrays(layout, gzip_level);
+  create_bookkeeping(layout);
+  return layout;
+}
+
+TraceLayout open_layout(h5::File file) {
+  TraceLayout layout;
+  layout.file = std::move(file);
+  layout.info = read_header(layout.file, layout.warnings);
+  layout.arrays = schema::trace_arrays(layout.info);
+  for (const auto& array : layout.arrays) {
+    layout.data.push_back(open_checked(layout.file, array.path, array.type, array.dims));
+  }
+  const Index n_units = static_cast<Index>(layout.info.units.size());
+  const bool has_checksums = layout.file.has("/checksums");
+  if (has_checksums) {
+    for (const auto& array : layout.arrays) {
+      const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
+      layout.checksums.push_back(open_checked(layout.file, array.checksum_path, h5::Type::u64, dims));
+    }
+  } else {
+    layout.warnings.emplace_back("the file has no checksums: damage to its numbers cannot be noticed");
+  }
+  if (layout.info.token_text_capacity > 0) {
+    layout.token_bytes = open_checked(layout.file, schema::kTokenBytes, h5::Type::u8, {layout.info.token_text_capacity});
+    layout.token_offsets =
+        open_checked(layout.file, schema::kTokenOffsets, h5::Type::i64, {layout.info.n_tokens + 1});
+    if (has_checksums) {
+      layout.text_checksums = open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_units});
+    }
+  }
+  if (layout.file.has(schema::kProgress)) {
+    layout.progress = open_checked(layout.file, schema::kProgress, h5::Type::i64, {1});
+  }
+  return layout;
+}
+
+}  // namespace kvscope

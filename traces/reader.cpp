@@ -1,0 +1,244 @@
+#include "traces/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "traces/encode.hpp"
+#include "traces/layout.hpp"
+#include "traces/pieces.hpp"
+#include "traces/raw_file.hpp"
+
+namespace kvscope {
+
+struct TraceFile::Impl {
+  TraceLayout layout;
+  TraceInfo info;  // cut to what was committed
+  std::string where;
+  std::int64_t file_bytes = 0;
+  std::vector<TokenId> tokens;
+  std::map<std::string, std::size_t> by_path;
+
+  const schema::ArraySpec& spec(std::size_t array) const { return layout.arrays[array]; }
+
+  /// The array `path`, or a ConfigError that says what to record.
+  std::size_t array_at(const std::string& path, const char* capture) const {
+    const auto found = by_path.find(path);
+    if (found == by_path.end()) {
+      throw ConfigError(fmt::format("{}: {} was not recorded (capture '{}')", where, path, capture));
+    }
+    return found->second;
+  }
+
+  std::size_t layer_array(Index layer, const char* name, const char* capture) const {
+    info.layer_slot(layer);
+    return array_at(schema::layer_path(layer, name), capture);
+  }
+
+  /// Positions on the growing axis for token positions `range`. Throws ConfigError if they are not recorded.
+  TokenRange locate(std::size_t array, TokenRange range) const {
+    const bool by_row = spec(array).along == schema::Along::rows;
+    const TokenRange kept = by_row ? info.rows : TokenRange{0, info.n_tokens};
+    if (range.begin < kept.begin || range.end > kept.end || range.begin > range.end) {
+      throw ConfigError(fmt::format("{}: {}: positions {} to {} are not in the recorded range {} to {}", where,
+                                    spec(array).path, range.begin, range.end, kept.begin, kept.end));
+    }
+    const Index shift = by_row ? kept.begin : 0;
+    return {range.begin - shift, range.end - shift};
+  }
+
+  /// Stored rows of one head at positions [range) of the growing axis, widened into `out`.
+  void read_floats(std::size_t array, Index head, TokenRange range, float* out) const {
+    const auto& row = spec(array);
+    const DType dtype = h5::dtype_of(row.type).value();
+    const std::size_t row_size = static_cast<std::size_t>(row.row_size());
+    float* next = out;
+    for_each_block(row, layout.data[array], head, range,
+                   [&](Index first, Index n, std::span<const std::byte> bytes) {
+                     const std::size_t count = static_cast<std::size_t>(n) * row_size;
+                     to_float(dtype, bytes.data(), next, count);
+                     require_finite(fmt::format("{}: {}: head slot {}", where, row.path, head), first,
+                                    row.row_size(), {next, count});
+                     next += count;
+                   });
+  }
+
+  /// [n, row] or, for arrays of one number per position, [n].
+  Tensor<float> read_rows(std::size_t array, Index head, TokenRange positions) const {
+    const auto& row = spec(array);
+    const bool scalar = row.dims.size() == row.growing_axis() + 1;
+    auto out = Tensor<float>::uninitialized(scalar ? Shape{positions.size()}
+                                                   : Shape{positions.size(), row.row_size()});
+    read_floats(array, head, positions, out.data());
+    return out;
+  }
+};
+
+namespace {
+
+/// Opens what `file` holds; a partial file is cut to its committed units.
+void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions& options) {
+  if (is_partial && !options.allow_partial) {
+    throw FormatError(fmt::format("{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole units",
+                                  layout.file.name(), layout.file.name(), layout.n_committed()));
+  }
+  const Index n_units = static_cast<Index>(layout.info.units.size());
+  if (!is_partial && layout.n_committed() != n_units) {
+    throw FormatError(fmt::format("{}: status '{}', but only {} of {} units are there", layout.file.name(),
+                                  name_of(layout.info.status), layout.n_committed(), n_units));
+  }
+}
+
+}  // namespace
+
+TraceFile::TraceFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TraceFile::TraceFile(TraceFile&&) noexcept = default;
+TraceFile& TraceFile::operator=(TraceFile&&) noexcept = default;
+TraceFile::~TraceFile() = default;
+
+namespace {
+
+template <class Impl>
+std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->where = file.name();
+  impl->file_bytes = static_cast<std::int64_t>(file.size_bytes());
+  impl->layout = open_layout(std::move(file));
+  const bool is_partial = is_part_name || impl->layout.info.status == TraceStatus::recording;
+  require_ended(impl->layout, is_partial, options);
+  impl->info = impl->layout.info;
+  if (is_partial) {
+    impl->info = cut_to_units(impl->layout.info, impl->layout.n_committed());
+    impl->info.status = TraceStatus::recording;
+  }
+  impl->tokens.resize(static_cast<std::size_t>(impl->info.n_tokens));
+  impl->layout.data.front().read({0}, {impl->info.n_tokens}, impl->tokens.data());
+  for (std::size_t i = 0; i < impl->layout.arrays.size(); ++i) impl->by_path[impl->layout.arrays[i].path] = i;
+  return impl;
+}
+
+}  // namespace
+
+TraceFile TraceFile::open(const std::filesystem::path& path, OpenOptions options) {
+  return TraceFile(build<Impl>(h5::File::open(path), is_part_path(path), options));
+}
+
+TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name, OpenOptions options) {
+  return TraceFile(build<Impl>(h5::File::open_image(bytes, name), is_part_path(name), options));
+}
+
+const TraceInfo& TraceFile::info() const { return impl_->info; }
+const TraceInfo& TraceFile::planned() const { return impl_->layout.info; }
+std::string TraceFile::where() const { return impl_->where; }
+std::span<const TokenId> TraceFile::tokens() const { return impl_->tokens; }
+std::vector<std::string> TraceFile::warnings() const { return impl_->layout.warnings; }
+std::int64_t TraceFile::file_bytes() const { return impl_->file_bytes; }
+
+bool TraceFile::is_chunked() const {
+  for (const auto& data : impl_->layout.data) {
+    if (h5::count(data.dims()) > 0 && !data.file_offset()) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> TraceFile::token_bytes() const {
+  std::vector<std::string> texts;
+  const TraceLayout& layout = impl_->layout;
+  if (!layout.token_bytes) return texts;
+  const Index n = impl_->info.n_tokens;
+  std::vector<std::int64_t> index(static_cast<std::size_t>(n) + 1);
+  layout.token_offsets->read({0}, {n + 1}, index.data());
+  const Index capacity = layout.token_bytes->dims()[0];
+  std::vector<char> text(static_cast<std::size_t>(capacity));
+  layout.token_bytes->read({0}, {capacity}, text.data());
+  for (std::size_t i = 0; i + 1 < index.size(); ++i) {
+    if (index[i] < 0 || index[i] > index[i + 1] || index[i + 1] > capacity) {
+      throw FormatError(fmt::format("{}: token {}: bytes {} to {} are not inside the text of {} bytes",
+                                    layout.token_offsets->where(), i, index[i], index[i + 1], capacity));
+    }
+    texts.emplace_back(text.data() + index[i], static_cast<std::size_t>(index[i + 1] - index[i]));
+  }
+  return texts;
+}
+
+Tensor<float> TraceFile::read_q(Index layer, Index q_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "q", "qkv");
+  return impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_k(Index layer, Index kv_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "k", "qkv");
+  return impl_->read_rows(array, impl_->info.kv_slot(kv_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_v(Index layer, Index kv_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "v", "qkv");
+  return impl_->read_rows(array, impl_->info.kv_slot(kv_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_lse(Index layer, Index q_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "lse", "lse");
+  return impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_attn(Index layer, Index q_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "attn", "attn");
+  Tensor<float> rows = impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+  const Index n_tokens = impl_->info.n_tokens;
+  if (rows.dim(1) == n_tokens) return rows;
+  // A partial file has the width of the planned run.
+  auto cut = Tensor<float>::uninitialized({rows.dim(0), n_tokens});
+  for (Index i = 0; i < rows.dim(0); ++i) {
+    std::copy_n(rows.view().row(i).data(), n_tokens, cut.view().row(i).data());
+  }
+  return cut;
+}
+
+TopkRows TraceFile::read_topk(Index layer, Index q_head, TokenRange range) const {
+  const std::size_t pos_array = impl_->layer_array(layer, "topk_pos", "attn-topk=N");
+  const std::size_t prob_array = impl_->layer_array(layer, "topk_prob", "attn-topk=N");
+  const Index slot = impl_->info.q_slot(q_head);
+  const TokenRange positions = impl_->locate(pos_array, range);
+  const Index n = impl_->info.capture.attn_topk;
+  TopkRows out{Tensor<std::int32_t>::uninitialized({positions.size(), n}),
+               impl_->read_rows(prob_array, slot, positions)};
+  impl_->layout.data[pos_array].read({slot, positions.begin, 0}, {1, positions.size(), n}, out.pos.data());
+  for (Index i = 0; i < positions.size(); ++i) {
+    for (const std::int32_t pos : out.pos.view().row(i)) {
+      if (pos >= -1 && pos <= range.begin + i) continue;
+      throw FormatError(fmt::format("{}: {}: row {} names key {}, which it cannot see", impl_->where,
+                                    impl_->spec(pos_array).path, range.begin + i, pos));
+    }
+  }
+  return out;
+}
+
+Tensor<float> TraceFile::read_logits(TokenRange range) const {
+  const std::size_t array = impl_->array_at("/logits", "logits");
+  return impl_->read_rows(array, 0, impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_q_norm(Index layer, Index q_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "stats/q_norm", "stats");
+  return impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_k_norm(Index layer, Index kv_head, TokenRange range) const {
+  const std::size_t array = impl_->layer_array(layer, "stats/k_norm", "stats");
+  return impl_->read_rows(array, impl_->info.kv_slot(kv_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_page_min(Index layer, Index kv_head) const {
+  const std::size_t array = impl_->layer_array(layer, "stats/page_min", "stats");
+  return impl_->read_rows(array, impl_->info.kv_slot(kv_head), {0, impl_->info.n_full_pages()});
+}
+
+Tensor<float> TraceFile::read_page_max(Index layer, Index kv_head) const {
+  const std::size_t array = impl_->layer_array(layer, "stats/page_max", "stats");
+  return impl_->read_rows(array, impl_->info.kv_slot(kv_head), {0, impl_->info.n_full_pages()});
+}
+
+}  // namespace kvscope

@@ -1,0 +1,76 @@
+// Reads a trace file: slices by layer, head and position, as f32, whatever the storage type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/trace/source.hpp"
+
+namespace kvscope {
+
+struct OpenOptions {
+  bool allow_partial = false;  // also open a file that is still being recorded, or was when its writer was killed
+};
+
+/// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees fewer.
+struct TopkRows {
+  Tensor<std::int32_t> pos;  // [n, N]
+  Tensor<float> prob;        // [n, N]
+};
+
+/// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the units that were committed
+/// when it was opened, with status "recording".
+class TraceFile final : public TraceSource {
+ public:
+  /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer version, a shape
+  /// that contradicts the header; a recording that did not end, unless allowed).
+  static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
+  /// The same from the bytes of a file; `name` stands for it in messages.
+  static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name, OpenOptions options = {});
+  TraceFile(TraceFile&&) noexcept;
+  TraceFile& operator=(TraceFile&&) noexcept;
+  ~TraceFile() override;
+
+  const TraceInfo& info() const override;
+  std::string where() const override;
+  std::span<const TokenId> tokens() const override;
+  std::vector<std::string> token_bytes() const override;
+  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override;
+  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
+  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
+  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
+
+  // Captures that not every trace has: see info().capture. All throw ConfigError if it was not recorded.
+  bool has_token_text() const { return info().token_text_capacity > 0; }
+  /// [range.size(), n_tokens] probabilities.
+  Tensor<float> read_attn(Index layer, Index q_head, TokenRange range) const;
+  TopkRows read_topk(Index layer, Index q_head, TokenRange range) const;
+  /// [range.size(), n_vocab].
+  Tensor<float> read_logits(TokenRange range) const;
+  /// [range.size()] Euclidean norms.
+  Tensor<float> read_q_norm(Index layer, Index q_head, TokenRange range) const;
+  Tensor<float> read_k_norm(Index layer, Index kv_head, TokenRange range) const;
+  /// [n_full_pages, d_head] smallest and largest key per channel.
+  Tensor<float> read_page_min(Index layer, Index kv_head) const;
+  Tensor<float> read_page_max(Index layer, Index kv_head) const;
+
+  /// Oddities that do not keep the file from being read (newer minor version, no checksums).
+  std::vector<std::string> warnings() const;
+  /// The planned run: differs from info() only for a partial file.
+  const TraceInfo& planned() const;
+  std::int64_t file_bytes() const;
+  /// True if the tensors are stored compressed or in chunks.
+  bool is_chunked() const;
+
+ private:
+  struct Impl;
+  explicit TraceFile(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,244 @@
+#include "traces/recorder.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/model/kv_cache.hpp"
+#include "traces/hash.hpp"
+#include "traces/recording_observer.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// The indices asked for, sorted and each once; all of them if none was.
+std::vector<Index> choose(std::vector<Index> asked, Index n, std::string_view what) {
+  if (asked.empty()) {
+    for (Index i = 0; i < n; ++i) asked.push_back(i);
+    return asked;
+  }
+  std::sort(asked.begin(), asked.end());
+  asked.erase(std::unique(asked.begin(), asked.end()), asked.end());
+  if (asked.front() < 0 || asked.back() >= n) {
+    throw ConfigError(fmt::format("{} {} does not exist: the model has 0 to {}", what,
+                                  asked.front() < 0 ? asked.front() : asked.back(), n - 1));
+  }
+  return asked;
+}
+
+std::vector<TraceUnit> plan_units(Index n_prompt, Index chunk, Index n_decode) {
+  std::vector<TraceUnit> units;
+  for (Index begin = 0; begin < n_prompt; begin += chunk) {
+    units.push_back({{begin, std::min(begin + chunk, n_prompt)}, /*is_decode=*/false});
+  }
+  for (Index i = 0; i < n_decode; ++i) units.push_back({{n_prompt + i, n_prompt + i + 1}, /*is_decode=*/true});
+  return units;
+}
+
+void check_captures(const CaptureSet& capture, Index n_tokens) {
+  const bool any = capture.qkv || capture.lse || capture.logits || capture.attn_dense || capture.attn_topk > 0 ||
+                   capture.stats;
+  if (!any) throw ConfigError("nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats");
+  if (capture.attn_topk < 0 || capture.attn_topk > n_tokens) {
+    throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}", capture.attn_topk, n_tokens));
+  }
+  if (capture.page_size < 1) throw ConfigError(fmt::format("page size {}: expected 1 or more", capture.page_size));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+/// What a trace keeps of the tokenizer: the text of each token, and a fingerprint of all of them.
+class TokenTexts {
+ public:
+  explicit TokenTexts(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
+    if (tokenizer_ == nullptr) return;
+    std::string all;
+    for (TokenId id = 0; id < tokenizer_->n_ids(); ++id) {
+      const std::string text = of(id);
+      longest_ = std::max(longest_, static_cast<Index>(text.size()));
+      all += fmt::format("{}:", text.size()) + text;
+    }
+    hash_ = "xxh128:" + hash_text(all);
+  }
+  /// Ids that the model has and the tokenizer has not (padding of the vocabulary) have no text.
+  std::string of(TokenId id) const {
+    try {
+      return std::string(tokenizer_->bytes_of(id));
+    } catch (const ConfigError&) {
+      return {};
+    }
+  }
+  std::vector<std::string> of(std::span<const TokenId> ids) const {
+    std::vector<std::string> texts;
+    if (tokenizer_ == nullptr) return texts;
+    for (const TokenId id : ids) texts.push_back(of(id));
+    return texts;
+  }
+  /// Bytes that the prompt and n_decode tokens need at most.
+  Index capacity(std::span<const TokenId> prompt, Index n_decode) const {
+    Index n_bytes = 0;
+    for (const auto& text : of(prompt)) n_bytes += static_cast<Index>(text.size());
+    return tokenizer_ == nullptr ? 0 : std::max<Index>(n_bytes + n_decode * longest_, 1);
+  }
+  const std::string& hash() const { return hash_; }
+
+ private:
+  const Tokenizer* tokenizer_;
+  Index longest_ = 0;
+  std::string hash_;
+};
+
+/// Which positions of this unit need logits: recorded rows, or the last one to choose the next token from.
+Logits logits_for(const TraceInfo& info, std::size_t unit) {
+  const TokenRange tokens = info.units[unit].tokens;
+  const bool records = info.capture.logits && tokens.begin < info.rows.end && info.rows.begin < tokens.end;
+  if (records) return Logits::all;
+  const bool decode_follows = unit + 1 < info.units.size() && info.units[unit + 1].is_decode;
+  return decode_follows ? Logits::last : Logits::none;
+}
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// One recording run. Returns the number of whole units.
+std::size_t run_units(const Transformer& model, const TokenTexts& texts, std::span<const TokenId> prompt,
+                      const TraceInfo& info, TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                      const std::stop_token& stop, RecordReport& report) {
+  KvCache cache(model.config(), info.n_tokens);
+  RecordingObserver observer(info, sink, pool);
+  TokenId next = 0;  // chosen by the last logits
+  for (std::size_t u = 0; u < info.units.size(); ++u) {
+    if (stop.stop_requested()) return u;
+    const TraceUnit& unit = info.units[u];
+    const Stopwatch watch;
+    const auto ids = unit.is_decode ? std::span<const TokenId>(&next, 1)
+                                    : prompt.subspan(static_cast<std::size_t>(unit.tokens.begin),
+                                                     static_cast<std::size_t>(unit.tokens.size()));
+    ForwardOptions options;
+    options.logits = logits_for(info, u);
+    options.observer = &observer;
+    const Tensor<float> logits = model.forward(ids, cache, pool, options);
+    sink.write_tokens(ids, texts.of(ids));
+    sink.commit_unit();
+    (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
+    (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
+    if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
+    if (progress) progress({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info.n_tokens, "tokens"});
+  }
+  return info.units.size();
+}
+
+std::string with_hint(const Error& error, const TraceSink& sink) {
+  const std::string hint = sink.recovery_hint();
+  const std::string what = error.what();
+  if (hint.empty() || what.find(hint) != std::string::npos) return what;
+  return fmt::format("{}; {}", what, hint);
+}
+
+}  // namespace
+
+TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options) {
+  if (n_prompt < 1) throw ConfigError("the prompt is empty: expected at least one token");
+  if (options.chunk < 1) throw ConfigError(fmt::format("chunk {}: expected 1 or more", options.chunk));
+  if (options.n_decode < 0) throw ConfigError(fmt::format("decode {}: expected 0 or more", options.n_decode));
+  if (n_prompt > config.max_positions || options.n_decode > config.max_positions - n_prompt) {
+    throw ConfigError(fmt::format("{} prompt tokens and {} to decode exceed the context of the model, {} tokens",
+                                  n_prompt, options.n_decode, config.max_positions));
+  }
+  TraceInfo info;
+  info.n_tokens = n_prompt + options.n_decode;
+  check_captures(options.capture, info.n_tokens);
+
+  info.model_name = options.model_name;
+  info.model_family = name_of(config.family);
+  info.model_config = options.model_config_json;
+  info.n_layers = config.n_layers;
+  info.n_q = config.n_q;
+  info.n_kv = config.n_kv;
+  info.d_head = config.d_head;
+  info.d_model = config.d_model;
+  info.n_vocab = config.n_vocab;
+  info.score_scale = config.score_scale();
+  info.window = config.window;
+  info.rope_kind = name_of(config.rope.kind);
+  info.rope_theta = config.rope.theta;
+  info.rope_factor = config.rope.factor;
+  info.qk_norm = config.qk_norm;
+
+  info.capture = options.capture;
+  info.dtype = options.dtype;
+  info.layers = choose(options.layers, config.n_layers, "layer");
+  info.q_heads = choose(options.q_heads, config.n_q, "query head");
+  for (const Index q_head : info.q_heads) {
+    const Index kv_head = q_head / config.group();
+    if (info.kv_heads.empty() || info.kv_heads.back() != kv_head) info.kv_heads.push_back(kv_head);
+  }
+  info.rows = options.rows.value_or(TokenRange{0, info.n_tokens});
+  if (info.rows.begin < 0 || info.rows.end > info.n_tokens || info.rows.begin >= info.rows.end) {
+    throw ConfigError(fmt::format("rows {} to {}: expected a range inside the {} tokens", info.rows.begin,
+                                  info.rows.end, info.n_tokens));
+  }
+  info.n_prompt = n_prompt;
+  info.chunk = options.chunk;
+  info.units = plan_units(n_prompt, options.chunk, options.n_decode);
+
+  info.created = timestamp();
+  info.writer = options.writer.empty() ? "kvscope " KVSCOPE_VERSION : options.writer;
+  info.command_line = options.command_line;
+  info.host = host_name();
+  info.text_source = options.text_source;
+  info.seed = options.seed;
+  check_trace_info(info);
+  return info;
+}
+
+RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer, std::span<const TokenId> prompt,
+                          const RecordOptions& options, TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                          std::stop_token stop) {
+  TraceInfo info = plan_recording(model.config(), static_cast<Index>(prompt.size()), options);
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] >= 0 && prompt[i] < info.n_vocab) continue;
+    throw ConfigError(fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i, prompt[i],
+                                  info.n_vocab - 1));
+  }
+  const TokenTexts texts(tokenizer);
+  info.token_text_capacity = texts.capacity(prompt, options.n_decode);
+  info.tokenizer_hash = texts.hash();
+
+  RecordReport report;
+  sink.begin(info);
+  try {
+    const std::size_t n_units = run_units(model, texts, prompt, info, sink, pool, progress, stop, report);
+    report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
+    sink.finish(report.status);
+    if (n_units == 0) throw Interrupted("stopped before the first unit was whole: nothing was kept");
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const IoError& error) {
+    throw IoError(with_hint(error, sink));
+  } catch (const FormatError& error) {
+    throw FormatError(with_hint(error, sink));
+  } catch (const ConfigError& error) {
+    throw ConfigError(with_hint(error, sink));
+  }
+  report.bytes_written = sink.bytes_written();
+  report.content_hash = sink.content_hash();
+  return report;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,170 @@
+#include "traces/recording_observer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "traces/attention_rows.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr Index kMaxBlockBytes = Index{64} << 20;  // of dense attention rows in memory at once
+
+/// Heads `heads` of a view [all heads, n, ...]: a window where they lie side by side, else a copy in `storage`.
+TensorView<const float> select_heads(TensorView<const float> view, const std::vector<Index>& heads,
+                                     Tensor<float>& storage) {
+  if (heads.back() - heads.front() + 1 == static_cast<Index>(heads.size())) {
+    return view.range(0, heads.front(), heads.back() + 1);
+  }
+  Shape shape = view.shape();
+  shape.dim[0] = static_cast<Index>(heads.size());
+  storage = Tensor<float>::uninitialized(shape);
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const TensorView<const float> from = view.sub(heads[i]);
+    const TensorView<float> to = storage.sub(static_cast<Index>(i));
+    if (from.rank() == 1) {
+      std::copy_n(from.data(), from.dim(0), to.data());
+    } else {
+      for (Index row = 0; row < from.dim(0); ++row) {
+        std::copy_n(from.row(row).data(), from.dim(1), to.row(row).data());
+      }
+    }
+  }
+  return storage.view();
+}
+
+/// Euclidean norms [heads, n] of rows [heads, n, d].
+Tensor<float> norms_of(TensorView<const float> rows) {
+  auto norms = Tensor<float>::uninitialized({rows.dim(0), rows.dim(1)});
+  for (Index head = 0; head < rows.dim(0); ++head) {
+    for (Index i = 0; i < rows.dim(1); ++i) {
+      double sum = 0;
+      for (const float x : rows.sub(head).row(i)) sum += static_cast<double>(x) * x;
+      norms(head, i) = static_cast<float>(std::sqrt(sum));
+    }
+  }
+  return norms;
+}
+
+struct PageBounds {
+  Tensor<float> min, max;  // [heads, n_pages, d]
+};
+
+/// Channel minima and maxima of pages [first, last) of keys [heads, all, d].
+PageBounds page_bounds(TensorView<const float> keys, Index page_size, Index first, Index last) {
+  const Shape shape = {keys.dim(0), last - first, keys.dim(2)};
+  PageBounds bounds{Tensor<float>::uninitialized(shape), Tensor<float>::uninitialized(shape)};
+  for (Index head = 0; head < shape[0]; ++head) {
+    for (Index page = first; page < last; ++page) {
+      const auto low = bounds.min.sub(head).row(page - first);
+      const auto high = bounds.max.sub(head).row(page - first);
+      const auto start = keys.sub(head).row(page * page_size);
+      std::copy(start.begin(), start.end(), low.begin());
+      std::copy(start.begin(), start.end(), high.begin());
+      for (Index i = 1; i < page_size; ++i) {
+        const auto row = keys.sub(head).row(page * page_size + i);
+        for (std::size_t c = 0; c < row.size(); ++c) {
+          low[c] = std::min(low[c], row[c]);
+          high[c] = std::max(high[c], row[c]);
+        }
+      }
+    }
+  }
+  return bounds;
+}
+
+}  // namespace
+
+TokenRange RecordingObserver::recorded_rows(Index pos_begin, Index n_tok) const {
+  const Index end = pos_begin + n_tok;
+  return {std::clamp(info_.rows.begin, pos_begin, end) - pos_begin,
+          std::clamp(info_.rows.end, pos_begin, end) - pos_begin};
+}
+
+void RecordingObserver::on_attention(const AttentionEvent& event) {
+  const TokenRange rows = recorded_rows(event.pos_begin, event.n_tok);
+  Tensor<float> q_copy, k_copy, v_copy, lse_copy, cache_copy, q_norm, k_norm;
+  PageBounds pages;
+
+  LayerRows out;
+  out.layer = event.layer;
+  const auto q = select_heads(event.q.range(1, rows.begin, rows.end), info_.q_heads, q_copy);
+  const auto k = select_heads(event.k, info_.kv_heads, k_copy);
+  if (info_.capture.qkv) {
+    out.q = q;
+    out.k = k;
+    out.v = select_heads(event.v, info_.kv_heads, v_copy);
+  }
+  if (info_.capture.lse) out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
+  if (info_.capture.stats) {
+    const Index page_size = info_.capture.page_size;
+    const auto cache = select_heads(event.k_cache, info_.kv_heads, cache_copy);
+    q_norm = norms_of(q);
+    k_norm = norms_of(k);
+    pages = page_bounds(cache, page_size, event.pos_begin / page_size, (event.pos_begin + event.n_tok) / page_size);
+    out.q_norm = q_norm.view();
+    out.k_norm = k_norm.view();
+    out.page_min = pages.min.view();
+    out.page_max = pages.max.view();
+  }
+  sink_.write_layer(out);
+  if (info_.capture.attn_dense || info_.capture.attn_topk > 0) write_attention_rows(event, rows);
+}
+
+void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenRange rows) {
+  const Index n_heads = static_cast<Index>(info_.q_heads.size());
+  const Index n_keys = event.pos_begin + event.n_tok;
+  const Index n_top = info_.capture.attn_topk;
+  const bool dense = info_.capture.attn_dense;
+  const Index row_bytes = n_heads * 4 * ((dense ? n_keys : 0) + 2 * n_top);
+  const Index block = std::max<Index>(kMaxBlockBytes / std::max<Index>(row_bytes, 1), 1);
+  std::optional<Index> window;
+  if (!info_.window.empty()) window = info_.window[static_cast<std::size_t>(event.layer)];
+
+  struct Scratch {
+    std::vector<float> probs;
+    std::vector<std::int32_t> order;
+  };
+  std::vector<Scratch> scratch(static_cast<std::size_t>(pool_.n_threads()));
+  for (Index first = rows.begin; first < rows.end; first += block) {
+    const Index n = std::min(block, rows.end - first);
+    Tensor<float> probs, top_prob;
+    Tensor<std::int32_t> top_pos;
+    if (dense) probs = Tensor<float>::uninitialized({n_heads, n, n_keys});
+    if (n_top > 0) {
+      top_pos = Tensor<std::int32_t>::uninitialized({n_heads, n, n_top});
+      top_prob = Tensor<float>::uninitialized({n_heads, n, n_top});
+    }
+    pool_.parallel_for(n_heads * n, [&](Index task, int worker) {
+      const Index slot = task / n;
+      const Index i = task % n;
+      const Index q_head = info_.q_heads[static_cast<std::size_t>(slot)];
+      const Index pos = event.pos_begin + first + i;
+      Scratch& mine = scratch[static_cast<std::size_t>(worker)];
+      if (!dense) mine.probs.resize(static_cast<std::size_t>(n_keys));
+      const std::span<float> row = dense ? probs.sub(slot).row(i) : std::span<float>(mine.probs);
+      attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / info_.group()), pos, window,
+                    event.score_scale, event.lse(q_head, first + i), row);
+      if (n_top > 0) {
+        largest_entries(row, first_visible(pos, window), pos + 1, mine.order, top_pos.sub(slot).row(i),
+                        top_prob.sub(slot).row(i));
+      }
+    });
+    AttnRows out;
+    out.layer = event.layer;
+    out.attn = probs.view();
+    out.topk_pos = top_pos.view();
+    out.topk_prob = top_prob.view();
+    sink_.write_attn(out);
+  }
+}
+
+void RecordingObserver::on_logits(Index pos_begin, TensorView<const float> logits) {
+  if (!info_.capture.logits) return;
+  const TokenRange rows = recorded_rows(pos_begin, logits.dim(0));
+  if (rows.size() > 0) sink_.write_logits(logits.range(0, rows.begin, rows.end));
+}
+
+}  // namespace kvscope

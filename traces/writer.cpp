@@ -1,0 +1,393 @@
+#include "traces/writer.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "traces/copy.hpp"
+#include "traces/encode.hpp"
+#include "traces/hash.hpp"
+#include "traces/header.hpp"
+#include "traces/layout.hpp"
+#include "traces/raw_file.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// One array while it is being filled.
+struct GrowingArray {
+  schema::ArraySpec spec;
+  std::uint64_t data_offset = 0;      // in the file
+  std::uint64_t checksum_offset = 0;
+  Index n_filled = 0;                 // positions of the running unit
+  std::vector<Checksum> running;      // per head, of the running unit
+  std::vector<std::uint64_t> table;   // [n_units, heads], as far as committed
+};
+
+/// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known offsets. So its metadata
+/// are whole at every moment, whatever happens to this process. A unit counts once /progress says so.
+class TraceWriter final : public TraceSink {
+ public:
+  TraceWriter(std::filesystem::path out, const WriterOptions& options)
+      : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
+  ~TraceWriter() override {
+    if (file_.is_open() && n_committed_ == 0) remove_quietly(part_);  // nothing in it is worth recovering
+  }
+
+  void begin(const TraceInfo& info) override;
+  void write_layer(const LayerRows& rows) override;
+  void write_attn(const AttnRows& rows) override;
+  void write_logits(TensorView<const float> logits) override;
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
+  void commit_unit() override;
+  void finish(TraceStatus status) override;
+  std::int64_t bytes_written() const override { return bytes_written_; }
+  std::string content_hash() const override { return info_.content_hash; }
+  std::string recovery_hint() const override;
+
+ private:
+  const TraceUnit& unit() const;
+  GrowingArray& array_at(Index layer, const char* name);
+  void require_open(const char* call) const;
+  void append_floats(GrowingArray& array, TensorView<const float> rows);
+  void append_integers(GrowingArray& array, TensorView<const std::int32_t> rows);
+  void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes, Index filled_row);
+  void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
+  void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
+  void seal(TraceStatus status);
+
+  std::filesystem::path out_;
+  std::filesystem::path part_;
+  WriterOptions options_;
+  TraceInfo info_;
+  RawFile file_;
+  std::vector<GrowingArray> arrays_;
+  std::uint64_t text_offset_ = 0;
+  std::uint64_t text_index_offset_ = 0;
+  std::uint64_t text_checksum_offset_ = 0;
+  std::uint64_t progress_offset_ = 0;
+  std::vector<std::uint64_t> text_table_;
+  std::vector<TokenId> tokens_;
+  std::int64_t n_text_bytes_ = 0;
+  bool has_tokens_ = false;  // write_tokens was called in the running unit
+  std::size_t n_committed_ = 0;
+  std::int64_t bytes_written_ = 0;
+  std::vector<std::byte> scratch_;
+};
+
+std::uint64_t offset_of(const h5::Dataset& dataset) {
+  // An empty array has no place in the file, and nothing is ever written to it.
+  return dataset.file_offset().value_or(0);
+}
+
+// ---- begin -----------------------------------------------------------------------------------
+
+void TraceWriter::begin(const TraceInfo& info) {
+  if (file_.is_open()) throw ConfigError(fmt::format("{}: begin was called twice", part_.string()));
+  check_trace_info(info);
+  check_output(out_, options_.overwrite);
+  if (std::filesystem::exists(part_)) {
+    if (is_being_recorded(part_)) {
+      throw IoError(fmt::format("{} is being recorded by another process", part_.string()));
+    }
+    if (!options_.overwrite) {
+      throw IoError(fmt::format("{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
+                                "delete it, or ask to overwrite it", part_.string(), part_.string()));
+    }
+    std::filesystem::remove(part_);
+  }
+  info_ = info;
+  info_.status = TraceStatus::recording;
+  info_.uuid.clear();
+  info_.content_hash.clear();
+  {
+    TraceLayout layout = create_layout(part_, info_);
+    for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
+      GrowingArray array;
+      array.spec = layout.arrays[i];
+      array.data_offset = offset_of(layout.data[i]);
+      array.checksum_offset = offset_of(layout.checksums[i]);
+      array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
+      array.table.reserve(info.units.size() * array.running.size());
+      arrays_.push_back(std::move(array));
+    }
+    if (layout.token_bytes) {
+      text_offset_ = offset_of(*layout.token_bytes);
+      text_index_offset_ = offset_of(*layout.token_offsets);
+      text_checksum_offset_ = offset_of(*layout.text_checksums);
+    }
+    progress_offset_ = offset_of(*layout.progress);
+    layout.file.close();
+  }
+  file_ = RawFile::open(part_);
+  file_.lock_as_recorder();
+}
+
+// ---- rows ------------------------------------------------------------------------------------
+
+const TraceUnit& TraceWriter::unit() const { return info_.units[n_committed_]; }
+
+void TraceWriter::require_open(const char* call) const {
+  if (!file_.is_open()) throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+  if (n_committed_ >= info_.units.size()) {
+    throw ConfigError(fmt::format("{}: {} after the last of {} planned units", out_.string(), call, info_.units.size()));
+  }
+}
+
+GrowingArray& TraceWriter::array_at(Index layer, const char* name) {
+  const std::string path = layer < 0 ? name : schema::layer_path(layer, name);
+  for (auto& array : arrays_) {
+    if (array.spec.path == path) return array;
+  }
+  throw ConfigError(fmt::format("{}: {} is not part of this recording", out_.string(), path));
+}
+
+std::string TraceWriter::recovery_hint() const {
+  if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
+  return fmt::format("the {} units recorded before are safe in {}: 'kvscope recover {}' makes a trace of them",
+                     n_committed_, part_.string(), part_.string());
+}
+
+void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_bytes) {
+  try {
+    file_.write(offset, data, n_bytes);
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}; {}", error.what(), recovery_hint()));
+  }
+  bytes_written_ += static_cast<std::int64_t>(n_bytes);
+}
+
+void TraceWriter::check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const {
+  const TokenRange positions = schema::positions_of(array.spec, info_, unit());
+  const Index expected_row = array.spec.filled_row_size(unit().tokens.end);
+  if (n_heads != array.spec.n_heads() || n > positions.size() - array.n_filled || row != expected_row) {
+    throw ShapeError(fmt::format("{}: {} heads, {} positions, rows of {}; expected {} heads, at most {} positions, rows of {}",
+                                 array.spec.path, n_heads, n, row, array.spec.n_heads(),
+                                 positions.size() - array.n_filled, expected_row));
+  }
+}
+
+/// Writes n stored rows of one head after those that the unit has already.
+void TraceWriter::append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
+                              Index filled_row) {
+  const auto& spec = array.spec;
+  const std::size_t element = h5::size_of(spec.type);
+  const Index first = schema::positions_of(spec, info_, unit()).begin + array.n_filled;
+  const auto place = [&](Index position) {
+    const Index row = head * spec.n_positions() + position;
+    return array.data_offset + static_cast<std::uint64_t>(row * spec.row_size()) * element;
+  };
+  if (filled_row == spec.row_size()) {
+    put(place(first), bytes.data(), bytes.size());
+  } else {
+    const std::size_t row_bytes = static_cast<std::size_t>(filled_row) * element;
+    for (Index i = 0; i < n; ++i) {
+      put(place(first + i), bytes.data() + static_cast<std::size_t>(i) * row_bytes, row_bytes);
+    }
+  }
+  array.running[static_cast<std::size_t>(head)].add(bytes.data(), bytes.size());
+}
+
+/// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without.
+TensorView<const float> as_heads(const GrowingArray& array, TensorView<const float> rows) {
+  if (rows.rank() == 3) return rows;
+  if (rows.rank() != 2) {
+    throw ShapeError(fmt::format("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank()));
+  }
+  if (!array.spec.has_heads) {
+    return {rows.data(), {1, rows.dim(0), rows.dim(1)}, {0, rows.stride(0), 1}};
+  }
+  return {rows.data(), {rows.dim(0), rows.dim(1), 1}, {rows.stride(0), 1, 1}};
+}
+
+void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> rows) {
+  const TokenRange positions = schema::positions_of(array.spec, info_, unit());
+  if (rows.empty() && positions.size() == 0) return;
+  const TensorView<const float> block = as_heads(array, rows);
+  check_rows(array, block.dim(0), block.dim(1), block.dim(2));
+  for (Index head = 0; head < block.dim(0); ++head) {
+    scratch_.clear();
+    encode_rows({array.spec, head, positions.begin + array.n_filled}, block.sub(head), scratch_);
+    append_head(array, head, block.dim(1), scratch_, block.dim(2));
+  }
+  array.n_filled += block.dim(1);
+}
+
+void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
+  if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
+  if (rows.rank() != 3) throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
+  check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
+  for (Index head = 0; head < rows.dim(0); ++head) {
+    scratch_.clear();
+    for (Index i = 0; i < rows.dim(1); ++i) {
+      const auto bytes = std::as_bytes(rows.sub(head).row(i));
+      scratch_.insert(scratch_.end(), bytes.begin(), bytes.end());
+    }
+    append_head(array, head, rows.dim(1), scratch_, rows.dim(2));
+  }
+  array.n_filled += rows.dim(1);
+}
+
+void TraceWriter::write_layer(const LayerRows& rows) {
+  require_open("write_layer");
+  if (info_.capture.qkv) {
+    append_floats(array_at(rows.layer, "q"), rows.q);
+    append_floats(array_at(rows.layer, "k"), rows.k);
+    append_floats(array_at(rows.layer, "v"), rows.v);
+  }
+  if (info_.capture.lse) append_floats(array_at(rows.layer, "lse"), rows.lse);
+  if (info_.capture.stats) {
+    append_floats(array_at(rows.layer, "stats/q_norm"), rows.q_norm);
+    append_floats(array_at(rows.layer, "stats/k_norm"), rows.k_norm);
+    append_floats(array_at(rows.layer, "stats/page_min"), rows.page_min);
+    append_floats(array_at(rows.layer, "stats/page_max"), rows.page_max);
+  }
+}
+
+void TraceWriter::write_attn(const AttnRows& rows) {
+  require_open("write_attn");
+  if (info_.capture.attn_dense) append_floats(array_at(rows.layer, "attn"), rows.attn);
+  if (info_.capture.attn_topk > 0) {
+    append_integers(array_at(rows.layer, "topk_pos"), rows.topk_pos);
+    append_floats(array_at(rows.layer, "topk_prob"), rows.topk_prob);
+  }
+}
+
+void TraceWriter::write_logits(TensorView<const float> logits) {
+  require_open("write_logits");
+  append_floats(array_at(-1, "/logits"), logits);
+}
+
+void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) {
+  require_open("write_tokens");
+  const TokenRange range = unit().tokens;
+  GrowingArray& array = arrays_.front();
+  if (static_cast<Index>(ids.size()) != range.size() || has_tokens_) {
+    throw ShapeError(fmt::format("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size()));
+  }
+  append_head(array, 0, range.size(), std::as_bytes(ids), 1);
+  array.n_filled = range.size();
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  has_tokens_ = true;
+  if (info_.token_text_capacity == 0) return;
+
+  if (!bytes.empty() && bytes.size() != ids.size()) {
+    throw ShapeError(fmt::format("/token_bytes: {} texts for {} tokens", bytes.size(), ids.size()));
+  }
+  std::string text;
+  std::vector<std::int64_t> index = {n_text_bytes_};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (!bytes.empty()) text += bytes[i];
+    index.push_back(n_text_bytes_ + static_cast<std::int64_t>(text.size()));
+  }
+  if (index.back() > info_.token_text_capacity) {
+    throw ConfigError(fmt::format("/token_bytes: the text of the tokens needs more than the {} bytes planned",
+                                  info_.token_text_capacity));
+  }
+  put(text_offset_ + static_cast<std::uint64_t>(n_text_bytes_), text.data(), text.size());
+  put(text_index_offset_ + static_cast<std::uint64_t>(range.begin) * 8, index.data(), index.size() * 8);
+  Checksum checksum;
+  checksum.add(index.data(), index.size() * 8);
+  checksum.add(text.data(), text.size());
+  const std::uint64_t value = checksum.value();
+  put(text_checksum_offset_ + n_committed_ * 8, &value, 8);
+  text_table_.push_back(value);
+  n_text_bytes_ = index.back();
+}
+
+// ---- commit and finish -----------------------------------------------------------------------
+
+void TraceWriter::commit_unit() {
+  require_open("commit_unit");
+  for (const auto& array : arrays_) {
+    const Index expected = schema::positions_of(array.spec, info_, unit()).size();
+    if (array.n_filled != expected) {
+      throw ConfigError(fmt::format("{}: unit {} wrote {} of {} positions", array.spec.path, n_committed_,
+                                    array.n_filled, expected));
+    }
+  }
+  for (auto& array : arrays_) {
+    const std::size_t n_heads = array.running.size();
+    std::vector<std::uint64_t> values;
+    for (auto& checksum : array.running) {
+      values.push_back(checksum.value());
+      checksum.reset();
+    }
+    put(array.checksum_offset + n_committed_ * n_heads * 8, values.data(), n_heads * 8);
+    array.table.insert(array.table.end(), values.begin(), values.end());
+    array.n_filled = 0;
+  }
+  const std::int64_t n_units = static_cast<std::int64_t>(n_committed_) + 1;
+  put(progress_offset_, &n_units, sizeof n_units);
+  ++n_committed_;
+  has_tokens_ = false;
+}
+
+void TraceWriter::seal(TraceStatus status) {
+  std::vector<std::vector<std::uint64_t>> tables;
+  for (const auto& array : arrays_) tables.push_back(array.table);
+  info_.status = status;
+  info_.content_hash = hash_contents(info_, tokens_, tables, text_table_);
+  info_.uuid = derive_uuid(info_);
+  h5::File file = h5::File::open(part_, h5::File::Access::write);
+  seal_header(file, info_);
+  file.close();
+}
+
+void TraceWriter::finish(TraceStatus status) {
+  if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
+  const std::size_t n_planned = info_.units.size();
+  if (status == TraceStatus::complete && n_committed_ != n_planned) {
+    throw ConfigError(fmt::format("{}: {} of {} units are there, so it is not complete", out_.string(), n_committed_,
+                                  n_planned));
+  }
+  if (n_committed_ == 0) {
+    file_.close();
+    remove_quietly(part_);
+    return;
+  }
+  if (n_committed_ < n_planned || options_.gzip_level) {
+    // The shapes change: write a second file with the true ones, through the code that also serves recovery.
+    file_.sync();
+    CopyOptions copy;
+    copy.status = status;
+    copy.gzip_level = options_.gzip_level;
+    copy.overwrite = options_.overwrite;
+    const CopyReport report = copy_trace(part_, out_, copy, {});
+    info_.content_hash = report.content_hash;
+    file_.close();
+    remove_quietly(part_);
+    return;
+  }
+  file_.close();
+  seal(status);
+  publish_file(part_, out_, options_.overwrite);
+}
+
+}  // namespace
+
+std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out, const WriterOptions& options) {
+  if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9)) {
+    throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
+  }
+  check_output(out, options.overwrite);
+  return std::make_unique<TraceWriter>(out, options);
+}
+
+std::int64_t estimated_file_bytes(const TraceInfo& info) {
+  constexpr std::int64_t kPerArray = 3072;  // object headers, attributes, group entries; measured
+  constexpr std::int64_t kFixed = 16384;
+  std::int64_t n_bytes = kFixed + static_cast<std::int64_t>(info.model_config.size()) + info.token_text_capacity +
+                         8 * info.n_tokens + 24 * static_cast<std::int64_t>(info.units.size());
+  for (const auto& array : schema::trace_arrays(info)) {
+    n_bytes += h5::count(array.dims) * static_cast<std::int64_t>(h5::size_of(array.type)) + kPerArray;
+    n_bytes += 8 * array.n_heads() * static_cast<std::int64_t>(info.units.size());
+  }
+  return n_bytes;
+}
+
+}  // namespace kvscope
