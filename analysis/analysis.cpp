@@ -43,10 +43,11 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
     for (Index r = 0; r < info.group(); ++r) expected.push_back(kv_head * info.group() + r);
   }
   if (expected != info.q_heads) {
-    throw ConfigError(fmt::format(
-        "{}: needs all {} query heads of each KV head, but the trace holds {} query heads for {} KV "
-        "heads; record without a head filter, or with whole groups",
-        analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
+    throw ConfigError(
+        fmt::format("{}: needs all {} query heads of each KV head, but the trace holds {} query "
+                    "heads for {} KV "
+                    "heads; record without a head filter, or with whole groups",
+                    analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
   }
 }
 
@@ -79,7 +80,7 @@ ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_v
       analysis_(analysis),
       scratch_(static_cast<std::size_t>(pool.n_threads())) {}
 
-void ScoreRowLoop::run(TensorView<const float> q, std::span<const Index> positions,
+void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
                        const KeyTable& keys, double scale, std::optional<Index> window,
                        const Body& body) {
   const auto n = static_cast<Index>(positions.size());
@@ -92,7 +93,7 @@ void ScoreRowLoop::run(TensorView<const float> q, std::span<const Index> positio
     TokenRange seen{keys.n_keys(), 0};
     for (Index i = first; i < last; ++i) {
       const Index pos = positions[static_cast<std::size_t>(i)];
-      const std::vector<double> row = widened(q.row(pos), scale);
+      const std::vector<double> row = widened(q.row(pos - q_begin), scale);
       rows.insert(rows.end(), row.begin(), row.end());
       const TokenRange visible = visible_keys(pos, window);
       seen = {std::min(seen.begin, visible.begin), std::max(seen.end, visible.end)};

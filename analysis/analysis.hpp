@@ -1,4 +1,5 @@
-// What the analyses share: provenance of a result, the stop check, axis arrays, and the loop over exact score rows.
+// What the analyses share: provenance of a result, the stop check, axis arrays, and the loop over
+// exact score rows.
 #pragma once
 
 #include <functional>
@@ -30,8 +31,8 @@ ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* 
 /// Throws Interrupted once a stop was asked for.
 void check_stop(const std::stop_token& stop, std::string_view analysis);
 
-/// Throws ConfigError unless every recorded KV head comes with all query heads of its group, which then lie at
-/// the slots [kv_slot * group, (kv_slot + 1) * group).
+/// Throws ConfigError unless every recorded KV head comes with all query heads of its group, which
+/// then lie at the slots [kv_slot * group, (kv_slot + 1) * group).
 void require_whole_groups(const TraceInfo& info, std::string_view analysis);
 
 /// The layer's sliding window; empty for full attention.
@@ -44,18 +45,19 @@ void write_axis(ResultSink& sink, std::string_view name, std::span<const Index> 
 /// The arrays "layer", "q_head" and "kv_head" that plots use as coordinates.
 void write_head_axes(ResultSink& sink, const TraceInfo& info);
 
-/// Runs over exact score rows in parallel, 16 rows at a time; memory per worker is 16 rows of the context.
+/// Runs over exact score rows in parallel, 16 rows at a time; memory per worker is 16 rows of the
+/// context.
 class ScoreRowLoop {
  public:
   ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis);
 
-  /// Called once per row with its index into `positions`, the scores of its visible keys (may be overwritten), and the
-  /// range of those keys. Rows come in any order and from several threads.
+  /// Called once per row with its index into `positions`, the scores of its visible keys (may be
+  /// overwritten), and the range of those keys. Rows come in any order and from several threads.
   using Body = std::function<void(Index index, std::span<double> scores, TokenRange visible)>;
 
-  /// q: [T, d_head], rows at their absolute positions; scores are scale * q.k.
-  void run(TensorView<const float> q, std::span<const Index> positions, const KeyTable& keys,
-           double scale, std::optional<Index> window, const Body& body);
+  /// q: [n, d_head], rows of the positions from q_begin on; scores are scale * q.k.
+  void run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
+           const KeyTable& keys, double scale, std::optional<Index> window, const Body& body);
 
  private:
   ThreadPool& pool_;

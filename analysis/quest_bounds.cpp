@@ -23,24 +23,23 @@ std::vector<Index> choose_steps(const TraceSource& trace, const QuestOptions& op
   const bool has_decoded = n_prompt < info.n_tokens;
   const bool decoded = options.step_source == StepSource::decode ||
                        (options.step_source == StepSource::automatic && has_decoded);
-  const std::vector<Index> steps =
-      decoded ? evenly_spaced(n_prompt, info.n_tokens, options.steps)
-              : evenly_spaced(0, n_prompt, options.steps);
+  const std::vector<Index> steps = decoded ? evenly_spaced(n_prompt, info.n_tokens, options.steps)
+                                           : evenly_spaced(0, n_prompt, options.steps);
   if (steps.empty()) {
-    throw ConfigError(fmt::format("quest: expected {} positions to look at, but {} holds {} prompt "
-                                  "and {} decoded tokens",
-                                  decoded ? "decoded" : "prompt", trace.where(), n_prompt,
-                                  info.n_tokens - n_prompt));
+    throw ConfigError(fmt::format(
+        "quest: expected {} positions to look at, but {} holds {} prompt "
+        "and {} decoded tokens",
+        decoded ? "decoded" : "prompt", trace.where(), n_prompt, info.n_tokens - n_prompt));
   }
   return steps;
 }
 
 /// What one semantics gives in one layer.
 struct KeptArrays {
-  Tensor<float> mass, recall;                  // [q_head, step]
-  Tensor<std::int32_t> pages, loaded;          // [q_head, step]
-  Tensor<std::uint8_t> best_kept, selected;    // [q_head, step], [q_head, step, page]
-  Tensor<std::int32_t> union_loaded;           // [kv_head, step]
+  Tensor<float> mass, recall;                // [q_head, step]
+  Tensor<std::int32_t> pages, loaded;        // [q_head, step]
+  Tensor<std::uint8_t> best_kept, selected;  // [q_head, step], [q_head, step, page]
+  Tensor<std::int32_t> union_loaded;         // [kv_head, step]
 };
 
 /// All arrays of one layer.
@@ -68,7 +67,8 @@ struct LayerArrays {
     }
   }
 
-  /// Files the outcome of one group and step; `first_head` is the slot of the group's first query head.
+  /// Files the outcome of one group and step; `first_head` is the slot of the group's first query
+  /// head.
   void store(const QuestGroupStep& group, Index kv_slot, Index first_head, Index step,
              bool store_pages) {
     for (std::size_t h = 0; h < group.heads.size(); ++h) {
@@ -198,8 +198,12 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Ind
     per_head(s + "pages", ResultType::i32, "page", "selected pages");
     per_head(s + "loaded", ResultType::i32, "token", "tokens loaded per query head");
     per_head(s + "best_kept", ResultType::u8, "1", "the truly best page is selected");
-    sink.declare({s + "union_loaded", ResultType::i32, groups, {"layer", "kv_head", "step"},
-                  "token", "tokens loaded per KV head (union over its query heads)"});
+    sink.declare({s + "union_loaded",
+                  ResultType::i32,
+                  groups,
+                  {"layer", "kv_head", "step"},
+                  "token",
+                  "tokens loaded per KV head (union over its query heads)"});
     if (store_pages) per_page(s + "selected", ResultType::u8, "page selected");
   }
   if (store_pages) {

@@ -1,4 +1,5 @@
-// Quest on one decode step of one KV group: bounds, true page maxima, and what the selected pages hold.
+// Quest on one decode step of one KV group: bounds, true page maxima, and what the selected pages
+// hold.
 #pragma once
 
 #include <array>
@@ -30,11 +31,11 @@ struct QuestHeadStep {
   Index first_page = 0;          // number of the first visible page
   std::vector<double> bound;     // U, unscaled, [n_pages]
   std::vector<double> true_max;  // max q.k over the page's visible keys, [n_pages]
-  Index violations = 0;          // pages whose bound is below the true maximum by more than rounding
-  double gap_mean = 0.0;         // mean of scale * (U - true maximum), logits
-  double gap_best = 0.0;         // the same at the truly best page
+  Index violations = 0;   // pages whose bound is below the true maximum by more than rounding
+  double gap_mean = 0.0;  // mean of scale * (U - true maximum), logits
+  double gap_best = 0.0;  // the same at the truly best page
   double rank_correlation = 0.0;
-  Index best_rank = 0;           // 0 if the truly best page has the largest bound
+  Index best_rank = 0;            // 0 if the truly best page has the largest bound
   std::array<QuestKept, 2> kept;  // by kQuestSemantics
 };
 

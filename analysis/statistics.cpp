@@ -62,7 +62,9 @@ Pairs complete_pairs(std::span<const double> x, std::span<const double> y) {
 
 }  // namespace
 
-double Mean::value() const { return n_ > 0 ? sum_ / static_cast<double>(n_) : kNan; }
+double Mean::value() const {
+  return n_ > 0 ? sum_ / static_cast<double>(n_) : kNan;
+}
 
 double mean(std::span<const double> x) {
   Mean result;

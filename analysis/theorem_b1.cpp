@@ -31,11 +31,13 @@ constexpr std::array<BoundName, 6> kBounds = {{
 }};
 constexpr std::size_t kFirstUpperBound = 4;
 
-/// Rows of the heads of one layer, in the precision they are stored in, and how they compare with the truth.
+/// Rows of the heads of one layer, in the precision they are stored in, and how they compare with
+/// the truth.
 struct LayerRowsB1 {
   LayerRowsB1(Index n_heads, Index n_rows) : cos({n_heads, n_rows}) {
     const Shape shape = cos.shape();
-    for (Tensor<float>* t : {&weight, &log_odds, &norm_eff, &cos_mean_query}) *t = Tensor<float>(shape);
+    for (Tensor<float>* t : {&weight, &log_odds, &norm_eff, &cos_mean_query})
+      *t = Tensor<float>(shape);
     for (auto& bound : bounds) bound = Tensor<float>(shape);
     for (auto& gap : gaps) gap = Tensor<double>(shape);
     violated = Tensor<std::uint8_t>(Shape{static_cast<Index>(kBounds.size()), n_heads, n_rows});
@@ -44,9 +46,9 @@ struct LayerRowsB1 {
   }
   Tensor<float> cos, weight, log_odds, norm_eff, cos_mean_query;  // [q_head, row]
   std::array<Tensor<float>, kBounds.size()> bounds;               // [q_head, row]
-  std::array<Tensor<double>, kBounds.size()> gaps;                // [q_head, row], >= 0 where a bound holds
-  Tensor<std::uint8_t> violated;                                  // [bound, q_head, row]
-  Tensor<std::int32_t> n_others, star_pos;                        // [q_head, row]
+  std::array<Tensor<double>, kBounds.size()> gaps;  // [q_head, row], >= 0 where a bound holds
+  Tensor<std::uint8_t> violated;                    // [bound, q_head, row]
+  Tensor<std::int32_t> n_others, star_pos;          // [q_head, row]
 };
 
 /// Violations and gaps of the rows that make a statement.
@@ -128,7 +130,7 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
       quoka_mean_query(q.view().range(0, 0, n_prompt), QuokaMean::raw, kEps);
   const double scale = static_cast<double>(info.score_scale);
 
-  loop.run(q.view(), row_pos, keys, scale, window_of(info, layer),
+  loop.run(q.view(), 0, row_pos, keys, scale, window_of(info, layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const Index pos = row_pos[static_cast<std::size_t>(i)];
              const Index star = pick_star(options, scores, layer, q_head, pos);
@@ -150,12 +152,11 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
              out.log_odds(slot, i) = static_cast<float>(row.log_odds);
              out.norm_eff(slot, i) = static_cast<float>(row.norm_eff);
              out.cos_mean_query(slot, i) = static_cast<float>(cos_mean);
-             const std::array<double, kBounds.size()> bounds = {
-                 row.printed, row.repaired,      row.jensen,
-                 row.worst,   main_text.relaxed, main_text.exact};
+             const std::array<double, kBounds.size()> bounds = {row.printed,       row.repaired,
+                                                                row.jensen,        row.worst,
+                                                                main_text.relaxed, main_text.exact};
              for (std::size_t b = 0; b < bounds.size(); ++b) {
-               const double gap =
-                   b < kFirstUpperBound ? row.cos - bounds[b] : bounds[b] - cos_mean;
+               const double gap = b < kFirstUpperBound ? row.cos - bounds[b] : bounds[b] - cos_mean;
                const double slack = b < kFirstUpperBound ? row.slack : main_text.slack;
                out.bounds[b](slot, i) = static_cast<float>(bounds[b]);
                out.gaps[b](slot, i) = gap;
@@ -171,7 +172,11 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Ind
                     static_cast<Index>(row_pos.size())};
   const auto declare = [&](std::string_view name, ResultType type, std::string_view units,
                            std::string_view long_name) {
-    sink.declare({std::string(name), type, shape, {"layer", "q_head", "row"}, std::string(units),
+    sink.declare({std::string(name),
+                  type,
+                  shape,
+                  {"layer", "q_head", "row"},
+                  std::string(units),
                   std::string(long_name)});
   };
   declare("cos", ResultType::f32, "1", "cos(k*, q)");

@@ -6,13 +6,14 @@
 // (|q| * scale) * k: their largest norm is N_eff = |q| * scale * max|k|, and the printed constant
 // is M_eff = N_eff^2. The cosine does not change with scale.
 //
-//   log-odds   x   = log(w / (1 - w)) = s* - LSE(others)
-//   rho            = log(n / (n + 1)) - log(1 - w)          tau = log(n * w / (1 - w)) = log n + x
-//   printed        cos >= rho / (2 M_eff) - 1               false in general: see the
-//   counterexamples in the tests repaired       cos >= rho / N_eff - 1                   holds if
-//   all norms are equal, or cos >= 0 Jensen  (B2)   cos >= (tau + mean_i s_i) / |k*|_eff     always
-//   holds worst   (B3)   cos >= (tau - N_eff) / N_eff if tau >= N_eff, else (tau - N_eff) /
-//   |k*|_eff     always holds
+//   x   = log(w / (1 - w)) = s* - LSE(others), the log-odds of w
+//   rho = log(n / (n + 1)) - log(1 - w),  tau = log(n * w / (1 - w)) = log n + x
+//
+//   printed    cos >= rho / (2 M_eff) - 1      false in general: the tests hold counterexamples
+//   repaired   cos >= rho / N_eff - 1          holds if all norms are equal, or cos >= 0
+//   Jensen     cos >= (tau + mean_i s_i) / |k*|_eff                     always holds
+//   worst      cos >= (tau - N_eff) / N_eff if tau >= N_eff, else
+//              cos >= (tau - N_eff) / |k*|_eff                          always holds
 #pragma once
 
 #include <span>
@@ -49,8 +50,8 @@ double theorem_b1_rho(Index n, double log_odds);
 /// cos(k, q).
 struct MainTextBound {
   double relaxed = 0.0;  // 1 - (alpha - beta)^2 / 2, as printed
-  double exact =
-      0.0;  // alpha beta + sqrt((1 - alpha^2)(1 - beta^2)), the spherical triangle inequality
+  double exact = 0.0;    // alpha beta + sqrt((1 - alpha^2)(1 - beta^2)): the spherical triangle
+  double slack = 0.0;    // rounding error of either: the root is steep where |alpha| or |beta| is 1
 };
 MainTextBound main_text_bound(double alpha, double beta);
 
