@@ -1,7 +1,8 @@
 // kvscope analyze KIND: one class for the four analyses; a kind is its options, its function and
 // its table.
-#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
@@ -45,7 +46,18 @@ struct AnalysisRun {
   ResultProvenance provenance;
 };
 
-// ---- the kinds: name, texts, options, call, table, and the bounds that must hold ----
+// A number of the totals for the headline; NaN if it is not there.
+double total(const Json& totals, const char* key) {
+  const auto found = totals.find(key);
+  return found != totals.end() && found->is_number() ? found->get<double>()
+                                                     : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share);
+}
+
+// ---- the kinds: name, texts, options, call, table, headline, and the bounds that must hold ----
 
 struct Quoka {
   using Options = QuokaOptions;
@@ -57,7 +69,17 @@ struct Quoka {
     return analyze_quoka(traces[0], options, run.sink, run.pool, run.progress, run.stop,
                          run.provenance);
   }
-  static std::vector<ReportColumn> columns() { return {}; }
+  static std::vector<ReportColumn> columns() {
+    return {{"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
+            {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},
+            {"reduction_per_kv_head", "keys saved"}, {"pearson_log_mean", "r(S_q, log weight)"}};
+  }
+  static std::string headline(const Json& totals) {
+    return fmt::format(
+        "kept keys hold {} of the attention (worst 5 % of rows: {}) and save {} of the key reads",
+        percent(total(totals, "mass_mean")), percent(total(totals, "mass_p05")),
+        percent(total(totals, "reduction_per_kv_head")));
+  }
   static std::int64_t violations(const Json&) { return 0; }
 };
 
@@ -81,6 +103,16 @@ struct TheoremB1 {
             {"jensen_mean_gap", "Jensen gap"},
             {"worst_mean_gap", "worst gap"}};
   }
+  static std::string headline(const Json& totals) {
+    return fmt::format(
+        "{} rows: printed bound violated {} times, repaired {}, Jensen {}, worst case {}; mean "
+        "Jensen gap {}",
+        number_text(total(totals, "rows")), number_text(total(totals, "printed_violations")),
+        number_text(total(totals, "repaired_violations")),
+        number_text(total(totals, "jensen_violations")),
+        number_text(total(totals, "worst_violations")),
+        number_text(total(totals, "jensen_mean_gap"), 3));
+  }
   static std::int64_t violations(const Json& totals) {
     return totals.value("violations_of_proved_bounds", std::int64_t{0});
   }
@@ -96,7 +128,25 @@ struct Quest {
     return analyze_quest(traces[0], options, run.sink, run.pool, run.progress, run.stop,
                          run.provenance);
   }
-  static std::vector<ReportColumn> columns() { return {}; }
+  static std::vector<ReportColumn> columns() {
+    return {{"violations", "violated"},
+            {"gap_mean", "bound gap"},
+            {"rank_correlation", "rank corr."},
+            {"eval_mass", "mass (eval)"},
+            {"eval_best_page_kept", "best page kept"},
+            {"kernel_mass", "mass (kernel)"},
+            {"kernel_best_page_kept", "best page kept"},
+            {"eval_reduction_per_kv_head", "keys saved"}};
+  }
+  static std::string headline(const Json& totals) {
+    return fmt::format(
+        "bound violated {} times in {} rows; kept pages hold {} of the attention (kernel rule: {}) "
+        "and save {} "
+        "of the key reads",
+        number_text(total(totals, "violations")), number_text(total(totals, "rows")),
+        percent(total(totals, "eval_mass")), percent(total(totals, "kernel_mass")),
+        percent(total(totals, "eval_reduction_per_kv_head")));
+  }
   static std::int64_t violations(const Json& totals) {
     return totals.value("violations", std::int64_t{0});
   }
@@ -112,7 +162,18 @@ struct LayerMap {
     return analyze_layer_map(traces[0], traces[1], options, run.sink, run.pool, run.progress,
                              run.stop, run.provenance);
   }
-  static std::vector<ReportColumn> columns() { return {}; }
+  static std::vector<ReportColumn> columns() {
+    return {{"draft_layer", "mapped to"},           {"kl", "KL"},
+            {"total_variation", "total variation"}, {"pinsker_floor", "Pinsker floor"},
+            {"argmax_draft_layer", "nearest"},      {"argmax_kl", "its KL"}};
+  }
+  static std::string headline(const Json& totals) {
+    return fmt::format(
+        "mean KL of the mapped layers {} nat; monotone map costs {}, the unconstrained one {}",
+        number_text(total(totals, "kl_mean_mapped"), 3),
+        number_text(total(totals, "monotone_cost"), 3),
+        number_text(total(totals, "argmax_cost"), 3));
+  }
   static std::int64_t violations(const Json&) { return 0; }
 };
 
@@ -237,7 +298,9 @@ class AnalyzeCommand final : public Command {
       report.update(summary);
       print_json(report);
     } else if (!csv_ || *csv_ != "-") {
-      print(summary_table(summary, Kind::columns()));
+      const Json totals = summary.value("totals", Json::object());
+      print(fmt::format("{}\n{}: {}\n", summary_table(summary, Kind::columns()),
+                        std::string(Kind::kName).substr(8), Kind::headline(totals)));
     }
   }
 

@@ -59,7 +59,10 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
   for (std::size_t i = 0; i < rows.size(); ++i) {
     add(rows[i].contains("layer") ? cell_text(rows[i], "layer") : std::to_string(i), rows[i]);
   }
-  if (!totals.empty()) add("all", totals);
+  const bool has_totals =
+      std::any_of(columns.begin(), columns.end(),
+                  [&](const ReportColumn& column) { return totals.contains(column.key); });
+  if (has_totals) add("all", totals);
   return table.text();
 }
 

@@ -9,6 +9,7 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -97,6 +98,7 @@ class RecordCommand final : public Command {
     options.model_config_json = config_json_of(dir);
     options.text_source = prompt.source;
     options.command_line = command_line;
+    options.writer = writer_name();
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
     const std::int64_t estimate = estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
