@@ -76,7 +76,8 @@ struct Quoka {
   }
   static std::string headline(const Json& totals) {
     return fmt::format(
-        "kept keys hold {} of the attention (worst 5 % of rows: {}) and save {} of the key reads",
+        "kept keys hold {} of the attention (5th percentile of the rows: {}) and save {} of the "
+        "key reads",
         percent(total(totals, "mass_mean")), percent(total(totals, "mass_p05")),
         percent(total(totals, "reduction_per_kv_head")));
   }

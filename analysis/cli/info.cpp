@@ -1,4 +1,7 @@
 // kvscope info: what a trace, a result or a checkpoint folder holds.
+#include <algorithm>
+#include <optional>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -68,6 +71,40 @@ Json describe_trace(const fs::path& file) {
   json["seed"] = info.seed;
   json["warnings"] = trace.warnings();
   return json;
+}
+
+// Nothing if the file is not a result either.
+std::optional<Json> describe_result(const fs::path& file) {
+  try {
+    const ResultFile result = ResultFile::open(file);
+    const ResultInfo& info = result.info();
+    Json json = {{"what", "result"},
+                 {"file", file.string()},
+                 {"file_bytes", fs::file_size(file)},
+                 {"kind", info.kind}};
+    json["traces"] = info.trace_files;
+    json["trace_uuids"] = info.trace_uuids;
+    json["trace_hashes"] = info.trace_hashes;
+    json["config"] = info.config;
+    json["config_hash"] = info.config_hash;
+    json["created"] = info.created;
+    json["writer"] = info.writer;
+    json["command_line"] = info.command_line;
+    json["arrays"] = Json::array();
+    for (const auto& array : result.arrays()) {
+      json["arrays"].push_back({{"name", array.name},
+                                {"shape", to_string(array.shape)},
+                                {"axes", array.axes},
+                                {"units", array.units},
+                                {"long_name", array.long_name}});
+    }
+    json["plots"] = Json::array();
+    for (const auto& plot : result.plots()) json["plots"].push_back(plot.name);
+    json["summary"] = result.summary();
+    return json;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 Json describe_checkpoint(const fs::path& dir) {
@@ -184,7 +221,13 @@ class InfoCommand final : public Command {
     if (!fs::exists(what_) && (what_ == "verifier" || what_ == "draft"))
       return describe_checkpoint(model_dir(what_));
     if (fs::is_directory(what_)) return describe_checkpoint(what_);
-    return describe_trace(what_);
+    try {
+      return describe_trace(what_);
+    } catch (const FormatError&) {
+      const auto result = describe_result(what_);
+      if (result) return *result;
+      throw;  // what is wrong with it as a trace says more
+    }
   }
 
   std::string what_;
