@@ -113,8 +113,8 @@ TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& in
   layout.arrays = schema::trace_arrays(info);
   layout.file = h5::File::create(path);
   write_header(layout.file, info);
-  create_arrays(layout, gzip_level);
   create_bookkeeping(layout);
+  create_arrays(layout, gzip_level);
   return layout;
 }
 

@@ -106,8 +106,10 @@ std::vector<AddedTokenSet::Segment> AddedTokenSet::split(std::string_view text) 
       if (touches) continue;
     }
     // White space that the token before has taken stays with it; all up to `covered` is such.
-    if (token->lstrip) begin = skip_space_back(text, begin, covered);
+    if (token->lstrip) begin = std::max(skip_space_back(text, begin, covered), covered);
     if (token->rstrip) end = skip_space(text, std::max(end, covered));
+    // As in the tokenizers library, a token all of which the one before has taken is dropped.
+    if (begin >= end) continue;
     if (covered < begin) segments.push_back({nullptr, text.substr(covered, begin - covered)});
     segments.push_back({token, text.substr(pos - token->content.size(), token->content.size())});
     covered = end;

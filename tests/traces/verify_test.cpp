@@ -1,0 +1,112 @@
+#include "traces/verify.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+CaptureSet with_attention() {
+  CaptureSet capture;
+  capture.attn_dense = capture.stats = capture.logits = true;
+  capture.attn_topk = 4;
+  capture.page_size = 4;
+  return capture;
+}
+
+VerifyReport record_and_verify(const SyntheticTrace& trace) {
+  const TempFolder folder;
+  write_all(trace, *create_trace(folder / "t.h5", {}));
+  ThreadPool pool(2);
+  return verify_trace(folder / "t.h5", {.n_rows = 1000, .seed = 3}, pool);
+}
+
+std::string joined(const VerifyReport& report) {
+  std::string text;
+  for (const auto& problem : report.problems) text += problem + "\n";
+  return text;
+}
+
+TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") {
+  Plan plan;
+  plan.dtype = GENERATE(DType::f32, DType::f16, DType::bf16);
+  plan.capture = with_attention();
+  const VerifyReport report = record_and_verify(make_trace(plan));
+  INFO(joined(report));
+  CHECK(report.ok);
+  CHECK(report.n_rows_checked == 3 * 4 * 24);
+  CHECK(report.max_lse_error < 1e-5);
+  CHECK(report.max_attn_error < (plan.dtype == DType::bf16 ? 4e-3 : 1e-3));
+  CHECK(report.max_output_norm > 0);
+  // Per unit: tokens; per layer 6 arrays of 4 query heads and 5 of 2 KV heads; logits; token text.
+  CHECK(report.n_checksums == 6 * (1 + 3 * (6 * 4 + 5 * 2) + 1 + 1));
+}
+
+TEST_CASE("filtered traces verify") {
+  Plan plan;
+  plan.capture = with_attention();
+  plan.layers = {1};
+  plan.q_heads = {0, 3};
+  plan.rows = {4, 11};
+  const VerifyReport report = record_and_verify(make_trace(plan));
+  INFO(joined(report));
+  CHECK(report.ok);
+  CHECK(report.n_rows_checked == 2 * 7);
+}
+
+TEST_CASE("numbers that contradict each other are found by recomputation") {
+  Plan plan;
+  plan.capture = with_attention();
+  SyntheticTrace trace = make_trace(plan);
+  SECTION("lse") {
+    trace.layers[2].lse(1, 17) += 0.01f;
+    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/2: query head 1, row 17: lse is"));
+  }
+  SECTION("a key") {
+    trace.layers[0].k(1, 3, 2) += 1.0f;
+    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/0: query head 2"));
+  }
+  SECTION("attention outside the window") {
+    trace.layers[1].attn(0, 20, 2) = 0.25f;
+    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/1: query head 0, row 20: attention to key 2"));
+  }
+  SECTION("a token outside the vocabulary") {
+    trace.tokens[5] = 50;
+    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("token 5 has the id 50"));
+  }
+}
+
+TEST_CASE("a flipped bit in any tensor is found by its checksum") {
+  const TempFolder folder;
+  Plan plan;
+  plan.capture = with_attention();
+  const SyntheticTrace trace = make_trace(plan);
+  write_all(trace, *create_trace(folder / "t.h5", {}));
+  const std::string bytes = slurp(folder / "t.h5");
+  // Finds the bytes of one value of v and flips the lowest bit of it.
+  const float value = trace.layers[1].v(1, 13, 4);
+  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  REQUIRE(at != std::string::npos);
+  std::string damaged = bytes;
+  damaged[at] = static_cast<char>(damaged[at] ^ 1);
+  spill(folder / "t.h5", damaged);
+  ThreadPool pool(1);
+  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  CHECK(!report.ok);
+  CHECK_THAT(joined(report), ContainsSubstring("/layers/1/v: unit 1 (tokens 8 to 16), head slot 1"));
+}
+
+TEST_CASE("a missing file is an IoError") {
+  ThreadPool pool(1);
+  REQUIRE_THROWS_AS(verify_trace("/nonexistent/t.h5", {}, pool), IoError);
+}
+
+}  // namespace
+}  // namespace kvscope::test

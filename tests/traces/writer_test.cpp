@@ -1,0 +1,303 @@
+#include "traces/writer.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+CaptureSet everything() {
+  CaptureSet capture;
+  capture.logits = capture.attn_dense = capture.stats = true;
+  capture.attn_topk = 5;
+  capture.page_size = 4;
+  return capture;
+}
+
+/// Compares every stored element with the synthetic truth.
+void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
+  const TraceInfo& info = file.info();
+  const DType dtype = info.dtype;
+  const TokenRange all = {0, info.n_tokens};
+  const TokenRange rows = info.rows;
+  REQUIRE(std::vector<TokenId>(file.tokens().begin(), file.tokens().end()) ==
+          std::vector<TokenId>(truth.tokens.begin(), truth.tokens.begin() + info.n_tokens));
+  if (file.has_token_text()) {
+    REQUIRE(file.token_bytes() == std::vector<std::string>(truth.texts.begin(), truth.texts.begin() + info.n_tokens));
+  }
+  for (const Index i : info.layers) {
+    const auto& layer = truth.layers[static_cast<std::size_t>(i)];
+    for (const Index h : info.kv_heads) {
+      if (info.capture.qkv) {
+        const auto k = file.read_k(i, h, all);
+        const auto v = file.read_v(i, h, all);
+        for (Index t = 0; t < info.n_tokens; ++t) {
+          for (Index c = 0; c < info.d_head; ++c) {
+            REQUIRE(k(t, c) == stored(dtype, layer.k(h, t, c)));
+            REQUIRE(v(t, c) == stored(dtype, layer.v(h, t, c)));
+          }
+        }
+      }
+      if (info.capture.stats) {
+        const auto low = file.read_page_min(i, h);
+        const auto high = file.read_page_max(i, h);
+        REQUIRE(low.dim(0) == info.n_tokens / info.capture.page_size);
+        for (Index p = 0; p < low.dim(0); ++p) {
+          for (Index c = 0; c < info.d_head; ++c) {
+            float lo = INFINITY;
+            float hi = -INFINITY;
+            for (Index t = p * info.capture.page_size; t < (p + 1) * info.capture.page_size; ++t) {
+              lo = std::min(lo, layer.k(h, t, c));
+              hi = std::max(hi, layer.k(h, t, c));
+            }
+            REQUIRE(low(p, c) == lo);
+            REQUIRE(high(p, c) == hi);
+          }
+        }
+        REQUIRE(file.read_k_norm(i, h, all).count() == info.n_tokens);
+      }
+    }
+    for (const Index h : info.q_heads) {
+      if (info.capture.qkv) {
+        const auto q = file.read_q(i, h, rows);
+        for (Index t = 0; t < rows.size(); ++t) {
+          for (Index c = 0; c < info.d_head; ++c) {
+            REQUIRE(q(t, c) == stored(dtype, layer.q(h, rows.begin + t, c)));
+          }
+        }
+      }
+      if (info.capture.lse) {
+        const auto lse = file.read_lse(i, h, rows);
+        for (Index t = 0; t < rows.size(); ++t) REQUIRE(lse(t) == layer.lse(h, rows.begin + t));
+      }
+      if (info.capture.attn_dense) {
+        const auto attn = file.read_attn(i, h, rows);
+        for (Index t = 0; t < rows.size(); ++t) {
+          for (Index j = 0; j < info.n_tokens; ++j) {
+            REQUIRE(attn(t, j) == stored(dtype, layer.attn(h, rows.begin + t, j)));
+          }
+        }
+      }
+      if (info.capture.attn_topk > 0) {
+        const auto top = file.read_topk(i, h, rows);
+        for (Index t = 0; t < rows.size(); ++t) {
+          for (Index n = 0; n < info.capture.attn_topk; ++n) {
+            if (top.pos(t, n) < 0) continue;
+            REQUIRE(top.prob(t, n) == layer.attn(h, rows.begin + t, top.pos(t, n)));
+          }
+        }
+      }
+    }
+  }
+  if (info.capture.logits) {
+    const auto logits = file.read_logits(rows);
+    for (Index t = 0; t < rows.size(); ++t) {
+      for (Index c = 0; c < info.n_vocab; ++c) REQUIRE(logits(t, c) == truth.logits(rows.begin + t, c));
+    }
+  }
+}
+
+TEST_CASE("a trace reads back bit by bit, in every storage type, plain and compressed") {
+  const DType dtype = GENERATE(DType::f32, DType::f16, DType::bf16);
+  const bool compressed = GENERATE(false, true);
+  const TempFolder folder;
+  Plan plan;
+  plan.dtype = dtype;
+  plan.capture = everything();
+  const SyntheticTrace truth = make_trace(plan);
+  WriterOptions options;
+  if (compressed) options.gzip_level = 1;
+  auto sink = create_trace(folder / "t.h5", options);
+  write_all(truth, *sink);
+  REQUIRE(!fs::exists(folder / "t.h5.part"));
+  REQUIRE(!fs::exists(folder / "t.h5.rewrite.part"));
+
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  REQUIRE(file.is_chunked() == compressed);
+  REQUIRE(file.warnings().empty());
+  REQUIRE(file.info().content_hash == sink->content_hash());
+  require_equal(file, truth);
+}
+
+TEST_CASE("the content hash does not depend on compression, and tells contents apart") {
+  const TempFolder folder;
+  const auto hash_of = [&](const std::string& name, std::uint64_t seed, std::optional<int> gzip) {
+    auto sink = create_trace(folder / name, {.overwrite = false, .gzip_level = gzip});
+    write_all(make_trace(Plan{}, seed), *sink);
+    return sink->content_hash();
+  };
+  const std::string plain = hash_of("a.h5", 1, std::nullopt);
+  REQUIRE(plain.size() == 39);
+  REQUIRE(hash_of("b.h5", 1, 1) == plain);
+  REQUIRE(hash_of("c.h5", 2, std::nullopt) != plain);
+}
+
+TEST_CASE("every field of the header survives") {
+  const TempFolder folder;
+  Plan plan;
+  plan.capture = everything();
+  plan.layers = {0, 2};
+  plan.q_heads = {1, 2};
+  plan.rows = {5, 20};
+  const SyntheticTrace truth = make_trace(plan);
+  auto sink = create_trace(folder / "t.h5", {});
+  write_all(truth, *sink);
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  const TraceInfo& a = truth.info;
+  const TraceInfo& b = file.info();
+  CHECK(b.model_name == a.model_name);
+  CHECK(b.model_family == a.model_family);
+  CHECK(b.model_config == a.model_config);
+  CHECK(b.n_layers == a.n_layers);
+  CHECK(b.n_q == a.n_q);
+  CHECK(b.n_kv == a.n_kv);
+  CHECK(b.d_head == a.d_head);
+  CHECK(b.d_model == a.d_model);
+  CHECK(b.n_vocab == a.n_vocab);
+  CHECK(b.score_scale == a.score_scale);
+  CHECK(b.window == a.window);
+  CHECK(b.rope_kind == a.rope_kind);
+  CHECK(b.rope_theta == a.rope_theta);
+  CHECK(b.capture == a.capture);
+  CHECK(b.layers == a.layers);
+  CHECK(b.q_heads == a.q_heads);
+  CHECK(b.kv_heads == a.kv_heads);
+  CHECK(b.rows == a.rows);
+  CHECK(b.n_tokens == a.n_tokens);
+  CHECK(b.n_prompt == a.n_prompt);
+  CHECK(b.chunk == a.chunk);
+  CHECK(b.units == a.units);
+  CHECK(b.status == TraceStatus::complete);
+  CHECK(b.created == a.created);
+  CHECK(b.writer == a.writer);
+  CHECK(b.command_line == a.command_line);
+  CHECK(b.host == a.host);
+  CHECK(b.text_source == a.text_source);
+  CHECK(b.tokenizer_hash == a.tokenizer_hash);
+  CHECK(b.seed == a.seed);
+  CHECK(b.uuid.size() == 36);
+  CHECK(b.uuid[14] == '8');
+  require_equal(file, truth);
+}
+
+TEST_CASE("equal recordings are equal files, byte by byte") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
+  for (const std::string name : {"a.h5", "b.h5"}) write_all(truth, *create_trace(folder / name, {}));
+  REQUIRE(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
+}
+
+TEST_CASE("an interrupted recording is a valid shorter trace") {
+  const bool compressed = GENERATE(false, true);
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
+  WriterOptions options;
+  if (compressed) options.gzip_level = 2;
+  auto sink = create_trace(folder / "t.h5", options);
+  sink->begin(truth.info);
+  write_units(truth, *sink, 0, 2);
+  sink->finish(TraceStatus::interrupted);
+  REQUIRE(!fs::exists(folder / "t.h5.part"));
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().status == TraceStatus::interrupted);
+  CHECK(file.info().n_tokens == 16);
+  CHECK(file.info().n_prompt == 16);
+  CHECK(file.info().rows == TokenRange{0, 16});
+  require_equal(file, truth);
+}
+
+TEST_CASE("a recording without one whole unit leaves nothing behind") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{});
+  {
+    auto sink = create_trace(folder / "t.h5", {});
+    sink->begin(truth.info);
+    sink->finish(TraceStatus::interrupted);
+  }
+  { create_trace(folder / "u.h5", {})->begin(truth.info); }
+  REQUIRE(!fs::exists(folder / "t.h5"));
+  REQUIRE(!fs::exists(folder / "t.h5.part"));
+  REQUIRE(!fs::exists(folder / "u.h5.part"));
+}
+
+TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{});
+  spill(folder / "t.h5", "precious");
+  REQUIRE_THROWS_WITH(create_trace(folder / "t.h5", {}), ContainsSubstring("exists"));
+  {
+    auto sink = create_trace(folder / "t.h5", {.overwrite = true});
+    sink->begin(truth.info);
+    write_units(truth, *sink, 0, 1);
+    REQUIRE(slurp(folder / "t.h5") == "precious");
+  }
+  // The sink died without finish: a stale .part is there now.
+  fs::remove(folder / "t.h5");
+  REQUIRE_THROWS_WITH(create_trace(folder / "t.h5", {})->begin(truth.info), ContainsSubstring("kvscope recover"));
+  write_all(truth, *create_trace(folder / "t.h5", {.overwrite = true}));
+  REQUIRE(TraceFile::open(folder / "t.h5").info().status == TraceStatus::complete);
+}
+
+TEST_CASE("outputs that cannot be are refused with a sentence") {
+  const TempFolder folder;
+  REQUIRE_THROWS_AS(create_trace(folder / "missing/t.h5", {}), IoError);
+  REQUIRE_THROWS_AS(create_trace(folder / "", {}), IoError);
+  REQUIRE_THROWS_AS(create_trace(folder / "t.h5.part", {}), IoError);
+  REQUIRE_THROWS_AS(create_trace(folder / "t.h5", {.overwrite = false, .gzip_level = 10}), ConfigError);
+}
+
+TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
+  const TempFolder folder;
+  Plan plan;
+  plan.dtype = DType::f16;
+  SyntheticTrace truth = make_trace(plan);
+  const auto attempt = [&] {
+    auto sink = create_trace(folder / "t.h5", {.overwrite = true});
+    write_all(truth, *sink);
+  };
+  truth.layers[1].k(1, 10, 3) = 1e6f;
+  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3") &&
+                                     ContainsSubstring("bf16"));
+  truth.layers[1].k(1, 10, 3) = NAN;
+  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3 is NaN"));
+  truth.layers[1].k(1, 10, 3) = 0;
+  truth.layers[2].lse(3, 9) = INFINITY;
+  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/2/lse: head slot 3, position 9, element 0 is Inf"));
+}
+
+TEST_CASE("the sink's protocol is checked") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{});
+  auto sink = create_trace(folder / "t.h5", {});
+  REQUIRE_THROWS_AS(sink->commit_unit(), ConfigError);
+  sink->begin(truth.info);
+  REQUIRE_THROWS_WITH(sink->commit_unit(), ContainsSubstring("wrote 0 of"));
+  LayerRows rows;
+  const Tensor<float> wrong({4, 8, 7});
+  rows.q = wrong.view();
+  REQUIRE_THROWS_AS(sink->write_layer(rows), ShapeError);
+  REQUIRE_THROWS_AS(sink->finish(TraceStatus::complete), ConfigError);
+}
+
+TEST_CASE("the estimated size is the size") {
+  const TempFolder folder;
+  Plan plan;
+  plan.capture = everything();
+  const SyntheticTrace truth = make_trace(plan);
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  const auto real = static_cast<double>(fs::file_size(folder / "t.h5"));
+  const auto guess = static_cast<double>(estimated_file_bytes(truth.info));
+  INFO(real << " against " << guess);
+  REQUIRE(std::abs(real - guess) < 100e3);
+}
+
+}  // namespace
+}  // namespace kvscope::test

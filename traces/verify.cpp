@@ -1,0 +1,236 @@
+#include "traces/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "traces/encode.hpp"
+#include "traces/hash.hpp"
+#include "traces/layout.hpp"
+#include "traces/pieces.hpp"
+#include "traces/raw_file.hpp"
+#include "traces/reader.hpp"
+#include "traces/verify_rows.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::size_t kMaxSpelledOut = 20;
+
+/// Collects problems; after kMaxSpelledOut of a kind only counts them.
+class Problems {
+ public:
+  void add(const std::string& kind, std::string sentence) {
+    const std::size_t n = ++n_of_kind_[kind];
+    if (n <= kMaxSpelledOut) sentences_.push_back(std::move(sentence));
+  }
+  std::vector<std::string> take() {
+    for (const auto& [kind, n] : n_of_kind_) {
+      if (n > kMaxSpelledOut) sentences_.push_back(fmt::format("and {} more problems of kind '{}'", n - kMaxSpelledOut, kind));
+    }
+    return std::move(sentences_);
+  }
+
+ private:
+  std::map<std::string, std::size_t> n_of_kind_;
+  std::vector<std::string> sentences_;
+};
+
+/// NaN and Inf of stored floats, reported once per piece.
+BlockFn finite_checker(const schema::ArraySpec& array, Problems& problems) {
+  const auto dtype = h5::dtype_of(array.type);
+  if (!dtype) return {};
+  return [&array, &problems, dtype = *dtype](Index first, Index n, std::span<const std::byte> rows) {
+    std::vector<float> values(static_cast<std::size_t>(n * array.row_size()));
+    to_float(dtype, rows.data(), values.data(), values.size());
+    try {
+      require_finite(array.path, first, array.row_size(), values);
+    } catch (const FormatError& error) {
+      problems.add("not finite", error.what());
+    }
+  };
+}
+
+void check_pieces(const TraceLayout& layout, Index n_units, Problems& problems, VerifyReport& report,
+                  const ProgressFn& progress) {
+  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
+    const auto& spec = layout.arrays[array];
+    const BlockFn finite = finite_checker(spec, problems);
+    for (Index head = 0; head < spec.n_heads(); ++head) {
+      for (Index unit = 0; unit < n_units; ++unit) {
+        try {
+          std::string problem = check_piece(layout, array, unit, head, finite);
+          ++report.n_checksums;
+          if (!problem.empty()) problems.add("checksum", std::move(problem));
+        } catch (const Error& error) {
+          problems.add("unreadable", error.what());
+        }
+      }
+    }
+    if (progress) {
+      progress({"checksums", static_cast<Index>(array) + 1, static_cast<Index>(layout.arrays.size()), "arrays"});
+    }
+  }
+}
+
+void check_text(const TraceLayout& layout, Index n_units, Problems& problems, VerifyReport& report) {
+  if (!layout.token_bytes || !layout.text_checksums) return;
+  for (Index unit = 0; unit < n_units; ++unit) {
+    try {
+      std::uint64_t recorded = 0;
+      layout.text_checksums->read({unit}, {1}, &recorded);
+      ++report.n_checksums;
+      if (recorded != text_checksum(layout, unit)) {
+        problems.add("checksum", fmt::format("token text of unit {}: does not have the recorded checksum", unit));
+      }
+    } catch (const Error& error) {
+      problems.add("unreadable", error.what());
+    }
+  }
+}
+
+void check_content_hash(const TraceLayout& layout, Problems& problems) {
+  if (layout.info.status == TraceStatus::recording) return;
+  std::vector<std::vector<std::uint64_t>> tables;
+  for (const auto& checksums : layout.checksums) tables.push_back(checksums.read_all<std::uint64_t>());
+  std::vector<std::uint64_t> text;
+  if (layout.text_checksums) text = layout.text_checksums->read_all<std::uint64_t>();
+  const auto tokens = layout.data.front().read_all<std::int32_t>();
+  const std::string found = hash_contents(layout.info, tokens, tables, text);
+  if (found != layout.info.content_hash) {
+    problems.add("content hash", fmt::format("content_hash is '{}', the file's contents give '{}'",
+                                             layout.info.content_hash, found));
+  }
+}
+
+void check_tokens(const TraceFile& trace, Problems& problems) {
+  const auto tokens = trace.tokens();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < trace.info().n_vocab) continue;
+    problems.add("token", fmt::format("/tokens: token {} has the id {}, expected 0 to {}", i, tokens[i],
+                                      trace.info().n_vocab - 1));
+  }
+}
+
+void check_units(const TraceInfo& info, Problems& problems) {
+  for (std::size_t i = 0; i < info.units.size(); ++i) {
+    const TraceUnit& unit = info.units[i];
+    const bool fits = unit.is_decode ? unit.tokens.begin >= info.n_prompt && unit.tokens.size() == 1
+                                     : unit.tokens.end <= info.n_prompt && unit.tokens.size() <= info.chunk;
+    if (fits) continue;
+    problems.add("units", fmt::format("/units: unit {} (tokens {} to {}) contradicts n_prompt = {} and chunk = {}", i,
+                                      unit.tokens.begin, unit.tokens.end, info.n_prompt, info.chunk));
+  }
+}
+
+/// n positions of [begin, end), ascending and spread evenly, moved by the seed; the last one is always among them.
+std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
+  std::vector<Index> rows;
+  n = std::min(n, range.size());
+  std::uint64_t state = seed;
+  for (Index i = 0; i < n; ++i) {
+    const Index low = range.begin + range.size() * i / n;
+    const Index high = range.begin + range.size() * (i + 1) / n;
+    state += 0x9E3779B97F4A7C15ULL;  // splitmix64: the same rows on every machine
+    std::uint64_t mixed = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
+    mixed ^= mixed >> 31;
+    rows.push_back(low + static_cast<Index>(mixed % static_cast<std::uint64_t>(high - low)));
+  }
+  if (!rows.empty()) rows.back() = range.end - 1;
+  return rows;
+}
+
+void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool, Problems& problems,
+                     VerifyReport& report, const ProgressFn& progress) {
+  const TraceInfo& info = trace.info();
+  if (!info.capture.qkv || info.rows.size() == 0 || options.n_rows <= 0) {
+    report.notes.emplace_back("no attention was recomputed: the trace holds no q, k and v, or no rows were asked for");
+    return;
+  }
+  const RowTolerance tolerance = base_tolerance(info.dtype);
+  report.lse_tolerance = tolerance.lse;
+  report.attn_tolerance = tolerance.attn;
+  const Index n_kv = static_cast<Index>(info.kv_heads.size());
+  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
+  // Per pair (layer, KV head): keys and values are read once for all query heads of the group.
+  struct Outcome {
+    std::vector<RowCheck> checks;
+    std::string failure;
+  };
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(n_pairs));
+  const Index step = std::max<Index>(pool.n_threads(), 1);
+  for (Index first = 0; first < n_pairs; first += step) {
+    const Index n = std::min(step, n_pairs - first);
+    pool.parallel_for(n, [&](Index i, int) {
+      const Index pair = first + i;
+      const Index layer = info.layers[static_cast<std::size_t>(pair / n_kv)];
+      const Index kv_head = info.kv_heads[static_cast<std::size_t>(pair % n_kv)];
+      Outcome& outcome = outcomes[static_cast<std::size_t>(pair)];
+      try {
+        const TokenRange seen = {0, info.rows.end};
+        const Tensor<float> keys = trace.read_k(layer, kv_head, seen);
+        const Tensor<float> values = trace.read_v(layer, kv_head, seen);
+        for (const Index q_head : info.q_heads) {
+          if (q_head / info.group() != kv_head) continue;
+          const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
+          outcome.checks.push_back(check_rows(trace, layer, q_head, sample_rows(info.rows, options.n_rows, seed),
+                                              keys.view(), values.view()));
+        }
+      } catch (const Error& error) {
+        outcome.failure = error.what();
+      }
+    });
+    if (progress) progress({"attention", first + n, n_pairs, "KV heads"});
+  }
+  for (auto& outcome : outcomes) {
+    if (!outcome.failure.empty()) problems.add("unreadable", outcome.failure);
+    for (auto& check : outcome.checks) {
+      report.n_rows_checked += check.n_rows;
+      report.max_lse_error = std::max(report.max_lse_error, check.lse_error);
+      report.max_attn_error = std::max(report.max_attn_error, check.attn_error);
+      report.max_row_sum_error = std::max(report.max_row_sum_error, check.row_sum_error);
+      report.max_output_norm = std::max(report.max_output_norm, check.output_norm);
+      for (auto& sentence : check.problems) problems.add("recomputation", std::move(sentence));
+    }
+  }
+}
+
+}  // namespace
+
+VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
+                          const ProgressFn& progress) {
+  VerifyReport report;
+  Problems problems;
+  try {
+    const TraceFile trace = TraceFile::open(path, {.allow_partial = true});
+    report.status = trace.info().status;
+    report.notes = trace.warnings();
+    if (report.status == TraceStatus::recording) {
+      problems.add("status", fmt::format("this recording did not end: {} of {} tokens are whole", trace.info().n_tokens,
+                                         trace.planned().n_tokens));
+    }
+    const TraceLayout layout = open_layout(h5::File::open(path));
+    check_tokens(trace, problems);
+    check_units(trace.info(), problems);
+    if (!layout.checksums.empty()) {
+      check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report, progress);
+      check_text(layout, static_cast<Index>(trace.info().units.size()), problems, report);
+      check_content_hash(layout, problems);
+    }
+    check_attention(trace, options, pool, problems, report, progress);
+  } catch (const FormatError& error) {
+    problems.add("structure", error.what());
+  }
+  report.problems = problems.take();
+  report.ok = report.problems.empty();
+  return report;
+}
+
+}  // namespace kvscope
