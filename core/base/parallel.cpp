@@ -1,5 +1,6 @@
 #include "core/base/parallel.hpp"
 
+#include <hwy/cache_control.h>
 #include <sched.h>
 
 #include <atomic>
@@ -12,14 +13,29 @@
 
 namespace kvscope {
 
+namespace {
+// A decode step runs some hundred short loops: waiting threads look this many times before they sleep,
+// because waking a thread costs more than such a loop.
+constexpr int kSpins = 4000;
+
+template <class Condition>
+bool spin_until(Condition condition) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (condition()) return true;
+    hwy::Pause();
+  }
+  return false;
+}
+}  // namespace
+
 struct ThreadPool::Impl {
   std::vector<std::thread> threads;
-  std::mutex mutex;
+  std::mutex mutex;  // for sleeping and `failure`
   std::condition_variable work_ready;
   std::condition_variable work_done;
-  std::uint64_t generation = 0;  // counts loops, so that a worker takes part in each one once
-  int n_busy = 0;
-  bool stopping = false;
+  std::atomic<std::uint64_t> generation{0};  // counts loops, so that a worker takes part in each one once
+  std::atomic<int> n_busy{0};
+  std::atomic<bool> stopping{false};
 
   const std::function<void(std::int64_t, int)>* body = nullptr;
   std::int64_t n = 0;
@@ -42,15 +58,19 @@ struct ThreadPool::Impl {
 
   void run_worker(int worker) {
     std::uint64_t seen = 0;
-    std::unique_lock lock(mutex);
+    const auto is_called = [&] { return stopping || generation != seen; };
     for (;;) {
-      work_ready.wait(lock, [&] { return stopping || generation != seen; });
+      if (!spin_until(is_called)) {
+        std::unique_lock lock(mutex);
+        work_ready.wait(lock, is_called);
+      }
       if (stopping) return;
       seen = generation;
-      lock.unlock();
       take_indices(worker);
-      lock.lock();
-      if (--n_busy == 0) work_done.notify_one();
+      if (n_busy.fetch_sub(1) == 1) {
+        std::lock_guard lock(mutex);
+        work_done.notify_one();
+      }
     }
   }
 };
@@ -80,19 +100,22 @@ void ThreadPool::parallel_for(std::int64_t n,
     for (std::int64_t i = 0; i < n; ++i) body(i, 0);
     return;
   }
+  impl_->body = &body;
+  impl_->n = n;
+  impl_->next = 0;
+  impl_->failure = nullptr;
+  impl_->n_busy = static_cast<int>(impl_->threads.size());
   {
     std::lock_guard lock(impl_->mutex);
-    impl_->body = &body;
-    impl_->n = n;
-    impl_->next.store(0, std::memory_order_relaxed);
-    impl_->failure = nullptr;
-    impl_->n_busy = static_cast<int>(impl_->threads.size());
     ++impl_->generation;
   }
   impl_->work_ready.notify_all();
   impl_->take_indices(0);
-  std::unique_lock lock(impl_->mutex);
-  impl_->work_done.wait(lock, [&] { return impl_->n_busy == 0; });
+  const auto is_done = [&] { return impl_->n_busy == 0; };
+  if (!spin_until(is_done)) {
+    std::unique_lock lock(impl_->mutex);
+    impl_->work_done.wait(lock, is_done);
+  }
   if (impl_->failure) std::rethrow_exception(std::exchange(impl_->failure, nullptr));
 }
 

@@ -28,12 +28,13 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Ids of `text` (UTF-8; throws FormatError with the byte offset if it is not). Added tokens in the text are
-  /// recognised. add_special: apply the post-processor's template (for example a leading BOS), if any.
+  /// Ids of `text` (UTF-8; throws FormatError with the byte offset if it is not). Added tokens in
+  /// the text are recognised. add_special: apply the post-processor's template (for example a
+  /// leading BOS), if any.
   std::vector<TokenId> encode(std::string_view text, bool add_special = false) const;
 
-  /// The bytes that the ids stand for; special tokens are left out if asked. Throws ConfigError for an id that does
-  /// not exist. The bytes need not be whole UTF-8 characters at the ends.
+  /// The bytes that the ids stand for; special tokens are left out if asked. Throws ConfigError for
+  /// an id that does not exist. The bytes need not be whole UTF-8 characters at the ends.
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 
   /// The exact bytes of one token.

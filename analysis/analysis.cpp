@@ -1,0 +1,110 @@
+#include "analysis/analysis.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+constexpr Index kRowsPerBlock = 16;
+}
+
+ResultInfo make_result_info(std::string_view kind, std::span<const TraceSource* const> traces,
+                            nlohmann::ordered_json config, const ResultProvenance& provenance) {
+  ResultInfo info;
+  info.kind = kind;
+  for (const TraceSource* trace : traces) {
+    info.trace_uuids.push_back(trace->info().uuid);
+    info.trace_hashes.push_back(trace->info().content_hash);
+    info.trace_files.push_back(trace->where());
+  }
+  info.config = std::move(config);
+  info.command_line = provenance.command_line;
+  info.writer = provenance.writer;
+  info.created = provenance.created;
+  return info;
+}
+
+void check_stop(const std::stop_token& stop, std::string_view analysis) {
+  if (stop.stop_requested()) throw Interrupted(fmt::format("{}: stopped on request", analysis));
+}
+
+void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
+  if (info.n_kv < 1 || info.n_q % info.n_kv != 0) {
+    throw ConfigError(fmt::format("{}: {} query heads do not divide among {} KV heads", analysis,
+                                  info.n_q, info.n_kv));
+  }
+  std::vector<Index> expected;
+  for (Index kv_head : info.kv_heads) {
+    for (Index r = 0; r < info.group(); ++r) expected.push_back(kv_head * info.group() + r);
+  }
+  if (expected != info.q_heads) {
+    throw ConfigError(
+        fmt::format("{}: needs all {} query heads of each KV head, but the trace holds {} query "
+                    "heads for {} KV "
+                    "heads; record without a head filter, or with whole groups",
+                    analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
+  }
+}
+
+std::optional<Index> window_of(const TraceInfo& info, Index layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  return at < info.window.size() ? info.window[at] : std::nullopt;
+}
+
+void write_axis(ResultSink& sink, std::string_view name, std::span<const Index> values,
+                std::string_view units, std::string_view long_name) {
+  const std::string text(name);
+  sink.declare({text,
+                ResultType::i64,
+                {static_cast<Index>(values.size())},
+                {text},
+                std::string(units),
+                std::string(long_name)});
+  sink.write<std::int64_t>(name, 0, values);
+}
+
+void write_head_axes(ResultSink& sink, const TraceInfo& info) {
+  write_axis(sink, "layer", info.layers, "1", "layer");
+  write_axis(sink, "q_head", info.q_heads, "1", "query head");
+  write_axis(sink, "kv_head", info.kv_heads, "1", "KV head");
+}
+
+ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis)
+    : pool_(pool),
+      stop_(std::move(stop)),
+      analysis_(analysis),
+      scratch_(static_cast<std::size_t>(pool.n_threads())) {}
+
+void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
+                       const KeyTable& keys, double scale, std::optional<Index> window,
+                       const Body& body) {
+  const auto n = static_cast<Index>(positions.size());
+  const Index n_blocks = (n + kRowsPerBlock - 1) / kRowsPerBlock;
+  pool_.parallel_for(n_blocks, [&](Index block, int worker) {
+    check_stop(stop_, analysis_);
+    const Index first = block * kRowsPerBlock;
+    const Index last = std::min(n, first + kRowsPerBlock);
+    std::vector<double> rows;
+    TokenRange seen{keys.n_keys(), 0};
+    for (Index i = first; i < last; ++i) {
+      const Index pos = positions[static_cast<std::size_t>(i)];
+      const std::vector<double> row = widened(q.row(pos - q_begin), scale);
+      rows.insert(rows.end(), row.begin(), row.end());
+      const TokenRange visible = visible_keys(pos, window);
+      seen = {std::min(seen.begin, visible.begin), std::max(seen.end, visible.end)};
+    }
+    ScoreRows& scores = scratch_[static_cast<std::size_t>(worker)];
+    scores.compute(rows, last - first, keys, seen);
+    for (Index i = first; i < last; ++i) {
+      const TokenRange visible = visible_keys(positions[static_cast<std::size_t>(i)], window);
+      body(i, scores.row(i - first, visible), visible);
+    }
+  });
+}
+
+}  // namespace kvscope

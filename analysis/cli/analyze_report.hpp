@@ -1,0 +1,26 @@
+// How the summary of an analysis is shown: a table per layer with the totals under it, JSON, or
+// CSV.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvscope::cli {
+
+/// One column of the table: a key of the summary's rows and how it is headed.
+struct ReportColumn {
+  std::string key;
+  std::string header;
+};
+
+/// The rows under "layers", one line each, then one line "all" from "totals". Columns whose key no
+/// row has are left out; without any known column, every number of the rows is shown.
+std::string summary_table(const nlohmann::ordered_json& summary,
+                          const std::vector<ReportColumn>& columns);
+
+/// The rows under "layers" as CSV.
+std::string summary_csv(const nlohmann::ordered_json& summary);
+
+}  // namespace kvscope::cli

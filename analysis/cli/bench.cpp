@@ -1,0 +1,347 @@
+// kvscope bench: how fast prefill, recording and decoding run on this machine.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "analysis/cli/capture_options.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "core/model/flop_count.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+/// What all three measurements share: a model, a prompt, repeats after one warm-up, a report.
+class BenchCommand : public Command {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    options.add("tokens", "N", "prompt length; the embedded book is repeated if it is too short",
+                n_tokens_);
+    options.add("chunk", "N", "tokens per prefill call", chunk_);
+    options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
+    declare_more(options);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    if (n_tokens_ < 1)
+      throw UsageError(fmt::format("--tokens: expected at least 1, found {}", n_tokens_));
+    if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
+    if (n_repeats_ < 1 || n_repeats_ > 1000) {
+      throw UsageError(
+          fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+    }
+    const fs::path dir = model_dir(model_);
+    const ModelConfig config = load_config(dir);
+    if (n_tokens_ + n_extra_tokens() > config.max_positions) {
+      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions",
+                                   n_tokens_ + n_extra_tokens(), config.max_positions));
+    }
+    const Transformer model = load_transformer(dir);
+    const std::vector<TokenId> prompt = make_prompt(config);
+    const int n_threads = work_.n_threads();
+    const StopOnSignal stop;
+    ThreadPool pool(n_threads);
+    ProgressReporter progress(work_.progress);
+    Json report = {{"bench", name().substr(6)},
+                   {"model", model_name(dir)},
+                   {"n_parameters", config.n_parameters()},
+                   {"tokens", n_tokens_},
+                   {"chunk", chunk_},
+                   {"repeat", n_repeats_},
+                   {"threads", n_threads},
+                   {"cpu", cpu_name()},
+                   {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
+                   {"version", writer_name()},
+                   {"command_line", command_line}};
+    Session session{model, dir, prompt, pool, stop.token(), progress.callback()};
+    measure(session, report);
+    if (json_) {
+      print_json(report);
+    } else {
+      print(describe(report));
+    }
+    return kOk;
+  }
+
+ protected:
+  struct Session {
+    const Transformer& model;
+    const fs::path& dir;
+    const std::vector<TokenId>& prompt;
+    ThreadPool& pool;
+    std::stop_token stop;
+    ProgressFn progress;
+  };
+
+  virtual void declare_more(OptionSet&) {}
+  virtual Index n_extra_tokens() const { return 0; }
+  virtual void measure(const Session& session, Json& report) = 0;
+
+  // Repeats with progress; the first call is not counted. Stops between calls if asked to.
+  void repeat(const Session& session, const std::string& stage,
+              const std::function<void(bool counted)>& once) const {
+    for (Index i = 0; i <= n_repeats_; ++i) {
+      if (session.stop.stop_requested()) throw Interrupted(fmt::format("{} stopped", name()));
+      once(/*counted=*/i > 0);
+      if (session.progress) session.progress({stage, i, n_repeats_, "runs"});
+    }
+  }
+
+  // The prompt through the model in chunks, into a fresh cache.
+  double prefill(const Session& session, KvCache& cache) const {
+    return seconds_of([&] {
+      const std::span<const TokenId> tokens = session.prompt;
+      for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
+        const std::size_t n = std::min(tokens.size() - at, static_cast<std::size_t>(chunk_));
+        session.model.forward(tokens.subspan(at, n), cache, session.pool);
+      }
+    });
+  }
+
+  // best, median and rates of a list of times; flops of one run.
+  Json timing(const std::vector<double>& seconds, double n_tokens, double flops) const {
+    const double best = *std::min_element(seconds.begin(), seconds.end());
+    const double mid = median(seconds);
+    return {{"seconds_best", best},
+            {"seconds_median", mid},
+            {"tokens_per_second", n_tokens / mid},
+            {"gflops_per_second", flops / mid / 1e9},
+            {"gflop", flops / 1e9},
+            {"seconds", seconds}};
+  }
+
+  double prefill_flops(const ModelConfig& config) const {
+    return count_forward_flops(config, 0, n_tokens_, 0).total();
+  }
+
+  Index n_tokens_ = 4096;
+  Index chunk_ = 512;
+  Index n_repeats_ = 5;
+
+ private:
+  std::vector<TokenId> make_prompt(const ModelConfig& config) const {
+    // The embedded tokenizer's ids serve any vocabulary: speed does not depend on which tokens they
+    // are.
+    const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
+    PromptOptions options;
+    options.max_tokens = n_tokens_;
+    const std::vector<TokenId> book = options.load(&tokenizer).ids;
+    std::vector<TokenId> prompt(static_cast<std::size_t>(n_tokens_));
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      prompt[i] = book[i % book.size()] % static_cast<TokenId>(config.n_vocab);
+    }
+    return prompt;
+  }
+
+  static std::string describe(const Json& report) {
+    std::string out =
+        fmt::format("{} of {}: {} tokens in chunks of {}, {} threads on {}\n",
+                    report.at("bench").get<std::string>(), report.at("model").get<std::string>(),
+                    report.at("tokens").get<Index>(), report.at("chunk").get<Index>(),
+                    report.at("threads").get<int>(), report.at("cpu").get<std::string>());
+    for (const auto& [key, value] : report.items()) {
+      if (value.is_object() && value.contains("seconds_median")) {
+        out += fmt::format("  {:<8} {:>8.0f} tokens/s  {:>7.1f} GFLOP/s  median {}, best {}\n", key,
+                           value["tokens_per_second"].get<double>(),
+                           value["gflops_per_second"].get<double>(),
+                           seconds_text(value["seconds_median"].get<double>()),
+                           seconds_text(value["seconds_best"].get<double>()));
+      }
+    }
+    if (report.contains("record_over_prefill")) {
+      out += fmt::format("  recording takes {:.2f} times the bare prefill and writes {}/s\n",
+                         report["record_over_prefill"].get<double>(),
+                         bytes_text(report["bytes_per_second"].get<double>()));
+    }
+    return out;
+  }
+
+  std::string model_ = "verifier";
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+class BenchPrefill final : public BenchCommand {
+ public:
+  std::string name() const override { return "bench prefill"; }
+  std::string summary() const override { return "speed of running the model over a prompt"; }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope bench prefill --tokens 4096 --threads 2 --json", "tokens/s and GFLOP/s as JSON"}};
+  }
+
+ private:
+  void measure(const Session& session, Json& report) override {
+    std::vector<double> seconds;
+    repeat(session, "prefill", [&](bool counted) {
+      KvCache cache(session.model.config(), n_tokens_);
+      const double s = prefill(session, cache);
+      if (counted) seconds.push_back(s);
+    });
+    report["prefill"] =
+        timing(seconds, static_cast<double>(n_tokens_), prefill_flops(session.model.config()));
+  }
+};
+
+class BenchRecord final : public BenchCommand {
+ public:
+  std::string name() const override { return "bench record"; }
+  std::string summary() const override {
+    return "speed of recording, against the bare prefill in the same run";
+  }
+  std::string description() const override {
+    return "Prefill and recording take turns, so that both meet the same machine. The trace is "
+           "written into --dir "
+           "and removed.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope bench record --dtype bf16 --dir . --json",
+             "bytes/s and record_over_prefill as JSON"}};
+  }
+
+ private:
+  void declare_more(OptionSet& options) override {
+    options.add("dir", "DIR", "folder for the trace: which disk to measure", dir_).kind =
+        ValueKind::folder;
+    options.add("dtype", "TYPE", "storage type of q, k and v", capture_.dtype);
+    options.add("capture", "LIST", "as in kvscope record", capture_.capture);
+    options.add("compression", "HOW", "as in kvscope record", capture_.compression);
+  }
+
+  void measure(const Session& session, Json& report) override {
+    capture_.chunk = chunk_;
+    RecordOptions options = capture_.record_options();
+    options.model_name = report["model"].get<std::string>();
+    options.model_config_json = config_json_of(session.dir);
+    options.text_source = "embedded book";
+    const WriterOptions writer = capture_.writer_options(/*overwrite=*/true);
+    const fs::path file = dir_ / fmt::format("kvscope-bench-{}.h5", ::getpid());
+    std::vector<double> bare, recording;
+    std::int64_t n_bytes = 0;
+    try {
+      repeat(session, "record", [&](bool counted) {
+        double s = 0;
+        {
+          KvCache cache(session.model.config(), n_tokens_);
+          s = prefill(session, cache);
+        }
+        if (counted) bare.push_back(s);
+        s = seconds_of([&] {
+          const auto sink = create_trace(file, writer);
+          n_bytes = record_trace(session.model, nullptr, session.prompt, options, *sink,
+                                 session.pool, {}, session.stop)
+                        .bytes_written;
+        });
+        if (counted) recording.push_back(s);
+        fs::remove(file);
+      });
+    } catch (...) {
+      std::error_code ignored;
+      fs::remove(file, ignored);
+      fs::remove(fs::path(file.string() + ".part"), ignored);
+      throw;
+    }
+    const double flops = prefill_flops(session.model.config());
+    report["prefill"] = timing(bare, static_cast<double>(n_tokens_), flops);
+    report["record"] = timing(recording, static_cast<double>(n_tokens_), flops);
+    // Turn by turn, so that a slow spell of the machine hits both.
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < bare.size(); ++i) ratios.push_back(recording[i] / bare[i]);
+    report["record_over_prefill"] = median(ratios);
+    report["bytes_written"] = n_bytes;
+    report["bytes_per_second"] = static_cast<double>(n_bytes) / median(recording);
+    report["dtype"] = std::string(name_of(capture_.dtype));
+  }
+
+  fs::path dir_ = ".";
+  CaptureOptions capture_;
+};
+
+class BenchDecode final : public BenchCommand {
+ public:
+  std::string name() const override { return "bench decode"; }
+  std::string summary() const override { return "speed of greedy decoding after a prompt"; }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope bench decode --tokens 2048 --steps 64", "64 steps after 2048 tokens of prompt"}};
+  }
+
+ private:
+  void declare_more(OptionSet& options) override {
+    options.add("steps", "N", "decode steps of one run", n_steps_);
+  }
+  Index n_extra_tokens() const override {
+    if (n_steps_ < 1)
+      throw UsageError(fmt::format("--steps: expected at least 1, found {}", n_steps_));
+    return n_steps_;
+  }
+
+  void measure(const Session& session, Json& report) override {
+    const ModelConfig& config = session.model.config();
+    KvCache cache(config, n_tokens_ + n_steps_);
+    prefill(session, cache);
+    std::vector<double> seconds;
+    repeat(session, "decode", [&](bool counted) {
+      cache.truncate(n_tokens_);
+      const double s = seconds_of([&] {
+        TokenId next = session.prompt.back();
+        for (Index step = 0; step < n_steps_; ++step) {
+          ForwardOptions options;
+          options.logits = Logits::last;
+          const Tensor<float> logits =
+              session.model.forward({&next, 1}, cache, session.pool, options);
+          next = argmax(logits.flat());
+        }
+      });
+      if (counted) seconds.push_back(s);
+    });
+    const double flops = count_forward_flops(config, n_tokens_, n_steps_, n_steps_).total();
+    report["steps"] = n_steps_;
+    report["decode"] = timing(seconds, static_cast<double>(n_steps_), flops);
+  }
+
+  Index n_steps_ = 64;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_prefill_command() {
+  return std::make_unique<BenchPrefill>();
+}
+std::unique_ptr<Command> make_bench_record_command() {
+  return std::make_unique<BenchRecord>();
+}
+std::unique_ptr<Command> make_bench_decode_command() {
+  return std::make_unique<BenchDecode>();
+}
+
+}  // namespace kvscope::cli

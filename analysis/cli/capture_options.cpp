@@ -1,0 +1,117 @@
+#include "analysis/cli/capture_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/suggest.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+const std::vector<std::string> kCaptureWords = {"qkv",   "lse",    "logits", "attn",
+                                                "stats", "no-qkv", "no-lse", "attn-topk"};
+constexpr std::string_view kTopkPrefix = "attn-topk=";
+constexpr Index kMaxTopk = 65536;
+
+Index parse_number(std::string_view text, std::string_view what, Index low, Index high) {
+  Index value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high) {
+    throw UsageError(fmt::format("{}: expected a whole number in [{}, {}], found \"{}\"", what, low,
+                                 high, text));
+  }
+  return value;
+}
+
+}  // namespace
+
+void CaptureOptions::declare(OptionSet& options) {
+  options.add("capture", "LIST",
+              "what to add to q, k, v and lse: attn-topk=N (the N largest probabilities of each "
+              "row), attn (dense maps: "
+              "large), logits, stats (norms, page minima and maxima); no-qkv and no-lse take away; "
+              "comma separated or repeated",
+              capture);
+  options.add("dtype", "TYPE", "storage type of q, k and v", dtype);
+  options.add("layers", "LIST", "layers to record, like 0,3-5 [all]", layers);
+  options.add("heads", "LIST", "query heads to record, with the KV heads they need [all]", heads);
+  options.add(
+      "rows", "A:B",
+      "positions whose q, lse, attention and logits are kept; k and v are always kept whole [all]",
+      rows);
+  options.add("page-size", "N", "tokens per page of --capture stats", page_size);
+  options.add("compression", "HOW", "none, or gzip:N with N from 1 to 9 (shuffled bytes)",
+              compression);
+  options.add("chunk", "N", "tokens per prefill call", chunk);
+}
+
+CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
+  for (const auto& list : words) {
+    for (std::size_t at = 0; at <= list.size();) {
+      const std::size_t end = std::min(list.find(',', at), list.size());
+      const std::string word = list.substr(at, end - at);
+      at = end + 1;
+      if (word == "qkv") {
+        base.qkv = true;
+      } else if (word == "lse") {
+        base.lse = true;
+      } else if (word == "no-qkv") {
+        base.qkv = false;
+      } else if (word == "no-lse") {
+        base.lse = false;
+      } else if (word == "logits") {
+        base.logits = true;
+      } else if (word == "attn") {
+        base.attn_dense = true;
+      } else if (word == "stats") {
+        base.stats = true;
+      } else if (word.starts_with(kTopkPrefix)) {
+        base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
+                                      "--capture attn-topk", 1, kMaxTopk);
+      } else if (word == "attn-topk") {
+        throw UsageError("--capture: attn-topk needs a number, as in attn-topk=64");
+      } else {
+        throw UsageError(fmt::format("--capture: unknown word \"{}\"{}", word,
+                                     did_you_mean(word, kCaptureWords)));
+      }
+    }
+  }
+  if (!base.qkv && !base.lse && !base.logits && !base.attn_dense && base.attn_topk == 0 &&
+      !base.stats) {
+    throw UsageError("--capture: nothing is left to record");
+  }
+  return base;
+}
+
+RecordOptions CaptureOptions::record_options() const {
+  RecordOptions options;
+  options.capture = parse_capture(capture, CaptureSet{});
+  if (page_size < 1)
+    throw UsageError(fmt::format("--page-size: expected at least 1, found {}", page_size));
+  if (chunk < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk));
+  options.capture.page_size = page_size;
+  options.dtype = dtype;
+  options.chunk = chunk;
+  if (!layers.empty()) options.layers = parse_index_list(layers, "layers");
+  if (!heads.empty()) options.q_heads = parse_index_list(heads, "heads");
+  if (!rows.empty()) options.rows = parse_token_range(rows, "rows");
+  return options;
+}
+
+WriterOptions CaptureOptions::writer_options(bool overwrite) const {
+  WriterOptions options;
+  options.overwrite = overwrite;
+  if (compression != "none") {
+    if (!compression.starts_with("gzip:")) {
+      throw UsageError(
+          fmt::format("--compression: expected none or gzip:N, found \"{}\"", compression));
+    }
+    options.gzip_level = static_cast<int>(
+        parse_number(std::string_view(compression).substr(5), "--compression gzip", 1, 9));
+  }
+  return options;
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,40 @@
+// What to record and how to store it: the options of `record` that `bench record` shares.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/options.hpp"
+#include "core/tensor/dtype.hpp"
+#include "traces/recorder.hpp"
+#include "traces/writer.hpp"
+
+template <>
+struct kvscope::EnumNames<kvscope::DType> {
+  static constexpr std::array<std::string_view, 3> value = {"f32", "f16", "bf16"};
+};
+
+namespace kvscope::cli {
+
+/// --capture, --dtype, --layers, --heads, --rows, --page-size, --compression, --chunk.
+struct CaptureOptions {
+  std::vector<std::string> capture;
+  DType dtype = DType::f32;
+  std::string layers;
+  std::string heads;
+  std::string rows;
+  Index page_size = 16;
+  std::string compression = "none";
+  Index chunk = 512;
+
+  void declare(OptionSet& options);
+  /// Checked and put into the recorder's terms; throws UsageError.
+  RecordOptions record_options() const;
+  WriterOptions writer_options(bool overwrite) const;
+};
+
+/// The words of --capture; `base` holds what is captured when none is given. Throws UsageError.
+CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base);
+
+}  // namespace kvscope::cli

@@ -1,0 +1,29 @@
+#include "analysis/cli/command.hpp"
+
+namespace kvscope::cli {
+
+std::vector<std::unique_ptr<Command>> all_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(make_record_command());
+  commands.push_back(make_info_command());
+  commands.push_back(make_verify_command());
+  commands.push_back(make_recover_command());
+  commands.push_back(make_analyze_quoka_command());
+  commands.push_back(make_analyze_theorem_b1_command());
+  commands.push_back(make_analyze_quest_command());
+  commands.push_back(make_analyze_layer_map_command());
+  commands.push_back(make_tokenize_command());
+  commands.push_back(make_bench_prefill_command());
+  commands.push_back(make_bench_record_command());
+  commands.push_back(make_bench_decode_command());
+  commands.push_back(make_version_command());
+  commands.push_back(make_completion_command());
+  commands.push_back(make_help_command());
+  return commands;
+}
+
+std::vector<std::pair<std::string, std::string>> command_groups() {
+  return {{"analyze", "analyses of recorded traces"}, {"bench", "measurements of speed"}};
+}
+
+}  // namespace kvscope::cli

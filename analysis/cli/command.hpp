@@ -1,0 +1,59 @@
+// What a subcommand is: a name, a text, options, and a run; main, help, completion and manual see
+// only this.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/cli/options.hpp"
+
+namespace kvscope::cli {
+
+/// One line of a command's help that can be typed, and what it does.
+struct Example {
+  std::string command;
+  std::string meaning;
+};
+
+/// One subcommand. The object holds the options' targets, so it is used for one run only.
+class Command {
+ public:
+  virtual ~Command() = default;
+  /// "record" or, in a group, "analyze quoka".
+  virtual std::string name() const = 0;
+  /// One line without a full stop, for the overview.
+  virtual std::string summary() const = 0;
+  /// A paragraph or two for the command's own help; may be empty.
+  virtual std::string description() const { return ""; }
+  virtual std::vector<Example> examples() const { return {}; }
+  virtual void declare(OptionSet& options) = 0;
+  /// After declare and parse. `command_line`: as typed, for provenance. Returns an ExitCode.
+  virtual int run(const OptionSet& options, const std::string& command_line) = 0;
+};
+
+/// Every command in the order of the overview.
+std::vector<std::unique_ptr<Command>> all_commands();
+
+/// Names of the groups ("analyze", "bench") with what their commands have in common.
+std::vector<std::pair<std::string, std::string>> command_groups();
+
+// One factory per file of this folder.
+std::unique_ptr<Command> make_record_command();
+std::unique_ptr<Command> make_tokenize_command();
+std::unique_ptr<Command> make_info_command();
+std::unique_ptr<Command> make_verify_command();
+std::unique_ptr<Command> make_recover_command();
+std::unique_ptr<Command> make_analyze_quoka_command();
+std::unique_ptr<Command> make_analyze_theorem_b1_command();
+std::unique_ptr<Command> make_analyze_quest_command();
+std::unique_ptr<Command> make_analyze_layer_map_command();
+std::unique_ptr<Command> make_bench_prefill_command();
+std::unique_ptr<Command> make_bench_record_command();
+std::unique_ptr<Command> make_bench_decode_command();
+std::unique_ptr<Command> make_version_command();
+std::unique_ptr<Command> make_completion_command();
+std::unique_ptr<Command> make_help_command();
+
+}  // namespace kvscope::cli

@@ -1,0 +1,39 @@
+// Options that several commands share, declared in one place so that they are spelled and explained
+// alike.
+#pragma once
+
+#include <optional>
+
+#include "analysis/cli/options.hpp"
+#include "analysis/cli/progress_bar.hpp"
+#include "core/base/parallel.hpp"
+
+namespace kvscope::cli {
+
+/// --threads and --progress: for commands that work for a while.
+struct WorkOptions {
+  std::optional<int> threads;
+  ProgressMode progress = ProgressMode::automatic;
+
+  void declare(OptionSet& options) {
+    options.add("threads", "N", "worker threads; never changes a result [all cores]", threads);
+    options.add("progress", "HOW",
+                "what to show on standard error; auto is a bar on a terminal, else nothing",
+                progress);
+  }
+  /// The pool's size; throws UsageError for less than one or absurdly many threads.
+  int n_threads() const {
+    if (!threads) return available_cores();
+    if (*threads < 1 || *threads > 1024) {
+      throw UsageError(fmt::format("--threads: expected a value in [1, 1024], found {}", *threads));
+    }
+    return *threads;
+  }
+};
+
+/// --json.
+inline void declare_json(OptionSet& options, bool& json) {
+  options.flag("json", "print the report as JSON on standard output", json);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,24 @@
+// What the program's exit codes mean; scripts rely on them.
+#pragma once
+
+#include <stdexcept>
+
+namespace kvscope::cli {
+
+enum ExitCode : int {
+  kOk = 0,
+  kInternalError = 1,  // our fault, or out of memory
+  kUsageError = 2,     // unknown option, bad value, contradiction
+  kInputError = 3,     // a file cannot be read, written or verified
+  kPartlyFailed = 4,   // finished, but some units of work failed
+  kCheckFailed = 5,    // a check that was asked for failed: a bound was violated
+  kInterrupted = 130,  // SIGINT; SIGTERM is 143
+};
+
+/// The command line itself is wrong. Ends with exit code 2 and a pointer to the command's help.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,239 @@
+#include "analysis/cli/help.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/suggest.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr const char* kExitCodes =
+    "exit codes: 0 ok, 1 internal error, 2 usage, 3 unreadable input or failed verify,\n"
+    "            4 partly failed, 5 a check failed (bound violated), 130/143 interrupted";
+
+// "-o, --out FILE"
+std::string left_column(const OptionSpec& spec) {
+  std::string text = spec.short_name != '\0' ? fmt::format("-{}, --{}", spec.short_name, spec.name)
+                                             : fmt::format("--{}", spec.name);
+  return spec.placeholder.empty() ? text : text + " " + spec.placeholder;
+}
+
+std::string right_column(const OptionSpec& spec) {
+  std::string text = spec.help;
+  const auto is_named = [&](const std::string& choice) {
+    return text.find(choice) != std::string::npos;
+  };
+  if (!std::all_of(spec.choices.begin(), spec.choices.end(), is_named)) {
+    text += fmt::format(": {}", fmt::join(spec.choices, ", "));
+  }
+  if (!spec.default_text.empty()) text += fmt::format(" [{}]", spec.default_text);
+  return text;
+}
+
+void add_two_columns(std::string& out, const std::string& left, const std::string& right,
+                     std::size_t width) {
+  std::string wrapped = wrap(right, static_cast<int>(width) + 4);
+  const std::string head = fmt::format("  {:<{}}  ", left, width);
+  if (left.size() > width) {
+    out += fmt::format("  {}\n{}", left, wrapped);
+  } else {
+    out += head + wrapped.substr(head.size());
+  }
+}
+
+std::string overview_line(const Command& command) {
+  return fmt::format("  {:<20}  {}\n", command.name(), command.summary());
+}
+
+std::string troff(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+  }
+  const bool looks_like_request = !out.empty() && (out[0] == '.' || out[0] == '\'');
+  return looks_like_request ? fmt::format("\\&{}", out) : out;
+}
+
+}  // namespace
+
+std::string wrap(const std::string& text, int indent, int width) {
+  const std::string blanks(static_cast<std::size_t>(indent), ' ');
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string paragraph; std::getline(lines, paragraph);) {
+    if (paragraph.empty()) {
+      out += "\n";
+      continue;
+    }
+    std::istringstream words(paragraph);
+    std::string line = blanks;
+    for (std::string word; words >> word;) {
+      if (line.size() > blanks.size() &&
+          line.size() + 1 + word.size() > static_cast<std::size_t>(width)) {
+        out += line + "\n";
+        line = blanks;
+      }
+      if (line.size() > blanks.size()) line += ' ';
+      line += word;
+    }
+    out += line + "\n";
+  }
+  return out.empty() ? "\n" : out;
+}
+
+std::string usage_line(const Command& command, const OptionSet& options) {
+  std::string line = fmt::format("usage: kvscope {} [options]", command.name());
+  for (const auto& spec : options.positionals()) {
+    const std::string word = spec.repeatable ? spec.name + "..." : spec.name;
+    line += spec.required ? fmt::format(" {}", word) : fmt::format(" [{}]", word);
+  }
+  return line;
+}
+
+std::string overview_text() {
+  std::string out =
+      "kvscope records what the attention layers of a language model see and analyses how well\n"
+      "sparse attention (QuoKA, Quest, SpecAttn) would do on it.\n\n"
+      "usage: kvscope COMMAND [options]\n\ncommands:\n";
+  for (const auto& command : all_commands()) out += overview_line(*command);
+  out +=
+      "\nkvscope COMMAND --help tells a command's options, with examples. A first session:\n"
+      "  kvscope record trace.h5 --max-tokens 1024\n"
+      "  kvscope analyze quest trace.h5 --out quest.h5\n\n";
+  return out + kExitCodes + "\n";
+}
+
+std::string group_text(const std::string& group) {
+  std::string out = fmt::format("usage: kvscope {} KIND [options]\n\nkinds:\n", group);
+  for (const auto& command : all_commands()) {
+    if (command->name().starts_with(group + " ")) out += overview_line(*command);
+  }
+  return out + fmt::format("\nkvscope {} KIND --help tells the options of one.\n", group);
+}
+
+std::string command_text(const Command& command, const OptionSet& options) {
+  std::string summary = command.summary();
+  std::string out =
+      fmt::format("kvscope {}: {}\n\n{}\n", command.name(), summary, usage_line(command, options));
+  if (!command.description().empty()) out += "\n" + wrap(command.description(), 0);
+  std::size_t width = 0;
+  for (const auto& spec : options.positionals()) width = std::max(width, spec.name.size());
+  for (const auto& spec : options.options()) width = std::max(width, left_column(spec).size());
+  width = std::min<std::size_t>(width, 26);
+  if (!options.positionals().empty()) out += "\narguments:\n";
+  for (const auto& spec : options.positionals())
+    add_two_columns(out, spec.name, right_column(spec), width);
+  out += "\noptions:\n";
+  for (const auto& spec : options.options()) {
+    if (spec.name != "help") add_two_columns(out, left_column(spec), right_column(spec), width);
+  }
+  add_two_columns(out, "-h, --help", "print this text", width);
+  const auto examples = command.examples();
+  if (!examples.empty()) out += "\nexamples:\n";
+  for (const auto& example : examples)
+    out += fmt::format("  {}\n      {}\n", example.command, example.meaning);
+  return out;
+}
+
+std::string manual_page() {
+  std::string out = fmt::format(
+      ".TH KVSCOPE 1 \"\" \"kvscope {}\"\n.SH NAME\nkvscope \\- record and analyse attention of "
+      "language models\n"
+      ".SH SYNOPSIS\n.B kvscope\n.I command\n[options]\n.SH DESCRIPTION\n"
+      "Records queries, keys and values of every attention layer to HDF5 and analyses what sparse "
+      "attention methods\n"
+      "would select. Data go to standard output, everything else to standard error.\n.SH "
+      "COMMANDS\n",
+      troff(std::string(version())));
+  for (const auto& command : all_commands()) {
+    OptionSet options;
+    command->declare(options);
+    out += fmt::format(".SS {}\n{}.\n.PP\n.B {}\n", troff("kvscope " + command->name()),
+                       troff(command->summary()), troff(usage_line(*command, options).substr(7)));
+    if (!command->description().empty())
+      out += fmt::format(".PP\n{}\n", troff(command->description()));
+    for (const auto& spec : options.options()) {
+      out += fmt::format(".TP\n.B {}\n{}\n", troff(left_column(spec)), troff(right_column(spec)));
+    }
+    for (const auto& example : command->examples()) {
+      out += fmt::format(".PP\n{}:\n.PP\n.RS\n{}\n.RE\n", troff(example.meaning),
+                         troff(example.command));
+    }
+  }
+  out +=
+      ".SH EXIT STATUS\n0 ok; 1 internal error; 2 usage; 3 unreadable input or failed verify; 4 "
+      "finished with failed\n"
+      "units; 5 a check failed (a bound was violated); 130 and 143 interrupted by SIGINT and "
+      "SIGTERM.\n"
+      ".SH ENVIRONMENT\n.TP\n.B KVSCOPE_DATA\nfolder with the embedded models and texts, instead "
+      "of the installed one\n"
+      ".TP\n.B SOURCE_DATE_EPOCH\ntime written as the creation time of files\n";
+  return out;
+}
+
+namespace {
+
+class HelpCommand final : public Command {
+ public:
+  std::string name() const override { return "help"; }
+  std::string summary() const override { return "this overview, or the help of one command"; }
+  std::vector<Example> examples() const override {
+    return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"}};
+  }
+  void declare(OptionSet& options) override {
+    options.flag("man", "print the manual page (troff) instead", man_);
+    options.positional("COMMAND", "whose help to print", words_, /*required=*/false);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    if (man_) {
+      print(manual_page());
+      return kOk;
+    }
+    const std::string wanted = fmt::format("{}", fmt::join(words_, " "));
+    if (wanted.empty()) {
+      print(overview_text());
+      return kOk;
+    }
+    std::vector<std::string> names;
+    for (const auto& [group, meaning] : command_groups()) {
+      names.push_back(group);
+      if (group == wanted) {
+        print(group_text(group));
+        return kOk;
+      }
+    }
+    for (const auto& command : all_commands()) {
+      names.push_back(command->name());
+      if (command->name() != wanted) continue;
+      OptionSet options;
+      command->declare(options);
+      print(command_text(*command, options));
+      return kOk;
+    }
+    throw UsageError(fmt::format("unknown command \"{}\"{}", wanted, did_you_mean(wanted, names)));
+  }
+
+ private:
+  bool man_ = false;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_help_command() {
+  return std::make_unique<HelpCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,200 @@
+// kvscope info: what a trace, a result or a checkpoint folder holds.
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/model/weights.hpp"
+#include "traces/reader.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json capture_words(const CaptureSet& capture) {
+  Json words = Json::array();
+  if (capture.qkv) words.push_back("qkv");
+  if (capture.lse) words.push_back("lse");
+  if (capture.logits) words.push_back("logits");
+  if (capture.attn_dense) words.push_back("attn");
+  if (capture.attn_topk > 0) words.push_back(fmt::format("attn-topk={}", capture.attn_topk));
+  if (capture.stats) words.push_back("stats");
+  return words;
+}
+
+Json describe_trace(const fs::path& file) {
+  const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
+  const TraceInfo& info = trace.info();
+  const TraceInfo& planned = trace.planned();
+  Json json = {{"what", "trace"},
+               {"file", file.string()},
+               {"file_bytes", trace.file_bytes()},
+               {"status", name_of(info.status)}};
+  json["model"] = {{"name", info.model_name},
+                   {"family", info.model_family},
+                   {"n_layers", info.n_layers},
+                   {"n_q", info.n_q},
+                   {"n_kv", info.n_kv},
+                   {"d_head", info.d_head},
+                   {"d_model", info.d_model},
+                   {"n_vocab", info.n_vocab},
+                   {"score_scale", info.score_scale},
+                   {"rope_kind", info.rope_kind},
+                   {"rope_theta", info.rope_theta},
+                   {"qk_norm", info.qk_norm}};
+  json["capture"] = capture_words(info.capture);
+  json["dtype"] = name_of(info.dtype);
+  json["layers"] = info.layers;
+  json["q_heads"] = info.q_heads;
+  json["kv_heads"] = info.kv_heads;
+  json["rows"] = {info.rows.begin, info.rows.end};
+  json["n_tokens"] = info.n_tokens;
+  json["n_prompt"] = info.n_prompt;
+  json["n_units"] = info.units.size();
+  json["planned_tokens"] = planned.n_tokens;
+  json["planned_units"] = planned.units.size();
+  json["chunk"] = info.chunk;
+  json["text_source"] = info.text_source;
+  json["uuid"] = info.uuid;
+  json["content_hash"] = info.content_hash;
+  json["created"] = info.created;
+  json["writer"] = info.writer;
+  json["command_line"] = info.command_line;
+  json["host"] = info.host;
+  json["seed"] = info.seed;
+  json["warnings"] = trace.warnings();
+  return json;
+}
+
+Json describe_checkpoint(const fs::path& dir) {
+  const ModelConfig config = load_config(dir);
+  const WeightFiles weights = WeightFiles::open(dir);
+  Json windows = Json::array();
+  for (const auto& window : config.window)
+    windows.push_back(window ? Json(*window) : Json(nullptr));
+  return {{"what", "checkpoint"},
+          {"folder", dir.string()},
+          {"family", name_of(config.family)},
+          {"n_parameters", config.n_parameters()},
+          {"stored_parameters", weights.n_parameters()},
+          {"stored_bytes", weights.n_bytes()},
+          {"n_layers", config.n_layers},
+          {"n_q", config.n_q},
+          {"n_kv", config.n_kv},
+          {"d_head", config.d_head},
+          {"d_model", config.d_model},
+          {"d_ff", config.d_ff},
+          {"n_vocab", config.n_vocab},
+          {"max_positions", config.max_positions},
+          {"rope_kind", name_of(config.rope.kind)},
+          {"rope_theta", config.rope.theta},
+          {"tied_embeddings", config.tied_embeddings},
+          {"qkv_bias", config.qkv_bias},
+          {"qk_norm", config.qk_norm},
+          {"window", windows}};
+}
+
+// Numbers of a list, in ranges: "0-7", "0, 3-5".
+std::string list_text(const Json& list) {
+  std::string out;
+  for (std::size_t i = 0; i < list.size();) {
+    std::size_t last = i;
+    while (last + 1 < list.size() && list[last + 1].get<Index>() == list[last].get<Index>() + 1)
+      ++last;
+    out += out.empty() ? "" : ",";
+    out += last == i ? list[i].dump() : fmt::format("{}-{}", list[i].dump(), list[last].dump());
+    i = last + 1;
+  }
+  return out;
+}
+
+std::string value_text(const std::string& key, const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (key.ends_with("_bytes")) return bytes_text(value.get<double>());
+  if (key == "window") {
+    const bool any =
+        std::any_of(value.begin(), value.end(), [](const Json& w) { return !w.is_null(); });
+    return any ? value.dump() : "none";
+  }
+  if (value.is_array() && !value.empty() && value[0].is_number_integer() && key != "rows")
+    return list_text(value);
+  if (key == "rows") return fmt::format("{}:{}", value[0].dump(), value[1].dump());
+  if (value.is_array()) {
+    std::string out;
+    for (const auto& item : value)
+      out += (out.empty() ? "" : ", ") + (item.is_string() ? item.get<std::string>() : item.dump());
+    return out.empty() ? "none" : out;
+  }
+  return value.dump();
+}
+
+void add_lines(std::string& out, const Json& json, const std::string& prefix) {
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = prefix + key;
+    if (value.is_object()) {
+      add_lines(out, value, name + ".");
+    } else if (value.is_array() && !value.empty() && value[0].is_object()) {
+      out += fmt::format("{:<22} {} entries (--json shows them)\n", name, value.size());
+    } else {
+      out += fmt::format("{:<22} {}\n", name, value_text(key, value));
+    }
+  }
+}
+
+class InfoCommand final : public Command {
+ public:
+  std::string name() const override { return "info"; }
+  std::string summary() const override {
+    return "what a trace, a result or a checkpoint folder holds";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope info trace.h5",
+             "shapes, captures and provenance of a trace (also of a .part file)"},
+            {"kvscope info verifier --json",
+             "config and parameter count of a checkpoint, here an embedded one"}};
+  }
+  void declare(OptionSet& options) override {
+    options
+        .positional("WHAT",
+                    "a trace, a result file, a checkpoint folder, or verifier or draft (embedded)",
+                    what_,
+                    /*required=*/true)
+        .kind = ValueKind::file;
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    const Json json = describe();
+    if (json_) {
+      print_json(json);
+    } else {
+      std::string out;
+      add_lines(out, json, "");
+      print(out);
+    }
+    return kOk;
+  }
+
+ private:
+  Json describe() const {
+    if (!fs::exists(what_) && (what_ == "verifier" || what_ == "draft"))
+      return describe_checkpoint(model_dir(what_));
+    if (fs::is_directory(what_)) return describe_checkpoint(what_);
+    return describe_trace(what_);
+  }
+
+  std::string what_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_info_command() {
+  return std::make_unique<InfoCommand>();
+}
+
+}  // namespace kvscope::cli

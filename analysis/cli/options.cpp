@@ -1,0 +1,147 @@
+#include "analysis/cli/options.hpp"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cassert>
+
+#include "analysis/cli/suggest.hpp"
+
+namespace kvscope::cli {
+
+namespace po = boost::program_options;
+
+namespace {
+
+constexpr const char* kPositionalKey =
+    "arguments";  // not a valid option: no option of ours has this name
+
+// The name as the user typed it, without dashes and without "=value".
+std::string bare_name(std::string typed) {
+  typed.erase(0,
+              typed.find_first_not_of('-') == std::string::npos ? 0 : typed.find_first_not_of('-'));
+  return typed.substr(0, typed.find('='));
+}
+
+po::options_description describe(const std::vector<OptionSpec>& specs) {
+  po::options_description description;
+  for (const auto& spec : specs) {
+    std::string name = spec.name;
+    if (spec.short_name != '\0') name += fmt::format(",{}", spec.short_name);
+    if (spec.placeholder.empty()) {
+      description.add_options()(name.c_str(), po::value<std::vector<std::string>>()->zero_tokens());
+    } else {
+      description.add_options()(name.c_str(), po::value<std::vector<std::string>>());
+    }
+  }
+  description.add_options()(kPositionalKey, po::value<std::vector<std::string>>());
+  return description;
+}
+
+po::parsed_options parse_with_boost(std::span<const std::string> args,
+                                    const po::options_description& description,
+                                    const std::vector<OptionSpec>& specs) {
+  po::positional_options_description positional;
+  positional.add(kPositionalKey, -1);
+  using Style = po::command_line_style::style_t;
+  const int style = Style::unix_style & ~Style::allow_guessing;
+  try {
+    return po::command_line_parser({args.begin(), args.end()})
+        .options(description)
+        .positional(positional)
+        .style(style)
+        .run();
+  } catch (const po::unknown_option& error) {
+    std::vector<std::string> names;
+    for (const auto& spec : specs) names.push_back(spec.name);
+    const std::string typed = error.get_option_name();
+    throw UsageError(
+        fmt::format("unknown option {}{}", typed, did_you_mean(bare_name(typed), names, "--")));
+  } catch (const po::error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace
+
+std::string detail::dashed(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+OptionSet::OptionSet() {
+  OptionSpec help;
+  help.name = "help";
+  help.help = "print this text";
+  help.short_name = 'h';
+  options_.push_back(std::move(help));
+}
+
+OptionSpec& OptionSet::add_spec(OptionSpec spec) {
+  assert(std::none_of(options_.begin(), options_.end(),
+                      [&](const auto& o) { return o.name == spec.name; }));
+  options_.push_back(std::move(spec));
+  return options_.back();
+}
+
+void OptionSet::flag(std::string name, std::string help, bool& target) {
+  OptionSpec spec;
+  spec.name = std::move(name);
+  spec.help = std::move(help);
+  spec.set = [&target](std::string_view) { target = true; };
+  add_spec(std::move(spec));
+}
+
+bool OptionSet::given(std::string_view name) const {
+  return std::find(given_.begin(), given_.end(), name) != given_.end();
+}
+
+void OptionSet::parse(std::span<const std::string> args) {
+  const auto description = describe(options_);
+  const auto parsed = parse_with_boost(args, description, options_);
+
+  std::vector<std::string> loose;
+  std::vector<std::pair<const OptionSpec*, std::string>> values;
+  for (const auto& option : parsed.options) {
+    if (option.string_key == kPositionalKey) {
+      if (option.position_key < 0)
+        throw UsageError(fmt::format("unknown option --{}", kPositionalKey));
+      loose.insert(loose.end(), option.value.begin(), option.value.end());
+      continue;
+    }
+    const auto spec = std::find_if(options_.begin(), options_.end(),
+                                   [&](const auto& o) { return o.name == option.string_key; });
+    assert(spec != options_.end());
+    if (spec->name == "help") {
+      wants_help_ = true;
+      return;
+    }
+    if (!spec->placeholder.empty() && !spec->repeatable && given(spec->name)) {
+      throw UsageError(fmt::format("--{} is given twice", spec->name));
+    }
+    given_.push_back(spec->name);
+    values.emplace_back(&*spec, option.value.empty() ? std::string() : option.value.front());
+  }
+
+  std::size_t slot = 0;
+  for (const auto& text : loose) {
+    if (slot >= positionals_.size())
+      throw UsageError(fmt::format("unexpected argument \"{}\"", text));
+    const auto& spec = positionals_[slot];
+    given_.push_back(spec.name);
+    values.emplace_back(&spec, text);
+    if (!spec.repeatable) ++slot;
+  }
+  for (const auto& spec : positionals_) {
+    if (spec.required && !given(spec.name))
+      throw UsageError(fmt::format("{} is missing", spec.name));
+  }
+  try {
+    for (const auto& [spec, text] : values) spec->set(text);
+    for (const auto& check : checks_) check();
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace kvscope::cli

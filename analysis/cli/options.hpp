@@ -1,0 +1,205 @@
+// A command's options: declared once with name, help and target; parsing, help, completion and
+// manual follow.
+//
+//   OptionSet options;
+//   options.flag("json", "print the report as JSON", json);
+//   options.add("chunk", "N", "tokens per prefill call", chunk);       // the target's value is the
+//   default options.fields(quoka_options);                                     // a struct with
+//   visit_fields options.parse(args);
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/cli/exit_code.hpp"
+#include "core/base/fields.hpp"
+
+namespace kvscope::cli {
+
+/// What a value is, so that shells can complete it.
+enum class ValueKind { text, file, folder };
+
+/// One option or positional argument as the user sees it.
+struct OptionSpec {
+  std::string name;         // without dashes
+  std::string placeholder;  // "N"; empty for a flag
+  std::string help;
+  std::string default_text;  // empty: none worth showing
+  std::vector<std::string> choices;
+  ValueKind kind = ValueKind::text;
+  char short_name = '\0';
+  bool repeatable = false;
+  bool required = false;  // positional arguments only
+  std::function<void(std::string_view)> set;
+};
+
+class OptionSet {
+ public:
+  OptionSet();  // --help is there from the start
+
+  /// --name without a value.
+  void flag(std::string name, std::string help, bool& target);
+
+  /// --name VALUE. T: number, enum with EnumNames, text, path, std::optional of these, or
+  /// std::vector of texts or paths (which makes the option repeatable).
+  template <class T>
+  OptionSpec& add(std::string name, std::string placeholder, std::string help, T& target);
+
+  /// Every field of a struct that lists them by visit_fields; parse() checks their ranges.
+  template <class Options>
+  void fields(Options& target);
+
+  /// An argument without dashes. Several may be declared; only the last may be a vector.
+  template <class T>
+  OptionSpec& positional(std::string name, std::string help, T& target, bool required);
+
+  /// Sets the targets from the arguments. Throws UsageError, naming the nearest known option for an
+  /// unknown one.
+  void parse(std::span<const std::string> args);
+
+  /// True once parse() met --help; targets are unchanged then.
+  bool wants_help() const { return wants_help_; }
+  /// True if the option (or positional argument) was given.
+  bool given(std::string_view name) const;
+
+  const std::vector<OptionSpec>& options() const { return options_; }
+  const std::vector<OptionSpec>& positionals() const { return positionals_; }
+
+ private:
+  template <class T>
+  static OptionSpec make_spec(std::string name, std::string placeholder, std::string help,
+                              T& target);
+  OptionSpec& add_spec(OptionSpec spec);
+
+  std::vector<OptionSpec> options_;
+  std::vector<OptionSpec> positionals_;
+  std::vector<std::function<void()>> checks_;
+  std::vector<std::string> given_;
+  bool wants_help_ = false;
+};
+
+// ---- details ----
+
+namespace detail {
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+template <class T>
+void set_value(const std::string& name, std::string_view text, T& target) {
+  if constexpr (IsOptional<T>::value) {
+    typename T::value_type value{};
+    set_value(name, text, value);
+    target = std::move(value);
+  } else if constexpr (IsVector<T>::value) {
+    typename T::value_type value{};
+    set_value(name, text, value);
+    target.push_back(std::move(value));
+  } else if constexpr (std::same_as<T, std::filesystem::path>) {
+    if (text.empty()) throw ConfigError(name + ": expected a file name, found nothing");
+    target = std::filesystem::path(text);
+  } else {
+    parse_field(Field{name, ""}, text, target);
+  }
+}
+
+template <class T>
+std::string default_of(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::string(enum_name(value));
+  } else if constexpr (std::same_as<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return fmt::format("{}", value);
+  } else if constexpr (std::same_as<T, std::string>) {
+    return value;
+  } else if constexpr (std::same_as<T, std::filesystem::path>) {
+    return value.string();
+  } else {
+    return "";
+  }
+}
+
+template <class T>
+std::vector<std::string> choices_of() {
+  if constexpr (IsOptional<T>::value || IsVector<T>::value) {
+    return choices_of<typename T::value_type>();
+  } else if constexpr (std::is_enum_v<T>) {
+    return {EnumNames<T>::value.begin(), EnumNames<T>::value.end()};
+  } else if constexpr (std::same_as<T, bool>) {
+    return {"true", "false"};
+  } else {
+    return {};
+  }
+}
+
+std::string dashed(std::string_view name);
+}  // namespace detail
+
+template <class T>
+OptionSpec OptionSet::make_spec(std::string name, std::string placeholder, std::string help,
+                                T& target) {
+  OptionSpec spec;
+  spec.default_text = detail::default_of(target);
+  spec.choices = detail::choices_of<T>();
+  spec.repeatable = detail::IsVector<T>::value;
+  if constexpr (std::same_as<T, std::filesystem::path> ||
+                std::same_as<T, std::optional<std::filesystem::path>> ||
+                std::same_as<T, std::vector<std::filesystem::path>>) {
+    spec.kind = ValueKind::file;
+  }
+  spec.set = [label = "--" + name, &target](std::string_view text) {
+    detail::set_value(label, text, target);
+  };
+  spec.name = std::move(name);
+  spec.placeholder = std::move(placeholder);
+  spec.help = std::move(help);
+  return spec;
+}
+
+template <class T>
+OptionSpec& OptionSet::add(std::string name, std::string placeholder, std::string help, T& target) {
+  return add_spec(make_spec(std::move(name), std::move(placeholder), std::move(help), target));
+}
+
+template <class T>
+OptionSpec& OptionSet::positional(std::string name, std::string help, T& target, bool required) {
+  OptionSpec spec = make_spec(name, name, std::move(help), target);
+  spec.set = [name, &target](std::string_view text) { detail::set_value(name, text, target); };
+  spec.required = required;
+  positionals_.push_back(std::move(spec));
+  return positionals_.back();
+}
+
+template <class Options>
+void OptionSet::fields(Options& target) {
+  Options::visit_fields(target, [this](const Field& field, auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    const std::string name = detail::dashed(field.name);
+    std::string help(field.help);
+    if constexpr (std::is_arithmetic_v<T> && !std::same_as<T, bool>) {
+      const auto bound = [](double x) { return fmt::format("{}", x); };
+      if (!std::isinf(field.min) && !std::isinf(field.max)) {
+        help += fmt::format(" ({} to {})", bound(field.min), bound(field.max));
+      }
+    }
+    add(name,
+        std::is_floating_point_v<T>                         ? "X"
+        : std::is_arithmetic_v<T> && !std::same_as<T, bool> ? "N"
+                                                            : "WORD",
+        help, value);
+  });
+  checks_.push_back([&target] { check_fields(target); });
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,92 @@
+#include "analysis/cli/output.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "core/base/error.hpp"
+
+namespace kvscope::cli {
+
+void prepare_standard_streams() {
+  for (int fd : {0, 1, 2}) {
+    // Opened the wrong way round on purpose: a later write to a closed standard output still fails,
+    // and is reported.
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF)
+      open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (n >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+    } else if (errno == EPIPE) {
+      throw OutputClosed();
+    } else if (errno != EINTR) {
+      throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    }
+  }
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  print(
+      json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
+      "\n");
+}
+
+void print_json_line(const nlohmann::ordered_json& json) {
+  print(
+      json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) +
+      "\n");
+}
+
+void note(std::string_view line) {
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fputc('\n', stderr);
+}
+
+std::string bytes_text(double n_bytes) {
+  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int unit = 0;
+  while (n_bytes >= 1024.0 && unit < 5) {
+    n_bytes /= 1024.0;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{:.0f} bytes", n_bytes);
+  return fmt::format("{:.{}f} {}", n_bytes, n_bytes < 9.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 60.0) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string number_text(double value, int digits) {
+  if (std::isnan(value)) return "-";
+  if (value == std::floor(value) && std::abs(value) < 1e15) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}g}", value, digits);
+}
+
+std::string shell_word(std::string_view word) {
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace kvscope::cli

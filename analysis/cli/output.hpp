@@ -1,0 +1,46 @@
+// Standard output carries data only; everything a person should merely know goes to standard error.
+#pragma once
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvscope::cli {
+
+/// The reader of standard output went away (a closed pipe): the program ends quietly.
+class OutputClosed : public std::exception {};
+
+/// Keeps descriptors 0 to 2 occupied, so that no data file can take the place of a closed standard
+/// stream, and turns a broken pipe into OutputClosed instead of a signal. Call once, first thing in
+/// main.
+void prepare_standard_streams();
+
+/// Writes `text` to standard output and flushes it. Throws OutputClosed, or IoError if it cannot be
+/// written.
+void print(std::string_view text);
+
+/// Prints `json` with indentation and a line end. NaN and infinities become null, broken UTF-8
+/// U+FFFD.
+void print_json(const nlohmann::ordered_json& json);
+
+/// The same on one line, for long arrays.
+void print_json_line(const nlohmann::ordered_json& json);
+
+/// Writes a line to standard error.
+void note(std::string_view line);
+
+/// "1.5 GiB", "812 KiB", "96 bytes".
+std::string bytes_text(double n_bytes);
+
+/// "12.3 s", "850 ms", "2 min 5 s".
+std::string seconds_text(double seconds);
+
+/// A number for a table: up to `digits` significant digits, "-" for NaN.
+std::string number_text(double value, int digits = 4);
+
+/// A word quoted for a shell if it needs to be.
+std::string shell_word(std::string_view word);
+
+}  // namespace kvscope::cli

@@ -1,0 +1,137 @@
+#include "analysis/cli/progress_bar.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "analysis/cli/output.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+
+int terminal_width() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+void write_error(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+std::string rate_text(const Progress& progress, double seconds) {
+  if (seconds < 0.2 || progress.done == 0) return "";
+  const double rate = static_cast<double>(progress.done) / seconds;
+  return fmt::format("{} {}/s",
+                     rate < 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate),
+                     progress.unit);
+}
+
+}  // namespace
+
+ProgressReporter::ProgressReporter(ProgressMode mode) : mode_(mode) {
+  if (mode_ == ProgressMode::automatic) {
+    mode_ = isatty(STDERR_FILENO) != 0 ? ProgressMode::bar : ProgressMode::none;
+  }
+}
+
+ProgressReporter::~ProgressReporter() {
+  close_line();
+}
+
+ProgressFn ProgressReporter::callback() {
+  if (mode_ == ProgressMode::none) return {};
+  return [this](const Progress& progress) { report(progress); };
+}
+
+void ProgressReporter::report(const Progress& progress) {
+  const auto now = Clock::now();
+  const bool is_new = progress.stage != stage_ || (stage_ended_ && progress.done < progress.total);
+  if (is_new) {
+    close_line();
+    stage_ = progress.stage;
+    stage_start_ = now;
+    stage_ended_ = false;
+    last_tenth_ = -1;
+  } else if (stage_ended_) {
+    return;  // said already that it is done
+  }
+  const bool is_last = progress.total > 0 && progress.done >= progress.total;
+  const double since_drawn = std::chrono::duration<double>(now - last_drawn_).count();
+  if (!is_new && !is_last && since_drawn < kRedrawSeconds) return;
+  last_drawn_ = now;
+  stage_ended_ = is_last;
+  const double seconds = std::chrono::duration<double>(now - stage_start_).count();
+  if (mode_ == ProgressMode::bar) {
+    draw_bar(progress, seconds, is_last);
+  } else if (mode_ == ProgressMode::plain) {
+    print_line(progress, seconds, is_last);
+  } else {
+    print_json_line(progress, seconds);
+  }
+}
+
+void ProgressReporter::draw_bar(const Progress& progress, double seconds, bool is_last) {
+  std::string line;
+  const std::string rate = rate_text(progress, seconds);
+  if (progress.total <= 0) {
+    line = fmt::format("{:<12} {} {}  {}", progress.stage, progress.done, progress.unit, rate);
+  } else {
+    const double part = std::clamp(
+        static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0);
+    std::string tail = fmt::format(" {:3.0f}%  {}/{} {}  {}", std::floor(part * 100), progress.done,
+                                   progress.total, progress.unit, rate);
+    if (is_last) {
+      tail += fmt::format("  {}", seconds_text(seconds));
+    } else if (seconds > 1.0 && part > 0.02) {
+      tail += fmt::format("  {} left", seconds_text(seconds / part - seconds));
+    }
+    const int room = terminal_width() - 1 - 13 - 2 - static_cast<int>(tail.size());
+    const int width = std::clamp(room, 0, 30);
+    const int filled = static_cast<int>(std::lround(part * width));
+    line = fmt::format("{:<12} ", progress.stage);
+    if (width >= 5)
+      line += fmt::format("[{}{}]", std::string(static_cast<std::size_t>(filled), '='),
+                          std::string(static_cast<std::size_t>(width - filled), ' '));
+    line += tail;
+  }
+  write_error(fmt::format(
+      "\r{}\033[K", line.substr(0, static_cast<std::size_t>(std::max(terminal_width() - 1, 20)))));
+  line_open_ = true;
+  if (is_last) close_line();
+}
+
+void ProgressReporter::print_line(const Progress& progress, double seconds, bool is_last) {
+  const int tenth = progress.total > 0 ? static_cast<int>(progress.done * 10 / progress.total) : 0;
+  if (tenth == last_tenth_ && !is_last) return;
+  last_tenth_ = tenth;
+  const std::string of = progress.total > 0 ? fmt::format("/{}", progress.total) : "";
+  const std::string rate = rate_text(progress, seconds);
+  write_error(fmt::format("{}: {}{} {}{}{}\n", progress.stage, progress.done, of, progress.unit,
+                          rate.empty() ? "" : ", " + rate,
+                          is_last ? ", " + seconds_text(seconds) : ""));
+}
+
+void ProgressReporter::print_json_line(const Progress& progress, double seconds) {
+  const nlohmann::ordered_json json = {{"stage", progress.stage},
+                                       {"done", progress.done},
+                                       {"total", progress.total},
+                                       {"unit", progress.unit},
+                                       {"seconds", seconds}};
+  write_error(json.dump() + "\n");
+}
+
+void ProgressReporter::close_line() {
+  if (line_open_) write_error("\n");
+  line_open_ = false;
+}
+
+}  // namespace kvscope::cli

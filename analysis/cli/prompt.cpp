@@ -1,0 +1,82 @@
+#include "analysis/cli/prompt.hpp"
+
+#include "analysis/cli/read_input.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr std::size_t kMaxTextBytes = std::size_t{256}
+                                      << 20;  // more than any context that fits in memory
+constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
+
+std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
+  const std::string name = file == "-" ? "standard input" : file.string();
+  if (file.extension() == ".h5") {
+    const TraceFile trace = TraceFile::open(file, {});
+    const auto ids = trace.tokens();
+    return {ids.begin(), ids.end()};
+  }
+  const std::string text = read_whole_file(file, kMaxTextBytes);
+  if (std::string_view(text).starts_with(kHdf5Magic)) {
+    throw FormatError(fmt::format(
+        "{} is an HDF5 file; give it a name that ends in .h5 to take the tokens of a trace", name));
+  }
+  return parse_token_ids(text, name);
+}
+
+}  // namespace
+
+void PromptOptions::declare(OptionSet& options) {
+  options.add("text", "FILE", "UTF-8 text to run the model on; - is standard input [embedded book]",
+              text);
+  options.add(
+      "tokens", "FILE",
+      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5)",
+      tokens);
+  options.add("prompt", "TEXT", "the text itself instead of a file", prompt);
+  options.add("max-tokens", "N",
+              fmt::format("cut the prompt to its first N tokens [{} of the embedded book]",
+                          kEmbeddedTextTokens),
+              max_tokens);
+  options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)", no_special);
+}
+
+Prompt PromptOptions::load(const Tokenizer* tokenizer) const {
+  if ((text ? 1 : 0) + (tokens ? 1 : 0) + (prompt ? 1 : 0) > 1) {
+    throw UsageError("--text, --tokens and --prompt exclude each other");
+  }
+  if (max_tokens && *max_tokens < 1) {
+    throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens));
+  }
+  Prompt result;
+  if (tokens) {
+    result.ids = ids_of_file(*tokens);
+    result.source = *tokens == "-" ? "standard input" : tokens->filename().string();
+  } else {
+    std::string characters;
+    if (prompt) {
+      characters = *prompt;
+      result.source = "command line";
+    } else {
+      result.embedded = !text;
+      const std::filesystem::path file = text ? *text : embedded_text();
+      characters = read_whole_file(file, kMaxTextBytes);
+      result.source = file == "-" ? "standard input" : file.filename().string();
+    }
+    if (characters.empty())
+      throw UsageError(fmt::format("the prompt is empty ({})", result.source));
+    result.ids = tokenizer->encode(characters, /*add_special=*/!no_special);
+  }
+  if (result.ids.empty()) throw UsageError(fmt::format("the prompt is empty ({})", result.source));
+  result.n_available = static_cast<Index>(result.ids.size());
+  const Index limit =
+      max_tokens.value_or(result.embedded ? kEmbeddedTextTokens : result.n_available);
+  if (limit < result.n_available) result.ids.resize(static_cast<std::size_t>(limit));
+  return result;
+}
+
+}  // namespace kvscope::cli

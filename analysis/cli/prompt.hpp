@@ -1,0 +1,44 @@
+// The tokens a model is run on: from a text file, ids, words on the command line, a trace, or the
+// embedded book.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/options.hpp"
+#include "core/model/tokenizer.hpp"
+
+namespace kvscope::cli {
+
+/// Tokens that the embedded text is cut to unless --max-tokens says otherwise.
+inline constexpr Index kEmbeddedTextTokens = 4096;
+
+/// Tokens to run, and where they came from.
+struct Prompt {
+  std::vector<TokenId> ids;
+  std::string source;     // file name or other words
+  Index n_available = 0;  // tokens before the cut
+  bool embedded = false;  // nothing was given: the book that comes with kvscope
+};
+
+/// --text, --tokens, --prompt, --max-tokens, --no-special-tokens.
+struct PromptOptions {
+  std::optional<std::filesystem::path> text;
+  std::optional<std::filesystem::path> tokens;
+  std::optional<std::string> prompt;
+  std::optional<Index> max_tokens;
+  bool no_special = false;
+
+  void declare(OptionSet& options);
+
+  /// Reads, tokenizes and cuts. `tokenizer` may be null if only ids are given. Throws UsageError
+  /// for contradicting options or an empty prompt, IoError or FormatError for what cannot be read.
+  Prompt load(const Tokenizer* tokenizer) const;
+
+  /// True if ids are given, so that no tokenizer is needed.
+  bool has_ids() const { return tokens.has_value(); }
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,243 @@
+// kvscope record: runs a model over a text and writes what its attention layers saw.
+#include <filesystem>
+
+#include "analysis/cli/capture_options.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kDenseWarningBytes = 1024.0 * 1024.0 * 1024.0;
+
+// Bytes of the dense attention maps: [layers, q_heads, rows, n_tokens] floats.
+double dense_bytes(const TraceInfo& plan) {
+  if (!plan.capture.attn_dense) return 0;
+  return 4.0 * static_cast<double>(plan.layers.size()) * static_cast<double>(plan.q_heads.size()) *
+         static_cast<double>(plan.rows.size()) * static_cast<double>(plan.n_tokens);
+}
+
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
+class RecordCommand final : public Command {
+ public:
+  std::string name() const override { return "record"; }
+  std::string summary() const override {
+    return "run a model and record q, k, v and more to an HDF5 trace";
+  }
+  std::string description() const override {
+    return "Runs the model over the prompt in chunks (prefill), then --decode greedy steps, and "
+           "writes what each attention "
+           "layer saw: q and k after RoPE, v, and the log-sum-exp of the scores. Without arguments "
+           "other than the "
+           "output: the embedded verifier on the embedded book.\n"
+           "The file grows as FILE.part and gets its name at the end. Ctrl-C leaves a valid file "
+           "marked as "
+           "interrupted; after a kill, kvscope recover FILE.part keeps what was written.";
+  }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope record trace.h5", "the embedded verifier on 4096 tokens of the embedded book"},
+        {"kvscope record --model ~/models/Qwen3-0.6B --text essay.txt --decode 32 --dtype bf16 -o "
+         "essay.h5",
+         "a checkpoint folder from the Hugging Face hub, stored as bfloat16"},
+        {"kvscope record --model draft --tokens trace.h5 -o draft.h5",
+         "another model on exactly the tokens of a trace (for analyze layer-map)"},
+        {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
+         "dense attention maps and logits of some layers"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
+                       /*required=*/false);
+    options.add("out", "FILE", "the trace to write", out_option_).short_name = 'o';
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    prompt_.declare(options);
+    options.add("decode", "N", "greedy decode steps after the prompt", n_decode_);
+    capture_.declare(options);
+    options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    options.flag("yes",
+                 "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
+                 yes_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    const fs::path out = output_file();
+    RecordOptions options = capture_.record_options();
+    const WriterOptions writer_options = capture_.writer_options(overwrite_);
+    if (n_decode_ < 0)
+      throw UsageError(fmt::format("--decode: expected at least 0, found {}", n_decode_));
+    const int n_threads = work_.n_threads();
+
+    // The prompt
+    const fs::path dir = model_dir(model_);
+    const ModelConfig config = load_config(dir);
+    std::optional<Tokenizer> tokenizer;
+    if (!prompt_.has_ids() || fs::exists(dir / "tokenizer.json"))
+      tokenizer.emplace(load_tokenizer(dir));
+    const Prompt prompt = prompt_.load(tokenizer ? &*tokenizer : nullptr);
+    check_prompt(prompt, config);
+
+    // The plan, and whether there is room for it
+    options.n_decode = n_decode_;
+    options.seed = seed_;
+    options.model_name = model_name(dir);
+    options.model_config_json = config_json_of(dir);
+    options.text_source = prompt.source;
+    options.command_line = command_line;
+    options.writer = writer_name();
+    const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
+    const std::int64_t estimate = estimated_file_bytes(plan);
+    announce(plan, prompt, estimate, out);
+    check_size(plan, estimate, out);
+
+    // The run
+    const Transformer model = load_transformer(dir);
+    const StopOnSignal stop;
+    ThreadPool pool(n_threads);
+    ProgressReporter progress(work_.progress);
+    const auto sink = create_trace(out, writer_options);
+    const RecordReport report =
+        record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *sink, pool,
+                     progress.callback(), stop.token());
+    return tell(report, plan, out, n_threads);
+  }
+
+ private:
+  fs::path output_file() const {
+    if (out_argument_ && out_option_) throw UsageError("the output is named twice (OUT and --out)");
+    if (!out_argument_ && !out_option_)
+      throw UsageError("no output: name the file to write, as in kvscope record trace.h5");
+    const fs::path out = out_argument_ ? *out_argument_ : *out_option_;
+    if (out == "-") throw UsageError("a trace cannot go to standard output; name a file");
+    if (fs::is_directory(out))
+      throw IoError(fmt::format("{} is a folder, expected the name of a file", out.string()));
+    if (!fs::is_directory(folder_of(out))) {
+      throw IoError(fmt::format("no folder {} to write {} into", folder_of(out).string(),
+                                out.filename().string()));
+    }
+    if (!overwrite_ && fs::exists(out)) {
+      throw IoError(fmt::format("{} exists; --overwrite replaces it", out.string()));
+    }
+    return out;
+  }
+
+  void check_prompt(const Prompt& prompt, const ModelConfig& config) const {
+    for (std::size_t i = 0; i < prompt.ids.size(); ++i) {
+      if (prompt.ids[i] < 0 || prompt.ids[i] >= config.n_vocab) {
+        throw FormatError(fmt::format("{}: token {} has id {}, but the model {} knows ids 0 to {}",
+                                      prompt.source, i, prompt.ids[i], model_, config.n_vocab - 1));
+      }
+    }
+    const auto n = static_cast<Index>(prompt.ids.size());
+    if (n + n_decode_ > config.max_positions) {
+      const std::string decode =
+          n_decode_ > 0 ? fmt::format(" and {} decode steps", n_decode_) : "";
+      throw UsageError(
+          fmt::format("{} tokens of {}{} exceed the model's context of {} positions; --max-tokens "
+                      "{} cuts the prompt",
+                      n, prompt.source, decode, config.max_positions,
+                      std::max<Index>(config.max_positions - n_decode_, 1)));
+    }
+  }
+
+  void announce(const TraceInfo& plan, const Prompt& prompt, std::int64_t estimate,
+                const fs::path& out) const {
+    if (prompt.embedded && !prompt_.max_tokens && plan.n_prompt < prompt.n_available) {
+      note(fmt::format(
+          "using the first {} of {} tokens of the embedded book {} (--max-tokens changes that)",
+          plan.n_prompt, prompt.n_available, prompt.source));
+    }
+    note(fmt::format(
+        "{}: {} layers, {} query heads, {} KV heads, {} tokens + {} decode steps; about {} in {}",
+        plan.model_name, plan.layers.size(), plan.q_heads.size(), plan.kv_heads.size(),
+        plan.n_prompt, n_decode_, bytes_text(static_cast<double>(estimate)), out.string()));
+  }
+
+  void check_size(const TraceInfo& plan, std::int64_t estimate, const fs::path& out) const {
+    if (yes_) return;
+    const double dense = dense_bytes(plan);
+    if (dense > kDenseWarningBytes) {
+      throw UsageError(
+          fmt::format("dense attention of {} tokens takes {:.1f} GiB; --yes writes it, --capture "
+                      "attn-topk=N keeps the "
+                      "largest N of each row",
+                      plan.n_tokens, dense / kDenseWarningBytes));
+    }
+    std::error_code error;
+    const fs::space_info space = fs::space(folder_of(out), error);
+    if (!error && static_cast<double>(estimate) > static_cast<double>(space.available)) {
+      throw UsageError(
+          fmt::format("the trace needs about {} and {} has {} left; --yes tries all the same",
+                      bytes_text(static_cast<double>(estimate)), folder_of(out).string(),
+                      bytes_text(static_cast<double>(space.available))));
+    }
+  }
+
+  int tell(const RecordReport& report, const TraceInfo& plan, const fs::path& out,
+           int n_threads) const {
+    const bool interrupted = report.status == TraceStatus::interrupted;
+    const double seconds = report.prefill_seconds + report.decode_seconds;
+    if (json_) {
+      print_json({{"file", out.string()},
+                  {"status", std::string(name_of(report.status))},
+                  {"model", plan.model_name},
+                  {"n_prompt", report.n_prompt},
+                  {"n_decoded", report.n_decoded},
+                  {"n_layers", plan.layers.size()},
+                  {"prefill_seconds", report.prefill_seconds},
+                  {"decode_seconds", report.decode_seconds},
+                  {"prefill_tokens_per_second", rate(report.n_prompt, report.prefill_seconds)},
+                  {"decode_tokens_per_second", rate(report.n_decoded, report.decode_seconds)},
+                  {"bytes_written", report.bytes_written},
+                  {"threads", n_threads},
+                  {"content_hash", report.content_hash}});
+    } else {
+      note(fmt::format("{} {}: {} tokens + {} decoded in {}, {}",
+                       interrupted ? "interrupted, kept" : "wrote", out.string(), report.n_prompt,
+                       report.n_decoded, seconds_text(seconds),
+                       bytes_text(static_cast<double>(report.bytes_written))));
+    }
+    if (!interrupted) return kOk;
+    const int code = StopOnSignal::exit_code();
+    return code != 0 ? code : static_cast<int>(kInterrupted);
+  }
+
+  static nlohmann::ordered_json rate(Index n, double seconds) {
+    if (n == 0 || !(seconds > 0)) return nullptr;
+    return static_cast<double>(n) / seconds;
+  }
+
+  std::optional<fs::path> out_argument_;
+  std::optional<fs::path> out_option_;
+  std::string model_ = "verifier";
+  PromptOptions prompt_;
+  CaptureOptions capture_;
+  Index n_decode_ = 0;
+  std::int64_t seed_ = 0;
+  bool overwrite_ = false;
+  bool yes_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_record_command() {
+  return std::make_unique<RecordCommand>();
+}
+
+}  // namespace kvscope::cli

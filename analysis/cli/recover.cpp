@@ -1,0 +1,91 @@
+// kvscope recover: turns what a killed recording left into a valid trace.
+#include "traces/recover.hpp"
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RecoverCommand final : public Command {
+ public:
+  std::string name() const override { return "recover"; }
+  std::string summary() const override {
+    return "make a valid trace of a killed recording's .part file";
+  }
+  std::string description() const override {
+    return "Copies every unit (prefill chunk or decode step) that was written whole into a new "
+           "file marked as "
+           "recovered; the .part file stays as it is.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope recover trace.h5.part", "writes trace.h5"},
+            {"kvscope recover trace.h5.part --out kept.h5", "writes another name"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("PART", "the unfinished file", part_, /*required=*/true);
+    options.add("out", "FILE", "the trace to write [PART without .part]", out_).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    options.add("progress", "HOW",
+                "what to show on standard error; auto is a bar on a terminal, else nothing",
+                progress_);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    const fs::path out = output_file();
+    RecoverReport report;
+    {
+      ProgressReporter progress(progress_);
+      report = recover_trace(part_, out, overwrite_, progress.callback());
+    }
+    if (json_) {
+      print_json({{"part", part_.string()},
+                  {"file", out.string()},
+                  {"n_units", report.n_units},
+                  {"n_planned_units", report.n_planned_units},
+                  {"n_damaged_units", report.n_damaged_units},
+                  {"n_tokens", report.n_tokens},
+                  {"n_planned_tokens", report.n_planned_tokens},
+                  {"content_hash", report.content_hash},
+                  {"first_problem", report.first_problem}});
+    } else {
+      note(fmt::format("recovered {}: {} of {} units, {} of {} tokens", out.string(),
+                       report.n_units, report.n_planned_units, report.n_tokens,
+                       report.n_planned_tokens));
+    }
+    if (report.n_damaged_units == 0) return kOk;
+    note(fmt::format("kvscope: {} units were left out as damaged: {}", report.n_damaged_units,
+                     report.first_problem));
+    return kPartlyFailed;
+  }
+
+ private:
+  fs::path output_file() const {
+    if (out_) return *out_;
+    if (part_.extension() != ".part") {
+      throw UsageError(fmt::format(
+          "{} does not end in .part, so the new name is unclear; give --out", part_.string()));
+    }
+    fs::path out = part_;
+    return out.replace_extension();
+  }
+
+  fs::path part_;
+  std::optional<fs::path> out_;
+  bool overwrite_ = false;
+  bool json_ = false;
+  ProgressMode progress_ = ProgressMode::automatic;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_recover_command() {
+  return std::make_unique<RecoverCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,81 @@
+#include "analysis/cli/signals.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "core/base/error.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+std::atomic<int> received{0};
+std::atomic<int> pipe_end{-1};  // where the handler writes
+
+static_assert(std::atomic<int>::is_always_lock_free, "the handler uses it");
+
+constexpr char kSignal = 's';
+constexpr char kQuit = 'q';
+
+void send(char what) {
+  const int fd = pipe_end.load();
+  if (fd >= 0 && ::write(fd, &what, 1) < 0)
+    return;  // a full pipe has bytes enough to wake the watcher
+}
+
+extern "C" void on_stop_signal(int signal) {
+  const int saved = errno;
+  if (received.exchange(signal) != 0) {  // the second one: die of it, as without a handler
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  send(kSignal);
+  errno = saved;
+}
+
+}  // namespace
+
+StopOnSignal::StopOnSignal() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw IoError(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
+  }
+  pipe_end.store(ends[1]);
+  watcher_ = std::jthread([this, read_end = ends[0]] {
+    char what = 0;
+    for (;;) {
+      const ssize_t n = ::read(read_end, &what, 1);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0 || what == kQuit) break;
+      source_.request_stop();
+    }
+    ::close(read_end);
+  });
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  // Also where SIGINT is ignored, as it is for background jobs of a script: kill -INT is meant
+  // there too.
+  for (int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+}
+
+StopOnSignal::~StopOnSignal() {
+  for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  send(kQuit);
+  watcher_.join();
+  ::close(pipe_end.exchange(-1));
+}
+
+int StopOnSignal::exit_code() {
+  const int signal = received.load();
+  return signal == 0 ? 0 : 128 + signal;
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,29 @@
+// Ctrl-C and SIGTERM ask running work to stop at the next safe point; a second one ends the program
+// at once.
+#pragma once
+
+#include <stop_token>
+#include <thread>
+
+namespace kvscope::cli {
+
+/// While one of these lives, SIGINT and SIGTERM request a stop instead of killing. One at a time.
+class StopOnSignal {
+ public:
+  StopOnSignal();
+  ~StopOnSignal();
+  StopOnSignal(const StopOnSignal&) = delete;
+  StopOnSignal& operator=(const StopOnSignal&) = delete;
+
+  std::stop_token token() const { return source_.get_token(); }
+
+  /// 130 or 143 once a signal came, 0 before; stays after destruction of the object.
+  static int exit_code();
+
+ private:
+  std::stop_source source_;
+  std::jthread
+      watcher_;  // turns the handler's byte into request_stop(), which a handler must not call
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,58 @@
+#include "analysis/cli/text_table.hpp"
+
+#include <algorithm>
+
+namespace kvscope::cli {
+
+namespace {
+
+// Columns on a terminal: UTF-8 continuation bytes take none.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+bool is_number_like(const std::string& text) {
+  return text.empty() || text == "-" || text.find_first_of("0123456789") == 0 ||
+         (text.size() > 1 && text[0] == '-' && text.find_first_of("0123456789") == 1);
+}
+
+}  // namespace
+
+void TextTable::add_row(std::vector<std::string> cells) {
+  cells.resize(header_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::text(int indent) const {
+  const std::size_t n = header_.size();
+  std::vector<std::size_t> width(n);
+  std::vector<bool> right(n, true);
+  for (std::size_t c = 0; c < n; ++c) {
+    width[c] = width_of(header_[c]);
+    for (const auto& row : rows_) {
+      width[c] = std::max(width[c], width_of(row[c]));
+      right[c] = right[c] && is_number_like(row[c]);
+    }
+  }
+  std::string out;
+  const auto add_line = [&](const std::vector<std::string>& cells) {
+    std::string line(static_cast<std::size_t>(indent), ' ');
+    for (std::size_t c = 0; c < n; ++c) {
+      if (c > 0) line += "  ";
+      const std::string gap(width[c] - width_of(cells[c]), ' ');
+      line += right[c] ? gap + cells[c] : cells[c] + gap;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  };
+  add_line(header_);
+  std::vector<std::string> rule;
+  for (std::size_t c = 0; c < n; ++c) rule.emplace_back(width[c], '-');
+  add_line(rule);
+  for (const auto& row : rows_) add_line(row);
+  return out;
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,23 @@
+// A small table of text for people: numbers right, words left, two blanks between columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kvscope::cli {
+
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> header) : header_(std::move(header)) {}
+  /// Short rows are filled with empty cells.
+  void add_row(std::vector<std::string> cells);
+  bool empty() const { return rows_.empty(); }
+  /// Header, a rule, the rows; every line ends with a line break and starts with `indent` blanks.
+  std::string text(int indent = 0) const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace kvscope::cli

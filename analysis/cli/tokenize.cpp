@@ -1,0 +1,111 @@
+// kvscope tokenize: text to token ids and back.
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/read_input.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;
+
+class TokenizeCommand final : public Command {
+ public:
+  std::string name() const override { return "tokenize"; }
+  std::string summary() const override { return "turn text into token ids, or ids into text"; }
+  std::vector<Example> examples() const override {
+    return {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
+            {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B",
+             "ids, blank separated, of standard input"},
+            {"kvscope tokenize --decode '14 512 7'", "the text that ids stand for"}};
+  }
+  void declare(OptionSet& options) override {
+    options.add("text", "FILE", "UTF-8 text; - is standard input [embedded book]", text_);
+    options.add("prompt", "TEXT", "the text itself instead of a file", prompt_);
+    options.add("decode", "IDS",
+                "ids to turn into text: numbers separated by blanks or commas, or a JSON array",
+                decode_);
+    options
+        .add("model", "DIR",
+             "folder with tokenizer.json (or that file), or verifier or draft (embedded)", model_)
+        .kind = ValueKind::folder;
+    options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
+    options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
+                 no_special_);
+    options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    if ((text_ ? 1 : 0) + (prompt_ ? 1 : 0) + (decode_ ? 1 : 0) > 1) {
+      throw UsageError("--text, --prompt and --decode exclude each other");
+    }
+    if (max_tokens_ && *max_tokens_ < 1) {
+      throw UsageError(fmt::format("--max-tokens: expected at least 1, found {}", *max_tokens_));
+    }
+    const bool is_file = fs::is_regular_file(model_);
+    const Tokenizer tokenizer = load_tokenizer(is_file ? fs::path(model_) : model_dir(model_));
+    if (decode_) return decode(tokenizer);
+
+    const std::string text =
+        prompt_ ? *prompt_ : read_whole_file(text_ ? *text_ : embedded_text(), kMaxTextBytes);
+    std::vector<TokenId> ids = tokenizer.encode(text, /*add_special=*/!no_special_);
+    if (max_tokens_ && *max_tokens_ < static_cast<Index>(ids.size()))
+      ids.resize(static_cast<std::size_t>(*max_tokens_));
+    tell(tokenizer, ids);
+    return kOk;
+  }
+
+ private:
+  int decode(const Tokenizer& tokenizer) const {
+    const std::vector<TokenId> ids = parse_token_ids(*decode_, "--decode");
+    for (TokenId id : ids) {
+      if (id >= tokenizer.n_ids()) {
+        throw UsageError(fmt::format("--decode: id {} does not exist, the largest is {}", id,
+                                     tokenizer.n_ids() - 1));
+      }
+    }
+    if (json_) {
+      print_json_line({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}});
+    } else {
+      print(tokenizer.decode(ids) + "\n");
+    }
+    return kOk;
+  }
+
+  void tell(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) const {
+    if (!json_) {
+      print(fmt::format("{}\n", fmt::join(ids, " ")));
+      return;
+    }
+    std::vector<std::string> pieces;
+    pieces.reserve(ids.size());
+    for (TokenId id : ids) pieces.emplace_back(tokenizer.bytes_of(id));
+    print_json_line({{"n", ids.size()},
+                     {"model", model_},
+                     {"n_vocab", tokenizer.n_ids()},
+                     {"ids", ids},
+                     {"pieces", pieces}});
+  }
+
+  std::optional<fs::path> text_;
+  std::optional<std::string> prompt_;
+  std::optional<std::string> decode_;
+  std::string model_ = "verifier";
+  std::optional<Index> max_tokens_;
+  bool no_special_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_tokenize_command() {
+  return std::make_unique<TokenizeCommand>();
+}
+
+}  // namespace kvscope::cli

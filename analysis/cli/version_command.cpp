@@ -1,0 +1,50 @@
+// kvscope version: what exactly this program is, for bug reports and provenance.
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/version.hpp"
+#include "traces/hdf5_library.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class VersionCommand final : public Command {
+ public:
+  std::string name() const override { return "version"; }
+  std::string summary() const override {
+    return "version, commit, compiler, HDF5 filters, vector targets";
+  }
+  void declare(OptionSet& options) override { declare_json(options, json_); }
+
+  int run(const OptionSet&, const std::string&) override {
+    if (json_) {
+      print_json({{"version", version()},
+                  {"commit", commit()},
+                  {"compiler", compiler()},
+                  {"hdf5_version", hdf5_version()},
+                  {"hdf5_filters", hdf5_filters()},
+                  {"vector_targets", vector_targets()},
+                  {"cpu", cpu_name()},
+                  {"cores", available_cores()}});
+    } else {
+      print(
+          fmt::format("{}\ncompiler: {}\nHDF5: {} (filters: {})\nvector targets: {}\ncpu: {}, {} "
+                      "cores usable\n",
+                      writer_name(), compiler(), hdf5_version(), fmt::join(hdf5_filters(), ", "),
+                      fmt::join(vector_targets(), ", "), cpu_name(), available_cores()));
+    }
+    return kOk;
+  }
+
+ private:
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_version_command() {
+  return std::make_unique<VersionCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,87 @@
+// SpecAttn's layer map: how far each draft layer's attention is from each verifier layer's over the
+// same tokens, and which draft layer should speak for which verifier layer.
+#pragma once
+
+#include <stop_token>
+
+#include "analysis/analysis.hpp"
+#include "core/base/fields.hpp"
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+/// Which query rows are compared.
+enum class RowChoice { spaced, all };
+template <>
+struct EnumNames<RowChoice> {
+  static constexpr std::array<std::string_view, 2> value = {"spaced", "all"};
+};
+
+/// When a' = (a + eps) / (1 + L eps) replaces a row of L probabilities.
+enum class Smoothing {
+  when_zero,  // rows that hold a zero: underflow, or keys outside a sliding window
+  always,
+  never,  // a zero in the draft under a verifier's weight makes the divergence infinite
+};
+template <>
+struct EnumNames<Smoothing> {
+  static constexpr std::array<std::string_view, 3> value = {"when_zero", "always", "never"};
+};
+
+/// How the token ids of the two traces must agree.
+enum class TokenMatch {
+  exact,          // same ids, same length
+  common_prefix,  // the leading part on which they agree is compared
+};
+template <>
+struct EnumNames<TokenMatch> {
+  static constexpr std::array<std::string_view, 2> value = {"exact", "common_prefix"};
+};
+
+struct LayerMapOptions {
+  RowChoice row_choice = RowChoice::spaced;
+  Index rows = 256;
+  Index min_visible = 16;
+  Smoothing smoothing = Smoothing::when_zero;
+  double eps = 1e-10;
+  bool drop_sink = false;
+  Index dense_layers = 0;
+  double nucleus = 0.95;
+  TokenMatch token_match = TokenMatch::exact;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"row-choice", "query rows compared: spaced (--rows of them) or all"},
+          self.row_choice);
+    visit(Field{"rows", "with --row-choice spaced: how many rows, evenly spaced"}.at_least(1),
+          self.rows);
+    visit(Field{"min-visible", "rows with fewer visible keys are left out"}.at_least(2),
+          self.min_visible);
+    visit(Field{"smoothing", "when eps is added to a row: when_zero, always or never"},
+          self.smoothing);
+    visit(Field{"eps", "a' = (a + eps) / (1 + L eps)"}.in(1e-300, 1e-3), self.eps);
+    visit(Field{"drop-sink", "leave out key 0 and renormalise both rows"}, self.drop_sink);
+    visit(
+        Field{"dense-layers", "first verifier layers that the monotone map leaves out"}.at_least(0),
+        self.dense_layers);
+    visit(Field{"nucleus", "p of the floor p - sqrt(KL / 2) on the verifier's mass"}.in(0.0, 1.0),
+          self.nucleus);
+    visit(Field{"token-match", "token ids must agree: exact, or common_prefix to compare that far"},
+          self.token_match);
+  }
+};
+
+/// D[i][j] = mean over rows of KL(verifier layer j || draft layer i) in nats; each row is the
+/// layer's attention averaged over its heads. Arrays [draft_layer, verifier_layer]: kl, kl_smoothed
+/// (every row smoothed by eps), total_variation, pinsker_floor (mean of p - sqrt(KL / 2)); kl_rows
+/// [row, draft_layer, verifier_layer] with positions in `row_pos`; per verifier layer: monotone_map
+/// and argmax_map (true draft layer; -1 where dense), monotone_kl, argmax_kl. Throws ConfigError
+/// for options out of range, traces without all q and k, differing token ids, or too few tokens;
+/// Interrupted on a stop.
+nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
+                                         const LayerMapOptions& options, ResultSink& sink,
+                                         ThreadPool& pool, const ProgressFn& progress,
+                                         std::stop_token stop,
+                                         const ResultProvenance& provenance = {});
+
+}  // namespace kvscope

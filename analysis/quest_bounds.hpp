@@ -1,0 +1,82 @@
+// Quest's page bounds on recorded decode steps: how far the box of a page overestimates its best
+// key, and what the selection by that bound keeps, in both of the published programs' readings of
+// the budget.
+#pragma once
+
+#include <stop_token>
+
+#include "analysis/analysis.hpp"
+#include "core/base/fields.hpp"
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+/// How the query heads of a KV group share a page selection.
+enum class GroupShared {
+  none,  // each query head selects for itself (the published evaluation)
+  max,   // one selection per KV head, by the largest bound in the group
+  mean,  // one selection per KV head, by the mean bound in the group
+};
+template <>
+struct EnumNames<GroupShared> {
+  static constexpr std::array<std::string_view, 3> value = {"none", "max", "mean"};
+};
+
+/// Which positions are taken as decode steps.
+enum class StepSource {
+  automatic,  // decoded positions if the trace has any, else prompt positions
+  decode,
+  prompt,
+};
+template <>
+struct EnumNames<StepSource> {
+  static constexpr std::array<std::string_view, 3> value = {"automatic", "decode", "prompt"};
+};
+
+struct QuestOptions {
+  Index page_size = 16;
+  Index budget = 1024;
+  Index steps = 64;
+  StepSource step_source = StepSource::automatic;
+  GroupShared group_shared = GroupShared::none;
+  Index dense_layers = 2;
+  bool store_pages = true;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"page-size", "tokens per page"}.at_least(1), self.page_size);
+    visit(Field{"budget", "tokens kept per step; whole pages, the forced last page included"}
+              .at_least(1),
+          self.budget);
+    visit(
+        Field{"steps", "decode steps looked at, evenly spaced; all if there are no more"}.at_least(
+            1),
+        self.steps);
+    visit(Field{"step-source",
+                "positions taken as steps: automatic (decoded ones if there are "
+                "any), decode or prompt"},
+          self.step_source);
+    visit(Field{"group-shared",
+                "pages per query head (none), or one set per KV head by the max or "
+                "mean bound of its heads"},
+          self.group_shared);
+    visit(Field{"dense-layers", "first layers that stay dense: left out of the totals"}.at_least(0),
+          self.dense_layers);
+    visit(Field{"store-pages", "keep the per-page arrays in the result"}, self.store_pages);
+  }
+};
+
+/// Arrays, [layer, q_head, step] with positions in `step_pos`: gap_mean and gap_best (logits by
+/// which the bound exceeds the page's true maximum: page mean, and at the best page),
+/// rank_correlation (Spearman, bound against truth), best_rank (place of the truly best page by the
+/// bound), and per semantics s in {eval, kernel}: s/pages, s/loaded (tokens), s/mass, s/recall (of
+/// the ten heaviest keys), s/best_kept; s/union_loaded [layer, kv_head, step]. With store_pages,
+/// [layer, q_head, step, page]: bound, true_max (unscaled q.k; NaN for pages with no visible key)
+/// and s/selected (0 or 1). Means per head skip nothing; totals leave out the dense layers. Throws
+/// ConfigError for options out of range, a trace without all q and k, or without a step to look at;
+/// Interrupted.
+nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOptions& options,
+                                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                                     std::stop_token stop, const ResultProvenance& provenance = {});
+
+}  // namespace kvscope

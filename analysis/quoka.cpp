@@ -1,0 +1,271 @@
+#include "analysis/quoka.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/quoka_group.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kCorrelations = {"pearson", "pearson_log", "spearman",
+                                                           "partial_log", "chunk_pearson_log"};
+constexpr std::array<std::string_view, 5> kCorrelationTexts = {
+    "Pearson of S_q and the largest weight", "Pearson of S_q and the log of the largest weight",
+    "Spearman of S_q and the largest weight",
+    "partial Pearson of S_q and the log of the largest weight, given the position",
+    "Pearson of S_q and the log of the largest weight in the last whole chunk"};
+
+/// kCorrelations of one query head; query 0 is left out, as is key 0 in the largest weight.
+std::array<double, 5> correlations_of_head(const QuokaLayer& layer, const QuokaPlan& plan,
+                                           Index head) {
+  std::vector<double> s_q, s_q_chunk, weight, log_weight, position;
+  for (Index pos = 1; pos < layer.s_q.dim(1); ++pos) {
+    const double log_max = static_cast<double>(layer.log_max_weight(head, pos));
+    s_q.push_back(static_cast<double>(layer.s_q_prompt(head, pos)));
+    s_q_chunk.push_back(static_cast<double>(layer.s_q(head, pos)));
+    log_weight.push_back(log_max);
+    weight.push_back(std::exp(log_max));
+    position.push_back(static_cast<double>(pos));
+  }
+  double in_chunk = std::numeric_limits<double>::quiet_NaN();
+  if (plan.last_whole_chunk) {
+    const TokenRange tokens = plan.chunks[static_cast<std::size_t>(*plan.last_whole_chunk)].tokens;
+    const auto first = static_cast<std::size_t>(std::max<Index>(tokens.begin, 1) - 1);
+    const auto n = static_cast<std::size_t>(tokens.end) - 1 - first;
+    in_chunk =
+        pearson(std::span(s_q_chunk).subspan(first, n), std::span(log_weight).subspan(first, n));
+  }
+  return {pearson(s_q, weight), pearson(s_q, log_weight), spearman(s_q, log_weight),
+          partial_correlation(s_q, log_weight, position), in_chunk};
+}
+
+/// The numbers of some layers that a person reads first.
+struct Tally {
+  std::vector<double> mass_where_cut;  // per (q_head, pos) in chunks where the budget cuts
+  Mean oracle_recall, sink_selected;
+  std::int64_t loaded = 0;     // per KV head
+  std::int64_t available = 0;  // per KV head
+  std::int64_t zero_means = 0;
+  std::int64_t rows_without_keys = 0;
+
+  void add(const QuokaLayer& layer, const QuokaPlan& plan, bool selects) {
+    for (std::size_t c = 0; c < plan.chunks.size(); ++c) {
+      const QuokaChunk& chunk = plan.chunks[c];
+      const auto index = static_cast<Index>(c);
+      for (Index kv = 0; kv < layer.loaded.dim(0); ++kv) {
+        loaded += layer.loaded(kv, index);
+        available += chunk.tokens.end;
+        zero_means += layer.zero_mean(kv, index);
+        oracle_recall.add(static_cast<double>(layer.oracle_recall(kv, index)));
+        if (selects && chunk.cuts()) sink_selected.add(layer.sink_selected(kv, index));
+      }
+      if (!selects || !chunk.cuts()) continue;
+      for (Index head = 0; head < layer.mass.dim(0); ++head) {
+        for (Index pos = chunk.tokens.begin; pos < chunk.tokens.end; ++pos) {
+          const double mass = static_cast<double>(layer.mass(head, pos));
+          mass_where_cut.push_back(mass);
+          rows_without_keys += mass == 0.0;
+        }
+      }
+    }
+  }
+
+  double reduction() const {
+    return 1.0 - static_cast<double>(loaded) / static_cast<double>(available);
+  }
+
+  nlohmann::ordered_json to_json() const {
+    nlohmann::ordered_json json;
+    json["mass_mean"] = json_number(mean(mass_where_cut));
+    json["mass_p05"] = json_number(quantile(mass_where_cut, 0.05));
+    json["rows_where_the_budget_cuts"] = mass_where_cut.size();
+    json["oracle_recall"] = json_number(oracle_recall.value());
+    json["sink_selected"] = json_number(sink_selected.value());
+    json["reduction_per_kv_head"] = json_number(reduction());
+    json["zero_mean_queries"] = zero_means;
+    json["rows_with_zero_mass"] = rows_without_keys;
+    return json;
+  }
+};
+
+void declare_arrays(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+                    const QuokaOptions& options) {
+  const auto n_layers = static_cast<Index>(info.layers.size());
+  const auto n_q = static_cast<Index>(info.q_heads.size());
+  const auto n_kv = static_cast<Index>(info.kv_heads.size());
+  const auto n_chunks = static_cast<Index>(plan.chunks.size());
+
+  // coordinates and the starts of the ragged arrays
+  std::vector<Index> positions, chunk_begin, available, score_offsets, kept_offsets;
+  for (Index pos = 0; pos < info.n_tokens; ++pos) positions.push_back(pos);
+  for (const QuokaChunk& chunk : plan.chunks) {
+    chunk_begin.push_back(chunk.tokens.begin);
+    available.push_back(chunk.tokens.end);
+    score_offsets.push_back(chunk.score_begin);
+    kept_offsets.push_back(chunk.kept_begin);
+  }
+  score_offsets.push_back(plan.n_scores);
+  kept_offsets.push_back(plan.n_kept);
+  write_head_axes(sink, info);
+  write_axis(sink, "pos", positions, "token", "position");
+  write_axis(sink, "chunk_begin", chunk_begin, "token", "first position of the chunk");
+  write_axis(sink, "available", available, "token", "keys of the cache after the chunk");
+  write_axis(sink, "selected/offsets", kept_offsets, "1", "first entry of each chunk");
+  if (options.store_key_scores) {
+    write_axis(sink, "key_scores/offsets", score_offsets, "1", "first entry of each chunk");
+  }
+
+  const auto declare = [&](std::string name, ResultType type, Shape shape,
+                           std::vector<std::string> axes, std::string units, std::string text) {
+    sink.declare(
+        {std::move(name), type, shape, std::move(axes), std::move(units), std::move(text)});
+  };
+  const Shape rows{n_layers, n_q, info.n_tokens};
+  const std::vector<std::string> row_axes = {"layer", "q_head", "pos"};
+  declare("s_q", ResultType::f32, rows, row_axes, "1", "S_q against the chunk's mean query");
+  declare("s_q_prompt", ResultType::f32, rows, row_axes, "1",
+          "S_q against the prompt's mean query");
+  declare("mass", ResultType::f32, rows, row_axes, "1", "attention mass on the kept keys");
+  declare("log_max_weight", ResultType::f32, rows, row_axes, "nat",
+          "log of the largest attention weight, key 0 left out");
+  declare("breadth", ResultType::f32, rows, row_axes, "token", "exp(entropy) of the attention row");
+  declare("selected_queries", ResultType::i32, {n_layers, n_q, n_chunks, options.n_queries},
+          {"layer", "q_head", "chunk", "slot"}, "token", "positions of the selected queries");
+  declare("selected/positions", ResultType::i32, {n_layers, n_kv, plan.n_kept},
+          {"layer", "kv_head", "entry"}, "token", "positions of the kept keys");
+  if (options.store_key_scores) {
+    declare("key_scores/values", ResultType::f32, {n_layers, n_kv, plan.n_scores},
+            {"layer", "kv_head", "entry"}, "1", "S-hat of each candidate");
+  }
+  const Shape chunks{n_layers, n_kv, n_chunks};
+  const std::vector<std::string> chunk_axes = {"layer", "kv_head", "chunk"};
+  declare("oracle_recall", ResultType::f32, chunks, chunk_axes, "1",
+          "share of the keys of largest attention weight that are kept");
+  declare("loaded", ResultType::i32, chunks, chunk_axes, "token", "keys loaded per KV head");
+  declare("sink_selected", ResultType::u8, chunks, chunk_axes, "1", "key 0 is kept");
+  for (std::size_t i = 0; i < kCorrelations.size(); ++i) {
+    declare(fmt::format("correlation/{}", kCorrelations[i]), ResultType::f64, {n_layers, n_q},
+            {"layer", "q_head"}, "1", std::string(kCorrelationTexts[i]));
+  }
+}
+
+void write_layer(ResultSink& sink, Index slot, const QuokaLayer& layer, bool store_key_scores) {
+  sink.write<float>("s_q", slot, layer.s_q.flat());
+  sink.write<float>("s_q_prompt", slot, layer.s_q_prompt.flat());
+  sink.write<float>("mass", slot, layer.mass.flat());
+  sink.write<float>("log_max_weight", slot, layer.log_max_weight.flat());
+  sink.write<float>("breadth", slot, layer.breadth.flat());
+  sink.write<std::int32_t>("selected_queries", slot, layer.selected_queries.flat());
+  sink.write<std::int32_t>("selected/positions", slot, layer.selected.flat());
+  if (store_key_scores) sink.write<float>("key_scores/values", slot, layer.key_scores.flat());
+  sink.write<float>("oracle_recall", slot, layer.oracle_recall.flat());
+  sink.write<std::int32_t>("loaded", slot, layer.loaded.flat());
+  sink.write<std::uint8_t>("sink_selected", slot, layer.sink_selected.flat());
+}
+
+/// Correlations of every head of the layer: written, and their head mean and best head added to the
+/// summary.
+void write_correlations(ResultSink& sink, Index slot, const TraceInfo& info,
+                        const QuokaLayer& layer, const QuokaPlan& plan, ThreadPool& pool,
+                        nlohmann::ordered_json& entry) {
+  const auto n_q = static_cast<Index>(info.q_heads.size());
+  std::array<std::vector<double>, kCorrelations.size()> values;
+  for (auto& list : values) list.resize(static_cast<std::size_t>(n_q));
+  pool.parallel_for(n_q, [&](Index head, int) {
+    const auto of_head = correlations_of_head(layer, plan, head);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i][static_cast<std::size_t>(head)] = of_head[i];
+    }
+  });
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sink.write<double>(fmt::format("correlation/{}", kCorrelations[i]), slot, values[i]);
+    entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]));
+  }
+  const std::vector<double>& headline = values[1];
+  const auto best = std::max_element(headline.begin(), headline.end(), [](double a, double b) {
+    return std::isnan(a) ? !std::isnan(b) : a < b;
+  });
+  entry["pearson_log_best"] = json_number(*best);
+  entry["pearson_log_best_head"] = info.q_heads[static_cast<std::size_t>(best - headline.begin())];
+}
+
+void add_plots(ResultSink& sink) {
+  const std::vector<std::string> axes = {"layer", "q_head", "pos"};
+  sink.add_plot({"plot_s_q", "s_q", axes, "S_q per query"});
+  sink.add_plot({"plot_mass", "mass", axes, "Attention mass on the kept keys"});
+  sink.add_plot({"plot_max_weight", "log_max_weight", axes, "Log of the largest attention weight"});
+  sink.add_plot({"plot_recall",
+                 "oracle_recall",
+                 {"layer", "kv_head", "chunk_begin"},
+                 "Kept share of the keys of largest weight"});
+  sink.add_plot({"plot_correlation",
+                 "correlation/pearson_log",
+                 {"layer", "q_head"},
+                 "Correlation of S_q with the log of the largest weight"});
+}
+
+}  // namespace
+
+nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
+                                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                                     std::stop_token stop, const ResultProvenance& provenance) {
+  check_fields(options);
+  require_full_qkv(trace, "quoka");
+  require_whole_groups(trace.info(), "quoka");
+  const TraceInfo& info = trace.info();
+  const QuokaPlan plan(info, options);
+  const TraceSource* const traces[] = {&trace};
+  sink.begin(make_result_info("quoka", traces, fields_to_json(options), provenance));
+  declare_arrays(sink, info, plan, options);
+
+  nlohmann::ordered_json summary;
+  summary["layers"] = nlohmann::ordered_json::array();
+  Tally sparse;
+  Tally all;
+  Mean correlation;
+  const auto n_layers = static_cast<Index>(info.layers.size());
+  for (Index slot = 0; slot < n_layers; ++slot) {
+    const Index layer = info.layers[static_cast<std::size_t>(slot)];
+    const bool selects = quoka_selects_in(info, options, layer);
+    QuokaLayer arrays(info, plan, options);
+    for (Index kv_slot = 0; kv_slot < static_cast<Index>(info.kv_heads.size()); ++kv_slot) {
+      check_stop(stop, "quoka");
+      quoka_group(trace, options, plan, layer, kv_slot, pool, stop, arrays);
+    }
+    write_layer(sink, slot, arrays, options.store_key_scores);
+
+    Tally tally;
+    tally.add(arrays, plan, selects);
+    all.add(arrays, plan, selects);
+    if (selects) sparse.add(arrays, plan, selects);
+    nlohmann::ordered_json entry;
+    entry["layer"] = layer;
+    entry["dense"] = !selects;
+    entry.update(tally.to_json());
+    write_correlations(sink, slot, info, arrays, plan, pool, entry);
+    if (!entry["pearson_log_mean"].is_null()) {
+      correlation.add(entry["pearson_log_mean"].get<double>());
+    }
+    summary["layers"].push_back(entry);
+    if (progress) progress({"quoka", slot + 1, n_layers, "layers"});
+  }
+
+  // loads: the kept set is shared by the group, so the union per KV head and the count per query
+  // head reduce alike
+  summary["totals"] = sparse.to_json();
+  summary["totals"]["reduction_per_q_head"] = json_number(sparse.reduction());
+  summary["totals"]["reduction_per_kv_head_with_dense_layers"] = json_number(all.reduction());
+  summary["totals"]["pearson_log_mean"] = json_number(correlation.value());
+  summary["totals"]["chunks"] = plan.chunks.size();
+  add_plots(sink);
+  sink.finish(summary);
+  return summary;
+}
+
+}  // namespace kvscope

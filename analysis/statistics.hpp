@@ -1,0 +1,62 @@
+// Small statistics over plain spans: means, quantiles, correlations, histograms. NaN entries count
+// as missing.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// Mean of the entries that are not NaN; NaN if there are none.
+double mean(std::span<const double> x);
+double mean(std::span<const float> x);
+
+/// The q-quantile (0 <= q <= 1) of the entries that are not NaN, linear between neighbours; NaN if
+/// there are none.
+double quantile(std::span<const double> x, double q);
+
+/// Pearson's correlation over the pairs in which neither is NaN; NaN with fewer than 2 pairs or
+/// without variance.
+double pearson(std::span<const double> x, std::span<const double> y);
+
+/// Spearman's: Pearson's of the ranks, ties sharing their mean rank.
+double spearman(std::span<const double> x, std::span<const double> y);
+
+/// Correlation of x and y with the linear part that z explains taken out of both.
+double partial_correlation(std::span<const double> x, std::span<const double> y,
+                           std::span<const double> z);
+
+/// Counts in n_bins equal bins of [low, high]; entries outside and NaN are left out, `high` falls
+/// in the last bin.
+std::vector<std::int64_t> histogram(std::span<const double> x, double low, double high,
+                                    Index n_bins);
+
+/// A running mean that ignores NaN.
+class Mean {
+ public:
+  void add(double x) {
+    if (x == x) {
+      sum_ += x;
+      ++n_;
+    }
+  }
+  std::int64_t n() const { return n_; }
+  /// NaN if nothing was added.
+  double value() const;
+
+ private:
+  double sum_ = 0.0;
+  std::int64_t n_ = 0;
+};
+
+/// The number, or null where JSON has none (NaN, infinities).
+nlohmann::ordered_json json_number(double x);
+
+/// n positions of [begin, end) at equal distances, the last one always among them; all of them if
+/// there are no more.
+std::vector<Index> evenly_spaced(Index begin, Index end, Index n);
+
+}  // namespace kvscope

@@ -1,0 +1,61 @@
+// Theorem B.1 on recorded rows: the measured cosine of a key with its query beside the bounds that
+// its softmax weight gives, as printed and in forms that hold (see core/attention/theorem_b1.hpp
+// for the statements).
+#pragma once
+
+#include <stop_token>
+
+#include "analysis/analysis.hpp"
+#include "core/base/fields.hpp"
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+/// Which key of a row plays k*.
+enum class StarKey {
+  argmax,   // the key of largest weight, lowest position among equals
+  rank,     // the key of the given rank by weight
+  current,  // the query's own position
+  first,    // the first visible key: the sink under full attention
+  random,   // one visible key, drawn by seed, layer, head and position
+};
+template <>
+struct EnumNames<StarKey> {
+  static constexpr std::array<std::string_view, 5> value = {"argmax", "rank", "current", "first",
+                                                            "random"};
+};
+
+struct TheoremB1Options {
+  Index rows = 4096;
+  StarKey star = StarKey::argmax;
+  Index rank = 1;
+  Index seed = 0;
+  double tolerance = 1e-9;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"rows", "query rows per head, evenly spaced over the trace; all if it has no more"}
+              .at_least(1),
+          self.rows);
+    visit(Field{"star", "which key is k*: argmax, rank, current, first or random"}, self.star);
+    visit(Field{"rank", "with --star rank: 1 is the key of largest weight"}.at_least(1), self.rank);
+    visit(Field{"seed", "with --star random: where the drawing starts"}, self.seed);
+    visit(
+        Field{"tolerance", "a bound counts as violated if it exceeds the cosine by more"}.at_least(
+            0.0),
+        self.tolerance);
+  }
+};
+
+/// Arrays, [layer, q_head, row] with the positions in `row_pos`: cos, weight, log_odds, norm_eff,
+/// bounds/printed, bounds/repaired, bounds/jensen, bounds/worst, n_others, star_pos, and for the
+/// main-text theorem cos_mean_query, main_text/relaxed, main_text/exact. Rows without another
+/// visible key hold NaN. Summary: per layer and in total the rows counted, violations and mean gaps
+/// (cos - bound) of each bound; Jensen, worst and main text must have none. Throws ConfigError for
+/// options out of range or a trace without all q and k, Interrupted on a stop.
+nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
+                                          ResultSink& sink, ThreadPool& pool,
+                                          const ProgressFn& progress, std::stop_token stop,
+                                          const ResultProvenance& provenance = {});
+
+}  // namespace kvscope

@@ -1,0 +1,34 @@
+// Exact causal softmax attention, the reference that every selector is compared with.
+#pragma once
+
+#include <optional>
+
+#include "core/base/parallel.hpp"
+#include "core/model/attention_policy.hpp"
+
+namespace kvscope {
+
+/// Query rows of one KV group that run side by side in lane blocks, and where their results go.
+/// q_lanes and out_lanes are [n_blocks][n_q * d_head, lanes]: token t of the call is lane t % lanes of block t / lanes.
+struct LaneAttentionCall {
+  Index pos_begin = 0;
+  Index n_tok = 0;
+  Index lanes = 0;
+  float score_scale = 1.0f;
+  std::optional<Index> window;
+  Index n_q = 0;
+  TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
+  TensorView<const float> v;
+  const float* q_lanes = nullptr;
+  float* out_lanes = nullptr;
+  TensorView<float> lse;  // [n_q, n_tok]
+};
+
+/// softmax(scale q k^T + causal and window mask) v for all heads. Query head h reads KV head h / group.
+/// Parallel over (head, block of queries); same bits for any thread count and any division of queries into calls.
+void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);
+
+/// The same on row-major tensors, for policies and analyses.
+void attend_dense(const AttentionCall& call, std::optional<Index> window, ThreadPool& pool);
+
+}  // namespace kvscope

@@ -1,0 +1,68 @@
+// Exact scores of query rows against the keys of one KV head, block by block: never a whole T x T
+// map.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/attention/row_kernels.hpp"
+#include "core/tensor/tensor.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+/// The keys of one KV head, widened to f64 and transposed in panels of kPanelKeys, so that one load
+/// brings the same channel of neighbouring keys. Costs 8 bytes per element; build once per KV head
+/// and share between threads.
+class KeyTable {
+ public:
+  /// k: [n_keys, d_head]
+  explicit KeyTable(TensorView<const float> k);
+  /// Keys divided by max(norm, eps): dot products with unit queries are cosines.
+  static KeyTable unit(TensorView<const float> k, double eps);
+
+  Index n_keys() const { return n_keys_; }
+  Index d_head() const { return d_head_; }
+  /// L2 norms of the keys as given (before any division), [n_keys].
+  std::span<const double> norms() const { return norms_; }
+  /// Panels [n_panels, d_head, kPanelKeys]; the last one is filled up with zeros.
+  const double* panel(Index index) const { return panels_.data() + index * d_head_ * kPanelKeys; }
+
+ private:
+  KeyTable(TensorView<const float> k, std::optional<double> unit_eps);
+  Index n_keys_ = 0;
+  Index d_head_ = 0;
+  Tensor<double> panels_;
+  std::vector<double> norms_;
+};
+
+/// Scores of a few query rows; keep one per worker, its memory is reused.
+class ScoreRows {
+ public:
+  /// Dot products of q [n_rows, d_head] (scale it first if scores are wanted) with the keys in
+  /// `range`.
+  void compute(std::span<const double> q, Index n_rows, const KeyTable& keys, TokenRange range);
+  /// Scores of row r for `keys`, a part of the computed range; element 0 belongs to keys.begin.
+  std::span<double> row(Index r, TokenRange keys);
+
+ private:
+  std::vector<double> scores_;
+  Index first_key_ = 0;
+  Index stride_ = 0;
+};
+
+/// factor * x, widened to f64.
+std::vector<double> widened(std::span<const float> x, double factor = 1.0);
+
+/// L2 norm in f64.
+double norm_of(std::span<const float> x);
+double norm_of(std::span<const double> x);
+
+/// log(sum(exp(x))) of a row; -infinity if empty.
+double log_sum_exp(std::span<const double> x);
+
+/// Turns scores into probabilities in place and returns their log-sum-exp.
+double softmax_in_place(std::span<double> x);
+
+}  // namespace kvscope

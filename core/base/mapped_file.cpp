@@ -1,0 +1,72 @@
+#include "core/base/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error_number) {
+  throw IoError(fmt::format("cannot {} {}: {}", what, path.string(),
+                            std::generic_category().message(error_number)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a named pipe must not wait for a writer before we can refuse it.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail("open", path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) fail("examine", path, errno);
+  if (S_ISDIR(info.st_mode)) fail("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    throw IoError(fmt::format(
+        "cannot map {}: expected a regular file, found a device, pipe or socket", path.string()));
+  }
+  if (info.st_size == 0) return;  // mmap refuses a length of zero
+  const auto size = static_cast<std::size_t>(info.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) fail("map", path, errno);
+  data_ = static_cast<const std::byte*>(data);
+  size_ = size;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,36 @@
+// A file mapped read-only into memory: its bytes are read from disk only where they are touched.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace kvscope {
+
+/// Owns one read-only mapping of a whole regular file; move only. The mapping outlives the
+/// directory entry, but a file that another process cuts short while it is mapped ends this one
+/// (SIGBUS).
+class MappedFile {
+ public:
+  /// No file: bytes() is empty.
+  MappedFile() = default;
+  /// Maps all of `path` (an empty file maps to no bytes). Throws IoError if it cannot be opened or
+  /// is not a regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,106 @@
+#include "core/model/bpe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvscope {
+
+namespace {
+
+std::uint64_t pair_key(TokenId left, TokenId right) {
+  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+}
+
+}  // namespace
+
+// The finalizer of splitmix64: the standard library's own hash of an integer is that integer, whose
+// low bits are those of the right token alone.
+std::size_t Bpe::PairHash::operator()(std::uint64_t pair) const {
+  pair = (pair ^ (pair >> 30)) * 0xbf58476d1ce4e5b9u;
+  pair = (pair ^ (pair >> 27)) * 0x94d049bb133111ebu;
+  return pair ^ (pair >> 31);
+}
+
+Bpe::Bpe(BpeTables tables) : tables_(std::move(tables)) {
+  rules_.reserve(tables_.merges.size());
+  std::uint32_t rank = 0;
+  for (const BpeTables::Merge& merge : tables_.merges) {
+    rules_.insert_or_assign(pair_key(merge.left, merge.right), Rule{rank++, merge.merged});
+  }
+}
+
+std::optional<TokenId> Bpe::find(std::string_view bytes) const {
+  const auto it = tables_.id_from_bytes.find(bytes);
+  if (it == tables_.id_from_bytes.end()) return std::nullopt;
+  return it->second;
+}
+
+const Bpe::Rule* Bpe::rule_for(TokenId left, TokenId right) const {
+  const auto it = rules_.find(pair_key(left, right));
+  return it == rules_.end() ? nullptr : &it->second;
+}
+
+// One symbol per byte, linked in order.
+void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
+  symbols.clear();
+  bool after_unknown = false;
+  for (char c : piece) {
+    const std::optional<TokenId> id = tables_.id_from_byte[static_cast<unsigned char>(c)];
+    const bool is_unknown = !id;
+    if (is_unknown && (!tables_.unknown_id || (tables_.fuse_unknown && after_unknown))) continue;
+    const auto i = static_cast<std::int32_t>(symbols.size());
+    symbols.push_back({is_unknown ? *tables_.unknown_id : *id, i - 1, i + 1, /*is_alive=*/true});
+    after_unknown = is_unknown;
+  }
+  if (!symbols.empty()) symbols.back().next = -1;
+}
+
+void Bpe::queue_pair(Scratch& scratch, std::int32_t left) const {
+  const Symbol& symbol = scratch.symbols[static_cast<std::size_t>(left)];
+  if (symbol.next < 0) return;
+  const Rule* rule = rule_for(symbol.id, scratch.symbols[static_cast<std::size_t>(symbol.next)].id);
+  if (rule == nullptr) return;
+  const std::uint64_t order = std::uint64_t{rule->rank} << 32 | static_cast<std::uint32_t>(left);
+  scratch.queue.push_back({order, rule->merged});
+  std::push_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>());
+}
+
+void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (tables_.ignore_merges) {
+    if (const auto id = find(piece)) {
+      out.push_back(*id);
+      return;
+    }
+  }
+  auto& symbols = scratch.symbols;
+  start(piece, symbols);
+  scratch.queue.clear();
+  for (std::size_t i = 0; i < symbols.size(); ++i)
+    queue_pair(scratch, static_cast<std::int32_t>(i));
+
+  while (!scratch.queue.empty()) {
+    std::pop_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>());
+    const Candidate best = scratch.queue.back();
+    scratch.queue.pop_back();
+    const auto at = static_cast<std::int32_t>(best.order & 0xffffffffu);
+    Symbol& left = symbols[static_cast<std::size_t>(at)];
+    if (!left.is_alive || left.next < 0) continue;
+    Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+    // The neighbours may have changed since. As in the tokenizers library, another pair that gives
+    // the same token still counts.
+    const Rule* rule = rule_for(left.id, right.id);
+    if (rule == nullptr || rule->merged != best.merged) continue;
+
+    left.id = best.merged;
+    left.next = right.next;
+    right.is_alive = false;
+    if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].previous = at;
+    if (left.previous >= 0) queue_pair(scratch, left.previous);
+    queue_pair(scratch, at);
+  }
+  for (const Symbol& symbol : symbols) {
+    if (symbol.is_alive) out.push_back(symbol.id);
+  }
+}
+
+}  // namespace kvscope

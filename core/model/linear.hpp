@@ -1,0 +1,34 @@
+// Linear layers on lane blocks: y = W x + b, split over threads by rows of W and groups of blocks.
+#pragma once
+
+#include <initializer_list>
+
+#include "core/base/parallel.hpp"
+#include "core/model/layer_weights.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// The common shape of lane-block activations [n_blocks, features, lanes].
+struct LaneShape {
+  Index n_blocks = 0;
+  Index lanes = 0;
+};
+
+/// One of several products with the same input.
+struct LinearOutput {
+  const Matrix* matrix = nullptr;       // [n_rows, n_cols]
+  const Tensor<float>* bias = nullptr;  // [n_rows] or empty
+  float* y = nullptr;                   // [n_blocks, n_rows, lanes]
+};
+
+/// For every output: y = matrix x + bias. x [n_blocks, n_cols, lanes]; all matrices have the same n_cols.
+/// Each element is one chain of multiply-adds: the split into tasks never changes a bit.
+void linear(std::initializer_list<LinearOutput> outputs, const float* x, LaneShape shape,
+            ThreadPool& pool);
+
+/// rows[t] = matrix x[token t], row-major: for logits. rows [n_tok, n_rows of the matrix].
+void linear_to_rows(const Matrix& matrix, const float* x, LaneShape shape, TensorView<float> rows,
+                    ThreadPool& pool);
+
+}  // namespace kvscope

@@ -1,0 +1,52 @@
+#include "core/model/rope.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace kvscope {
+
+std::vector<float> rope_frequencies(const RopeConfig& rope, Index d_head) {
+  std::vector<float> frequency(static_cast<std::size_t>(d_head / 2));
+  for (std::size_t i = 0; i < frequency.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(d_head);
+    const float power = static_cast<float>(std::pow(rope.theta, static_cast<double>(exponent)));
+    frequency[i] = 1.0f / power;
+  }
+  if (rope.kind == RopeConfig::Kind::linear) {
+    for (float& f : frequency) f /= static_cast<float>(rope.factor);
+  }
+  if (rope.kind == RopeConfig::Kind::llama3) {
+    const double original = static_cast<double>(rope.original_max_positions);
+    const double longest_kept = original / rope.high_freq_factor;    // wavelengths below stay
+    const double shortest_scaled = original / rope.low_freq_factor;  // wavelengths above are divided
+    for (float& f : frequency) {
+      const double wavelength = 2.0 * std::numbers::pi / static_cast<double>(f);
+      if (wavelength < longest_kept) continue;
+      const double scaled = static_cast<double>(f) / rope.factor;
+      if (wavelength > shortest_scaled) {
+        f = static_cast<float>(scaled);
+        continue;
+      }
+      const double smooth = (original / wavelength - rope.low_freq_factor) /
+                            (rope.high_freq_factor - rope.low_freq_factor);
+      f = static_cast<float>((1.0 - smooth) * scaled + smooth * static_cast<double>(f));
+    }
+  }
+  return frequency;
+}
+
+void rope_tables(std::span<const float> frequencies, Index pos_begin, Index n_tok, Index lanes,
+                 float* cos, float* sin) {
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    for (Index lane = 0; lane < lanes; ++lane) {
+      const Index pos = pos_begin + std::min(lane, n_tok - 1);
+      const float angle = static_cast<float>(pos) * frequencies[i];  // rounded, see the header
+      const std::size_t at = i * static_cast<std::size_t>(lanes) + static_cast<std::size_t>(lane);
+      cos[at] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      sin[at] = static_cast<float>(std::sin(static_cast<double>(angle)));
+    }
+  }
+}
+
+}  // namespace kvscope

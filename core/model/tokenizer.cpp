@@ -1,0 +1,203 @@
+#include "core/model/tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/mapped_file.hpp"
+#include "core/model/added_tokens.hpp"
+#include "core/model/bpe.hpp"
+#include "core/model/nfc.hpp"
+#include "core/model/pre_tokenizer.hpp"
+#include "core/model/tokenizer_json.hpp"
+#include "core/model/utf8.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
+
+// Encodes the pieces of one text. Most pieces of a long text have occurred in it before.
+class PieceEncoder {
+ public:
+  explicit PieceEncoder(const Bpe& bpe) : bpe_(bpe) {}
+
+  // `piece` must stay valid as long as this object.
+  void encode(std::string_view piece, std::vector<TokenId>& out) {
+    if (piece.size() > kMaxCachedBytes) {
+      bpe_.encode(piece, scratch_, out);
+      return;
+    }
+    if (const auto it = known_.find(piece); it != known_.end()) {
+      const auto begin = ids_.begin() + it->second.begin;
+      out.insert(out.end(), begin, begin + it->second.count);
+      return;
+    }
+    const auto begin = static_cast<std::ptrdiff_t>(out.size());
+    bpe_.encode(piece, scratch_, out);
+    if (known_.size() >= kMaxCached) return;
+    const Place place{static_cast<std::ptrdiff_t>(ids_.size()),
+                      static_cast<std::ptrdiff_t>(out.size()) - begin};
+    ids_.insert(ids_.end(), out.begin() + begin, out.end());
+    known_.emplace(piece, place);
+  }
+
+ private:
+  static constexpr std::size_t kMaxCachedBytes = 128;
+  static constexpr std::size_t kMaxCached = 1 << 16;
+  struct Place {
+    std::ptrdiff_t begin;
+    std::ptrdiff_t count;
+  };
+
+  const Bpe& bpe_;
+  Bpe::Scratch scratch_;
+  std::unordered_map<std::string_view, Place> known_;
+  std::vector<TokenId> ids_;
+};
+
+AddedTokenSet tokens_in_raw_text(const TokenizerParts& parts) {
+  std::vector<AddedToken> selected;
+  for (const AddedToken& token : parts.added_tokens) {
+    if (!token.normalized) selected.push_back(token);
+  }
+  return AddedTokenSet(std::move(selected));
+}
+
+AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
+  std::vector<AddedToken> selected;
+  for (AddedToken token : parts.added_tokens) {
+    if (!token.normalized) continue;
+    if (parts.normalizer == Normalizer::nfc)
+      token.content = nfc(token.content).value_or(token.content);
+    selected.push_back(std::move(token));
+  }
+  return AddedTokenSet(std::move(selected));
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  Bpe bpe;
+  std::vector<PreTokenizerStep> pre_tokenizer;
+  Normalizer normalizer;
+  AddedTokenSet added_raw;         // looked for in the text as it is
+  AddedTokenSet added_normalized;  // looked for in what is left, once it is normalized
+  StringMap<TokenId> id_from_added;
+  std::unordered_map<TokenId, TokenInfo> tokens;
+  std::vector<TokenId> prefix, suffix;
+  TokenId n_ids;
+
+  explicit Impl(TokenizerParts parts)
+      : bpe(std::move(parts.bpe)),
+        pre_tokenizer(std::move(parts.pre_tokenizer)),
+        normalizer(parts.normalizer),
+        added_raw(tokens_in_raw_text(parts)),
+        added_normalized(tokens_in_normalized_text(parts)),
+        tokens(std::move(parts.tokens)),
+        prefix(std::move(parts.prefix)),
+        suffix(std::move(parts.suffix)),
+        n_ids(parts.n_ids) {
+    for (const AddedToken& token : parts.added_tokens)
+      id_from_added.emplace(token.content, token.id);
+  }
+
+  const TokenInfo& info(TokenId id) const {
+    const auto it = tokens.find(id);
+    if (it == tokens.end()) {
+      throw ConfigError(fmt::format(
+          "token id {}: expected an id of the tokenizer (0 to {}), found none", id, n_ids - 1));
+    }
+    return it->second;
+  }
+
+  void encode(std::string_view text, std::vector<TokenId>& out) const {
+    std::deque<std::string> normalized;  // keeps what the encoder remembers alive
+    PreTokenizer cutter(pre_tokenizer, text.size());
+    PieceEncoder encoder(bpe);
+    for (const auto& outer : added_raw.split(text)) {
+      if (outer.token != nullptr) {
+        out.push_back(outer.token->id);
+        continue;
+      }
+      std::string_view plain = outer.text;
+      if (normalizer == Normalizer::nfc) {
+        if (auto changed = nfc(plain)) plain = normalized.emplace_back(std::move(*changed));
+      }
+      for (const auto& inner : added_normalized.split(plain)) {
+        if (inner.token != nullptr) {
+          out.push_back(inner.token->id);
+          continue;
+        }
+        for (std::string_view piece : cutter.split(inner.text)) encoder.encode(piece, out);
+      }
+    }
+  }
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::load(const std::filesystem::path& file) {
+  std::error_code ignored;  // a path that cannot be examined is refused when it is opened
+  const bool is_folder = std::filesystem::is_directory(file, ignored);
+  const std::filesystem::path path = is_folder ? file / "tokenizer.json" : file;
+  const MappedFile mapped(path);
+  if (mapped.size() > kMaxFileBytes) {
+    throw FormatError(fmt::format("{}: expected a tokenizer of at most {} bytes, found {}",
+                                  path.string(), kMaxFileBytes, mapped.size()));
+  }
+  return parse(mapped.text(), path.string());
+}
+
+Tokenizer Tokenizer::parse(std::string_view json_text, const std::string& where) {
+  return Tokenizer(std::make_unique<const Impl>(parse_tokenizer_json(json_text, where)));
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special) const {
+  if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+    throw ConfigError(fmt::format("text: expected fewer than 2^31 bytes, found {}", text.size()));
+  }
+  if (const auto offset = first_invalid_utf8(text)) {
+    throw FormatError(fmt::format("text: expected UTF-8, found byte 0x{:02x} at offset {}",
+                                  static_cast<unsigned char>(text[*offset]), *offset));
+  }
+  std::vector<TokenId> ids;
+  if (add_special) ids = impl_->prefix;
+  impl_->encode(text, ids);
+  if (add_special) ids.insert(ids.end(), impl_->suffix.begin(), impl_->suffix.end());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::string bytes;
+  for (TokenId id : ids) {
+    const TokenInfo& info = impl_->info(id);
+    if (!(skip_special && info.special)) bytes += info.bytes;
+  }
+  return bytes;
+}
+
+std::string_view Tokenizer::bytes_of(TokenId id) const {
+  return impl_->info(id).bytes;
+}
+
+std::optional<TokenId> Tokenizer::id_of(std::string_view content) const {
+  const auto it = impl_->id_from_added.find(content);
+  if (it != impl_->id_from_added.end()) return it->second;
+  return impl_->bpe.find(content);
+}
+
+TokenId Tokenizer::n_ids() const {
+  return impl_->n_ids;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,188 @@
+#include "core/model/weights.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/mapped_file.hpp"
+#include "core/model/safetensors.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+std::string shape_text(const std::vector<Index>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+bool same_shape(const std::vector<Index>& found, const Shape& expected) {
+  return static_cast<int>(found.size()) == expected.rank &&
+         std::equal(found.begin(), found.end(), expected.dim.begin());
+}
+
+// A shard lies beside its index: no folder may be part of its name.
+void check_shard_name(const std::string& name, const std::string& where) {
+  const bool is_plain = !name.empty() && name != "." && name != ".." &&
+                        name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+  if (!is_plain) {
+    throw FormatError(
+        fmt::format("weight_map ({}): expected names of files in the same folder, found {}", where,
+                    quote(name)));
+  }
+}
+
+bool file_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) return false;
+  if (error) throw IoError(fmt::format("cannot examine {}: {}", path.string(), error.message()));
+  return true;
+}
+
+}  // namespace
+
+struct WeightFiles::Impl {
+  struct Entry {
+    SafetensorsEntry tensor;
+    std::string file;
+  };
+
+  std::vector<MappedFile> files;
+  std::map<std::string, Entry, std::less<>> entries;
+
+  void add_file(const std::filesystem::path& path) {
+    const std::string file = path.filename().string();
+    files.emplace_back(path);
+    for (SafetensorsEntry& tensor : parse_safetensors(files.back().bytes(), path.string())) {
+      std::string name = tensor.name;
+      const auto [it, is_new] =
+          entries.try_emplace(std::move(name), Entry{std::move(tensor), file});
+      if (!is_new) {
+        throw FormatError(fmt::format("tensor {} is in two shards, {} and {} ({})",
+                                      quote(it->first), it->second.file, file,
+                                      path.parent_path().string()));
+      }
+    }
+  }
+
+  void add_shards(const std::filesystem::path& folder) {
+    const std::filesystem::path index_path = folder / kIndexFile;
+    const std::string where = index_path.string();
+    const MappedFile index_file(index_path);
+    const nlohmann::json index = parse_json(index_file.text(), where);
+    const JsonObject weight_map = JsonObject(index, where).object("weight_map");
+
+    std::map<std::string, std::vector<std::string>> names_by_shard;
+    for (const auto& [name, shard] : weight_map.value().items()) {
+      if (!shard.is_string()) weight_map.refuse(name, "the name of a file");
+      check_shard_name(shard.get_ref<const std::string&>(), where);
+      names_by_shard[shard.get_ref<const std::string&>()].push_back(name);
+    }
+    if (names_by_shard.empty()) {
+      throw FormatError(fmt::format("weight_map ({}): expected tensors, found none", where));
+    }
+    for (const auto& [shard, names] : names_by_shard) {
+      if (!file_exists(folder / shard)) {
+        throw IoError(fmt::format("shard {} is missing: {} lists {} tensors in it",
+                                  (folder / shard).string(), where, names.size()));
+      }
+      add_file(folder / shard);
+      for (const std::string& name : names) {
+        const auto it = entries.find(name);
+        if (it == entries.end() || it->second.file != shard) {
+          throw FormatError(fmt::format("tensor {}: expected in {} as {} says, found {}",
+                                        quote(name), quote(shard), where,
+                                        it == entries.end() ? "nowhere" : "in " + it->second.file));
+        }
+      }
+    }
+  }
+};
+
+WeightFiles::WeightFiles(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WeightFiles::WeightFiles(WeightFiles&&) noexcept = default;
+WeightFiles& WeightFiles::operator=(WeightFiles&&) noexcept = default;
+WeightFiles::~WeightFiles() = default;
+
+WeightFiles WeightFiles::open(const std::filesystem::path& model_dir) {
+  auto impl = std::make_unique<Impl>();
+  if (file_exists(model_dir / kSingleFile)) {
+    impl->add_file(model_dir / kSingleFile);
+  } else if (file_exists(model_dir / kIndexFile)) {
+    impl->add_shards(model_dir);
+  } else {
+    throw IoError(fmt::format("{}: expected {} or {}, found neither", model_dir.string(),
+                              kSingleFile, kIndexFile));
+  }
+  return WeightFiles(std::move(impl));
+}
+
+bool WeightFiles::contains(std::string_view name) const {
+  return impl_->entries.find(name) != impl_->entries.end();
+}
+
+StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) const {
+  const auto it = impl_->entries.find(name);
+  if (it == impl_->entries.end()) {
+    throw FormatError(fmt::format(
+        "tensor {}: expected shape {}, found no such tensor among the {} of {}", quote(name),
+        to_string(expected), impl_->entries.size(),
+        impl_->entries.empty() ? std::string(kSingleFile) : impl_->entries.begin()->second.file));
+  }
+  const auto& [tensor, file] = it->second;
+  if (!same_shape(tensor.shape, expected)) {
+    throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
+                                  to_string(expected), shape_text(tensor.shape), file));
+  }
+  if (!tensor.dtype) {
+    throw FormatError(fmt::format("tensor {}: expected dtype F32, F16 or BF16, found {} ({})",
+                                  quote(name), quote(tensor.dtype_name), file));
+  }
+  return {*tensor.dtype, expected, tensor.bytes.data(), file};
+}
+
+Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expected) const {
+  const StoredTensor stored = get(name, expected);
+  auto out = Tensor<float>::uninitialized(expected);
+  to_float(stored.dtype, stored.data, out.data(), static_cast<std::size_t>(out.count()));
+  for (Index i = 0; i < out.count(); ++i) {
+    if (!std::isfinite(out.data()[i])) {
+      throw FormatError(
+          fmt::format("tensor {}: expected finite values, found {} at element {} ({})",
+                      quote(name), out.data()[i], i, stored.file));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> WeightFiles::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : impl_->entries) names.push_back(name);
+  return names;
+}
+
+std::int64_t WeightFiles::n_parameters() const {
+  std::int64_t n = 0;
+  for (const auto& [name, entry] : impl_->entries) n += entry.tensor.count;
+  return n;
+}
+
+std::int64_t WeightFiles::n_bytes() const {
+  std::int64_t n = 0;
+  for (const auto& [name, entry] : impl_->entries) {
+    n += static_cast<std::int64_t>(entry.tensor.bytes.size());
+  }
+  return n;
+}
+
+}  // namespace kvscope

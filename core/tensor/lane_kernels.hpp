@@ -1,0 +1,67 @@
+// Vector kernels on lane blocks: [n_features, lanes] matrices whose columns are tokens.
+//
+// A lane block holds up to `lanes` tokens (16 or 32) side by side: feature f of token t is at
+// f * lanes + t. All kernels treat each lane on its own and in one fixed order of operations, so a token's
+// result has the same bits whatever stands in the other lanes: chunked prefill, decode and one-shot agree.
+// The instruction set (SSE2 to AVX-512) is picked at run time.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+constexpr Index kWideLanes = 32;    // lane count of prefill blocks
+constexpr Index kNarrowLanes = 16;  // lane count when at most 16 tokens run (decode)
+
+/// y = w x + bias. Each output is one chain of fused multiply-adds over k, in order.
+/// w [n_rows, k] with row stride ldw; x [k, lanes]; y [n_rows, lanes]; bias [n_rows] or null.
+void lane_matmul(const float* w, Index ldw, Index n_rows, Index k, const float* bias,
+                 const float* x, float* y, Index lanes);
+
+/// y[f] = x[f] * weight[f] / sqrt(mean_f x[f]^2 + eps), per lane. x, y [n, lanes]; may be the same.
+void lane_rms_norm(const float* x, const float* weight, Index n, float eps, float* y, Index lanes);
+
+/// Rotates the pairs (x[i], x[i + d/2]) by the angles of cos and sin. x [d, lanes]; cos, sin [d/2, lanes].
+void lane_rope(float* x, const float* cos, const float* sin, Index d, Index lanes);
+
+/// gate = silu(gate) * up, elementwise over n values.
+void lane_swiglu(float* gate, const float* up, Index n);
+
+/// x += y, elementwise over n values.
+void lane_add(float* x, const float* y, Index n);
+
+/// rows[t * row_stride + f] = x[f * lanes + t] for t < n_tok. x [n_features, lanes].
+void rows_from_lanes(const float* x, Index n_features, Index lanes, Index n_tok, float* rows,
+                     Index row_stride);
+
+/// The inverse of rows_from_lanes, times `scale`; lanes from n_tok on become zero.
+void lanes_from_rows(const float* rows, Index row_stride, Index n_features, Index lanes,
+                     Index n_tok, float scale, float* x);
+
+/// One block of queries against all keys they see; see core/attention/dense_attention.hpp for the maths.
+struct LaneAttention {
+  const float* q = nullptr;        // [d_head, lanes] already times the score scale
+  const std::int32_t* pos = nullptr;  // [lanes] position of each lane's query; unused lanes repeat a used one
+  Index lanes = 0;
+  const float* k = nullptr;        // [n, d_head] keys of this KV head from position 0
+  const float* v = nullptr;        // [n, d_head]
+  Index d_head = 0;
+  Index key_begin = 0;             // first key to look at, a multiple of kKeyBlock
+  Index key_end = 0;               // one past the last key that any lane sees
+  Index window = 0;                // keys seen per query, itself included; 0 = all
+  float* out = nullptr;            // [d_head, lanes]
+  float* lse = nullptr;            // [lanes]
+  float* scratch = nullptr;        // [kKeyBlock + 3, lanes]
+};
+
+constexpr Index kKeyBlock = 128;  // keys per step of the online softmax, at absolute multiples
+
+/// Softmax attention with an online softmax over blocks of kKeyBlock keys.
+void lane_attention(const LaneAttention& task);
+
+/// Names of the instruction sets this machine can run, best first (for `kvscope version`).
+const char* lane_target_name();
+
+}  // namespace kvscope

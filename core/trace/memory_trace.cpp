@@ -1,0 +1,213 @@
+#include "core/trace/memory_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+Index count_of(const std::vector<Index>& list) {
+  return static_cast<Index>(list.size());
+}
+
+void expect_shape(const TensorView<const float>& view, Shape expected, Index layer,
+                  std::string_view what) {
+  if (view.shape() != expected) {
+    throw ShapeError(fmt::format("layers/{}/{}: expected shape {}, found {}", layer, what,
+                                 to_string(expected), to_string(view.shape())));
+  }
+}
+
+/// Copies [heads, n, d] into positions [first, first + n) of [heads, T, d].
+void copy_rows(TensorView<const float> src, TensorView<float> dst, Index first) {
+  for (Index head = 0; head < src.dim(0); ++head) {
+    for (Index i = 0; i < src.dim(1); ++i) {
+      const auto row = src.sub(head).row(i);
+      std::copy(row.begin(), row.end(), dst.sub(head).row(first + i).begin());
+    }
+  }
+}
+
+/// Copies positions `range` (offset by `origin`) of one head and refuses NaN and Inf.
+Tensor<float> read_rows(TensorView<const float> head, TokenRange range, Index origin,
+                        const std::string& dataset) {
+  const Index held = head.dim(0);
+  if (range.begin < origin || range.end < range.begin || range.end > origin + held) {
+    throw ConfigError(fmt::format("{}: positions [{}, {}) were not recorded; recorded are [{}, {})",
+                                  dataset, range.begin, range.end, origin, origin + held));
+  }
+  const bool vectors = head.rank() == 2;
+  const Index width = vectors ? head.dim(1) : 1;
+  auto out = vectors ? Tensor<float>::uninitialized({range.size(), width})
+                     : Tensor<float>::uninitialized({range.size()});
+  const float* from = head.data() + (range.begin - origin) * width;
+  std::copy_n(from, range.size() * width, out.data());
+  for (Index i = 0; i < out.count(); ++i) {
+    if (!std::isfinite(out.data()[i])) {
+      throw FormatError(
+          fmt::format("{}: value {} at position {}, channel {}; expected finite numbers", dataset,
+                      out.data()[i], range.begin + i / width, i % width));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void MemoryTrace::begin(const TraceInfo& info) {
+  if (info.n_q < 1 || info.n_kv < 1 || info.n_q % info.n_kv != 0 || info.d_head < 1 ||
+      info.n_tokens < 0) {
+    throw ConfigError(fmt::format(
+        "trace in memory: {} query heads, {} KV heads, head dimension {}, {} tokens do not make a "
+        "trace",
+        info.n_q, info.n_kv, info.d_head, info.n_tokens));
+  }
+  if (info.rows.begin < 0 || info.rows.size() < 0 || info.rows.end > info.n_tokens) {
+    throw ConfigError(fmt::format("trace in memory: rows [{}, {}) do not lie in [0, {})",
+                                  info.rows.begin, info.rows.end, info.n_tokens));
+  }
+  info_ = info;
+  layers_.clear();
+  tokens_.clear();
+  bytes_.clear();
+  unit_ = 0;
+  const Index n_q = count_of(info.q_heads);
+  const Index n_kv = count_of(info.kv_heads);
+  for (std::size_t i = 0; i < info.layers.size(); ++i) {
+    layers_.push_back({Tensor<float>({n_q, info.rows.size(), info.d_head}),
+                       Tensor<float>({n_kv, info.n_tokens, info.d_head}),
+                       Tensor<float>({n_kv, info.n_tokens, info.d_head}),
+                       Tensor<float>({n_q, info.rows.size()})});
+  }
+}
+
+void MemoryTrace::write_layer(const LayerRows& rows) {
+  if (unit_ >= info_.units.size()) {
+    throw ConfigError(fmt::format("trace in memory: all {} units are written", unit_));
+  }
+  const TokenRange tokens = info_.units[unit_].tokens;
+  const TokenRange kept{std::max(tokens.begin, info_.rows.begin),
+                        std::min(tokens.end, info_.rows.end)};
+  const Index n_rows = std::max<Index>(kept.size(), 0);
+  const Index n_q = count_of(info_.q_heads);
+  const Index n_kv = count_of(info_.kv_heads);
+  Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
+  if (info_.capture.qkv) {
+    expect_shape(rows.k, {n_kv, tokens.size(), info_.d_head}, rows.layer, "k");
+    expect_shape(rows.v, {n_kv, tokens.size(), info_.d_head}, rows.layer, "v");
+    copy_rows(rows.k, layer.k.view(), tokens.begin);
+    copy_rows(rows.v, layer.v.view(), tokens.begin);
+    if (n_rows > 0) {
+      expect_shape(rows.q, {n_q, n_rows, info_.d_head}, rows.layer, "q");
+      copy_rows(rows.q, layer.q.view(), kept.begin - info_.rows.begin);
+    }
+  }
+  if (info_.capture.lse && n_rows > 0) {
+    expect_shape(rows.lse, {n_q, n_rows}, rows.layer, "lse");
+    for (Index head = 0; head < n_q; ++head) {
+      const auto row = rows.lse.row(head);
+      std::copy(row.begin(), row.end(),
+                layer.lse.view().row(head).begin() + (kept.begin - info_.rows.begin));
+    }
+  }
+}
+
+void MemoryTrace::write_logits(TensorView<const float>) {}
+
+void MemoryTrace::write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) {
+  tokens_.insert(tokens_.end(), ids.begin(), ids.end());
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
+void MemoryTrace::commit_unit() {
+  ++unit_;
+}
+
+void MemoryTrace::finish(TraceStatus status) {
+  info_.status = status;
+  if (unit_ < info_.units.size()) {  // interrupted: what was not committed is not part of the trace
+    info_.units.resize(unit_);
+    info_.n_tokens = unit_ > 0 ? info_.units.back().tokens.end : 0;
+    info_.n_prompt = std::min(info_.n_prompt, info_.n_tokens);
+    info_.rows.end = std::min(info_.rows.end, info_.n_tokens);
+    info_.rows.begin = std::min(info_.rows.begin, info_.rows.end);
+  }
+}
+
+const MemoryTrace::Layer& MemoryTrace::layer_at(Index layer) const {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))];
+}
+
+Tensor<float> MemoryTrace::read_q(Index layer, Index q_head, TokenRange range) const {
+  const auto head = layer_at(layer).q.sub(info_.q_slot(q_head)).range(0, 0, info_.rows.size());
+  return read_rows(head, range, info_.rows.begin,
+                   fmt::format("layers/{}/q head {}", layer, q_head));
+}
+
+Tensor<float> MemoryTrace::read_k(Index layer, Index kv_head, TokenRange range) const {
+  const auto head = layer_at(layer).k.sub(info_.kv_slot(kv_head)).range(0, 0, info_.n_tokens);
+  return read_rows(head, range, 0, fmt::format("layers/{}/k head {}", layer, kv_head));
+}
+
+Tensor<float> MemoryTrace::read_v(Index layer, Index kv_head, TokenRange range) const {
+  const auto head = layer_at(layer).v.sub(info_.kv_slot(kv_head)).range(0, 0, info_.n_tokens);
+  return read_rows(head, range, 0, fmt::format("layers/{}/v head {}", layer, kv_head));
+}
+
+Tensor<float> MemoryTrace::read_lse(Index layer, Index q_head, TokenRange range) const {
+  const auto head = layer_at(layer).lse.sub(info_.q_slot(q_head)).range(0, 0, info_.rows.size());
+  return read_rows(head, range, info_.rows.begin,
+                   fmt::format("layers/{}/lse head {}", layer, q_head));
+}
+
+TensorView<float> MemoryTrace::q(Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].q.view();
+}
+TensorView<float> MemoryTrace::k(Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].k.view();
+}
+TensorView<float> MemoryTrace::v(Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].v.view();
+}
+TensorView<float> MemoryTrace::lse(Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].lse.view();
+}
+
+TraceInfo make_trace_info(Index n_layers, Index n_q, Index n_kv, Index d_head, Index n_tokens,
+                          Index chunk) {
+  if (chunk < 1)
+    throw ConfigError(fmt::format("chunk: expected at least 1 token, found {}", chunk));
+  TraceInfo info;
+  info.model_name = "synthetic";
+  info.model_family = "synthetic";
+  info.n_layers = n_layers;
+  info.n_q = n_q;
+  info.n_kv = n_kv;
+  info.d_head = d_head;
+  info.d_model = n_q * d_head;
+  info.score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d_head)));
+  info.window.resize(static_cast<std::size_t>(n_layers));
+  info.layers.resize(static_cast<std::size_t>(n_layers));
+  info.q_heads.resize(static_cast<std::size_t>(n_q));
+  info.kv_heads.resize(static_cast<std::size_t>(n_kv));
+  std::iota(info.layers.begin(), info.layers.end(), Index{0});
+  std::iota(info.q_heads.begin(), info.q_heads.end(), Index{0});
+  std::iota(info.kv_heads.begin(), info.kv_heads.end(), Index{0});
+  info.rows = {0, n_tokens};
+  info.n_tokens = n_tokens;
+  info.n_prompt = n_tokens;
+  info.chunk = chunk;
+  for (Index begin = 0; begin < n_tokens; begin += chunk) {
+    info.units.push_back({{begin, std::min(begin + chunk, n_tokens)}, /*is_decode=*/false});
+  }
+  info.status = TraceStatus::complete;
+  return info;
+}
+
+}  // namespace kvscope

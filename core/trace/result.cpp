@@ -1,0 +1,83 @@
+#include "core/trace/result.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+std::size_t size_of(ResultType type) {
+  switch (type) {
+    case ResultType::f32:
+    case ResultType::i32:
+      return 4;
+    case ResultType::f64:
+    case ResultType::i64:
+      return 8;
+    case ResultType::u8:
+      break;
+  }
+  return 1;
+}
+
+void MemoryResult::begin(const ResultInfo& info) {
+  info_ = info;
+  summary_ = {};
+  arrays_.clear();
+  data_.clear();
+  plots_.clear();
+}
+
+void MemoryResult::declare(const ResultArray& array) {
+  if (array.axes.size() != static_cast<std::size_t>(array.shape.rank)) {
+    throw ShapeError(fmt::format("result array {}: {} axis names for shape {}", array.name,
+                                 array.axes.size(), to_string(array.shape)));
+  }
+  for (const ResultArray& other : arrays_) {
+    if (other.name == array.name) {
+      throw ConfigError(fmt::format("result array {} is declared twice", array.name));
+    }
+  }
+  arrays_.push_back(array);
+  data_.emplace_back(static_cast<std::size_t>(array.shape.count()) * size_of(array.type));
+}
+
+void MemoryResult::add_plot(const ResultPlot& plot) {
+  plots_.push_back(plot);
+}
+
+void MemoryResult::finish(const nlohmann::ordered_json& summary) {
+  summary_ = summary;
+}
+
+void MemoryResult::write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                             Index n_elements) {
+  const auto it = std::find_if(arrays_.begin(), arrays_.end(),
+                               [&](const ResultArray& array) { return array.name == name; });
+  if (it == arrays_.end() || it->type != type) {
+    throw ConfigError(fmt::format("result array {} is not declared with this element type", name));
+  }
+  const Index n_rows = it->shape.rank > 0 ? it->shape[0] : 1;
+  const Index row = n_rows > 0 ? it->shape.count() / n_rows : 0;
+  if (first < 0 || first * row + n_elements > it->shape.count() ||
+      (row > 0 && n_elements % row != 0)) {
+    throw ShapeError(fmt::format("result array {}: {} elements from row {} on do not fit shape {}",
+                                 name, n_elements, first, to_string(it->shape)));
+  }
+  if (n_elements == 0) return;
+  auto& bytes = data_[static_cast<std::size_t>(it - arrays_.begin())];
+  std::memcpy(bytes.data() + static_cast<std::size_t>(first * row) * size_of(type), data,
+              static_cast<std::size_t>(n_elements) * size_of(type));
+}
+
+const std::vector<std::byte>& MemoryResult::bytes_of(std::string_view name, ResultType type) const {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (arrays_[i].name == name && arrays_[i].type == type) return data_[i];
+  }
+  throw ConfigError(fmt::format("the result holds no array {} of this element type", name));
+}
+
+}  // namespace kvscope

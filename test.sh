@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Sets everything up (packages, build) and runs the tests. Ends with ctest's own summary.
+set -euo pipefail
+
+usage() {
+  cat <<'TXT'
+usage: ./test.sh [--asan | --tsan] [--heavy] [ctest arguments...]
+
+Installs what is missing (apt; sudo only if needed), builds preset "release", runs all tests but the heavy ones.
+
+  --asan    build and test with AddressSanitizer and UndefinedBehaviorSanitizer
+  --tsan    build and test with ThreadSanitizer
+  --heavy   also the tests labelled "heavy" (minutes each)
+  --help    this text
+
+Everything else goes to ctest: ./test.sh -R tokenizer runs the tests whose names contain "tokenizer".
+KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
+TXT
+}
+
+# shellcheck source=.ci/setup.sh
+. "$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)/.ci/setup.sh"
+
+preset=release
+labels=(-LE heavy)
+ctest_args=()
+for arg in "$@"; do
+  case $arg in
+    --asan | --tsan) preset=${arg#--} ;;
+    --heavy) labels=() ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *) ctest_args+=("$arg") ;;
+  esac
+done
+
+kvscope_install test
+kvscope_configure "$preset" -DKVSCOPE_BUILD_TESTS=ON
+kvscope_build "$preset"
+exec "$kvscope_ctest" --test-dir "$kvscope_root/build/$preset" --output-on-failure --no-tests=error \
+  --parallel "$(nproc)" ${labels[@]+"${labels[@]}"} ${ctest_args[@]+"${ctest_args[@]}"}

@@ -1,0 +1,114 @@
+// Who may include whom: the table of ARCHITECTURE.md, checked against every #include of the tree.
+#include <catch2/catch_test_macros.hpp>
+
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+
+#include "tests/architecture/source_tree.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Parts = std::set<std::string>;
+
+const std::map<std::string, Parts> kMayInclude = {
+    {"core", {"core"}},
+    {"traces", {"traces", "core"}},
+    {"analysis", {"analysis", "core"}},
+    {"notebooks_export", {"notebooks_export", "core", "analysis"}},
+    {"analysis/cli", {"analysis/cli", "core", "traces", "analysis", "notebooks_export"}},
+    {"gui", {"gui", "core", "traces", "analysis", "notebooks_export"}},
+    {"tests", {"tests", "core", "traces", "analysis", "analysis/cli", "notebooks_export", "gui"}},
+};
+
+// Libraries that only some parts may know, by how their headers begin.
+const std::map<std::string, Parts> kLibraryUsers = {
+    {"Eigen/", {"core", "analysis", "tests"}},
+    {"hdf5",
+     {"traces", "analysis/cli", "tests"}},  // the command line asks for the library's version only
+    {"H5", {"traces", "tests"}},
+    {"hwy/", {"core", "analysis"}},
+    {"pcre2", {"core"}},
+    {"xxh", {"core", "traces", "tests"}},
+    {"boost/", {"analysis/cli"}},
+    {"catch2/", {"tests"}},
+    {"imgui", {"gui"}},
+    {"GLFW/", {"gui"}},
+    {"GL/", {"gui"}},
+    {"cairo", {"notebooks_export"}},
+};
+
+std::optional<std::string> included_name(const std::string& line) {
+  static const std::regex pattern(R"re(^\s*#\s*include\s*[<"]([^>"]+)[>"])re");
+  std::smatch match;
+  if (!std::regex_search(line, match, pattern)) return std::nullopt;
+  return match[1].str();
+}
+
+TEST_CASE("the tree is read: known files are there") {
+  std::set<std::string> paths;
+  for (const auto& file : source_files()) paths.insert(file.path);
+  CHECK(paths.contains("core/base/error.hpp"));
+  CHECK(paths.contains("tests/architecture/includes_test.cpp"));
+  CHECK(paths.size() > 20);
+}
+
+TEST_CASE("project headers are included only along the arrows of ARCHITECTURE.md") {
+  for (const auto& file : source_files()) {
+    const std::string part = part_of(file.path);
+    REQUIRE(kMayInclude.contains(part));
+    for (const auto& line : file.lines) {
+      const auto name = included_name(line);
+      if (!name) continue;
+      const std::string target = part_of(*name);
+      if (!kMayInclude.contains(target)) continue;  // not one of ours
+      INFO(file.path << " includes " << *name);
+      CHECK(kMayInclude.at(part).contains(target));
+    }
+  }
+}
+
+TEST_CASE("external libraries are included only where ARCHITECTURE.md lists them") {
+  for (const auto& file : source_files()) {
+    for (const auto& line : file.lines) {
+      const auto name = included_name(line);
+      if (!name) continue;
+      for (const auto& [prefix, users] : kLibraryUsers) {
+        if (!name->starts_with(prefix)) continue;
+        INFO(file.path << " includes " << *name);
+        CHECK(users.contains(part_of(file.path)));
+      }
+    }
+  }
+}
+
+TEST_CASE("Eigen stays out of headers, so that translation units cannot disagree about it") {
+  for (const auto& file : source_files()) {
+    if (!file.path.ends_with(".hpp")) continue;
+    for (const auto& line : file.lines) {
+      const auto name = included_name(line);
+      INFO(file.path << ": " << line);
+      CHECK_FALSE((name && name->starts_with("Eigen/")));
+    }
+  }
+}
+
+TEST_CASE("project headers are named from the root (tests also from theirs) and exist") {
+  std::set<std::string> headers;
+  for (const auto& file : source_files()) headers.insert(file.path);
+  static const std::regex quoted(R"re(^\s*#\s*include\s*"([^"]+)")re");
+  for (const auto& file : source_files()) {
+    for (const auto& line : file.lines) {
+      std::smatch match;
+      if (!std::regex_search(line, match, quoted)) continue;
+      INFO(file.path << " includes \"" << match[1].str() << "\"");
+      const std::string name = match[1].str();
+      CHECK((headers.contains(name) || headers.contains("tests/" + name) || name.starts_with("hwy/")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

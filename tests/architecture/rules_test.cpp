@@ -1,0 +1,84 @@
+// Rules of the code base that can be read off the text: silent libraries, file lengths, first
+// lines.
+#include <catch2/catch_test_macros.hpp>
+
+#include <regex>
+
+#include "tests/architecture/source_tree.hpp"
+
+namespace kvscope::test {
+namespace {
+
+bool is_library(const std::string& path) {
+  const std::string part = part_of(path);
+  return part == "core" || part == "traces" || part == "analysis" || part == "notebooks_export";
+}
+
+// What a library must not do: it reports by exceptions and callbacks, the programs speak.
+bool prints_or_ends_the_process(const std::string& code) {
+  static const std::regex pattern(
+      R"re(\bstd::(cout|cerr|clog)\b|(^|[^\w:.>])((std::|::)?(printf|puts|putchar|perror|exit|_exit|_Exit|quick_exit|abort|terminate))\s*\(|\bfprintf\s*\(|\bfputs\s*\(|\bfmt::print\s*\(|\bstd::(printf|puts|exit|abort|terminate)\s*\(|\b(stdout|stderr)\b)re");
+  return std::regex_search(code, pattern);
+}
+
+TEST_CASE("the scan finds what it looks for and nothing else") {
+  for (const char* bad :
+       {"std::cout << 1;", "  printf(\"x\");", "fprintf(out, f);", "exit(1);", "std::abort();",
+        "fmt::print(\"a\");", "if (x) ::exit(2);", "write(stderr);", "std::terminate();"}) {
+    INFO(bad);
+    CHECK(prints_or_ends_the_process(bad));
+  }
+  for (const char* good :
+       {"snprintf(buffer, n, f);", "on_exit(x);", "sink.abort();", "fmt::format(\"a\");",
+        "bool aborted = false;", "vector.at(exit_index);"}) {
+    INFO(good);
+    CHECK_FALSE(prints_or_ends_the_process(good));
+  }
+  CHECK(code_only({"a(); // exit(1)", "/* abort(", "exit( */ b(\"puts(\");"}) ==
+        std::vector<std::string>{"a(); ", "", " b( );"});
+  CHECK(code_only({"x = R\"(abort(", "exit()\" + y;"}) ==
+        std::vector<std::string>{"x = ", " + y;"});
+}
+
+TEST_CASE("libraries never print, exit or abort") {
+  for (const auto& file : source_files()) {
+    if (!is_library(file.path)) continue;
+    const auto code = code_only(file.lines);
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
+      CHECK_FALSE(prints_or_ends_the_process(code[i]));
+    }
+  }
+}
+
+TEST_CASE("no file is longer than 600 lines") {
+  for (const auto& file : source_files()) {
+    INFO(file.path << " has " << file.lines.size() << " lines");
+    CHECK(file.lines.size() <= 600);
+  }
+}
+
+TEST_CASE("a header begins with a sentence that says what it is, then #pragma once") {
+  for (const auto& file : source_files()) {
+    if (!file.path.ends_with(".hpp")) continue;
+    INFO(file.path);
+    REQUIRE(!file.lines.empty());
+    CHECK(file.lines.front().starts_with("// "));
+    bool guarded = false;
+    for (const auto& line : file.lines) guarded = guarded || line == "#pragma once";
+    CHECK(guarded);
+  }
+}
+
+TEST_CASE("no unfinished work is left in the code") {
+  static const std::regex pattern(R"(\b(TO)DO\b|\b(FIX)ME\b|\bX{3}\b)");
+  for (const auto& file : source_files()) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
+      CHECK_FALSE(std::regex_search(file.lines[i], pattern));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

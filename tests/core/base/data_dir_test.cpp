@@ -1,0 +1,40 @@
+#include "core/base/data_dir.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+namespace {
+
+struct DataVariable {
+  explicit DataVariable(const std::string& value) {
+    setenv("KVSCOPE_DATA", value.c_str(), /*overwrite=*/1);
+  }
+  ~DataVariable() { unsetenv("KVSCOPE_DATA"); }
+};
+
+TEST_CASE("the source tree's samples are found without any setting") {
+  unsetenv("KVSCOPE_DATA");
+  CHECK(std::filesystem::equivalent(samples_dir(), KVSCOPE_SOURCE_DIR "/traces/samples"));
+  CHECK(std::filesystem::exists(embedded_verifier() / "model.safetensors"));
+  CHECK(std::filesystem::exists(embedded_draft() / "tokenizer.json"));
+  CHECK(std::filesystem::file_size(embedded_text()) > 100000);
+}
+
+TEST_CASE("KVSCOPE_DATA decides alone, right or wrong") {
+  {
+    const DataVariable set(KVSCOPE_SOURCE_DIR "/traces/samples");
+    CHECK(samples_dir() == KVSCOPE_SOURCE_DIR "/traces/samples");
+  }
+  const DataVariable set("/no/such/folder");
+  CHECK_THROWS_WITH(samples_dir(),
+                    Catch::Matchers::ContainsSubstring("KVSCOPE_DATA names /no/such/folder"));
+  CHECK_THROWS_AS(embedded_text(), IoError);
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,55 @@
+#include "core/base/mapped_file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope {
+namespace {
+
+TEST_CASE("a mapped file shows the bytes of the file", "[mapped_file]") {
+  const testing::TempDir dir;
+  const std::string contents = std::string("with a \0 byte", 13) + std::string(10000, 'x');
+  const MappedFile file(dir.write("data", contents));
+  CHECK(file.text() == contents);
+  CHECK(file.bytes().size() == contents.size());
+}
+
+TEST_CASE("an empty file maps to no bytes", "[mapped_file]") {
+  const testing::TempDir dir;
+  const MappedFile file(dir.write("empty", ""));
+  CHECK(file.size() == 0);
+  CHECK(file.text().empty());
+  CHECK(MappedFile().bytes().empty());
+}
+
+TEST_CASE("moving a mapping keeps its bytes where they are", "[mapped_file]") {
+  const testing::TempDir dir;
+  MappedFile first(dir.write("a", "aaa"));
+  const std::byte* address = first.bytes().data();
+  MappedFile second(std::move(first));
+  CHECK(second.bytes().data() == address);
+  MappedFile third(dir.write("b", "bbbb"));
+  third = std::move(second);
+  CHECK(third.text() == "aaa");
+}
+
+TEST_CASE("what cannot be mapped is an IoError", "[mapped_file]") {
+  const testing::TempDir dir;
+  CHECK_THROWS_AS(MappedFile(dir.path() / "missing"), IoError);
+  CHECK_THROWS_AS(MappedFile(dir.path()), IoError);
+  const auto pipe = dir.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_AS(MappedFile(pipe), IoError);
+  const auto secret = dir.write("secret", "x");
+  REQUIRE(::chmod(secret.c_str(), 0) == 0);
+  if (::geteuid() != 0) CHECK_THROWS_AS(MappedFile(secret), IoError);  // root may read everything
+}
+
+}  // namespace
+}  // namespace kvscope

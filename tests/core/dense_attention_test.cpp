@@ -1,0 +1,169 @@
+// Dense attention and the lane kernels against three loops in double, on every instruction set of this machine.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+#include <hwy/targets.h>
+#include <random>
+#include <vector>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/tensor/lane_kernels.hpp"
+
+using namespace kvscope;
+
+namespace {
+
+// Restricts the kernels to one instruction set while it lives.
+class OnlyTarget {
+ public:
+  explicit OnlyTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+  }
+  ~OnlyTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+
+void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
+  std::normal_distribution<float> normal(0.0f, scale);
+  for (float& x : tensor.flat()) x = normal(rng);
+}
+
+struct Problem {
+  Index n_q, n_kv, d, pos_begin, n_tok;
+  std::optional<Index> window;
+};
+
+void check_attention(const Problem& p, float scale_of_q) {
+  std::mt19937 rng(7);
+  const Index n_ctx = p.pos_begin + p.n_tok;
+  Tensor<float> q({p.n_q, p.n_tok, p.d}), k({p.n_kv, n_ctx, p.d}), v({p.n_kv, n_ctx, p.d});
+  fill(q, rng, scale_of_q);
+  fill(k, rng);
+  fill(v, rng);
+  Tensor<float> out({p.n_q, p.n_tok, p.d}), lse({p.n_q, p.n_tok});
+  AttentionCall call;
+  call.pos_begin = p.pos_begin;
+  call.n_tok = p.n_tok;
+  call.score_scale = 1.0f / std::sqrt(static_cast<float>(p.d));
+  call.q = q.view();
+  call.k = k.view();
+  call.v = v.view();
+  call.out = out.view();
+  call.lse = lse.view();
+  ThreadPool pool(2);
+  attend_dense(call, p.window, pool);
+
+  double worst_out = 0.0, worst_lse = 0.0;
+  for (Index h = 0; h < p.n_q; ++h) {
+    const Index g = h / (p.n_q / p.n_kv);
+    for (Index i = 0; i < p.n_tok; ++i) {
+      const Index pos = p.pos_begin + i;
+      const Index first = p.window ? std::max<Index>(0, pos - *p.window + 1) : 0;
+      std::vector<double> weight;
+      double max = -INFINITY;
+      for (Index j = first; j <= pos; ++j) {
+        double score = 0.0;
+        for (Index f = 0; f < p.d; ++f) score += static_cast<double>(q(h, i, f)) * k(g, j, f);
+        weight.push_back(score * static_cast<double>(call.score_scale));
+        max = std::max(max, weight.back());
+      }
+      double sum = 0.0;
+      for (double& w : weight) sum += (w = std::exp(w - max));
+      const double true_lse = max + std::log(sum);
+      worst_lse = std::max(worst_lse, std::abs(true_lse - static_cast<double>(lse(h, i))) /
+                                          std::max(1.0, std::abs(true_lse)));
+      for (Index f = 0; f < p.d; ++f) {
+        double o = 0.0;
+        for (std::size_t j = 0; j < weight.size(); ++j)
+          o += weight[j] / sum * static_cast<double>(v(g, first + static_cast<Index>(j), f));
+        worst_out = std::max(worst_out, std::abs(o - static_cast<double>(out(h, i, f))));
+      }
+    }
+  }
+  CHECK(worst_out < 2e-5);
+  CHECK(worst_lse < 2e-6);
+}
+
+}  // namespace
+
+TEST_CASE("dense attention equals three loops in double", "[attention]") {
+  const std::vector<std::int64_t> targets = {HWY_SSSE3, HWY_SSE4, HWY_AVX2, HWY_AVX3};
+  for (const std::int64_t target : targets) {
+    if ((hwy::SupportedTargets() & target) == 0) continue;
+    DYNAMIC_SECTION(hwy::TargetName(target)) {
+      const OnlyTarget only(target);
+      CHECK(std::string(lane_target_name()) == hwy::TargetName(target));
+      check_attention({4, 2, 16, 0, 1, {}}, 1.0f);
+      check_attention({4, 1, 8, 0, 40, {}}, 1.0f);
+      check_attention({6, 2, 24, 130, 3, {}}, 3.0f);       // decode-like, heads share a block
+      check_attention({2, 2, 64, 100, 200, {}}, 1.0f);     // several key blocks
+      check_attention({3, 1, 10, 0, 300, Index{12}}, 1.0f);  // sliding window
+      check_attention({2, 1, 16, 400, 5, Index{150}}, 1.0f);
+      check_attention({2, 1, 32, 0, 140, Index{1}}, 1.0f);   // each token sees itself only
+    }
+  }
+}
+
+TEST_CASE("attention stays finite for scores far apart", "[attention]") {
+  check_attention({2, 2, 16, 0, 150, {}}, 60.0f);
+}
+
+TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set", "[kernels]") {
+  for (const std::int64_t target : {std::int64_t{HWY_SSSE3}, std::int64_t{HWY_SSE4}, std::int64_t{HWY_AVX2},
+                                    std::int64_t{HWY_AVX3}}) {
+    if ((hwy::SupportedTargets() & target) == 0) continue;
+    DYNAMIC_SECTION(hwy::TargetName(target)) {
+      const OnlyTarget only(target);
+      const Index lanes = GENERATE(kNarrowLanes, kWideLanes);
+      const Index rows = 19, k = 37;
+      std::mt19937 rng(3);
+      Tensor<float> w({rows, k}), x({k, lanes}), bias({rows}), y({rows, lanes});
+      fill(w, rng);
+      fill(x, rng);
+      fill(bias, rng);
+      lane_matmul(w.data(), k, rows, k, bias.data(), x.data(), y.data(), lanes);
+      for (Index r = 0; r < rows; ++r) {
+        for (Index t = 0; t < lanes; ++t) {
+          double sum = bias(r);
+          for (Index i = 0; i < k; ++i) sum += static_cast<double>(w(r, i)) * x(i, t);
+          REQUIRE(std::abs(sum - static_cast<double>(y(r, t))) < 1e-4);
+        }
+      }
+
+      Tensor<float> normed({k, lanes}), weight({k});
+      fill(weight, rng);
+      lane_rms_norm(x.data(), weight.data(), k, 1e-5f, normed.data(), lanes);
+      for (Index t = 0; t < lanes; ++t) {
+        double sum = 0.0;
+        for (Index i = 0; i < k; ++i) sum += static_cast<double>(x(i, t)) * x(i, t);
+        const double scale = 1.0 / std::sqrt(sum / static_cast<double>(k) + 1e-5);
+        for (Index i = 0; i < k; ++i) {
+          REQUIRE(std::abs(static_cast<double>(x(i, t)) * scale * weight(i) - static_cast<double>(normed(i, t))) <
+                  1e-5);
+        }
+      }
+
+      Tensor<float> gate = x.clone();
+      lane_swiglu(gate.data(), normed.data(), k * lanes);
+      for (Index i = 0; i < k * lanes; ++i) {
+        const double g = x.data()[i];
+        const double expected = g / (1.0 + std::exp(-g)) * static_cast<double>(normed.data()[i]);
+        REQUIRE(std::abs(expected - static_cast<double>(gate.data()[i])) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("lanes and rows convert into each other", "[kernels]") {
+  std::mt19937 rng(5);
+  Tensor<float> rows({11, 29}), lanes({29, 16}), back({11, 29});
+  fill(rows, rng);
+  lanes_from_rows(rows.data(), 29, 29, 16, 11, 1.0f, lanes.data());
+  CHECK(lanes(Index{3}, Index{10}) == rows(Index{10}, Index{3}));
+  CHECK(lanes(Index{3}, Index{11}) == 0.0f);
+  rows_from_lanes(lanes.data(), 29, 16, 11, back.data(), 29);
+  CHECK(std::equal(rows.flat().begin(), rows.flat().end(), back.flat().begin()));
+}

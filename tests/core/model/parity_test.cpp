@@ -1,0 +1,216 @@
+// The running model against Hugging Face transformers in float64 (tests/golden), and against itself.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+#include <stdexcept>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/base/error.hpp"
+#include "core/model/transformer.hpp"
+#include "support/golden.hpp"
+
+using namespace kvscope;
+
+namespace {
+
+// Keeps everything that the observer is shown, for all layers, over any number of calls.
+class Capture final : public Observer {
+ public:
+  Capture(const ModelConfig& c, Index n_tokens) {
+    for (Index i = 0; i < c.n_layers; ++i) {
+      q.emplace_back(Shape{c.n_q, n_tokens, c.d_head});
+      k.emplace_back(Shape{c.n_kv, n_tokens, c.d_head});
+      v.emplace_back(Shape{c.n_kv, n_tokens, c.d_head});
+      lse.emplace_back(Shape{c.n_q, n_tokens});
+    }
+    logits = Tensor<float>({n_tokens, c.n_vocab});
+  }
+  bool wants(Index) const override { return true; }
+  void on_attention(const AttentionEvent& e) override {
+    const auto copy = [&](TensorView<const float> from, Tensor<float>& to) {
+      for (Index h = 0; h < from.dim(0); ++h)
+        for (Index t = 0; t < e.n_tok; ++t)
+          for (Index f = 0; f < from.dim(2); ++f) to(h, e.pos_begin + t, f) = from(h, t, f);
+    };
+    const auto layer = static_cast<std::size_t>(e.layer);
+    copy(e.q, q[layer]);
+    copy(e.k, k[layer]);
+    copy(e.v, v[layer]);
+    for (Index h = 0; h < e.lse.dim(0); ++h)
+      for (Index t = 0; t < e.n_tok; ++t) lse[layer](h, e.pos_begin + t) = e.lse(h, t);
+    CHECK(e.k_cache.dim(1) == e.pos_begin + e.n_tok);
+  }
+  void on_logits(Index pos, TensorView<const float> rows) override {
+    for (Index t = 0; t < rows.dim(0); ++t)
+      for (Index i = 0; i < rows.dim(1); ++i) logits(pos + t, i) = rows(t, i);
+  }
+
+  std::vector<Tensor<float>> q, k, v, lse;
+  Tensor<float> logits;
+};
+
+// Runs `tokens` in calls of `chunk` tokens (0: one call) and returns all that was seen.
+Capture run(const Transformer& model, const std::vector<TokenId>& tokens, std::size_t chunk, int n_threads,
+            AttentionPolicy* policy = nullptr) {
+  ThreadPool pool(n_threads);
+  KvCache cache(model.config(), static_cast<Index>(tokens.size()));
+  Capture capture(model.config(), static_cast<Index>(tokens.size()));
+  const std::size_t step = chunk == 0 ? tokens.size() : chunk;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
+    const std::size_t n = std::min(step, tokens.size() - begin);
+    model.forward({tokens.data() + begin, n}, cache, pool, {Logits::all, &capture, policy});
+  }
+  return capture;
+}
+
+bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
+  return std::equal(a.flat().begin(), a.flat().end(), b.flat().begin(), b.flat().end());
+}
+
+void check_same_bits(const Capture& a, const Capture& b) {
+  for (std::size_t i = 0; i < a.q.size(); ++i) {
+    CHECK(same_bits(a.q[i], b.q[i]));
+    CHECK(same_bits(a.k[i], b.k[i]));
+    CHECK(same_bits(a.v[i], b.v[i]));
+    CHECK(same_bits(a.lse[i], b.lse[i]));
+  }
+  CHECK(same_bits(a.logits, b.logits));
+}
+
+// softmax(scale q k^T) over the visible keys, three loops in double. [n_q, T, T]
+Tensor<float> attention_maps(const ModelConfig& c, const Capture& capture, Index layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  const Index n = capture.q[at].dim(1);
+  Tensor<float> maps({c.n_q, n, n});
+  for (Index h = 0; h < c.n_q; ++h) {
+    for (Index i = 0; i < n; ++i) {
+      for (Index j = 0; j <= i; ++j) {
+        if (c.window[at] && i - j >= *c.window[at]) continue;
+        double score = 0.0;
+        for (Index f = 0; f < c.d_head; ++f)
+          score += static_cast<double>(capture.q[at](h, i, f)) * capture.k[at](h / c.group(), j, f);
+        maps(h, i, j) = static_cast<float>(std::exp(score * c.score_scale() - capture.lse[at](h, i)));
+      }
+    }
+  }
+  return maps;
+}
+
+}  // namespace
+
+TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[parity]") {
+  const std::string name = GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window",
+                                    "qwen2", "qwen3");
+  INFO(name);
+  const auto dir = test::golden_dir() / name;
+  const Transformer model = Transformer::load(dir);
+  const auto tokens = test::read_golden_tokens(dir / "golden.h5");
+  const Capture capture = run(model, tokens, /*chunk=*/0, /*n_threads=*/2);
+  for (Index layer = 0; layer < model.config().n_layers; ++layer) {
+    INFO("layer " << layer);
+    const std::string path = "/layers/" + std::to_string(layer) + "/";
+    const auto at = static_cast<std::size_t>(layer);
+    const auto file = dir / "golden.h5";
+    CHECK(test::max_abs_difference(capture.q[at].view(), test::read_golden(file, path + "q").view()) < 2e-4);
+    CHECK(test::max_abs_difference(capture.k[at].view(), test::read_golden(file, path + "k").view()) < 2e-4);
+    CHECK(test::max_abs_difference(capture.v[at].view(), test::read_golden(file, path + "v").view()) < 2e-4);
+    CHECK(test::max_abs_difference(attention_maps(model.config(), capture, layer).view(),
+                                   test::read_golden(file, path + "attn").view()) < 2e-4);
+  }
+  CHECK(test::max_abs_difference(capture.logits.view(), test::read_golden(dir / "golden.h5", "/logits").view()) < 4e-4);
+}
+
+TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call", "[parity]") {
+  const std::string name = GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3");
+  INFO(name);
+  const auto dir = test::golden_dir() / name;
+  const Transformer model = Transformer::load(dir);
+  const auto tokens = test::read_golden_tokens(dir / "golden.h5");
+  const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
+  check_same_bits(whole, run(model, tokens, /*chunk=*/0, /*n_threads=*/3));
+  check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/2));
+  check_same_bits(whole, run(model, tokens, /*chunk=*/7, /*n_threads=*/2));
+  check_same_bits(whole, run(model, tokens, /*chunk=*/33, /*n_threads=*/2));
+}
+
+TEST_CASE("the same bits over many key blocks and past the sliding window", "[parity]") {
+  const std::string name = GENERATE("llama3_gqa", "mistral_window");
+  INFO(name);
+  const Transformer model = Transformer::load(test::golden_dir() / name);
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < 400; ++i) tokens.push_back((i * 7919 + 13) % 320);
+  const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/2);
+  check_same_bits(whole, run(model, tokens, /*chunk=*/100, /*n_threads=*/2));
+  check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/1));
+}
+
+TEST_CASE("a policy that attends densely changes no bit", "[policy]") {
+  class Dense final : public AttentionPolicy {
+   public:
+    Dense(const ModelConfig& config, ThreadPool& pool) : config_(config), pool_(pool) {}
+    bool takes(Index layer) const override { return layer % 2 == 1; }
+    void attend(const AttentionCall& call) override {
+      ++n_calls;
+      attend_dense(call, config_.window[static_cast<std::size_t>(call.layer)], pool_);
+    }
+    int n_calls = 0;
+
+   private:
+    const ModelConfig& config_;
+    ThreadPool& pool_;
+  };
+  const Transformer model = Transformer::load(test::golden_dir() / "mistral_window");
+  const auto tokens = test::read_golden_tokens(test::golden_dir() / "mistral_window" / "golden.h5");
+  ThreadPool pool(2);
+  Dense policy(model.config(), pool);
+  check_same_bits(run(model, tokens, /*chunk=*/20, /*n_threads=*/2),
+                  run(model, tokens, /*chunk=*/20, /*n_threads=*/2, &policy));
+  CHECK(policy.n_calls > 0);
+}
+
+TEST_CASE("the last token's logits equal the last row of all logits") {
+  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
+  const auto tokens = test::read_golden_tokens(test::golden_dir() / "qwen2" / "golden.h5");
+  ThreadPool pool(2);
+  KvCache all_cache(model.config(), 48), last_cache(model.config(), 48);
+  const Tensor<float> all = model.forward(tokens, all_cache, pool, {Logits::all});
+  const Tensor<float> last = model.forward(tokens, last_cache, pool, {Logits::last});
+  REQUIRE(last.shape() == Shape{1, model.config().n_vocab});
+  CHECK(test::max_abs_difference(all.view().range(0, 47, 48), last.view()) == 0.0);
+}
+
+TEST_CASE("a failing call leaves the cache as it was") {
+  class Failing final : public Observer {
+   public:
+    bool wants(Index) const override { return true; }
+    void on_attention(const AttentionEvent& e) override {
+      if (e.layer == 2) throw IoError("disk full");
+    }
+  };
+  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
+  const auto tokens = test::read_golden_tokens(test::golden_dir() / "qwen2" / "golden.h5");
+  ThreadPool pool(2);
+  KvCache cache(model.config(), 48);
+  model.forward({tokens.data(), 10}, cache, pool);
+  Failing failing;
+  CHECK_THROWS_AS(model.forward({tokens.data() + 10, 5}, cache, pool, {Logits::none, &failing}), IoError);
+  CHECK(cache.n_tokens() == 10);
+  const Tensor<float> resumed = model.forward({tokens.data() + 10, 38}, cache, pool, {Logits::last});
+  KvCache fresh(model.config(), 48);
+  const Tensor<float> direct = model.forward(tokens, fresh, pool, {Logits::last});
+  CHECK(same_bits(resumed, direct));
+}
+
+TEST_CASE("tokens outside the vocabulary and full contexts are refused") {
+  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
+  ThreadPool pool(1);
+  KvCache cache(model.config(), 4);
+  const std::vector<TokenId> outside = {1, 320};
+  const std::vector<TokenId> negative = {-1};
+  const std::vector<TokenId> many = {1, 2, 3, 4, 5};
+  CHECK_THROWS_AS(model.forward(outside, cache, pool), ConfigError);
+  CHECK_THROWS_AS(model.forward(negative, cache, pool), ConfigError);
+  CHECK_THROWS_AS(model.forward(many, cache, pool), ConfigError);
+  CHECK_THROWS_AS(model.forward({}, cache, pool), ConfigError);
+  CHECK_THROWS_AS(KvCache(model.config(), 513), ConfigError);
+}

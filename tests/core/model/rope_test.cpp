@@ -1,0 +1,56 @@
+#include "core/model/rope.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+using namespace kvscope;
+using Catch::Approx;
+
+TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta", "[rope]") {
+  const auto f = rope_frequencies({RopeConfig::Kind::plain, 10000.0}, 64);
+  REQUIRE(f.size() == 32);
+  CHECK(f[0] == 1.0f);
+  CHECK(f[16] == Approx(0.01).epsilon(1e-6));
+  CHECK(f[31] == Approx(std::pow(10000.0, -62.0 / 64.0)).epsilon(1e-6));
+}
+
+TEST_CASE("linear scaling divides every frequency", "[rope]") {
+  const auto plain = rope_frequencies({RopeConfig::Kind::plain, 10000.0}, 32);
+  const auto linear = rope_frequencies({RopeConfig::Kind::linear, 10000.0, 4.0}, 32);
+  for (std::size_t i = 0; i < plain.size(); ++i) CHECK(linear[i] == Approx(plain[i] / 4.0).epsilon(1e-6));
+}
+
+TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends between", "[rope]") {
+  RopeConfig rope{RopeConfig::Kind::llama3, 500000.0, 8.0, 1.0, 4.0, 8192};
+  const auto plain = rope_frequencies({RopeConfig::Kind::plain, 500000.0}, 128);
+  const auto scaled = rope_frequencies(rope, 128);
+  int n_kept = 0, n_divided = 0, n_blended = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double wavelength = 2.0 * M_PI / plain[i];
+    if (wavelength < 8192.0 / 4.0) {
+      CHECK(scaled[i] == plain[i]);
+      ++n_kept;
+    } else if (wavelength > 8192.0) {
+      CHECK(scaled[i] == Approx(plain[i] / 8.0).epsilon(1e-6));
+      ++n_divided;
+    } else {
+      CHECK(scaled[i] < plain[i]);
+      CHECK(scaled[i] > plain[i] / 8.0f);
+      ++n_blended;
+    }
+  }
+  CHECK(n_kept > 0);
+  CHECK(n_divided > 0);
+  CHECK(n_blended > 0);
+}
+
+TEST_CASE("tables hold one position per lane and repeat the last one in spare lanes", "[rope]") {
+  const auto f = rope_frequencies({RopeConfig::Kind::plain, 100.0}, 4);
+  std::vector<float> cos(2 * 16), sin(2 * 16);
+  rope_tables(f, /*pos_begin=*/1000, /*n_tok=*/3, /*lanes=*/16, cos.data(), sin.data());
+  CHECK(cos[0] == Approx(std::cos(1000.0)).margin(1e-6));
+  CHECK(sin[2] == Approx(std::sin(1002.0)).margin(1e-6));
+  CHECK(sin[15] == sin[2]);
+  CHECK(cos[16 + 1] == Approx(std::cos(1001.0 * 0.1)).margin(1e-5));
+}

@@ -1,0 +1,38 @@
+#include "tests/support/temp_dir.hpp"
+
+#include <stdlib.h>
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace kvscope::testing {
+
+TempDir::TempDir() {
+  std::string name = (std::filesystem::temp_directory_path() / "kvscope_test_XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed for " + name);
+  path_ = name;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::filesystem::path TempDir::write(std::string_view name, std::string_view contents) const {
+  const std::filesystem::path file = path_ / name;
+  std::ofstream stream(file, std::ios::binary);
+  stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  if (!stream.flush()) throw std::runtime_error("cannot write " + file.string());
+  return file;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw std::runtime_error("cannot open " + path.string());
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace kvscope::testing

@@ -1,0 +1,29 @@
+// A folder of its own for one test, removed with everything in it at the end.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace kvscope::testing {
+
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Writes a file into the folder and returns its path.
+  std::filesystem::path write(std::string_view name, std::string_view contents) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// All bytes of a file; throws std::runtime_error if it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
+}  // namespace kvscope::testing
