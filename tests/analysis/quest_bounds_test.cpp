@@ -1,4 +1,5 @@
-// Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared groups and both programs.
+// Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared
+// groups and both programs.
 #include "analysis/quest_bounds.hpp"
 
 #include <algorithm>
@@ -79,8 +80,8 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[qu
         for (Index page = 0; page < n_pages; ++page) {
           const Index begin = std::max(first, page * 4);
           const Index end = std::min(pos + 1, page * 4 + 4);
-          const std::size_t at = row * static_cast<std::size_t>(n_pages) +
-                                 static_cast<std::size_t>(page);
+          const std::size_t at =
+              row * static_cast<std::size_t>(n_pages) + static_cast<std::size_t>(page);
           if (begin >= end) {
             REQUIRE(std::isnan(bound[at]));
             REQUIRE(std::isnan(true_max[at]));
@@ -118,7 +119,8 @@ TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[qu
             kept = naive_top({bounds.begin(), bounds.end() - 1}, budget - 1);
             kept.push_back(n - 1);
           } else {
-            kept = naive_top(bounds, std::min(n, std::max<Index>(3, std::min<Index>(16, visible) / 4)));
+            kept = naive_top(bounds,
+                             std::min(n, std::max<Index>(3, std::min<Index>(16, visible) / 4)));
           }
           double mass = 0.0;
           Index loaded = 0, hits = 0;

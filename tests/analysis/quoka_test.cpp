@@ -1,4 +1,5 @@
-// The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets, decode steps.
+// The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
+// decode steps.
 #include "analysis/quoka.hpp"
 
 #include <algorithm>
@@ -65,7 +66,8 @@ Vector unit(Vector x) {
   return x;
 }
 
-/// One chunk of one KV head, straight from the listing: S-hat of the past keys, and each head's chosen queries.
+/// One chunk of one KV head, straight from the listing: S-hat of the past keys, and each head's
+/// chosen queries.
 struct NaiveChunk {
   std::vector<std::vector<Index>> picks;  // [group][slot], positions
   std::vector<Vector> s_q;                // [group][token]
@@ -120,7 +122,8 @@ NaiveChunk naive_chunk(const TraceSource& trace, Index layer, Index kv_head, Ind
     order.push_back(t);
   }
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-    return out.key_scores[static_cast<std::size_t>(a)] > out.key_scores[static_cast<std::size_t>(b)];
+    return out.key_scores[static_cast<std::size_t>(a)] >
+           out.key_scores[static_cast<std::size_t>(b)];
   });
   order.resize(std::min(order.size(), static_cast<std::size_t>(budget)));
   std::sort(order.begin(), order.end());
@@ -210,7 +213,8 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
         std::vector<Index> oracle;
         for (Index t = 0; t < begin; ++t) oracle.push_back(t);
         std::stable_sort(oracle.begin(), oracle.end(), [&](Index a, Index b) {
-          return best_weight[static_cast<std::size_t>(a)] > best_weight[static_cast<std::size_t>(b)];
+          return best_weight[static_cast<std::size_t>(a)] >
+                 best_weight[static_cast<std::size_t>(b)];
         });
         oracle.resize(10);
         Index hits = 0;
@@ -426,10 +430,10 @@ TEST_CASE("quoka: S-hat can be left out; what remains is the same", "[quoka]") {
 TEST_CASE("quoka: bad input gets a sentence", "[quoka]") {
   MemoryTrace trace = test::planted_trace({});
   MemoryResult result;
-  for (auto breaks : {+[](QuokaOptions& o) { o.chunk = 0; }, +[](QuokaOptions& o) { o.budget = 0; },
-                      +[](QuokaOptions& o) { o.ratio = 1.5; },
-                      +[](QuokaOptions& o) { o.n_queries = 0; },
-                      +[](QuokaOptions& o) { o.eps = std::nan(""); }}) {
+  for (auto breaks :
+       {+[](QuokaOptions& o) { o.chunk = 0; }, +[](QuokaOptions& o) { o.budget = 0; },
+        +[](QuokaOptions& o) { o.ratio = 1.5; }, +[](QuokaOptions& o) { o.n_queries = 0; },
+        +[](QuokaOptions& o) { o.eps = std::nan(""); }}) {
     QuokaOptions options;
     breaks(options);
     REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
