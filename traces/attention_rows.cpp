@@ -24,8 +24,8 @@ float dot(const float* a, const float* b, Index n) {
   return lanes[0];
 }
 
-void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos, std::optional<Index> window,
-                   float scale, float lse, std::span<float> probs) {
+void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
+                   std::optional<Index> window, float scale, float lse, std::span<float> probs) {
   const Index first = first_visible(pos, window);
   std::fill(probs.begin(), probs.end(), 0.0f);
   for (Index key = first; key <= pos; ++key) {
@@ -34,8 +34,9 @@ void attention_row(std::span<const float> q, TensorView<const float> keys, Index
   }
 }
 
-void largest_entries(std::span<const float> probs, Index begin, Index end, std::vector<std::int32_t>& order,
-                     std::span<std::int32_t> pos, std::span<float> prob) {
+void largest_entries(std::span<const float> probs, Index begin, Index end,
+                     std::vector<std::int32_t>& order, std::span<std::int32_t> pos,
+                     std::span<float> prob) {
   order.resize(static_cast<std::size_t>(end - begin));
   std::iota(order.begin(), order.end(), static_cast<std::int32_t>(begin));
   const std::size_t n = std::min(order.size(), pos.size());

@@ -10,20 +10,22 @@
 
 namespace kvscope {
 
-/// First key position that a query at `pos` sees under a sliding window (empty = none): pos - window + 1, at least 0.
+/// First key position that a query at `pos` sees under a sliding window (empty = none): pos -
+/// window + 1, at least 0.
 Index first_visible(Index pos, std::optional<Index> window);
 
 /// probs [n >= pos + 1]: prob[j] = exp(scale * q.k[j] - lse) for the visible j <= pos, 0 elsewhere.
 /// q [d_head]; keys [>= pos + 1, d_head].
-void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos, std::optional<Index> window,
-                   float scale, float lse, std::span<float> probs);
+void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
+                   std::optional<Index> window, float scale, float lse, std::span<float> probs);
 
 /// Dot product in a fixed order of partial sums.
 float dot(const float* a, const float* b, Index n);
 
-/// The largest entries of probs [begin, end) by falling value, lower position first among equals; -1 and 0 pad.
-/// `order` is scratch memory that is reused between calls.
-void largest_entries(std::span<const float> probs, Index begin, Index end, std::vector<std::int32_t>& order,
-                     std::span<std::int32_t> pos, std::span<float> prob);
+/// The largest entries of probs [begin, end) by falling value, lower position first among equals;
+/// -1 and 0 pad. `order` is scratch memory that is reused between calls.
+void largest_entries(std::span<const float> probs, Index begin, Index end,
+                     std::vector<std::int32_t>& order, std::span<std::int32_t> pos,
+                     std::span<float> prob);
 
 }  // namespace kvscope

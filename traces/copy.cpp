@@ -17,8 +17,8 @@ namespace kvscope {
 namespace {
 
 /// Rows at full width of the old array become rows of the new one, whose key axis may be shorter.
-void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::Dataset& out, Index head, Index first,
-                Index n, std::span<const std::byte> rows) {
+void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::Dataset& out,
+                Index head, Index first, Index n, std::span<const std::byte> rows) {
   h5::Dims offset(to.dims.size(), 0);
   h5::Dims size = to.dims;
   if (to.has_heads) {
@@ -43,7 +43,8 @@ void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::
   out.write(offset, size, cut.data());
 }
 
-/// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first damaged piece.
+/// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first
+/// damaged piece.
 std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, std::size_t array) {
   const auto& spec = to.arrays[array];
   const Index n_units = static_cast<Index>(to.info.units.size());
@@ -56,10 +57,12 @@ std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, 
             copy_block(from.arrays[array], spec, to.data[array], head, first, n, rows);
           });
       if (!problem.empty()) throw FormatError(fmt::format("{}: {}", from.file.name(), problem));
-      table[static_cast<std::size_t>(unit * n_heads + head)] = recorded_checksum(from, array, unit, head);
+      table[static_cast<std::size_t>(unit * n_heads + head)] =
+          recorded_checksum(from, array, unit, head);
     }
   }
-  to.checksums[array].write(h5::Dims(to.checksums[array].dims().size(), 0), to.checksums[array].dims(), table.data());
+  to.checksums[array].write(h5::Dims(to.checksums[array].dims().size(), 0),
+                            to.checksums[array].dims(), table.data());
   return table;
 }
 
@@ -71,8 +74,9 @@ std::vector<std::uint64_t> copy_text(const TraceLayout& from, TraceLayout& to) {
     std::uint64_t recorded = 0;
     from.text_checksums->read({unit}, {1}, &recorded);
     if (recorded != table.back()) {
-      throw FormatError(fmt::format("{}: the token text of unit {} does not have the recorded checksum",
-                                    from.file.name(), unit));
+      throw FormatError(
+          fmt::format("{}: the token text of unit {} does not have the recorded checksum",
+                      from.file.name(), unit));
     }
   }
   const h5::Dims n_offsets = to.token_offsets->dims();
@@ -108,25 +112,31 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
   check_output(out, options.overwrite);
   const TraceLayout from = open_layout(h5::File::open(from_path));
   if (from.checksums.empty()) {
-    throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely", from_path.string()));
+    throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely",
+                                  from_path.string()));
   }
-  const Index n_units = std::min(from.n_committed(), options.max_units.value_or(from.n_committed()));
-  if (n_units == 0) throw FormatError(fmt::format("{}: no unit was recorded to its end", from_path.string()));
+  const Index n_units =
+      std::min(from.n_committed(), options.max_units.value_or(from.n_committed()));
+  if (n_units == 0)
+    throw FormatError(fmt::format("{}: no unit was recorded to its end", from_path.string()));
 
   const std::filesystem::path temporary = out.string() + ".rewrite.part";
   remove_quietly(temporary);
   CopyReport report;
   try {
-    TraceLayout to = create_layout(temporary, describe_copy(from, n_units, options.status), options.gzip_level);
+    TraceLayout to =
+        create_layout(temporary, describe_copy(from, n_units, options.status), options.gzip_level);
     std::vector<std::vector<std::uint64_t>> tables;
     for (std::size_t array = 0; array < to.arrays.size(); ++array) {
       tables.push_back(copy_array(from, to, array));
       if (progress) {
-        progress({"copy", static_cast<Index>(array) + 1, static_cast<Index>(to.arrays.size()), "arrays"});
+        progress({"copy", static_cast<Index>(array) + 1, static_cast<Index>(to.arrays.size()),
+                  "arrays"});
       }
     }
     const auto text_table = copy_text(from, to);
-    const auto tokens = to.arrays.empty() ? std::vector<std::int32_t>{} : to.data.front().read_all<std::int32_t>();
+    const auto tokens =
+        to.arrays.empty() ? std::vector<std::int32_t>{} : to.data.front().read_all<std::int32_t>();
     to.progress->write({0}, {1}, &n_units);
     to.info.content_hash = hash_contents(to.info, tokens, tables, text_table);
     to.info.uuid = derive_uuid(to.info);

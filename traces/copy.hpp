@@ -1,5 +1,5 @@
-// Copies the whole units of one trace file into a new one with the true shapes: for interrupted and killed recordings, and
-// to compress.
+// Copies the whole units of one trace file into a new one with the true shapes: for interrupted and
+// killed recordings, and to compress.
 #pragma once
 
 #include <filesystem>
@@ -24,9 +24,10 @@ struct CopyReport {
   std::string content_hash;
 };
 
-/// Every piece is compared with its checksum on the way. `out` appears under its name when it is whole. Throws FormatError
-/// if a piece is damaged or no unit is whole, IoError if `out` exists (unless overwrite) or cannot be written.
-CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out, const CopyOptions& options,
-                      const ProgressFn& progress);
+/// Every piece is compared with its checksum on the way. `out` appears under its name when it is
+/// whole. Throws FormatError if a piece is damaged or no unit is whole, IoError if `out` exists
+/// (unless overwrite) or cannot be written.
+CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out,
+                      const CopyOptions& options, const ProgressFn& progress);
 
 }  // namespace kvscope

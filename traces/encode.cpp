@@ -43,31 +43,35 @@ std::string describe(float value) {
 
 }  // namespace
 
-void encode_rows(const RowOrigin& origin, TensorView<const float> rows, std::vector<std::byte>& out) {
+void encode_rows(const RowOrigin& origin, TensorView<const float> rows,
+                 std::vector<std::byte>& out) {
   const DType dtype = h5::dtype_of(origin.array.type).value();
   const Index n_rows = rows.dim(0);
   const Index row_size = rows.dim(1);
-  const Index step = rows.is_contiguous() ? std::max<Index>(n_rows, 1) : 1;  // rows per conversion call
+  const Index step =
+      rows.is_contiguous() ? std::max<Index>(n_rows, 1) : 1;  // rows per conversion call
   const std::size_t n = static_cast<std::size_t>(step * row_size);
   for (Index row = 0; row < n_rows; row += step) {
     const float* source = rows.data() + row * rows.stride(0);
     const std::size_t at = out.size();
     out.resize(at + n * size_of(dtype));
     from_float(source, dtype, out.data() + at, n);
-    const bool ok = all_finite(source, n) && (dtype != DType::f16 || all_f16_finite(out.data() + at, n));
+    const bool ok =
+        all_finite(source, n) && (dtype != DType::f16 || all_f16_finite(out.data() + at, n));
     if (ok) continue;
     for (std::size_t i = 0; i < n; ++i) {
       const bool overflows = dtype == DType::f16 && std::fabs(source[i]) >= 65520.0f;
       if (std::isfinite(source[i]) && !overflows) continue;
-      throw FormatError(fmt::format("{}: head slot {}, position {}, element {} is {}", origin.array.path,
-                                    origin.head,
+      throw FormatError(fmt::format("{}: head slot {}, position {}, element {} is {}",
+                                    origin.array.path, origin.head,
                                     origin.first_position + row + static_cast<Index>(i) / row_size,
                                     static_cast<Index>(i) % row_size, describe(source[i])));
     }
   }
 }
 
-void require_finite(const std::string& where, Index first_position, Index row_size, std::span<const float> rows) {
+void require_finite(const std::string& where, Index first_position, Index row_size,
+                    std::span<const float> rows) {
   if (all_finite(rows.data(), rows.size())) return;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (std::isfinite(rows[i])) continue;

@@ -15,8 +15,9 @@ namespace kvscope::h5 {
 
 namespace {
 
-constexpr std::size_t kMaxText = 60000;      // an attribute has to fit into an object header message (64 KiB)
-constexpr Index kMaxDeflateRatio = 1100;     // deflate cannot shrink by more than 1032
+constexpr std::size_t kMaxText =
+    60000;  // an attribute has to fit into an object header message (64 KiB)
+constexpr Index kMaxDeflateRatio = 1100;  // deflate cannot shrink by more than 1032
 
 static_assert(sizeof(Handle) == sizeof(hid_t));
 
@@ -81,14 +82,22 @@ Id make_half(std::size_t exponent_bits, std::size_t bias) {
 
 Id file_type(Type type) {
   switch (type) {
-    case Type::f32: return Id(H5Tcopy(H5T_IEEE_F32LE));
-    case Type::f64: return Id(H5Tcopy(H5T_IEEE_F64LE));
-    case Type::f16: return make_half(5, 15);
-    case Type::bf16: return make_half(8, 127);
-    case Type::u8: return Id(H5Tcopy(H5T_STD_U8LE));
-    case Type::i32: return Id(H5Tcopy(H5T_STD_I32LE));
-    case Type::i64: return Id(H5Tcopy(H5T_STD_I64LE));
-    case Type::u64: return Id(H5Tcopy(H5T_STD_U64LE));
+    case Type::f32:
+      return Id(H5Tcopy(H5T_IEEE_F32LE));
+    case Type::f64:
+      return Id(H5Tcopy(H5T_IEEE_F64LE));
+    case Type::f16:
+      return make_half(5, 15);
+    case Type::bf16:
+      return make_half(8, 127);
+    case Type::u8:
+      return Id(H5Tcopy(H5T_STD_U8LE));
+    case Type::i32:
+      return Id(H5Tcopy(H5T_STD_I32LE));
+    case Type::i64:
+      return Id(H5Tcopy(H5T_STD_I64LE));
+    case Type::u64:
+      return Id(H5Tcopy(H5T_STD_U64LE));
   }
   return Id();
 }
@@ -112,7 +121,9 @@ Id text_type(std::size_t size) {
   return type;
 }
 
-std::vector<hsize_t> to_hsize(const Dims& dims) { return {dims.begin(), dims.end()}; }
+std::vector<hsize_t> to_hsize(const Dims& dims) {
+  return {dims.begin(), dims.end()};
+}
 
 Id access_list() {
   Id list(H5Pcreate(H5P_FILE_ACCESS));
@@ -158,7 +169,8 @@ std::string trim_padding(const char* text, std::size_t size) {
 
 std::string locked_advice(const std::string& reason) {
   if (reason.find("lock") == std::string::npos) return "";
-  return "; another program has the file open, or the file system has no locks: on NFS or Lustre set the "
+  return "; another program has the file open, or the file system has no locks: on NFS or Lustre "
+         "set the "
          "environment variable HDF5_USE_FILE_LOCKING=FALSE";
 }
 
@@ -179,7 +191,8 @@ Index check_regular_file(const std::filesystem::path& path) {
   if (reason.find("lock") != std::string::npos || reason.find("unable to open file") == 0) {
     throw IoError(fmt::format("cannot open {}{} (HDF5: {})", name, locked_advice(reason), reason));
   }
-  throw FormatError(fmt::format("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason));
+  throw FormatError(
+      fmt::format("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason));
 }
 
 }  // namespace
@@ -188,14 +201,18 @@ Index check_regular_file(const std::filesystem::path& path) {
 
 std::size_t size_of(Type type) {
   switch (type) {
-    case Type::u8: return 1;
+    case Type::u8:
+      return 1;
     case Type::f16:
-    case Type::bf16: return 2;
+    case Type::bf16:
+      return 2;
     case Type::f32:
-    case Type::i32: return 4;
+    case Type::i32:
+      return 4;
     case Type::f64:
     case Type::i64:
-    case Type::u64: return 8;
+    case Type::u64:
+      return 8;
   }
   return 0;
 }
@@ -208,23 +225,32 @@ std::string_view name_of(Type type) {
 
 Type type_of(DType dtype) {
   switch (dtype) {
-    case DType::f16: return Type::f16;
-    case DType::bf16: return Type::bf16;
-    case DType::f32: break;
+    case DType::f16:
+      return Type::f16;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::f32:
+      break;
   }
   return Type::f32;
 }
 
 std::optional<DType> dtype_of(Type type) {
   switch (type) {
-    case Type::f32: return DType::f32;
-    case Type::f16: return DType::f16;
-    case Type::bf16: return DType::bf16;
-    default: return std::nullopt;
+    case Type::f32:
+      return DType::f32;
+    case Type::f16:
+      return DType::f16;
+    case Type::bf16:
+      return DType::bf16;
+    default:
+      return std::nullopt;
   }
 }
 
-std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+std::string to_string(const Dims& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
 
 Index count(const Dims& dims) {
   Index n = 1;
@@ -252,14 +278,29 @@ void Id::reset() {
   if (handle_ < 0) return;
   const Lock lock;
   switch (H5Iget_type(handle_)) {
-    case H5I_FILE: H5Fclose(handle_); break;
-    case H5I_GROUP: H5Gclose(handle_); break;
-    case H5I_DATASET: H5Dclose(handle_); break;
-    case H5I_DATASPACE: H5Sclose(handle_); break;
-    case H5I_DATATYPE: H5Tclose(handle_); break;
-    case H5I_ATTR: H5Aclose(handle_); break;
-    case H5I_GENPROP_LST: H5Pclose(handle_); break;
-    default: break;
+    case H5I_FILE:
+      H5Fclose(handle_);
+      break;
+    case H5I_GROUP:
+      H5Gclose(handle_);
+      break;
+    case H5I_DATASET:
+      H5Dclose(handle_);
+      break;
+    case H5I_DATASPACE:
+      H5Sclose(handle_);
+      break;
+    case H5I_DATATYPE:
+      H5Tclose(handle_);
+      break;
+    case H5I_ATTR:
+      H5Aclose(handle_);
+      break;
+    case H5I_GENPROP_LST:
+      H5Pclose(handle_);
+      break;
+    default:
+      break;
   }
   H5Eclear2(H5E_DEFAULT);
   handle_ = -1;
@@ -294,7 +335,8 @@ void Node::set_text(const std::string& name, std::string_view value, std::size_t
   const Id type = text_type(padded.size());
   const Id space(H5Screate(H5S_SCALAR));
   const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
+      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
   check_io(H5Awrite(attribute.get(), type.get(), padded.data()), what);
 }
 
@@ -310,7 +352,8 @@ void Node::set_texts(const std::string& name, const std::vector<std::string>& va
   const hsize_t n = values.size();
   const Id space(H5Screate_simple(1, &n, nullptr));
   const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
+      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
   check_io(H5Awrite(attribute.get(), type.get(), block.data()), what);
 }
 
@@ -319,7 +362,8 @@ void Node::set_integer(const std::string& name, std::int64_t value) {
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   const Id space(H5Screate(H5S_SCALAR));
   const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
+      H5Acreate2(id_.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
   check_io(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), what);
 }
 
@@ -328,7 +372,8 @@ void Node::set_real(const std::string& name, double value) {
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   const Id space(H5Screate(H5S_SCALAR));
   const Id attribute(check_io(
-      H5Acreate2(id_.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), what));
+      H5Acreate2(id_.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
   check_io(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
 }
 
@@ -401,12 +446,14 @@ std::optional<std::uint64_t> Dataset::file_offset() const {
 
 namespace {
 
-/// Memory and file spaces that select one box. Throws ShapeError if the box is not inside the dataset.
+/// Memory and file spaces that select one box. Throws ShapeError if the box is not inside the
+/// dataset.
 std::pair<Id, Id> select_box(hid_t dataset, const std::string& where, const Dims& dims,
                              const Dims& offset, const Dims& size) {
   bool inside = offset.size() == dims.size() && size.size() == dims.size();
   for (std::size_t a = 0; inside && a < dims.size(); ++a) {
-    inside = offset[a] >= 0 && size[a] >= 0 && offset[a] <= dims[a] && size[a] <= dims[a] - offset[a];
+    inside =
+        offset[a] >= 0 && size[a] >= 0 && offset[a] <= dims[a] && size[a] <= dims[a] - offset[a];
   }
   if (!inside) {
     throw ShapeError(fmt::format("{}: box at {} of size {} is outside the shape {}", where,
@@ -417,9 +464,11 @@ std::pair<Id, Id> select_box(hid_t dataset, const std::string& where, const Dims
   const auto extent = to_hsize(size);
   const int rank = static_cast<int>(dims.size());
   if (rank > 0) {
-    H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
+    H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(),
+                        nullptr);
   }
-  Id memory_space(rank > 0 ? H5Screate_simple(rank, extent.data(), nullptr) : H5Screate(H5S_SCALAR));
+  Id memory_space(rank > 0 ? H5Screate_simple(rank, extent.data(), nullptr)
+                           : H5Screate(H5S_SCALAR));
   return {std::move(memory_space), std::move(file_space)};
 }
 
@@ -452,7 +501,8 @@ std::vector<T> Dataset::read_all() const {
                             : std::is_same_v<T, double>        ? Type::f64
                                                                : Type::f32;
   if (type_ != expected) {
-    throw FormatError(fmt::format("{}: type {}, expected {}", where_, name_of(type_), name_of(expected)));
+    throw FormatError(
+        fmt::format("{}: type {}, expected {}", where_, name_of(type_), name_of(expected)));
   }
   std::vector<T> values(static_cast<std::size_t>(count(dims_)));
   read(Dims(dims_.size(), 0), dims_, values.data());
@@ -486,7 +536,8 @@ File File::open(const std::filesystem::path& path, Access access) {
   file.where_ = path.string();
   file.storage_limit_ = check_regular_file(path);
   const Id list = access_list();
-  file.id_ = Id(H5Fopen(path.c_str(), access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR, list.get()));
+  file.id_ =
+      Id(H5Fopen(path.c_str(), access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR, list.get()));
   if (!file.id_) fail_open(path.string(), file.storage_limit_);
   return file;
 }
@@ -557,9 +608,10 @@ Group File::create_group(const std::string& path) {
   H5Pset_create_intermediate_group(links.get(), 1);
   const Id creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
-  return Group(Id(check_io(H5Gcreate2(id_.get(), path.c_str(), links.get(), creation.get(), H5P_DEFAULT),
-                           fmt::format("{}: cannot create group {}", where_, path))),
-               fmt::format("{}: {}", where_, path));
+  return Group(
+      Id(check_io(H5Gcreate2(id_.get(), path.c_str(), links.get(), creation.get(), H5P_DEFAULT),
+                  fmt::format("{}: cannot create group {}", where_, path))),
+      fmt::format("{}: {}", where_, path));
 }
 
 Group File::open_group(const std::string& path) const {
@@ -595,16 +647,18 @@ Dataset File::create_dataset(const std::string& path, Type type, const Dims& dim
     }
   }
   const auto extent = to_hsize(dims);
-  const Id space(dims.empty() ? H5Screate(H5S_SCALAR)
-                              : H5Screate_simple(static_cast<int>(dims.size()), extent.data(), nullptr));
+  const Id space(dims.empty()
+                     ? H5Screate(H5S_SCALAR)
+                     : H5Screate_simple(static_cast<int>(dims.size()), extent.data(), nullptr));
   const Id element = file_type(type);
   Dataset dataset;
   dataset.where_ = fmt::format("{}: {}", where_, path);
   dataset.type_ = type;
   dataset.dims_ = dims;
-  dataset.id_ = Id(check_io(H5Dcreate2(id_.get(), path.c_str(), element.get(), space.get(), links.get(),
-                                       creation.get(), access.get()),
-                            fmt::format("{}: cannot create dataset {} {}", where_, path, to_string(dims))));
+  dataset.id_ =
+      Id(check_io(H5Dcreate2(id_.get(), path.c_str(), element.get(), space.get(), links.get(),
+                             creation.get(), access.get()),
+                  fmt::format("{}: cannot create dataset {} {}", where_, path, to_string(dims))));
   return dataset;
 }
 
@@ -618,15 +672,19 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   if (chunk_cache_bytes > 0) H5Pset_chunk_cache(access.get(), 521, chunk_cache_bytes, 1.0);
   dataset.id_ = Id(check_format(H5Dopen2(id_.get(), path.c_str(), access.get()),
                                 fmt::format("{}: cannot be opened as a dataset", where)));
-  const Id type(check_format(H5Dget_type(dataset.id_.get()), fmt::format("{}: has no type", where)));
+  const Id type(
+      check_format(H5Dget_type(dataset.id_.get()), fmt::format("{}: has no type", where)));
   const auto known = identify(type.get());
   if (!known) {
-    throw FormatError(fmt::format("{}: element type is none of f32, f64, f16, bf16, u8, i32, i64, u64 "
-                                  "(little endian)", where));
+    throw FormatError(
+        fmt::format("{}: element type is none of f32, f64, f16, bf16, u8, i32, i64, u64 "
+                    "(little endian)",
+                    where));
   }
   dataset.type_ = *known;
 
-  const Id space(check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
+  const Id space(
+      check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (rank < 0 || rank > Shape::kMaxRank) {
     throw FormatError(fmt::format("{}: rank {}, expected 0 to {}", where, rank, Shape::kMaxRank));
@@ -645,7 +703,8 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
                                  fmt::format("{}: has no storage description", where)));
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
-    throw FormatError(fmt::format("{}: its data lie in other files, which is not supported", where));
+    throw FormatError(
+        fmt::format("{}: its data lie in other files, which is not supported", where));
   }
   const Index stored = static_cast<Index>(H5Dget_storage_size(dataset.id_.get()));
   const Index most = layout == H5D_CHUNKED ? std::min(stored, storage_limit_) : stored;
@@ -673,8 +732,9 @@ void File::write_text(const std::string& path, std::string_view text) {
   H5Pset_obj_track_times(creation.get(), false);
   const Id type = text_type(text.size());
   const Id space(H5Screate(H5S_SCALAR));
-  const Id dataset(check_io(H5Dcreate2(id_.get(), path.c_str(), type.get(), space.get(), links.get(),
-                                       creation.get(), H5P_DEFAULT), what));
+  const Id dataset(check_io(H5Dcreate2(id_.get(), path.c_str(), type.get(), space.get(),
+                                       links.get(), creation.get(), H5P_DEFAULT),
+                            what));
   const std::string padded = text.empty() ? std::string(1, '\0') : std::string(text);
   check_io(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.data()), what);
 }
@@ -693,7 +753,8 @@ std::string File::read_text(const std::string& path) const {
     throw FormatError(fmt::format("{}: {} is not one text of fixed length", where_, path));
   }
   std::string text(size, '\0');
-  check_format(H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()), what);
+  check_format(H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),
+               what);
   text.resize(strnlen(text.data(), size));
   return text;
 }
@@ -702,8 +763,9 @@ void File::link(const std::string& target, const std::string& path) {
   const Lock lock;
   const Id links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
-  check_io(H5Lcreate_hard(id_.get(), target.c_str(), id_.get(), path.c_str(), links.get(), H5P_DEFAULT),
-           fmt::format("{}: cannot link {} to {}", where_, path, target));
+  check_io(
+      H5Lcreate_hard(id_.get(), target.c_str(), id_.get(), path.c_str(), links.get(), H5P_DEFAULT),
+      fmt::format("{}: cannot link {} to {}", where_, path, target));
 }
 
 void File::flush() {

@@ -1,6 +1,8 @@
-// The only door to the HDF5 library: files, datasets and attributes as move-only objects that throw sentences.
+// The only door to the HDF5 library: files, datasets and attributes as move-only objects that throw
+// sentences.
 //
-// All calls hold one global lock, so objects may be used from several threads. HDF5's own error printing is off.
+// All calls hold one global lock, so objects may be used from several threads. HDF5's own error
+// printing is off.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +60,8 @@ class Node {
   const std::string& where() const { return where_; }
 
   bool has_attribute(const std::string& name) const;
-  /// Fixed-length UTF-8. `capacity` bytes are reserved, so that set_text may rewrite it in place later.
+  /// Fixed-length UTF-8. `capacity` bytes are reserved, so that set_text may rewrite it in place
+  /// later.
   void set_text(const std::string& name, std::string_view value, std::size_t capacity = 0);
   void set_texts(const std::string& name, const std::vector<std::string>& values);
   void set_integer(const std::string& name, std::int64_t value);
@@ -108,7 +111,7 @@ class Group : public Node {
 
 /// How a new dataset is stored.
 struct DatasetOptions {
-  Dims chunk;                    // empty = contiguous, allocated at once, not filled
+  Dims chunk;                     // empty = contiguous, allocated at once, not filled
   std::optional<int> gzip_level;  // with shuffle and fletcher32; needs chunk
   std::size_t chunk_cache_bytes = 0;
 };
@@ -119,7 +122,8 @@ class File : public Node {
   enum class Access { read, write };
 
   File() = default;
-  /// Makes a new file that any HDF5 since 1.8 reads, with equal bytes for equal contents. Throws IoError if it exists.
+  /// Makes a new file that any HDF5 since 1.8 reads, with equal bytes for equal contents. Throws
+  /// IoError if it exists.
   static File create(const std::filesystem::path& path);
   /// Throws IoError (missing, unreadable, locked) or FormatError (not HDF5, truncated).
   static File open(const std::filesystem::path& path, Access access = Access::read);
@@ -140,8 +144,8 @@ class File : public Node {
   Group open_group(const std::string& path) const;
   Dataset create_dataset(const std::string& path, Type type, const Dims& dims,
                          const DatasetOptions& options = {});
-  /// Throws FormatError if it is missing, of a type not in Type, stored outside the file, or if it declares more
-  /// bytes than the file can hold.
+  /// Throws FormatError if it is missing, of a type not in Type, stored outside the file, or if it
+  /// declares more bytes than the file can hold.
   Dataset open_dataset(const std::string& path, std::size_t chunk_cache_bytes = 0) const;
   /// One string as a scalar dataset.
   void write_text(const std::string& path, std::string_view text);

@@ -26,13 +26,21 @@ Checksum::Checksum() : state_(std::make_unique<State>()) {}
 Checksum::Checksum(Checksum&&) noexcept = default;
 Checksum& Checksum::operator=(Checksum&&) noexcept = default;
 Checksum::~Checksum() = default;
-void Checksum::reset() { XXH3_64bits_reset(state_->xxh); }
-void Checksum::add(const void* data, std::size_t n_bytes) { XXH3_64bits_update(state_->xxh, data, n_bytes); }
-std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->xxh); }
+void Checksum::reset() {
+  XXH3_64bits_reset(state_->xxh);
+}
+void Checksum::add(const void* data, std::size_t n_bytes) {
+  XXH3_64bits_update(state_->xxh, data, n_bytes);
+}
+std::uint64_t Checksum::value() const {
+  return XXH3_64bits_digest(state_->xxh);
+}
 
 namespace {
 
-std::string hex(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+std::string hex(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 template <class T>
 void append_bytes(std::string& out, std::span<const T> values) {
@@ -41,21 +49,25 @@ void append_bytes(std::string& out, std::span<const T> values) {
 
 }  // namespace
 
-std::string hash_text(std::string_view text) { return hex(XXH3_128bits(text.data(), text.size())); }
+std::string hash_text(std::string_view text) {
+  return hex(XXH3_128bits(text.data(), text.size()));
+}
 
 std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
                           const std::vector<std::vector<std::uint64_t>>& checksums,
                           const std::vector<std::uint64_t>& text_checksums) {
   std::string block = fmt::format(
-      "kvscope-trace 1\nmodel {} {} {} {} {} {} {}\nscale {:.9g}\nrope {} {:.17g} {:.17g}\ndtype {}\n"
+      "kvscope-trace 1\nmodel {} {} {} {} {} {} {}\nscale {:.9g}\nrope {} {:.17g} {:.17g}\ndtype "
+      "{}\n"
       "tokens {} {}\nrows {} {}\nlayers {}\nq_heads {}\nkv_heads {}\n",
-      info.model_family, info.n_layers, info.n_q, info.n_kv, info.d_head, info.d_model, info.n_vocab,
-      info.score_scale, info.rope_kind, info.rope_theta, info.rope_factor, name_of(info.dtype),
-      info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end, fmt::join(info.layers, ","),
-      fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
+      info.model_family, info.n_layers, info.n_q, info.n_kv, info.d_head, info.d_model,
+      info.n_vocab, info.score_scale, info.rope_kind, info.rope_theta, info.rope_factor,
+      name_of(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
+      fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
   for (const auto& window : info.window) block += fmt::format("window {}\n", window.value_or(0));
   for (const TraceUnit& unit : info.units) {
-    block += fmt::format("unit {} {} {}\n", unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0);
+    block +=
+        fmt::format("unit {} {} {}\n", unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0);
   }
   append_bytes(block, tokens);
   for (const auto& table : checksums) append_bytes(block, std::span<const std::uint64_t>(table));
@@ -64,13 +76,13 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
 }
 
 std::string derive_uuid(const TraceInfo& info) {
-  std::string digits = hash_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", info.content_hash, info.model_name,
-                                             info.created, info.writer, info.host, info.command_line,
-                                             info.seed));
-  digits[12] = '8';                                          // version
+  std::string digits =
+      hash_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", info.content_hash, info.model_name,
+                            info.created, info.writer, info.host, info.command_line, info.seed));
+  digits[12] = '8';                                            // version
   digits[16] = "89ab"[static_cast<unsigned>(digits[16]) % 4];  // variant
-  return fmt::format("{}-{}-{}-{}-{}", digits.substr(0, 8), digits.substr(8, 4), digits.substr(12, 4),
-                     digits.substr(16, 4), digits.substr(20));
+  return fmt::format("{}-{}-{}-{}-{}", digits.substr(0, 8), digits.substr(8, 4),
+                     digits.substr(12, 4), digits.substr(16, 4), digits.substr(20));
 }
 
 std::string timestamp() {

@@ -31,17 +31,19 @@ class Checksum {
 /// XXH128 of the text, 32 hexadecimal digits.
 std::string hash_text(std::string_view text);
 
-/// What a trace holds, in one name: "xxh128:" and XXH128 (32 hexadecimal digits) over the shape-defining metadata, the
-/// tokens and the checksum tables (in the order of schema::trace_arrays, then that of the token text, if any).
+/// What a trace holds, in one name: "xxh128:" and XXH128 (32 hexadecimal digits) over the
+/// shape-defining metadata, the tokens and the checksum tables (in the order of
+/// schema::trace_arrays, then that of the token text, if any).
 std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
                           const std::vector<std::vector<std::uint64_t>>& checksums,
                           const std::vector<std::uint64_t>& text_checksums);
 
-/// A version-8 UUID derived from contents and provenance: two recordings differ in `created`; where that is pinned
-/// (SOURCE_DATE_EPOCH), equal recordings have equal uuids.
+/// A version-8 UUID derived from contents and provenance: two recordings differ in `created`; where
+/// that is pinned (SOURCE_DATE_EPOCH), equal recordings have equal uuids.
 std::string derive_uuid(const TraceInfo& info);
 
-/// Now in UTC, "2026-01-31T12:00:00Z"; the time in SOURCE_DATE_EPOCH instead, if that is set to a number.
+/// Now in UTC, "2026-01-31T12:00:00Z"; the time in SOURCE_DATE_EPOCH instead, if that is set to a
+/// number.
 std::string timestamp();
 
 }  // namespace kvscope

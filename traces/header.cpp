@@ -14,7 +14,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::size_t kMaxTextBytes = 16384;  // longer provenance texts are cut: HDF5 limits attributes
+constexpr std::size_t kMaxTextBytes =
+    16384;  // longer provenance texts are cut: HDF5 limits attributes
 
 /// The first bytes of a long text, not cutting a UTF-8 character.
 std::string shortened(const std::string& text) {
@@ -53,7 +54,8 @@ void visit_integers(Info& info, Visit visit) {
   visit("token_text_capacity", info.token_text_capacity);
 }
 
-/// Calls visit(name, field) for every provenance text of the root group; none is needed to read the tensors.
+/// Calls visit(name, field) for every provenance text of the root group; none is needed to read the
+/// tensors.
 template <class Info, class Visit>
 void visit_texts(Info& info, Visit visit) {
   visit("model_name", info.model_name);
@@ -67,7 +69,8 @@ void visit_texts(Info& info, Visit visit) {
   visit("tokenizer_hash", info.tokenizer_hash);
 }
 
-void write_indices(h5::File& file, const char* path, const std::vector<Index>& values, const char* axes) {
+void write_indices(h5::File& file, const char* path, const std::vector<Index>& values,
+                   const char* axes) {
   const h5::Dims dims = {static_cast<Index>(values.size())};
   h5::Dataset dataset = file.create_dataset(path, h5::Type::i64, dims);
   dataset.write({0}, dims, values.data());
@@ -77,7 +80,8 @@ void write_indices(h5::File& file, const char* path, const std::vector<Index>& v
 std::vector<Index> read_indices(const h5::File& file, const char* path) {
   const h5::Dataset dataset = file.open_dataset(path);
   if (dataset.dims().size() != 1) {
-    throw FormatError(fmt::format("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims())));
+    throw FormatError(
+        fmt::format("{}: shape {}, expected [n]", dataset.where(), h5::to_string(dataset.dims())));
   }
   return dataset.read_all<std::int64_t>();
 }
@@ -97,7 +101,8 @@ void write_units(h5::File& file, const TraceInfo& info) {
 std::vector<TraceUnit> read_units(const h5::File& file) {
   const h5::Dataset dataset = file.open_dataset(schema::kUnits);
   if (dataset.dims().size() != 2 || dataset.dims()[1] != 3) {
-    throw FormatError(fmt::format("{}: shape {}, expected [n_units, 3]", dataset.where(), h5::to_string(dataset.dims())));
+    throw FormatError(fmt::format("{}: shape {}, expected [n_units, 3]", dataset.where(),
+                                  h5::to_string(dataset.dims())));
   }
   const auto rows = dataset.read_all<std::int64_t>();
   std::vector<TraceUnit> units;
@@ -110,7 +115,8 @@ std::vector<TraceUnit> read_units(const h5::File& file) {
 void write_model(h5::File& file, const TraceInfo& info) {
   if (!info.model_config.empty()) {
     const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
-    file.create_dataset(schema::kConfigJson, h5::Type::u8, dims).write({0}, dims, info.model_config.data());
+    file.create_dataset(schema::kConfigJson, h5::Type::u8, dims)
+        .write({0}, dims, info.model_config.data());
   }
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
@@ -131,8 +137,9 @@ void read_model(const h5::File& file, TraceInfo& info) {
 
 void check_version(const h5::File& file, std::vector<std::string>& warnings) {
   if (!file.has_attribute("format") || file.text("format") != schema::kFormat) {
-    throw FormatError(fmt::format("{}: not a kvscope trace: the root attribute 'format' is not '{}'", file.name(),
-                                  schema::kFormat));
+    throw FormatError(
+        fmt::format("{}: not a kvscope trace: the root attribute 'format' is not '{}'", file.name(),
+                    schema::kFormat));
   }
   const std::string version = file.text("schema_version");
   int major = 0;
@@ -142,15 +149,18 @@ void check_version(const h5::File& file, std::vector<std::string>& warnings) {
   const bool dot = first.ec == std::errc() && first.ptr != end && *first.ptr == '.';
   const auto second = dot ? std::from_chars(first.ptr + 1, end, minor) : first;
   if (!dot || second.ec != std::errc() || second.ptr != end || major < 1 || minor < 0) {
-    throw FormatError(fmt::format("{}: schema_version '{}', expected major.minor", file.name(), version));
+    throw FormatError(
+        fmt::format("{}: schema_version '{}', expected major.minor", file.name(), version));
   }
   if (major > schema::kMajor) {
-    throw FormatError(fmt::format("{}: written in schema version {}, this program reads up to {}.x; use a newer kvscope",
-                                  file.name(), version, schema::kMajor));
+    throw FormatError(fmt::format(
+        "{}: written in schema version {}, this program reads up to {}.x; use a newer kvscope",
+        file.name(), version, schema::kMajor));
   }
   if (minor > schema::kMinor) {
-    warnings.push_back(fmt::format("schema version {} is newer than {}.{}: there may be more in the file than is shown",
-                                   version, schema::kMajor, schema::kMinor));
+    warnings.push_back(fmt::format(
+        "schema version {} is newer than {}.{}: there may be more in the file than is shown",
+        version, schema::kMajor, schema::kMinor));
   }
 }
 
@@ -163,7 +173,8 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   };
   for (const auto& feature : features) {
     if (std::find(known.begin(), known.end(), feature) == known.end()) {
-      warnings.push_back(fmt::format("unknown feature '{}': a newer kvscope may read more of this file", feature));
+      warnings.push_back(
+          fmt::format("unknown feature '{}': a newer kvscope may read more of this file", feature));
     }
   }
   info.capture.qkv = has("qkv");
@@ -184,7 +195,9 @@ void write_header(h5::File& file, const TraceInfo& info) {
   file.set_text("uuid", info.uuid, /*capacity=*/36);
   file.set_text("content_hash", info.content_hash, /*capacity=*/40);
   file.set_text("features", fmt::format("{}", fmt::join(schema::features_of(info), ",")));
-  visit_texts(info, [&](const char* name, const std::string& value) { file.set_text(name, shortened(value)); });
+  visit_texts(info, [&](const char* name, const std::string& value) {
+    file.set_text(name, shortened(value));
+  });
   visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
   file.set_text("seed", fmt::format("{}", info.seed));
   file.set_real("score_scale", info.score_scale);
@@ -213,8 +226,9 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   const std::string status = file.text("status");
   const auto known_status = trace_status_from_name(status);
   if (!known_status) {
-    throw FormatError(fmt::format("{}: status '{}', expected recording, complete, interrupted or recovered",
-                                  file.name(), status));
+    throw FormatError(
+        fmt::format("{}: status '{}', expected recording, complete, interrupted or recovered",
+                    file.name(), status));
   }
   info.status = *known_status;
   info.uuid = file.text("uuid");
@@ -244,7 +258,8 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   info.units = read_units(file);
   read_model(file, info);
   if (!std::isfinite(info.score_scale) || info.score_scale <= 0.0f) {
-    throw FormatError(fmt::format("{}: score_scale is {}, expected a positive number", file.name(), info.score_scale));
+    throw FormatError(fmt::format("{}: score_scale is {}, expected a positive number", file.name(),
+                                  info.score_scale));
   }
   try {
     check_trace_info(info);

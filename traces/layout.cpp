@@ -19,17 +19,20 @@ h5::Dims chunk_of(const schema::ArraySpec& array) {
   const Index row_bytes = array.row_size() * static_cast<Index>(h5::size_of(array.type));
   h5::Dims chunk = array.dims;
   if (array.has_heads) chunk[0] = 1;
-  const Index rows = std::clamp<Index>(kTargetChunkBytes / std::max<Index>(row_bytes, 1), 1, kMaxChunkRows);
+  const Index rows =
+      std::clamp<Index>(kTargetChunkBytes / std::max<Index>(row_bytes, 1), 1, kMaxChunkRows);
   Index& positions = chunk[array.growing_axis()];
   positions = std::min(positions, row_bytes <= 8 ? kMaxChunkRows * 64 : rows);
   return chunk;
 }
 
 std::size_t cache_bytes(const h5::Dims& chunk, h5::Type type) {
-  return std::max<std::size_t>(static_cast<std::size_t>(h5::count(chunk)) * h5::size_of(type) * 2, 1 << 20);
+  return std::max<std::size_t>(static_cast<std::size_t>(h5::count(chunk)) * h5::size_of(type) * 2,
+                               1 << 20);
 }
 
-void describe(h5::Dataset& dataset, const std::string& axes, std::string_view logical, const std::string& units) {
+void describe(h5::Dataset& dataset, const std::string& axes, std::string_view logical,
+              const std::string& units) {
   dataset.set_text("axes", axes);
   dataset.set_text("dtype_logical", logical);
   dataset.set_text("units", units);
@@ -37,7 +40,9 @@ void describe(h5::Dataset& dataset, const std::string& axes, std::string_view lo
   dataset.set_text("encoding-version", "0.2.0");
 }
 
-bool holds_reals(h5::Type type) { return h5::dtype_of(type).has_value(); }
+bool holds_reals(h5::Type type) {
+  return h5::dtype_of(type).has_value();
+}
 
 void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
   for (const auto& array : layout.arrays) {
@@ -62,16 +67,18 @@ void create_bookkeeping(TraceLayout& layout) {
   const Index n_units = static_cast<Index>(layout.info.units.size());
   for (const auto& array : layout.arrays) {
     const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
-    layout.checksums.push_back(layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims));
+    layout.checksums.push_back(
+        layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims));
   }
   if (layout.info.token_text_capacity > 0) {
-    layout.token_bytes =
-        layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8, {layout.info.token_text_capacity});
+    layout.token_bytes = layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8,
+                                                    {layout.info.token_text_capacity});
     describe(*layout.token_bytes, "byte", "u8", "1");
-    layout.token_offsets =
-        layout.file.create_dataset(schema::kTokenOffsets, h5::Type::i64, {layout.info.n_tokens + 1});
+    layout.token_offsets = layout.file.create_dataset(schema::kTokenOffsets, h5::Type::i64,
+                                                      {layout.info.n_tokens + 1});
     describe(*layout.token_offsets, "token", "i64", "byte");
-    layout.text_checksums = layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
+    layout.text_checksums =
+        layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
   }
   layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
   layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
@@ -79,15 +86,16 @@ void create_bookkeeping(TraceLayout& layout) {
   layout.progress->write({0}, {1}, &none);
 }
 
-h5::Dataset open_checked(const h5::File& file, const std::string& path, h5::Type type, const h5::Dims& dims) {
+h5::Dataset open_checked(const h5::File& file, const std::string& path, h5::Type type,
+                         const h5::Dims& dims) {
   h5::Dataset dataset = file.open_dataset(path);
   if (dataset.type() != type) {
-    throw FormatError(fmt::format("{}: type {}, expected {}", dataset.where(), h5::name_of(dataset.type()),
-                                  h5::name_of(type)));
+    throw FormatError(fmt::format("{}: type {}, expected {}", dataset.where(),
+                                  h5::name_of(dataset.type()), h5::name_of(type)));
   }
   if (dataset.dims() != dims) {
-    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(), h5::to_string(dataset.dims()),
-                                  h5::to_string(dims)));
+    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(),
+                                  h5::to_string(dataset.dims()), h5::to_string(dims)));
   }
   return dataset;
 }
@@ -107,7 +115,8 @@ Index TraceLayout::n_committed() const {
   return std::clamp<Index>(progress->read_all<std::int64_t>()[0], 0, n_units);
 }
 
-TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info, std::optional<int> gzip_level) {
+TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info,
+                          std::optional<int> gzip_level) {
   TraceLayout layout;
   layout.info = info;
   layout.arrays = schema::trace_arrays(info);
@@ -130,18 +139,23 @@ TraceLayout open_layout(h5::File file) {
   const bool has_checksums = layout.file.has("/checksums");
   if (has_checksums) {
     for (const auto& array : layout.arrays) {
-      const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
-      layout.checksums.push_back(open_checked(layout.file, array.checksum_path, h5::Type::u64, dims));
+      const h5::Dims dims =
+          array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
+      layout.checksums.push_back(
+          open_checked(layout.file, array.checksum_path, h5::Type::u64, dims));
     }
   } else {
-    layout.warnings.emplace_back("the file has no checksums: damage to its numbers cannot be noticed");
+    layout.warnings.emplace_back(
+        "the file has no checksums: damage to its numbers cannot be noticed");
   }
   if (layout.info.token_text_capacity > 0) {
-    layout.token_bytes = open_checked(layout.file, schema::kTokenBytes, h5::Type::u8, {layout.info.token_text_capacity});
+    layout.token_bytes = open_checked(layout.file, schema::kTokenBytes, h5::Type::u8,
+                                      {layout.info.token_text_capacity});
     layout.token_offsets =
         open_checked(layout.file, schema::kTokenOffsets, h5::Type::i64, {layout.info.n_tokens + 1});
     if (has_checksums) {
-      layout.text_checksums = open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_units});
+      layout.text_checksums =
+          open_checked(layout.file, schema::kTextChecksums, h5::Type::u64, {n_units});
     }
   }
   if (layout.file.has(schema::kProgress)) {

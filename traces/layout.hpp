@@ -1,4 +1,5 @@
-// Lays out a whole trace file before its first tensor is written, and opens one with every shape checked.
+// Lays out a whole trace file before its first tensor is written, and opens one with every shape
+// checked.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +20,8 @@ struct TraceLayout {
   std::vector<std::string> warnings;
   std::vector<schema::ArraySpec> arrays;
   std::vector<h5::Dataset> data;
-  std::vector<h5::Dataset> checksums;          // empty if the file has none
-  std::optional<h5::Dataset> token_bytes;      // text of the tokens, if recorded
+  std::vector<h5::Dataset> checksums;      // empty if the file has none
+  std::optional<h5::Dataset> token_bytes;  // text of the tokens, if recorded
   std::optional<h5::Dataset> token_offsets;
   std::optional<h5::Dataset> text_checksums;
   std::optional<h5::Dataset> progress;
@@ -31,12 +32,14 @@ struct TraceLayout {
   Index n_committed() const;
 };
 
-/// Makes the file with all of its datasets. Contiguous arrays get their place at once and are not filled (the file is sparse);
-/// with a gzip level, arrays are chunked, shuffled, compressed and carry Fletcher checksums.
+/// Makes the file with all of its datasets. Contiguous arrays get their place at once and are not
+/// filled (the file is sparse); with a gzip level, arrays are chunked, shuffled, compressed and
+/// carry Fletcher checksums.
 TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info,
                           std::optional<int> gzip_level = std::nullopt);
 
-/// Opens a file for reading and checks every array's type and shape against the header. Throws IoError or FormatError.
+/// Opens a file for reading and checks every array's type and shape against the header. Throws
+/// IoError or FormatError.
 TraceLayout open_layout(h5::File file);
 
 }  // namespace kvscope

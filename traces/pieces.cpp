@@ -16,8 +16,8 @@ constexpr Index kBlockBytes = Index{4} << 20;
 
 }  // namespace
 
-void for_each_block(const schema::ArraySpec& array, const h5::Dataset& data, Index head, TokenRange range,
-                    const BlockFn& visit) {
+void for_each_block(const schema::ArraySpec& array, const h5::Dataset& data, Index head,
+                    TokenRange range, const BlockFn& visit) {
   const Index row_bytes = array.row_size() * static_cast<Index>(h5::size_of(array.type));
   const Index most = std::max<Index>(kBlockBytes / std::max<Index>(row_bytes, 1), 1);
   std::vector<std::byte> block;
@@ -37,7 +37,8 @@ void for_each_block(const schema::ArraySpec& array, const h5::Dataset& data, Ind
   }
 }
 
-std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index unit, Index head) {
+std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, Index unit,
+                                Index head) {
   std::uint64_t value = 0;
   if (layout.arrays[array].has_heads) {
     layout.checksums[array].read({unit, head}, {1, 1}, &value);
@@ -47,33 +48,38 @@ std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, In
   return value;
 }
 
-std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head, const BlockFn& visit) {
+std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head,
+                        const BlockFn& visit) {
   const auto& spec = layout.arrays[array];
   const TraceUnit& range = layout.info.units[static_cast<std::size_t>(unit)];
   const std::size_t element = h5::size_of(spec.type);
   const std::size_t row_bytes = static_cast<std::size_t>(spec.row_size()) * element;
-  const std::size_t filled_bytes = static_cast<std::size_t>(spec.filled_row_size(range.tokens.end)) * element;
+  const std::size_t filled_bytes =
+      static_cast<std::size_t>(spec.filled_row_size(range.tokens.end)) * element;
   Checksum checksum;
   Index bad_row = -1;
   for_each_block(spec, layout.data[array], head, schema::positions_of(spec, layout.info, range),
                  [&](Index first, Index n, std::span<const std::byte> rows) {
                    for (Index i = 0; i < n; ++i) {
-                     const auto row = rows.subspan(static_cast<std::size_t>(i) * row_bytes, row_bytes);
+                     const auto row =
+                         rows.subspan(static_cast<std::size_t>(i) * row_bytes, row_bytes);
                      checksum.add(row.data(), filled_bytes);
                      const auto rest = row.subspan(filled_bytes);
-                     if (std::any_of(rest.begin(), rest.end(), [](std::byte b) { return b != std::byte{0}; })) {
+                     if (std::any_of(rest.begin(), rest.end(),
+                                     [](std::byte b) { return b != std::byte{0}; })) {
                        bad_row = first + i;
                      }
                    }
                    if (visit) visit(first, n, rows);
                  });
   if (bad_row >= 0) {
-    return fmt::format("{}: head slot {}, row {}: keys after the unit's last token are not zero", spec.path, head,
-                       bad_row);
+    return fmt::format("{}: head slot {}, row {}: keys after the unit's last token are not zero",
+                       spec.path, head, bad_row);
   }
   if (checksum.value() != recorded_checksum(layout, array, unit, head)) {
-    return fmt::format("{}: unit {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
-                       spec.path, unit, range.tokens.begin, range.tokens.end, head);
+    return fmt::format(
+        "{}: unit {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
+        spec.path, unit, range.tokens.begin, range.tokens.end, head);
   }
   return {};
 }
@@ -84,9 +90,9 @@ std::uint64_t text_checksum(const TraceLayout& layout, Index unit) {
   layout.token_offsets->read({range.begin}, {range.size() + 1}, index.data());
   if (!std::is_sorted(index.begin(), index.end()) || index.front() < 0 ||
       index.back() > layout.token_bytes->dims()[0]) {
-    throw FormatError(fmt::format("{}: offsets of tokens {} to {} go backwards or leave the text of {} bytes",
-                                  layout.token_offsets->where(), range.begin, range.end,
-                                  layout.token_bytes->dims()[0]));
+    throw FormatError(fmt::format(
+        "{}: offsets of tokens {} to {} go backwards or leave the text of {} bytes",
+        layout.token_offsets->where(), range.begin, range.end, layout.token_bytes->dims()[0]));
   }
   std::vector<std::uint8_t> text(static_cast<std::size_t>(index.back() - index.front()));
   layout.token_bytes->read({index.front()}, {static_cast<Index>(text.size())}, text.data());

@@ -1,4 +1,5 @@
-// Plain file operations with sentences for errors: positioned writes, locks, and renames that lose nothing.
+// Plain file operations with sentences for errors: positioned writes, locks, and renames that lose
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace kvscope {
 
-/// A file that is open for writing at known offsets. Closing never throws; what matters is synced before.
+/// A file that is open for writing at known offsets. Closing never throws; what matters is synced
+/// before.
 class RawFile {
  public:
   RawFile() = default;
@@ -34,8 +36,10 @@ class RawFile {
 /// True if a live process is recording into this file.
 bool is_being_recorded(const std::filesystem::path& path);
 
-/// Syncs `from`, gives it the name `to` and syncs the folder. Throws IoError if `to` exists and may not be overwritten.
-void publish_file(const std::filesystem::path& from, const std::filesystem::path& to, bool overwrite);
+/// Syncs `from`, gives it the name `to` and syncs the folder. Throws IoError if `to` exists and may
+/// not be overwritten.
+void publish_file(const std::filesystem::path& from, const std::filesystem::path& to,
+                  bool overwrite);
 
 /// OUT.part: where a file grows before it gets its name.
 std::filesystem::path part_path(const std::filesystem::path& out);
@@ -46,8 +50,8 @@ bool is_part_path(const std::filesystem::path& path);
 /// Removes a file if it is there; never throws.
 void remove_quietly(const std::filesystem::path& path);
 
-/// Throws IoError unless a file named `out` can be made: its folder exists; it is no folder itself; it does not exist yet
-/// or may be overwritten.
+/// Throws IoError unless a file named `out` can be made: its folder exists; it is no folder itself;
+/// it does not exist yet or may be overwritten.
 void check_output(const std::filesystem::path& out, bool overwrite);
 
 }  // namespace kvscope

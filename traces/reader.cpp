@@ -28,7 +28,8 @@ struct TraceFile::Impl {
   std::size_t array_at(const std::string& path, const char* capture) const {
     const auto found = by_path.find(path);
     if (found == by_path.end()) {
-      throw ConfigError(fmt::format("{}: {} was not recorded (capture '{}')", where, path, capture));
+      throw ConfigError(
+          fmt::format("{}: {} was not recorded (capture '{}')", where, path, capture));
     }
     return found->second;
   }
@@ -38,13 +39,15 @@ struct TraceFile::Impl {
     return array_at(schema::layer_path(layer, name), capture);
   }
 
-  /// Positions on the growing axis for token positions `range`. Throws ConfigError if they are not recorded.
+  /// Positions on the growing axis for token positions `range`. Throws ConfigError if they are not
+  /// recorded.
   TokenRange locate(std::size_t array, TokenRange range) const {
     const bool by_row = spec(array).along == schema::Along::rows;
     const TokenRange kept = by_row ? info.rows : TokenRange{0, info.n_tokens};
     if (range.begin < kept.begin || range.end > kept.end || range.begin > range.end) {
-      throw ConfigError(fmt::format("{}: {}: positions {} to {} are not in the recorded range {} to {}", where,
-                                    spec(array).path, range.begin, range.end, kept.begin, kept.end));
+      throw ConfigError(
+          fmt::format("{}: {}: positions {} to {} are not in the recorded range {} to {}", where,
+                      spec(array).path, range.begin, range.end, kept.begin, kept.end));
     }
     const Index shift = by_row ? kept.begin : 0;
     return {range.begin - shift, range.end - shift};
@@ -60,8 +63,8 @@ struct TraceFile::Impl {
                    [&](Index first, Index n, std::span<const std::byte> bytes) {
                      const std::size_t count = static_cast<std::size_t>(n) * row_size;
                      to_float(dtype, bytes.data(), next, count);
-                     require_finite(fmt::format("{}: {}: head slot {}", where, row.path, head), first,
-                                    row.row_size(), {next, count});
+                     require_finite(fmt::format("{}: {}: head slot {}", where, row.path, head),
+                                    first, row.row_size(), {next, count});
                      next += count;
                    });
   }
@@ -82,13 +85,15 @@ namespace {
 /// Opens what `file` holds; a partial file is cut to its committed units.
 void require_ended(const TraceLayout& layout, bool is_partial, const OpenOptions& options) {
   if (is_partial && !options.allow_partial) {
-    throw FormatError(fmt::format("{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole units",
-                                  layout.file.name(), layout.file.name(), layout.n_committed()));
+    throw FormatError(fmt::format(
+        "{}: this recording did not end; 'kvscope recover {}' makes a trace of its {} whole units",
+        layout.file.name(), layout.file.name(), layout.n_committed()));
   }
   const Index n_units = static_cast<Index>(layout.info.units.size());
   if (!is_partial && layout.n_committed() != n_units) {
-    throw FormatError(fmt::format("{}: status '{}', but only {} of {} units are there", layout.file.name(),
-                                  name_of(layout.info.status), layout.n_committed(), n_units));
+    throw FormatError(fmt::format("{}: status '{}', but only {} of {} units are there",
+                                  layout.file.name(), name_of(layout.info.status),
+                                  layout.n_committed(), n_units));
   }
 }
 
@@ -116,7 +121,8 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
   }
   impl->tokens.resize(static_cast<std::size_t>(impl->info.n_tokens));
   impl->layout.data.front().read({0}, {impl->info.n_tokens}, impl->tokens.data());
-  for (std::size_t i = 0; i < impl->layout.arrays.size(); ++i) impl->by_path[impl->layout.arrays[i].path] = i;
+  for (std::size_t i = 0; i < impl->layout.arrays.size(); ++i)
+    impl->by_path[impl->layout.arrays[i].path] = i;
   return impl;
 }
 
@@ -126,16 +132,29 @@ TraceFile TraceFile::open(const std::filesystem::path& path, OpenOptions options
   return TraceFile(build<Impl>(h5::File::open(path), is_part_path(path), options));
 }
 
-TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name, OpenOptions options) {
+TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name,
+                                OpenOptions options) {
   return TraceFile(build<Impl>(h5::File::open_image(bytes, name), is_part_path(name), options));
 }
 
-const TraceInfo& TraceFile::info() const { return impl_->info; }
-const TraceInfo& TraceFile::planned() const { return impl_->layout.info; }
-std::string TraceFile::where() const { return impl_->where; }
-std::span<const TokenId> TraceFile::tokens() const { return impl_->tokens; }
-std::vector<std::string> TraceFile::warnings() const { return impl_->layout.warnings; }
-std::int64_t TraceFile::file_bytes() const { return impl_->file_bytes; }
+const TraceInfo& TraceFile::info() const {
+  return impl_->info;
+}
+const TraceInfo& TraceFile::planned() const {
+  return impl_->layout.info;
+}
+std::string TraceFile::where() const {
+  return impl_->where;
+}
+std::span<const TokenId> TraceFile::tokens() const {
+  return impl_->tokens;
+}
+std::vector<std::string> TraceFile::warnings() const {
+  return impl_->layout.warnings;
+}
+std::int64_t TraceFile::file_bytes() const {
+  return impl_->file_bytes;
+}
 
 bool TraceFile::is_chunked() const {
   for (const auto& data : impl_->layout.data) {
@@ -156,8 +175,9 @@ std::vector<std::string> TraceFile::token_bytes() const {
   layout.token_bytes->read({0}, {capacity}, text.data());
   for (std::size_t i = 0; i + 1 < index.size(); ++i) {
     if (index[i] < 0 || index[i] > index[i + 1] || index[i + 1] > capacity) {
-      throw FormatError(fmt::format("{}: token {}: bytes {} to {} are not inside the text of {} bytes",
-                                    layout.token_offsets->where(), i, index[i], index[i + 1], capacity));
+      throw FormatError(
+          fmt::format("{}: token {}: bytes {} to {} are not inside the text of {} bytes",
+                      layout.token_offsets->where(), i, index[i], index[i + 1], capacity));
     }
     texts.emplace_back(text.data() + index[i], static_cast<std::size_t>(index[i + 1] - index[i]));
   }
@@ -186,7 +206,8 @@ Tensor<float> TraceFile::read_lse(Index layer, Index q_head, TokenRange range) c
 
 Tensor<float> TraceFile::read_attn(Index layer, Index q_head, TokenRange range) const {
   const std::size_t array = impl_->layer_array(layer, "attn", "attn");
-  Tensor<float> rows = impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+  Tensor<float> rows =
+      impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
   const Index n_tokens = impl_->info.n_tokens;
   if (rows.dim(1) == n_tokens) return rows;
   // A partial file has the width of the planned run.
@@ -205,12 +226,14 @@ TopkRows TraceFile::read_topk(Index layer, Index q_head, TokenRange range) const
   const Index n = impl_->info.capture.attn_topk;
   TopkRows out{Tensor<std::int32_t>::uninitialized({positions.size(), n}),
                impl_->read_rows(prob_array, slot, positions)};
-  impl_->layout.data[pos_array].read({slot, positions.begin, 0}, {1, positions.size(), n}, out.pos.data());
+  impl_->layout.data[pos_array].read({slot, positions.begin, 0}, {1, positions.size(), n},
+                                     out.pos.data());
   for (Index i = 0; i < positions.size(); ++i) {
     for (const std::int32_t pos : out.pos.view().row(i)) {
       if (pos >= -1 && pos <= range.begin + i) continue;
-      throw FormatError(fmt::format("{}: {}: row {} names key {}, which it cannot see", impl_->where,
-                                    impl_->spec(pos_array).path, range.begin + i, pos));
+      throw FormatError(fmt::format("{}: {}: row {} names key {}, which it cannot see",
+                                    impl_->where, impl_->spec(pos_array).path, range.begin + i,
+                                    pos));
     }
   }
   return out;

@@ -14,24 +14,27 @@
 namespace kvscope {
 
 struct OpenOptions {
-  bool allow_partial = false;  // also open a file that is still being recorded, or was when its writer was killed
+  bool allow_partial =
+      false;  // also open a file that is still being recorded, or was when its writer was killed
 };
 
-/// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees fewer.
+/// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees
+/// fewer.
 struct TopkRows {
   Tensor<std::int32_t> pos;  // [n, N]
   Tensor<float> prob;        // [n, N]
 };
 
-/// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the units that were committed
-/// when it was opened, with status "recording".
+/// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the
+/// units that were committed when it was opened, with status "recording".
 class TraceFile final : public TraceSource {
  public:
-  /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer version, a shape
-  /// that contradicts the header; a recording that did not end, unless allowed).
+  /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer
+  /// version, a shape that contradicts the header; a recording that did not end, unless allowed).
   static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
   /// The same from the bytes of a file; `name` stands for it in messages.
-  static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name, OpenOptions options = {});
+  static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name,
+                              OpenOptions options = {});
   TraceFile(TraceFile&&) noexcept;
   TraceFile& operator=(TraceFile&&) noexcept;
   ~TraceFile() override;
@@ -45,7 +48,8 @@ class TraceFile final : public TraceSource {
   Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
   Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
 
-  // Captures that not every trace has: see info().capture. All throw ConfigError if it was not recorded.
+  // Captures that not every trace has: see info().capture. All throw ConfigError if it was not
+  // recorded.
   bool has_token_text() const { return info().token_text_capacity > 0; }
   /// [range.size(), n_tokens] probabilities.
   Tensor<float> read_attn(Index layer, Index q_head, TokenRange range) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/version.hpp"
 #include "core/model/kv_cache.hpp"
 #include "traces/hash.hpp"
 #include "traces/recording_observer.hpp"
@@ -36,18 +37,23 @@ std::vector<TraceUnit> plan_units(Index n_prompt, Index chunk, Index n_decode) {
   for (Index begin = 0; begin < n_prompt; begin += chunk) {
     units.push_back({{begin, std::min(begin + chunk, n_prompt)}, /*is_decode=*/false});
   }
-  for (Index i = 0; i < n_decode; ++i) units.push_back({{n_prompt + i, n_prompt + i + 1}, /*is_decode=*/true});
+  for (Index i = 0; i < n_decode; ++i)
+    units.push_back({{n_prompt + i, n_prompt + i + 1}, /*is_decode=*/true});
   return units;
 }
 
 void check_captures(const CaptureSet& capture, Index n_tokens) {
-  const bool any = capture.qkv || capture.lse || capture.logits || capture.attn_dense || capture.attn_topk > 0 ||
-                   capture.stats;
-  if (!any) throw ConfigError("nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats");
+  const bool any = capture.qkv || capture.lse || capture.logits || capture.attn_dense ||
+                   capture.attn_topk > 0 || capture.stats;
+  if (!any)
+    throw ConfigError(
+        "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats");
   if (capture.attn_topk < 0 || capture.attn_topk > n_tokens) {
-    throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}", capture.attn_topk, n_tokens));
+    throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}",
+                                  capture.attn_topk, n_tokens));
   }
-  if (capture.page_size < 1) throw ConfigError(fmt::format("page size {}: expected 1 or more", capture.page_size));
+  if (capture.page_size < 1)
+    throw ConfigError(fmt::format("page size {}: expected 1 or more", capture.page_size));
 }
 
 std::string host_name() {
@@ -96,10 +102,12 @@ class TokenTexts {
   std::string hash_;
 };
 
-/// Which positions of this unit need logits: recorded rows, or the last one to choose the next token from.
+/// Which positions of this unit need logits: recorded rows, or the last one to choose the next
+/// token from.
 Logits logits_for(const TraceInfo& info, std::size_t unit) {
   const TokenRange tokens = info.units[unit].tokens;
-  const bool records = info.capture.logits && tokens.begin < info.rows.end && info.rows.begin < tokens.end;
+  const bool records =
+      info.capture.logits && tokens.begin < info.rows.end && info.rows.begin < tokens.end;
   if (records) return Logits::all;
   const bool decode_follows = unit + 1 < info.units.size() && info.units[unit + 1].is_decode;
   return decode_follows ? Logits::last : Logits::none;
@@ -116,9 +124,10 @@ class Stopwatch {
 };
 
 /// One recording run. Returns the number of whole units.
-std::size_t run_units(const Transformer& model, const TokenTexts& texts, std::span<const TokenId> prompt,
-                      const TraceInfo& info, TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
-                      const std::stop_token& stop, RecordReport& report) {
+std::size_t run_units(const Transformer& model, const TokenTexts& texts,
+                      std::span<const TokenId> prompt, const TraceInfo& info, TraceSink& sink,
+                      ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop,
+                      RecordReport& report) {
   KvCache cache(model.config(), info.n_tokens);
   RecordingObserver observer(info, sink, pool);
   TokenId next = 0;  // chosen by the last logits
@@ -138,7 +147,8 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts, std::sp
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
     (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
     if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
-    if (progress) progress({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info.n_tokens, "tokens"});
+    if (progress)
+      progress({unit.is_decode ? "decode" : "prefill", unit.tokens.end, info.n_tokens, "tokens"});
   }
   return info.units.size();
 }
@@ -154,11 +164,14 @@ std::string with_hint(const Error& error, const TraceSink& sink) {
 
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options) {
   if (n_prompt < 1) throw ConfigError("the prompt is empty: expected at least one token");
-  if (options.chunk < 1) throw ConfigError(fmt::format("chunk {}: expected 1 or more", options.chunk));
-  if (options.n_decode < 0) throw ConfigError(fmt::format("decode {}: expected 0 or more", options.n_decode));
+  if (options.chunk < 1)
+    throw ConfigError(fmt::format("chunk {}: expected 1 or more", options.chunk));
+  if (options.n_decode < 0)
+    throw ConfigError(fmt::format("decode {}: expected 0 or more", options.n_decode));
   if (n_prompt > config.max_positions || options.n_decode > config.max_positions - n_prompt) {
-    throw ConfigError(fmt::format("{} prompt tokens and {} to decode exceed the context of the model, {} tokens",
-                                  n_prompt, options.n_decode, config.max_positions));
+    throw ConfigError(
+        fmt::format("{} prompt tokens and {} to decode exceed the context of the model, {} tokens",
+                    n_prompt, options.n_decode, config.max_positions));
   }
   TraceInfo info;
   info.n_tokens = n_prompt + options.n_decode;
@@ -190,15 +203,15 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   }
   info.rows = options.rows.value_or(TokenRange{0, info.n_tokens});
   if (info.rows.begin < 0 || info.rows.end > info.n_tokens || info.rows.begin >= info.rows.end) {
-    throw ConfigError(fmt::format("rows {} to {}: expected a range inside the {} tokens", info.rows.begin,
-                                  info.rows.end, info.n_tokens));
+    throw ConfigError(fmt::format("rows {} to {}: expected a range inside the {} tokens",
+                                  info.rows.begin, info.rows.end, info.n_tokens));
   }
   info.n_prompt = n_prompt;
   info.chunk = options.chunk;
   info.units = plan_units(n_prompt, options.chunk, options.n_decode);
 
   info.created = timestamp();
-  info.writer = options.writer.empty() ? "kvscope " KVSCOPE_VERSION : options.writer;
+  info.writer = options.writer.empty() ? writer_name() : options.writer;
   info.command_line = options.command_line;
   info.host = host_name();
   info.text_source = options.text_source;
@@ -207,14 +220,16 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   return info;
 }
 
-RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer, std::span<const TokenId> prompt,
-                          const RecordOptions& options, TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
+                          std::span<const TokenId> prompt, const RecordOptions& options,
+                          TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
                           std::stop_token stop) {
   TraceInfo info = plan_recording(model.config(), static_cast<Index>(prompt.size()), options);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] >= 0 && prompt[i] < info.n_vocab) continue;
-    throw ConfigError(fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i, prompt[i],
-                                  info.n_vocab - 1));
+    throw ConfigError(
+        fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i,
+                    prompt[i], info.n_vocab - 1));
   }
   const TokenTexts texts(tokenizer);
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
@@ -223,10 +238,12 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer, 
   RecordReport report;
   sink.begin(info);
   try {
-    const std::size_t n_units = run_units(model, texts, prompt, info, sink, pool, progress, stop, report);
+    const std::size_t n_units =
+        run_units(model, texts, prompt, info, sink, pool, progress, stop, report);
     report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
     sink.finish(report.status);
-    if (n_units == 0) throw Interrupted("stopped before the first unit was whole: nothing was kept");
+    if (n_units == 0)
+      throw Interrupted("stopped before the first unit was whole: nothing was kept");
   } catch (const Interrupted&) {
     throw;
   } catch (const IoError& error) {

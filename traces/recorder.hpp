@@ -20,23 +20,24 @@ namespace kvscope {
 /// What to record, and what the trace shall say about where it comes from.
 struct RecordOptions {
   CaptureSet capture;
-  DType dtype = DType::f32;        // storage of q, k, v and dense attention
-  Index chunk = 512;               // prompt tokens per forward call
-  Index n_decode = 0;              // tokens to decode after the prompt; an end-of-text token does not stop it
-  std::vector<Index> layers;       // empty = all
-  std::vector<Index> q_heads;      // query heads; empty = all. Their KV heads follow.
-  std::optional<TokenRange> rows;  // positions whose q, lse, attention rows and logits are kept; default all
+  DType dtype = DType::f32;  // storage of q, k, v and dense attention
+  Index chunk = 512;         // prompt tokens per forward call
+  Index n_decode = 0;  // tokens to decode after the prompt; an end-of-text token does not stop it
+  std::vector<Index> layers;   // empty = all
+  std::vector<Index> q_heads;  // query heads; empty = all. Their KV heads follow.
+  std::optional<TokenRange>
+      rows;  // positions whose q, lse, attention rows and logits are kept; default all
   std::string model_name;
   std::string model_config_json;
   std::string text_source;
   std::string command_line;
-  std::string writer;              // empty = "kvscope" and its version
+  std::string writer;  // empty = writer_name()
   std::uint64_t seed = 0;
 };
 
 struct RecordReport {
   TraceStatus status = TraceStatus::complete;
-  Index n_prompt = 0;   // tokens of the prompt that were recorded
+  Index n_prompt = 0;  // tokens of the prompt that were recorded
   Index n_decoded = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
@@ -44,17 +45,20 @@ struct RecordReport {
   std::string content_hash;
 };
 
-/// The trace that these options make of a prompt of n_prompt tokens. Throws ConfigError: empty prompt, prompt and decoded
-/// tokens beyond the model's context, layers, heads or rows that do not exist, nothing to capture.
+/// The trace that these options make of a prompt of n_prompt tokens. Throws ConfigError: empty
+/// prompt, prompt and decoded tokens beyond the model's context, layers, heads or rows that do not
+/// exist, nothing to capture.
 TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const RecordOptions& options);
 
-/// Records into `sink` and finishes it: complete, or interrupted if `stop` was requested (looked at between forward calls;
-/// the units until then are kept). `tokenizer` may be null: then the trace holds no token text. Decoding is greedy: each next
-/// token is the arg max of the last logits, the smallest id among equals; the token that the last step yields is not run.
-/// Throws ConfigError (plan_recording; token ids outside the vocabulary), Interrupted if not even one unit was whole, and what
-/// model and sink throw, with a hint how to recover the units before.
-RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer, std::span<const TokenId> prompt,
-                          const RecordOptions& options, TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+/// Records into `sink` and finishes it: complete, or interrupted if `stop` was requested (looked at
+/// between forward calls; the units until then are kept). `tokenizer` may be null: then the trace
+/// holds no token text. Decoding is greedy: each next token is the arg max of the last logits, the
+/// smallest id among equals; the token that the last step yields is not run. Throws ConfigError
+/// (plan_recording; token ids outside the vocabulary), Interrupted if not even one unit was whole,
+/// and what model and sink throw, with a hint how to recover the units before.
+RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
+                          std::span<const TokenId> prompt, const RecordOptions& options,
+                          TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
                           std::stop_token stop = {});
 
 }  // namespace kvscope

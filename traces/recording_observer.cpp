@@ -12,7 +12,8 @@ namespace {
 
 constexpr Index kMaxBlockBytes = Index{64} << 20;  // of dense attention rows in memory at once
 
-/// Heads `heads` of a view [all heads, n, ...]: a window where they lie side by side, else a copy in `storage`.
+/// Heads `heads` of a view [all heads, n, ...]: a window where they lie side by side, else a copy
+/// in `storage`.
 TensorView<const float> select_heads(TensorView<const float> view, const std::vector<Index>& heads,
                                      Tensor<float>& storage) {
   if (heads.back() - heads.front() + 1 == static_cast<Index>(heads.size())) {
@@ -97,13 +98,15 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     out.k = k;
     out.v = select_heads(event.v, info_.kv_heads, v_copy);
   }
-  if (info_.capture.lse) out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
+  if (info_.capture.lse)
+    out.lse = select_heads(event.lse.range(1, rows.begin, rows.end), info_.q_heads, lse_copy);
   if (info_.capture.stats) {
     const Index page_size = info_.capture.page_size;
     const auto cache = select_heads(event.k_cache, info_.kv_heads, cache_copy);
     q_norm = norms_of(q);
     k_norm = norms_of(k);
-    pages = page_bounds(cache, page_size, event.pos_begin / page_size, (event.pos_begin + event.n_tok) / page_size);
+    pages = page_bounds(cache, page_size, event.pos_begin / page_size,
+                        (event.pos_begin + event.n_tok) / page_size);
     out.q_norm = q_norm.view();
     out.k_norm = k_norm.view();
     out.page_min = pages.min.view();
@@ -145,11 +148,11 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
       Scratch& mine = scratch[static_cast<std::size_t>(worker)];
       if (!dense) mine.probs.resize(static_cast<std::size_t>(n_keys));
       const std::span<float> row = dense ? probs.sub(slot).row(i) : std::span<float>(mine.probs);
-      attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / info_.group()), pos, window,
-                    event.score_scale, event.lse(q_head, first + i), row);
+      attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / info_.group()),
+                    pos, window, event.score_scale, event.lse(q_head, first + i), row);
       if (n_top > 0) {
-        largest_entries(row, first_visible(pos, window), pos + 1, mine.order, top_pos.sub(slot).row(i),
-                        top_prob.sub(slot).row(i));
+        largest_entries(row, first_visible(pos, window), pos + 1, mine.order,
+                        top_pos.sub(slot).row(i), top_prob.sub(slot).row(i));
       }
     });
     AttnRows out;

@@ -37,18 +37,20 @@ std::string problem_of(const TraceLayout& layout, Index unit) {
 
 }  // namespace
 
-RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out, bool overwrite,
-                            const ProgressFn& progress) {
+RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out,
+                            bool overwrite, const ProgressFn& progress) {
   check_output(out, overwrite);
   if (is_being_recorded(part)) {
-    throw IoError(fmt::format("{} is being recorded by another process: stop that first", part.string()));
+    throw IoError(
+        fmt::format("{} is being recorded by another process: stop that first", part.string()));
   }
   RecoverReport report;
   Index n_good = 0;
   {
     const TraceLayout layout = open_layout(h5::File::open(part));
     if (layout.checksums.empty()) {
-      throw FormatError(fmt::format("{}: has no checksums, so nothing tells which of its data are whole", part.string()));
+      throw FormatError(fmt::format(
+          "{}: has no checksums, so nothing tells which of its data are whole", part.string()));
     }
     report.n_planned_units = static_cast<Index>(layout.info.units.size());
     report.n_planned_tokens = layout.info.n_tokens;
@@ -61,9 +63,9 @@ RecoverReport recover_trace(const std::filesystem::path& part, const std::filesy
     }
     report.n_damaged_units = n_committed - n_good;
     if (n_good == 0) {
-      throw FormatError(fmt::format("{}: nothing to recover: {}", part.string(),
-                                    report.first_problem.empty() ? "no unit was recorded to its end"
-                                                                 : report.first_problem));
+      throw FormatError(fmt::format(
+          "{}: nothing to recover: {}", part.string(),
+          report.first_problem.empty() ? "no unit was recorded to its end" : report.first_problem));
     }
   }
   CopyOptions options;

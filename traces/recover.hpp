@@ -19,10 +19,10 @@ struct RecoverReport {
   std::string first_problem;  // what was wrong with the first damaged unit; empty if none was
 };
 
-/// Writes the whole units of `part` to `out` with status "recovered"; `part` stays (the caller may delete it). Units from the
-/// first damaged one on are left out. Throws IoError (a live process is recording into it, `out` exists) or FormatError (no whole
-/// unit, not a trace).
-RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out, bool overwrite,
-                            const ProgressFn& progress = {});
+/// Writes the whole units of `part` to `out` with status "recovered"; `part` stays (the caller may
+/// delete it). Units from the first damaged one on are left out. Throws IoError (a live process is
+/// recording into it, `out` exists) or FormatError (no whole unit, not a trace).
+RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out,
+                            bool overwrite, const ProgressFn& progress = {});
 
 }  // namespace kvscope

@@ -1,4 +1,5 @@
-// Results of analyses as HDF5 files: plain arrays, plus NXdata groups that h5web and silx plot unaided.
+// Results of analyses as HDF5 files: plain arrays, plus NXdata groups that h5web and silx plot
+// unaided.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +12,10 @@
 
 namespace kvscope {
 
-/// A sink that writes `out`; the file gets its name when finish() succeeded, and nothing stays if the sink is destroyed
-/// before. Throws IoError if `out` exists (unless overwrite) or cannot be made. The sink throws ConfigError for arrays that are
-/// not declared, declared twice or not written to their end, and ShapeError for slabs outside an array.
+/// A sink that writes `out`; the file gets its name when finish() succeeded, and nothing stays if
+/// the sink is destroyed before. Throws IoError if `out` exists (unless overwrite) or cannot be
+/// made. The sink throws ConfigError for arrays that are not declared, declared twice or not
+/// written to their end, and ShapeError for slabs outside an array.
 std::unique_ptr<ResultSink> create_result_file(const std::filesystem::path& out, bool overwrite);
 
 /// An open result file.
@@ -30,7 +32,8 @@ class ResultFile {
   const std::vector<ResultArray>& arrays() const;
   const std::vector<ResultPlot>& plots() const;
   const nlohmann::ordered_json& summary() const;
-  /// All elements of an array in row-major order. Throws ConfigError if there is none of that name and type.
+  /// All elements of an array in row-major order. Throws ConfigError if there is none of that name
+  /// and type.
   template <class T>
   std::vector<T> read(std::string_view name) const {
     std::vector<T> values(count_of(name, result_type_of<T>()));

@@ -14,7 +14,7 @@ namespace {
 
 namespace names = result_schema;
 
-constexpr int kMaxDepth = 6;             // of array names with slashes; links may form circles
+constexpr int kMaxDepth = 6;  // of array names with slashes; links may form circles
 constexpr std::size_t kMaxArrays = 10000;
 
 std::vector<std::string> split(const std::string& text) {
@@ -38,8 +38,9 @@ nlohmann::ordered_json read_json(const h5::File& file, const char* path) {
 
 void check_version(const h5::File& file) {
   if (!file.has_attribute("format") || file.text("format") != names::kFormat) {
-    throw FormatError(fmt::format("{}: not a kvscope result: the root attribute 'format' is not '{}'", file.name(),
-                                  names::kFormat));
+    throw FormatError(
+        fmt::format("{}: not a kvscope result: the root attribute 'format' is not '{}'",
+                    file.name(), names::kFormat));
   }
   const std::string version = file.text("version");
   int major = 0;
@@ -48,8 +49,9 @@ void check_version(const h5::File& file) {
     throw FormatError(fmt::format("{}: version '{}', expected major.minor", file.name(), version));
   }
   if (major > names::kMajor) {
-    throw FormatError(fmt::format("{}: written in result version {}, this program reads up to {}.x; use a newer kvscope",
-                                  file.name(), version, names::kMajor));
+    throw FormatError(fmt::format(
+        "{}: written in result version {}, this program reads up to {}.x; use a newer kvscope",
+        file.name(), version, names::kMajor));
   }
 }
 
@@ -72,32 +74,41 @@ ResultInfo read_info(const h5::File& file) {
 
 ResultType result_type(const h5::Dataset& dataset) {
   switch (dataset.type()) {
-    case h5::Type::f32: return ResultType::f32;
-    case h5::Type::f64: return ResultType::f64;
-    case h5::Type::i32: return ResultType::i32;
-    case h5::Type::i64: return ResultType::i64;
-    case h5::Type::u8: return ResultType::u8;
+    case h5::Type::f32:
+      return ResultType::f32;
+    case h5::Type::f64:
+      return ResultType::f64;
+    case h5::Type::i32:
+      return ResultType::i32;
+    case h5::Type::i64:
+      return ResultType::i64;
+    case h5::Type::u8:
+      return ResultType::u8;
     default:
       throw FormatError(fmt::format("{}: type {} does not occur in results", dataset.where(),
                                     h5::name_of(dataset.type())));
   }
 }
 
-void collect_arrays(const h5::File& file, const std::string& group, int depth, std::vector<ResultArray>& out) {
+void collect_arrays(const h5::File& file, const std::string& group, int depth,
+                    std::vector<ResultArray>& out) {
   for (const auto& name : file.list(group.empty() ? "/" : group)) {
     const std::string path = fmt::format("{}/{}", group, name);
-    const bool is_array = path != names::kConfig && path != names::kSummary && path != names::kPlots;
+    const bool is_array =
+        path != names::kConfig && path != names::kSummary && path != names::kPlots;
     if (!is_array || !file.has(path)) continue;
     if (file.is_group(path)) {
       if (depth < kMaxDepth) collect_arrays(file, path, depth + 1, out);
       continue;
     }
-    if (out.size() >= kMaxArrays) throw FormatError(fmt::format("{}: more than {} arrays", file.name(), kMaxArrays));
+    if (out.size() >= kMaxArrays)
+      throw FormatError(fmt::format("{}: more than {} arrays", file.name(), kMaxArrays));
     const h5::Dataset dataset = file.open_dataset(path);
     ResultArray array;
     array.name = path.substr(1);
     array.type = result_type(dataset);
-    for (const Index d : dataset.dims()) array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
+    for (const Index d : dataset.dims())
+      array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
     array.axes = split(dataset.text("axes"));
     array.units = dataset.text("units");
     array.long_name = dataset.text("long_name");
@@ -147,17 +158,26 @@ ResultFile ResultFile::open(const std::filesystem::path& path) {
   return ResultFile(std::move(impl));
 }
 
-const ResultInfo& ResultFile::info() const { return impl_->info; }
-const std::vector<ResultArray>& ResultFile::arrays() const { return impl_->arrays; }
-const std::vector<ResultPlot>& ResultFile::plots() const { return impl_->plots; }
-const nlohmann::ordered_json& ResultFile::summary() const { return impl_->summary; }
+const ResultInfo& ResultFile::info() const {
+  return impl_->info;
+}
+const std::vector<ResultArray>& ResultFile::arrays() const {
+  return impl_->arrays;
+}
+const std::vector<ResultPlot>& ResultFile::plots() const {
+  return impl_->plots;
+}
+const nlohmann::ordered_json& ResultFile::summary() const {
+  return impl_->summary;
+}
 
 std::size_t ResultFile::count_of(std::string_view name, ResultType type) const {
   for (const ResultArray& array : impl_->arrays) {
     if (array.name != name) continue;
     if (array.type == type) return static_cast<std::size_t>(array.shape.count());
-    throw ConfigError(fmt::format("{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
-                                  h5::name_of(names::file_type(array.type)), h5::name_of(names::file_type(type))));
+    throw ConfigError(fmt::format(
+        "{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
+        h5::name_of(names::file_type(array.type)), h5::name_of(names::file_type(type))));
   }
   throw ConfigError(fmt::format("{}: there is no result array '{}'", impl_->file.name(), name));
 }

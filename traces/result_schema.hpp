@@ -18,18 +18,26 @@ inline constexpr const char* kPlots = "/plots";      // one NXdata group per plo
 
 inline h5::Type file_type(ResultType type) {
   switch (type) {
-    case ResultType::f32: return h5::Type::f32;
-    case ResultType::f64: return h5::Type::f64;
-    case ResultType::i32: return h5::Type::i32;
-    case ResultType::i64: return h5::Type::i64;
-    case ResultType::u8: break;
+    case ResultType::f32:
+      return h5::Type::f32;
+    case ResultType::f64:
+      return h5::Type::f64;
+    case ResultType::i32:
+      return h5::Type::i32;
+    case ResultType::i64:
+      return h5::Type::i64;
+    case ResultType::u8:
+      break;
   }
   return h5::Type::u8;
 }
 
-inline h5::Dims to_dims(const Shape& shape) { return {shape.dim.begin(), shape.dim.begin() + shape.rank}; }
+inline h5::Dims to_dims(const Shape& shape) {
+  return {shape.dim.begin(), shape.dim.begin() + shape.rank};
+}
 
-/// The name of an array inside a plot's group, where groups cannot nest: "bounds/printed" is "bounds_printed".
+/// The name of an array inside a plot's group, where groups cannot nest: "bounds/printed" is
+/// "bounds_printed".
 inline std::string flat_name(std::string name) {
   for (char& c : name) c = c == '/' ? '_' : c;
   return name;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/version.hpp"
 #include "traces/hash.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/result_file.hpp"
@@ -15,9 +16,12 @@ namespace {
 
 namespace names = result_schema;
 
-std::string joined(const std::vector<std::string>& parts) { return fmt::format("{}", fmt::join(parts, ",")); }
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, ","));
+}
 
-/// JSON text with keys in sorted order: equal options give equal text, whatever order they were listed in.
+/// JSON text with keys in sorted order: equal options give equal text, whatever order they were
+/// listed in.
 std::string canonical_json(const nlohmann::ordered_json& value) {
   const auto text = value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   return nlohmann::json::parse(text).dump();
@@ -44,7 +48,8 @@ class ResultWriter final : public ResultSink {
   void finish(const nlohmann::ordered_json& summary) override;
 
  protected:
-  void write_raw(std::string_view name, ResultType type, Index first, const void* data, Index n_elements) override;
+  void write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                 Index n_elements) override;
 
  private:
   struct Array {
@@ -75,7 +80,7 @@ void ResultWriter::begin(const ResultInfo& info) {
   file_.set_text("version", names::kVersion);
   file_.set_text("NX_class", "NXroot");
   file_.set_text("kind", info.kind);
-  file_.set_text("writer", info.writer.empty() ? "kvscope " KVSCOPE_VERSION : info.writer);
+  file_.set_text("writer", info.writer.empty() ? writer_name() : info.writer);
   file_.set_text("created", info.created.empty() ? timestamp() : info.created);
   file_.set_text("command_line", info.command_line.substr(0, 16384));
   file_.set_text("config_hash", fmt::format("xxh128:{}", hash_text(canonical_json(info.config))));
@@ -91,18 +96,21 @@ void ResultWriter::declare(const ResultArray& array) {
   const bool reserved = top == "config" || top == "summary" || top == "plots";
   const bool odd = array.name.empty() || top.empty() || array.name.back() == '/' ||
                    array.name.find("//") != std::string::npos;
-  if (reserved || odd) throw ConfigError(fmt::format("result array '{}': this name cannot be used", array.name));
+  if (reserved || odd)
+    throw ConfigError(fmt::format("result array '{}': this name cannot be used", array.name));
   if (static_cast<int>(array.axes.size()) != array.shape.rank) {
-    throw ConfigError(fmt::format("result array '{}': {} axis names for shape {}", array.name, array.axes.size(),
-                                  to_string(array.shape)));
+    throw ConfigError(fmt::format("result array '{}': {} axis names for shape {}", array.name,
+                                  array.axes.size(), to_string(array.shape)));
   }
   for (const Array& other : arrays_) {
-    if (other.spec.name == array.name) throw ConfigError(fmt::format("result array '{}' is declared twice", array.name));
+    if (other.spec.name == array.name)
+      throw ConfigError(fmt::format("result array '{}' is declared twice", array.name));
   }
   Array entry;
   entry.spec = array;
   entry.is_written.resize(static_cast<std::size_t>(array.shape.rank > 0 ? array.shape[0] : 1));
-  entry.dataset = file_.create_dataset(fmt::format("/{}", array.name), names::file_type(array.type), names::to_dims(array.shape));
+  entry.dataset = file_.create_dataset(fmt::format("/{}", array.name), names::file_type(array.type),
+                                       names::to_dims(array.shape));
   entry.dataset.set_text("axes", joined(array.axes));
   entry.dataset.set_text("dtype_logical", h5::name_of(names::file_type(array.type)));
   entry.dataset.set_text("units", array.units);
@@ -119,11 +127,13 @@ ResultWriter::Array& ResultWriter::array_at(std::string_view name) {
   throw ConfigError(fmt::format("result array '{}' is not declared", name));
 }
 
-void ResultWriter::write_raw(std::string_view name, ResultType type, Index first, const void* data, Index n_elements) {
+void ResultWriter::write_raw(std::string_view name, ResultType type, Index first, const void* data,
+                             Index n_elements) {
   Array& array = array_at(name);
   if (array.spec.type != type) {
     throw ConfigError(fmt::format("result array '{}': values of type {}, declared {}", name,
-                                  h5::name_of(names::file_type(type)), h5::name_of(names::file_type(array.spec.type))));
+                                  h5::name_of(names::file_type(type)),
+                                  h5::name_of(names::file_type(array.spec.type))));
   }
   h5::Dims size = names::to_dims(array.spec.shape);
   h5::Dims offset(size.size(), 0);
@@ -145,21 +155,21 @@ void ResultWriter::write_raw(std::string_view name, ResultType type, Index first
 void ResultWriter::check_plot(const ResultPlot& plot) {
   const ResultArray& signal = array_at(plot.signal).spec;
   if (static_cast<int>(plot.axes.size()) != signal.shape.rank) {
-    throw ConfigError(fmt::format("plot '{}': {} axes for signal '{}' of shape {}", plot.name, plot.axes.size(),
-                                  plot.signal, to_string(signal.shape)));
+    throw ConfigError(fmt::format("plot '{}': {} axes for signal '{}' of shape {}", plot.name,
+                                  plot.axes.size(), plot.signal, to_string(signal.shape)));
   }
   for (int a = 0; a < signal.shape.rank; ++a) {
     const std::string& axis = plot.axes[static_cast<std::size_t>(a)];
     if (axis == ".") continue;
     const Shape& shape = array_at(axis).spec.shape;
     if (shape.rank == 1 && shape[0] == signal.shape[a]) continue;
-    throw ConfigError(fmt::format("plot '{}': axis '{}' has shape {}, expected [{}]", plot.name, axis, to_string(shape),
-                                  signal.shape[a]));
+    throw ConfigError(fmt::format("plot '{}': axis '{}' has shape {}, expected [{}]", plot.name,
+                                  axis, to_string(shape), signal.shape[a]));
   }
 }
 
-/// NeXus: root -> NXentry -> NXdata, each level naming the one to show first. Signal and axes are hard links, so a viewer
-/// needs to look nowhere else.
+/// NeXus: root -> NXentry -> NXdata, each level naming the one to show first. Signal and axes are
+/// hard links, so a viewer needs to look nowhere else.
 void ResultWriter::write_plots() {
   if (plots_.empty()) return;
   h5::Group entry = file_.create_group(names::kPlots);
@@ -175,18 +185,21 @@ void ResultWriter::write_plots() {
     group.set_text("NX_class", "NXdata");
     group.set_text("signal", names::flat_name(plot.signal));
     if (!axes.empty()) group.set_texts("axes", axes);
-    group.set_text("signal_array", plot.signal);  // under their own names, for readers of this format
+    group.set_text("signal_array",
+                   plot.signal);  // under their own names, for readers of this format
     if (!axes.empty()) group.set_texts("axes_arrays", plot.axes);
     group.set_text("name", plot.name);
     file_.write_text(path + "/title", plot.title.empty() ? plot.name : plot.title);
-    file_.link(fmt::format("/{}", plot.signal), fmt::format("{}/{}", path, names::flat_name(plot.signal)));
+    file_.link(fmt::format("/{}", plot.signal),
+               fmt::format("{}/{}", path, names::flat_name(plot.signal)));
     for (const auto& axis : plot.axes) {
       const std::string link = fmt::format("{}/{}", path, names::flat_name(axis));
       if (axis != "." && !file_.has(link)) file_.link(fmt::format("/{}", axis), link);
     }
     for (std::size_t a = 0; a < plot.axes.size(); ++a) {
       const std::string name = axes[a] + "_indices";
-      if (plot.axes[a] != "." && !group.has_attribute(name)) group.set_integer(name, static_cast<Index>(a));
+      if (plot.axes[a] != "." && !group.has_attribute(name))
+        group.set_integer(name, static_cast<Index>(a));
     }
   }
 }

@@ -13,7 +13,8 @@ class Builder {
  public:
   explicit Builder(const TraceInfo& info) : info_(info) {}
 
-  void add(std::string path, h5::Type type, h5::Dims dims, Along along, std::string axes, std::string units) {
+  void add(std::string path, h5::Type type, h5::Dims dims, Along along, std::string axes,
+           std::string units) {
     ArraySpec array;
     array.checksum_path = "/checksums" + path;
     array.path = std::move(path);
@@ -41,14 +42,18 @@ class Builder {
       add(at("k"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
       add(at("v"), stored, {n_kv, n_tokens, d_head}, Along::tokens, "kv_head,token,dim", "1");
     }
-    if (capture.lse) add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "nat");
+    if (capture.lse)
+      add(at("lse"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "nat");
     if (capture.attn_dense) {
-      add(at("attn"), stored, {n_q, n_rows, n_tokens}, Along::rows, "q_head,token,key", "probability");
+      add(at("attn"), stored, {n_q, n_rows, n_tokens}, Along::rows, "q_head,token,key",
+          "probability");
     }
     if (capture.attn_topk > 0) {
       const Index n = capture.attn_topk;
-      add(at("topk_pos"), h5::Type::i32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank", "token");
-      add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank", "probability");
+      add(at("topk_pos"), h5::Type::i32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank",
+          "token");
+      add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank",
+          "probability");
     }
     if (capture.stats) {
       const Index n_pages = info_.n_full_pages();
@@ -81,7 +86,8 @@ std::vector<ArraySpec> trace_arrays(const TraceInfo& info) {
   builder.add("/tokens", h5::Type::i32, {info.n_tokens}, Along::tokens, "token", "token id");
   for (Index layer : info.layers) builder.add_layer(layer);
   if (info.capture.logits) {
-    builder.add("/logits", h5::Type::f32, {info.rows.size(), info.n_vocab}, Along::rows, "token,vocab", "nat");
+    builder.add("/logits", h5::Type::f32, {info.rows.size(), info.n_vocab}, Along::rows,
+                "token,vocab", "nat");
   }
   return builder.take();
 }
@@ -95,7 +101,8 @@ TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const Tra
     }
     case Along::full_pages:
       return {unit.tokens.begin / info.capture.page_size, unit.tokens.end / info.capture.page_size};
-    case Along::tokens: break;
+    case Along::tokens:
+      break;
   }
   return unit.tokens;
 }

@@ -1,4 +1,5 @@
-// The trace format, version 1: every dataset name once, and which arrays a trace with given contents has.
+// The trace format, version 1: every dataset name once, and which arrays a trace with given
+// contents has.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +16,16 @@ inline constexpr int kMajor = 1;
 inline constexpr int kMinor = 0;
 
 // datasets that hold no tensor
-inline constexpr const char* kUnits = "/units";                          // i64 [n_units, 3]
-inline constexpr const char* kProgress = "/progress";                    // i64 [1]
-inline constexpr const char* kLayers = "/recorded/layers";               // i64 [n]
-inline constexpr const char* kQHeads = "/recorded/q_heads";              // i64 [n]
-inline constexpr const char* kKvHeads = "/recorded/kv_heads";            // i64 [n]
-inline constexpr const char* kWindows = "/model/windows";                // i64 [n_layers], 0 = full attention
-inline constexpr const char* kConfigJson = "/model/config_json";         // u8 [n]
-inline constexpr const char* kTokenBytes = "/token_bytes";               // u8 [capacity]
-inline constexpr const char* kTokenOffsets = "/token_offsets";           // i64 [n_tokens + 1]
-inline constexpr const char* kTextChecksums = "/checksums/token_text";   // u64 [n_units]
+inline constexpr const char* kUnits = "/units";                // i64 [n_units, 3]
+inline constexpr const char* kProgress = "/progress";          // i64 [1]
+inline constexpr const char* kLayers = "/recorded/layers";     // i64 [n]
+inline constexpr const char* kQHeads = "/recorded/q_heads";    // i64 [n]
+inline constexpr const char* kKvHeads = "/recorded/kv_heads";  // i64 [n]
+inline constexpr const char* kWindows = "/model/windows";      // i64 [n_layers], 0 = full attention
+inline constexpr const char* kConfigJson = "/model/config_json";        // u8 [n]
+inline constexpr const char* kTokenBytes = "/token_bytes";              // u8 [capacity]
+inline constexpr const char* kTokenOffsets = "/token_offsets";          // i64 [n_tokens + 1]
+inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [n_units]
 
 /// What positions run along the axis that grows with the units.
 enum class Along { tokens, rows, full_pages };
@@ -32,13 +33,14 @@ enum class Along { tokens, rows, full_pages };
 /// One array that is filled unit by unit.
 struct ArraySpec {
   std::string path;           // "/layers/3/k"
-  std::string checksum_path;  // "/checksums/layers/3/k", u64 [n_units, heads] ([n_units] without a head axis)
+  std::string checksum_path;  // "/checksums/layers/3/k", u64 [n_units, heads] ([n_units] without a
+                              // head axis)
   h5::Type type = h5::Type::f32;
   h5::Dims dims;
   Along along = Along::tokens;
-  bool has_heads = false;     // axis 0 counts heads, axis 1 grows; else axis 0 grows
-  bool keys_last = false;     // the last axis counts key positions: a unit fills columns [0, unit end)
-  std::string axes;           // "q_head,token,dim"
+  bool has_heads = false;  // axis 0 counts heads, axis 1 grows; else axis 0 grows
+  bool keys_last = false;  // the last axis counts key positions: a unit fills columns [0, unit end)
+  std::string axes;        // "q_head,token,dim"
   std::string units;
 
   Index n_heads() const { return has_heads ? dims[0] : 1; }

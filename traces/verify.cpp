@@ -32,7 +32,9 @@ class Problems {
   }
   std::vector<std::string> take() {
     for (const auto& [kind, n] : n_of_kind_) {
-      if (n > kMaxSpelledOut) sentences_.push_back(fmt::format("and {} more problems of kind '{}'", n - kMaxSpelledOut, kind));
+      if (n > kMaxSpelledOut)
+        sentences_.push_back(
+            fmt::format("and {} more problems of kind '{}'", n - kMaxSpelledOut, kind));
     }
     return std::move(sentences_);
   }
@@ -46,19 +48,20 @@ class Problems {
 BlockFn finite_checker(const schema::ArraySpec& array, Problems& problems) {
   const auto dtype = h5::dtype_of(array.type);
   if (!dtype) return {};
-  return [&array, &problems, dtype = *dtype](Index first, Index n, std::span<const std::byte> rows) {
-    std::vector<float> values(static_cast<std::size_t>(n * array.row_size()));
-    to_float(dtype, rows.data(), values.data(), values.size());
-    try {
-      require_finite(array.path, first, array.row_size(), values);
-    } catch (const FormatError& error) {
-      problems.add("not finite", error.what());
-    }
-  };
+  return
+      [&array, &problems, dtype = *dtype](Index first, Index n, std::span<const std::byte> rows) {
+        std::vector<float> values(static_cast<std::size_t>(n * array.row_size()));
+        to_float(dtype, rows.data(), values.data(), values.size());
+        try {
+          require_finite(array.path, first, array.row_size(), values);
+        } catch (const FormatError& error) {
+          problems.add("not finite", error.what());
+        }
+      };
 }
 
-void check_pieces(const TraceLayout& layout, Index n_units, Problems& problems, VerifyReport& report,
-                  const ProgressFn& progress) {
+void check_pieces(const TraceLayout& layout, Index n_units, Problems& problems,
+                  VerifyReport& report, const ProgressFn& progress) {
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
     const auto& spec = layout.arrays[array];
     const BlockFn finite = finite_checker(spec, problems);
@@ -74,12 +77,14 @@ void check_pieces(const TraceLayout& layout, Index n_units, Problems& problems, 
       }
     }
     if (progress) {
-      progress({"checksums", static_cast<Index>(array) + 1, static_cast<Index>(layout.arrays.size()), "arrays"});
+      progress({"checksums", static_cast<Index>(array) + 1,
+                static_cast<Index>(layout.arrays.size()), "arrays"});
     }
   }
 }
 
-void check_text(const TraceLayout& layout, Index n_units, Problems& problems, VerifyReport& report) {
+void check_text(const TraceLayout& layout, Index n_units, Problems& problems,
+                VerifyReport& report) {
   if (!layout.token_bytes || !layout.text_checksums) return;
   for (Index unit = 0; unit < n_units; ++unit) {
     try {
@@ -87,7 +92,9 @@ void check_text(const TraceLayout& layout, Index n_units, Problems& problems, Ve
       layout.text_checksums->read({unit}, {1}, &recorded);
       ++report.n_checksums;
       if (recorded != text_checksum(layout, unit)) {
-        problems.add("checksum", fmt::format("token text of unit {}: does not have the recorded checksum", unit));
+        problems.add(
+            "checksum",
+            fmt::format("token text of unit {}: does not have the recorded checksum", unit));
       }
     } catch (const Error& error) {
       problems.add("unreadable", error.what());
@@ -98,7 +105,8 @@ void check_text(const TraceLayout& layout, Index n_units, Problems& problems, Ve
 void check_content_hash(const TraceLayout& layout, Problems& problems) {
   if (layout.info.status == TraceStatus::recording) return;
   std::vector<std::vector<std::uint64_t>> tables;
-  for (const auto& checksums : layout.checksums) tables.push_back(checksums.read_all<std::uint64_t>());
+  for (const auto& checksums : layout.checksums)
+    tables.push_back(checksums.read_all<std::uint64_t>());
   std::vector<std::uint64_t> text;
   if (layout.text_checksums) text = layout.text_checksums->read_all<std::uint64_t>();
   const auto tokens = layout.data.front().read_all<std::int32_t>();
@@ -113,23 +121,27 @@ void check_tokens(const TraceFile& trace, Problems& problems) {
   const auto tokens = trace.tokens();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < trace.info().n_vocab) continue;
-    problems.add("token", fmt::format("/tokens: token {} has the id {}, expected 0 to {}", i, tokens[i],
-                                      trace.info().n_vocab - 1));
+    problems.add("token", fmt::format("/tokens: token {} has the id {}, expected 0 to {}", i,
+                                      tokens[i], trace.info().n_vocab - 1));
   }
 }
 
 void check_units(const TraceInfo& info, Problems& problems) {
   for (std::size_t i = 0; i < info.units.size(); ++i) {
     const TraceUnit& unit = info.units[i];
-    const bool fits = unit.is_decode ? unit.tokens.begin >= info.n_prompt && unit.tokens.size() == 1
-                                     : unit.tokens.end <= info.n_prompt && unit.tokens.size() <= info.chunk;
+    const bool fits = unit.is_decode
+                          ? unit.tokens.begin >= info.n_prompt && unit.tokens.size() == 1
+                          : unit.tokens.end <= info.n_prompt && unit.tokens.size() <= info.chunk;
     if (fits) continue;
-    problems.add("units", fmt::format("/units: unit {} (tokens {} to {}) contradicts n_prompt = {} and chunk = {}", i,
-                                      unit.tokens.begin, unit.tokens.end, info.n_prompt, info.chunk));
+    problems.add(
+        "units",
+        fmt::format("/units: unit {} (tokens {} to {}) contradicts n_prompt = {} and chunk = {}", i,
+                    unit.tokens.begin, unit.tokens.end, info.n_prompt, info.chunk));
   }
 }
 
-/// n positions of [begin, end), ascending and spread evenly, moved by the seed; the last one is always among them.
+/// n positions of [begin, end), ascending and spread evenly, moved by the seed; the last one is
+/// always among them.
 std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
   std::vector<Index> rows;
   n = std::min(n, range.size());
@@ -147,11 +159,12 @@ std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
   return rows;
 }
 
-void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool, Problems& problems,
-                     VerifyReport& report, const ProgressFn& progress) {
+void check_attention(const TraceFile& trace, const VerifyOptions& options, ThreadPool& pool,
+                     Problems& problems, VerifyReport& report, const ProgressFn& progress) {
   const TraceInfo& info = trace.info();
   if (!info.capture.qkv || info.rows.size() == 0 || options.n_rows <= 0) {
-    report.notes.emplace_back("no attention was recomputed: the trace holds no q, k and v, or no rows were asked for");
+    report.notes.emplace_back(
+        "no attention was recomputed: the trace holds no q, k and v, or no rows were asked for");
     return;
   }
   const RowTolerance tolerance = base_tolerance(info.dtype);
@@ -179,8 +192,10 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
         const Tensor<float> values = trace.read_v(layer, kv_head, seen);
         for (const Index q_head : info.q_heads) {
           if (q_head / info.group() != kv_head) continue;
-          const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
-          outcome.checks.push_back(check_rows(trace, layer, q_head, sample_rows(info.rows, options.n_rows, seed),
+          const std::uint64_t seed =
+              options.seed + static_cast<std::uint64_t>(layer * info.n_q + q_head);
+          outcome.checks.push_back(check_rows(trace, layer, q_head,
+                                              sample_rows(info.rows, options.n_rows, seed),
                                               keys.view(), values.view()));
         }
       } catch (const Error& error) {
@@ -204,8 +219,8 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
 
 }  // namespace
 
-VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
-                          const ProgressFn& progress) {
+VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options,
+                          ThreadPool& pool, const ProgressFn& progress) {
   VerifyReport report;
   Problems problems;
   try {
@@ -213,14 +228,15 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     report.status = trace.info().status;
     report.notes = trace.warnings();
     if (report.status == TraceStatus::recording) {
-      problems.add("status", fmt::format("this recording did not end: {} of {} tokens are whole", trace.info().n_tokens,
-                                         trace.planned().n_tokens));
+      problems.add("status", fmt::format("this recording did not end: {} of {} tokens are whole",
+                                         trace.info().n_tokens, trace.planned().n_tokens));
     }
     const TraceLayout layout = open_layout(h5::File::open(path));
     check_tokens(trace, problems);
     check_units(trace.info(), problems);
     if (!layout.checksums.empty()) {
-      check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report, progress);
+      check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report,
+                   progress);
       check_text(layout, static_cast<Index>(trace.info().units.size()), problems, report);
       check_content_hash(layout, problems);
     }

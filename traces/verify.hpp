@@ -1,4 +1,5 @@
-// Checks a trace file against itself: structure, checksums, and attention recomputed from the recorded q, k, v.
+// Checks a trace file against itself: structure, checksums, and attention recomputed from the
+// recorded q, k, v.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 namespace kvscope {
 
 struct VerifyOptions {
-  Index n_rows = 64;       // rows per layer and query head that are recomputed; all if the trace has fewer
+  Index n_rows =
+      64;  // rows per layer and query head that are recomputed; all if the trace has fewer
   std::uint64_t seed = 0;  // picks the rows
 };
 
@@ -28,14 +30,15 @@ struct VerifyReport {
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
   double max_attn_error = 0;
-  double max_row_sum_error = 0;   // of dense attention rows, from 1
-  double max_output_norm = 0;     // of the recomputed softmax(QK^T)V; finite in a sound trace
+  double max_row_sum_error = 0;  // of dense attention rows, from 1
+  double max_output_norm = 0;    // of the recomputed softmax(QK^T)V; finite in a sound trace
   double lse_tolerance = 0;
   double attn_tolerance = 0;
 };
 
-/// Never throws for a damaged file: what is wrong is in the report. Throws IoError if the file cannot be read at all.
-VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options, ThreadPool& pool,
-                          const ProgressFn& progress = {});
+/// Never throws for a damaged file: what is wrong is in the report. Throws IoError if the file
+/// cannot be read at all.
+VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options,
+                          ThreadPool& pool, const ProgressFn& progress = {});
 
 }  // namespace kvscope

@@ -15,9 +15,12 @@ namespace {
 /// Half the distance between neighbouring numbers at 1: the relative error of rounding to the type.
 double unit_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::f16: return std::ldexp(1.0, -11);
-    case DType::bf16: return std::ldexp(1.0, -8);
-    case DType::f32: break;
+    case DType::f16:
+      return std::ldexp(1.0, -11);
+    case DType::bf16:
+      return std::ldexp(1.0, -8);
+    case DType::f32:
+      break;
   }
   return std::ldexp(1.0, -24);
 }
@@ -30,15 +33,16 @@ double norm_of(std::span<const float> row) {
 
 /// One row in double precision.
 struct ExactRow {
-  Index first = 0;             // first visible key
-  std::vector<double> prob;    // of keys first ... pos
+  Index first = 0;           // first visible key
+  std::vector<double> prob;  // of keys first ... pos
   double lse = 0;
   double output_norm = 0;
-  double score_slack = 0;      // how far storage rounding can have moved any of its scores
+  double score_slack = 0;  // how far storage rounding can have moved any of its scores
 };
 
-ExactRow recompute(std::span<const float> q, TensorView<const float> keys, TensorView<const float> values, Index pos,
-                   std::optional<Index> window, double scale, double roundoff) {
+ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
+                   TensorView<const float> values, Index pos, std::optional<Index> window,
+                   double scale, double roundoff) {
   ExactRow row;
   row.first = first_visible(pos, window);
   double largest = -INFINITY;
@@ -70,12 +74,14 @@ ExactRow recompute(std::span<const float> q, TensorView<const float> keys, Tenso
 }  // namespace
 
 RowTolerance base_tolerance(DType dtype) {
-  // On top of these come the slack of each row and, for dense attention, the rounding of the stored probability.
+  // On top of these come the slack of each row and, for dense attention, the rounding of the stored
+  // probability.
   return {1e-4, 1e-4 + unit_roundoff(dtype)};
 }
 
-RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std::vector<Index>& positions,
-                    TensorView<const float> keys, TensorView<const float> values) {
+RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
+                    const std::vector<Index>& positions, TensorView<const float> keys,
+                    TensorView<const float> values) {
   const TraceInfo& info = trace.info();
   const RowTolerance base = base_tolerance(info.dtype);
   const double roundoff = unit_roundoff(info.dtype);
@@ -83,12 +89,14 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std
   if (!info.window.empty()) window = info.window[static_cast<std::size_t>(layer)];
   RowCheck check;
   const auto complain = [&](Index pos, const std::string& what) {
-    check.problems.push_back(fmt::format("/layers/{}: query head {}, row {}: {}", layer, q_head, pos, what));
+    check.problems.push_back(
+        fmt::format("/layers/{}: query head {}, row {}: {}", layer, q_head, pos, what));
   };
   for (const Index pos : positions) {
     const TokenRange one = {pos, pos + 1};
     const Tensor<float> q = trace.read_q(layer, q_head, one);
-    const ExactRow exact = recompute(q.view().row(0), keys, values, pos, window, info.score_scale, roundoff);
+    const ExactRow exact =
+        recompute(q.view().row(0), keys, values, pos, window, info.score_scale, roundoff);
     ++check.n_rows;
     check.output_norm = std::max(check.output_norm, exact.output_norm);
     if (!std::isfinite(exact.lse) || !std::isfinite(exact.output_norm)) {
@@ -101,14 +109,20 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std
       check.lse_error = std::max(check.lse_error, error);
       const double allowed = base.lse + exact.score_slack + 1e-6 * std::fabs(exact.lse);
       if (error > allowed) {
-        complain(pos, fmt::format("lse is {:.6g}, recomputed from q and k {:.6g} (allowed difference {:.2g})", recorded,
-                                  exact.lse, allowed));
+        complain(
+            pos,
+            fmt::format("lse is {:.6g}, recomputed from q and k {:.6g} (allowed difference {:.2g})",
+                        recorded, exact.lse, allowed));
       }
     }
     // A score that moves by s changes a probability p by at most p (exp(2 s) - 1).
-    const auto allowed_prob = [&](double p) { return base.attn + p * std::expm1(2 * exact.score_slack); };
+    const auto allowed_prob = [&](double p) {
+      return base.attn + p * std::expm1(2 * exact.score_slack);
+    };
     const auto exact_prob = [&](Index key) {
-      return key < exact.first || key > pos ? 0.0 : exact.prob[static_cast<std::size_t>(key - exact.first)];
+      return key < exact.first || key > pos
+                 ? 0.0
+                 : exact.prob[static_cast<std::size_t>(key - exact.first)];
     };
     if (info.capture.attn_dense) {
       const Tensor<float> attn = trace.read_attn(layer, q_head, one);
@@ -120,7 +134,8 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std
         check.attn_error = std::max(check.attn_error, error);
         const bool visible = key >= exact.first && key <= pos;
         if (error > allowed_prob(p) || (!visible && attn(0, key) != 0.0f)) {
-          complain(pos, fmt::format("attention to key {} is {:.6g}, recomputed {:.6g}", key, attn(0, key), p));
+          complain(pos, fmt::format("attention to key {} is {:.6g}, recomputed {:.6g}", key,
+                                    attn(0, key), p));
           break;
         }
       }
@@ -131,14 +146,16 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std
     }
     if (info.capture.attn_topk > 0) {
       const TopkRows top = trace.read_topk(layer, q_head, one);
-      const Index n = std::min<Index>(info.capture.attn_topk, static_cast<Index>(exact.prob.size()));
+      const Index n =
+          std::min<Index>(info.capture.attn_topk, static_cast<Index>(exact.prob.size()));
       std::vector<double> sorted = exact.prob;
       std::partial_sort(sorted.begin(), sorted.begin() + n, sorted.end(), std::greater<>());
       for (Index rank = 0; rank < info.capture.attn_topk; ++rank) {
         const Index key = top.pos(0, rank);
         const double recorded = top.prob(0, rank);
         if (rank >= n ? key != -1 : key < exact.first || key > pos) {
-          complain(pos, fmt::format("top-k rank {} names key {}, which is not a visible one", rank, key));
+          complain(pos, fmt::format("top-k rank {} names key {}, which is not a visible one", rank,
+                                    key));
           break;
         }
         if (rank >= n) continue;
@@ -146,7 +163,8 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std
         const double best = sorted[static_cast<std::size_t>(rank)];
         check.attn_error = std::max(check.attn_error, std::fabs(recorded - p));
         if (std::fabs(recorded - p) > allowed_prob(p) || best - p > 2 * allowed_prob(best)) {
-          complain(pos, fmt::format("top-k rank {} is key {} with {:.6g}; recomputed it has {:.6g} and rank {} has {:.6g}",
+          complain(pos, fmt::format("top-k rank {} is key {} with {:.6g}; recomputed it has {:.6g} "
+                                    "and rank {} has {:.6g}",
                                     rank, key, recorded, p, rank, best));
           break;
         }

@@ -1,4 +1,5 @@
-// Recomputes softmax(scale Q K^T) V of sampled rows in double precision and compares it with what a trace recorded.
+// Recomputes softmax(scale Q K^T) V of sampled rows in double precision and compares it with what a
+// trace recorded.
 #pragma once
 
 #include <string>
@@ -24,12 +25,14 @@ struct RowTolerance {
   double attn = 0;  // probability
 };
 
-/// Rounding of q and k to the storage type moves a score by up to eps * scale * |q| |k| each; the model's f32 sums add some
-/// 1e-5. Both are widened per row by that bound.
+/// Rounding of q and k to the storage type moves a score by up to eps * scale * |q| |k| each; the
+/// model's f32 sums add some 1e-5. Both are widened per row by that bound.
 RowTolerance base_tolerance(DType dtype);
 
-/// Checks rows `positions` of one query head. `keys` and `values` [n_tokens, d_head] of its KV head.
-RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head, const std::vector<Index>& positions,
-                    TensorView<const float> keys, TensorView<const float> values);
+/// Checks rows `positions` of one query head. `keys` and `values` [n_tokens, d_head] of its KV
+/// head.
+RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
+                    const std::vector<Index>& positions, TensorView<const float> keys,
+                    TensorView<const float> values);
 
 }  // namespace kvscope

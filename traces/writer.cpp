@@ -21,21 +21,23 @@ namespace {
 /// One array while it is being filled.
 struct GrowingArray {
   schema::ArraySpec spec;
-  std::uint64_t data_offset = 0;      // in the file
+  std::uint64_t data_offset = 0;  // in the file
   std::uint64_t checksum_offset = 0;
-  Index n_filled = 0;                 // positions of the running unit
-  std::vector<Checksum> running;      // per head, of the running unit
-  std::vector<std::uint64_t> table;   // [n_units, heads], as far as committed
+  Index n_filled = 0;                // positions of the running unit
+  std::vector<Checksum> running;     // per head, of the running unit
+  std::vector<std::uint64_t> table;  // [n_units, heads], as far as committed
 };
 
-/// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known offsets. So its metadata
-/// are whole at every moment, whatever happens to this process. A unit counts once /progress says so.
+/// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
+/// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
+/// counts once /progress says so.
 class TraceWriter final : public TraceSink {
  public:
   TraceWriter(std::filesystem::path out, const WriterOptions& options)
       : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
   ~TraceWriter() override {
-    if (file_.is_open() && n_committed_ == 0) remove_quietly(part_);  // nothing in it is worth recovering
+    if (file_.is_open() && n_committed_ == 0)
+      remove_quietly(part_);  // nothing in it is worth recovering
   }
 
   void begin(const TraceInfo& info) override;
@@ -55,7 +57,8 @@ class TraceWriter final : public TraceSink {
   void require_open(const char* call) const;
   void append_floats(GrowingArray& array, TensorView<const float> rows);
   void append_integers(GrowingArray& array, TensorView<const std::int32_t> rows);
-  void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes, Index filled_row);
+  void append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
+                   Index filled_row);
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
   void seal(TraceStatus status);
@@ -95,8 +98,10 @@ void TraceWriter::begin(const TraceInfo& info) {
       throw IoError(fmt::format("{} is being recorded by another process", part_.string()));
     }
     if (!options_.overwrite) {
-      throw IoError(fmt::format("{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
-                                "delete it, or ask to overwrite it", part_.string(), part_.string()));
+      throw IoError(fmt::format(
+          "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
+          "delete it, or ask to overwrite it",
+          part_.string(), part_.string()));
     }
     std::filesystem::remove(part_);
   }
@@ -129,12 +134,16 @@ void TraceWriter::begin(const TraceInfo& info) {
 
 // ---- rows ------------------------------------------------------------------------------------
 
-const TraceUnit& TraceWriter::unit() const { return info_.units[n_committed_]; }
+const TraceUnit& TraceWriter::unit() const {
+  return info_.units[n_committed_];
+}
 
 void TraceWriter::require_open(const char* call) const {
-  if (!file_.is_open()) throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+  if (!file_.is_open())
+    throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
   if (n_committed_ >= info_.units.size()) {
-    throw ConfigError(fmt::format("{}: {} after the last of {} planned units", out_.string(), call, info_.units.size()));
+    throw ConfigError(fmt::format("{}: {} after the last of {} planned units", out_.string(), call,
+                                  info_.units.size()));
   }
 }
 
@@ -148,8 +157,9 @@ GrowingArray& TraceWriter::array_at(Index layer, const char* name) {
 
 std::string TraceWriter::recovery_hint() const {
   if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
-  return fmt::format("the {} units recorded before are safe in {}: 'kvscope recover {}' makes a trace of them",
-                     n_committed_, part_.string(), part_.string());
+  return fmt::format(
+      "the {} units recorded before are safe in {}: 'kvscope recover {}' makes a trace of them",
+      n_committed_, part_.string(), part_.string());
 }
 
 void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_bytes) {
@@ -164,16 +174,19 @@ void TraceWriter::put(std::uint64_t offset, const void* data, std::size_t n_byte
 void TraceWriter::check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const {
   const TokenRange positions = schema::positions_of(array.spec, info_, unit());
   const Index expected_row = array.spec.filled_row_size(unit().tokens.end);
-  if (n_heads != array.spec.n_heads() || n > positions.size() - array.n_filled || row != expected_row) {
-    throw ShapeError(fmt::format("{}: {} heads, {} positions, rows of {}; expected {} heads, at most {} positions, rows of {}",
-                                 array.spec.path, n_heads, n, row, array.spec.n_heads(),
-                                 positions.size() - array.n_filled, expected_row));
+  if (n_heads != array.spec.n_heads() || n > positions.size() - array.n_filled ||
+      row != expected_row) {
+    throw ShapeError(
+        fmt::format("{}: {} heads, {} positions, rows of {}; expected {} heads, at most {} "
+                    "positions, rows of {}",
+                    array.spec.path, n_heads, n, row, array.spec.n_heads(),
+                    positions.size() - array.n_filled, expected_row));
   }
 }
 
 /// Writes n stored rows of one head after those that the unit has already.
-void TraceWriter::append_head(GrowingArray& array, Index head, Index n, std::span<const std::byte> bytes,
-                              Index filled_row) {
+void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
+                              std::span<const std::byte> bytes, Index filled_row) {
   const auto& spec = array.spec;
   const std::size_t element = h5::size_of(spec.type);
   const Index first = schema::positions_of(spec, info_, unit()).begin + array.n_filled;
@@ -219,7 +232,8 @@ void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> row
 
 void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
   if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
-  if (rows.rank() != 3) throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
+  if (rows.rank() != 3)
+    throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
   check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
   for (Index head = 0; head < rows.dim(0); ++head) {
     scratch_.clear();
@@ -267,7 +281,8 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
   const TokenRange range = unit().tokens;
   GrowingArray& array = arrays_.front();
   if (static_cast<Index>(ids.size()) != range.size() || has_tokens_) {
-    throw ShapeError(fmt::format("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size()));
+    throw ShapeError(
+        fmt::format("/tokens: {} ids for a unit of {} tokens", ids.size(), range.size()));
   }
   append_head(array, 0, range.size(), std::as_bytes(ids), 1);
   array.n_filled = range.size();
@@ -285,11 +300,13 @@ void TraceWriter::write_tokens(std::span<const TokenId> ids, std::span<const std
     index.push_back(n_text_bytes_ + static_cast<std::int64_t>(text.size()));
   }
   if (index.back() > info_.token_text_capacity) {
-    throw ConfigError(fmt::format("/token_bytes: the text of the tokens needs more than the {} bytes planned",
-                                  info_.token_text_capacity));
+    throw ConfigError(
+        fmt::format("/token_bytes: the text of the tokens needs more than the {} bytes planned",
+                    info_.token_text_capacity));
   }
   put(text_offset_ + static_cast<std::uint64_t>(n_text_bytes_), text.data(), text.size());
-  put(text_index_offset_ + static_cast<std::uint64_t>(range.begin) * 8, index.data(), index.size() * 8);
+  put(text_index_offset_ + static_cast<std::uint64_t>(range.begin) * 8, index.data(),
+      index.size() * 8);
   Checksum checksum;
   checksum.add(index.data(), index.size() * 8);
   checksum.add(text.data(), text.size());
@@ -306,8 +323,8 @@ void TraceWriter::commit_unit() {
   for (const auto& array : arrays_) {
     const Index expected = schema::positions_of(array.spec, info_, unit()).size();
     if (array.n_filled != expected) {
-      throw ConfigError(fmt::format("{}: unit {} wrote {} of {} positions", array.spec.path, n_committed_,
-                                    array.n_filled, expected));
+      throw ConfigError(fmt::format("{}: unit {} wrote {} of {} positions", array.spec.path,
+                                    n_committed_, array.n_filled, expected));
     }
   }
   for (auto& array : arrays_) {
@@ -342,8 +359,8 @@ void TraceWriter::finish(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   const std::size_t n_planned = info_.units.size();
   if (status == TraceStatus::complete && n_committed_ != n_planned) {
-    throw ConfigError(fmt::format("{}: {} of {} units are there, so it is not complete", out_.string(), n_committed_,
-                                  n_planned));
+    throw ConfigError(fmt::format("{}: {} of {} units are there, so it is not complete",
+                                  out_.string(), n_committed_, n_planned));
   }
   if (n_committed_ == 0) {
     file_.close();
@@ -351,7 +368,8 @@ void TraceWriter::finish(TraceStatus status) {
     return;
   }
   if (n_committed_ < n_planned || options_.gzip_level) {
-    // The shapes change: write a second file with the true ones, through the code that also serves recovery.
+    // The shapes change: write a second file with the true ones, through the code that also serves
+    // recovery.
     file_.sync();
     CopyOptions copy;
     copy.status = status;
@@ -370,7 +388,8 @@ void TraceWriter::finish(TraceStatus status) {
 
 }  // namespace
 
-std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out, const WriterOptions& options) {
+std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out,
+                                        const WriterOptions& options) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9)) {
     throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
   }
@@ -381,10 +400,12 @@ std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out, const 
 std::int64_t estimated_file_bytes(const TraceInfo& info) {
   constexpr std::int64_t kPerArray = 3072;  // object headers, attributes, group entries; measured
   constexpr std::int64_t kFixed = 16384;
-  std::int64_t n_bytes = kFixed + static_cast<std::int64_t>(info.model_config.size()) + info.token_text_capacity +
-                         8 * info.n_tokens + 24 * static_cast<std::int64_t>(info.units.size());
+  std::int64_t n_bytes = kFixed + static_cast<std::int64_t>(info.model_config.size()) +
+                         info.token_text_capacity + 8 * info.n_tokens +
+                         24 * static_cast<std::int64_t>(info.units.size());
   for (const auto& array : schema::trace_arrays(info)) {
-    n_bytes += h5::count(array.dims) * static_cast<std::int64_t>(h5::size_of(array.type)) + kPerArray;
+    n_bytes +=
+        h5::count(array.dims) * static_cast<std::int64_t>(h5::size_of(array.type)) + kPerArray;
     n_bytes += 8 * array.n_heads() * static_cast<std::int64_t>(info.units.size());
   }
   return n_bytes;

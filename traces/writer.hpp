@@ -1,4 +1,5 @@
-// Writes a trace file: OUT.part while it grows, OUT once it is whole. A kill at any moment loses no committed unit.
+// Writes a trace file: OUT.part while it grows, OUT once it is whole. A kill at any moment loses no
+// committed unit.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,19 @@ namespace kvscope {
 
 /// How a trace file is made.
 struct WriterOptions {
-  bool overwrite = false;         // replace OUT, and a stale OUT.part
-  std::optional<int> gzip_level;  // 1 to 9: rewrite the finished trace compressed; default: not, which is fastest
+  bool overwrite = false;  // replace OUT, and a stale OUT.part
+  std::optional<int>
+      gzip_level;  // 1 to 9: rewrite the finished trace compressed; default: not, which is fastest
 };
 
-/// A sink that writes `out`. Nothing is touched before begin(), and an existing file at `out` stays until the new one is
-/// whole. Throws IoError if `out` or its .part exists (unless overwrite), ConfigError for a gzip level out of range.
-std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out, const WriterOptions& options);
+/// A sink that writes `out`. Nothing is touched before begin(), and an existing file at `out` stays
+/// until the new one is whole. Throws IoError if `out` or its .part exists (unless overwrite),
+/// ConfigError for a gzip level out of range.
+std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out,
+                                        const WriterOptions& options);
 
-/// Size of the file that a recording of this plan becomes (uncompressed), in bytes, within some KiB.
+/// Size of the file that a recording of this plan becomes (uncompressed), in bytes, within some
+/// KiB.
 std::int64_t estimated_file_bytes(const TraceInfo& info);
 
 }  // namespace kvscope

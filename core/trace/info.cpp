@@ -36,14 +36,17 @@ void require(bool ok, std::string_view what, std::string_view expected, Index fo
 void check_ascending(const std::vector<Index>& values, Index limit, std::string_view what) {
   require(!values.empty(), what, "at least one", 0);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    require(values[i] >= 0 && values[i] < limit, what, fmt::format("indices below {}", limit), values[i]);
+    require(values[i] >= 0 && values[i] < limit, what, fmt::format("indices below {}", limit),
+            values[i]);
     require(i == 0 || values[i - 1] < values[i], what, "ascending indices", values[i]);
   }
 }
 
 }  // namespace
 
-std::string_view name_of(TraceStatus status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+std::string_view name_of(TraceStatus status) {
+  return kStatusNames[static_cast<std::size_t>(status)];
+}
 
 std::optional<TraceStatus> trace_status_from_name(std::string_view name) {
   for (std::size_t i = 0; i < kStatusNames.size(); ++i) {
@@ -52,13 +55,25 @@ std::optional<TraceStatus> trace_status_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool TraceInfo::has_layer(Index layer) const { return contains(layers, layer); }
-bool TraceInfo::has_q_head(Index q_head) const { return contains(q_heads, q_head); }
-bool TraceInfo::has_kv_head(Index kv_head) const { return contains(kv_heads, kv_head); }
+bool TraceInfo::has_layer(Index layer) const {
+  return contains(layers, layer);
+}
+bool TraceInfo::has_q_head(Index q_head) const {
+  return contains(q_heads, q_head);
+}
+bool TraceInfo::has_kv_head(Index kv_head) const {
+  return contains(kv_heads, kv_head);
+}
 
-Index TraceInfo::layer_slot(Index layer) const { return slot_of(layers, layer, "layer"); }
-Index TraceInfo::q_slot(Index q_head) const { return slot_of(q_heads, q_head, "query head"); }
-Index TraceInfo::kv_slot(Index kv_head) const { return slot_of(kv_heads, kv_head, "KV head"); }
+Index TraceInfo::layer_slot(Index layer) const {
+  return slot_of(layers, layer, "layer");
+}
+Index TraceInfo::q_slot(Index q_head) const {
+  return slot_of(q_heads, q_head, "query head");
+}
+Index TraceInfo::kv_slot(Index kv_head) const {
+  return slot_of(kv_heads, kv_head, "KV head");
+}
 
 TraceInfo cut_to_units(const TraceInfo& info, Index n_units) {
   TraceInfo cut = info;
@@ -82,12 +97,14 @@ void check_trace_info(const TraceInfo& info) {
   positive(info.n_tokens, "n_tokens");
   positive(info.chunk, "chunk");
   positive(info.capture.page_size, "page_size");
-  require(info.n_q % info.n_kv == 0, "n_q", fmt::format("a multiple of n_kv = {}", info.n_kv), info.n_q);
-  require(info.capture.attn_topk >= 0 && info.capture.attn_topk < kMaxCount, "attn_topk", "0 or more",
-          info.capture.attn_topk);
+  require(info.n_q % info.n_kv == 0, "n_q", fmt::format("a multiple of n_kv = {}", info.n_kv),
+          info.n_q);
+  require(info.capture.attn_topk >= 0 && info.capture.attn_topk < kMaxCount, "attn_topk",
+          "0 or more", info.capture.attn_topk);
   require(info.n_prompt >= 1 && info.n_prompt <= info.n_tokens, "n_prompt",
           fmt::format("1 to n_tokens = {}", info.n_tokens), info.n_prompt);
-  require(info.token_text_capacity >= 0, "token_text_capacity", "0 or more", info.token_text_capacity);
+  require(info.token_text_capacity >= 0, "token_text_capacity", "0 or more",
+          info.token_text_capacity);
   require(info.window.empty() || static_cast<Index>(info.window.size()) == info.n_layers,
           "number of attention windows", fmt::format("one per layer ({})", info.n_layers),
           static_cast<Index>(info.window.size()));
@@ -102,8 +119,9 @@ void check_trace_info(const TraceInfo& info) {
     require(info.has_kv_head(q_head / info.group()), "recorded KV heads",
             fmt::format("the one of query head {}", q_head), q_head / info.group());
   }
-  require(info.rows.begin >= 0 && info.rows.begin <= info.rows.end && info.rows.end <= info.n_tokens,
-          "recorded rows", fmt::format("a range inside {} tokens", info.n_tokens), info.rows.end);
+  require(
+      info.rows.begin >= 0 && info.rows.begin <= info.rows.end && info.rows.end <= info.n_tokens,
+      "recorded rows", fmt::format("a range inside {} tokens", info.n_tokens), info.rows.end);
 
   Index next = 0;
   for (const TraceUnit& unit : info.units) {

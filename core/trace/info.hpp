@@ -48,9 +48,9 @@ struct TraceUnit {
 /// Shapes and provenance of a trace. Layers and heads carry their true indices of the model.
 struct TraceInfo {
   // the model
-  std::string model_name;      // folder name of the checkpoint
-  std::string model_family;    // "llama", ...
-  std::string model_config;    // config.json, verbatim
+  std::string model_name;    // folder name of the checkpoint
+  std::string model_family;  // "llama", ...
+  std::string model_config;  // config.json, verbatim
   Index n_layers = 0;
   Index n_q = 0;
   Index n_kv = 0;
@@ -61,32 +61,33 @@ struct TraceInfo {
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   std::string rope_kind;                     // "default", "linear", "llama3"
   double rope_theta = 0.0;
-  double rope_factor = 1.0;                  // 1 unless rope_kind stretches positions
+  double rope_factor = 1.0;  // 1 unless rope_kind stretches positions
   bool qk_norm = false;
 
   // what was captured
   CaptureSet capture;
-  DType dtype = DType::f32;          // storage type of q, k, v
-  std::vector<Index> layers;         // recorded layers, ascending
-  std::vector<Index> q_heads;        // recorded query heads, ascending
-  std::vector<Index> kv_heads;       // the KV heads that those need, ascending
-  TokenRange rows;                   // positions whose q, lse, attn and logits are kept (k, v: all)
-  Index n_tokens = 0;                // tokens recorded: prompt + decoded
-  Index token_text_capacity = 0;     // bytes reserved for the text of all tokens; 0 = text is not recorded
-  Index n_prompt = 0;                // prompt tokens; positions from here on were decoded
-  Index chunk = 0;                   // prefill chunk length (the last one may be shorter)
-  std::vector<TraceUnit> units;      // in order; together [0, n_tokens)
+  DType dtype = DType::f32;     // storage type of q, k, v
+  std::vector<Index> layers;    // recorded layers, ascending
+  std::vector<Index> q_heads;   // recorded query heads, ascending
+  std::vector<Index> kv_heads;  // the KV heads that those need, ascending
+  TokenRange rows;              // positions whose q, lse, attn and logits are kept (k, v: all)
+  Index n_tokens = 0;           // tokens recorded: prompt + decoded
+  Index token_text_capacity =
+      0;               // bytes reserved for the text of all tokens; 0 = text is not recorded
+  Index n_prompt = 0;  // prompt tokens; positions from here on were decoded
+  Index chunk = 0;     // prefill chunk length (the last one may be shorter)
+  std::vector<TraceUnit> units;  // in order; together [0, n_tokens)
 
   // provenance
   std::string uuid;
-  std::string content_hash;          // of the recorded data; empty while recording
+  std::string content_hash;  // of the recorded data; empty while recording
   TraceStatus status = TraceStatus::recording;
-  std::string created;               // ISO 8601 UTC; honours SOURCE_DATE_EPOCH
-  std::string writer;                // "kvscope 0.1.0 (commit)"
-  std::string tokenizer_hash;        // of the vocabulary; empty without a tokenizer
+  std::string created;         // ISO 8601 UTC; honours SOURCE_DATE_EPOCH
+  std::string writer;          // "kvscope 0.1.0 (commit)"
+  std::string tokenizer_hash;  // of the vocabulary; empty without a tokenizer
   std::string command_line;
   std::string host;
-  std::string text_source;           // file name of the prompt, or what else it came from
+  std::string text_source;  // file name of the prompt, or what else it came from
   std::uint64_t seed = 0;
 
   Index group() const { return n_q / n_kv; }
@@ -101,11 +102,13 @@ struct TraceInfo {
   Index n_full_pages() const { return n_tokens / capture.page_size; }
 };
 
-/// The same trace cut after its first `n_units` units: n_tokens, n_prompt, rows and units are shortened.
+/// The same trace cut after its first `n_units` units: n_tokens, n_prompt, rows and units are
+/// shortened.
 TraceInfo cut_to_units(const TraceInfo& info, Index n_units);
 
-/// Throws ConfigError naming the first field that is out of range or contradicts another one: counts not positive,
-/// heads or layers outside the model or not ascending, units that do not tile [0, n_tokens), ...
+/// Throws ConfigError naming the first field that is out of range or contradicts another one:
+/// counts not positive, heads or layers outside the model or not ascending, units that do not tile
+/// [0, n_tokens), ...
 void check_trace_info(const TraceInfo& info);
 
 }  // namespace kvscope

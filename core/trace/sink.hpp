@@ -11,33 +11,36 @@
 
 namespace kvscope {
 
-/// The rows of one layer in one unit, already reduced to the recorded heads. Absent parts are empty views.
-/// n_tok: tokens of the unit; n_rows: those of them inside TraceInfo::rows.
+/// The rows of one layer in one unit, already reduced to the recorded heads. Absent parts are empty
+/// views. n_tok: tokens of the unit; n_rows: those of them inside TraceInfo::rows.
 struct LayerRows {
   Index layer = 0;
-  TensorView<const float> q;          // [q_heads, n_rows, d_head]
-  TensorView<const float> k;          // [kv_heads, n_tok, d_head]
-  TensorView<const float> v;          // [kv_heads, n_tok, d_head]
-  TensorView<const float> lse;        // [q_heads, n_rows]
-  TensorView<const float> q_norm;     // [q_heads, n_rows]   (stats)
-  TensorView<const float> k_norm;     // [kv_heads, n_tok]   (stats)
-  TensorView<const float> page_min;   // [kv_heads, n_pages, d_head] of keys (stats): the pages that this unit fills,
-  TensorView<const float> page_max;   //   [begin / page_size, end / page_size)
+  TensorView<const float> q;       // [q_heads, n_rows, d_head]
+  TensorView<const float> k;       // [kv_heads, n_tok, d_head]
+  TensorView<const float> v;       // [kv_heads, n_tok, d_head]
+  TensorView<const float> lse;     // [q_heads, n_rows]
+  TensorView<const float> q_norm;  // [q_heads, n_rows]   (stats)
+  TensorView<const float> k_norm;  // [kv_heads, n_tok]   (stats)
+  TensorView<const float>
+      page_min;  // [kv_heads, n_pages, d_head] of keys (stats): the pages that this unit fills,
+  TensorView<const float> page_max;  //   [begin / page_size, end / page_size)
 };
 
-/// A block of attention rows of one layer in one unit. Dense rows are large, so a unit's rows may come in several
-/// blocks, in order. Absent parts are empty views.
+/// A block of attention rows of one layer in one unit. Dense rows are large, so a unit's rows may
+/// come in several blocks, in order. Absent parts are empty views.
 struct AttnRows {
   Index layer = 0;
-  TensorView<const float> attn;  // [q_heads, n, unit end]: columns from there on are invisible, hence zero
+  TensorView<const float>
+      attn;  // [q_heads, n, unit end]: columns from there on are invisible, hence zero
   TensorView<const std::int32_t> topk_pos;  // [q_heads, n, N] by falling probability; -1 pads
   TensorView<const float> topk_prob;        // [q_heads, n, N]; 0 pads
 };
 
-/// Write access to one trace. Protocol: begin, then per unit (in order): for each recorded layer in order
-/// write_layer and, if attention rows are captured, write_attn until all rows are there; write_logits if captured,
-/// write_tokens, commit_unit; at the end finish, or destroy the sink (what was committed stays recoverable).
-/// Any call may throw IoError (disk full); what was committed before stays recoverable.
+/// Write access to one trace. Protocol: begin, then per unit (in order): for each recorded layer in
+/// order write_layer and, if attention rows are captured, write_attn until all rows are there;
+/// write_logits if captured, write_tokens, commit_unit; at the end finish, or destroy the sink
+/// (what was committed stays recoverable). Any call may throw IoError (disk full); what was
+/// committed before stays recoverable.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
@@ -51,12 +54,15 @@ class TraceSink {
   virtual void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) = 0;
   /// From here on the unit survives a kill.
   virtual void commit_unit() = 0;
-  /// Makes the trace readable under its final name. `status`: complete or interrupted (fewer units than planned).
+  /// Makes the trace readable under its final name. `status`: complete or interrupted (fewer units
+  /// than planned).
   virtual void finish(TraceStatus status) = 0;
-  /// Bytes of tensor data written, and the hash of the contents once finish() returned (else empty).
+  /// Bytes of tensor data written, and the hash of the contents once finish() returned (else
+  /// empty).
   virtual std::int64_t bytes_written() const { return 0; }
   virtual std::string content_hash() const { return {}; }
-  /// What becomes of the committed units if the recording ends here with an error: a clause for its message, or empty.
+  /// What becomes of the committed units if the recording ends here with an error: a clause for its
+  /// message, or empty.
   virtual std::string recovery_hint() const { return {}; }
 };
 

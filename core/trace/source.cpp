@@ -9,12 +9,14 @@ namespace kvscope {
 void require_full_qkv(const TraceSource& trace, std::string_view analysis) {
   const TraceInfo& info = trace.info();
   if (!info.capture.qkv) {
-    throw ConfigError(fmt::format("{}: {} needs recorded q, k and v, and this trace was made without them",
-                                  trace.where(), analysis));
+    throw ConfigError(
+        fmt::format("{}: {} needs recorded q, k and v, and this trace was made without them",
+                    trace.where(), analysis));
   }
   if (info.rows != TokenRange{0, info.n_tokens}) {
-    throw ConfigError(fmt::format("{}: {} needs q of all {} tokens, and this trace holds rows {} to {}",
-                                  trace.where(), analysis, info.n_tokens, info.rows.begin, info.rows.end));
+    throw ConfigError(
+        fmt::format("{}: {} needs q of all {} tokens, and this trace holds rows {} to {}",
+                    trace.where(), analysis, info.n_tokens, info.rows.begin, info.rows.end));
   }
 }
 

@@ -11,9 +11,9 @@
 
 namespace kvscope {
 
-/// Read access to one trace. Layers and heads are true indices of the model. All reads return f32 rows, throw
-/// ConfigError if the slice was not recorded and FormatError if it holds NaN or Inf (message: dataset, index).
-/// Safe to call from several threads.
+/// Read access to one trace. Layers and heads are true indices of the model. All reads return f32
+/// rows, throw ConfigError if the slice was not recorded and FormatError if it holds NaN or Inf
+/// (message: dataset, index). Safe to call from several threads.
 class TraceSource {
  public:
   virtual ~TraceSource() = default;
@@ -33,7 +33,8 @@ class TraceSource {
   virtual Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const = 0;
 };
 
-/// Throws ConfigError unless the trace holds q, k and v for every position (an analysis needs them all).
+/// Throws ConfigError unless the trace holds q, k and v for every position (an analysis needs them
+/// all).
 void require_full_qkv(const TraceSource& trace, std::string_view analysis);
 
 }  // namespace kvscope

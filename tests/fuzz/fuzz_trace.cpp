@@ -1,4 +1,5 @@
-// Fuzzes the reader of trace files with whole files in memory: errors of ours are fine, crashes are not.
+// Fuzzes the reader of trace files with whole files in memory: errors of ours are fine, crashes are
+// not.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,7 +10,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kvscope;
   try {
-    const TraceFile trace = TraceFile::open_image(std::as_bytes(std::span(data, size)), "fuzz", {.allow_partial = true});
+    const TraceFile trace = TraceFile::open_image(std::as_bytes(std::span(data, size)), "fuzz",
+                                                  {.allow_partial = true});
     const TraceInfo& info = trace.info();
     (void)trace.token_bytes();
     if (info.n_tokens == 0) return 0;

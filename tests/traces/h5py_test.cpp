@@ -1,5 +1,5 @@
-// The format against a trusted peer: what we write, plain h5py reads; what h5py writes, we read. A transposed array would
-// survive our own round trip, but not this.
+// The format against a trusted peer: what we write, plain h5py reads; what h5py writes, we read. A
+// transposed array would survive our own round trip, but not this.
 #include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -26,7 +26,8 @@ TEST_CASE("h5py reads every element where we say it is, in every storage type") 
     const auto number = [&](Tensor<float>& t, float sign) {
       for (Index h = 0; h < t.dim(0); ++h) {
         for (Index i = 0; i < t.dim(1); ++i) {
-          for (Index c = 0; c < t.dim(2); ++c) t(h, i, c) = sign * static_cast<float>((h * 7 + i * 3 + c) % 128);
+          for (Index c = 0; c < t.dim(2); ++c)
+            t(h, i, c) = sign * static_cast<float>((h * 7 + i * 3 + c) % 128);
         }
       }
     };
@@ -61,13 +62,18 @@ print(text(f.attrs["format"]), text(f.attrs["schema_version"]), text(f.attrs["st
 print(text(f.attrs["command_line"]), f["/tokens"].dtype, f["/units"][()].tolist())
 offsets, blob = f["/token_offsets"][()], bytes(f["/token_bytes"][()])
 print(",".join(blob[a:b].decode() for a, b in zip(offsets, offsets[1:])))
-)py", {(folder / "t.h5").string()});
+)py",
+                                     {(folder / "t.h5").string()});
   std::string texts;
   for (const auto& text : truth.texts) texts += (&text == &truth.texts.front() ? "" : ",") + text;
   const std::string type = plan.dtype == DType::f16 ? "float16" : "float32";
-  CHECK(out == fmt::format("{} kv_head,token,dim {}\nkvscope-trace 1.0 complete 4\nkvscope record --out \xC3\xA9t\xC3\xA9.h5 "
-                           "int32 [[0, 8, 0], [8, 16, 0], [16, 21, 0], [21, 22, 1], [22, 23, 1], [23, 24, 1]]\n{}\n",
-                           type, name_of(plan.dtype), texts));
+  CHECK(
+      out ==
+      fmt::format(
+          "{} kv_head,token,dim {}\nkvscope-trace 1.0 complete 4\nkvscope record --out "
+          "\xC3\xA9t\xC3\xA9.h5 "
+          "int32 [[0, 8, 0], [8, 16, 0], [16, 21, 0], [21, 22, 1], [22, 23, 1], [23, 24, 1]]\n{}\n",
+          type, name_of(plan.dtype), texts));
 }
 
 constexpr const char* kWriteTrace = R"py(
@@ -110,8 +116,8 @@ TEST_CASE("a trace that h5py wrote reads and verifies") {
   for (const Index i : {0, 2}) {
     for (const auto& [h, t, c] : {std::tuple<Index, Index, Index>{3, 9, 5}, {1, 0, 2}}) {
       const TokenRange one = {t, t + 1};
-      ours += fmt::format("{} {:.9g} {:.9g} {:.9g}\n", i, file.read_q(i, h, one)(0, c), file.read_k(i, h / 2, one)(0, c),
-                          file.read_v(i, h / 2, one)(0, c));
+      ours += fmt::format("{} {:.9g} {:.9g} {:.9g}\n", i, file.read_q(i, h, one)(0, c),
+                          file.read_k(i, h / 2, one)(0, c), file.read_v(i, h / 2, one)(0, c));
     }
   }
   CHECK(ours == said);

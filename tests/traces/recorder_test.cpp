@@ -65,7 +65,8 @@ void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceSink& s
   }
 }
 
-TEST_CASE("the observer records the chosen heads and rows of what it sees, and attention to match") {
+TEST_CASE(
+    "the observer records the chosen heads and rows of what it sees, and attention to match") {
   Plan plan;
   plan.capture.attn_dense = plan.capture.logits = plan.capture.stats = true;
   plan.capture.attn_topk = 5;
@@ -104,7 +105,8 @@ TEST_CASE("the observer records the chosen heads and rows of what it sees, and a
         const Index pos = info.rows.begin + t;
         REQUIRE(q(t, 5) == layer.q(h, pos, 5));
         REQUIRE(lse(t) == layer.lse(h, pos));
-        for (Index j = 0; j < info.n_tokens; ++j) REQUIRE_THAT(attn(t, j), WithinAbs(layer.attn(h, pos, j), 1e-5));
+        for (Index j = 0; j < info.n_tokens; ++j)
+          REQUIRE_THAT(attn(t, j), WithinAbs(layer.attn(h, pos, j), 1e-5));
         for (Index n = 0; n < 5; ++n) {
           if (top.pos(t, n) < 0) {
             REQUIRE(top.prob(t, n) == 0.0f);
@@ -163,7 +165,8 @@ TEST_CASE("a plan has the units, heads and provenance that were asked for") {
 }
 
 TEST_CASE("impossible recordings are refused with a sentence") {
-  const auto message = [](Index n_prompt, const std::function<void(RecordOptions&)>& edit) -> std::string {
+  const auto message = [](Index n_prompt,
+                          const std::function<void(RecordOptions&)>& edit) -> std::string {
     RecordOptions options;
     edit(options);
     try {
@@ -176,15 +179,28 @@ TEST_CASE("impossible recordings are refused with a sentence") {
   CHECK_THAT(message(0, [](auto&) {}), ContainsSubstring("prompt is empty"));
   CHECK_THAT(message(65, [](auto&) {}), ContainsSubstring("exceed the context of the model, 64"));
   CHECK_THAT(message(60, [](auto& o) { o.n_decode = 5; }), ContainsSubstring("exceed the context"));
-  CHECK_THAT(message(9, [](auto& o) { o.n_decode = std::numeric_limits<Index>::max(); }), ContainsSubstring("exceed"));
+  CHECK_THAT(message(9, [](auto& o) { o.n_decode = std::numeric_limits<Index>::max(); }),
+             ContainsSubstring("exceed"));
   CHECK_THAT(message(9, [](auto& o) { o.n_decode = -1; }), ContainsSubstring("decode -1"));
   CHECK_THAT(message(9, [](auto& o) { o.chunk = 0; }), ContainsSubstring("chunk 0"));
-  CHECK_THAT(message(9, [](auto& o) { o.layers = {3}; }), ContainsSubstring("layer 3 does not exist"));
-  CHECK_THAT(message(9, [](auto& o) { o.q_heads = {-1}; }), ContainsSubstring("query head -1 does not exist"));
-  CHECK_THAT(message(9, [](auto& o) { o.rows = TokenRange{4, 10}; }), ContainsSubstring("rows 4 to 10"));
-  CHECK_THAT(message(9, [](auto& o) { o.rows = TokenRange{4, 4}; }), ContainsSubstring("rows 4 to 4"));
-  CHECK_THAT(message(9, [](auto& o) { o.capture = {.qkv = false, .lse = false}; }), ContainsSubstring("nothing to capture"));
-  CHECK_THAT(message(9, [](auto& o) { o.capture.attn_topk = 10; }), ContainsSubstring("attn-topk=10"));
+  CHECK_THAT(message(9, [](auto& o) { o.layers = {3}; }),
+             ContainsSubstring("layer 3 does not exist"));
+  CHECK_THAT(message(9, [](auto& o) { o.q_heads = {-1}; }),
+             ContainsSubstring("query head -1 does not exist"));
+  CHECK_THAT(message(9,
+                     [](auto& o) {
+                       o.rows = TokenRange{4, 10};
+                     }),
+             ContainsSubstring("rows 4 to 10"));
+  CHECK_THAT(message(9,
+                     [](auto& o) {
+                       o.rows = TokenRange{4, 4};
+                     }),
+             ContainsSubstring("rows 4 to 4"));
+  CHECK_THAT(message(9, [](auto& o) { o.capture = {.qkv = false, .lse = false}; }),
+             ContainsSubstring("nothing to capture"));
+  CHECK_THAT(message(9, [](auto& o) { o.capture.attn_topk = 10; }),
+             ContainsSubstring("attn-topk=10"));
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ void require_prefix(const TraceFile& file, const SyntheticTrace& truth) {
   }
 }
 
-/// Records in a child process; `prepare` runs there between begin and the first unit. Returns the pid; the child writes one
-/// byte per commit into `out`. It never returns into the test.
-pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out, std::uint64_t seed,
-                      const std::function<void()>& prepare) {
+/// Records in a child process; `prepare` runs there between begin and the first unit. Returns the
+/// pid; the child writes one byte per commit into `out`. It never returns into the test.
+pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out,
+                      std::uint64_t seed, const std::function<void()>& prepare) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   int status = 0;
@@ -90,11 +90,13 @@ pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out
 std::string read_all(int in) {
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(in, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = read(in, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
   return text;
 }
 
-TEST_CASE("kill -9 at a random moment, 20 times: no committed unit is lost, nothing opens as complete") {
+TEST_CASE(
+    "kill -9 at a random moment, 20 times: no committed unit is lost, nothing opens as complete") {
   const SyntheticTrace truth = make_trace(many_units());
   const std::size_t n_units = truth.info.units.size();
   std::mt19937_64 rng(20261121);
@@ -147,7 +149,8 @@ TEST_CASE("kill -9 at a random moment, 20 times: no committed unit is lost, noth
     const TraceFile file = TraceFile::open(out);
     CHECK(file.info().status == TraceStatus::recovered);
     CHECK(file.info().n_tokens == report.n_tokens);
-    CHECK(file.info().n_tokens == truth.info.units[static_cast<std::size_t>(report.n_units) - 1].tokens.end);
+    CHECK(file.info().n_tokens ==
+          truth.info.units[static_cast<std::size_t>(report.n_units) - 1].tokens.end);
     require_prefix(file, truth);
     ThreadPool pool(1);
     const VerifyReport verified = verify_trace(out, {}, pool);
@@ -158,8 +161,9 @@ TEST_CASE("kill -9 at a random moment, 20 times: no committed unit is lost, noth
 }
 
 TEST_CASE("a full disk ends the recording with advice, and what was committed is recovered") {
-  // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only rows from 40 on are kept,
-  // and of the file's arrays /logits lies last: the first units fit, the first one with rows does not.
+  // RLIMIT_FSIZE with SIGXFSZ ignored makes writes beyond a size fail as a full disk does. Only
+  // rows from 40 on are kept, and of the file's arrays /logits lies last: the first units fit, the
+  // first one with rows does not.
   Plan plan = many_units();
   plan.capture.logits = true;
   plan.rows = {40, 80};
@@ -169,7 +173,8 @@ TEST_CASE("a full disk ends the recording with advice, and what was committed is
   write_all(truth, *create_trace(folder / "whole.h5", {}));
   const std::string whole = slurp(folder / "whole.h5");
   const float first_logit = truth.logits(40, 0);
-  const std::size_t limit = whole.find(std::string(reinterpret_cast<const char*>(&first_logit), sizeof first_logit));
+  const std::size_t limit =
+      whole.find(std::string(reinterpret_cast<const char*>(&first_logit), sizeof first_logit));
   REQUIRE(limit != std::string::npos);
   int pipe_ends[2];
   REQUIRE(pipe(pipe_ends) == 0);
@@ -206,7 +211,8 @@ TEST_CASE("an error after some units keeps them, and names the way to save them"
     REQUIRE_THROWS_WITH(recover_trace(folder / "t.h5.part", folder / "r.h5", false),
                         ContainsSubstring("being recorded"));
   }
-  const RecoverReport report = recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
+  const RecoverReport report =
+      recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
   CHECK(report.n_units == 3);
   CHECK(report.n_tokens == 12);
   require_prefix(TraceFile::open(folder / "r.h5"), truth);
@@ -223,11 +229,13 @@ TEST_CASE("damage in a part ends the recovery before the damaged unit") {
   }
   std::string bytes = slurp(folder / "t.h5.part");
   const float value = truth.layers[2].k(1, 22, 4);  // token 22 is in unit 5
-  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  const std::size_t at =
+      bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
   REQUIRE(at != std::string::npos);
   bytes[at] = static_cast<char>(bytes[at] ^ 4);
   spill(folder / "t.h5.part", bytes);
-  const RecoverReport report = recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
+  const RecoverReport report =
+      recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false);
   CHECK(report.n_units == 5);
   CHECK(report.n_damaged_units == 5);
   CHECK_THAT(report.first_problem, ContainsSubstring("/layers/2/k: unit 5"));

@@ -69,14 +69,16 @@ TEST_CASE("a result file reads back") {
 
 TEST_CASE("equal options in another order have the same hash; results repeat byte by byte") {
   const TempFolder folder;
-  for (const std::string name : {"a.h5", "b.h5"}) write_sample(*create_result_file(folder / name, false));
+  for (const std::string name : {"a.h5", "b.h5"})
+    write_sample(*create_result_file(folder / name, false));
   CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
   ResultInfo info = sample_info();
   info.config = {{"alpha", 0.5}, {"page_size", 16}};
   auto sink = create_result_file(folder / "c.h5", false);
   sink->begin(info);
   sink->finish({});
-  CHECK(ResultFile::open(folder / "c.h5").info().config_hash == ResultFile::open(folder / "a.h5").info().config_hash);
+  CHECK(ResultFile::open(folder / "c.h5").info().config_hash ==
+        ResultFile::open(folder / "a.h5").info().config_hash);
 }
 
 TEST_CASE("h5py follows root, entry and NXdata to the plot, as viewers do") {
@@ -93,9 +95,11 @@ signal = data[text(data.attrs["signal"])]
 print(signal.shape, signal[1, 2], [text(a) for a in data.attrs["axes"]], text(signal.attrs["long_name"]))
 print(data["pos"][()].tolist(), text(data["title"][()]), data.attrs["pos_indices"])
 print(text(f["summary"][()]).replace("\n", ""))
-)py", {(folder / "r.h5").string()});
+)py",
+                                     {(folder / "r.h5").string()});
   CHECK(out ==
-        "NXroot NXentry NXdata\n(2, 3) 6.0 ['.', 'pos'] upper bound\n[10, 11, 12] Bound by position 1\n"
+        "NXroot NXentry NXdata\n(2, 3) 6.0 ['.', 'pos'] upper bound\n[10, 11, 12] Bound by "
+        "position 1\n"
         "{ \"violations\": 0, \"tightness\": 0.25}\n");
 }
 
@@ -106,7 +110,8 @@ TEST_CASE("a failed analysis leaves no file, and nothing is overwritten unasked"
     sink->begin(sample_info());
     sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""});
     CHECK_THROWS_AS(sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
-    CHECK_THROWS_AS(sink->declare({"summary", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
+    CHECK_THROWS_AS(sink->declare({"summary", ResultType::f32, {3}, {"pos"}, "1", ""}),
+                    ConfigError);
     CHECK_THROWS_AS(sink->declare({"y", ResultType::f32, {3}, {}, "1", ""}), ConfigError);
     const std::vector<float> two = {1, 2};
     CHECK_THROWS_AS(sink->write<float>("x", 2, two), ShapeError);

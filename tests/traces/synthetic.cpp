@@ -94,15 +94,16 @@ void attend(SyntheticTrace& trace, Index index) {
       }
       layer.lse(h, t) = static_cast<float>(std::log(sum));
       for (Index j = 0; j <= t; ++j) {
-        layer.attn(h, t, j) = static_cast<float>(std::exp(score[static_cast<std::size_t>(j)]) / sum);
+        layer.attn(h, t, j) =
+            static_cast<float>(std::exp(score[static_cast<std::size_t>(j)]) / sum);
       }
     }
   }
 }
 
 /// Heads `heads` and positions [begin, end) of [heads, n, ...] as a tensor of its own.
-Tensor<float> pick(TensorView<const float> from, const std::vector<Index>& heads, Index begin, Index end,
-                   Index columns = -1) {
+Tensor<float> pick(TensorView<const float> from, const std::vector<Index>& heads, Index begin,
+                   Index end, Index columns = -1) {
   Shape shape = from.shape();
   shape.dim[0] = static_cast<Index>(heads.size());
   shape.dim[1] = end - begin;
@@ -126,15 +127,16 @@ Tensor<float> norms(const Tensor<float>& rows) {
   for (Index h = 0; h < rows.dim(0); ++h) {
     for (Index t = 0; t < rows.dim(1); ++t) {
       double sum = 0;
-      for (Index c = 0; c < rows.dim(2); ++c) sum += static_cast<double>(rows(h, t, c)) * rows(h, t, c);
+      for (Index c = 0; c < rows.dim(2); ++c)
+        sum += static_cast<double>(rows(h, t, c)) * rows(h, t, c);
       out(h, t) = static_cast<float>(std::sqrt(sum));
     }
   }
   return out;
 }
 
-Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& heads, Index page_size, Index first,
-                    Index last, bool largest) {
+Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& heads, Index page_size,
+                    Index first, Index last, bool largest) {
   Tensor<float> out({static_cast<Index>(heads.size()), last - first, keys.dim(2)});
   for (Index h = 0; h < out.dim(0); ++h) {
     for (Index p = 0; p < out.dim(1); ++p) {
@@ -151,12 +153,14 @@ Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& head
   return out;
 }
 
-void write_attention(const SyntheticTrace& trace, TraceSink& sink, Index layer, Index begin, Index end, Index unit_end) {
+void write_attention(const SyntheticTrace& trace, TraceSink& sink, Index layer, Index begin,
+                     Index end, Index unit_end) {
   const TraceInfo& info = trace.info;
   const Index n_top = info.capture.attn_topk;
   // One row at a time, to see that blocks add up.
   for (Index t = begin; t < end; ++t) {
-    const auto attn = pick(trace.layers[static_cast<std::size_t>(layer)].attn.view(), info.q_heads, t, t + 1, unit_end);
+    const auto attn = pick(trace.layers[static_cast<std::size_t>(layer)].attn.view(), info.q_heads,
+                           t, t + 1, unit_end);
     AttnRows rows;
     rows.layer = layer;
     if (info.capture.attn_dense) rows.attn = attn.view();
@@ -173,7 +177,8 @@ void write_attention(const SyntheticTrace& trace, TraceSink& sink, Index layer, 
         std::sort(sorted.begin(), sorted.end());
         for (Index i = 0; i < n_top; ++i) {
           const bool there = i < static_cast<Index>(sorted.size());
-          pos(h, 0, i) = there ? static_cast<std::int32_t>(sorted[static_cast<std::size_t>(i)].second) : -1;
+          pos(h, 0, i) =
+              there ? static_cast<std::int32_t>(sorted[static_cast<std::size_t>(i)].second) : -1;
           prob(h, 0, i) = there ? -sorted[static_cast<std::size_t>(i)].first : 0.0f;
         }
       }
@@ -193,7 +198,8 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
   const TraceInfo& info = trace.info;
   for (Index t = 0; t < info.n_tokens; ++t) {
     trace.tokens.push_back(static_cast<TokenId>(rng() % 50));
-    trace.texts.push_back(std::string(static_cast<std::size_t>(rng() % 8), static_cast<char>('a' + t % 26)));
+    trace.texts.push_back(
+        std::string(static_cast<std::size_t>(rng() % 8), static_cast<char>('a' + t % 26)));
   }
   for (Index i = 0; i < info.n_layers; ++i) {
     SyntheticTrace::Layer layer;
@@ -224,8 +230,10 @@ void write_units(const SyntheticTrace& trace, TraceSink& sink, std::size_t first
       const auto lse = pick(layer.lse.view(), info.q_heads, row_begin, row_end);
       const auto q_norm = norms(q);
       const auto k_norm = norms(k);
-      const auto low = pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/false);
-      const auto high = pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/true);
+      const auto low =
+          pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/false);
+      const auto high =
+          pages(layer.k.view(), info.kv_heads, page, begin / page, end / page, /*largest=*/true);
       LayerRows rows;
       rows.layer = i;
       rows.q = q.view();
@@ -272,14 +280,16 @@ std::string slurp(const std::filesystem::path& path) {
 }
 
 void spill(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 std::string run_python(const std::string& script, const std::vector<std::string>& args) {
   const TempFolder folder;
   spill(folder / "script.py", script);
   // The sanitizers' preloaded run time would make Python report its own leaks.
-  std::string command = "ASAN_OPTIONS=detect_leaks=0 /usr/bin/python3 '" + (folder / "script.py").string() + "'";
+  std::string command =
+      "ASAN_OPTIONS=detect_leaks=0 /usr/bin/python3 '" + (folder / "script.py").string() + "'";
   for (const auto& arg : args) command += " '" + arg + "'";
   command += " > '" + (folder / "out").string() + "' 2>&1";
   const int status = std::system(command.c_str());

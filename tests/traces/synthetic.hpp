@@ -26,7 +26,8 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-/// The shape of a small trace: 3 layers of 4 query and 2 KV heads, 8 channels, prompt in chunks, then decoding.
+/// The shape of a small trace: 3 layers of 4 query and 2 KV heads, 8 channels, prompt in chunks,
+/// then decoding.
 struct Plan {
   DType dtype = DType::f32;
   CaptureSet capture;
@@ -71,7 +72,8 @@ float stored(DType dtype, float value);
 std::string slurp(const std::filesystem::path& path);
 void spill(const std::filesystem::path& path, const std::string& bytes);
 
-/// Runs a Python script with h5py (sys.argv[1..] = args); returns its standard output. Fails the test on an error.
+/// Runs a Python script with h5py (sys.argv[1..] = args); returns its standard output. Fails the
+/// test on an error.
 std::string run_python(const std::string& script, const std::vector<std::string>& args);
 
 }  // namespace kvscope::test

@@ -67,7 +67,8 @@ TEST_CASE("numbers that contradict each other are found by recomputation") {
   SyntheticTrace trace = make_trace(plan);
   SECTION("lse") {
     trace.layers[2].lse(1, 17) += 0.01f;
-    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/2: query head 1, row 17: lse is"));
+    CHECK_THAT(joined(record_and_verify(trace)),
+               ContainsSubstring("/layers/2: query head 1, row 17: lse is"));
   }
   SECTION("a key") {
     trace.layers[0].k(1, 3, 2) += 1.0f;
@@ -75,7 +76,8 @@ TEST_CASE("numbers that contradict each other are found by recomputation") {
   }
   SECTION("attention outside the window") {
     trace.layers[1].attn(0, 20, 2) = 0.25f;
-    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/1: query head 0, row 20: attention to key 2"));
+    CHECK_THAT(joined(record_and_verify(trace)),
+               ContainsSubstring("/layers/1: query head 0, row 20: attention to key 2"));
   }
   SECTION("a token outside the vocabulary") {
     trace.tokens[5] = 50;
@@ -92,7 +94,8 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   const std::string bytes = slurp(folder / "t.h5");
   // Finds the bytes of one value of v and flips the lowest bit of it.
   const float value = trace.layers[1].v(1, 13, 4);
-  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+  const std::size_t at =
+      bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
   REQUIRE(at != std::string::npos);
   std::string damaged = bytes;
   damaged[at] = static_cast<char>(damaged[at] ^ 1);
@@ -100,7 +103,8 @@ TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   ThreadPool pool(1);
   const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
   CHECK(!report.ok);
-  CHECK_THAT(joined(report), ContainsSubstring("/layers/1/v: unit 1 (tokens 8 to 16), head slot 1"));
+  CHECK_THAT(joined(report),
+             ContainsSubstring("/layers/1/v: unit 1 (tokens 8 to 16), head slot 1"));
 }
 
 TEST_CASE("a missing file is an IoError") {

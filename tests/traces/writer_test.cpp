@@ -31,7 +31,8 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
   REQUIRE(std::vector<TokenId>(file.tokens().begin(), file.tokens().end()) ==
           std::vector<TokenId>(truth.tokens.begin(), truth.tokens.begin() + info.n_tokens));
   if (file.has_token_text()) {
-    REQUIRE(file.token_bytes() == std::vector<std::string>(truth.texts.begin(), truth.texts.begin() + info.n_tokens));
+    REQUIRE(file.token_bytes() ==
+            std::vector<std::string>(truth.texts.begin(), truth.texts.begin() + info.n_tokens));
   }
   for (const Index i : info.layers) {
     const auto& layer = truth.layers[static_cast<std::size_t>(i)];
@@ -100,7 +101,8 @@ void require_equal(const TraceFile& file, const SyntheticTrace& truth) {
   if (info.capture.logits) {
     const auto logits = file.read_logits(rows);
     for (Index t = 0; t < rows.size(); ++t) {
-      for (Index c = 0; c < info.n_vocab; ++c) REQUIRE(logits(t, c) == truth.logits(rows.begin + t, c));
+      for (Index c = 0; c < info.n_vocab; ++c)
+        REQUIRE(logits(t, c) == truth.logits(rows.begin + t, c));
     }
   }
 }
@@ -191,7 +193,8 @@ TEST_CASE("every field of the header survives") {
 TEST_CASE("equal recordings are equal files, byte by byte") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
-  for (const std::string name : {"a.h5", "b.h5"}) write_all(truth, *create_trace(folder / name, {}));
+  for (const std::string name : {"a.h5", "b.h5"})
+    write_all(truth, *create_trace(folder / name, {}));
   REQUIRE(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
 }
 
@@ -241,7 +244,8 @@ TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") 
   }
   // The sink died without finish: a stale .part is there now.
   fs::remove(folder / "t.h5");
-  REQUIRE_THROWS_WITH(create_trace(folder / "t.h5", {})->begin(truth.info), ContainsSubstring("kvscope recover"));
+  REQUIRE_THROWS_WITH(create_trace(folder / "t.h5", {})->begin(truth.info),
+                      ContainsSubstring("kvscope recover"));
   write_all(truth, *create_trace(folder / "t.h5", {.overwrite = true}));
   REQUIRE(TraceFile::open(folder / "t.h5").info().status == TraceStatus::complete);
 }
@@ -251,7 +255,8 @@ TEST_CASE("outputs that cannot be are refused with a sentence") {
   REQUIRE_THROWS_AS(create_trace(folder / "missing/t.h5", {}), IoError);
   REQUIRE_THROWS_AS(create_trace(folder / "", {}), IoError);
   REQUIRE_THROWS_AS(create_trace(folder / "t.h5.part", {}), IoError);
-  REQUIRE_THROWS_AS(create_trace(folder / "t.h5", {.overwrite = false, .gzip_level = 10}), ConfigError);
+  REQUIRE_THROWS_AS(create_trace(folder / "t.h5", {.overwrite = false, .gzip_level = 10}),
+                    ConfigError);
 }
 
 TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
@@ -264,13 +269,16 @@ TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
     write_all(truth, *sink);
   };
   truth.layers[1].k(1, 10, 3) = 1e6f;
-  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3") &&
-                                     ContainsSubstring("bf16"));
+  REQUIRE_THROWS_WITH(attempt(),
+                      ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3") &&
+                          ContainsSubstring("bf16"));
   truth.layers[1].k(1, 10, 3) = NAN;
-  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3 is NaN"));
+  REQUIRE_THROWS_WITH(attempt(),
+                      ContainsSubstring("/layers/1/k: head slot 1, position 10, element 3 is NaN"));
   truth.layers[1].k(1, 10, 3) = 0;
   truth.layers[2].lse(3, 9) = INFINITY;
-  REQUIRE_THROWS_WITH(attempt(), ContainsSubstring("/layers/2/lse: head slot 3, position 9, element 0 is Inf"));
+  REQUIRE_THROWS_WITH(
+      attempt(), ContainsSubstring("/layers/2/lse: head slot 3, position 9, element 0 is Inf"));
 }
 
 TEST_CASE("the sink's protocol is checked") {

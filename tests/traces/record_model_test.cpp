@@ -1,0 +1,163 @@
+// Records real (small) checkpoints and compares with references that Hugging Face transformers
+// computed in float64.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "support/golden.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+#include "traces/recorder.hpp"
+#include "traces/recover.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+/// One head of a golden array [heads, n, m] as [n, m].
+TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
+  return golden.sub(head);
+}
+
+TEST_CASE("a recording of a checkpoint holds what transformers computed") {
+  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3");
+  const fs::path dir = golden_dir() / name;
+  const fs::path golden = dir / "golden.h5";
+  const Transformer model = Transformer::load(dir);
+  const ModelConfig& config = model.config();
+  const auto tokens = read_golden_tokens(golden);
+  const auto n = static_cast<Index>(tokens.size());
+  const TempFolder folder;
+  ThreadPool pool(2);
+  RecordOptions options;
+  options.capture.attn_dense = options.capture.logits = options.capture.stats = true;
+  options.capture.attn_topk = 4;
+  options.chunk = 7;
+  auto sink = create_trace(folder / "t.h5", {});
+  const RecordReport report = record_trace(model, nullptr, tokens, options, *sink, pool, {});
+  CHECK(report.status == TraceStatus::complete);
+  CHECK(report.n_prompt == n);
+  CHECK(report.bytes_written > 0);
+  CHECK(report.content_hash.starts_with("xxh128:"));
+
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  const TokenRange all = {0, n};
+  CHECK(std::vector<TokenId>(file.tokens().begin(), file.tokens().end()) == tokens);
+  CHECK(max_abs_difference(file.read_logits(all).view(), read_golden(golden, "/logits").view()) <
+        4e-4);
+  for (Index i = 0; i < config.n_layers; ++i) {
+    const auto path = [&](const char* what) { return "/layers/" + std::to_string(i) + "/" + what; };
+    const auto q = read_golden(golden, path("q"));
+    const auto k = read_golden(golden, path("k"));
+    const auto v = read_golden(golden, path("v"));
+    const auto attn = read_golden(golden, path("attn"));
+    for (Index h = 0; h < config.n_q; ++h) {
+      CHECK(max_abs_difference(file.read_q(i, h, all).view(), head_of(q, h)) < 2e-4);
+      CHECK(max_abs_difference(file.read_attn(i, h, all).view(), head_of(attn, h)) < 2e-4);
+    }
+    for (Index h = 0; h < config.n_kv; ++h) {
+      CHECK(max_abs_difference(file.read_k(i, h, all).view(), head_of(k, h)) < 2e-4);
+      CHECK(max_abs_difference(file.read_v(i, h, all).view(), head_of(v, h)) < 2e-4);
+    }
+  }
+  const VerifyReport verified = verify_trace(folder / "t.h5", {}, pool);
+  INFO((verified.problems.empty() ? "" : verified.problems.front()));
+  CHECK(verified.ok);
+}
+
+TEST_CASE(
+    "greedy decoding takes the arg max of the last logits, and records exactly the tokens asked "
+    "for") {
+  const fs::path dir = golden_dir() / "llama3_gqa";
+  const Transformer model = Transformer::load(dir);
+  const auto tokens = read_golden_tokens(dir / "golden.h5");
+  const std::span<const TokenId> prompt = std::span(tokens).first(10);
+  const TempFolder folder;
+  ThreadPool pool(1);
+  RecordOptions options;
+  options.n_decode = 5;
+  options.chunk = 4;
+  options.capture.logits = true;
+  auto sink = create_trace(folder / "t.h5", {});
+  const RecordReport report = record_trace(model, nullptr, prompt, options, *sink, pool, {});
+  CHECK(report.n_prompt == 10);
+  CHECK(report.n_decoded == 5);
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  REQUIRE(file.info().n_tokens == 15);
+  const auto logits = file.read_logits({0, 15});
+  for (Index t = 9; t + 1 < 15; ++t) {
+    CHECK(file.tokens()[static_cast<std::size_t>(t) + 1] == argmax(logits.view().row(t)));
+  }
+  // Without recorded logits the same tokens come out.
+  options.capture.logits = false;
+  options.rows = TokenRange{2, 5};
+  auto second = create_trace(folder / "u.h5", {});
+  record_trace(model, nullptr, prompt, options, *second, pool, {});
+  const TraceFile other = TraceFile::open(folder / "u.h5");
+  CHECK(std::equal(other.tokens().begin(), other.tokens().end(), file.tokens().begin(),
+                   file.tokens().end()));
+}
+
+TEST_CASE("a stop request between units leaves a valid interrupted trace") {
+  const fs::path dir = golden_dir() / "llama3_gqa";
+  const Transformer model = Transformer::load(dir);
+  const auto tokens = read_golden_tokens(dir / "golden.h5");
+  const TempFolder folder;
+  ThreadPool pool(1);
+  RecordOptions options;
+  options.chunk = 5;
+  std::stop_source stop;
+  auto sink = create_trace(folder / "t.h5", {});
+  const RecordReport report = record_trace(
+      model, nullptr, tokens, options, *sink, pool,
+      [&](const Progress& progress) {
+        if (progress.done >= 10) stop.request_stop();
+      },
+      stop.get_token());
+  CHECK(report.status == TraceStatus::interrupted);
+  CHECK(report.n_prompt == 10);
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().status == TraceStatus::interrupted);
+  CHECK(file.info().n_tokens == 10);
+  CHECK(file.info().content_hash == report.content_hash);
+
+  auto none = create_trace(folder / "u.h5", {});
+  REQUIRE_THROWS_AS(
+      record_trace(model, nullptr, tokens, options, *none, pool, {}, stop.get_token()),
+      Interrupted);
+  CHECK(!fs::exists(folder / "u.h5"));
+  CHECK(!fs::exists(folder / "u.h5.part"));
+}
+
+TEST_CASE("an error in the middle keeps the units before, and says how to save them") {
+  const fs::path dir = golden_dir() / "llama3_gqa";
+  const Transformer model = Transformer::load(dir);
+  const auto tokens = read_golden_tokens(dir / "golden.h5");
+  const TempFolder folder;
+  ThreadPool pool(1);
+  RecordOptions options;
+  options.chunk = 5;
+  {
+    auto sink = create_trace(folder / "t.h5", {});
+    const auto fail_later = [](const Progress& progress) {
+      if (progress.done >= 15) throw IoError("the screen is full");
+    };
+    REQUIRE_THROWS_WITH(
+        record_trace(model, nullptr, tokens, options, *sink, pool, fail_later),
+        ContainsSubstring("the screen is full") && ContainsSubstring("kvscope recover"));
+  }
+  CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
+  std::vector<TokenId> wrong = tokens;
+  wrong[3] = static_cast<TokenId>(model.config().n_vocab);
+  auto sink = create_trace(folder / "u.h5", {});
+  REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *sink, pool, {}),
+                      ContainsSubstring("prompt token 3"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
