@@ -2,6 +2,7 @@
 // same tokens, and which draft layer should speak for which verifier layer.
 #pragma once
 
+#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -72,12 +73,23 @@ struct LayerMapOptions {
 };
 
 /// D[i][j] = mean over rows of KL(verifier layer j || draft layer i) in nats; each row is the
-/// layer's attention averaged over its heads. Arrays [draft_layer, verifier_layer]: kl, kl_smoothed
-/// (every row smoothed by eps), total_variation, pinsker_floor (mean of p - sqrt(KL / 2)); kl_rows
-/// [row, draft_layer, verifier_layer] with positions in `row_pos`; per verifier layer: monotone_map
-/// and argmax_map (true draft layer; -1 where dense), monotone_kl, argmax_kl. Throws ConfigError
-/// for options out of range, traces without all q and k, differing token ids, or too few tokens;
-/// Interrupted on a stop.
+/// layer's attention averaged over its recorded heads.
+///
+/// [draft_layer, verifier_layer]
+///   kl               D
+///   kl_smoothed      D with every row smoothed by eps: how much the smoothing matters
+///   total_variation  mean total variation distance
+///   pinsker_floor    mean of p - sqrt(KL / 2): what the verifier must have on the draft's nucleus
+///
+/// [row, draft_layer, verifier_layer], positions in `row_pos`
+///   kl_rows          KL of each row
+///
+/// [verifier_layer]
+///   monotone_map, argmax_map   draft layer by its true number; -1 where the verifier is dense
+///   monotone_kl, argmax_kl     D there
+///
+/// Throws ConfigError for options out of range, traces without all q and k, differing token ids,
+/// or too few tokens; Interrupted on a stop.
 nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
                                          const LayerMapOptions& options, ResultSink& sink,
                                          ThreadPool& pool, const ProgressFn& progress,

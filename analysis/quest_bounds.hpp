@@ -3,6 +3,7 @@
 // the budget.
 #pragma once
 
+#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -66,15 +67,27 @@ struct QuestOptions {
   }
 };
 
-/// Arrays, [layer, q_head, step] with positions in `step_pos`: gap_mean and gap_best (logits by
-/// which the bound exceeds the page's true maximum: page mean, and at the best page),
-/// rank_correlation (Spearman, bound against truth), best_rank (place of the truly best page by the
-/// bound), and per semantics s in {eval, kernel}: s/pages, s/loaded (tokens), s/mass, s/recall (of
-/// the ten heaviest keys), s/best_kept; s/union_loaded [layer, kv_head, step]. With store_pages,
-/// [layer, q_head, step, page]: bound, true_max (unscaled q.k; NaN for pages with no visible key)
-/// and s/selected (0 or 1). Means per head skip nothing; totals leave out the dense layers. Throws
-/// ConfigError for options out of range, a trace without all q and k, or without a step to look at;
-/// Interrupted.
+/// Arrays, with the steps' positions in `step_pos`; s stands for eval and kernel.
+///
+/// [layer, q_head, step]
+///   gap_mean, gap_best   logits by which the bound exceeds the true maximum: page mean, best page
+///   rank_correlation     Spearman over the pages, bound against true maximum
+///   best_rank            place of the truly best page by the bound; 0 is first
+///   violations           pages whose bound is below their maximum by more than rounding
+///   s/pages, s/loaded    pages and tokens kept
+///   s/mass, s/recall     attention on them; share of the ten heaviest keys among them
+///   s/best_kept          1 if the truly best page is among them
+///
+/// [layer, kv_head, step]
+///   s/union_loaded       tokens loaded for all query heads of the KV head
+///
+/// [layer, q_head, step, page], with store_pages
+///   bound, true_max      unscaled q.k; NaN for pages without a visible key
+///   s/selected           0 or 1
+///
+/// Arrays cover every layer as if it were sparse; the summary's totals leave out the dense layers.
+/// Throws ConfigError for options out of range, a trace without all q and k, or without a step to
+/// look at; Interrupted on a stop.
 nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOptions& options,
                                      ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
                                      std::stop_token stop, const ResultProvenance& provenance = {});

@@ -3,6 +3,7 @@
 // model's q and k, errors do not compound.
 #pragma once
 
+#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -93,23 +94,35 @@ struct QuokaOptions {
   }
 };
 
-/// Arrays (T positions, chunks in the order of `chunk_begin`; layers that stay dense,
-/// sliding-window ones among them, hold NaN, -1 or nothing selected, and mass 1):
-///   s_q, s_q_prompt [layer, q_head, pos]       -cos(q, mean query of its chunk / of the prompt)
-///   selected_queries [layer, q_head, chunk, slot]   positions, in slot order; -1 where a chunk has
-///   fewer queries key_scores/values [layer, kv_head, entry], key_scores/offsets [n_chunks + 1]
-///   S-hat of chunk c's candidates 0, 1, ... selected/positions [layer, kv_head, entry],
-///   selected/offsets [n_chunks + 1]    ascending; -1 fills up a chunk mass [layer, q_head, pos]
-///   attention on the kept keys log_max_weight [layer, q_head, pos]        log of the largest
-///   probability, key 0 left out, not renormalised breadth [layer, q_head, pos] exp(entropy) of the
-///   row oracle_recall, loaded, sink_selected [layer, kv_head, chunk]; available [chunk]
-///   correlation/{pearson, pearson_log, spearman, partial_log, chunk_pearson_log} [layer, q_head]
-///   S_q (whole-prompt
-///     mean) against the largest weight and its log, without query 0; partial: given the position;
-///     chunk: the last whole chunk alone, with its own mean. (Spearman is the same for the weight
-///     and its log.)
-/// Throws ConfigError for options out of range or a trace without all heads, q and k; Interrupted
-/// on a stop.
+/// Arrays. Layers that stay dense (sliding-window ones among them) hold NaN scores, selected
+/// positions -1 and mass 1.
+///
+/// [layer, q_head, pos]
+///   s_q             -cos(q, mean query of its chunk): what the selection goes by
+///   s_q_prompt      -cos(q, mean query of the whole prompt): the paper's figure 2
+///   mass            attention on the kept keys
+///   log_max_weight  log of the largest probability, key 0 left out, not renormalised
+///   breadth         exp(entropy) of the row
+///
+/// [layer, q_head, chunk, slot]
+///   selected_queries  positions in slot order; -1 where a chunk has fewer queries
+///
+/// [layer, kv_head, entry], chunk c at entries offsets[c] to offsets[c + 1]
+///   key_scores/values, key_scores/offsets    S-hat of the candidates 0, 1, 2, ...
+///   selected/positions, selected/offsets     kept positions, ascending; -1 fills up a chunk
+///
+/// [layer, kv_head, chunk], and available [chunk]
+///   oracle_recall   kept share of the keys of largest weight; NaN where the budget cuts nothing
+///   loaded          keys loaded, own positions that whole_cache forces not counted
+///   sink_selected   1 if key 0 is kept
+///
+/// [layer, q_head], S_q of the prompt's mean against the largest weight, without query 0
+///   correlation/pearson, correlation/pearson_log, correlation/spearman (the same for the log)
+///   correlation/partial_log        given the position
+///   correlation/chunk_pearson_log  the last whole chunk alone, against its own mean
+///
+/// Throws ConfigError for options out of range or a trace without all heads, q and k;
+/// Interrupted on a stop.
 nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
                                      ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
                                      std::stop_token stop, const ResultProvenance& provenance = {});

@@ -1,6 +1,7 @@
 // QuoKA on one KV group of one layer: the plan of chunks, and the arrays that a layer fills.
 #pragma once
 
+#include <optional>
 #include <stop_token>
 #include <vector>
 

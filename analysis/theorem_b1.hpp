@@ -3,6 +3,7 @@
 // for the statements).
 #pragma once
 
+#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
@@ -47,12 +48,19 @@ struct TheoremB1Options {
   }
 };
 
-/// Arrays, [layer, q_head, row] with the positions in `row_pos`: cos, weight, log_odds, norm_eff,
-/// bounds/printed, bounds/repaired, bounds/jensen, bounds/worst, n_others, star_pos, and for the
-/// main-text theorem cos_mean_query, main_text/relaxed, main_text/exact. Rows without another
-/// visible key hold NaN. Summary: per layer and in total the rows counted, violations and mean gaps
-/// (cos - bound) of each bound; Jensen, worst and main text must have none. Throws ConfigError for
-/// options out of range or a trace without all q and k, Interrupted on a stop.
+/// Arrays, [layer, q_head, row] with the rows' positions in `row_pos`; rows in which k* is the only
+/// visible key hold NaN.
+///   cos, weight, log_odds     of k*; the log-odds stay exact where the weight rounds to 1
+///   norm_eff                  N_eff; M_eff is its square
+///   n_others, star_pos        visible keys besides k*; position of k*
+///   bounds/printed, bounds/repaired, bounds/jensen, bounds/worst    lower bounds on cos
+///   cos_mean_query            cos(M_Q, q) for the mean query of the prompt
+///   main_text/relaxed, main_text/exact                              upper bounds on it
+///
+/// The summary counts, per layer and in total, rows, violations and mean gaps of each bound.
+/// Printed and repaired may be violated; the others are proved, and their violations must be 0.
+/// Throws ConfigError for options out of range or a trace without all q and k; Interrupted on a
+/// stop.
 nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
                                           ResultSink& sink, ThreadPool& pool,
                                           const ProgressFn& progress, std::stop_token stop,

@@ -70,11 +70,11 @@ void visit_texts(Info& info, Visit visit) {
 }
 
 void write_indices(h5::File& file, const char* path, const std::vector<Index>& values,
-                   const char* axes) {
+                   const char* axes, const char* units) {
   const h5::Dims dims = {static_cast<Index>(values.size())};
   h5::Dataset dataset = file.create_dataset(path, h5::Type::i64, dims);
   dataset.write({0}, dims, values.data());
-  dataset.set_text("axes", axes);
+  schema::describe(dataset, axes, units);
 }
 
 std::vector<Index> read_indices(const h5::File& file, const char* path) {
@@ -94,7 +94,7 @@ void write_units(h5::File& file, const TraceInfo& info) {
   const h5::Dims dims = {static_cast<Index>(info.units.size()), 3};
   h5::Dataset dataset = file.create_dataset(schema::kUnits, h5::Type::i64, dims);
   dataset.write({0, 0}, dims, rows.data());
-  dataset.set_text("axes", "unit,field");
+  schema::describe(dataset, "unit,field", "token");
   dataset.set_text("fields", "begin,end,is_decode");
 }
 
@@ -115,12 +115,13 @@ std::vector<TraceUnit> read_units(const h5::File& file) {
 void write_model(h5::File& file, const TraceInfo& info) {
   if (!info.model_config.empty()) {
     const h5::Dims dims = {static_cast<Index>(info.model_config.size())};
-    file.create_dataset(schema::kConfigJson, h5::Type::u8, dims)
-        .write({0}, dims, info.model_config.data());
+    h5::Dataset dataset = file.create_dataset(schema::kConfigJson, h5::Type::u8, dims);
+    dataset.write({0}, dims, info.model_config.data());
+    schema::describe(dataset, "byte", "1");
   }
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
-  if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer");
+  if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer", "token");
 }
 
 void read_model(const h5::File& file, TraceInfo& info) {
@@ -207,9 +208,9 @@ void write_header(h5::File& file, const TraceInfo& info) {
   file.set_text("dtype", name_of(info.dtype));
   file.set_text("score_stage", "post-rope");
   file.set_text("mask", "causal");
-  write_indices(file, schema::kLayers, info.layers, "slot");
-  write_indices(file, schema::kQHeads, info.q_heads, "slot");
-  write_indices(file, schema::kKvHeads, info.kv_heads, "slot");
+  write_indices(file, schema::kLayers, info.layers, "slot", "layer");
+  write_indices(file, schema::kQHeads, info.q_heads, "slot", "query head");
+  write_indices(file, schema::kKvHeads, info.kv_heads, "slot", "KV head");
   write_units(file, info);
   write_model(file, info);
 }

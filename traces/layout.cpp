@@ -31,15 +31,6 @@ std::size_t cache_bytes(const h5::Dims& chunk, h5::Type type) {
                                1 << 20);
 }
 
-void describe(h5::Dataset& dataset, const std::string& axes, std::string_view logical,
-              const std::string& units) {
-  dataset.set_text("axes", axes);
-  dataset.set_text("dtype_logical", logical);
-  dataset.set_text("units", units);
-  dataset.set_text("encoding-type", "array");
-  dataset.set_text("encoding-version", "0.2.0");
-}
-
 bool holds_reals(h5::Type type) {
   return h5::dtype_of(type).has_value();
 }
@@ -53,7 +44,7 @@ void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
       options.chunk_cache_bytes = cache_bytes(options.chunk, array.type);
     }
     h5::Dataset dataset = layout.file.create_dataset(array.path, array.type, array.dims, options);
-    describe(dataset, array.axes, h5::name_of(array.type), array.units);
+    schema::describe(dataset, array.axes, array.units);
     if (holds_reals(array.type)) {
       // A writer refuses NaN and Inf with the name of the element, so there are none.
       dataset.set_integer("n_nan", 0);
@@ -67,21 +58,24 @@ void create_bookkeeping(TraceLayout& layout) {
   const Index n_units = static_cast<Index>(layout.info.units.size());
   for (const auto& array : layout.arrays) {
     const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
-    layout.checksums.push_back(
-        layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims));
+    h5::Dataset table = layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims);
+    schema::describe(table, array.has_heads ? "unit,head" : "unit", "xxh3-64");
+    layout.checksums.push_back(std::move(table));
   }
   if (layout.info.token_text_capacity > 0) {
     layout.token_bytes = layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8,
                                                     {layout.info.token_text_capacity});
-    describe(*layout.token_bytes, "byte", "u8", "1");
+    schema::describe(*layout.token_bytes, "byte", "1");
     layout.token_offsets = layout.file.create_dataset(schema::kTokenOffsets, h5::Type::i64,
                                                       {layout.info.n_tokens + 1});
-    describe(*layout.token_offsets, "token", "i64", "byte");
+    schema::describe(*layout.token_offsets, "token", "byte");
     layout.text_checksums =
         layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
+    schema::describe(*layout.text_checksums, "unit", "xxh3-64");
   }
   layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
   layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
+  schema::describe(*layout.progress, "one", "unit");
   const std::int64_t none = 0;
   layout.progress->write({0}, {1}, &none);
 }
@@ -144,6 +138,8 @@ TraceLayout open_layout(h5::File file) {
       layout.checksums.push_back(
           open_checked(layout.file, array.checksum_path, h5::Type::u64, dims));
     }
+  } else if (layout.file.text("features").find("checksums") != std::string::npos) {
+    throw FormatError(fmt::format("{}: group /checksums is missing", layout.file.name()));
   } else {
     layout.warnings.emplace_back(
         "the file has no checksums: damage to its numbers cannot be noticed");

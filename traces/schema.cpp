@@ -123,6 +123,14 @@ std::vector<std::string> features_of(const TraceInfo& info) {
   return features;
 }
 
+void describe(h5::Dataset& dataset, const std::string& axes, const std::string& units) {
+  dataset.set_text("axes", axes);
+  dataset.set_text("dtype_logical", h5::name_of(dataset.type()));
+  dataset.set_text("units", units);
+  dataset.set_text("encoding-type", "array");
+  dataset.set_text("encoding-version", "0.2.0");
+}
+
 std::string layer_path(Index layer, const std::string& name) {
   return fmt::format("/layers/{}/{}", layer, name);
 }

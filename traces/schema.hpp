@@ -61,6 +61,10 @@ TokenRange positions_of(const ArraySpec& array, const TraceInfo& info, const Tra
 /// "qkv,lse,...": what a reader has to know to understand all of the file.
 std::vector<std::string> features_of(const TraceInfo& info);
 
+/// The attributes that every dataset carries: axes, dtype_logical (of its type), units,
+/// encoding-type and -version.
+void describe(h5::Dataset& dataset, const std::string& axes, const std::string& units);
+
 /// The path of an array of one layer: layer_path(3, "k") is "/layers/3/k".
 std::string layer_path(Index layer, const std::string& name);
 

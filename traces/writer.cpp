@@ -62,6 +62,7 @@ class TraceWriter final : public TraceSink {
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
   void seal(TraceStatus status);
+  void copy_to_out(TraceStatus status);
 
   std::filesystem::path out_;
   std::filesystem::path part_;
@@ -109,7 +110,7 @@ void TraceWriter::begin(const TraceInfo& info) {
   info_.status = TraceStatus::recording;
   info_.uuid.clear();
   info_.content_hash.clear();
-  {
+  try {
     TraceLayout layout = create_layout(part_, info_);
     for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
       GrowingArray array;
@@ -127,6 +128,9 @@ void TraceWriter::begin(const TraceInfo& info) {
     }
     progress_offset_ = offset_of(*layout.progress);
     layout.file.close();
+  } catch (...) {
+    if (!is_being_recorded(part_)) remove_quietly(part_);  // unless another process was quicker
+    throw;
   }
   file_ = RawFile::open(part_);
   file_.lock_as_recorder();
@@ -355,6 +359,17 @@ void TraceWriter::seal(TraceStatus status) {
   file.close();
 }
 
+/// Writes a second file with the true shapes, through the code that also serves recovery.
+void TraceWriter::copy_to_out(TraceStatus status) {
+  CopyOptions copy;
+  copy.status = status;
+  copy.gzip_level = options_.gzip_level;
+  copy.overwrite = options_.overwrite;
+  info_.content_hash = copy_trace(part_, out_, copy, {}).content_hash;
+  file_.close();
+  remove_quietly(part_);
+}
+
 void TraceWriter::finish(TraceStatus status) {
   if (!file_.is_open()) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   const std::size_t n_planned = info_.units.size();
@@ -371,18 +386,18 @@ void TraceWriter::finish(TraceStatus status) {
     // The shapes change: write a second file with the true ones, through the code that also serves
     // recovery.
     file_.sync();
-    CopyOptions copy;
-    copy.status = status;
-    copy.gzip_level = options_.gzip_level;
-    copy.overwrite = options_.overwrite;
-    const CopyReport report = copy_trace(part_, out_, copy, {});
-    info_.content_hash = report.content_hash;
-    file_.close();
-    remove_quietly(part_);
+    copy_to_out(status);
     return;
   }
   file_.close();
-  seal(status);
+  try {
+    seal(status);
+  } catch (const IoError&) {
+    // Another program that looks at the .part (h5py, kvscope info) holds a lock against writers,
+    // not readers: copy instead.
+    copy_to_out(status);
+    return;
+  }
   publish_file(part_, out_, options_.overwrite);
 }
 

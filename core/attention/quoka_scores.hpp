@@ -7,6 +7,7 @@
 // queries of the chunk. No 1/sqrt(d) anywhere.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 

@@ -445,7 +445,7 @@ TEST_CASE("quoka: bad input gets a sentence", "[quoka]") {
   TraceInfo bare = trace.info();
   bare.capture.qkv = false;
   REQUIRE_THROWS_WITH(run(MemoryTrace(bare), {}, result),
-                      Catch::Matchers::ContainsSubstring("recorded without them"));
+                      Catch::Matchers::ContainsSubstring("made without them"));
   TraceInfo empty = make_trace_info(1, 1, 1, 4, 0, 8);
   REQUIRE_THROWS_AS(run(MemoryTrace(empty), {}, result), ConfigError);
   trace.q(0)(0, 3, 1) = std::numeric_limits<float>::infinity();

@@ -190,7 +190,7 @@ TEST_CASE("theorem-b1: bad input gets a sentence", "[theorem_b1]") {
   info.rows = {8, 64};
   MemoryTrace partial(info);
   REQUIRE_THROWS_WITH(run(partial, {}, result),
-                      Catch::Matchers::ContainsSubstring("needs the queries of every position"));
+                      Catch::Matchers::ContainsSubstring("needs q of all"));
   std::stop_source stop;
   stop.request_stop();
   ThreadPool pool(2);

@@ -58,6 +58,7 @@ std::string message_after(const std::string& edit) {
 TEST_CASE("what contradicts the header is named") {
   CHECK_THAT(message_after("del f['/layers/1/k']"),
              ContainsSubstring("dataset /layers/1/k is missing"));
+  CHECK_THAT(message_after("del f['/checksums']"), ContainsSubstring("/checksums is missing"));
   CHECK_THAT(message_after("del f['/tokens']"), ContainsSubstring("dataset /tokens is missing"));
   CHECK_THAT(message_after("del f['/layers/1/k']\nf['/layers/1/k'] = np.zeros((2, 24, 9), '<f4')"),
              ContainsSubstring("/layers/1/k: shape [2, 24, 9], expected [2, 24, 8]"));

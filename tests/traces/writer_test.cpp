@@ -1,5 +1,9 @@
 #include "traces/writer.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -248,6 +252,23 @@ TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") 
                       ContainsSubstring("kvscope recover"));
   write_all(truth, *create_trace(folder / "t.h5", {.overwrite = true}));
   REQUIRE(TraceFile::open(folder / "t.h5").info().status == TraceStatus::complete);
+}
+
+TEST_CASE("a reader that looks at the .part does not keep the recording from ending") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{});
+  auto sink = create_trace(folder / "t.h5", {});
+  sink->begin(truth.info);
+  write_units(truth, *sink, 0, truth.info.units.size());
+  // Another process that holds HDF5's shared lock, as an open reader does.
+  const int fd = open((folder / "t.h5.part").c_str(), O_RDONLY);
+  REQUIRE(flock(fd, LOCK_SH) == 0);
+  sink->finish(TraceStatus::complete);
+  close(fd);
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().status == TraceStatus::complete);
+  CHECK(file.info().content_hash == sink->content_hash());
+  require_equal(file, truth);
 }
 
 TEST_CASE("outputs that cannot be are refused with a sentence") {

@@ -1,0 +1,49 @@
+// The Python examples of traces/README.md run as they stand.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/traces/synthetic.hpp"
+#include "traces/result_file.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+std::vector<std::string> python_blocks() {
+  const std::string text = slurp(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "traces/README.md");
+  const std::string fence = "```python\n";
+  std::vector<std::string> blocks;
+  for (std::size_t at = text.find(fence); at != std::string::npos; at = text.find(fence, at)) {
+    at += fence.size();
+    blocks.push_back(text.substr(at, text.find("```", at) - at));
+  }
+  return blocks;
+}
+
+TEST_CASE("the examples of the format's documentation run") {
+  const auto blocks = python_blocks();
+  REQUIRE(blocks.size() == 2);
+  for (const auto& block : blocks) CHECK(std::count(block.begin(), block.end(), '\n') <= 10);
+  const TempFolder folder;
+  const std::string enter = "import os, sys; os.chdir(sys.argv[1])\n";
+  write_all(make_trace(Plan{}), *create_trace(folder / "trace.h5", {}));
+  CHECK_THAT(run_python(enter + blocks[0], {(folder / "").string()}),
+             ContainsSubstring("complete 24 tokens") && ContainsSubstring("largest score"));
+
+  auto sink = create_result_file(folder / "result.h5", /*overwrite=*/false);
+  ResultInfo info;
+  info.kind = "quest";
+  sink->begin(info);
+  sink->declare({"bound", ResultType::f32, {2}, {"pos"}, "nat", ""});
+  sink->write<float>("bound", 0, std::vector<float>{1, 2});
+  sink->add_plot({"bound", "bound", {"."}, ""});
+  sink->finish({{"violations", 0}});
+  CHECK_THAT(run_python(enter + blocks[1], {(folder / "").string()}),
+             ContainsSubstring("\"violations\": 0") && ContainsSubstring("(2,) pos nat"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cstring>
+
+#include "traces/h5_internal.hpp"
+
+namespace kvscope::h5 {
+
+namespace {
+
+constexpr std::size_t kMaxText =
+    60000;  // an attribute has to fit into an object header message (64 KiB)
+bool fits_attribute(const Id& space) {
+  const hssize_t n = H5Sget_simple_extent_npoints(space.get());
+  return n >= 0 && static_cast<std::size_t>(n) <= kMaxText;
+}
+
+struct OpenAttribute {
+  Id attribute;
+  Id type;
+  Index n = 0;
+};
+
+OpenAttribute open_attribute(hid_t node, const std::string& where, const std::string& name,
+                             H5T_class_t kind, std::string_view kind_name) {
+  if (H5Aexists(node, name.c_str()) <= 0) {
+    H5Eclear2(H5E_DEFAULT);
+    throw FormatError(fmt::format("{}: attribute '{}' is missing", where, name));
+  }
+  const std::string what = fmt::format("{}: attribute '{}' cannot be read", where, name);
+  OpenAttribute out;
+  out.attribute = Id(check_format(H5Aopen(node, name.c_str(), H5P_DEFAULT), what));
+  out.type = Id(check_format(H5Aget_type(out.attribute.get()), what));
+  const Id space(check_format(H5Aget_space(out.attribute.get()), what));
+  if (!fits_attribute(space) || H5Tget_size(out.type.get()) > kMaxText) {
+    throw FormatError(fmt::format("{}: attribute '{}' is too large", where, name));
+  }
+  out.n = H5Sget_simple_extent_npoints(space.get());
+  if (H5Tget_class(out.type.get()) != kind) {
+    throw FormatError(fmt::format("{}: attribute '{}' is not {}", where, name, kind_name));
+  }
+  return out;
+}
+
+std::string trim_padding(const char* text, std::size_t size) {
+  return std::string(text, strnlen(text, size));
+}
+
+}  // namespace
+
+bool Node::has_attribute(const std::string& name) const {
+  const Lock lock;
+  const bool found = H5Aexists(id_.get(), name.c_str()) > 0;
+  H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
+void Node::set_text(const std::string& name, std::string_view value, std::size_t capacity) {
+  const Lock lock;
+  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
+  if (value.size() > kMaxText) throw IoError(what + ": the text is too long");
+  if (H5Aexists(id_.get(), name.c_str()) > 0) {
+    const Id attribute(check_io(H5Aopen(id_.get(), name.c_str(), H5P_DEFAULT), what));
+    const Id type(check_io(H5Aget_type(attribute.get()), what));
+    std::string padded(value);
+    if (H5Tis_variable_str(type.get()) != 0 || padded.size() > H5Tget_size(type.get())) {
+      throw IoError(what + ": no room was reserved for it");
+    }
+    padded.resize(H5Tget_size(type.get()), '\0');
+    check_io(H5Awrite(attribute.get(), type.get(), padded.data()), what);
+    return;
+  }
+  std::string padded(value);
+  padded.resize(std::max<std::size_t>({value.size(), capacity, 1}), '\0');
+  const Id type = text_type(padded.size());
+  const Id space(H5Screate(H5S_SCALAR));
+  const Id attribute(check_io(
+      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
+  check_io(H5Awrite(attribute.get(), type.get(), padded.data()), what);
+}
+
+void Node::set_texts(const std::string& name, const std::vector<std::string>& values) {
+  const Lock lock;
+  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
+  std::size_t width = 1;
+  for (const auto& value : values) width = std::max(width, value.size());
+  if (width * values.size() > kMaxText) throw IoError(what + ": the text is too long");
+  std::string block;
+  for (const auto& value : values) block += value + std::string(width - value.size(), '\0');
+  const Id type = text_type(width);
+  const hsize_t n = values.size();
+  const Id space(H5Screate_simple(1, &n, nullptr));
+  const Id attribute(check_io(
+      H5Acreate2(id_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
+  check_io(H5Awrite(attribute.get(), type.get(), block.data()), what);
+}
+
+void Node::set_integer(const std::string& name, std::int64_t value) {
+  const Lock lock;
+  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
+  const Id space(H5Screate(H5S_SCALAR));
+  const Id attribute(check_io(
+      H5Acreate2(id_.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
+  check_io(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), what);
+}
+
+void Node::set_real(const std::string& name, double value) {
+  const Lock lock;
+  const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
+  const Id space(H5Screate(H5S_SCALAR));
+  const Id attribute(check_io(
+      H5Acreate2(id_.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      what));
+  check_io(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
+}
+
+std::vector<std::string> Node::texts(const std::string& name) const {
+  const Lock lock;
+  const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_STRING, "a text");
+  const std::string what = fmt::format("{}: attribute '{}' cannot be read", where_, name);
+  std::vector<std::string> values;
+  if (H5Tis_variable_str(open.type.get()) > 0) {
+    // Python writes strings of variable length: HDF5 allocates each one, we copy and hand it back.
+    std::vector<char*> pointers(static_cast<std::size_t>(open.n), nullptr);
+    check_format(H5Aread(open.attribute.get(), open.type.get(), pointers.data()), what);
+    for (char* text : pointers) values.emplace_back(text == nullptr ? "" : text);
+    const Id space(H5Aget_space(open.attribute.get()));
+    H5Dvlen_reclaim(open.type.get(), space.get(), H5P_DEFAULT, pointers.data());
+    return values;
+  }
+  const std::size_t width = H5Tget_size(open.type.get());
+  if (width * static_cast<std::size_t>(open.n) > kMaxText) throw FormatError(what + ": too large");
+  std::vector<char> block(width * static_cast<std::size_t>(open.n));
+  check_format(H5Aread(open.attribute.get(), open.type.get(), block.data()), what);
+  for (Index i = 0; i < open.n; ++i) {
+    values.push_back(trim_padding(block.data() + static_cast<std::size_t>(i) * width, width));
+  }
+  return values;
+}
+
+std::string Node::text(const std::string& name) const {
+  auto values = texts(name);
+  if (values.size() != 1) {
+    throw FormatError(fmt::format("{}: attribute '{}' holds {} texts, expected one", where_, name,
+                                  values.size()));
+  }
+  return std::move(values.front());
+}
+
+std::int64_t Node::integer(const std::string& name) const {
+  const Lock lock;
+  const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_INTEGER, "an integer");
+  if (open.n != 1) {
+    throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));
+  }
+  std::int64_t value = 0;
+  check_format(H5Aread(open.attribute.get(), H5T_NATIVE_INT64, &value),
+               fmt::format("{}: attribute '{}' cannot be read", where_, name));
+  return value;
+}
+
+double Node::real(const std::string& name) const {
+  const Lock lock;
+  const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_FLOAT, "a real number");
+  if (open.n != 1) {
+    throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));
+  }
+  double value = 0;
+  check_format(H5Aread(open.attribute.get(), H5T_NATIVE_DOUBLE, &value),
+               fmt::format("{}: attribute '{}' cannot be read", where_, name));
+  return value;
+}
+
+}  // namespace kvscope::h5

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "traces/h5_internal.hpp"
+
+namespace kvscope::h5 {
+
+namespace {
+
+constexpr Index kMaxDeflateRatio = 1100;  // deflate cannot shrink by more than 1032
+
+}  // namespace
+
+std::optional<std::uint64_t> Dataset::file_offset() const {
+  const Lock lock;
+  const haddr_t offset = H5Dget_offset(id_.get());
+  H5Eclear2(H5E_DEFAULT);
+  if (offset == HADDR_UNDEF) return std::nullopt;
+  return offset;
+}
+
+namespace {
+
+/// Memory and file spaces that select one box. Throws ShapeError if the box is not inside the
+/// dataset.
+std::pair<Id, Id> select_box(hid_t dataset, const std::string& where, const Dims& dims,
+                             const Dims& offset, const Dims& size) {
+  bool inside = offset.size() == dims.size() && size.size() == dims.size();
+  for (std::size_t a = 0; inside && a < dims.size(); ++a) {
+    inside =
+        offset[a] >= 0 && size[a] >= 0 && offset[a] <= dims[a] && size[a] <= dims[a] - offset[a];
+  }
+  if (!inside) {
+    throw ShapeError(fmt::format("{}: box at {} of size {} is outside the shape {}", where,
+                                 to_string(offset), to_string(size), to_string(dims)));
+  }
+  Id file_space(H5Dget_space(dataset));
+  const auto start = to_hsize(offset);
+  const auto extent = to_hsize(size);
+  const int rank = static_cast<int>(dims.size());
+  if (rank > 0) {
+    H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(),
+                        nullptr);
+  }
+  Id memory_space(rank > 0 ? H5Screate_simple(rank, extent.data(), nullptr)
+                           : H5Screate(H5S_SCALAR));
+  return {std::move(memory_space), std::move(file_space)};
+}
+
+}  // namespace
+
+void Dataset::read(const Dims& offset, const Dims& size, void* out) const {
+  const Lock lock;
+  const auto [memory, file] = select_box(id_.get(), where_, dims_, offset, size);
+  if (count(size) == 0) return;
+  const Id type = file_type(type_);
+  check_format(H5Dread(id_.get(), type.get(), memory.get(), file.get(), H5P_DEFAULT, out),
+               fmt::format("{}: cannot read the data at {}", where_, to_string(offset)));
+}
+
+void Dataset::write(const Dims& offset, const Dims& size, const void* data) {
+  const Lock lock;
+  const auto [memory, file] = select_box(id_.get(), where_, dims_, offset, size);
+  if (count(size) == 0) return;
+  const Id type = file_type(type_);
+  check_io(H5Dwrite(id_.get(), type.get(), memory.get(), file.get(), H5P_DEFAULT, data),
+           fmt::format("{}: cannot write the data at {}", where_, to_string(offset)));
+}
+
+template <class T>
+std::vector<T> Dataset::read_all() const {
+  constexpr Type expected = std::is_same_v<T, std::uint8_t>    ? Type::u8
+                            : std::is_same_v<T, std::int32_t>  ? Type::i32
+                            : std::is_same_v<T, std::int64_t>  ? Type::i64
+                            : std::is_same_v<T, std::uint64_t> ? Type::u64
+                            : std::is_same_v<T, double>        ? Type::f64
+                                                               : Type::f32;
+  if (type_ != expected) {
+    throw FormatError(
+        fmt::format("{}: type {}, expected {}", where_, name_of(type_), name_of(expected)));
+  }
+  std::vector<T> values(static_cast<std::size_t>(count(dims_)));
+  read(Dims(dims_.size(), 0), dims_, values.data());
+  return values;
+}
+
+template std::vector<std::uint8_t> Dataset::read_all() const;
+template std::vector<std::int32_t> Dataset::read_all() const;
+template std::vector<std::int64_t> Dataset::read_all() const;
+template std::vector<std::uint64_t> Dataset::read_all() const;
+template std::vector<float> Dataset::read_all() const;
+template std::vector<double> Dataset::read_all() const;
+Dataset File::create_dataset(const std::string& path, Type type, const Dims& dims,
+                             const DatasetOptions& options) {
+  const Lock lock;
+  const Id links(H5Pcreate(H5P_LINK_CREATE));
+  H5Pset_create_intermediate_group(links.get(), 1);
+  const Id creation(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  const Id access(H5Pcreate(H5P_DATASET_ACCESS));
+  if (options.chunk.empty()) {
+    H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+  } else {
+    const auto chunk = to_hsize(options.chunk);
+    H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data());
+    if (options.gzip_level) {
+      H5Pset_shuffle(creation.get());
+      H5Pset_deflate(creation.get(), static_cast<unsigned>(*options.gzip_level));
+      H5Pset_fletcher32(creation.get());
+    }
+    if (options.chunk_cache_bytes > 0) {
+      H5Pset_chunk_cache(access.get(), 521, options.chunk_cache_bytes, 1.0);
+    }
+  }
+  const auto extent = to_hsize(dims);
+  const Id space(dims.empty()
+                     ? H5Screate(H5S_SCALAR)
+                     : H5Screate_simple(static_cast<int>(dims.size()), extent.data(), nullptr));
+  const Id element = file_type(type);
+  Dataset dataset;
+  dataset.where_ = fmt::format("{}: {}", where_, path);
+  dataset.type_ = type;
+  dataset.dims_ = dims;
+  dataset.id_ =
+      Id(check_io(H5Dcreate2(id_.get(), path.c_str(), element.get(), space.get(), links.get(),
+                             creation.get(), access.get()),
+                  fmt::format("{}: cannot create dataset {} {}", where_, path, to_string(dims))));
+  return dataset;
+}
+
+Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_bytes) const {
+  const Lock lock;
+  Dataset dataset;
+  dataset.where_ = fmt::format("{}: {}", where_, path);
+  const std::string& where = dataset.where_;
+  if (!has(path)) throw FormatError(fmt::format("{}: dataset {} is missing", where_, path));
+  const Id access(H5Pcreate(H5P_DATASET_ACCESS));
+  if (chunk_cache_bytes > 0) H5Pset_chunk_cache(access.get(), 521, chunk_cache_bytes, 1.0);
+  dataset.id_ = Id(check_format(H5Dopen2(id_.get(), path.c_str(), access.get()),
+                                fmt::format("{}: cannot be opened as a dataset", where)));
+  const Id type(
+      check_format(H5Dget_type(dataset.id_.get()), fmt::format("{}: has no type", where)));
+  const auto known = identify(type.get());
+  if (!known) {
+    throw FormatError(
+        fmt::format("{}: element type is none of f32, f64, f16, bf16, u8, i32, i64, u64 "
+                    "(little endian)",
+                    where));
+  }
+  dataset.type_ = *known;
+
+  const Id space(
+      check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (rank < 0 || rank > Shape::kMaxRank) {
+    throw FormatError(fmt::format("{}: rank {}, expected 0 to {}", where, rank, Shape::kMaxRank));
+  }
+  std::vector<hsize_t> extent(static_cast<std::size_t>(rank));
+  if (rank > 0) H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr);
+  Index bytes = static_cast<Index>(size_of(*known));
+  for (hsize_t d : extent) {
+    if (d > (1ULL << 48) || __builtin_mul_overflow(bytes, static_cast<Index>(d), &bytes)) {
+      throw FormatError(fmt::format("{}: the shape is absurdly large", where));
+    }
+    dataset.dims_.push_back(static_cast<Index>(d));
+  }
+
+  const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
+                                 fmt::format("{}: has no storage description", where)));
+  const H5D_layout_t layout = H5Pget_layout(creation.get());
+  if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
+    throw FormatError(
+        fmt::format("{}: its data lie in other files, which is not supported", where));
+  }
+  const Index stored = static_cast<Index>(H5Dget_storage_size(dataset.id_.get()));
+  const Index most = layout == H5D_CHUNKED ? std::min(stored, storage_limit_) : stored;
+  const bool offset_ok = [&] {
+    if (layout != H5D_CONTIGUOUS || bytes == 0) return true;
+    const haddr_t offset = H5Dget_offset(dataset.id_.get());
+    return offset != HADDR_UNDEF && static_cast<Index>(offset) <= storage_limit_ &&
+           bytes <= storage_limit_ - static_cast<Index>(offset);
+  }();
+  H5Eclear2(H5E_DEFAULT);
+  const bool size_ok = layout == H5D_CHUNKED ? bytes / kMaxDeflateRatio <= most : bytes <= most;
+  if (!offset_ok || !size_ok) {
+    throw FormatError(fmt::format("{}: shape {} needs {} bytes, the file does not hold them", where,
+                                  to_string(dataset.dims_), bytes));
+  }
+  return dataset;
+}
+
+}  // namespace kvscope::h5

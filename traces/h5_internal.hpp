@@ -1,0 +1,62 @@
+// What the files behind h5.hpp share, and the only header that shows HDF5's own.
+#pragma once
+
+#include <fmt/format.h>
+#include <hdf5.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "traces/h5.hpp"
+
+namespace kvscope::h5 {
+
+static_assert(sizeof(Handle) == sizeof(hid_t));
+
+/// Holds the global lock and keeps this thread's HDF5 from printing.
+class Lock {
+ public:
+  Lock() : guard_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+
+ private:
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex instance;
+    return instance;
+  }
+  std::lock_guard<std::recursive_mutex> guard_;
+};
+
+/// The description at the bottom of HDF5's error stack: what really went wrong.
+std::string innermost_error();
+
+/// The sentence with HDF5's own words behind it, as FormatError (reading) or IoError (writing).
+[[noreturn]] void fail_format(const std::string& sentence);
+[[noreturn]] void fail_io(const std::string& sentence);
+
+template <class Status>
+Status check_format(Status status, const std::string& sentence) {
+  if (status < 0) fail_format(sentence);
+  return status;
+}
+
+template <class Status>
+Status check_io(Status status, const std::string& sentence) {
+  if (status < 0) fail_io(sentence);
+  return status;
+}
+
+/// The type of stored elements; memory holds them in the same type, so HDF5 never converts.
+Id file_type(Type type);
+/// Which Type a type of HDF5 is; empty if none.
+std::optional<Type> identify(hid_t type);
+/// UTF-8 text of fixed size, padded with zero bytes.
+Id text_type(std::size_t size);
+
+inline std::vector<hsize_t> to_hsize(const Dims& dims) {
+  return {dims.begin(), dims.end()};
+}
+
+}  // namespace kvscope::h5

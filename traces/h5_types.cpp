@@ -1,0 +1,187 @@
+#include <array>
+
+#include "traces/h5_internal.hpp"
+
+namespace kvscope::h5 {
+
+namespace {
+
+herr_t keep_innermost(unsigned /*n*/, const H5E_error2_t* error, void* out) {
+  if (error->desc != nullptr && *error->desc != '\0') {
+    *static_cast<std::string*>(out) = error->desc;
+  }
+  return 0;
+}
+
+/// A 16-bit float: sign at bit 15, then the exponent, then the mantissa from bit 0.
+Id make_half(std::size_t exponent_bits, std::size_t bias) {
+  const std::size_t mantissa_bits = 15 - exponent_bits;
+  Id type(H5Tcopy(H5T_IEEE_F32LE));
+  H5Tset_fields(type.get(), 15, mantissa_bits, exponent_bits, 0, mantissa_bits);
+  H5Tset_precision(type.get(), 16);
+  H5Tset_ebias(type.get(), bias);
+  H5Tset_size(type.get(), 2);
+  return type;
+}
+
+}  // namespace
+
+std::string innermost_error() {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_innermost, &text);
+  H5Eclear2(H5E_DEFAULT);
+  return text.empty() ? "no further reason given" : text;
+}
+[[noreturn]] void fail_format(const std::string& sentence) {
+  throw FormatError(fmt::format("{} (HDF5: {})", sentence, innermost_error()));
+}
+
+[[noreturn]] void fail_io(const std::string& sentence) {
+  throw IoError(fmt::format("{} (HDF5: {})", sentence, innermost_error()));
+}
+Id file_type(Type type) {
+  switch (type) {
+    case Type::f32:
+      return Id(H5Tcopy(H5T_IEEE_F32LE));
+    case Type::f64:
+      return Id(H5Tcopy(H5T_IEEE_F64LE));
+    case Type::f16:
+      return make_half(5, 15);
+    case Type::bf16:
+      return make_half(8, 127);
+    case Type::u8:
+      return Id(H5Tcopy(H5T_STD_U8LE));
+    case Type::i32:
+      return Id(H5Tcopy(H5T_STD_I32LE));
+    case Type::i64:
+      return Id(H5Tcopy(H5T_STD_I64LE));
+    case Type::u64:
+      return Id(H5Tcopy(H5T_STD_U64LE));
+  }
+  return Id();
+}
+
+constexpr std::array kTypes = {Type::f32, Type::f64, Type::f16, Type::bf16,
+                               Type::u8,  Type::i32, Type::i64, Type::u64};
+
+std::optional<Type> identify(hid_t type) {
+  for (Type candidate : kTypes) {
+    const Id known = file_type(candidate);
+    if (H5Tequal(type, known.get()) > 0) return candidate;
+  }
+  return std::nullopt;
+}
+
+Id text_type(std::size_t size) {
+  Id type(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type.get(), size == 0 ? 1 : size);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+  return type;
+}
+std::size_t size_of(Type type) {
+  switch (type) {
+    case Type::u8:
+      return 1;
+    case Type::f16:
+    case Type::bf16:
+      return 2;
+    case Type::f32:
+    case Type::i32:
+      return 4;
+    case Type::f64:
+    case Type::i64:
+    case Type::u64:
+      return 8;
+  }
+  return 0;
+}
+
+std::string_view name_of(Type type) {
+  constexpr std::array<std::string_view, 8> names = {"f32", "f64", "f16", "bf16",
+                                                     "u8",  "i32", "i64", "u64"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return Type::f16;
+    case DType::bf16:
+      return Type::bf16;
+    case DType::f32:
+      break;
+  }
+  return Type::f32;
+}
+
+std::optional<DType> dtype_of(Type type) {
+  switch (type) {
+    case Type::f32:
+      return DType::f32;
+    case Type::f16:
+      return DType::f16;
+    case Type::bf16:
+      return DType::bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string to_string(const Dims& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+Index count(const Dims& dims) {
+  Index n = 1;
+  for (Index d : dims) n *= d;
+  return n;
+}
+
+Id& Id::operator=(Id&& other) noexcept {
+  if (this != &other) {
+    reset();
+    handle_ = other.release();
+  }
+  return *this;
+}
+
+Handle Id::release() {
+  const Handle handle = handle_;
+  handle_ = -1;
+  return handle;
+}
+
+void Id::reset() {
+  if (handle_ < 0) return;
+  const Lock lock;
+  switch (H5Iget_type(handle_)) {
+    case H5I_FILE:
+      H5Fclose(handle_);
+      break;
+    case H5I_GROUP:
+      H5Gclose(handle_);
+      break;
+    case H5I_DATASET:
+      H5Dclose(handle_);
+      break;
+    case H5I_DATASPACE:
+      H5Sclose(handle_);
+      break;
+    case H5I_DATATYPE:
+      H5Tclose(handle_);
+      break;
+    case H5I_ATTR:
+      H5Aclose(handle_);
+      break;
+    case H5I_GENPROP_LST:
+      H5Pclose(handle_);
+      break;
+    default:
+      break;
+  }
+  H5Eclear2(H5E_DEFAULT);
+  handle_ = -1;
+}
+
+}  // namespace kvscope::h5
