@@ -126,7 +126,10 @@ TEST_CASE("tokenize gives ids and pieces, and turns ids back into text") {
   const auto plain = kvscope_run({"tokenize", "--text", "-"}, setup);
   CHECK(plain.code == 0);
   std::string ids;
-  for (int id : json.at("ids")) ids += (ids.empty() ? "" : " ") + std::to_string(id);
+  for (int id : json.at("ids")) {
+    if (!ids.empty()) ids += ' ';
+    ids += std::to_string(id);
+  }
   CHECK(plain.out == ids + "\n");
   CHECK(kvscope_run({"tokenize", "--decode", ids}).out == text + "\n");
   CHECK(kvscope_run({"tokenize", "--decode", ids, "--json"}).json().at("text") == text);

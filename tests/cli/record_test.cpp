@@ -320,5 +320,31 @@ TEST_CASE("progress goes to standard error in the form that was asked for") {
   CHECK_THAT(run("auto"), !ContainsSubstring("prefill"));  // not a terminal
 }
 
+#ifndef __SANITIZE_ADDRESS__  // a sanitizer's shadow memory is not the program's
+// What a recording of n tokens may take: the weights as floats, the KV cache, and 512 MiB.
+double allowed_kib(const std::string& model, int n_tokens) {
+  const auto info = kvscope_run({"info", model, "--json"}).json();
+  const double weights = 4.0 * info.at("n_parameters").get<double>();
+  const double cache = 2.0 * 4.0 * n_tokens * info.at("n_layers").get<double>() *
+                       info.at("n_kv").get<double>() * info.at("d_head").get<double>();
+  return (weights + cache) / 1024.0 + 512.0 * 1024.0;
+}
+
+TEST_CASE("memory of a recording is bounded by model, cache and half a gigabyte") {
+  const TempDir dir;
+  const auto run = kvscope_run(draft_run(dir.path() / "t.h5", {"--max-tokens", "8000"}));
+  REQUIRE(run.code == 0);
+  CHECK(static_cast<double>(run.max_rss_kib) < allowed_kib("draft", 8000));
+}
+
+TEST_CASE("memory of a recording of 32k tokens is bounded", "[heavy]") {
+  const TempDir dir;
+  const auto run = kvscope_run({"record", (dir.path() / "t.h5").string(), "--max-tokens", "32768"});
+  REQUIRE(run.code == 0);
+  INFO(run.max_rss_kib << " KiB");
+  CHECK(static_cast<double>(run.max_rss_kib) < allowed_kib("verifier", 32768));
+}
+#endif
+
 }  // namespace
 }  // namespace kvscope::test

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,9 +108,11 @@ bool RunningProgram::is_running() const {
 
 RunResult RunningProgram::wait() {
   int status = 0;
-  ::waitpid(pid_, &status, 0);
+  rusage usage{};
+  ::wait4(pid_, &status, 0, &usage);
   pid_ = -1;
   RunResult result;
+  result.max_rss_kib = usage.ru_maxrss;
   result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.out = read_all(out_fd_);
   result.err = read_all(err_fd_);

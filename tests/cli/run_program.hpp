@@ -14,6 +14,7 @@ struct RunResult {
   int code = 0;  // exit code; 128 + signal if a signal ended it
   std::string out;
   std::string err;
+  long max_rss_kib = 0;  // largest resident memory
 
   /// Standard output as JSON; fails the test if it is anything else.
   nlohmann::json json() const;

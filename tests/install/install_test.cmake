@@ -25,7 +25,10 @@ if(NOT output MATCHES "8 layers")
   message(FATAL_ERROR "the consumer printed something else: ${output}")
 endif()
 
-run("${prefix}/bin/kvscope" version)
+run("${prefix}/bin/kvscope" info verifier)
+if(NOT output MATCHES "the prefix/share/kvscope/samples/verifier")
+  message(FATAL_ERROR "the installed program does not use the installed samples: ${output}")
+endif()
 foreach(file share/kvscope/samples/verifier/model.safetensors share/kvscope/samples/texts/kidnapped.txt
         share/bash-completion/completions/kvscope share/man/man1/kvscope.1)
   if(NOT EXISTS "${prefix}/${file}")
