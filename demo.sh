@@ -101,4 +101,4 @@ printf '\nFiles in %s:\n\n' "$out"
     )"
   done
 )
-printf '\nLook closer: %s info %s/verifier.h5\n' "$kvscope" "$out"
+printf '\nLook closer: %q info %q\n' "$kvscope" "$out/verifier.h5"

@@ -127,7 +127,7 @@ std::string command_text(const Command& command, const OptionSet& options) {
   std::string summary = command.summary();
   std::string out =
       fmt::format("kvscope {}: {}\n\n{}\n", command.name(), summary, usage_line(command, options));
-  if (!command.description().empty()) out += "\n" + wrap(command.description(), 0);
+  if (!command.description().empty()) out += fmt::format("\n{}", wrap(command.description(), 0));
   std::size_t width = 0;
   for (const auto& spec : options.positionals()) width = std::max(width, spec.name.size());
   for (const auto& spec : options.options()) width = std::max(width, left_column(spec).size());
@@ -207,7 +207,8 @@ class HelpCommand final : public Command {
       for (const auto& command : all_commands()) {
         OptionSet options;
         command->declare(options);
-        out += (out.empty() ? "" : "\n") + command_text(*command, options);
+        if (!out.empty()) out += '\n';
+        out += command_text(*command, options);
       }
       print(out);
       return kOk;

@@ -22,6 +22,7 @@ void prepare_standard_streams() {
       open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 void print(std::string_view text) {

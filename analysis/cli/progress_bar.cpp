@@ -27,17 +27,9 @@ void write_error(const std::string& text) {
   std::fflush(stderr);
 }
 
-std::string rate_text(const Progress& progress, double seconds) {
-  if (seconds < 0.2 || progress.done == 0) return "";
-  const double rate = static_cast<double>(progress.done) / seconds;
-  return fmt::format("{} {}/s",
-                     rate < 10 ? fmt::format("{:.1f}", rate) : fmt::format("{:.0f}", rate),
-                     progress.unit);
-}
-
 }  // namespace
 
-ProgressReporter::ProgressReporter(ProgressMode mode) : mode_(mode) {
+ProgressReporter::ProgressReporter(ProgressMode mode) : mode_(mode), last_report_(Clock::now()) {
   if (mode_ == ProgressMode::automatic) {
     mode_ = isatty(STDERR_FILENO) != 0 ? ProgressMode::bar : ProgressMode::none;
   }
@@ -58,10 +50,14 @@ void ProgressReporter::report(const Progress& progress) {
   if (is_new) {
     close_line();
     stage_ = progress.stage;
-    stage_start_ = now;
+    stage_start_ = last_report_;
+    first_report_ = now;
+    first_done_ = progress.done;
     stage_ended_ = false;
     last_tenth_ = -1;
-  } else if (stage_ended_) {
+  }
+  last_report_ = now;
+  if (!is_new && stage_ended_) {
     return;  // said already that it is done
   }
   const bool is_last = progress.total > 0 && progress.done >= progress.total;
@@ -79,9 +75,17 @@ void ProgressReporter::report(const Progress& progress) {
   }
 }
 
+std::string ProgressReporter::rate_text(const Progress& progress) const {
+  const double seconds = std::chrono::duration<double>(Clock::now() - first_report_).count();
+  if (seconds < 0.2 || progress.done <= first_done_) return "";
+  const double rate = static_cast<double>(progress.done - first_done_) / seconds;
+  return rate < 10 ? fmt::format("{:.1f} {}/s", rate, progress.unit)
+                   : fmt::format("{:.0f} {}/s", rate, progress.unit);
+}
+
 void ProgressReporter::draw_bar(const Progress& progress, double seconds, bool is_last) {
   std::string line;
-  const std::string rate = rate_text(progress, seconds);
+  const std::string rate = rate_text(progress);
   if (progress.total <= 0) {
     line = fmt::format("{:<12} {} {}  {}", progress.stage, progress.done, progress.unit, rate);
   } else {
@@ -91,8 +95,13 @@ void ProgressReporter::draw_bar(const Progress& progress, double seconds, bool i
                                    progress.total, progress.unit, rate);
     if (is_last) {
       tail += fmt::format("  {}", seconds_text(seconds));
-    } else if (seconds > 1.0 && part > 0.02) {
-      tail += fmt::format("  {} left", seconds_text(seconds / part - seconds));
+    } else if (!rate.empty() && seconds > 1.0) {
+      const double since_first =
+          std::chrono::duration<double>(Clock::now() - first_report_).count();
+      const double per_unit = since_first / static_cast<double>(progress.done - first_done_);
+      tail +=
+          fmt::format("  {} left",
+                      seconds_text(per_unit * static_cast<double>(progress.total - progress.done)));
     }
     const int room = terminal_width() - 1 - 13 - 2 - static_cast<int>(tail.size());
     const int width = std::clamp(room, 0, 30);
@@ -114,7 +123,7 @@ void ProgressReporter::print_line(const Progress& progress, double seconds, bool
   if (tenth == last_tenth_ && !is_last) return;
   last_tenth_ = tenth;
   const std::string of = progress.total > 0 ? fmt::format("/{}", progress.total) : "";
-  const std::string rate = rate_text(progress, seconds);
+  const std::string rate = rate_text(progress);
   write_error(fmt::format("{}: {}{} {}{}{}\n", progress.stage, progress.done, of, progress.unit,
                           rate.empty() ? "" : ", " + rate,
                           is_last ? ", " + seconds_text(seconds) : ""));

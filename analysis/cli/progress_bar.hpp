@@ -33,11 +33,15 @@ class ProgressReporter {
   void draw_bar(const Progress& progress, double seconds, bool is_last);
   void print_line(const Progress& progress, double seconds, bool is_last);
   void print_json_line(const Progress& progress, double seconds);
+  std::string rate_text(const Progress& progress) const;
   void close_line();
 
   ProgressMode mode_;
   std::string stage_;
+  Clock::time_point last_report_;  // of the stage before: when this one began
   Clock::time_point stage_start_;
+  Clock::time_point first_report_;  // rates count from here, since a stage need not begin at 0
+  std::int64_t first_done_ = 0;
   Clock::time_point last_drawn_;
   bool line_open_ = false;
   bool stage_ended_ = false;
