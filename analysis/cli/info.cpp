@@ -157,7 +157,8 @@ std::string value_text(const std::string& key, const Json& value) {
         std::any_of(value.begin(), value.end(), [](const Json& w) { return !w.is_null(); });
     return any ? value.dump() : "none";
   }
-  if (key == "rows") return fmt::format("{}:{}", value[0].dump(), value[1].dump());
+  if (key == "rows" && value.is_array())
+    return fmt::format("{}:{}", value[0].dump(), value[1].dump());
   const auto is_whole = [](const Json& item) { return item.is_number_integer(); };
   if (value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_whole)) {
     return list_text(value);
