@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"
@@ -21,6 +21,8 @@ Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, 
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(float) == 0;
   if (stored_.dtype == DType::f32 && is_aligned) {
     f32_ = reinterpret_cast<const float*>(stored_.data);
+    // Large models are checked through what they compute: reading all of them here would take minutes.
+    if (widen) require_finite({f32_, static_cast<std::size_t>(stored_.count())}, name, stored_.file);
   } else if (widen) {
     widened_ = files.get_float(name, {n_rows, n_cols});
     f32_ = widened_.data();

@@ -151,17 +151,21 @@ StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) cons
   return {*tensor.dtype, expected, tensor.bytes.data(), file};
 }
 
+void require_finite(std::span<const float> values, std::string_view name,
+                    const std::string& file) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) {
+      throw FormatError(fmt::format("tensor {}: expected finite values, found {} at element {} ({})",
+                                    quote(name), values[i], i, file));
+    }
+  }
+}
+
 Tensor<float> WeightFiles::get_float(std::string_view name, const Shape& expected) const {
   const StoredTensor stored = get(name, expected);
   auto out = Tensor<float>::uninitialized(expected);
   to_float(stored.dtype, stored.data, out.data(), static_cast<std::size_t>(out.count()));
-  for (Index i = 0; i < out.count(); ++i) {
-    if (!std::isfinite(out.data()[i])) {
-      throw FormatError(
-          fmt::format("tensor {}: expected finite values, found {} at element {} ({})",
-                      quote(name), out.data()[i], i, stored.file));
-    }
-  }
+  require_finite(out.flat(), name, stored.file);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ struct StoredTensor {
 
   Index count() const { return shape.count(); }
 };
+
+/// Throws FormatError naming tensor, element and file if a value is NaN or infinite.
+void require_finite(std::span<const float> values, std::string_view name, const std::string& file);
 
 /// The tensors of one checkpoint folder by name.
 class WeightFiles {
