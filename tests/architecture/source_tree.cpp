@@ -71,7 +71,7 @@ std::vector<std::string> code_only(const std::vector<std::string>& lines) {
       } else if (line.compare(i, 2, "R\"") == 0) {
         const std::size_t open = line.find('(', i);
         if (open == std::string::npos) break;
-        raw_end = ")";
+        raw_end.assign(1, ')');
         raw_end += line.substr(i + 2, open - i - 2);
         raw_end += '"';
         i = open + 1;
