@@ -57,7 +57,8 @@ std::vector<Axis> axes_of(const MemoryResult& result, const ResultArray& array) 
   for (std::size_t a = 0; a < array.axes.size(); ++a) {
     std::string source = array.axes[a];
     for (const ResultPlot& plot : result.plots()) {
-      const bool names_one = plot.signal == array.name && a < plot.axes.size() && plot.axes[a] != ".";
+      const bool names_one =
+          plot.signal == array.name && a < plot.axes.size() && plot.axes[a] != ".";
       if (names_one) source = plot.axes[a];
     }
     const ResultArray* coordinates = find_array(result, source);

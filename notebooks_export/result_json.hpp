@@ -1,4 +1,5 @@
-// A result as JSON text: what was computed from which traces with which options, and the summary; no arrays.
+// A result as JSON text: what was computed from which traces with which options, and the summary;
+// no arrays.
 #pragma once
 
 #include <string>
@@ -7,8 +8,9 @@
 
 namespace kvscope {
 
-/// {"kind", "traces": [{"uuid", "hash", "file"}], "config", "config_hash", "command_line", "writer", "created",
-/// "summary"}, keys in this order. NaN and infinities become null, bytes that are not UTF-8 the replacement character.
+/// {"kind", "traces": [{"uuid", "hash", "file"}], "config", "config_hash", "command_line",
+/// "writer", "created", "summary"}, keys in this order. NaN and infinities become null, bytes that
+/// are not UTF-8 the replacement character.
 nlohmann::ordered_json result_to_json(const ResultInfo& info,
                                       const nlohmann::ordered_json& summary);
 

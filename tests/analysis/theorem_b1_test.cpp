@@ -1,4 +1,5 @@
-// Theorem B.1 on synthetic traces: against three loops, on sliding windows, with every choice of k*.
+// Theorem B.1 on synthetic traces: against three loops, on sliding windows, with every choice of
+// k*.
 #include "analysis/theorem_b1.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -85,8 +86,9 @@ TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]
         const auto clamp = [](double x) { return std::max(x, -1.0); };
         REQUIRE(printed[at] == Approx(clamp(rho / (2 * largest * largest) - 1)).margin(1e-6));
         REQUIRE(repaired[at] == Approx(clamp(rho / largest - 1)).margin(1e-6));
-        REQUIRE(jensen[at] ==
-                Approx(clamp((std::log(w / others) + std::log(n) + mean) / star_norm)).margin(1e-6));
+        REQUIRE(
+            jensen[at] ==
+            Approx(clamp((std::log(w / others) + std::log(n) + mean) / star_norm)).margin(1e-6));
         const double b3 = tau >= largest ? (tau - largest) / largest : (tau - largest) / star_norm;
         REQUIRE(worst[at] == Approx(clamp(b3)).margin(1e-6));
       }
@@ -103,8 +105,8 @@ TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is", "[theor
   plant.duplicates = {{2, 3}, {2, 4}};
   MemoryTrace trace = test::planted_trace(plant);
   TheoremB1Options options;
-  options.star = GENERATE(StarKey::argmax, StarKey::rank, StarKey::current, StarKey::first,
-                          StarKey::random);
+  options.star =
+      GENERATE(StarKey::argmax, StarKey::rank, StarKey::current, StarKey::first, StarKey::random);
   options.rank = 3;
   MemoryResult result;
   const auto summary = run(trace, options, result);
@@ -157,7 +159,8 @@ TEST_CASE("theorem-b1: a sliding window hides older keys", "[theorem_b1]") {
   }
 }
 
-TEST_CASE("theorem-b1: the same bits with 1 and 3 threads; sampled rows are spaced", "[theorem_b1]") {
+TEST_CASE("theorem-b1: the same bits with 1 and 3 threads; sampled rows are spaced",
+          "[theorem_b1]") {
   test::PlantOptions plant;
   plant.n_tokens = 120;
   MemoryTrace trace = test::planted_trace(plant);

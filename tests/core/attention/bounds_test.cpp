@@ -1,4 +1,5 @@
-// The papers' bounds as pure functions: published vectors, counterexamples, and properties on random data.
+// The papers' bounds as pure functions: published vectors, counterexamples, and properties on
+// random data.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -262,7 +263,8 @@ TEST_CASE("quest: page budgets of both programs", "[quest]") {
 
   const std::vector<double> bounds = {5, 9, 9, 1, 0};
   REQUIRE(quest_select_pages(eval, bounds, 48, 16, 80) == std::vector<Index>{0, 1, 2});
-  REQUIRE(quest_select_pages(kernel, bounds, 32, 16, 80) == std::vector<Index>{1, 4});  // tie: lower
+  REQUIRE(quest_select_pages(kernel, bounds, 32, 16, 80) ==
+          std::vector<Index>{1, 4});  // tie: lower
   REQUIRE(quest_select_pages(kernel, bounds, 1, 16, 80) == std::vector<Index>{4});
   REQUIRE(quest_select_pages(kernel, bounds, 80, 16, 80) == std::vector<Index>{0, 1, 2, 3, 4});
   REQUIRE(quest_select_pages(eval, {}, 80, 16, 0).empty());

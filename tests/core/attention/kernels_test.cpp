@@ -1,6 +1,6 @@
 // Row kernels, score rows, top-k and the layer map against loops that are too simple to be wrong.
-#include <catch2/catch_approx.hpp>
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -201,7 +201,8 @@ TEST_CASE("monotone map equals brute force on random instances", "[monotone_map]
     }
     REQUIRE(sum == Approx(map.cost).margin(1e-12));
 
-    // never better than the free choice; equal to it when that is monotone; no constant map beats it
+    // never better than the free choice; equal to it when that is monotone; no constant map beats
+    // it
     const LayerAssignment free = unconstrained_layer_map(cost.view());
     REQUIRE(free.cost <= map.cost + 1e-12);
     if (std::is_sorted(free.draft_of.begin(), free.draft_of.end())) {

@@ -1,4 +1,5 @@
-// QuoKA's query selection and key scores: the golden vector of the specification, and what must not change the result.
+// QuoKA's query selection and key scores: the golden vector of the specification, and what must not
+// change the result.
 #include "core/attention/quoka_scores.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -62,7 +63,8 @@ TEST_CASE("quoka golden vector: cosines, choices, averages, S-hat and kept keys"
   REQUIRE(top_k_sorted_by_index(scores, 2) == std::vector<Index>{0, 2});
 }
 
-TEST_CASE("quoka golden vector: pairing by position, or shared tokens, keeps other keys", "[quoka]") {
+TEST_CASE("quoka golden vector: pairing by position, or shared tokens, keeps other keys",
+          "[quoka]") {
   const Golden golden;
   for (QuokaPairing pairing : {QuokaPairing::position_sorted, QuokaPairing::shared_tokens}) {
     QuokaScoring scoring;
@@ -145,7 +147,8 @@ TEST_CASE("quoka: the mean of raw queries weighs long ones, the mean of unit one
   REQUIRE(quoka_pick(quoka_cosines(q.view(), unit, 1e-12), 1) == std::vector<Index>{0});
 }
 
-TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens are taken", "[quoka]") {
+TEST_CASE("quoka: opposite queries cancel: cosines are 0 and the first tokens are taken",
+          "[quoka]") {
   const Tensor<float> q = rows_of({{1, 0}, {-1, 0}, {0, 2}, {0, -2}});
   const std::vector<TensorView<const float>> views = {q.view()};
   QuokaScoring scoring;

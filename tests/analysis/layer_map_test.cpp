@@ -1,0 +1,296 @@
+// The layer map on synthetic pairs of traces: divergences against three loops, identity,
+// mismatches, windows, thresholds.
+#include "analysis/layer_map.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+nlohmann::ordered_json run(const TraceSource& verifier, const TraceSource& draft,
+                           const LayerMapOptions& options, MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_layer_map(verifier, draft, options, result, pool, {}, {});
+}
+
+test::PlantOptions verifier_plant() {
+  test::PlantOptions plant;
+  plant.n_layers = 3;
+  plant.n_q = 4;
+  plant.n_kv = 1;
+  plant.n_tokens = 50;
+  plant.seed = 7;
+  return plant;
+}
+
+test::PlantOptions draft_plant() {
+  test::PlantOptions plant;
+  plant.n_layers = 2;
+  plant.n_q = 2;
+  plant.n_kv = 2;
+  plant.d_head = 4;
+  plant.n_tokens = 50;
+  plant.seed = 8;
+  return plant;
+}
+
+MemoryTrace with_info(MemoryTrace& source, const TraceInfo& info) {
+  MemoryTrace trace(info);
+  for (Index layer : info.layers) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+  }
+  const auto ids = source.tokens();
+  trace.set_tokens({ids.begin(), ids.end()});
+  return trace;
+}
+
+/// Head mean of the exact rows over all keys up to pos.
+std::vector<double> naive_mean_row(const TraceSource& trace, Index layer, Index pos) {
+  std::vector<double> mean(static_cast<std::size_t>(pos + 1), 0.0);
+  const Index first = test::naive_first_visible(trace, layer, pos);
+  for (Index head = 0; head < trace.info().n_q; ++head) {
+    const auto row = test::naive_row(trace, layer, head, pos);
+    for (std::size_t t = 0; t < row.size(); ++t) {
+      mean[static_cast<std::size_t>(first) + t] += row[t] / double(trace.info().n_q);
+    }
+  }
+  return mean;
+}
+
+TEST_CASE("layer-map: divergence, variation and floor equal three loops", "[layer_map]") {
+  const bool drop_sink = GENERATE(false, true);
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  const MemoryTrace draft = test::planted_trace(draft_plant());
+  LayerMapOptions options;
+  options.row_choice = RowChoice::all;
+  options.drop_sink = drop_sink;
+  MemoryResult result;
+  const auto summary = run(verifier, draft, options, result);
+  REQUIRE(result.values<std::int64_t>("row_pos").size() == 35);  // positions 15 .. 49
+  for (Index i = 0; i < 2; ++i) {
+    for (Index j = 0; j < 3; ++j) {
+      double kl = 0.0, tv = 0.0, floor = 0.0;
+      for (Index pos = 15; pos < 50; ++pos) {
+        auto v = naive_mean_row(verifier, j, pos);
+        auto d = naive_mean_row(draft, i, pos);
+        if (drop_sink) {
+          for (auto* row : {&v, &d}) {
+            row->erase(row->begin());
+            double sum = 0.0;
+            for (double x : *row) sum += x;
+            for (double& x : *row) x /= sum;
+          }
+        }
+        double row_kl = 0.0;
+        for (std::size_t t = 0; t < v.size(); ++t) {
+          row_kl += v[t] * std::log(v[t] / d[t]);
+          tv += 0.5 * std::abs(v[t] - d[t]) / 35.0;
+        }
+        kl += row_kl / 35.0;
+        floor += (0.95 - std::sqrt(row_kl / 2.0)) / 35.0;
+      }
+      const auto at = static_cast<std::size_t>(i * 3 + j);
+      REQUIRE(result.values<double>("kl")[at] == Approx(kl).epsilon(1e-9));
+      REQUIRE(result.values<double>("total_variation")[at] == Approx(tv).epsilon(1e-9));
+      REQUIRE(result.values<double>("pinsker_floor")[at] == Approx(floor).epsilon(1e-9));
+      REQUIRE(tv <= std::sqrt(kl / 2.0) + 1e-12);  // Pinsker, and the root is concave
+    }
+  }
+  REQUIRE(summary["totals"]["smoothed_layer_rows"] == 0);
+  REQUIRE(summary["totals"]["largest_change_by_smoothing"].get<double>() < 1e-6);
+}
+
+TEST_CASE("layer-map: a model drafts for itself with zero divergence on the identity",
+          "[layer_map]") {
+  const MemoryTrace trace = test::planted_trace(verifier_plant());
+  MemoryResult result;
+  const auto summary = run(trace, trace, {}, result);
+  const auto kl = result.values<double>("kl");
+  for (Index i = 0; i < 3; ++i) REQUIRE(kl[static_cast<std::size_t>(i * 3 + i)] == 0.0);
+  for (double x : kl) REQUIRE(x >= 0.0);
+  const auto map = result.values<std::int64_t>("monotone_map");
+  REQUIRE(std::vector<std::int64_t>(map.begin(), map.end()) == std::vector<std::int64_t>{0, 1, 2});
+  REQUIRE(summary["totals"]["monotone_cost"] == 0.0);
+}
+
+TEST_CASE("layer-map: renumbering the keys of both models changes nothing", "[layer_map]") {
+  // swapping keys 3 and 11 in every layer of both models permutes every row the same way
+  MemoryTrace verifier = test::planted_trace(verifier_plant());
+  MemoryTrace draft = test::planted_trace(draft_plant());
+  MemoryResult before;
+  run(verifier, draft, {}, before);
+  for (MemoryTrace* trace : {&verifier, &draft}) {
+    for (Index layer : trace->info().layers) {
+      for (Index head = 0; head < trace->info().n_kv; ++head) {
+        auto k = trace->k(layer).sub(head);
+        std::swap_ranges(k.row(3).begin(), k.row(3).end(), k.row(11).begin());
+      }
+    }
+  }
+  MemoryResult after;
+  run(verifier, draft, {}, after);
+  for (std::size_t i = 0; i < 6; ++i) {
+    REQUIRE(after.values<double>("kl")[i] == Approx(before.values<double>("kl")[i]).epsilon(1e-10));
+  }
+}
+
+TEST_CASE(
+    "layer-map: a draft layer that copies a verifier layer is found; layers keep their true "
+    "numbers",
+    "[layer_map]") {
+  auto plant = verifier_plant();
+  plant.n_layers = 4;
+  MemoryTrace verifier = test::planted_trace(plant);
+  TraceInfo info = make_trace_info(9, 4, 1, 8, 50, 16);
+  info.layers = {2, 5, 8};
+  MemoryTrace draft(info);
+  const auto ids = verifier.tokens();
+  draft.set_tokens({ids.begin(), ids.end()});
+  const std::vector<Index> source = {0, 2, 3};
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::copy_n(verifier.q(source[i]).data(), verifier.q(source[i]).shape().count(),
+                draft.q(info.layers[i]).data());
+    std::copy_n(verifier.k(source[i]).data(), verifier.k(source[i]).shape().count(),
+                draft.k(info.layers[i]).data());
+  }
+  MemoryResult result;
+  const auto summary = run(verifier, draft, {}, result);
+  const auto map = result.values<std::int64_t>("monotone_map");
+  REQUIRE(map[0] == 2);
+  REQUIRE(map[2] == 5);
+  REQUIRE(map[3] == 8);
+  REQUIRE(std::is_sorted(map.begin(), map.end()));
+  REQUIRE(summary["layers"][2]["draft_layer"] == 5);
+  REQUIRE(summary["layers"][2]["kl"] == 0.0);
+}
+
+TEST_CASE("layer-map: dense verifier layers do not constrain the others", "[layer_map]") {
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  const MemoryTrace draft = test::planted_trace(draft_plant());
+  LayerMapOptions options;
+  options.dense_layers = 2;
+  MemoryResult result;
+  const auto summary = run(verifier, draft, options, result);
+  const auto map = result.values<std::int64_t>("monotone_map");
+  REQUIRE(map[0] == -1);
+  REQUIRE(map[1] == -1);
+  REQUIRE(map[2] == result.values<std::int64_t>("argmax_map")[2]);
+  REQUIRE(summary["layers"][0]["draft_layer"].is_null());
+  options.dense_layers = 3;
+  REQUIRE_THROWS_WITH(run(verifier, draft, options, result), ContainsSubstring("leaves none"));
+}
+
+TEST_CASE("layer-map: a draft with a sliding window has zeros: smoothed, or infinite on request",
+          "[layer_map]") {
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  MemoryTrace source = test::planted_trace(draft_plant());
+  TraceInfo info = source.info();
+  info.window[1] = 10;
+  const MemoryTrace draft = with_info(source, info);
+  LayerMapOptions options;
+  options.row_choice = RowChoice::all;
+  MemoryResult result;
+  const auto summary = run(verifier, draft, options, result);
+  REQUIRE(summary["totals"]["smoothed_layer_rows"] == 35);
+  double expected = 0.0;
+  for (Index pos = 15; pos < 50; ++pos) {
+    const auto v = naive_mean_row(verifier, 0, pos);
+    auto d = naive_mean_row(draft, 1, pos);
+    for (double& x : d) x = (x + 1e-10) / (1.0 + double(d.size()) * 1e-10);
+    for (std::size_t t = 0; t < v.size(); ++t) expected += v[t] * std::log(v[t] / d[t]) / 35.0;
+  }
+  REQUIRE(result.values<double>("kl")[3] == Approx(expected).epsilon(1e-9));
+  options.smoothing = Smoothing::never;
+  const auto raw = run(verifier, draft, options, result);
+  REQUIRE(std::isinf(result.values<double>("kl")[3]));
+  REQUIRE(std::isfinite(result.values<double>("kl")[0]));
+  const auto map = result.values<std::int64_t>("monotone_map");
+  for (std::int64_t layer : map) REQUIRE(layer == 0);
+  REQUIRE(raw["totals"]["largest_change_by_smoothing"].is_null());
+}
+
+TEST_CASE("layer-map: traces of other tokens are refused with the place where they part",
+          "[layer_map]") {
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  MemoryTrace draft = test::planted_trace(draft_plant());
+  std::vector<TokenId> ids(50);
+  for (std::size_t i = 0; i < 50; ++i) ids[i] = static_cast<TokenId>(i);
+  ids[33] = 900;
+  draft.set_tokens(ids);
+  MemoryResult result;
+  REQUIRE_THROWS_WITH(run(verifier, draft, {}, result),
+                      ContainsSubstring("at position 33") && ContainsSubstring("id 900"));
+  LayerMapOptions options;
+  options.token_match = TokenMatch::common_prefix;
+  REQUIRE(run(verifier, draft, options, result)["totals"]["tokens"] == 33);
+
+  auto shorter = draft_plant();
+  shorter.n_tokens = 40;
+  const MemoryTrace part = test::planted_trace(shorter);
+  REQUIRE_THROWS_WITH(run(verifier, part, {}, result), ContainsSubstring("40 positions"));
+  REQUIRE(run(verifier, part, options, result)["totals"]["tokens"] == 40);
+  auto tiny = draft_plant();
+  tiny.n_tokens = 12;
+  REQUIRE_THROWS_WITH(run(verifier, test::planted_trace(tiny), options, result),
+                      ContainsSubstring("at least 16 shared tokens"));
+  draft.set_tokens({});
+  REQUIRE_THROWS_AS(run(verifier, draft, {}, result), ConfigError);
+}
+
+TEST_CASE("layer-map: the same bits with 1 and 3 threads, whatever the blocks", "[layer_map]") {
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  const MemoryTrace draft = test::planted_trace(draft_plant());
+  LayerMapOptions options;
+  options.rows = 20;
+  MemoryResult one;
+  MemoryResult three;
+  REQUIRE(run(verifier, draft, options, one, 1) == run(verifier, draft, options, three, 3));
+  const auto a = one.values<double>("kl_rows");
+  const auto b = three.values<double>("kl_rows");
+  REQUIRE(a.size() == 20u * 6u);
+  REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+TEST_CASE("layer-map: NaN keys, bad options and a stop end it with a sentence", "[layer_map]") {
+  MemoryTrace verifier = test::planted_trace(verifier_plant());
+  const MemoryTrace draft = test::planted_trace(draft_plant());
+  MemoryResult result;
+  LayerMapOptions options;
+  options.eps = 0.0;
+  REQUIRE_THROWS_AS(run(verifier, draft, options, result), ConfigError);
+  ThreadPool pool(2);
+  std::stop_source stop;
+  stop.request_stop();
+  REQUIRE_THROWS_AS(analyze_layer_map(verifier, draft, {}, result, pool, {}, stop.get_token()),
+                    Interrupted);
+  verifier.k(2)(0, 30, 1) = std::nanf("");
+  REQUIRE_THROWS_AS(run(verifier, draft, {}, result), FormatError);
+}
+
+TEST_CASE("layer-map: peaked rows that underflow are counted as smoothed", "[layer_map]") {
+  auto plant = draft_plant();
+  plant.query_scale = 60.0;
+  plant.key_scale = 60.0;
+  const MemoryTrace draft = test::planted_trace(plant);
+  const MemoryTrace verifier = test::planted_trace(verifier_plant());
+  MemoryResult result;
+  const auto summary = run(verifier, draft, {}, result);
+  REQUIRE(summary["totals"]["smoothed_layer_rows"].get<int>() > 0);
+  for (double x : result.values<double>("kl")) REQUIRE(std::isfinite(x));
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,277 @@
+// Quest's bounds on synthetic traces: against three loops, with partial pages, windows, shared
+// groups and both programs.
+#include "analysis/quest_bounds.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+
+nlohmann::ordered_json run(const TraceSource& trace, const QuestOptions& options,
+                           MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_quest(trace, options, result, pool, {}, {});
+}
+
+/// The trace with one layer's window set (and, if given, a prompt shorter than the trace).
+MemoryTrace with_info(MemoryTrace& source, TraceInfo info) {
+  MemoryTrace trace(info);
+  for (Index layer : info.layers) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+  }
+  const auto ids = source.tokens();
+  trace.set_tokens({ids.begin(), ids.end()});
+  return trace;
+}
+
+std::vector<Index> naive_top(const std::vector<double>& scores, Index k) {
+  std::vector<Index> order(scores.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(std::max<Index>(k, 0))));
+  return order;
+}
+
+TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[quest]") {
+  test::PlantOptions plant;
+  plant.n_q = GENERATE(2, 8);
+  plant.n_kv = 2;
+  plant.n_tokens = 45;
+  plant.sink = 1.0;
+  MemoryTrace source = test::planted_trace(plant);
+  TraceInfo info = source.info();
+  info.window[1] = 21;
+  MemoryTrace trace = with_info(source, info);
+  QuestOptions options;
+  options.page_size = 4;
+  options.budget = 16;
+  options.steps = 45;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  REQUIRE(summary["totals"]["violations"] == 0);
+
+  const Index n_pages = 12;
+  const auto bound = result.values<float>("bound");
+  const auto true_max = result.values<float>("true_max");
+  std::size_t row = 0;
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index head = 0; head < plant.n_q; ++head) {
+      const Tensor<float> q = trace.read_q(layer, head, {0, plant.n_tokens});
+      const Tensor<float> k = trace.read_k(layer, head / info.group(), {0, plant.n_tokens});
+      for (Index pos = 0; pos < plant.n_tokens; ++pos, ++row) {
+        const Index first = test::naive_first_visible(trace, layer, pos);
+        const auto probs = test::naive_row(trace, layer, head, pos);
+        std::vector<double> bounds, maxima;
+        for (Index page = 0; page < n_pages; ++page) {
+          const Index begin = std::max(first, page * 4);
+          const Index end = std::min(pos + 1, page * 4 + 4);
+          const std::size_t at =
+              row * static_cast<std::size_t>(n_pages) + static_cast<std::size_t>(page);
+          if (begin >= end) {
+            REQUIRE(std::isnan(bound[at]));
+            REQUIRE(std::isnan(true_max[at]));
+            continue;
+          }
+          double u = 0.0;
+          for (Index c = 0; c < plant.d_head; ++c) {
+            double low = k(begin, c), high = k(begin, c);
+            for (Index t = begin; t < end; ++t) {
+              low = std::min<double>(low, k(t, c));
+              high = std::max<double>(high, k(t, c));
+            }
+            u += std::max(q(pos, c) * low, q(pos, c) * high);
+          }
+          double best = -1e300;
+          for (Index t = begin; t < end; ++t) {
+            double dot = 0.0;
+            for (Index c = 0; c < plant.d_head; ++c) dot += double(q(pos, c)) * double(k(t, c));
+            best = std::max(best, dot);
+          }
+          REQUIRE(bound[at] == Approx(u).margin(1e-4));
+          REQUIRE(true_max[at] == Approx(best).margin(1e-4));
+          bounds.push_back(u);
+          maxima.push_back(best);
+        }
+        const Index first_page = first / 4;
+        const auto n = static_cast<Index>(bounds.size());
+        const auto heaviest = naive_top(probs, 10);
+        const Index best_page = naive_top(maxima, 1)[0];
+        for (const bool kernel : {false, true}) {
+          std::vector<Index> kept;
+          const Index visible = pos + 1 - first;
+          if (kernel) {
+            const Index budget = std::min<Index>(std::max<Index>(1, 16 / 4), n);
+            kept = naive_top({bounds.begin(), bounds.end() - 1}, budget - 1);
+            kept.push_back(n - 1);
+          } else {
+            kept = naive_top(bounds,
+                             std::min(n, std::max<Index>(3, std::min<Index>(16, visible) / 4)));
+          }
+          double mass = 0.0;
+          Index loaded = 0, hits = 0;
+          bool has_best = false;
+          for (Index page : kept) {
+            has_best = has_best || page == best_page;
+            for (Index t = 0; t < visible; ++t) {
+              if ((first + t) / 4 - first_page != page) continue;
+              mass += probs[static_cast<std::size_t>(t)];
+              ++loaded;
+              hits += std::count(heaviest.begin(), heaviest.end(), t);
+            }
+          }
+          const std::string s = kernel ? "kernel/" : "eval/";
+          REQUIRE(result.values<float>(s + "mass")[row] == Approx(mass).margin(1e-6));
+          REQUIRE(result.values<std::int32_t>(s + "loaded")[row] == loaded);
+          REQUIRE(result.values<std::int32_t>(s + "pages")[row] == static_cast<int>(kept.size()));
+          REQUIRE(result.values<float>(s + "recall")[row] ==
+                  Approx(double(hits) / double(heaviest.size())));
+          REQUIRE(result.values<std::uint8_t>(s + "best_kept")[row] == (has_best ? 1 : 0));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("quest: one-token pages have no gap and keep the heaviest keys", "[quest]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuestOptions options;
+  options.page_size = 1;
+  options.budget = 12;
+  options.steps = 64;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  for (float gap : result.values<float>("gap_mean")) REQUIRE(gap == Approx(0.0).margin(1e-6));
+  for (float recall : result.values<float>("eval/recall")) REQUIRE(recall == 1.0f);
+  for (auto rank : result.values<std::int32_t>("best_rank")) REQUIRE(rank == 0);
+}
+
+TEST_CASE("quest: a budget of all tokens is dense", "[quest]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuestOptions options;
+  options.budget = 64;
+  options.dense_layers = 0;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  for (float mass : result.values<float>("kernel/mass")) REQUIRE(mass == Approx(1.0).margin(1e-6));
+  REQUIRE(summary["totals"]["kernel_reduction_per_q_head"] == 0.0);
+}
+
+TEST_CASE("quest: a shared selection loads what each head loads, separate ones load their union",
+          "[quest]") {
+  test::PlantOptions plant;
+  plant.n_q = 8;
+  plant.n_kv = 2;
+  plant.n_tokens = 256;
+  MemoryTrace trace = test::planted_trace(plant);
+  QuestOptions options;
+  options.budget = 64;
+  options.group_shared = GENERATE(GroupShared::none, GroupShared::max, GroupShared::mean);
+  MemoryResult result;
+  run(trace, options, result);
+  const auto loaded = result.values<std::int32_t>("kernel/loaded");
+  const auto shared = result.values<std::int32_t>("kernel/union_loaded");
+  const auto selected = result.values<std::uint8_t>("kernel/selected");
+  const std::size_t steps = 64;
+  const std::size_t pages = 16;
+  bool any_larger = false;
+  for (std::size_t kv = 0; kv < 2; ++kv) {
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::set<std::size_t> all;
+      for (std::size_t head = kv * 4; head < kv * 4 + 4; ++head) {
+        for (std::size_t page = 0; page < pages; ++page) {
+          if (selected[(head * steps + step) * pages + page]) all.insert(page);
+        }
+      }
+      const Index pos = result.values<std::int64_t>("step_pos")[step];
+      Index tokens = 0;
+      for (std::size_t page : all) {
+        tokens += std::min<Index>(16, pos + 1 - static_cast<Index>(page) * 16);
+      }
+      REQUIRE(shared[kv * steps + step] == tokens);
+      any_larger = any_larger || shared[kv * steps + step] > loaded[kv * 4 * steps + step];
+    }
+  }
+  REQUIRE(any_larger == (options.group_shared == GroupShared::none));
+}
+
+TEST_CASE("quest: steps are the decoded positions if there are any", "[quest]") {
+  MemoryTrace source = test::planted_trace({});
+  TraceInfo info = source.info();
+  info.n_prompt = 50;
+  MemoryTrace trace = with_info(source, info);
+  MemoryResult result;
+  run(trace, {}, result);
+  REQUIRE(result.values<std::int64_t>("step_pos").front() == 50);
+  REQUIRE(result.values<std::int64_t>("step_pos").size() == 14);
+  QuestOptions options;
+  options.step_source = StepSource::prompt;
+  options.steps = 5;
+  run(trace, options, result);
+  const auto steps = result.values<std::int64_t>("step_pos");
+  REQUIRE(std::vector<std::int64_t>(steps.begin(), steps.end()) ==
+          std::vector<std::int64_t>{0, 12, 24, 36, 49});
+  options.step_source = StepSource::decode;
+  REQUIRE_THROWS_WITH(run(source, options, result),
+                      Catch::Matchers::ContainsSubstring("64 prompt and 0 decoded"));
+}
+
+TEST_CASE("quest: totals leave out the dense layers", "[quest]") {
+  test::PlantOptions plant;
+  plant.n_layers = 3;
+  plant.n_tokens = 200;
+  MemoryTrace trace = test::planted_trace(plant);
+  QuestOptions options;
+  options.budget = 48;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  REQUIRE(summary["layers"][1]["dense"] == true);
+  REQUIRE(summary["layers"][2]["dense"] == false);
+  REQUIRE(summary["totals"]["kernel_mass"] == summary["layers"][2]["kernel_mass"]);
+  const double alone = summary["totals"]["kernel_reduction_per_kv_head"];
+  const double all = summary["totals"]["kernel_reduction_per_kv_head_with_dense_layers"];
+  REQUIRE(all == Approx(alone / 3));
+}
+
+TEST_CASE("quest: the same bits with 1 and 3 threads; pages can be left out", "[quest]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuestOptions options;
+  MemoryResult one;
+  MemoryResult three;
+  REQUIRE(run(trace, options, one, 1) == run(trace, options, three, 3));
+  const auto a = one.values<float>("kernel/mass");
+  const auto b = three.values<float>("kernel/mass");
+  REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  options.store_pages = false;
+  MemoryResult small;
+  run(trace, options, small);
+  REQUIRE_THROWS_AS(small.values<float>("bound"), ConfigError);
+  REQUIRE(small.values<float>("kernel/mass").size() == a.size());
+}
+
+TEST_CASE("quest: bad input gets a sentence", "[quest]") {
+  MemoryTrace trace = test::planted_trace({});
+  MemoryResult result;
+  QuestOptions options;
+  options.page_size = 0;
+  REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
+  trace.k(0)(1, 1, 1) = std::nanf("");
+  REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,465 @@
+// The QuoKA replay on synthetic traces: every array against three loops, scopes, windows, budgets,
+// decode steps.
+#include "analysis/quoka.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Vector = std::vector<double>;
+
+nlohmann::ordered_json run(const TraceSource& trace, const QuokaOptions& options,
+                           MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_quoka(trace, options, result, pool, {}, {});
+}
+
+QuokaOptions small_options() {
+  QuokaOptions options;
+  options.chunk = 16;
+  options.n_queries = 4;
+  options.budget = 10;
+  return options;
+}
+
+/// An element of an array by its indices.
+template <class T>
+T at(const MemoryResult& result, std::string_view name, std::initializer_list<Index> index) {
+  for (const ResultArray& array : result.arrays()) {
+    if (array.name != name) continue;
+    Index offset = 0;
+    int axis = 0;
+    for (Index i : index) offset = offset * array.shape[axis++] + i;
+    return result.values<T>(name)[static_cast<std::size_t>(offset)];
+  }
+  FAIL("no array " << name);
+  return {};
+}
+
+Vector row_of(const Tensor<float>& x, Index i) {
+  const auto row = x.view().row(i);
+  return {row.begin(), row.end()};
+}
+
+double dot(const Vector& a, const Vector& b) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+
+Vector unit(Vector x) {
+  const double norm = std::max(std::sqrt(dot(x, x)), 1e-12);
+  for (double& value : x) value /= norm;
+  return x;
+}
+
+/// One chunk of one KV head, straight from the listing: S-hat of the past keys, and each head's
+/// chosen queries.
+struct NaiveChunk {
+  std::vector<std::vector<Index>> picks;  // [group][slot], positions
+  std::vector<Vector> s_q;                // [group][token]
+  Vector key_scores;                      // [begin]
+  std::vector<Index> kept;
+};
+
+NaiveChunk naive_chunk(const TraceSource& trace, Index layer, Index kv_head, Index begin, Index end,
+                       Index n_queries, Index budget) {
+  const TraceInfo& info = trace.info();
+  const Index group = info.n_q / info.n_kv;
+  NaiveChunk out;
+  std::vector<std::vector<Vector>> chosen;  // [group][slot] unit queries
+  for (Index r = 0; r < group; ++r) {
+    const Tensor<float> q = trace.read_q(layer, kv_head * group + r, {begin, end});
+    Vector mean(static_cast<std::size_t>(info.d_head), 0.0);
+    for (Index i = 0; i < end - begin; ++i) {
+      const Vector row = row_of(q, i);
+      for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += row[c] / double(end - begin);
+    }
+    Vector s_q;
+    std::vector<Index> order;
+    for (Index i = 0; i < end - begin; ++i) {
+      s_q.push_back(-dot(unit(mean), unit(row_of(q, i))));
+      order.push_back(i);
+    }
+    if (end - begin > n_queries) {
+      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+        return s_q[static_cast<std::size_t>(a)] > s_q[static_cast<std::size_t>(b)];
+      });
+      order.resize(static_cast<std::size_t>(n_queries));
+    }
+    std::vector<Vector> units;
+    for (Index& i : order) {
+      units.push_back(unit(row_of(q, i)));
+      i += begin;
+    }
+    out.picks.push_back(order);
+    out.s_q.push_back(s_q);
+    chosen.push_back(units);
+  }
+  const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
+  std::vector<Index> order;
+  for (Index t = 0; t < begin; ++t) {
+    double best = -2.0;
+    for (std::size_t slot = 0; slot < chosen[0].size(); ++slot) {
+      double mean = 0.0;
+      for (const auto& head : chosen) mean += dot(head[slot], unit(row_of(k, t))) / double(group);
+      best = std::max(best, mean);
+    }
+    out.key_scores.push_back(best);
+    order.push_back(t);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return out.key_scores[static_cast<std::size_t>(a)] >
+           out.key_scores[static_cast<std::size_t>(b)];
+  });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(budget)));
+  std::sort(order.begin(), order.end());
+  out.kept = order;
+  return out;
+}
+
+TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_q = GENERATE(2, 8);
+  plant.n_kv = 2;
+  plant.n_tokens = 57;  // the last chunk is short
+  plant.sink = 1.5;
+  plant.band = 1.0;
+  plant.zero_keys = {7};
+  MemoryTrace trace = test::planted_trace(plant);
+  const QuokaOptions options = small_options();
+  MemoryResult result;
+  run(trace, options, result);
+  const Index group = plant.n_q / plant.n_kv;
+  const auto score_offsets = result.values<std::int64_t>("key_scores/offsets");
+  const auto kept_offsets = result.values<std::int64_t>("selected/offsets");
+
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index kv = 0; kv < plant.n_kv; ++kv) {
+      for (Index c = 0; c * 16 < plant.n_tokens; ++c) {
+        const Index begin = c * 16;
+        const Index end = std::min<Index>(begin + 16, plant.n_tokens);
+        const NaiveChunk naive = naive_chunk(trace, layer, kv, begin, end, 4, 10);
+        const Index score_begin = score_offsets[static_cast<std::size_t>(c)];
+        REQUIRE(score_offsets[static_cast<std::size_t>(c + 1)] - score_begin == begin);
+        for (Index t = 0; t < begin; ++t) {
+          REQUIRE(at<float>(result, "key_scores/values", {layer, kv, score_begin + t}) ==
+                  Approx(naive.key_scores[static_cast<std::size_t>(t)]).margin(1e-6));
+        }
+        const Index kept_begin = kept_offsets[static_cast<std::size_t>(c)];
+        REQUIRE(kept_offsets[static_cast<std::size_t>(c + 1)] - kept_begin ==
+                static_cast<Index>(naive.kept.size()));
+        for (std::size_t i = 0; i < naive.kept.size(); ++i) {
+          REQUIRE(at<std::int32_t>(result, "selected/positions",
+                                   {layer, kv, kept_begin + static_cast<Index>(i)}) ==
+                  naive.kept[i]);
+        }
+        REQUIRE(at<std::int32_t>(result, "loaded", {layer, kv, c}) ==
+                std::min<Index>(10, begin) + end - begin);
+        Vector best_weight(static_cast<std::size_t>(begin), 0.0);
+        for (Index r = 0; r < group; ++r) {
+          const Index head = kv * group + r;
+          for (std::size_t slot = 0; slot < 4; ++slot) {
+            REQUIRE(at<std::int32_t>(result, "selected_queries",
+                                     {layer, head, c, static_cast<Index>(slot)}) ==
+                    naive.picks[static_cast<std::size_t>(r)][slot]);
+          }
+          for (Index pos = begin; pos < end; ++pos) {
+            const auto i = static_cast<std::size_t>(pos - begin);
+            REQUIRE(at<float>(result, "s_q", {layer, head, pos}) ==
+                    Approx(naive.s_q[static_cast<std::size_t>(r)][i]).margin(1e-6));
+            const Vector row = test::naive_row(trace, layer, head, pos);
+            double mass = 0.0, largest = 0.0, entropy = 0.0;
+            for (Index t = 0; t <= pos; ++t) {
+              const double p = row[static_cast<std::size_t>(t)];
+              const bool kept = std::binary_search(naive.kept.begin(), naive.kept.end(), t);
+              if (t >= begin || kept) mass += p;
+              if (t > 0) largest = std::max(largest, p);
+              entropy -= p * std::log(p);
+              if (t < begin) {
+                best_weight[static_cast<std::size_t>(t)] =
+                    std::max(best_weight[static_cast<std::size_t>(t)], p);
+              }
+            }
+            REQUIRE(at<float>(result, "mass", {layer, head, pos}) == Approx(mass).margin(1e-6));
+            REQUIRE(at<float>(result, "breadth", {layer, head, pos}) ==
+                    Approx(std::exp(entropy)).epsilon(1e-5));
+            const float log_max = at<float>(result, "log_max_weight", {layer, head, pos});
+            if (pos == 0) {
+              REQUIRE(std::isnan(log_max));
+            } else {
+              REQUIRE(log_max == Approx(std::log(largest)).margin(1e-5));
+            }
+          }
+        }
+        const float recall = at<float>(result, "oracle_recall", {layer, kv, c});
+        if (begin <= 10) {
+          REQUIRE(std::isnan(recall));
+          continue;
+        }
+        std::vector<Index> oracle;
+        for (Index t = 0; t < begin; ++t) oracle.push_back(t);
+        std::stable_sort(oracle.begin(), oracle.end(), [&](Index a, Index b) {
+          return best_weight[static_cast<std::size_t>(a)] >
+                 best_weight[static_cast<std::size_t>(b)];
+        });
+        oracle.resize(10);
+        Index hits = 0;
+        for (Index t : oracle) hits += std::binary_search(naive.kept.begin(), naive.kept.end(), t);
+        REQUIRE(recall == Approx(hits / 10.0));
+      }
+    }
+  }
+}
+
+TEST_CASE("quoka: correlations equal those of the written arrays", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 64;
+  MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  const auto summary = run(trace, small_options(), result);
+  for (Index head = 0; head < plant.n_q; ++head) {
+    Vector s_q, log_max, weight, chunk_s_q, chunk_log;
+    for (Index pos = 1; pos < plant.n_tokens; ++pos) {
+      s_q.push_back(at<float>(result, "s_q_prompt", {1, head, pos}));
+      log_max.push_back(at<float>(result, "log_max_weight", {1, head, pos}));
+      weight.push_back(std::exp(log_max.back()));
+      if (pos < 48) continue;
+      chunk_s_q.push_back(at<float>(result, "s_q", {1, head, pos}));
+      chunk_log.push_back(log_max.back());
+    }
+    REQUIRE(at<double>(result, "correlation/pearson", {1, head}) == Approx(pearson(s_q, weight)));
+    REQUIRE(at<double>(result, "correlation/pearson_log", {1, head}) ==
+            Approx(pearson(s_q, log_max)));
+    REQUIRE(at<double>(result, "correlation/spearman", {1, head}) == Approx(spearman(s_q, weight)));
+    REQUIRE(at<double>(result, "correlation/chunk_pearson_log", {1, head}) ==
+            Approx(pearson(chunk_s_q, chunk_log)));
+  }
+  REQUIRE(summary["layers"][1]["pearson_log_mean"].is_number());
+}
+
+TEST_CASE("quoka: a needle that far-from-mean queries look at is kept", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_layers = 1;
+  plant.d_head = 16;
+  plant.n_tokens = 128;
+  plant.query_scale = 0.3;
+  plant.sink = 3.0;
+  plant.aim = 12.0;
+  plant.needles = {{20, 100, 103}};  // three queries of the last chunk look at key 20
+  MemoryTrace trace = test::planted_trace(plant);
+  QuokaOptions options = small_options();
+  options.chunk = 32;
+  options.budget = 8;
+  MemoryResult result;
+  run(trace, options, result);
+  const auto offsets = result.values<std::int64_t>("selected/offsets");
+  for (Index kv = 0; kv < plant.n_kv; ++kv) {
+    std::set<std::int32_t> kept;
+    for (Index i = offsets[3]; i < offsets[4]; ++i) {
+      kept.insert(at<std::int32_t>(result, "selected/positions", {0, kv, i}));
+    }
+    REQUIRE(kept.contains(20));
+  }
+  for (Index head = 0; head < plant.n_q; ++head) {
+    REQUIRE(at<float>(result, "mass", {0, head, 101}) > 0.9f);
+  }
+}
+
+TEST_CASE("quoka: a budget of all past keys is dense attention", "[quoka]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuokaOptions options = small_options();
+  options.budget = 64;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  for (float mass : result.values<float>("mass")) REQUIRE(mass == Approx(1.0f).margin(1e-6));
+  REQUIRE(summary["totals"]["reduction_per_kv_head"] == 0.0);
+  REQUIRE(summary["totals"]["mass_mean"].is_null());  // the budget cuts nowhere
+}
+
+TEST_CASE("quoka: ratio budgets are floors of the candidates, at least one", "[quoka]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuokaOptions options = small_options();
+  options.budget_kind = BudgetKind::ratio;
+  options.ratio = 0.3;
+  MemoryResult result;
+  run(trace, options, result);
+  const auto offsets = result.values<std::int64_t>("selected/offsets");
+  REQUIRE(std::vector<std::int64_t>(offsets.begin(), offsets.end()) ==
+          std::vector<std::int64_t>{0, 0, 4, 13, 27});
+}
+
+TEST_CASE("quoka: whole_cache counts the chunk, masks on request, keeps every query's own key",
+          "[quoka]") {
+  test::PlantOptions plant;
+  plant.band = 3.0;
+  MemoryTrace trace = test::planted_trace(plant);
+  QuokaOptions options = small_options();
+  options.scope = QuokaScope::whole_cache;
+  options.mask_scores = GENERATE(false, true);
+  MemoryResult result;
+  run(trace, options, result);
+  const auto kept_offsets = result.values<std::int64_t>("selected/offsets");
+  REQUIRE(kept_offsets[1] == 10);  // the first chunk selects among its own 16 keys
+  for (Index head = 0; head < plant.n_q; ++head) {
+    for (Index pos = 0; pos < plant.n_tokens; ++pos) {
+      const Vector row = test::naive_row(trace, 0, head, pos);
+      const auto c = static_cast<std::size_t>(pos / 16);
+      std::set<Index> kept = {pos};
+      for (Index i = kept_offsets[c]; i < kept_offsets[c + 1]; ++i) {
+        const auto key = at<std::int32_t>(result, "selected/positions", {0, head / 2, i});
+        if (key >= 0 && key <= pos) kept.insert(key);
+      }
+      double mass = 0.0;
+      for (Index t : kept) mass += row[static_cast<std::size_t>(t)];
+      REQUIRE(at<float>(result, "mass", {0, head, pos}) == Approx(mass).margin(1e-6));
+    }
+  }
+  options.force_self = false;
+  MemoryResult bare;
+  run(trace, options, bare);
+  REQUIRE(mean(bare.values<float>("mass")) < mean(result.values<float>("mass")));
+}
+
+TEST_CASE("quoka: sliding-window and dense layers stay as they are", "[quoka]") {
+  MemoryTrace full = test::planted_trace({});
+  TraceInfo info = full.info();
+  info.window[1] = 9;
+  MemoryTrace trace(info);
+  for (Index layer : {0, 1}) {
+    std::copy_n(full.q(layer).data(), full.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(full.k(layer).data(), full.k(layer).shape().count(), trace.k(layer).data());
+  }
+  MemoryResult result;
+  const auto summary = run(trace, small_options(), result);
+  REQUIRE(summary["layers"][0]["dense"] == false);
+  REQUIRE(summary["layers"][1]["dense"] == true);
+  REQUIRE(at<float>(result, "mass", {1, 0, 60}) == 1.0f);
+  REQUIRE(at<std::int32_t>(result, "selected/positions", {1, 0, 0}) == -1);
+  REQUIRE(std::isnan(at<float>(result, "key_scores/values", {1, 0, 0})));
+  const Vector row = test::naive_row(trace, 1, 2, 60);  // 9 keys, key 0 not among them
+  REQUIRE(row.size() == 9);
+  REQUIRE(at<float>(result, "log_max_weight", {1, 2, 60}) ==
+          Approx(std::log(*std::max_element(row.begin(), row.end()))).margin(1e-5));
+  const double sparse = summary["totals"]["reduction_per_kv_head"];
+  const double all = summary["totals"]["reduction_per_kv_head_with_dense_layers"];
+  REQUIRE(all == Approx(sparse / 2));
+
+  QuokaOptions options = small_options();
+  options.dense_layers = 1;
+  MemoryResult none;
+  REQUIRE(run(trace, options, none)["totals"]["mass_mean"].is_null());
+}
+
+TEST_CASE("quoka: decoded positions are chunks of one query, or dense", "[quoka]") {
+  MemoryTrace prompt = test::planted_trace({});
+  TraceInfo info = prompt.info();
+  info.n_prompt = 60;
+  MemoryTrace trace(info);
+  for (Index layer : {0, 1}) {
+    std::copy_n(prompt.q(layer).data(), prompt.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(prompt.k(layer).data(), prompt.k(layer).shape().count(), trace.k(layer).data());
+  }
+  MemoryResult result;
+  QuokaOptions options = small_options();
+  run(trace, options, result);
+  const auto begins = result.values<std::int64_t>("chunk_begin");
+  REQUIRE(std::vector<std::int64_t>(begins.begin(), begins.end()) ==
+          std::vector<std::int64_t>{0, 16, 32, 48, 60, 61, 62, 63});
+  REQUIRE(at<std::int32_t>(result, "loaded", {0, 0, 5}) == 11);
+  REQUIRE(at<std::int32_t>(result, "selected_queries", {0, 0, 5, 0}) == 61);
+  REQUIRE(at<std::int32_t>(result, "selected_queries", {0, 0, 5, 1}) == -1);
+  options.decode = QuokaDecode::dense;
+  MemoryResult dense;
+  run(trace, options, dense);
+  REQUIRE(at<std::int32_t>(dense, "loaded", {0, 0, 5}) == 62);
+  REQUIRE(at<float>(dense, "mass", {0, 0, 61}) == 1.0f);
+}
+
+TEST_CASE("quoka: equal keys keep the lower position", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_layers = 1;
+  for (Index t = 1; t < 48; ++t) plant.duplicates.push_back({0, t});
+  MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  run(trace, small_options(), result);
+  const auto offsets = result.values<std::int64_t>("selected/offsets");
+  for (Index i = 0; i < 10; ++i) {
+    REQUIRE(at<std::int32_t>(result, "selected/positions", {0, 0, offsets[3] + i}) == i);
+  }
+}
+
+TEST_CASE("quoka: the same bits with 1 and 3 threads", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 90;
+  MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult one;
+  MemoryResult three;
+  REQUIRE(run(trace, small_options(), one, 1) == run(trace, small_options(), three, 3));
+  for (const char* name : {"s_q", "mass", "breadth", "key_scores/values", "log_max_weight"}) {
+    const auto a = one.values<float>(name);
+    const auto b = three.values<float>(name);
+    REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  }
+}
+
+TEST_CASE("quoka: S-hat can be left out; what remains is the same", "[quoka]") {
+  MemoryTrace trace = test::planted_trace({});
+  QuokaOptions options = small_options();
+  MemoryResult with;
+  MemoryResult without;
+  const auto summary = run(trace, options, with);
+  options.store_key_scores = false;
+  REQUIRE(run(trace, options, without) == summary);
+  REQUIRE_THROWS_AS(without.values<float>("key_scores/values"), ConfigError);
+}
+
+TEST_CASE("quoka: bad input gets a sentence", "[quoka]") {
+  MemoryTrace trace = test::planted_trace({});
+  MemoryResult result;
+  for (auto breaks :
+       {+[](QuokaOptions& o) { o.chunk = 0; }, +[](QuokaOptions& o) { o.budget = 0; },
+        +[](QuokaOptions& o) { o.ratio = 1.5; }, +[](QuokaOptions& o) { o.n_queries = 0; },
+        +[](QuokaOptions& o) { o.eps = std::nan(""); }}) {
+    QuokaOptions options;
+    breaks(options);
+    REQUIRE_THROWS_AS(run(trace, options, result), ConfigError);
+  }
+  TraceInfo half_group = trace.info();
+  half_group.q_heads = {0, 2, 3};
+  REQUIRE_THROWS_WITH(run(MemoryTrace(half_group), {}, result),
+                      Catch::Matchers::ContainsSubstring("all 2 query heads of each KV head"));
+  TraceInfo bare = trace.info();
+  bare.capture.qkv = false;
+  REQUIRE_THROWS_WITH(run(MemoryTrace(bare), {}, result),
+                      Catch::Matchers::ContainsSubstring("recorded without them"));
+  TraceInfo empty = make_trace_info(1, 1, 1, 4, 0, 8);
+  REQUIRE_THROWS_AS(run(MemoryTrace(empty), {}, result), ConfigError);
+  trace.q(0)(0, 3, 1) = std::numeric_limits<float>::infinity();
+  REQUIRE_THROWS_AS(run(trace, {}, result), FormatError);
+}
+
+TEST_CASE("quoka: one token is enough", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 1;
+  MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  REQUIRE_NOTHROW(run(trace, {}, result));
+  REQUIRE(at<float>(result, "mass", {0, 0, 0}) == 1.0f);
+}
+
+}  // namespace
+}  // namespace kvscope

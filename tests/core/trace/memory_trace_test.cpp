@@ -1,0 +1,170 @@
+// The in-memory trace and result: what is written unit by unit is read back, and wrong shapes,
+// ranges and values are refused with a sentence.
+#include "core/trace/memory_trace.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+/// A value that names its place.
+float value_at(int what, Index layer, Index head, Index pos, Index c) {
+  return static_cast<float>(what * 100000 + layer * 10000 + head * 1000 + pos * 10 + c);
+}
+
+/// Records `n_units` units of a trace with filtered layers, heads and rows.
+MemoryTrace recorded(std::size_t n_units, TraceStatus status) {
+  TraceInfo info = make_trace_info(4, 4, 2, 3, 10, 4);
+  info.layers = {1, 3};
+  info.q_heads = {2, 3};
+  info.kv_heads = {1};
+  info.rows = {2, 9};
+  info.status = TraceStatus::recording;
+  MemoryTrace trace;
+  trace.begin(info);
+  for (std::size_t u = 0; u < n_units; ++u) {
+    const TokenRange tokens = info.units[u].tokens;
+    const TokenRange rows{std::max<Index>(tokens.begin, 2), std::min<Index>(tokens.end, 9)};
+    for (Index layer : info.layers) {
+      Tensor<float> q({2, rows.size(), 3}), k({1, tokens.size(), 3}), v({1, tokens.size(), 3});
+      Tensor<float> lse({2, rows.size()});
+      for (Index c = 0; c < 3; ++c) {
+        for (Index i = 0; i < rows.size(); ++i) {
+          for (Index h = 0; h < 2; ++h) {
+            q(h, i, c) = value_at(1, layer, h + 2, rows.begin + i, c);
+            lse(h, i) = value_at(4, layer, h + 2, rows.begin + i, 0);
+          }
+        }
+        for (Index i = 0; i < tokens.size(); ++i) {
+          k(Index{0}, i, c) = value_at(2, layer, 1, tokens.begin + i, c);
+          v(Index{0}, i, c) = value_at(3, layer, 1, tokens.begin + i, c);
+        }
+      }
+      LayerRows out;
+      out.layer = layer;
+      out.q = q.view();
+      out.k = k.view();
+      out.v = v.view();
+      out.lse = lse.view();
+      trace.write_layer(out);
+    }
+    std::vector<TokenId> ids;
+    for (Index t = tokens.begin; t < tokens.end; ++t) ids.push_back(static_cast<TokenId>(t + 50));
+    trace.write_tokens(ids, {});
+    trace.commit_unit();
+  }
+  trace.finish(status);
+  return trace;
+}
+
+TEST_CASE("memory trace: units are read back by true layer, head and position", "[memory_trace]") {
+  const MemoryTrace trace = recorded(3, TraceStatus::complete);
+  REQUIRE(trace.info().status == TraceStatus::complete);
+  REQUIRE(trace.tokens().size() == 10);
+  REQUIRE(trace.tokens()[9] == 59);
+  const auto q = trace.read_q(3, 2, {3, 8});
+  REQUIRE(q.shape() == Shape{5, 3});
+  for (Index i = 0; i < 5; ++i) REQUIRE(q(i, Index{2}) == value_at(1, 3, 2, 3 + i, 2));
+  const auto k = trace.read_k(1, 1, {0, 10});
+  for (Index i = 0; i < 10; ++i) REQUIRE(k(i, Index{1}) == value_at(2, 1, 1, i, 1));
+  REQUIRE(trace.read_v(3, 1, {9, 10})(Index{0}, Index{0}) == value_at(3, 3, 1, 9, 0));
+  const auto lse = trace.read_lse(1, 3, {2, 9});
+  REQUIRE(lse.shape() == Shape{7});
+  REQUIRE(lse(Index{6}) == value_at(4, 1, 3, 8, 0));
+  REQUIRE(trace.read_q(3, 2, {4, 4}).count() == 0);
+}
+
+TEST_CASE("memory trace: what was not recorded is named", "[memory_trace]") {
+  const MemoryTrace trace = recorded(3, TraceStatus::complete);
+  REQUIRE_THROWS_WITH(trace.read_q(2, 2, {3, 4}),
+                      ContainsSubstring("layer 2") && ContainsSubstring("1, 3"));
+  REQUIRE_THROWS_WITH(trace.read_q(1, 0, {3, 4}), ContainsSubstring("query head 0"));
+  REQUIRE_THROWS_WITH(trace.read_k(1, 0, {3, 4}), ContainsSubstring("KV head 0"));
+  REQUIRE_THROWS_WITH(trace.read_q(1, 2, {0, 4}), ContainsSubstring("recorded are [2, 9)"));
+  REQUIRE_THROWS_AS(trace.read_k(1, 1, {0, 11}), ConfigError);
+  REQUIRE_THROWS_AS(trace.read_k(1, 1, {-1, 2}), ConfigError);
+  REQUIRE_THROWS_AS(trace.read_k(1, 1, {5, 2}), ConfigError);
+}
+
+TEST_CASE("memory trace: an interrupted recording ends with its last whole unit",
+          "[memory_trace]") {
+  const MemoryTrace trace = recorded(2, TraceStatus::interrupted);
+  REQUIRE(trace.info().n_tokens == 8);
+  REQUIRE(trace.info().n_prompt == 8);
+  REQUIRE(trace.info().rows == TokenRange{2, 8});
+  REQUIRE(trace.info().units.size() == 2);
+  REQUIRE(trace.read_k(1, 1, {0, 8}).dim(0) == 8);
+  REQUIRE_THROWS_AS(trace.read_k(1, 1, {0, 9}), ConfigError);
+  const MemoryTrace none = recorded(0, TraceStatus::interrupted);
+  REQUIRE(none.info().n_tokens == 0);
+  REQUIRE(none.info().rows.size() == 0);
+}
+
+TEST_CASE("memory trace: NaN and Inf are named where they are", "[memory_trace]") {
+  MemoryTrace trace = recorded(3, TraceStatus::complete);
+  trace.k(3)(0, 5, 2) = std::nanf("");
+  REQUIRE_THROWS_WITH(trace.read_k(3, 1, {4, 8}), ContainsSubstring("layers/3/k") &&
+                                                      ContainsSubstring("position 5, channel 2"));
+  REQUIRE_NOTHROW(trace.read_k(3, 1, {0, 5}));
+}
+
+TEST_CASE("memory trace: wrong shapes, too many units and senseless infos are refused",
+          "[memory_trace]") {
+  MemoryTrace trace = recorded(3, TraceStatus::complete);
+  LayerRows rows;
+  rows.layer = 1;
+  REQUIRE_THROWS_WITH(trace.write_layer(rows), ContainsSubstring("all 3 units"));
+  MemoryTrace fresh(make_trace_info(1, 2, 1, 4, 8, 8));
+  Tensor<float> k({1, 7, 4});
+  rows.layer = 0;
+  rows.k = k.view();
+  REQUIRE_THROWS_WITH(fresh.write_layer(rows),
+                      ContainsSubstring("expected shape [1, 8, 4], found [1, 7, 4]"));
+  REQUIRE_THROWS_AS(MemoryTrace(make_trace_info(1, 3, 2, 4, 8, 8)), ConfigError);
+  REQUIRE_THROWS_AS(make_trace_info(1, 2, 1, 4, 8, 0), ConfigError);
+  TraceInfo info = make_trace_info(1, 2, 1, 4, 8, 8);
+  info.rows = {4, 9};
+  REQUIRE_THROWS_AS(MemoryTrace(info), ConfigError);
+}
+
+TEST_CASE("trace info: statuses have names; synthetic traces cover their tokens", "[trace_info]") {
+  for (auto status : {TraceStatus::recording, TraceStatus::complete, TraceStatus::interrupted,
+                      TraceStatus::recovered}) {
+    REQUIRE(trace_status_from_name(name_of(status)) == status);
+  }
+  REQUIRE_FALSE(trace_status_from_name("done"));
+  const TraceInfo info = make_trace_info(2, 4, 2, 8, 10, 4);
+  REQUIRE(info.units.size() == 3);
+  REQUIRE(info.units.back().tokens == TokenRange{8, 10});
+  REQUIRE(info.layer_slot(1) == 1);
+  REQUIRE_FALSE(info.has_q_head(4));
+  REQUIRE(info.has_kv_head(1));
+}
+
+TEST_CASE("memory result: slabs land in place, mistakes are refused", "[memory_result]") {
+  MemoryResult result;
+  result.begin({});
+  result.declare({"a", ResultType::i32, {3, 2}, {"x", "y"}, "1", ""});
+  result.write<std::int32_t>("a", 1, std::vector<std::int32_t>{7, 8, 9, 10});
+  const auto a = result.values<std::int32_t>("a");
+  REQUIRE(std::vector<std::int32_t>(a.begin(), a.end()) ==
+          std::vector<std::int32_t>{0, 0, 7, 8, 9, 10});
+  REQUIRE_THROWS_AS(result.write<std::int32_t>("a", 2, std::vector<std::int32_t>{1, 2, 3, 4}),
+                    ShapeError);
+  REQUIRE_THROWS_AS(result.write<std::int32_t>("a", 0, std::vector<std::int32_t>{1}), ShapeError);
+  REQUIRE_THROWS_AS(result.write<float>("a", 0, std::vector<float>{1, 2}), ConfigError);
+  REQUIRE_THROWS_AS(result.write<float>("b", 0, std::vector<float>{1, 2}), ConfigError);
+  REQUIRE_THROWS_AS(result.values<float>("a"), ConfigError);
+  REQUIRE_THROWS_AS(result.declare({"a", ResultType::i32, {1}, {"x"}, "1", ""}), ConfigError);
+  REQUIRE_THROWS_AS(result.declare({"c", ResultType::i32, {1, 2}, {"x"}, "1", ""}), ShapeError);
+}
+
+}  // namespace
+}  // namespace kvscope
