@@ -529,10 +529,18 @@ bool File::has(const std::string& path) const {
   }
 }
 
+bool File::is_group(const std::string& path) const {
+  const Lock lock;
+  if (!has(path)) return false;
+  const Id group(H5Gopen2(id_.get(), path.c_str(), H5P_DEFAULT));
+  H5Eclear2(H5E_DEFAULT);
+  return static_cast<bool>(group);
+}
+
 std::vector<std::string> File::list(const std::string& group) const {
   const Lock lock;
   std::vector<std::string> names;
-  if (!has(group)) return names;
+  if (!is_group(group)) return names;
   const Group opened = open_group(group);
   const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
     static_cast<std::vector<std::string>*>(out)->emplace_back(name);

@@ -132,6 +132,8 @@ class File : public Node {
 
   /// True for a group or dataset of this very file (links to other files do not count).
   bool has(const std::string& path) const;
+  bool is_group(const std::string& path) const;
+  /// Names in a group, sorted; empty if there is no such group.
   std::vector<std::string> list(const std::string& group) const;
 
   Group create_group(const std::string& path);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
@@ -15,6 +16,7 @@
 #include "analysis/theorem_b1.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
+#include "notebooks_export/result_csv.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 
@@ -76,7 +78,8 @@ struct Quoka {
   }
   static std::string headline(const Json& totals) {
     return fmt::format(
-        "kept keys hold {} of the attention (worst 5 % of rows: {}) and save {} of the key reads",
+        "kept keys hold {} of the attention (5th percentile of the rows: {}) and save {} of the "
+        "key reads",
         percent(total(totals, "mass_mean")), percent(total(totals, "mass_p05")),
         percent(total(totals, "reduction_per_kv_head")));
   }
@@ -279,12 +282,13 @@ class AnalyzeCommand final : public Command {
 
   void tell(const Json& summary) const {
     if (csv_) {
-      const std::string text = summary_csv(summary);
+      std::ostringstream text;
+      write_layers_csv(summary, text);
       if (*csv_ == "-") {
-        print(text);
+        print(text.str());
       } else {
         std::ofstream file(*csv_, std::ios::binary | std::ios::trunc);
-        file << text;
+        file << text.str();
         file.close();
         if (!file) throw IoError(fmt::format("cannot write {}", csv_->string()));
       }

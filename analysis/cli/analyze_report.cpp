@@ -4,7 +4,6 @@
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "notebooks_export/csv.hpp"
 
 namespace kvscope::cli {
 
@@ -64,10 +63,6 @@ std::string summary_table(const Json& summary, const std::vector<ReportColumn>& 
                   [&](const ReportColumn& column) { return totals.contains(column.key); });
   if (has_totals) add("all", totals);
   return table.text();
-}
-
-std::string summary_csv(const Json& summary) {
-  return csv_from_rows(summary.value("layers", Json::array()));
 }
 
 }  // namespace kvscope::cli

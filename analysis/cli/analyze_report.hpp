@@ -20,7 +20,4 @@ struct ReportColumn {
 std::string summary_table(const nlohmann::ordered_json& summary,
                           const std::vector<ReportColumn>& columns);
 
-/// The rows under "layers" as CSV.
-std::string summary_csv(const nlohmann::ordered_json& summary);
-
 }  // namespace kvscope::cli

@@ -193,12 +193,23 @@ class HelpCommand final : public Command {
     return {{"kvscope help analyze quest", "the same as kvscope analyze quest --help"}};
   }
   void declare(OptionSet& options) override {
+    options.flag("all", "print the help of every command, one after another", all_);
     options.flag("man", "print the manual page (troff) instead", man_);
     options.positional("COMMAND", "whose help to print", words_, /*required=*/false);
   }
   int run(const OptionSet&, const std::string&) override {
     if (man_) {
       print(manual_page());
+      return kOk;
+    }
+    if (all_) {
+      std::string out;
+      for (const auto& command : all_commands()) {
+        OptionSet options;
+        command->declare(options);
+        out += (out.empty() ? "" : "\n") + command_text(*command, options);
+      }
+      print(out);
       return kOk;
     }
     const std::string wanted = fmt::format("{}", fmt::join(words_, " "));
@@ -226,6 +237,7 @@ class HelpCommand final : public Command {
   }
 
  private:
+  bool all_ = false;
   bool man_ = false;
   std::vector<std::string> words_;
 };

@@ -1,4 +1,7 @@
 // kvscope info: what a trace, a result or a checkpoint folder holds.
+#include <algorithm>
+#include <optional>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -70,6 +73,40 @@ Json describe_trace(const fs::path& file) {
   return json;
 }
 
+// Nothing if the file is not a result either.
+std::optional<Json> describe_result(const fs::path& file) {
+  try {
+    const ResultFile result = ResultFile::open(file);
+    const ResultInfo& info = result.info();
+    Json json = {{"what", "result"},
+                 {"file", file.string()},
+                 {"file_bytes", fs::file_size(file)},
+                 {"kind", info.kind}};
+    json["traces"] = info.trace_files;
+    json["trace_uuids"] = info.trace_uuids;
+    json["trace_hashes"] = info.trace_hashes;
+    json["config"] = info.config;
+    json["config_hash"] = info.config_hash;
+    json["created"] = info.created;
+    json["writer"] = info.writer;
+    json["command_line"] = info.command_line;
+    json["arrays"] = Json::array();
+    for (const auto& array : result.arrays()) {
+      json["arrays"].push_back({{"name", array.name},
+                                {"shape", to_string(array.shape)},
+                                {"axes", array.axes},
+                                {"units", array.units},
+                                {"long_name", array.long_name}});
+    }
+    json["plots"] = Json::array();
+    for (const auto& plot : result.plots()) json["plots"].push_back(plot.name);
+    json["summary"] = result.summary();
+    return json;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 Json describe_checkpoint(const fs::path& dir) {
   const ModelConfig config = load_config(dir);
   const WeightFiles weights = WeightFiles::open(dir);
@@ -120,9 +157,11 @@ std::string value_text(const std::string& key, const Json& value) {
         std::any_of(value.begin(), value.end(), [](const Json& w) { return !w.is_null(); });
     return any ? value.dump() : "none";
   }
-  if (value.is_array() && !value.empty() && value[0].is_number_integer() && key != "rows")
-    return list_text(value);
   if (key == "rows") return fmt::format("{}:{}", value[0].dump(), value[1].dump());
+  const auto is_whole = [](const Json& item) { return item.is_number_integer(); };
+  if (value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), is_whole)) {
+    return list_text(value);
+  }
   if (value.is_array()) {
     std::string out;
     for (const auto& item : value)
@@ -184,7 +223,13 @@ class InfoCommand final : public Command {
     if (!fs::exists(what_) && (what_ == "verifier" || what_ == "draft"))
       return describe_checkpoint(model_dir(what_));
     if (fs::is_directory(what_)) return describe_checkpoint(what_);
-    return describe_trace(what_);
+    try {
+      return describe_trace(what_);
+    } catch (const FormatError&) {
+      const auto result = describe_result(what_);
+      if (result) return *result;
+      throw;  // what is wrong with it as a trace says more
+    }
   }
 
   std::string what_;

@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
 #include <pcre2.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -18,18 +19,28 @@ namespace kvscope {
 namespace {
 
 constexpr std::size_t kMaxPattern = 32768;  // bytes
-constexpr std::uint32_t kFirstLimit = 256;  // steps of a first try; almost every match needs fewer
-constexpr std::uint32_t kLimitGrowth = 8;
-constexpr std::uint64_t kStepsPerByte = 64;
-constexpr std::uint64_t kStepsAtLeast = 4'000'000;
+constexpr std::uint32_t kFirstLimit = 64;   // steps of a first try; almost every match needs fewer
+constexpr std::uint32_t kLimitGrowth = 4;
+constexpr std::uint32_t kCallsPerClock = 32;
+constexpr double kSeconds = 2.0;                 // processor time allowed for any text
+constexpr double kSecondsPerByte = 5e-6;         // and what each byte of text adds
 constexpr std::uint32_t kHeapLimit = 64 * 1024;  // KiB, without JIT
 constexpr std::size_t kJitStackStart = 32 * 1024;
-constexpr std::size_t kJitStackMost = 1024 * 1024;
+constexpr std::size_t kJitStackMost =
+    32 * 1024 * 1024;  // address space; used only as far as needed
 
 std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
   pcre2_get_error_message(code, text.data(), text.size());
   return reinterpret_cast<const char*>(text.data());
+}
+
+// Processor time of this thread: a busy machine or a debugger must not turn sound text into an
+// error.
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 template <auto free_function>
@@ -92,7 +103,7 @@ Regex::Regex(std::string_view pattern, const std::string& where) {
 RegexMatcher::RegexMatcher(const Regex& regex, std::size_t n_bytes)
     : code_(regex.code_),
       scratch_(std::make_unique<Scratch>()),
-      allowance_(kStepsAtLeast + kStepsPerByte * n_bytes) {
+      deadline_(thread_seconds() + kSeconds + kSecondsPerByte * static_cast<double>(n_bytes)) {
   scratch_->match.reset(
       or_no_memory(pcre2_match_data_create_from_pattern(code_->compiled.get(), nullptr)));
   scratch_->context.reset(or_no_memory(pcre2_match_context_create(nullptr)));
@@ -106,17 +117,25 @@ RegexMatcher::RegexMatcher(const Regex& regex, std::size_t n_bytes)
 RegexMatcher::~RegexMatcher() = default;
 RegexMatcher::RegexMatcher(RegexMatcher&&) noexcept = default;
 
+void RegexMatcher::give_up(const std::string& why) const {
+  throw ConfigError(
+      fmt::format("{}: the regular expression costs too much on this text: {}", code_->where, why));
+}
+
+void RegexMatcher::check_time(double reserve) const {
+  if (thread_seconds() + reserve > deadline_) give_up("it backtracks without end");
+}
+
 std::optional<ByteRange> RegexMatcher::match_at(std::string_view text, std::size_t pos) {
-  // PCRE2 does not say how many steps a match took, only that it was over a limit. So the limit
-  // starts low and grows, and only tries that ran into it are charged: the true cost is within a
-  // constant factor.
-  const auto give_up = [&](const std::string& why) {
-    throw ConfigError(fmt::format("{}: the regular expression costs too much on this text: {}",
-                                  code_->where, why));
-  };
+  // PCRE2 counts backtracking steps but not the characters that a repeat runs over, so a step may
+  // cost as much as the text is long. The limit on steps only cuts a match into tries that the
+  // clock can be read between: each takes about kLimitGrowth times as long as the one before, and
+  // is not begun if that is too long.
+  if (++n_calls_ % kCallsPerClock == 0) check_time(/*reserve=*/0.0);
+  double began = 0.0;
   for (std::uint64_t limit = kFirstLimit;; limit *= kLimitGrowth) {
-    pcre2_set_match_limit(scratch_->context.get(),
-                          static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, UINT32_MAX)));
+    const std::uint64_t most = std::min<std::uint64_t>(limit, UINT32_MAX);
+    pcre2_set_match_limit(scratch_->context.get(), static_cast<std::uint32_t>(most));
     const int result =
         pcre2_match(code_->compiled.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                     pos, PCRE2_NO_UTF_CHECK, scratch_->match.get(), scratch_->context.get());
@@ -126,8 +145,10 @@ std::optional<ByteRange> RegexMatcher::match_at(std::string_view text, std::size
       return ByteRange{ends[0], ends[1]};
     }
     if (result != PCRE2_ERROR_MATCHLIMIT) give_up(message_of(result));
-    if (limit > allowance_) give_up("it backtracks without end");
-    allowance_ -= limit;
+    if (limit > UINT32_MAX) give_up("it backtracks without end");
+    const double now = thread_seconds();
+    check_time(limit == kFirstLimit ? 0.0 : kLimitGrowth * (now - began));
+    began = now;
   }
 }
 

@@ -30,11 +30,13 @@ struct ByteRange {
   std::size_t end = 0;
 };
 
-/// One thread's matching with one expression: scratch memory and the account of the work done. The
-/// pattern comes from a file, so a hostile one must end in an error instead of running for hours.
+/// One thread's matching with one expression: scratch memory and the account of the time spent. The
+/// pattern comes from a file, so a hostile one must end in an error instead of running for hours:
+/// processor time is limited to a hundred times what the expressions of real tokenizers need. Used
+/// by one thread.
 class RegexMatcher {
  public:
-  /// `n_bytes`: length of all text that will be matched; the allowance grows with it.
+  /// `n_bytes`: length of all text that will be matched; the time allowed grows with it.
   RegexMatcher(const Regex& regex, std::size_t n_bytes);
   ~RegexMatcher();
   RegexMatcher(RegexMatcher&&) noexcept;
@@ -49,9 +51,13 @@ class RegexMatcher {
 
  private:
   struct Scratch;
+  void check_time(double reserve) const;
+  [[noreturn]] void give_up(const std::string& why) const;
+
   std::shared_ptr<const Regex::Code> code_;
   std::unique_ptr<Scratch> scratch_;
-  std::uint64_t allowance_;  // steps of the matcher that may still be wasted
+  double deadline_;            // processor time of this thread, seconds
+  std::uint32_t n_calls_ = 0;  // the clock is read now and then only
 };
 
 }  // namespace kvscope

@@ -29,7 +29,7 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"hdf5",
      {"traces", "analysis/cli", "tests"}},  // the command line asks for the library's version only
     {"H5", {"traces", "tests"}},
-    {"hwy/", {"core", "analysis"}},
+    {"hwy/", {"core", "tests"}},
     {"pcre2", {"core"}},
     {"xxh", {"core", "traces", "tests"}},
     {"boost/", {"analysis/cli"}},

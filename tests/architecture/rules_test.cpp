@@ -51,8 +51,9 @@ TEST_CASE("libraries never print, exit or abort") {
   }
 }
 
-TEST_CASE("no file is longer than 600 lines") {
+TEST_CASE("no file is longer than 600 lines, tables of generated data aside") {
   for (const auto& file : source_files()) {
+    if (file.path.ends_with("_tables.cpp")) continue;
     INFO(file.path << " has " << file.lines.size() << " lines");
     CHECK(file.lines.size() <= 600);
   }

@@ -77,7 +77,8 @@ pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out
     });
     sink->finish(TraceStatus::complete);
   } catch (const IoError& error) {
-    const std::string text = std::string("!") + error.what();
+    std::string text = "!";
+    text += error.what();
     if (write(out, text.data(), text.size()) < 0) _exit(9);
     status = 3;
   } catch (...) {

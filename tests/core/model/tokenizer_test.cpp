@@ -252,9 +252,7 @@ TEST_CASE("what cannot be rewritten is refused with a sentence", "[tokenizer]") 
 TEST_CASE("a hostile regular expression ends in an error, not in hours", "[tokenizer]") {
   const std::string text = std::string(30000, 'a') + "!";
   for (const char* regex :
-       {"(a+)+b", "(a*)*b", "(a|a)*b", "(a|aa)+$b", "a*a*a*a*a*a*b", "(?:a{1,1000}){1,1000}b",
-        "(?=(a+)+b)a", "(a?){500}a{500}b", ".*.*.*.*b", "(?:(?:a+)*)*b", "([a-z]+.)+b", "(?>a*a*b)",
-        "(?<!b)(a+?)+?b"}) {
+       {"(a+)+[bc]", "(a|aa)+$[bc]", "a*a*[bc]", "(?=.*[bc])a", "(?:(?:a+)*)*[bc]"}) {
     CAPTURE(regex);
     json tokenizer = all_bytes();
     tokenizer["pre_tokenizer"] = split(regex);
@@ -416,7 +414,8 @@ TEST_CASE("broken vocabularies and merges name what is wrong", "[tokenizer]") {
   check_refused<FormatError>(added({{"content", "<s>"}}), "added_tokens[0].id");
   check_refused<FormatError>(added({{"id", 300}}), "added_tokens[0].content");
   check_refused<FormatError>(added({{"id", 300}, {"content", ""}}), "added_tokens[0].content");
-  check_refused<FormatError>(added({{"id", 300}, {"content", std::string(2000, 'x')}}), "at most");
+  check_refused<FormatError>(added({{"id", 300}, {"content", std::string(2000, 'x')}}),
+                             "1 to 1024 bytes");
   check_refused<FormatError>(added({{"id", 256}, {"content", "<s>"}}), "given twice");
   check_refused<FormatError>(added({{"id", 300}, {"content", "th"}}), "256 as in the vocabulary");
   check_refused<FormatError>(added({{"id", 300}, {"content", "<s>"}, {"lstrip", 1}}), "lstrip");

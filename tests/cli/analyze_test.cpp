@@ -1,0 +1,161 @@
+// kvscope analyze, bench and tokenize, run as a user runs them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+struct Pair {
+  TempDir dir;
+  std::string verifier = (dir.path() / "verifier.h5").string();
+  std::string draft = (dir.path() / "draft.h5").string();
+
+  Pair() {
+    REQUIRE(kvscope_run({"record", verifier, "--max-tokens", "160", "--decode", "4"}).code == 0);
+    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", verifier}).code == 0);
+  }
+  std::vector<std::string> command(const std::string& kind,
+                                   std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"analyze", kind, verifier};
+    if (kind == "layer-map") words.push_back(draft);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_CASE("the four analyses print a table, JSON or CSV, and write their arrays") {
+  const Pair pair;
+  for (const std::string kind : {"quoka", "theorem-b1", "quest", "layer-map"}) {
+    INFO(kind);
+    const auto table = kvscope_run(pair.command(kind));
+    INFO(table.err);
+    REQUIRE(table.code == 0);
+    CHECK(table.err.empty());
+    CHECK(table.out.starts_with("layer"));
+    CHECK_THAT(table.out, ContainsSubstring("\n" + kind + ": "));  // the headline
+
+    const fs::path out = pair.dir.path() / (kind + ".h5");
+    const auto json = kvscope_run(pair.command(kind, {"--json", "--out", out.string()})).json();
+    CHECK(json.at("kind") == kind);
+    CHECK(json.at("layers").size() == 8);
+    CHECK(json.at("totals").is_object());
+    CHECK(json.at("options").is_object());
+    CHECK(json.at("result_file") == out.string());
+
+    const auto info = kvscope_run({"info", out.string(), "--json"}).json();
+    CHECK(info.at("what") == "result");
+    CHECK(info.at("kind") == kind);
+    CHECK(info.at("arrays").size() > 3);
+    CHECK(info.at("trace_uuids").size() == (kind == "layer-map" ? 2u : 1u));
+    CHECK(kvscope_run({"info", out.string()}).code == 0);
+
+    const auto again = kvscope_run(pair.command(kind, {"--out", out.string()}));
+    CHECK(again.code == 3);
+    CHECK_THAT(again.err, ContainsSubstring("--overwrite"));
+    CHECK(kvscope_run(pair.command(kind, {"--out", out.string(), "--overwrite"})).code == 0);
+
+    const auto csv = kvscope_run(pair.command(kind, {"--csv", "-"}));
+    CHECK(csv.code == 0);
+    CHECK(csv.out.starts_with("layer,"));
+    CHECK(std::count(csv.out.begin(), csv.out.end(), '\n') == 9);
+  }
+}
+
+TEST_CASE("an analysis does not depend on the thread count") {
+  const Pair pair;
+  for (const std::string kind : {"quoka", "theorem-b1", "quest", "layer-map"}) {
+    INFO(kind);
+    CHECK(kvscope_run(pair.command(kind, {"--json", "--threads", "1"})).out ==
+          kvscope_run(pair.command(kind, {"--json", "--threads", "3"})).out);
+  }
+}
+
+TEST_CASE("a trace is never overwritten by its own analysis") {
+  const Pair pair;
+  const std::string before = read_file(pair.verifier);
+  const auto run = kvscope_run(pair.command("quest", {"--out", pair.verifier, "--overwrite"}));
+  CHECK(run.code == 2);
+  CHECK(read_file(pair.verifier) == before);
+}
+
+TEST_CASE("traces that an analysis cannot use are refused in one line") {
+  const Pair pair;
+  const std::string other = (pair.dir.path() / "other.h5").string();
+  REQUIRE(kvscope_run({"record", other, "--model", "draft", "--prompt", "another text"}).code == 0);
+  auto run = kvscope_run({"analyze", "layer-map", pair.verifier, other});
+  INFO(run.err);
+  CHECK((run.code == 2 || run.code == 3));
+  CHECK(run.err_is_one_line());
+
+  const std::string rows = (pair.dir.path() / "rows.h5").string();
+  REQUIRE(kvscope_run({"record", rows, "--model", "draft", "--max-tokens", "32", "--rows", "16:32"})
+              .code == 0);
+  run = kvscope_run({"analyze", "theorem-b1", rows});
+  INFO(run.err);
+  CHECK((run.code == 2 || run.code == 3));
+  CHECK(run.err_is_one_line());
+
+  const std::string whole = read_file(pair.verifier);
+  const auto cut = pair.dir.write("cut.h5", whole.substr(0, whole.size() - 5000)).string();
+  for (const std::string kind : {"quoka", "theorem-b1", "quest"}) {
+    run = kvscope_run({"analyze", kind, cut, "--out", (pair.dir.path() / "r.h5").string()});
+    INFO(kind << " " << run.err);
+    CHECK(run.code == 3);
+    CHECK(run.out.empty());
+    CHECK_FALSE(fs::exists(pair.dir.path() / "r.h5"));
+  }
+  CHECK(kvscope_run({"analyze", "quest", "/no/such/file.h5"}).code == 3);
+}
+
+TEST_CASE("tokenize gives ids and pieces, and turns ids back into text") {
+  const std::string text = "Hello, 42 whales! \xc3\xa9\n";
+  RunSetup setup;
+  setup.input = text;
+  const auto json = kvscope_run({"tokenize", "--text", "-", "--json"}, setup).json();
+  CHECK(json.at("n") == json.at("ids").size());
+  CHECK(json.at("pieces").size() == json.at("ids").size());
+  const auto plain = kvscope_run({"tokenize", "--text", "-"}, setup);
+  CHECK(plain.code == 0);
+  std::string ids;
+  for (int id : json.at("ids")) ids += (ids.empty() ? "" : " ") + std::to_string(id);
+  CHECK(plain.out == ids + "\n");
+  CHECK(kvscope_run({"tokenize", "--decode", ids}).out == text + "\n");
+  CHECK(kvscope_run({"tokenize", "--decode", ids, "--json"}).json().at("text") == text);
+  CHECK(kvscope_run({"tokenize", "--decode", "999999"}).code == 2);
+  CHECK(kvscope_run({"tokenize", "--text", "/no/such/file"}).code == 3);
+  CHECK(kvscope_run({"tokenize", "--prompt", "", "--json"}).json().at("n") == 0);
+}
+
+TEST_CASE("the three benchmarks report rates and what they were measured on") {
+  const TempDir dir;
+  for (const std::string kind : {"prefill", "record", "decode"}) {
+    INFO(kind);
+    std::vector<std::string> words = {"bench",    kind, "--model",   "draft", "--tokens", "96",
+                                      "--repeat", "2",  "--threads", "1",     "--json"};
+    if (kind == "record") words.insert(words.end(), {"--dir", dir.path().string()});
+    if (kind == "decode") words.insert(words.end(), {"--steps", "4"});
+    const auto json = kvscope_run(words).json();
+    CHECK(json.at("bench") == kind);
+    CHECK(json.at("threads") == 1);
+    CHECK(json.at(kind).at("tokens_per_second") > 0);
+    CHECK(json.at(kind).at("gflops_per_second") > 0);
+    CHECK(json.at(kind).at("seconds").size() == 2);
+    if (kind == "record") {
+      CHECK(json.at("record_over_prefill") > 0);
+      CHECK(json.at("bytes_per_second") > 0);
+    }
+    CHECK(fs::is_empty(dir.path()));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

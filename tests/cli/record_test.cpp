@@ -1,0 +1,324 @@
+// kvscope record, info, verify and recover, run as a user runs them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+using Words = std::vector<std::string>;
+
+Words draft_run(const fs::path& out, Words more = {}) {
+  Words words = {"record", "--model", "draft", "--out", out.string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_CASE("a recording says everything on standard error, and its trace verifies") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "a trace.h5";
+  const auto run =
+      kvscope_run(draft_run(out, {"--max-tokens", "48", "--decode", "3", "--chunk", "20"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.out.empty());
+  CHECK_THAT(run.err, ContainsSubstring("about"));  // the estimate comes first
+  CHECK_THAT(run.err, ContainsSubstring("wrote"));
+  CHECK_FALSE(fs::exists(out.string() + ".part"));
+
+  const auto info = kvscope_run({"info", out.string(), "--json"}).json();
+  CHECK(info.at("what") == "trace");
+  CHECK(info.at("status") == "complete");
+  CHECK(info.at("n_prompt") == 48);
+  CHECK(info.at("n_tokens") == 51);
+  CHECK(info.at("n_units") == 6);  // 20 + 20 + 8, then three steps
+  CHECK(info.at("model").at("name") == "draft");
+  CHECK(info.at("capture") == nlohmann::json({"qkv", "lse"}));
+  CHECK(info.at("text_source") == "kidnapped.txt");
+  CHECK_THAT(info.at("command_line").get<std::string>(), ContainsSubstring("--chunk 20"));
+  CHECK_THAT(info.at("writer").get<std::string>(), ContainsSubstring("kvscope 0.1.0"));
+  CHECK_THAT(kvscope_run({"info", out.string()}).out, ContainsSubstring("n_tokens"));
+
+  const auto verify = kvscope_run({"verify", out.string(), "--json"});
+  CHECK(verify.code == 0);
+  CHECK(verify.json().at("ok") == true);
+  CHECK(verify.json().at("n_rows_checked") > 0);
+}
+
+TEST_CASE("record --json reports on standard output; thread count does not change the content") {
+  const TempDir dir;
+  const auto one = kvscope_run(draft_run(dir.path() / "1.h5",
+                                         {"--max-tokens", "40", "--threads", "1", "--json"}))
+                       .json();
+  const auto two = kvscope_run(draft_run(dir.path() / "2.h5",
+                                         {"--max-tokens", "40", "--threads", "2", "--json"}))
+                       .json();
+  CHECK(one.at("status") == "complete");
+  CHECK(one.at("n_prompt") == 40);
+  CHECK(one.at("decode_tokens_per_second").is_null());
+  CHECK(one.at("content_hash") == two.at("content_hash"));
+}
+
+TEST_CASE("prompts: text, words, standard input, ids in three spellings, the tokens of a trace") {
+  const TempDir dir;
+  const std::string text = "It was a bright day, and the ship lay off the coast.";
+  const auto ids_json = kvscope_run({"tokenize", "--prompt", text, "--json"}).json();
+  const auto ids = ids_json.at("ids").get<std::vector<int>>();
+  REQUIRE(ids.size() > 5);
+  std::string plain;
+  for (int id : ids) plain += std::to_string(id) + ",\n";
+  const auto text_file = dir.write("text.txt", text).string();
+  const auto list_file = dir.write("list.json", nlohmann::json(ids).dump()).string();
+  const auto object_file = dir.write("object.json", ids_json.dump()).string();
+  const auto plain_file = dir.write("ids.txt", plain).string();
+
+  std::vector<std::string> hashes;
+  int n = 0;
+  const auto record = [&](const Words& source, const std::string& input = "") {
+    RunSetup setup;
+    setup.input = input;
+    Words words = draft_run(dir.path() / (std::to_string(n++) + ".h5"), {"--json"});
+    words.insert(words.end(), source.begin(), source.end());
+    const auto run = kvscope_run(words, setup);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    hashes.push_back(run.json().at("content_hash"));
+    CHECK(run.json().at("n_prompt") == ids.size());
+  };
+  record({"--text", text_file});
+  record({"--text", "-"}, text);
+  record({"--prompt", text});
+  record({"--tokens", list_file});
+  record({"--tokens", object_file});
+  record({"--tokens", plain_file});
+  record({"--tokens", "-"}, plain);
+  record({"--tokens", (dir.path() / "0.h5").string()});
+  for (const auto& hash : hashes) CHECK(hash == hashes.front());
+}
+
+TEST_CASE("filters and captures reach the file") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  const auto run =
+      kvscope_run(draft_run(out, {"--max-tokens", "40", "--layers", "0,2-3", "--heads", "3",
+                                  "--rows", "8:40", "--dtype", "bf16", "--capture", "attn,logits",
+                                  "--capture", "attn-topk=4,stats", "--compression", "gzip:1"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto info = kvscope_run({"info", out.string(), "--json"}).json();
+  CHECK(info.at("layers") == nlohmann::json({0, 2, 3}));
+  CHECK(info.at("q_heads") == nlohmann::json({3}));
+  CHECK(info.at("kv_heads") == nlohmann::json({1}));
+  CHECK(info.at("rows") == nlohmann::json({8, 40}));
+  CHECK(info.at("dtype") == "bf16");
+  CHECK(info.at("capture") ==
+        nlohmann::json({"qkv", "lse", "logits", "attn", "attn-topk=4", "stats"}));
+  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+}
+
+TEST_CASE("what cannot be recorded is refused in one sentence, and nothing is written") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  const auto empty = dir.write("empty.txt", "").string();
+  const auto latin1 = dir.write("latin1.txt", "caf\xe9").string();
+  const auto wild = dir.write("wild.json", "[1, 2, 99999]").string();
+  const auto words = dir.write("words.txt", "1 2 three").string();
+  const auto broken = dir.write("broken.json", "[1, 2").string();
+  struct Case {
+    Words args;
+    int code;
+    const char* expected;
+  };
+  for (const Case& c :
+       std::initializer_list<Case>{{{"--text", empty}, 2, "empty"},
+                                   {{"--prompt", ""}, 2, "empty"},
+                                   {{"--text", latin1}, 3, "UTF-8"},
+                                   {{"--text", "/no/such/file"}, 3, "/no/such/file"},
+                                   {{"--text", dir.path().string()}, 3, "folder"},
+                                   {{"--tokens", wild}, 3, "99999"},
+                                   {{"--tokens", words}, 3, "\"three\""},
+                                   {{"--tokens", broken}, 3, "JSON"},
+                                   {{"--tokens", empty}, 2, "empty"},
+                                   {{"--max-tokens", "40000"}, 2, "32768"},
+                                   {{"--max-tokens", "32768", "--decode", "1"}, 2, "--max-tokens"},
+                                   {{"--max-tokens", "8", "--layers", "0,9"}, 2, "layer"},
+                                   {{"--max-tokens", "8", "--heads", "6"}, 2, "head"},
+                                   {{"--max-tokens", "8", "--rows", "0:9"}, 2, "row"},
+                                   {{"--max-tokens", "8192", "--capture", "attn"}, 2, "GiB"}}) {
+    const auto run = kvscope_run(draft_run(out, c.args));
+    INFO(c.args[0] << " " << c.args[1] << "\n" << run.err);
+    CHECK(run.code == c.code);
+    CHECK(run.out.empty());
+    CHECK_THAT(run.err, ContainsSubstring(c.expected));
+    CHECK_FALSE(fs::exists(out));
+    CHECK_FALSE(fs::exists(out.string() + ".part"));
+  }
+}
+
+TEST_CASE("a given text beyond the context names both numbers and the way out") {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 40000; ++i) text += "1";  // digits are single tokens
+  const auto file = dir.write("long.txt", text).string();
+  const auto run = kvscope_run(draft_run(dir.path() / "t.h5", {"--text", file}));
+  CHECK(run.code == 2);
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("40000") && ContainsSubstring("32768") &&
+                          ContainsSubstring("--max-tokens"));
+}
+
+TEST_CASE("models that cannot be used: no folder, a file, a broken config, truncated weights") {
+  const TempDir dir;
+  const auto record = [&](const fs::path& model) {
+    return kvscope_run(
+        {"record", "--model", model.string(), "--max-tokens", "8", (dir.path() / "t.h5").string()});
+  };
+  CHECK(record("/no/such/model").code == 3);
+  CHECK(record(dir.write("file", "x")).code == 3);
+
+  const fs::path draft = fs::path(KVSCOPE_SOURCE_DIR) / "traces/samples/draft";
+  const fs::path copy = dir.path() / "model";
+  fs::create_directory(copy);
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    fs::copy(draft / name, copy / name);
+  REQUIRE(record(copy).code == 0);
+  fs::remove(dir.path() / "t.h5");
+
+  std::string config = read_file(copy / "config.json");
+  config.replace(config.find("\"num_attention_heads\": 6"), 24, "\"num_attention_heads\": 5");
+  testing::TempDir other;
+  fs::remove(copy / "config.json");
+  fs::copy(other.write("config.json", config), copy / "config.json");
+  auto run = record(copy);
+  INFO(run.err);
+  CHECK(run.code == 3);
+  CHECK(run.err_is_one_line());
+
+  fs::remove(copy / "config.json");
+  fs::copy(draft / "config.json", copy / "config.json");
+  fs::resize_file(copy / "model.safetensors", 1000000);
+  run = record(copy);
+  INFO(run.err);
+  CHECK(run.code == 3);
+  CHECK_FALSE(fs::exists(dir.path() / "t.h5"));
+}
+
+TEST_CASE("an existing file is kept unless --overwrite is given") {
+  const TempDir dir;
+  const auto out = dir.write("t.h5", "precious");
+  const auto run = kvscope_run(draft_run(out, {"--max-tokens", "8"}));
+  CHECK(run.code == 3);
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("--overwrite"));
+  CHECK(read_file(out) == "precious");
+  CHECK(kvscope_run(draft_run(out, {"--max-tokens", "8", "--overwrite"})).code == 0);
+  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  CHECK(kvscope_run(draft_run(dir.path() / "no folder" / "t.h5", {"--max-tokens", "8"})).code == 3);
+  CHECK(kvscope_run(draft_run(dir.path(), {"--max-tokens", "8"})).code == 3);
+}
+
+// A long recording, stopped by `signal` once two units are in the file.
+RunResult stop_recording(const fs::path& out, int signal) {
+  RunningProgram program(
+      {"record", "--out", out.string(), "--max-tokens", "24000", "--chunk", "64"});
+  const std::string part = out.string() + ".part";
+  for (int i = 0; i < 600; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (!fs::exists(part)) continue;
+    const auto info = kvscope_run({"info", part, "--json"});
+    if (info.code == 0 && info.json().at("n_units") >= 2) break;
+  }
+  REQUIRE(program.is_running());
+  program.send(signal);
+  return program.wait();
+}
+
+TEST_CASE("Ctrl-C and SIGTERM leave a valid file marked as interrupted") {
+  const TempDir dir;
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    const fs::path out = dir.path() / (std::to_string(signal) + ".h5");
+    const auto run = stop_recording(out, signal);
+    INFO(run.err);
+    CHECK(run.code == code);
+    CHECK_THAT(run.err, ContainsSubstring("interrupted"));
+    REQUIRE(fs::exists(out));
+    CHECK_FALSE(fs::exists(out.string() + ".part"));
+    const auto info = kvscope_run({"info", out.string(), "--json"}).json();
+    CHECK(info.at("status") == "interrupted");
+    CHECK(info.at("n_tokens") >= 128);
+    CHECK(info.at("n_tokens") < 24000);
+    CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  }
+}
+
+TEST_CASE("kill -9 leaves a .part that recover turns into a valid trace") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  const auto run = stop_recording(out, SIGKILL);
+  CHECK(run.code == 137);
+  CHECK_FALSE(fs::exists(out));
+  const std::string part = out.string() + ".part";
+  const auto recovered = kvscope_run({"recover", part, "--json"});
+  INFO(recovered.err);
+  REQUIRE(recovered.code == 0);
+  CHECK(recovered.json().at("n_units") >= 2);
+  CHECK(kvscope_run({"verify", out.string()}).code == 0);
+  CHECK(kvscope_run({"info", out.string(), "--json"}).json().at("status") == "recovered");
+  CHECK(kvscope_run({"recover", part}).code == 3);  // the trace exists now
+  CHECK(kvscope_run({"recover", part, "--overwrite"}).code == 0);
+}
+
+TEST_CASE("verify finds a flipped byte, a truncation and a file of another kind") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "t.h5";
+  REQUIRE(kvscope_run(draft_run(out, {"--max-tokens", "64"})).code == 0);
+  const std::string whole = read_file(out);
+  std::string flipped = whole;
+  flipped[whole.size() * 3 / 4] = static_cast<char>(flipped[whole.size() * 3 / 4] ^ 0x40);
+  auto run = kvscope_run({"verify", dir.write("flipped.h5", flipped).string()});
+  INFO(run.out << run.err);
+  CHECK(run.code == 3);
+  CHECK_THAT(run.err, ContainsSubstring("problem"));
+  for (const char* command : {"verify", "info"}) {
+    INFO(command);
+    run = kvscope_run({command, dir.write("cut.h5", whole.substr(0, whole.size() / 2)).string()});
+    CHECK(run.code == 3);
+    run = kvscope_run({command, dir.write("text.h5", "no trace at all").string()});
+    CHECK(run.code == 3);
+    run = kvscope_run({command, dir.write("empty.h5", "").string()});
+    CHECK(run.code == 3);
+    run = kvscope_run({command, "/no/such/file.h5"});
+    CHECK(run.code == 3);
+    CHECK(run.err_is_one_line());
+  }
+}
+
+TEST_CASE("progress goes to standard error in the form that was asked for") {
+  const TempDir dir;
+  const auto run = [&](const char* how) {
+    const auto result =
+        kvscope_run(draft_run(dir.path() / "t.h5", {"--max-tokens", "64", "--chunk", "16",
+                                                    "--overwrite", "--progress", how}));
+    REQUIRE(result.code == 0);
+    CHECK(result.out.empty());
+    return result.err;
+  };
+  CHECK_THAT(run("json"), ContainsSubstring("\"stage\":\"prefill\""));
+  CHECK_THAT(run("plain"), ContainsSubstring("prefill: 64/64 tokens"));
+  CHECK_THAT(run("bar"), ContainsSubstring("100%"));
+  CHECK_THAT(run("none"), !ContainsSubstring("prefill"));
+  CHECK_THAT(run("auto"), !ContainsSubstring("prefill"));  // not a terminal
+}
+
+}  // namespace
+}  // namespace kvscope::test

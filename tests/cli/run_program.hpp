@@ -1,0 +1,52 @@
+// Runs the real program as a shell would and keeps what it said.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kvscope::test {
+
+struct RunResult {
+  int code = 0;  // exit code; 128 + signal if a signal ended it
+  std::string out;
+  std::string err;
+
+  /// Standard output as JSON; fails the test if it is anything else.
+  nlohmann::json json() const;
+  /// True if standard error is one line that begins with "kvscope: ".
+  bool err_is_one_line() const;
+};
+
+struct RunSetup {
+  std::string input;                     // standard input
+  std::vector<std::string> environment;  // "NAME=value", added to this process's
+  bool close_stdout = false;             // start with descriptor 1 closed
+  bool break_stdout = false;             // standard output is a pipe that nobody reads
+};
+
+/// kvscope with these arguments, to its end.
+RunResult kvscope_run(const std::vector<std::string>& args, const RunSetup& setup = {});
+
+/// A kvscope that runs beside the test; killed at destruction if it still runs.
+class RunningProgram {
+ public:
+  explicit RunningProgram(const std::vector<std::string>& args, const RunSetup& setup = {});
+  ~RunningProgram();
+  RunningProgram(const RunningProgram&) = delete;
+  RunningProgram& operator=(const RunningProgram&) = delete;
+
+  void send(int signal) const;
+  bool is_running() const;
+  RunResult wait();
+
+ private:
+  pid_t pid_ = -1;
+  int out_fd_ = -1;  // temporary files, so that nobody has to read while it runs
+  int err_fd_ = -1;
+};
+
+}  // namespace kvscope::test

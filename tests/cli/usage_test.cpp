@@ -1,0 +1,220 @@
+// How the program answers wrong or odd command lines, and that help, manual and completions know
+// every option.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+#include <regex>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+// The commands that the overview lists: "  name or two words   summary".
+std::vector<std::vector<std::string>> listed_commands() {
+  const std::string overview = kvscope_run({"--help"}).out;
+  std::vector<std::vector<std::string>> commands;
+  std::regex line("\n  ([a-z0-9-]+)( [a-z0-9-]+)?  +[^\n]+");
+  const std::size_t end = overview.find("\n\nkvscope COMMAND --help");
+  REQUIRE(end != std::string::npos);
+  const std::string table = overview.substr(0, end);
+  for (std::sregex_iterator it(table.begin(), table.end(), line), none; it != none; ++it) {
+    commands.push_back({(*it)[1].str()});
+    if ((*it)[2].matched) commands.back().push_back((*it)[2].str().substr(1));
+  }
+  return commands;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+TEST_CASE("no command at all is an error that names the help") {
+  const auto run = kvscope_run({});
+  CHECK(run.code == 2);
+  CHECK(run.out.empty());
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("kvscope --help"));
+}
+
+TEST_CASE("the overview fits a screen and lists the commands of the milestone") {
+  const auto run = kvscope_run({"--help"});
+  CHECK(run.code == 0);
+  CHECK(run.err.empty());
+  CHECK(std::count(run.out.begin(), run.out.end(), '\n') <= 32);
+  std::size_t longest = 0, start = 0;
+  for (std::size_t at; (at = run.out.find('\n', start)) != std::string::npos; start = at + 1) {
+    longest = std::max(longest, at - start);
+  }
+  CHECK(longest <= 100);
+  const auto commands = listed_commands();
+  for (const char* wanted :
+       {"record", "tokenize", "info", "verify", "recover", "analyze quoka", "analyze theorem-b1",
+        "analyze quest", "analyze layer-map", "bench prefill", "bench record", "bench decode",
+        "version", "help", "completion"}) {
+    INFO(wanted);
+    CHECK(std::any_of(commands.begin(), commands.end(),
+                      [&](const auto& c) { return joined(c) == wanted; }));
+  }
+}
+
+TEST_CASE("every command has a help with usage and options, by --help, -h and help") {
+  for (auto command : listed_commands()) {
+    INFO(joined(command));
+    auto by_option = command;
+    by_option.push_back("--help");
+    const auto run = kvscope_run(by_option);
+    CHECK(run.code == 0);
+    CHECK(run.err.empty());
+    CHECK_THAT(run.out, ContainsSubstring("usage: kvscope " + joined(command)));
+    CHECK_THAT(run.out, ContainsSubstring("options:"));
+    by_option.back() = "-h";
+    CHECK(kvscope_run(by_option).out == run.out);
+    auto by_word = command;
+    by_word.insert(by_word.begin(), "help");
+    CHECK(kvscope_run(by_word).out == run.out);
+  }
+}
+
+TEST_CASE("the manual in the tree is what the program says") {
+  const std::string manual = read_file(KVSCOPE_SOURCE_DIR "/analysis/cli/MANUAL.md");
+  const auto run = kvscope_run({"help", "--all"});
+  REQUIRE(run.code == 0);
+  INFO("write it again: see the first lines of analysis/cli/MANUAL.md");
+  CHECK(manual.find(run.out) != std::string::npos);
+}
+
+TEST_CASE("the README names every command") {
+  const std::string readme = read_file(KVSCOPE_SOURCE_DIR "/README.md");
+  for (const auto& command : listed_commands()) {
+    INFO(joined(command));
+    CHECK(readme.find("kvscope " + joined(command)) != std::string::npos);
+  }
+}
+
+TEST_CASE("unknown commands, kinds and options get exit code 2 and a suggestion") {
+  struct Case {
+    std::vector<std::string> args;
+    const char* expected;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {{"recrod"}, "Did you mean record?"},
+           {{"analyze", "qoka"}, "Did you mean quoka?"},
+           {{"analyze"}, "quoka, theorem-b1, quest, layer-map"},
+           {{"bench", "--json"}, "prefill, record, decode"},
+           {{"record", "--max-token", "5", "x.h5"}, "Did you mean --max-tokens?"},
+           {{"--frobnicate"}, "unknown option --frobnicate"},
+           {{"help", "recrod"}, "Did you mean record?"},
+           {{"record", "--dtype", "f64", "x.h5"}, "one of f32, f16, bf16, found \"f64\""},
+           {{"record", "--chunk", "12x", "x.h5"}, "a whole number, found \"12x\""},
+           {{"record", "--chunk", "0", "x.h5"}, "--chunk: expected at least 1"},
+           {{"record", "--chunk"}, "chunk"},
+           {{"record", "--chunk", "5", "--chunk", "6", "x.h5"}, "given twice"},
+           {{"record", "a.h5", "b.h5"}, "unexpected argument \"b.h5\""},
+           {{"record"}, "name the file"},
+           {{"record", "--threads", "0", "x.h5"}, "[1, 1024]"},
+           {{"record", "--layers", "5-3", "x.h5"}, "ranges like 0,3-5"},
+           {{"record", "--layers", "0-99999999999", "x.h5"}, "ranges like 0,3-5"},
+           {{"record", "--rows", "9:3", "x.h5"}, "A < B"},
+           {{"record", "--capture", "atn", "x.h5"}, "Did you mean attn?"},
+           {{"record", "--capture", "no-qkv,no-lse", "x.h5"}, "nothing is left"},
+           {{"record", "--compression", "lz4", "x.h5"}, "gzip:N"},
+           {{"record", "--text", "a", "--prompt", "b", "x.h5"}, "exclude each other"},
+           {{"verify"}, "TRACE is missing"},
+           {{"analyze", "layer-map", "a.h5"}, "DRAFT is missing"},
+           {{"recover", "trace.h5"}, "--out"},
+           {{"completion", "tcsh"}, "one of bash, zsh, fish"},
+           {{"analyze", "quest", "x.h5", "--page-size", "0"}, "page-size"},
+           {{"version", "--arguments", "1"}, "unknown option"}}) {
+    const auto run = kvscope_run(c.args);
+    INFO(joined(c.args) << "\n" << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.out.empty());
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(c.expected));
+  }
+}
+
+TEST_CASE("version --json says what the program was made of") {
+  const auto json = kvscope_run({"version", "--json"}).json();
+  CHECK(json.at("version") == "0.1.0");
+  CHECK(json.at("commit").is_string());
+  CHECK(json.at("compiler").get<std::string>().size() > 3);
+  CHECK(json.at("hdf5_version").get<std::string>().starts_with("1."));
+  CHECK(json.at("hdf5_filters").dump().find("gzip") != std::string::npos);
+  CHECK(json.at("vector_targets").size() >= 1);
+  CHECK_THAT(kvscope_run({"--version"}).out, ContainsSubstring("kvscope 0.1.0"));
+}
+
+TEST_CASE("a closed standard output is an error, a broken pipe is not, and neither harms a file") {
+  RunSetup closed;
+  closed.close_stdout = true;
+  const auto run = kvscope_run({"--help"}, closed);
+  CHECK(run.code == 3);
+  CHECK_THAT(run.err, ContainsSubstring("standard output"));
+
+  RunSetup broken;
+  broken.break_stdout = true;
+  const auto quiet = kvscope_run({"--help"}, broken);
+  CHECK(quiet.code == 0);
+  CHECK(quiet.err.empty());
+
+  const TempDir dir;
+  const std::string trace = (dir.path() / "t.h5").string();
+  CHECK(kvscope_run({"record", "--model", "draft", "--max-tokens", "16", "--json", trace}, closed)
+            .code == 3);
+  CHECK(kvscope_run({"verify", trace}).code == 0);
+}
+
+TEST_CASE("completions are valid scripts that know every command and option") {
+  const TempDir dir;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const auto run = kvscope_run({"completion", shell});
+    INFO(shell);
+    REQUIRE(run.code == 0);
+    for (const char* word :
+         {"record", "theorem-b1", "layer-map", "max-tokens", "page-size", "overwrite"}) {
+      INFO(word);
+      CHECK(run.out.find(word) != std::string::npos);
+    }
+    const auto script = dir.write(std::string("completion.") + shell, run.out);
+    const std::string check = "command -v " + std::string(shell) + " >/dev/null || exit 0; " +
+                              shell + " -n '" + script.string() + "'";
+    CHECK(std::system(check.c_str()) == 0);
+  }
+  // What bash would offer after "kvscope analyze q" and "kvscope record --max".
+  const std::string script = (dir.path() / "completion.bash").string();
+  const std::string ask =
+      "bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
+      "\"${COMPREPLY[*]}\" = \"quoka quest\" && "
+      "COMP_WORDS=(kvscope record --max); COMP_CWORD=2; _kvscope; test \"${COMPREPLY[*]}\" = "
+      "--max-tokens' '" +
+      script + "'";
+  CHECK(std::system(ask.c_str()) == 0);
+}
+
+TEST_CASE("the manual page is there and names the environment") {
+  const auto run = kvscope_run({"help", "--man"});
+  CHECK(run.code == 0);
+  CHECK(run.out.starts_with(".TH KVSCOPE 1"));
+  CHECK_THAT(run.out, ContainsSubstring("KVSCOPE_DATA"));
+}
+
+TEST_CASE("missing embedded models are explained") {
+  RunSetup setup;
+  setup.environment = {"KVSCOPE_DATA=/no/such/place"};
+  const auto run = kvscope_run({"record", "x.h5"}, setup);
+  CHECK(run.code == 3);
+  CHECK(run.err_is_one_line());
+  CHECK_THAT(run.err, ContainsSubstring("/no/such/place"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

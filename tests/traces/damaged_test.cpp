@@ -1,0 +1,172 @@
+// Damaged and hostile trace files: each gives one sentence, none a crash.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <functional>
+#include <random>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+#include "traces/recover.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+SyntheticTrace sample() {
+  Plan plan;
+  plan.capture.stats = plan.capture.attn_dense = true;
+  plan.capture.page_size = 4;
+  return make_trace(plan);
+}
+
+/// Reads all there is; an Error is fine, anything else is not.
+void read_everything(const std::filesystem::path& path) {
+  try {
+    ThreadPool pool(1);
+    (void)verify_trace(path, {.n_rows = 2, .seed = 0}, pool);
+    const TraceFile file = TraceFile::open(path, {.allow_partial = true});
+    (void)file.token_bytes();
+  } catch (const Error&) {
+  }
+}
+
+/// Runs a Python edit of a sound trace `f` (open for writing), then gives the message that opening it throws.
+std::string message_after(const std::string& edit) {
+  const TempFolder folder;
+  write_all(sample(), *create_trace(folder / "t.h5", {}));
+  run_python("import sys, h5py, numpy as np\nf = h5py.File(sys.argv[1], 'r+')\n" + edit + "\nf.close()\n",
+             {(folder / "t.h5").string()});
+  try {
+    const TraceFile file = TraceFile::open(folder / "t.h5");
+    (void)file.read_q(1, 0, {0, 24});
+  } catch (const FormatError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("what contradicts the header is named") {
+  CHECK_THAT(message_after("del f['/layers/1/k']"), ContainsSubstring("dataset /layers/1/k is missing"));
+  CHECK_THAT(message_after("del f['/tokens']"), ContainsSubstring("dataset /tokens is missing"));
+  CHECK_THAT(message_after("del f['/layers/1/k']\nf['/layers/1/k'] = np.zeros((2, 24, 9), '<f4')"),
+             ContainsSubstring("/layers/1/k: shape [2, 24, 9], expected [2, 24, 8]"));
+  CHECK_THAT(message_after("del f['/layers/1/k']\nf['/layers/1/k'] = np.zeros((2, 24, 8), '<f8')"),
+             ContainsSubstring("/layers/1/k: type f64, expected f32"));
+  CHECK_THAT(message_after("del f['/layers/1/k']\nf.create_group('/layers/1/k')"),
+             ContainsSubstring("cannot be opened as a dataset"));
+  CHECK_THAT(message_after("del f['/layers/1/k']\nf['/layers/1/k'] = h5py.ExternalLink('other.h5', '/x')"),
+             ContainsSubstring("is missing"));
+  CHECK_THAT(message_after("del f['/layers/1/k']\nf.create_dataset('/layers/1/k', (2, 24, 8), '<f4', "
+                           "external=[('/etc/passwd', 0, 1536)])"),
+             ContainsSubstring("other files"));
+  CHECK_THAT(message_after("f.attrs['schema_version'] = '2.0'"), ContainsSubstring("use a newer kvscope"));
+  CHECK_THAT(message_after("f.attrs['schema_version'] = 'new'"), ContainsSubstring("expected major.minor"));
+  CHECK_THAT(message_after("f.attrs['format'] = 'other'"), ContainsSubstring("not a kvscope trace"));
+  CHECK_THAT(message_after("f.attrs['status'] = 'fine'"), ContainsSubstring("status 'fine'"));
+  CHECK_THAT(message_after("f.attrs['dtype'] = 'f8'"), ContainsSubstring("dtype 'f8'"));
+  CHECK_THAT(message_after("f.attrs['n_kv'] = 3"), ContainsSubstring("n_q: expected a multiple of n_kv"));
+  CHECK_THAT(message_after("f.attrs['n_kv'] = 0"), ContainsSubstring("n_kv: expected 1 or more, found 0"));
+  CHECK_THAT(message_after("f.attrs['n_tokens'] = 2**60"), ContainsSubstring("n_tokens: expected 1 or more"));
+  CHECK_THAT(message_after("f.attrs['n_tokens'] = 'many'"), ContainsSubstring("'n_tokens' is not an integer"));
+  CHECK_THAT(message_after("del f.attrs['n_prompt']"), ContainsSubstring("'n_prompt' is missing"));
+  CHECK_THAT(message_after("f.attrs['score_scale'] = float('nan')"), ContainsSubstring("score_scale"));
+  CHECK_THAT(message_after("f['/recorded/layers'][:] = [0, 0, 2]"), ContainsSubstring("ascending"));
+  CHECK_THAT(message_after("f['/recorded/kv_heads'][:] = [0, 7]"), ContainsSubstring("recorded KV heads"));
+  CHECK_THAT(message_after("f['/units'][1, 0] = 9"), ContainsSubstring("units: expected one that starts at token 8"));
+  CHECK_THAT(message_after("f['/progress'][0] = 2"), ContainsSubstring("only 2 of 6 units"));
+  CHECK_THAT(message_after("f['/layers/1/q'][0, 3, 1] = float('inf')"),
+             ContainsSubstring("/layers/1/q") && ContainsSubstring("position 3, element 1 is Inf"));
+  CHECK(message_after("f.attrs['extra'] = 1") == "no error");
+}
+
+TEST_CASE("a shape that the file cannot hold is refused before memory is taken") {
+  // 2^31 - 1 tokens in the header and in the datasets' shapes, none of them stored.
+  const std::string edit = R"py(
+n = 2**31 - 1
+f.attrs['n_tokens'] = n; f.attrs['n_prompt'] = n; f.attrs['rows_end'] = n; f.attrs['chunk'] = n
+del f['/units'], f['/tokens']
+f['/units'] = np.array([[0, n, 0]], '<i8')
+f.create_dataset('/tokens', (n,), '<i4', chunks=(1024,))
+)py";
+  CHECK_THAT(message_after(edit), ContainsSubstring("the file does not hold them"));
+}
+
+TEST_CASE("a newer minor version and unknown features are warnings") {
+  const TempFolder folder;
+  write_all(sample(), *create_trace(folder / "t.h5", {}));
+  run_python("import sys, h5py\nf = h5py.File(sys.argv[1], 'r+')\nf.attrs['schema_version'] = '1.7'\n"
+             "f.attrs['features'] = 'qkv,lse,attn-dense,stats,token-text,checksums,holograms'\n",
+             {(folder / "t.h5").string()});
+  const auto warnings = TraceFile::open(folder / "t.h5").warnings();
+  REQUIRE(warnings.size() == 2);
+  CHECK_THAT(warnings[0], ContainsSubstring("1.7"));
+  CHECK_THAT(warnings[1], ContainsSubstring("holograms"));
+}
+
+TEST_CASE("a file cut off anywhere is refused") {
+  const TempFolder folder;
+  write_all(sample(), *create_trace(folder / "t.h5", {}));
+  const std::string bytes = slurp(folder / "t.h5");
+  for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 150) {
+    spill(folder / "cut.h5", bytes.substr(0, n));
+    INFO("cut to " << n << " of " << bytes.size() << " bytes");
+    REQUIRE_THROWS_AS(TraceFile::open(folder / "cut.h5"), Error);
+    REQUIRE_THROWS_AS(TraceFile::open_image(std::as_bytes(std::span(bytes.data(), n)), "cut"), Error);
+    REQUIRE_THROWS_AS(recover_trace(folder / "cut.h5", folder / "r.h5", false), Error);
+  }
+}
+
+TEST_CASE("a file in memory reads as one on disk") {
+  const TempFolder folder;
+  const SyntheticTrace truth = sample();
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  const std::string bytes = slurp(folder / "t.h5");
+  const TraceFile file = TraceFile::open_image(std::as_bytes(std::span(bytes)), "image");
+  CHECK(file.where() == "image");
+  CHECK(file.read_k(2, 1, {10, 11})(0, 3) == truth.layers[2].k(1, 10, 3));
+}
+
+/// Runs work in a child process; true if it ended by itself with status 0 (no signal, no foreign exception, no time-out).
+bool survives(const std::function<void()>& work) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(60);
+    try {
+      work();
+    } catch (...) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_CASE("flipped bits anywhere give sentences, not crashes") {
+  const TempFolder folder;
+  write_all(sample(), *create_trace(folder / "t.h5", {}));
+  const std::string bytes = slurp(folder / "t.h5");
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 300; ++round) {
+    std::string damaged = bytes;
+    for (int n = 1 + round % 3; n > 0; --n) {
+      const std::size_t at = rng() % damaged.size();
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << (rng() % 8)));
+    }
+    spill(folder / "d.h5", damaged);
+    INFO("round " << round);
+    CHECK(survives([&] { read_everything(folder / "d.h5"); }));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,191 @@
+#include "traces/recorder.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/attention_rows.hpp"
+#include "traces/reader.hpp"
+#include "traces/recording_observer.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinAbs;
+
+ModelConfig model() {
+  ModelConfig config;
+  config.n_layers = 3;
+  config.n_q = 4;
+  config.n_kv = 2;
+  config.d_head = 8;
+  config.d_model = 32;
+  config.n_vocab = 50;
+  config.max_positions = 64;
+  config.window = {std::nullopt, 6, std::nullopt};
+  return config;
+}
+
+/// Shows the observer what a model would show it, unit by unit.
+void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceSink& sink) {
+  const TraceInfo& info = truth.info;
+  for (const TraceUnit& unit : info.units) {
+    const Index begin = unit.tokens.begin;
+    const Index end = unit.tokens.end;
+    for (Index i = 0; i < info.n_layers; ++i) {
+      if (!observer.wants(i)) continue;
+      const auto& layer = truth.layers[static_cast<std::size_t>(i)];
+      AttentionEvent event;
+      event.layer = i;
+      event.pos_begin = begin;
+      event.n_tok = end - begin;
+      event.score_scale = info.score_scale;
+      event.q = layer.q.view().range(1, begin, end);
+      event.k = layer.k.view().range(1, begin, end);
+      event.v = layer.v.view().range(1, begin, end);
+      event.lse = layer.lse.view().range(1, begin, end);
+      event.k_cache = layer.k.view().range(1, 0, end);
+      event.v_cache = layer.v.view().range(1, 0, end);
+      observer.on_attention(event);
+    }
+    observer.on_logits(begin, truth.logits.view().range(0, begin, end));
+    const auto b = static_cast<std::size_t>(begin);
+    const auto n = static_cast<std::size_t>(end - begin);
+    sink.write_tokens(std::span(truth.tokens).subspan(b, n), std::span(truth.texts).subspan(b, n));
+    sink.commit_unit();
+  }
+}
+
+TEST_CASE("the observer records the chosen heads and rows of what it sees, and attention to match") {
+  Plan plan;
+  plan.capture.attn_dense = plan.capture.logits = plan.capture.stats = true;
+  plan.capture.attn_topk = 5;
+  plan.capture.page_size = 4;
+  SECTION("everything") {}
+  SECTION("heads apart, some rows") {
+    plan.layers = {0, 1};
+    plan.q_heads = {0, 1, 3};
+    plan.rows = {3, 22};
+  }
+  SECTION("one head of the second group") {
+    plan.layers = {1};
+    plan.q_heads = {3};
+    plan.kv_heads = {1};
+    plan.rows = {10, 12};
+  }
+  const SyntheticTrace truth = make_trace(plan);
+  const TraceInfo& info = truth.info;
+  const TempFolder folder;
+  ThreadPool pool(3);
+  auto sink = create_trace(folder / "t.h5", {});
+  sink->begin(info);
+  RecordingObserver observer(info, *sink, pool);
+  play(truth, observer, *sink);
+  sink->finish(TraceStatus::complete);
+
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  for (const Index i : info.layers) {
+    const auto& layer = truth.layers[static_cast<std::size_t>(i)];
+    for (const Index h : info.q_heads) {
+      const auto q = file.read_q(i, h, info.rows);
+      const auto lse = file.read_lse(i, h, info.rows);
+      const auto attn = file.read_attn(i, h, info.rows);
+      const auto top = file.read_topk(i, h, info.rows);
+      for (Index t = 0; t < info.rows.size(); ++t) {
+        const Index pos = info.rows.begin + t;
+        REQUIRE(q(t, 5) == layer.q(h, pos, 5));
+        REQUIRE(lse(t) == layer.lse(h, pos));
+        for (Index j = 0; j < info.n_tokens; ++j) REQUIRE_THAT(attn(t, j), WithinAbs(layer.attn(h, pos, j), 1e-5));
+        for (Index n = 0; n < 5; ++n) {
+          if (top.pos(t, n) < 0) {
+            REQUIRE(top.prob(t, n) == 0.0f);
+            continue;
+          }
+          REQUIRE(top.prob(t, n) == attn(t, top.pos(t, n)));
+          if (n > 0) REQUIRE(top.prob(t, n) <= top.prob(t, n - 1));
+        }
+        REQUIRE(file.read_logits({pos, pos + 1})(0, 7) == truth.logits(pos, 7));
+      }
+    }
+    for (const Index h : info.kv_heads) {
+      REQUIRE(file.read_v(i, h, {9, 10})(0, 2) == layer.v(h, 9, 2));
+      float low = INFINITY;
+      for (Index t = 16; t < 20; ++t) low = std::min(low, layer.k(h, t, 6));
+      REQUIRE(file.read_page_min(i, h)(4, 6) == low);
+    }
+  }
+  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  INFO((report.problems.empty() ? "" : report.problems.front()));
+  CHECK(report.ok);
+}
+
+TEST_CASE("the N largest, ties to the lower position, short rows padded") {
+  const std::vector<float> probs = {0.1f, 0.3f, 0.1f, 0.2f, 0.3f};
+  std::vector<std::int32_t> order;
+  std::vector<std::int32_t> pos(4);
+  std::vector<float> prob(4);
+  largest_entries(probs, 0, 5, order, pos, prob);
+  CHECK(pos == std::vector<std::int32_t>{1, 4, 3, 0});
+  largest_entries(probs, 2, 4, order, pos, prob);
+  CHECK(pos == std::vector<std::int32_t>{3, 2, -1, -1});
+  CHECK(prob == std::vector<float>{0.2f, 0.1f, 0.0f, 0.0f});
+}
+
+TEST_CASE("a plan has the units, heads and provenance that were asked for") {
+  RecordOptions options;
+  options.chunk = 16;
+  options.n_decode = 2;
+  options.layers = {2, 0, 2};
+  options.q_heads = {3, 2};
+  options.text_source = "book.txt";
+  setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
+  const TraceInfo info = plan_recording(model(), 40, options);
+  unsetenv("SOURCE_DATE_EPOCH");
+  CHECK(info.layers == std::vector<Index>{0, 2});
+  CHECK(info.q_heads == std::vector<Index>{2, 3});
+  CHECK(info.kv_heads == std::vector<Index>{1});
+  CHECK(info.n_tokens == 42);
+  CHECK(info.rows == TokenRange{0, 42});
+  REQUIRE(info.units.size() == 5);
+  CHECK(info.units[2] == TraceUnit{{32, 40}, false});
+  CHECK(info.units[4] == TraceUnit{{41, 42}, true});
+  CHECK(info.created == "2023-11-14T22:13:20Z");
+  CHECK_THAT(info.writer, ContainsSubstring("kvscope"));
+}
+
+TEST_CASE("impossible recordings are refused with a sentence") {
+  const auto message = [](Index n_prompt, const std::function<void(RecordOptions&)>& edit) -> std::string {
+    RecordOptions options;
+    edit(options);
+    try {
+      (void)plan_recording(model(), n_prompt, options);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK_THAT(message(0, [](auto&) {}), ContainsSubstring("prompt is empty"));
+  CHECK_THAT(message(65, [](auto&) {}), ContainsSubstring("exceed the context of the model, 64"));
+  CHECK_THAT(message(60, [](auto& o) { o.n_decode = 5; }), ContainsSubstring("exceed the context"));
+  CHECK_THAT(message(9, [](auto& o) { o.n_decode = std::numeric_limits<Index>::max(); }), ContainsSubstring("exceed"));
+  CHECK_THAT(message(9, [](auto& o) { o.n_decode = -1; }), ContainsSubstring("decode -1"));
+  CHECK_THAT(message(9, [](auto& o) { o.chunk = 0; }), ContainsSubstring("chunk 0"));
+  CHECK_THAT(message(9, [](auto& o) { o.layers = {3}; }), ContainsSubstring("layer 3 does not exist"));
+  CHECK_THAT(message(9, [](auto& o) { o.q_heads = {-1}; }), ContainsSubstring("query head -1 does not exist"));
+  CHECK_THAT(message(9, [](auto& o) { o.rows = TokenRange{4, 10}; }), ContainsSubstring("rows 4 to 10"));
+  CHECK_THAT(message(9, [](auto& o) { o.rows = TokenRange{4, 4}; }), ContainsSubstring("rows 4 to 4"));
+  CHECK_THAT(message(9, [](auto& o) { o.capture = {.qkv = false, .lse = false}; }), ContainsSubstring("nothing to capture"));
+  CHECK_THAT(message(9, [](auto& o) { o.capture.attn_topk = 10; }), ContainsSubstring("attn-topk=10"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

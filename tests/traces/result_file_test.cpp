@@ -1,0 +1,134 @@
+#include "traces/result_file.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+ResultInfo sample_info() {
+  ResultInfo info;
+  info.kind = "quest";
+  info.trace_uuids = {"u-1", "u-22"};
+  info.trace_hashes = {"xxh128:1", "xxh128:2"};
+  info.trace_files = {"a.h5", "b.h5"};
+  info.config = {{"page_size", 16}, {"alpha", 0.5}};
+  info.command_line = "kvscope analyze quest";
+  info.writer = "kvscope test";
+  info.created = "2026-01-02T03:04:05Z";
+  return info;
+}
+
+void write_sample(ResultSink& sink) {
+  sink.begin(sample_info());
+  sink.declare({"bounds/printed", ResultType::f32, {2, 3}, {"layer", "pos"}, "nat", "upper bound"});
+  sink.declare({"pos", ResultType::i64, {3}, {"pos"}, "token", "position"});
+  sink.declare({"mean", ResultType::f64, {}, {}, "1", "mean"});
+  sink.declare({"flag", ResultType::u8, {0, 4}, {"a", "b"}, "1", ""});
+  const std::vector<float> first = {1, 2, 3};
+  const std::vector<float> second = {4, 5, 6};
+  sink.write<float>("bounds/printed", 1, second);
+  sink.write<float>("bounds/printed", 0, first);
+  const std::vector<std::int64_t> pos = {10, 11, 12};
+  sink.write<std::int64_t>("pos", 0, pos);
+  const double mean = 3.5;
+  sink.write<double>("mean", 0, std::span(&mean, 1));
+  sink.add_plot({"bound", "bounds/printed", {".", "pos"}, "Bound by position"});
+  sink.finish({{"violations", 0}, {"tightness", 0.25}});
+}
+
+TEST_CASE("a result file reads back") {
+  const TempFolder folder;
+  write_sample(*create_result_file(folder / "r.h5", /*overwrite=*/false));
+  const ResultFile file = ResultFile::open(folder / "r.h5");
+  CHECK(file.info().kind == "quest");
+  CHECK(file.info().trace_uuids == std::vector<std::string>{"u-1", "u-22"});
+  CHECK(file.info().config["page_size"] == 16);
+  CHECK(file.info().config_hash.size() == 39);
+  CHECK(file.summary()["tightness"] == 0.25);
+  REQUIRE(file.arrays().size() == 4);
+  CHECK(file.arrays()[0].name == "bounds/printed");
+  CHECK(file.arrays()[0].axes == std::vector<std::string>{"layer", "pos"});
+  CHECK(file.arrays()[0].units == "nat");
+  CHECK(file.read<float>("bounds/printed") == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK(file.read<std::int64_t>("pos") == std::vector<std::int64_t>{10, 11, 12});
+  CHECK(file.read<double>("mean") == std::vector<double>{3.5});
+  CHECK(file.read<std::uint8_t>("flag").empty());
+  REQUIRE(file.plots().size() == 1);
+  CHECK(file.plots()[0].signal == "bounds/printed");
+  CHECK(file.plots()[0].axes == std::vector<std::string>{".", "pos"});
+  CHECK_THROWS_AS(file.read<double>("pos"), ConfigError);
+  CHECK_THROWS_AS(file.read<double>("none"), ConfigError);
+}
+
+TEST_CASE("equal options in another order have the same hash; results repeat byte by byte") {
+  const TempFolder folder;
+  for (const std::string name : {"a.h5", "b.h5"}) write_sample(*create_result_file(folder / name, false));
+  CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
+  ResultInfo info = sample_info();
+  info.config = {{"alpha", 0.5}, {"page_size", 16}};
+  auto sink = create_result_file(folder / "c.h5", false);
+  sink->begin(info);
+  sink->finish({});
+  CHECK(ResultFile::open(folder / "c.h5").info().config_hash == ResultFile::open(folder / "a.h5").info().config_hash);
+}
+
+TEST_CASE("h5py follows root, entry and NXdata to the plot, as viewers do") {
+  const TempFolder folder;
+  write_sample(*create_result_file(folder / "r.h5", false));
+  const std::string out = run_python(R"py(
+import sys, h5py
+f = h5py.File(sys.argv[1])
+entry = f[f.attrs["default"].decode() if isinstance(f.attrs["default"], bytes) else f.attrs["default"]]
+text = lambda x: x.decode() if isinstance(x, bytes) else str(x)
+data = entry[text(entry.attrs["default"])]
+print(text(f.attrs["NX_class"]), text(entry.attrs["NX_class"]), text(data.attrs["NX_class"]))
+signal = data[text(data.attrs["signal"])]
+print(signal.shape, signal[1, 2], [text(a) for a in data.attrs["axes"]], text(signal.attrs["long_name"]))
+print(data["pos"][()].tolist(), text(data["title"][()]), data.attrs["pos_indices"])
+print(text(f["summary"][()]).replace("\n", ""))
+)py", {(folder / "r.h5").string()});
+  CHECK(out ==
+        "NXroot NXentry NXdata\n(2, 3) 6.0 ['.', 'pos'] upper bound\n[10, 11, 12] Bound by position 1\n"
+        "{ \"violations\": 0, \"tightness\": 0.25}\n");
+}
+
+TEST_CASE("a failed analysis leaves no file, and nothing is overwritten unasked") {
+  const TempFolder folder;
+  {
+    auto sink = create_result_file(folder / "r.h5", false);
+    sink->begin(sample_info());
+    sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""});
+    CHECK_THROWS_AS(sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
+    CHECK_THROWS_AS(sink->declare({"summary", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
+    CHECK_THROWS_AS(sink->declare({"y", ResultType::f32, {3}, {}, "1", ""}), ConfigError);
+    const std::vector<float> two = {1, 2};
+    CHECK_THROWS_AS(sink->write<float>("x", 2, two), ShapeError);
+    CHECK_THROWS_AS(sink->write<float>("z", 0, two), ConfigError);
+    CHECK_THROWS_AS(sink->write<double>("x", 0, std::vector<double>{1}), ConfigError);
+    sink->write<float>("x", 0, two);
+    CHECK_THROWS_WITH(sink->finish({}), ContainsSubstring("row 2 was never written"));
+  }
+  CHECK(!fs::exists(folder / "r.h5"));
+  CHECK(!fs::exists(folder / "r.h5.result.part"));
+  spill(folder / "r.h5", "precious");
+  CHECK_THROWS_AS(create_result_file(folder / "r.h5", false), IoError);
+  write_sample(*create_result_file(folder / "r.h5", /*overwrite=*/true));
+  CHECK(ResultFile::open(folder / "r.h5").arrays().size() == 4);
+}
+
+TEST_CASE("a trace is not a result") {
+  const TempFolder folder;
+  spill(folder / "r.h5", "nothing");
+  CHECK_THROWS_AS(ResultFile::open(folder / "r.h5"), FormatError);
+  CHECK_THROWS_AS(ResultFile::open(folder / "missing.h5"), IoError);
+}
+
+}  // namespace
+}  // namespace kvscope::test

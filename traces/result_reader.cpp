@@ -1,0 +1,170 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "traces/result_file.hpp"
+#include "traces/result_schema.hpp"
+
+namespace kvscope {
+
+namespace {
+
+namespace names = result_schema;
+
+constexpr int kMaxDepth = 6;             // of array names with slashes; links may form circles
+constexpr std::size_t kMaxArrays = 10000;
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+nlohmann::ordered_json read_json(const h5::File& file, const char* path) {
+  const std::string text = file.read_text(path);
+  try {
+    return nlohmann::ordered_json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    throw FormatError(fmt::format("{}: {} is not JSON: {}", file.name(), path, error.what()));
+  }
+}
+
+void check_version(const h5::File& file) {
+  if (!file.has_attribute("format") || file.text("format") != names::kFormat) {
+    throw FormatError(fmt::format("{}: not a kvscope result: the root attribute 'format' is not '{}'", file.name(),
+                                  names::kFormat));
+  }
+  const std::string version = file.text("version");
+  int major = 0;
+  const auto parsed = std::from_chars(version.data(), version.data() + version.size(), major);
+  if (parsed.ec != std::errc() || major < 1) {
+    throw FormatError(fmt::format("{}: version '{}', expected major.minor", file.name(), version));
+  }
+  if (major > names::kMajor) {
+    throw FormatError(fmt::format("{}: written in result version {}, this program reads up to {}.x; use a newer kvscope",
+                                  file.name(), version, names::kMajor));
+  }
+}
+
+ResultInfo read_info(const h5::File& file) {
+  ResultInfo info;
+  info.kind = file.text("kind");
+  const auto texts = [&](const char* name) {
+    return file.has_attribute(name) ? file.texts(name) : std::vector<std::string>{};
+  };
+  info.trace_uuids = texts("trace_uuids");
+  info.trace_hashes = texts("trace_hashes");
+  info.trace_files = texts("trace_files");
+  info.config = read_json(file, names::kConfig);
+  info.config_hash = file.text("config_hash");
+  info.command_line = file.text("command_line");
+  info.writer = file.text("writer");
+  info.created = file.text("created");
+  return info;
+}
+
+ResultType result_type(const h5::Dataset& dataset) {
+  switch (dataset.type()) {
+    case h5::Type::f32: return ResultType::f32;
+    case h5::Type::f64: return ResultType::f64;
+    case h5::Type::i32: return ResultType::i32;
+    case h5::Type::i64: return ResultType::i64;
+    case h5::Type::u8: return ResultType::u8;
+    default:
+      throw FormatError(fmt::format("{}: type {} does not occur in results", dataset.where(),
+                                    h5::name_of(dataset.type())));
+  }
+}
+
+void collect_arrays(const h5::File& file, const std::string& group, int depth, std::vector<ResultArray>& out) {
+  for (const auto& name : file.list(group.empty() ? "/" : group)) {
+    const std::string path = fmt::format("{}/{}", group, name);
+    const bool is_array = path != names::kConfig && path != names::kSummary && path != names::kPlots;
+    if (!is_array || !file.has(path)) continue;
+    if (file.is_group(path)) {
+      if (depth < kMaxDepth) collect_arrays(file, path, depth + 1, out);
+      continue;
+    }
+    if (out.size() >= kMaxArrays) throw FormatError(fmt::format("{}: more than {} arrays", file.name(), kMaxArrays));
+    const h5::Dataset dataset = file.open_dataset(path);
+    ResultArray array;
+    array.name = path.substr(1);
+    array.type = result_type(dataset);
+    for (const Index d : dataset.dims()) array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
+    array.axes = split(dataset.text("axes"));
+    array.units = dataset.text("units");
+    array.long_name = dataset.text("long_name");
+    out.push_back(std::move(array));
+  }
+}
+
+std::vector<ResultPlot> read_plots(const h5::File& file) {
+  std::vector<ResultPlot> plots;
+  for (const auto& name : file.list(names::kPlots)) {
+    const std::string path = fmt::format("{}/{}", names::kPlots, name);
+    if (!file.is_group(path)) continue;
+    const h5::Group group = file.open_group(path);
+    ResultPlot plot;
+    plot.name = group.text("name");
+    plot.signal = group.text("signal_array");
+    if (group.has_attribute("axes_arrays")) plot.axes = group.texts("axes_arrays");
+    plot.title = file.read_text(path + "/title");
+    plots.push_back(std::move(plot));
+  }
+  return plots;
+}
+
+}  // namespace
+
+struct ResultFile::Impl {
+  h5::File file;
+  ResultInfo info;
+  std::vector<ResultArray> arrays;
+  std::vector<ResultPlot> plots;
+  nlohmann::ordered_json summary;
+};
+
+ResultFile::ResultFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ResultFile::ResultFile(ResultFile&&) noexcept = default;
+ResultFile& ResultFile::operator=(ResultFile&&) noexcept = default;
+ResultFile::~ResultFile() = default;
+
+ResultFile ResultFile::open(const std::filesystem::path& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->file = h5::File::open(path);
+  check_version(impl->file);
+  impl->info = read_info(impl->file);
+  collect_arrays(impl->file, "", 0, impl->arrays);
+  impl->plots = read_plots(impl->file);
+  impl->summary = read_json(impl->file, names::kSummary);
+  return ResultFile(std::move(impl));
+}
+
+const ResultInfo& ResultFile::info() const { return impl_->info; }
+const std::vector<ResultArray>& ResultFile::arrays() const { return impl_->arrays; }
+const std::vector<ResultPlot>& ResultFile::plots() const { return impl_->plots; }
+const nlohmann::ordered_json& ResultFile::summary() const { return impl_->summary; }
+
+std::size_t ResultFile::count_of(std::string_view name, ResultType type) const {
+  for (const ResultArray& array : impl_->arrays) {
+    if (array.name != name) continue;
+    if (array.type == type) return static_cast<std::size_t>(array.shape.count());
+    throw ConfigError(fmt::format("{}: result array '{}' has type {}, asked for {}", impl_->file.name(), name,
+                                  h5::name_of(names::file_type(array.type)), h5::name_of(names::file_type(type))));
+  }
+  throw ConfigError(fmt::format("{}: there is no result array '{}'", impl_->file.name(), name));
+}
+
+void ResultFile::read_raw(std::string_view name, void* out) const {
+  const h5::Dataset dataset = impl_->file.open_dataset(fmt::format("/{}", name));
+  dataset.read(h5::Dims(dataset.dims().size(), 0), dataset.dims(), out);
+}
+
+}  // namespace kvscope
