@@ -105,6 +105,21 @@ class LessIsMore final : public Selector {
     return *call.context;
   }
 
+  /// How a budget is divided among n_keys: [0, n_sink), n_merged keys between, [recent_begin, n_keys).
+  struct Parts {
+    Index n_sink = 0;
+    Index n_merged = 0;
+    Index recent_begin = 0;
+  };
+  Parts parts_of(const Budget& budget, Index n_keys) const {
+    const Index k = budget.tokens(n_keys, /*page_size=*/1);
+    if (k >= n_keys) return {0, n_keys, n_keys};
+    const auto n_merged = static_cast<Index>(std::floor(options_.merged_share * static_cast<double>(k)));
+    const Index n_recent = k - n_merged;
+    const Index n_sink = n_recent >= options_.n_sink ? options_.n_sink : 0;
+    return {n_sink, n_merged, n_keys - (n_recent - n_sink)};
+  }
+
   void make_lists(const SelectCall& call, std::span<const Budget> budgets) {
     CrossLayerContext& context = context_of(call);
     const TokenRange keys = scored_range(call);
@@ -122,16 +137,11 @@ class LessIsMore final : public Selector {
   /// Sinks, merged keys and latest keys, ascending. logits [n_q][n_keys].
   std::vector<KeyPos> make_list(const std::vector<std::vector<double>>& logits, const Budget& budget,
                                 Index n_keys) const {
-    const Index k = std::min(n_keys, budget.tokens(n_keys, /*page_size=*/1));
-    const bool takes_all = k == n_keys;
-    const Index n_merged = takes_all ? 0 : static_cast<Index>(std::floor(options_.merged_share * static_cast<double>(k)));
-    Index n_recent = k - n_merged;
-    const Index n_sink = !takes_all && n_recent >= options_.n_sink ? options_.n_sink : 0;
-    n_recent -= n_sink;
+    const Parts parts = parts_of(budget, n_keys);
     std::vector<bool> is_kept(static_cast<std::size_t>(n_keys), false);
-    std::fill(is_kept.begin(), is_kept.begin() + n_sink, true);
-    std::fill(is_kept.end() - n_recent, is_kept.end(), true);
-    merge_by_rank(logits, {n_sink, std::max(n_sink, n_keys - n_recent)}, n_merged, is_kept);
+    std::fill(is_kept.begin(), is_kept.begin() + parts.n_sink, true);
+    std::fill(is_kept.begin() + parts.recent_begin, is_kept.end(), true);
+    merge_by_rank(logits, {parts.n_sink, std::max(parts.n_sink, parts.recent_begin)}, parts.n_merged, is_kept);
     std::vector<KeyPos> list;
     for (Index pos = 0; pos < n_keys; ++pos) {
       if (is_kept[static_cast<std::size_t>(pos)]) list.push_back(static_cast<KeyPos>(pos));
@@ -169,15 +179,11 @@ class LessIsMore final : public Selector {
                                     call.layer, options_.dense_layers));
     }
     const TokenRange visible = call_range(call);
+    const Parts parts = parts_of(budget, scored_range(call).size());
     KeyList list;
-    const Index k = budget.tokens(scored_range(call).size(), /*page_size=*/1);
-    const Index n_recent =
-        k - std::min(k, static_cast<Index>(std::floor(options_.merged_share * static_cast<double>(k))));
-    const Index n_sink = n_recent >= options_.n_sink ? options_.n_sink : 0;
-    const Index recent_begin = scored_range(call).end - (n_recent - n_sink);
     for (const KeyPos pos : it->second) {
       if (pos < visible.begin) continue;
-      (pos < n_sink || pos >= recent_begin ? list.forced : list.scored).push_back(pos);
+      (pos < parts.n_sink || pos >= parts.recent_begin ? list.forced : list.scored).push_back(pos);
     }
     if (!is_decode(call)) {
       std::vector<KeyPos> chunk;
