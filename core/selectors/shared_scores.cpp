@@ -123,6 +123,23 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
   softmax_in_place(visible);
 }
 
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+                        const std::function<void(Index, std::span<double>)>& visit) {
+  const TokenRange seen = call_range(call);
+  const std::vector<Index> rows = all_rows(call);
+  for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
+    const auto batch = std::span(rows).subspan(first, std::min(kRowBatch, rows.size() - first));
+    dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
+                 static_cast<Index>(batch.size()), call.k.sub(kv_head), seen);
+    for (std::size_t r = 0; r < batch.size(); ++r) {
+      const TokenRange visible = row_range(call, batch[r]);
+      visit(batch[r], dots.row(static_cast<Index>(r))
+                          .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
+                                   static_cast<std::size_t>(visible.size())));
+    }
+  }
+}
+
 void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head, std::span<const Index> rows,
                          TokenRange keys, double factor, KeyDots& dots, std::span<double> sums) {
   const TokenRange seen = call_range(call);

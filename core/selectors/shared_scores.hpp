@@ -6,6 +6,8 @@
 // use statistics over keys (a softmax, a mean) must leave dead keys out of these themselves.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "core/selectors/candidates.hpp"
@@ -57,6 +59,11 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
 /// Softmax weights of one query row over `keys`: scores [keys.size()] in, weights out; dead and invisible keys get 0.
 /// A row that sees no key of the range gets zeros.
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys, std::span<double> scores);
+
+/// Calls visit(row, values) for every row of the call in order: exact scaled scores of one query head against the keys
+/// of row_range(call, row), dead keys included. Works in batches of rows.
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+                        const std::function<void(Index, std::span<double>)>& visit);
 
 /// All rows of the call, 0 .. n_tok - 1.
 std::vector<Index> all_rows(const SelectCall& call);

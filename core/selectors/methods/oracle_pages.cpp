@@ -64,28 +64,25 @@ class OraclePages final : public PageSelector {
 
  protected:
   std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head, TokenRange pages,
-                                  TokenRange visible) override {
+                                  TokenRange) override {
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
     std::vector<double> scores(static_cast<std::size_t>(pages.size()),
                                takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      for (Index row = 0; row < call.n_tok; ++row) {
-        const std::vector<double> row_scores = scores_of_row(call, q_head, kv_head, row, pages, visible);
+      for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
+        const std::vector<double> row_scores = scores_of_row(call, kv_head, row, values, pages);
         for (std::size_t p = 0; p < scores.size(); ++p) {
           scores[p] = takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
         }
-      }
+      });
     }
     return scores;
   }
 
  private:
-  std::vector<double> scores_of_row(const SelectCall& call, Index q_head, Index kv_head, Index row, TokenRange pages,
-                                    TokenRange visible) {
-    const Index rows[] = {row};
-    dots_.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)), 1, call.k.sub(kv_head),
-                  visible);
-    const auto values = dots_.row(0);
+  std::vector<double> scores_of_row(const SelectCall& call, Index kv_head, Index row, std::span<double> values,
+                                    TokenRange pages) const {
+    const TokenRange visible = row_range(call, row);
     const bool takes_mass = options_.score == PageScore::mass;
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     if (takes_mass) {
@@ -95,7 +92,7 @@ class OraclePages final : public PageSelector {
     }
     std::vector<double> scores(static_cast<std::size_t>(pages.size()), takes_mass ? 0.0 : kNone);
     const Index end = std::min(pages.end * page_size(), visible.end);
-    for (Index pos = std::max(pages.begin * page_size(), visible.begin); pos < end; ++pos) {
+    for (Index pos = visible.begin; pos < end; ++pos) {
       double& score = scores[static_cast<std::size_t>(pos / page_size() - pages.begin)];
       const double value = values[static_cast<std::size_t>(pos - visible.begin)];
       score = takes_mass ? score + value : std::max(score, value);

@@ -90,7 +90,7 @@ class OracleTopk final : public Selector {
         add_softmax_weights(call, q_heads, first / group, all_rows(call), keys, 1.0, dots_, sums);
         add_lists(call, first / group, keys, chunk_range(call), sums, budgets, answers);
       } else {
-        for (Index row = 0; row < call.n_tok; ++row) add_row(call, q_heads, first / group, row, budgets, answers);
+        add_rows(call, q_heads, first / group, budgets, answers);
       }
     }
     return answers;
@@ -114,29 +114,40 @@ class OracleTopk final : public Selector {
     return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
   }
 
-  void add_row(const SelectCall& call, TokenRange q_heads, Index kv_head, Index row, std::span<const Budget> budgets,
-               std::vector<Selection>& answers) {
-    const TokenRange visible = row_range(call, row);
-    std::vector<double> combined(static_cast<std::size_t>(visible.size()), 0.0);
-    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      const Index rows[] = {row};
-      dots_.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)), 1, call.k.sub(kv_head),
-                    visible);
-      const auto values = dots_.row(0);
-      if (q_heads.size() == 1) {  // one row: scores rank as weights do, and underflow cannot make ties
-        std::copy(values.begin(), values.end(), combined.begin());
-        continue;
-      }
-      softmax_over_visible(call, kv_head, row, visible, values);
-      for (std::size_t i = 0; i < combined.size(); ++i) {
-        combined[i] = options_.variant == OracleVariant::per_group_max ? std::max(combined[i], values[i])
-                                                                       : combined[i] + values[i];
-      }
+  /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make ties); a group ranks
+  /// by its softmax weights, of which [n_tok][visible] are held.
+  void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head, std::span<const Budget> budgets,
+                std::vector<Selection>& answers) {
+    if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
+      for_each_score_row(call, q_heads.begin, kv_head, dots_, [&](Index row, std::span<double> scores) {
+        add_row(call, kv_head, row, scores, budgets, answers);
+      });
+      return;
     }
+    std::vector<std::vector<double>> combined(static_cast<std::size_t>(call.n_tok));
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
+        softmax_over_visible(call, kv_head, row, row_range(call, row), values);
+        std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
+        sums.resize(values.size(), 0.0);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          sums[i] = options_.variant == OracleVariant::per_group_max ? std::max(sums[i], values[i])
+                                                                     : sums[i] + values[i];
+        }
+      });
+    }
+    for (Index row = 0; row < call.n_tok; ++row) {
+      add_row(call, kv_head, row, combined[static_cast<std::size_t>(row)], budgets, answers);
+    }
+  }
+
+  void add_row(const SelectCall& call, Index kv_head, Index row, std::span<double> scores,
+               std::span<const Budget> budgets, std::vector<Selection>& answers) const {
+    const TokenRange visible = row_range(call, row);
     const Index forced_begin = forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
     const TokenRange keys{visible.begin, forced_begin};
-    add_lists(call, kv_head, keys, {forced_begin, visible.end},
-              std::span(combined).first(static_cast<std::size_t>(keys.size())), budgets, answers);
+    add_lists(call, kv_head, keys, {forced_begin, visible.end}, scores.first(static_cast<std::size_t>(keys.size())),
+              budgets, answers);
   }
 
   static void add_lists(const SelectCall& call, Index kv_head, TokenRange keys, TokenRange forced,

@@ -54,12 +54,8 @@ class OracleTopp final : public Selector {
     const Index group = call.q.dim(0) / call.k.dim(0);
     std::vector<float> weights;
     for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
-      for (Index row = 0; row < call.n_tok; ++row) {
+      const auto add_row = [&](Index row, std::span<double> values) {
         const TokenRange visible = row_range(call, row);
-        const Index rows[] = {row};
-        dots_.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)), 1,
-                      call.k.sub(q_head / group), visible);
-        const auto values = dots_.row(0);
         softmax_over_visible(call, q_head / group, row, visible, values);
         weights.assign(values.begin(), values.end());
         for (std::size_t i = 0; i < budgets.size(); ++i) {
@@ -69,7 +65,8 @@ class OracleTopp final : public Selector {
           }
           answers[i].lists.push_back(std::move(list));
         }
-      }
+      };
+      for_each_score_row(call, q_head, q_head / group, dots_, add_row);
     }
     return answers;
   }
