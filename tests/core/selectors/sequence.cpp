@@ -111,12 +111,17 @@ std::vector<Tensor<float>> draft_rows(const Sequence& sequence, Index pos_begin,
   return layers;
 }
 
+std::vector<Tensor<float>> drafts_for(const SelectorRun& run, const Sequence& sequence, Phase phase,
+                                      Index n_tok) {
+  if (!run.caps().needs_draft || phase == Phase::prefill) return {};
+  return draft_rows(sequence, run.n_keys(), n_tok);
+}
+
 std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
                                           Index n_tok) {
   const Index begin = run.n_keys();
   const Index end = begin + n_tok;
-  std::vector<Tensor<float>> drafts;
-  if (phase == Phase::verify && run.caps().needs_draft) drafts = draft_rows(sequence, begin, n_tok);
+  const auto drafts = drafts_for(run, sequence, phase, n_tok);
   run.begin_call(phase, n_tok, drafts);
   std::vector<std::vector<Answer>> answers;
   for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
@@ -156,6 +161,55 @@ std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
       answers.push_back(std::move(layer.front()));
   }
   return answers;
+}
+
+std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q_head, Index pos,
+                                  const std::set<KeyPos>& allowed) {
+  const auto at = static_cast<std::size_t>(layer);
+  const Index kv_head = q_head / sequence.shape.group();
+  std::vector<double> weights(static_cast<std::size_t>(pos + 1), 0.0);
+  double sum = 0.0;
+  for (const KeyPos j : allowed) {
+    if (j > pos) continue;
+    double dot = 0.0;
+    for (Index c = 0; c < sequence.shape.d_head; ++c) {
+      dot += static_cast<double>(sequence.q[at](q_head, pos, c)) *
+             static_cast<double>(sequence.k[at](kv_head, Index{j}, c));
+    }
+    sum += weights[static_cast<std::size_t>(j)] =
+        std::exp(dot * static_cast<double>(sequence.shape.score_scale));
+  }
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+std::set<KeyPos> first_keys(Index n) {
+  std::set<KeyPos> keys;
+  for (Index j = 0; j < n; ++j) keys.insert(static_cast<KeyPos>(j));
+  return keys;
+}
+
+std::set<KeyPos> naive_best(const std::vector<double>& scores, const std::set<KeyPos>& allowed,
+                            Index n) {
+  std::set<KeyPos> kept;
+  for (const KeyPos j : allowed) {
+    Index n_better = 0;
+    for (const KeyPos i : allowed) {
+      const double x = scores[static_cast<std::size_t>(i)];
+      const double y = scores[static_cast<std::size_t>(j)];
+      n_better += x > y || (x == y && i < j) ? 1 : 0;
+    }
+    if (n_better < n) kept.insert(j);
+  }
+  return kept;
+}
+
+std::set<KeyPos> alive_keys(const AliveMask& alive, Index kv_head) {
+  std::set<KeyPos> keys;
+  for (Index j = 0; j < alive.n_keys(); ++j) {
+    if (alive.is_alive(kv_head, static_cast<KeyPos>(j))) keys.insert(static_cast<KeyPos>(j));
+  }
+  return keys;
 }
 
 }  // namespace kvscope::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,5 +64,24 @@ std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
 /// Attention rows of made-up draft layers for a verification of n_tok tokens: [n_layers][n_tok,
 /// n_ctx], rows sum to 1.
 std::vector<Tensor<float>> draft_rows(const Sequence& sequence, Index pos_begin, Index n_tok);
+
+/// Those rows for the run's next call if its method needs them, else none.
+std::vector<Tensor<float>> drafts_for(const SelectorRun& run, const Sequence& sequence, Phase phase,
+                                      Index n_tok);
+
+/// Softmax weights of one query over the keys `allowed` at positions up to its own, by loops: [pos
+/// + 1], 0 elsewhere.
+std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q_head, Index pos,
+                                  const std::set<KeyPos>& allowed);
+
+/// {0, ..., n - 1}.
+std::set<KeyPos> first_keys(Index n);
+
+/// The keys of `allowed` with the n best scores, equal scores by position. scores: by position.
+std::set<KeyPos> naive_best(const std::vector<double>& scores, const std::set<KeyPos>& allowed,
+                            Index n);
+
+/// Alive keys of one KV head.
+std::set<KeyPos> alive_keys(const AliveMask& alive, Index kv_head);
 
 }  // namespace kvscope::test
