@@ -11,7 +11,7 @@
 // Fails when the decisive query is close to the mean, and when a key matters by its length rather than its direction.
 // Decided where the paper is silent: past keys only are scored and the chunk is forced (scope=past); budgets apply to
 // the past; scope=whole lets chunk keys compete inside the budget, with non-causal pairs out of the scores
-// (mask-scores) and each query's own position forced (force-self). Slots pair by rank. Zero vectors score 0. In decode
+// (mask-scores; a key that no chosen query sees ranks last) and each query's own position forced (force-self). Slots pair by rank. Zero vectors score 0. In decode
 // the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
 #include <cstdint>
@@ -85,6 +85,9 @@ struct QuokaSelectorOptions {
   }
 };
 
+/// A key that no slot may score: behind every other one, but still there for a budget that takes everything.
+constexpr double kUnscored = std::numeric_limits<double>::lowest();
+
 /// A well mixed word for (seed, layer, head, position): the same draw whatever was drawn before (splitmix64's mixer).
 std::uint64_t mixed(std::initializer_list<Index> words) {
   std::uint64_t state = 0;
@@ -145,7 +148,7 @@ class Quoka final : public SharedScoreSelector {
     dots_.compute(slots.flat(), slots.dim(0), k, keys);
     const bool takes_max = options_.aggregate == Aggregate::max;
     std::vector<double> scores(static_cast<std::size_t>(keys.size()),
-                               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
+                               takes_max ? kUnscored : 0.0);
     std::vector<Index> n_scoring(takes_max ? 0 : scores.size());
     for (Index slot = 0; slot < slots.dim(0); ++slot) {
       const auto row = dots_.row(slot);
@@ -162,13 +165,13 @@ class Quoka final : public SharedScoreSelector {
     if (!takes_max) {
       for (std::size_t t = 0; t < scores.size(); ++t) {
         scores[t] = n_scoring[t] > 0 ? scores[t] / static_cast<double>(n_scoring[t])
-                                     : -std::numeric_limits<double>::infinity();
+                                     : kUnscored;
       }
     }
     if (options_.similarity == Similarity::cosine) {
       const std::vector<double> factors = inverse_norms(k, keys, options_.eps);
       for (std::size_t t = 0; t < scores.size(); ++t) {
-        if (scores[t] > -std::numeric_limits<double>::infinity()) scores[t] *= factors[t];
+        if (scores[t] > kUnscored) scores[t] *= factors[t];
       }
     }
     return scores;
