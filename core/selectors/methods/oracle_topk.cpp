@@ -4,12 +4,13 @@
 //   per_q_head     per query head and row: no list of that size holds more attention mass
 //   per_group_sum  per KV head and row, by the sum of the group's softmax weights
 //   per_group_max  the same by the largest of them
-//   per_chunk      per KV head, one list for all rows of the call, by the mean softmax weight over rows and group
-// The variants differ and are named wherever they are shown: mean logits and mean weights rank differently.
-// scope=past scores the keys before the call and forces the call's own beside the budget, as QuoKA and its kind do
-// (always so in per_chunk); scope=all lets every visible key compete inside the budget.
-// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
-// Optimal for retained mass, not for the output's error: values are not looked at.
+//   per_chunk      per KV head, one list for all rows of the call, by the mean softmax weight over
+//   rows and group
+// The variants differ and are named wherever they are shown: mean logits and mean weights rank
+// differently. scope=past scores the keys before the call and forces the call's own beside the
+// budget, as QuoKA and its kind do (always so in per_chunk); scope=all lets every visible key
+// compete inside the budget. Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys.
+// Stores nothing. Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
 
 #include "core/selectors/cost_units.hpp"
@@ -27,8 +28,8 @@ enum class OracleScope { all, past };
 
 template <>
 struct EnumNames<OracleVariant> {
-  static constexpr std::array<std::string_view, 4> value = {"per_q_head", "per_group_sum", "per_group_max",
-                                                            "per_chunk"};
+  static constexpr std::array<std::string_view, 4> value = {"per_q_head", "per_group_sum",
+                                                            "per_group_max", "per_chunk"};
 };
 template <>
 struct EnumNames<OracleScope> {
@@ -45,7 +46,9 @@ struct OracleTopkOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"variant", "what shares a list and how weights are combined"}, self.variant);
-    visit(Field{"scope", "all: every visible key competes; past: the call's own keys are forced beside the budget"},
+    visit(Field{"scope",
+                "all: every visible key competes; past: the call's own keys are forced beside the "
+                "budget"},
           self.scope);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -114,14 +117,15 @@ class OracleTopk final : public Selector {
     return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
   }
 
-  /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make ties); a group ranks
-  /// by its softmax weights, of which [n_tok][visible] are held.
-  void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head, std::span<const Budget> budgets,
-                std::vector<Selection>& answers) {
+  /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make
+  /// ties); a group ranks by its softmax weights, of which [n_tok][visible] are held.
+  void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                std::span<const Budget> budgets, std::vector<Selection>& answers) {
     if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
-      for_each_score_row(call, q_heads.begin, kv_head, dots_, [&](Index row, std::span<double> scores) {
-        add_row(call, kv_head, row, scores, budgets, answers);
-      });
+      for_each_score_row(call, q_heads.begin, kv_head, dots_,
+                         [&](Index row, std::span<double> scores) {
+                           add_row(call, kv_head, row, scores, budgets, answers);
+                         });
       return;
     }
     std::vector<std::vector<double>> combined(static_cast<std::size_t>(call.n_tok));
@@ -144,14 +148,16 @@ class OracleTopk final : public Selector {
   void add_row(const SelectCall& call, Index kv_head, Index row, std::span<double> scores,
                std::span<const Budget> budgets, std::vector<Selection>& answers) const {
     const TokenRange visible = row_range(call, row);
-    const Index forced_begin = forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
+    const Index forced_begin =
+        forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
     const TokenRange keys{visible.begin, forced_begin};
-    add_lists(call, kv_head, keys, {forced_begin, visible.end}, scores.first(static_cast<std::size_t>(keys.size())),
-              budgets, answers);
+    add_lists(call, kv_head, keys, {forced_begin, visible.end},
+              scores.first(static_cast<std::size_t>(keys.size())), budgets, answers);
   }
 
   static void add_lists(const SelectCall& call, Index kv_head, TokenRange keys, TokenRange forced,
-                        std::span<double> scores, std::span<const Budget> budgets, std::vector<Selection>& answers) {
+                        std::span<double> scores, std::span<const Budget> budgets,
+                        std::vector<Selection>& answers) {
     mask_dead(call, kv_head, keys, scores);
     const auto n_candidates = static_cast<Index>(candidates(call, kv_head, keys).size());
     for (std::size_t i = 0; i < budgets.size(); ++i) {
@@ -169,7 +175,8 @@ class OracleTopk final : public Selector {
 
 void register_oracle_topk(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<OracleTopk, OracleTopkOptions>(
-      "oracle-topk", "Oracle: the best k keys", "control", "keeps the keys that really get the most attention");
+      "oracle-topk", "Oracle: the best k keys", "control",
+      "keeps the keys that really get the most attention");
   entry.presets["oracle-topk-past"] = {{"scope", "past"}};
   entry.presets["oracle-topk-group"] = {{"variant", "per_group_sum"}};
   entry.presets["oracle-topk-chunk"] = {{"variant", "per_chunk"}};

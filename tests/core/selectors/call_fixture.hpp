@@ -64,7 +64,8 @@ class CallFixture {
   double logit(Index q_head, Index row, Index pos) const {
     double dot = 0.0;
     for (Index c = 0; c < q.dim(2); ++c) {
-      dot += static_cast<double>(q(q_head, row, c)) * static_cast<double>(k(q_head / group(), pos, c));
+      dot +=
+          static_cast<double>(q(q_head, row, c)) * static_cast<double>(k(q_head / group(), pos, c));
     }
     return dot * static_cast<double>(call.score_scale);
   }
@@ -92,7 +93,8 @@ class CallFixture {
   SelectCall call;
 };
 
-/// The k best of positions [0, scores.size()) that are candidates, ascending; equal scores by position.
+/// The k best of positions [0, scores.size()) that are candidates, ascending; equal scores by
+/// position.
 inline std::vector<KeyPos> naive_top_k(const std::vector<double>& scores, Index k) {
   std::vector<bool> is_kept(scores.size(), false);
   for (Index n = 0; n < k; ++n) {

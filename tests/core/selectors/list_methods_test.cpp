@@ -10,7 +10,8 @@
 namespace kvscope::test {
 
 TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 99, .n_tok = 1, .phase = Phase::decode, .layer = 3});
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .n_past = 99, .n_tok = 1, .phase = Phase::decode, .layer = 3});
   fixture.call.budget = Budget::parse("tokens=32");  // 24 merged, 4 sinks, 4 recents
   auto selector = made("lessismore", fixture);
   CHECK_THROWS_AS(selector->select(fixture.call), ConfigError);  // nobody made a list yet
@@ -20,15 +21,18 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
   std::set<KeyPos> kept;
   std::vector<std::vector<std::pair<double, Index>>> ranked(4);
   for (Index h = 0; h < 4; ++h) {
-    for (Index t = 4; t < 96; ++t) ranked[static_cast<std::size_t>(h)].emplace_back(-fixture.logit(h, 0, t), t);
-    std::sort(ranked[static_cast<std::size_t>(h)].begin(), ranked[static_cast<std::size_t>(h)].end());
+    for (Index t = 4; t < 96; ++t)
+      ranked[static_cast<std::size_t>(h)].emplace_back(-fixture.logit(h, 0, t), t);
+    std::sort(ranked[static_cast<std::size_t>(h)].begin(),
+              ranked[static_cast<std::size_t>(h)].end());
   }
   for (std::size_t rank = 0; kept.size() < 24; ++rank) {
     for (const auto& head : ranked) {
       if (kept.size() < 24) kept.insert(static_cast<KeyPos>(head[rank].second));
     }
   }
-  for (Index c = 0; c < fixture.q.count(); ++c) fixture.q.data()[c] = -fixture.q.data()[c];  // other layers look elsewhere
+  for (Index c = 0; c < fixture.q.count(); ++c)
+    fixture.q.data()[c] = -fixture.q.data()[c];  // other layers look elsewhere
   fixture.call.layer = 3;
   const Selection selection = selector->select(fixture.call);
   CHECK(selection.owner == ListOwner::layer);
@@ -41,7 +45,8 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
   CHECK_THROWS_AS(selector->select(fixture.call), ConfigError);
 }
 
-TEST_CASE("lessismore: a large budget keeps everything, dead keys stay with the heads that hold them") {
+TEST_CASE(
+    "lessismore: a large budget keeps everything, dead keys stay with the heads that hold them") {
   CallFixture fixture({.n_past = 30, .n_tok = 4, .layer = 2});
   fixture.call.budget = Budget::parse("tokens=64");
   auto selector = made("lessismore", fixture);
@@ -69,7 +74,9 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   rows[2](1, 5) = 1.0f;
   fixture.call.draft_rows = rows;
   fixture.call.budget = Budget::parse("p=0.9");
-  const auto list = [&](std::string_view spec) { return made(spec, fixture)->select(fixture.call).lists[0]; };
+  const auto list = [&](std::string_view spec) {
+    return made(spec, fixture)->select(fixture.call).lists[0];
+  };
   const KeyList tokens = list("specattn:layer-map=0/0/0/0/1,blocks=none");
   CHECK(tokens.scored == std::vector<KeyPos>{0, 37, 50});
   CHECK(tokens.forced == positions(99, 103));
@@ -77,10 +84,11 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   for (const KeyPos pos : positions(32, 64)) closed.push_back(pos);
   CHECK(list("specattn:layer-map=0/0/0/0/1").scored == closed);
   CHECK(list("specattn:layer-map=0/0/0/0/1,blocks=block_mass").scored == closed);
-  CHECK(list("specattn:layer-map=proportional,blocks=none").scored == std::vector<KeyPos>{0, 37, 50});  // 4 * 3 / 8
+  CHECK(list("specattn:layer-map=proportional,blocks=none").scored ==
+        std::vector<KeyPos>{0, 37, 50});  // 4 * 3 / 8
   CHECK(list("specattn:layer-map=0/0/0/0/2,blocks=none").scored == std::vector<KeyPos>{5});
-  CHECK_THROWS_AS(list("specattn"), ConfigError);                     // identity: the draft has 3 layers
-  CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);       // names 2 layers
+  CHECK_THROWS_AS(list("specattn"), ConfigError);                // identity: the draft has 3 layers
+  CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);  // names 2 layers
   CHECK_THROWS_AS(list("specattn:layer-map=0/x"), ConfigError);
   fixture.call.layer = 1;
   CHECK(made("specattn", fixture)->select(fixture.call).is_dense);
@@ -105,7 +113,9 @@ TEST_CASE("specattn: decode with one draft row") {
   CHECK(selection.lists[0].forced == std::vector<KeyPos>{39, 40});
 }
 
-TEST_CASE("twilight: exact estimates over all keys are the top-p oracle; 4 bits stay close; the base bounds the list") {
+TEST_CASE(
+    "twilight: exact estimates over all keys are the top-p oracle; 4 bits stay close; the base "
+    "bounds the list") {
   CallFixture fixture({.n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("p=0.9");
   const Selection oracle = made("oracle-topp", fixture)->select(fixture.call);
@@ -114,10 +124,12 @@ TEST_CASE("twilight: exact estimates over all keys are the top-p oracle; 4 bits 
   for (Index h = 0; h < 4; ++h) {
     CHECK(exact.list(h, 0).scored == oracle.list(h, 0).scored);
     double mass = 0.0;
-    for (const KeyPos pos : rough.list(h, 0).scored) mass += fixture.weights(h, 0)[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : rough.list(h, 0).scored)
+      mass += fixture.weights(h, 0)[static_cast<std::size_t>(pos)];
     CHECK(mass > 0.85);
   }
-  const Selection on_quest = made("twilight:base=quest:page-size=8,base-budget=pages=3", fixture)->select(fixture.call);
+  const Selection on_quest =
+      made("twilight:base=quest:page-size=8,base-budget=pages=3", fixture)->select(fixture.call);
   fixture.call.budget = Budget::parse("pages=3");
   const Selection quest = made("quest:page-size=8", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
@@ -175,15 +187,18 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
   fixture.call.budget = Budget::parse("p=0.8");
   const Selection topp = made("oracle-topp", fixture)->select(fixture.call);
   fixture.call.budget = Budget::parse("pages=3");
-  const Selection pages = made("oracle-pages:page-size=8,pages=eval", fixture)->select(fixture.call);
-  const Selection by_max = made("oracle-pages:page-size=8,pages=eval,score=max", fixture)->select(fixture.call);
+  const Selection pages =
+      made("oracle-pages:page-size=8,pages=eval", fixture)->select(fixture.call);
+  const Selection by_max =
+      made("oracle-pages:page-size=8,pages=eval,score=max", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
     const auto weights = fixture.weights(h, 0);
     const auto n = static_cast<Index>(topp.list(h, 0).scored.size());
     double kept = 0.0;
     for (const KeyPos pos : topp.list(h, 0).scored) kept += weights[static_cast<std::size_t>(pos)];
     double one_less = 0.0;
-    for (const KeyPos pos : naive_top_k(weights, n - 1)) one_less += weights[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : naive_top_k(weights, n - 1))
+      one_less += weights[static_cast<std::size_t>(pos)];
     CHECK(kept >= 0.8 - 1e-6);
     CHECK(one_less < 0.8 + 1e-6);
     std::vector<double> mass(9, 0.0);
@@ -195,7 +210,8 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
     const auto expect = [](const std::vector<KeyPos>& kept_pages) {
       std::vector<KeyPos> keys;
       for (const KeyPos page : kept_pages) {
-        for (Index t = page * 8; t < std::min(page * 8 + 8, 70); ++t) keys.push_back(static_cast<KeyPos>(t));
+        for (Index t = page * 8; t < std::min(page * 8 + 8, 70); ++t)
+          keys.push_back(static_cast<KeyPos>(t));
       }
       return keys;
     };

@@ -10,10 +10,11 @@ namespace kvscope::test {
 namespace {
 
 constexpr float kGoldenQ[] = {-1, 1, 3, 0, 1, 0, -3, 2};
-constexpr float kGoldenK[] = {4,  -3, 4,  -1, 3,  -4, 1,  3,  -3, -2, 0,  3,  0,  -4, -2, -3,  // page A
-                              -1, 3,  -1, 3,  1,  -4, -4, -3, -2, -4, 0,  3,  -1, 2,  -3, -4,
-                              -4, 0,  3,  3,  3,  3,  -2, 3,  2,  2,  -3, -3, -3, 3,  -2, -2,  // page B
-                              -3, -3, 0,  2,  0,  2,  0,  4,  -2, -1, -1, -3, 2,  2,  -3, -1};
+constexpr float kGoldenK[] = {
+    4,  -3, 4,  -1, 3, -4, 1,  3,  -3, -2, 0,  3,  0,  -4, -2, -3,  // page A
+    -1, 3,  -1, 3,  1, -4, -4, -3, -2, -4, 0,  3,  -1, 2,  -3, -4,
+    -4, 0,  3,  3,  3, 3,  -2, 3,  2,  2,  -3, -3, -3, 3,  -2, -2,  // page B
+    -3, -3, 0,  2,  0, 2,  0,  4,  -2, -1, -1, -3, 2,  2,  -3, -1};
 
 double naive_bound(const CallFixture& f, Index q_head, Index row, Index begin, Index end) {
   double sum = 0.0;
@@ -49,7 +50,8 @@ TEST_CASE("quest: bounds of the paper's figure, and the page that hides the best
   CHECK(bounds[0] == 39.0);
   CHECK(bounds[1] == 35.0);
 
-  CallFixture fixture({.n_q = 1, .n_kv = 1, .d_head = 8, .n_past = 8, .n_tok = 1, .phase = Phase::decode});
+  CallFixture fixture(
+      {.n_q = 1, .n_kv = 1, .d_head = 8, .n_past = 8, .n_tok = 1, .phase = Phase::decode});
   std::copy(std::begin(kGoldenQ), std::end(kGoldenQ), fixture.q.flat().begin());
   std::copy(std::begin(kGoldenK), std::end(kGoldenK), fixture.k.flat().begin());
   fixture.call.budget = Budget::parse("pages=1");
@@ -79,14 +81,16 @@ TEST_CASE("page table: incremental equals at once, truncation restores, bounds h
   const auto bounds = at_once.bounds(PageTable::doubled(q.view().row(0)), {2, 7});
   for (Index t = 16; t < 53; ++t) {
     double dot = 0.0;
-    for (Index c = 0; c < 12; ++c) dot += static_cast<double>(q(0, c)) * static_cast<double>(keys(t, c));
+    for (Index c = 0; c < 12; ++c)
+      dot += static_cast<double>(q(0, c)) * static_cast<double>(keys(t, c));
     CHECK(bounds[static_cast<std::size_t>(t / 8 - 2)] >= dot - 1e-9);
   }
 }
 
 TEST_CASE("quest: three loops agree on each published rule in decode") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget = Budget::parse("tokens=40");  // 5 pages of 8; 12 pages, the last one holds 3 keys
+  fixture.call.budget =
+      Budget::parse("tokens=40");  // 5 pages of 8; 12 pages, the last one holds 3 keys
   const Index n_keys = 91;
   std::vector<std::vector<double>> bounds(4, std::vector<double>(12));
   for (Index h = 0; h < 4; ++h) {
@@ -106,7 +110,8 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
     CHECK(kernel.list(h, 0).forced == positions(88, 91));
   }
   const Selection frontier = made("quest-frontier:page-size=8", fixture)->select(fixture.call);
-  const Selection group_max = made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
+  const Selection group_max =
+      made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
   for (std::size_t kv = 0; kv < 2; ++kv) {
     std::vector<double> sums(11);
     std::vector<double> largest(11);
@@ -117,12 +122,16 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
     CHECK(frontier.lists[kv].scored == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
     CHECK(group_max.lists[kv].scored == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
   }
-  fixture.call.budget = Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
-  CHECK(made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).lists[0].size() <= 16);
+  fixture.call.budget =
+      Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
+  CHECK(
+      made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).lists[0].size() <=
+      16);
   CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).lists[0].size() > 16);
 }
 
-TEST_CASE("quest: chunked prefill sums bounds over queries and group and forces the chunk's pages") {
+TEST_CASE(
+    "quest: chunked prefill sums bounds over queries and group and forces the chunk's pages") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 43, .n_tok = 6});
   fixture.call.budget = Budget::parse("pages=2");
   const Selection selection = made("quest:page-size=8", fixture)->select(fixture.call);
@@ -148,7 +157,8 @@ TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the b
   const auto scores_of = [&](Index h) {
     std::vector<double> scores;
     for (Index t = 0; t < 50; ++t) {
-      scores.push_back(fixture.sees(h, 0, t) ? fixture.logit(h, 0, t) : -std::numeric_limits<double>::infinity());
+      scores.push_back(fixture.sees(h, 0, t) ? fixture.logit(h, 0, t)
+                                             : -std::numeric_limits<double>::infinity());
     }
     return scores;
   };
@@ -169,7 +179,8 @@ TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the b
   for (const KeyPos pos : without_it.lists[0].scored) CHECK(pos != 9);
 
   // drafts are rejected and other tokens come in their place
-  CallFixture drafts({.n_q = 2, .n_kv = 1, .n_past = 44, .n_tok = 1, .phase = Phase::decode, .seed = 8});
+  CallFixture drafts(
+      {.n_q = 2, .n_kv = 1, .n_past = 44, .n_tok = 1, .phase = Phase::decode, .seed = 8});
   drafts.call.budget = Budget::parse("pages=2");
   auto rolled = made("quest:page-size=8,dense-layers=0", drafts);
   for (Index c = 0; c < 16; ++c) drafts.k(0, 43, c) = 50.0f;

@@ -43,7 +43,8 @@ TEST_CASE("quoka: golden vector and the variants that it separates") {
 
 TEST_CASE("quoka: three loops agree") {
   for (unsigned seed = 0; seed < 8; ++seed) {
-    CallFixture fixture({.n_q = 6, .n_kv = 2, .d_head = 8, .n_past = 70, .n_tok = 20, .seed = seed});
+    CallFixture fixture(
+        {.n_q = 6, .n_kv = 2, .d_head = 8, .n_past = 70, .n_tok = 20, .seed = seed});
     fixture.alive.kill(1, 3);
     fixture.call.budget = Budget::parse("tokens=9");
     const Selection selection = made("quoka:n-queries=4", fixture)->select(fixture.call);
@@ -52,18 +53,21 @@ TEST_CASE("quoka: three loops agree") {
       for (Index h = kv_head * 3; h < kv_head * 3 + 3; ++h) {
         std::vector<double> mean(8, 0.0);
         for (Index i = 0; i < 20; ++i) {
-          for (Index c = 0; c < 8; ++c) mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.q(h, i, c)) / 20;
+          for (Index c = 0; c < 8; ++c)
+            mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.q(h, i, c)) / 20;
         }
         std::vector<std::pair<double, Index>> cosines;  // the mean's norm does not change the order
         for (Index i = 0; i < 20; ++i) {
           double dot = 0.0;
-          for (Index c = 0; c < 8; ++c) dot += static_cast<double>(fixture.q(h, i, c)) * mean[static_cast<std::size_t>(c)];
+          for (Index c = 0; c < 8; ++c)
+            dot += static_cast<double>(fixture.q(h, i, c)) * mean[static_cast<std::size_t>(c)];
           cosines.emplace_back(dot / norm(fixture.q.sub(h).row(i)), i);
         }
         std::sort(cosines.begin(), cosines.end());
         for (std::size_t s = 0; s < 4; ++s) {
           const auto row = fixture.q.sub(h).row(cosines[s].second);
-          for (std::size_t c = 0; c < 8; ++c) slots[s][c] += static_cast<double>(row[c]) / norm(row) / 3;
+          for (std::size_t c = 0; c < 8; ++c)
+            slots[s][c] += static_cast<double>(row[c]) / norm(row) / 3;
         }
       }
       std::vector<double> scores(70, -std::numeric_limits<double>::infinity());
@@ -72,7 +76,8 @@ TEST_CASE("quoka: three loops agree") {
         const auto key = fixture.k.sub(kv_head).row(t);
         for (const auto& slot : slots) {
           double dot = 0.0;
-          for (std::size_t c = 0; c < 8; ++c) dot += slot[c] * static_cast<double>(key[c]) / norm(key);
+          for (std::size_t c = 0; c < 8; ++c)
+            dot += slot[c] * static_cast<double>(key[c]) / norm(key);
           scores[static_cast<std::size_t>(t)] = std::max(scores[static_cast<std::size_t>(t)], dot);
         }
       }
@@ -109,11 +114,15 @@ TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each
 TEST_CASE("quoka: the choice of queries") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 64, .n_tok = 30});
   fixture.call.budget = Budget::parse("tokens=8");
-  const auto choice = [&](std::string_view spec) { return made(spec, fixture)->select(fixture.call).lists[0].scored; };
+  const auto choice = [&](std::string_view spec) {
+    return made(spec, fixture)->select(fixture.call).lists[0].scored;
+  };
   CHECK(choice("quoka:queries=all") == choice("quoka:n-queries=30"));
   CHECK(choice("quoka:queries=random,n-queries=4") == choice("quoka:queries=random,n-queries=4"));
-  CHECK(choice("quoka:queries=random,n-queries=4") != choice("quoka:queries=random,n-queries=4,seed=1"));
-  CHECK(choice("quoka:queries=nearest,n-queries=2") != choice("quoka:queries=farthest,n-queries=2"));
+  CHECK(choice("quoka:queries=random,n-queries=4") !=
+        choice("quoka:queries=random,n-queries=4,seed=1"));
+  CHECK(choice("quoka:queries=nearest,n-queries=2") !=
+        choice("quoka:queries=farthest,n-queries=2"));
   CHECK(choice("quoka:queries=last,n-queries=2") != choice("quoka:queries=all"));
 }
 

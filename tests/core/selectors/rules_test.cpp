@@ -26,7 +26,9 @@ constexpr std::string_view kTokenMethods[] = {"quoka",
                                               "oracle-pages:page-size=8"};
 
 CallShape random_shape(std::mt19937& rng) {
-  const auto pick = [&](Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(rng); };
+  const auto pick = [&](Index low, Index high) {
+    return std::uniform_int_distribution<Index>(low, high)(rng);
+  };
   CallShape shape;
   shape.n_kv = pick(1, 3);
   shape.n_q = shape.n_kv * pick(1, 4);
@@ -59,8 +61,10 @@ TEST_CASE("selections are well formed, alive, repeatable, and the same for one b
     CallFixture fixture(random_shape(rng));
     if (trial % 3 == 0) fixture.call.window = 40;
     const Index n_ctx = fixture.k.dim(1);
-    for (Index t = 0; t < fixture.call.pos_begin; t += 7) fixture.alive.kill(t % fixture.k.dim(0), static_cast<KeyPos>(t));
-    const Budget budgets[] = {Budget::parse("tokens=1"), Budget::parse("ratio=0.3"), Budget::parse("tokens=33")};
+    for (Index t = 0; t < fixture.call.pos_begin; t += 7)
+      fixture.alive.kill(t % fixture.k.dim(0), static_cast<KeyPos>(t));
+    const Budget budgets[] = {Budget::parse("tokens=1"), Budget::parse("ratio=0.3"),
+                              Budget::parse("tokens=33")};
     for (const std::string_view spec : kTokenMethods) {
       INFO(spec << " with " << n_ctx << " keys, trial " << trial);
       auto many = made(spec, fixture);
@@ -93,7 +97,8 @@ TEST_CASE("a budget of everything keeps everything that a row sees; a budget of 
       for (Index h = 0; h < fixture.q.dim(0); ++h) {
         for (Index row = 0; row < fixture.call.n_tok; ++row) {
           const auto keys = merged(all.list(owner_of(all.owner, h, fixture.group()), row));
-          const auto n_seen = std::count_if(keys.begin(), keys.end(), [&](KeyPos pos) { return fixture.sees(h, row, pos); });
+          const auto n_seen = std::count_if(keys.begin(), keys.end(),
+                                            [&](KeyPos pos) { return fixture.sees(h, row, pos); });
           CHECK(n_seen == fixture.call.pos_begin + row + 1);
         }
       }
@@ -114,7 +119,8 @@ TEST_CASE("shifting all keys of a head by one vector moves no list that ranks by
   for (Index t = 0; t < 91; ++t) {
     for (Index c = 0; c < 16; ++c) shifted.k(0, t, c) += 0.5f * static_cast<float>(c % 3);
   }
-  for (const std::string_view spec : {"oracle-topk", "quest-frontier:page-size=4", "sparq:n-channels=6", "sampleattention"}) {
+  for (const std::string_view spec :
+       {"oracle-topk", "quest-frontier:page-size=4", "sparq:n-channels=6", "sampleattention"}) {
     INFO(spec);
     CHECK(made(spec, fixture)->select(fixture.call).lists[0].scored ==
           made(spec, shifted)->select(shifted.call).lists[0].scored);
@@ -137,7 +143,8 @@ TEST_CASE("zero queries and zero keys give no NaN and deterministic ties") {
   std::fill(fixture.q.flat().begin(), fixture.q.flat().end(), 0.0f);
   std::fill(fixture.k.flat().begin(), fixture.k.flat().end(), 0.0f);
   fixture.call.budget = Budget::parse("tokens=4");
-  for (const std::string_view spec : {"quoka", "sampleattention", "sparq", "loki:basis=self", "oracle-topk-chunk"}) {
+  for (const std::string_view spec :
+       {"quoka", "sampleattention", "sparq", "loki:basis=self", "oracle-topk-chunk"}) {
     INFO(spec);
     CHECK(made(spec, fixture)->select(fixture.call).lists[0].scored == positions(0, 4));
   }

@@ -23,7 +23,8 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
       for (Index r = 0; r < n_rows; ++r) {
         for (Index t = 0; t < range.size(); t += 17) {
           double dot = 0.0;
-          for (Index c = 0; c < 13; ++c) dot += static_cast<double>(q(r, c)) * static_cast<double>(keys(range.begin + t, c));
+          for (Index c = 0; c < 13; ++c)
+            dot += static_cast<double>(q(r, c)) * static_cast<double>(keys(range.begin + t, c));
           CHECK(dots.row(r)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
         }
       }
@@ -31,7 +32,8 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
       dots.compute(few, n_rows, keys.view(), range, channels);
       for (Index t = 0; t < range.size(); t += 29) {
         double dot = 0.0;
-        for (std::size_t c = 0; c < 3; ++c) dot += few[c] * static_cast<double>(keys(range.begin + t, channels[c]));
+        for (std::size_t c = 0; c < 3; ++c)
+          dot += few[c] * static_cast<double>(keys(range.begin + t, channels[c]));
         CHECK(dots.row(0)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
       }
     }
@@ -52,7 +54,8 @@ TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the 
     for (Index pos = 6; pos < 50; ++pos) {
       double vote = 0.0;
       for (Index h = kv * 3; h < kv * 3 + 3; ++h) {
-        for (const Index row : {0, 2, 5, 7}) vote += fixture.weights(h, row)[static_cast<std::size_t>(pos)];
+        for (const Index row : {0, 2, 5, 7})
+          vote += fixture.weights(h, row)[static_cast<std::size_t>(pos)];
       }
       total += vote;
       if (fixture.sees(kv * 3, 0, pos)) votes[static_cast<std::size_t>(pos)] = vote;
@@ -60,7 +63,8 @@ TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the 
     CHECK(selection.list(kv, 0).scored == naive_top_k(votes, 8));
     CHECK(selection.list(kv, 0).forced == positions(50, 60));
     double kept = 0.0;
-    for (const KeyPos pos : by_mass.list(kv, 0).scored) kept += votes[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : by_mass.list(kv, 0).scored)
+      kept += votes[static_cast<std::size_t>(pos)];
     CHECK(kept >= 0.9 * total - 1e-6);
     CHECK(by_mass.list(kv, 0).scored.size() < 44);
   }
@@ -73,7 +77,8 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
   for (Index kv = 0; kv < 2; ++kv) {
     std::vector<double> size(16, 0.0);
     for (Index c = 0; c < 16; ++c) {
-      for (Index h = 2 * kv; h < 2 * kv + 2; ++h) size[static_cast<std::size_t>(c)] += std::abs(fixture.q(h, 0, c));
+      for (Index h = 2 * kv; h < 2 * kv + 2; ++h)
+        size[static_cast<std::size_t>(c)] += std::abs(fixture.q(h, 0, c));
     }
     const auto channels = naive_top_k(size, 5);
     std::vector<std::vector<double>> logits(2, std::vector<double>(61));
@@ -85,9 +90,11 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
       for (Index t = 0; t < 61; ++t) {
         double dot = 0.0;
         for (const KeyPos c : channels) {
-          dot += static_cast<double>(fixture.q(2 * kv + h, 0, c)) * static_cast<double>(fixture.k(kv, t, c));
+          dot += static_cast<double>(fixture.q(2 * kv + h, 0, c)) *
+                 static_cast<double>(fixture.k(kv, t, c));
         }
-        logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(t)] = dot / std::sqrt(16.0 * kept / all);
+        logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(t)] =
+            dot / std::sqrt(16.0 * kept / all);
       }
     }
     std::vector<double> others(57);  // three of the twelve are the latest past keys
@@ -102,15 +109,19 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
       for (const KeyPos pos : merged(list)) {
         held += std::exp(logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(pos)]);
       }
-      CHECK(static_cast<double>(selection.mix.weight(2 * kv + h, 0)) == Catch::Approx(held / sum).epsilon(1e-6));
+      CHECK(static_cast<double>(selection.mix.weight(2 * kv + h, 0)) ==
+            Catch::Approx(held / sum).epsilon(1e-6));
       double mean = 0.0;
       for (Index t = 0; t < 61; ++t) mean += static_cast<double>(fixture.v(kv, t, 3)) / 61.0;
-      CHECK(static_cast<double>(selection.mix.rest(2 * kv + h, 3)) == Catch::Approx(mean).margin(1e-6));
+      CHECK(static_cast<double>(selection.mix.rest(2 * kv + h, 3)) ==
+            Catch::Approx(mean).margin(1e-6));
     }
   }
 }
 
-TEST_CASE("sparq: all channels and all keys are exact attention with alpha 1; rollback restores the mean value") {
+TEST_CASE(
+    "sparq: all channels and all keys are exact attention with alpha 1; rollback restores the mean "
+    "value") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=400");
   auto selector = made("sparq", fixture);
@@ -129,7 +140,9 @@ TEST_CASE("sparq: all channels and all keys are exact attention with alpha 1; ro
   CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).lists[0].size() == 301);
 }
 
-TEST_CASE("loki: full rank is exact, few directions rank by the projected product, no calibration is a sentence") {
+TEST_CASE(
+    "loki: full rank is exact, few directions rank by the projected product, no calibration is a "
+    "sentence") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(made("loki", fixture)->select(fixture.call), ConfigError);
@@ -163,7 +176,8 @@ TEST_CASE("loki: full rank is exact, few directions rank by the projected produc
     CHECK(exact.list(h, 0).scored == naive_top_k(logits, 10));
     CHECK(rough.list(h, 0).scored == naive_top_k(projected, 10));
   }
-  CHECK(made("loki:basis=self", fixture)->select(fixture.call).lists[0].scored == exact.lists[0].scored);
+  CHECK(made("loki:basis=self", fixture)->select(fixture.call).lists[0].scored ==
+        exact.lists[0].scored);
   CallFixture other({.d_head = 8});
   other.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(full->select(other.call), ShapeError);
