@@ -5,17 +5,22 @@
 // selection layers (2 and a correction layer) attend to everything and make a list: the first
 // n-sink keys, the latest ones, and between them the heads' best keys merged in order of rank (best
 // key of head 0, 1, ..., then each head's second best, ...) without repeats. Every other layer uses
-// the latest list. Cost: at a selection layer 2 n_q n_tok T d FLOPs and one read of all keys (its
-// own dense attention makes them anyway); nothing elsewhere. Stores one list. 2 + 2 dense layers
-// are a floor under its traffic that no budget lowers. Fails where heads disagree, and where layers
-// after the list was made look elsewhere. Decided where the sources differ or are silent: the
-// paper's configuration (a quarter of the budget for the latest keys, 4 sinks) rather than the
-// program's defaults; fractions are cut. The correction layer depends on the model (13 for
-// Llama-3.1-8B); a model with fewer layers has none. Decode: the budget covers everything, the
-// current token included among the latest. Chunked prefill and verification: mean logits over the
-// chunk's queries, the list covers the past, the chunk is forced beside the budget. Lists live in
-// the call's context, one per budget: nothing of an earlier token can be used by accident. Keys
-// that only some KV heads still hold stay with those.
+// the latest list.
+//
+// Cost: at a selection layer 2 n_q n_tok T d FLOPs and one read of all keys (its own dense
+// attention makes them anyway); nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor
+// under its traffic that no budget lowers.
+//
+// Fails where heads disagree, and where layers after the list was made look elsewhere.
+//
+// Decided where the sources differ or are silent: the paper's configuration (a quarter of the
+// budget for the latest keys, 4 sinks) rather than the program's defaults; fractions are cut. The
+// correction layer depends on the model (13 for Llama-3.1-8B); a model with fewer layers has none.
+// Decode: the budget covers everything, the current token included among the latest. Chunked
+// prefill and verification: mean logits over the chunk's queries, the list covers the past, the
+// chunk is forced beside the budget. Lists live in the call's context, one per budget: nothing of
+// an earlier token can be used by accident. Keys that only some KV heads still hold stay with
+// those.
 #include <fmt/format.h>
 
 #include <algorithm>

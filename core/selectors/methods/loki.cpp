@@ -3,18 +3,24 @@
 //
 // Idea: keys of a head lie close to a subspace. Fit their principal directions P on a calibration
 // text, keep keys rotated (k P), score with the first r coordinates of rotated queries and keys,
-// keep the best k, attend exactly. Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2,
-// scores 2 n_q n_tok T r FLOPs; reads n_kv T r elements. Stores n_kv d^2 elements per layer;
-// rotated keys replace the keys. Fails when the calibration text does not resemble the real one,
-// and when the directions that queries care about carry little variance of the keys. Decided where
-// the sources differ or are silent: directions of post-rotary keys per KV head, by variance about
-// the mean; nothing is subtracted when scoring; logits keep 1 / sqrt(d). Decode: lists per query
-// head as in the code, or per KV head by the mean of the group's logits (owner=kv_head). Chunked
-// prefill and verification: mean logits over chunk and group per KV head, past scored, chunk
-// forced. basis=self fits the directions on the first keys that the method sees of the sequence
-// itself (the first chunk): no calibration is needed, and the result is flattered. More directions
-// than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k, which is the same
-// number without a rotated copy of the cache.
+// keep the best k, attend exactly.
+//
+// Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q n_tok T r FLOPs; reads
+// n_kv T r elements.
+//
+// Stores n_kv d^2 elements per layer; rotated keys replace the keys.
+//
+// Fails when the calibration text does not resemble the real one, and when the directions that
+// queries care about carry little variance of the keys.
+//
+// Decided where the sources differ or are silent: directions of post-rotary keys per KV head, by
+// variance about the mean; nothing is subtracted when scoring; logits keep 1 / sqrt(d). Decode:
+// lists per query head as in the code, or per KV head by the mean of the group's logits
+// (owner=kv_head). Chunked prefill and verification: mean logits over chunk and group per KV head,
+// past scored, chunk forced. basis=self fits the directions on the first keys that the method sees
+// of the sequence itself (the first chunk): no calibration is needed, and the result is flattered.
+// More directions than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k,
+// which is the same number without a rotated copy of the cache.
 #include <fmt/format.h>
 
 #include <map>

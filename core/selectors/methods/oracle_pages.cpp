@@ -3,7 +3,10 @@
 //
 // Idea: rank pages by the attention their tokens really get (score=mass), or by their largest exact
 // score (score=max, the oracle of Quest's figure 3), and keep the best whole pages under Quest's
-// page rules. Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+// page rules.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
 // Not a method: it looks at what it should predict. score=mass keeps the most attention per row in
 // decode with lists per query head; shared lists (chunks, groups) keep the most in the mean over
 // rows and heads.

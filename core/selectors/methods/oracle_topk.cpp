@@ -1,18 +1,25 @@
 // oracle-topk: the k keys of largest exact attention. The ceiling of token methods at equal size.
 //
 // Idea: score everything exactly and keep the best k.
-//   per_q_head     per query head and row: no list of that size holds more attention mass
-//   per_group_sum  per KV head and row, by the sum of the group's softmax weights
-//   per_group_max  the same by the largest of them
-//   per_chunk      per KV head, one list for all rows of the call, by the mean softmax weight over
-//   rows and group
+//   per_q_head: per query head and row: no list of that size holds more attention mass
+//   per_group_sum: per KV head and row, by the sum of the group's softmax weights
+//   per_group_max: the same by the largest of them
+//   per_chunk: per KV head, one list for all rows of the call, by the mean softmax weight over rows
+//     and group
+//
 // The variants differ and are named wherever they are shown: mean logits and mean weights rank
-// differently. scope=past scores the keys before the call and forces the call's own beside the
-// budget, as QuoKA and its kind do (always so in per_chunk); scope=all lets every visible key
-// compete inside the budget. Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys.
-// Stores nothing. Optimal for retained mass, not for the output's error: values are not looked at.
+// differently.
+//
+// scope=past scores the keys before the call and forces the call's own beside the budget, as QuoKA
+// and its kind do (always so in per_chunk); scope=all lets every visible key compete inside the
+// budget.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
+// Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
 
+#include "core/attention/topk.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -160,9 +167,22 @@ class OracleTopk final : public Selector {
                         std::vector<Selection>& answers) {
     mask_dead(call, kv_head, keys, scores);
     const auto n_candidates = static_cast<Index>(candidates(call, kv_head, keys).size());
+    const std::vector<KeyPos> forced_keys = candidates(call, kv_head, forced);
+    std::vector<Index> sizes;
+    for (const Budget& budget : budgets) {
+      sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
+    }
+    // ranked once for the largest budget: the others keep its first keys
+    const std::vector<Index> ranked = top_k(scores, *std::max_element(sizes.begin(), sizes.end()));
     for (std::size_t i = 0; i < budgets.size(); ++i) {
-      KeyList list = top_k_list(scores, keys, budgets[i].tokens(n_candidates, /*page_size=*/1));
-      list.forced = candidates(call, kv_head, forced);
+      const auto n = std::min(static_cast<std::size_t>(sizes[i]), ranked.size());
+      KeyList list;
+      list.scored.reserve(n);
+      for (const Index key : std::span(ranked).first(n)) {
+        list.scored.push_back(static_cast<KeyPos>(keys.begin + key));
+      }
+      std::sort(list.scored.begin(), list.scored.end());
+      list.forced = forced_keys;
       answers[i].lists.push_back(std::move(list));
     }
   }

@@ -2,9 +2,12 @@
 // attention.
 //
 // Idea: the exact nucleus of the exact softmax row; equal weights by rising position; the key that
-// crosses p is included. Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores
-// nothing. The least that any method with an adaptive size needs. Weights are rounded to 32 bits
-// before they are compared, so the mass kept may fall short of p by the last digits of that.
+// crosses p is included.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
+// The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they
+// are compared, so the mass kept may fall short of p by the last digits of that.
 #include <algorithm>
 
 #include "core/attention/nucleus.hpp"

@@ -3,23 +3,31 @@
 //
 // Idea: every page of consecutive keys stores its channel-wise largest and smallest key. sum_c
 // max(q_c max_c, q_c min_c) is at least q.k for every key of the page; keep the pages of largest
-// bound and attend to all their tokens. Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs
-// for the bounds; reads 2 n_kv d ceil(T / P) elements of metadata (1 / P of the cache), which is
-// also what it stores. Fails when one outlier channel dominates every bound, when pages are long,
-// and when the wanted key shares its page with nothing else (the bound of a page of opposites is
-// high). Switches, where the published programs differ:
-//   quest-paper     accuracy tables: per query head, max(3, k / P) pages, the current page must
-//   compete, layers 0-1 dense quest-kernel    speed figures: k / P pages including the current one,
-//   which is always kept quest-frontier  sparse-frontier: per KV head by the sum of its heads'
-//   bounds, current page on top, no dense layers quest-hub       sparse-attention-hub: pages of
-//   128, rounded up, bounds of low precision, no dense layers
+// bound and attend to all their tokens.
+//
+// Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs for the bounds; reads 2 n_kv d ceil(T /
+// P) elements of metadata (1 / P of the cache), which is also what it stores.
+//
+// Fails when one outlier channel dominates every bound, when pages are long, and when the wanted
+// key shares its page with nothing else (the bound of a page of opposites is high).
+//
+// Switches, where the published programs differ:
+//   quest-paper: accuracy tables: per query head, max(3, k / P) pages, the current page must
+//     compete, layers 0-1 dense
+//   quest-kernel: speed figures: k / P pages including the current one, which is always kept
+//   quest-frontier: sparse-frontier: per KV head by the sum of its heads' bounds, current page on
+//     top, no dense layers
+//   quest-hub: sparse-attention-hub: pages of 128, rounded up, bounds of low precision, no dense
+//     layers
+//
 // Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the
-// largest of its heads' bounds; a bound of their mean query would not be a bound. Decided where the
-// sources are silent: the paper is dense in prefill; chunked prefill and verification here rank
-// pages before the call by the sum of bounds over its queries and the group, one list per KV head,
-// and force the call's own pages. A page seen in part (window, dead keys) has the box of the keys
-// that count. Layers are counted from 0 (the evaluator counts down from 32). Whole pages are kept,
-// so a budget of k tokens may attend to fewer or more.
+// largest of its heads' bounds; a bound of their mean query would not be a bound.
+//
+// Decided where the sources are silent: the paper is dense in prefill; chunked prefill and
+// verification here rank pages before the call by the sum of bounds over its queries and the group,
+// one list per KV head, and force the call's own pages. A page seen in part (window, dead keys) has
+// the box of the keys that count. Layers are counted from 0 (the evaluator counts down from 32).
+// Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
 #include <limits>
 #include <map>

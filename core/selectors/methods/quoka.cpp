@@ -6,16 +6,22 @@
 // vectors; average slot j over the heads of a KV group without normalising again; a key's score is
 // the largest product of its unit vector with these slots; keep the best. One list per KV head
 // serves the whole chunk and all heads of the group; attention uses the original keys and all
-// queries. Cost per call and layer: choosing queries 4 n_q C d; scores 2 n_kv N_Q T d, the largest
-// n_kv N_Q T, key norms 3 n_kv T d. It reads every key once (n_kv T d b), so in decode it cannot
-// save more than half of the traffic. Stores nothing (a real system would cache the key norms).
+// queries.
+//
+// Cost per call and layer: choosing queries 4 n_q C d; scores 2 n_kv N_Q T d, the largest n_kv N_Q
+// T, key norms 3 n_kv T d. It reads every key once (n_kv T d b), so in decode it cannot save more
+// than half of the traffic.
+//
+// Stores nothing (a real system would cache the key norms).
+//
 // Fails when the decisive query is close to the mean, and when a key matters by its length rather
-// than its direction. Decided where the paper is silent: past keys only are scored and the chunk is
-// forced (scope=past); budgets apply to the past; scope=whole lets chunk keys compete inside the
-// budget, with non-causal pairs out of the scores (mask-scores; a key that no chosen query sees
-// ranks last) and each query's own position forced (force-self). Slots pair by rank. Zero vectors
-// score 0. In decode the single query is the slot. Ratios are of the candidates of the active
-// scope.
+// than its direction.
+//
+// Decided where the paper is silent: past keys only are scored and the chunk is forced
+// (scope=past); budgets apply to the past; scope=whole lets chunk keys compete inside the budget,
+// with non-causal pairs out of the scores (mask-scores; a key that no chosen query sees ranks last)
+// and each query's own position forced (force-self). Slots pair by rank. Zero vectors score 0. In
+// decode the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -4,13 +4,17 @@
 // Idea: take N_Q queries of the chunk at a uniform stride, compute their exact softmax rows over
 // all visible keys for every head, add the weights up per key over queries and the group, keep the
 // columns of largest sum. With a budget p the smallest set of past keys that holds a share p of the
-// sampled mass on the past is kept (the first version's column stripes). Cost per call and layer: 2
-// n_q N_Q T d FLOPs and 5 n_q N_Q T for the softmax, one read of all keys. Stores nothing. Fails
-// when the queries that matter fall between the samples. Decided where the sources are silent: the
-// QuoKA comparison's setting (16 queries per chunk, one list per KV head, past keys scored, chunk
-// forced); sampled rows are floor(i C / N_Q); the softmax includes the visible chunk keys; in
-// decode the one query is the sample. Sinks and a local window of the one-shot version are not
-// forced: sinks win the vote.
+// sampled mass on the past is kept (the first version's column stripes).
+//
+// Cost per call and layer: 2 n_q N_Q T d FLOPs and 5 n_q N_Q T for the softmax, one read of all
+// keys. Stores nothing.
+//
+// Fails when the queries that matter fall between the samples.
+//
+// Decided where the sources are silent: the QuoKA comparison's setting (16 queries per chunk, one
+// list per KV head, past keys scored, chunk forced); sampled rows are floor(i C / N_Q); the softmax
+// includes the visible chunk keys; in decode the one query is the sample. Sinks and a local window
+// of the one-shot version are not forced: sinks win the vote.
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"

@@ -4,16 +4,20 @@
 // Idea: take the r channels of largest sum of |q| over a KV group; approximate the scores with
 // these channels only, divided by tau = sqrt(d * |q[I]|_1 / |q|_1); keep the latest keys and the
 // best others; mix the exact output over the kept keys with the mean of all values, weighted by
-// alpha, the approximate attention that the kept keys hold. Cost per decode step and layer: 2 n_q T
-// r FLOPs; reads n_kv T r elements of K (which therefore has to lie in memory in both layouts: that
-// copy, n_kv T d elements, is what it stores, and the running mean of V). Fails when the
-// informative channels of the keys are not the large channels of the query. Decided where the
-// sources differ or are silent: of a budget k in decode, l = k / 4 are the latest keys and the
-// current token is free (k + 1 in all); heads of a group are ranked by the sum of their approximate
-// logits; the mean value is used in decode only, mean-value=false turns it off (the paper leaves it
-// out for GQA models). Chunked prefill and verification: channels by the sum of |q| over the chunk
-// and group, mean logits over both, past keys scored, chunk forced, no local keys and no mean
-// value. More channels than d_head means all of them.
+// alpha, the approximate attention that the kept keys hold.
+//
+// Cost per decode step and layer: 2 n_q T r FLOPs; reads n_kv T r elements of K (which therefore
+// has to lie in memory in both layouts: that copy, n_kv T d elements, is what it stores, and the
+// running mean of V).
+//
+// Fails when the informative channels of the keys are not the large channels of the query.
+//
+// Decided where the sources differ or are silent: of a budget k in decode, l = k / 4 are the latest
+// keys and the current token is free (k + 1 in all); heads of a group are ranked by the sum of
+// their approximate logits; the mean value is used in decode only, mean-value=false turns it off
+// (the paper leaves it out for GQA models). Chunked prefill and verification: channels by the sum
+// of |q| over the chunk and group, mean logits over both, past keys scored, chunk forced, no local
+// keys and no mean value. More channels than d_head means all of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -4,10 +4,15 @@
 // Idea: in speculative decoding the draft model has just attended to the same tokens. Map every
 // verifier layer to a draft layer; take the nucleus (smallest set of mass p) of the draft's rows of
 // the drafted tokens; their union, closed over blocks of 16, is the verifier layer's list for all
-// heads and all queries of the verification. Cost per call and layer: I gamma T compares and adds,
-// I the iterations of the threshold search; reads I gamma T probabilities. Stores the draft's rows,
-// gamma T probabilities per draft layer (counted once per verifier layer here). Fails when draft
-// and verifier look at different tokens; closure over blocks raises what is kept far above 1 - p.
+// heads and all queries of the verification.
+//
+// Cost per call and layer: I gamma T compares and adds, I the iterations of the threshold search;
+// reads I gamma T probabilities. Stores the draft's rows, gamma T probabilities per draft layer
+// (counted once per verifier layer here).
+//
+// Fails when draft and verifier look at different tokens; closure over blocks raises what is kept
+// far above 1 - p.
+//
 // Decided where the paper is silent: rows are means over the draft's heads; keys in flight (this
 // call's tokens) and the last token before them are forced; the nucleus is of the whole row, then
 // cut to the past; sparse output renormalised; the exact nucleus by default (the printed search

@@ -2,19 +2,22 @@
 //
 // Idea: let a base selector keep generously many keys (base-budget); estimate their attention with
 // a 4-bit copy of the keys; keep the smallest set that holds a share p of the estimate; attend
-// exactly to the survivors. How many keys a head needs follows from how peaked it is. Cost per
-// decode step and layer, besides the base: 2 n_q B0 d FLOPs; reads n_kv B0 (d / 2 + 4) bytes of
-// codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes. Fails
-// where the base misses keys (p is a share of the base's mass, not of all), and saves nothing on
-// flat heads. Decided where the sources are silent: codes are asymmetric per key and head, scale =
-// (max - min) / 15; keys that the base forced compete like all others, so nothing is forced; one
-// list per query head (group=mean prunes by the mean of the group's estimates, one list per KV
-// head); the exact nucleus of weights in 32 bits, because the printed search stops after ten
-// halvings. Decode and verification (row by row); prefill stays dense, as in the paper.
+// exactly to the survivors. How many keys a head needs follows from how peaked it is.
+//
+// Cost per decode step and layer, besides the base: 2 n_q B0 d FLOPs; reads n_kv B0 (d / 2 + 4)
+// bytes of codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes.
+//
+// Fails where the base misses keys (p is a share of the base's mass, not of all), and saves nothing
+// on flat heads.
+//
+// Decided where the sources are silent: codes are asymmetric per key and head, scale = (max - min)
+// / 15; keys that the base forced compete like all others, so nothing is forced; one list per query
+// head (group=mean prunes by the mean of the group's estimates, one list per KV head); the exact
+// nucleus of weights in 32 bits, because the printed search stops after ten halvings. Decode and
+// verification (row by row); prefill stays dense, as in the paper.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "core/attention/nucleus.hpp"
@@ -215,11 +218,12 @@ class Twilight final : public Selector {
     const double step =
         (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << options_.bits) - 1);
     const bool is_exact = options_.bits == 16 || step == 0.0;
+    const double inverse_step = is_exact ? 0.0 : 1.0 / step;
     double dot = 0.0;
     for (std::size_t c = 0; c < q.size(); ++c) {
       const auto x = static_cast<double>(k[c]);
-      dot +=
-          static_cast<double>(q[c]) * (is_exact ? x : base + step * std::round((x - base) / step));
+      const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
+      dot += static_cast<double>(q[c]) * (is_exact ? x : base + step * static_cast<double>(code));
     }
     return dot;
   }
