@@ -71,6 +71,8 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
 }
 
 Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) const {
+  if (budget >= n_keys)
+    return n_pages;  // whole and partial pages together may exceed budget / page
   switch (rule_) {
     case PageRule::eval:
       return quest_page_budget(QuestSemantics::eval, budget, page_size_, n_keys, n_pages);
