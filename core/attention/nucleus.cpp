@@ -17,7 +17,8 @@ constexpr int kPaperIterations = 10;
 
 double mass_at_least(std::span<const float> weights, double theta) {
   double mass = 0.0;
-  for (const float a : weights) mass += static_cast<double>(a) >= theta ? static_cast<double>(a) : 0.0;
+  for (const float a : weights)
+    mass += static_cast<double>(a) >= theta ? static_cast<double>(a) : 0.0;
   return mass;
 }
 

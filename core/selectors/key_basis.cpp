@@ -11,8 +11,9 @@ namespace kvscope {
 
 Tensor<double> key_basis(TensorView<const float> keys) {
   if (keys.rank() != 2 || keys.dim(0) < 1 || keys.dim(1) < 1) {
-    throw ShapeError(fmt::format("principal directions: expected keys [n >= 1, d_head >= 1], found {}",
-                                 to_string(keys.shape())));
+    throw ShapeError(
+        fmt::format("principal directions: expected keys [n >= 1, d_head >= 1], found {}",
+                    to_string(keys.shape())));
   }
   const Index n_keys = keys.dim(0);
   const Index d = keys.dim(1);
@@ -27,7 +28,8 @@ Tensor<double> key_basis(TensorView<const float> keys) {
     for (Index c = 0; c < d; ++c) centred[c] = static_cast<double>(keys(t, c)) - mean[c];
     covariance.selfadjointView<Eigen::Lower>().rankUpdate(centred);
   }
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(covariance);  // rising eigenvalues, reads the lower half
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
+      covariance);  // rising eigenvalues, reads the lower half
   Tensor<double> basis({d, d});
   for (Index r = 0; r < d; ++r) {
     const auto direction = solver.eigenvectors().col(d - 1 - r);

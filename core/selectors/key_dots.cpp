@@ -40,8 +40,8 @@ double squared_norm(const float* a, std::size_t n) {
 
 }  // namespace
 
-void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-                      std::span<const Index> channels) {
+void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                      TokenRange range, std::span<const Index> channels) {
   const Index width = channels.empty() ? k.dim(1) : static_cast<Index>(channels.size());
   assert(range.begin >= 0 && range.end <= k.dim(0));
   assert(static_cast<Index>(q.size()) == n_rows * width);

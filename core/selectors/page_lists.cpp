@@ -10,7 +10,9 @@ namespace kvscope {
 
 namespace {
 
-bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
+bool is_decode(const SelectCall& call) {
+  return call.phase == Phase::decode && call.n_tok == 1;
+}
 
 }  // namespace
 
@@ -40,7 +42,8 @@ Selection PageSelector::select(const SelectCall& call) {
   return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
 }
 
-std::vector<Selection> PageSelector::select_budgets(SelectCall call, std::span<const Budget> budgets) {
+std::vector<Selection> PageSelector::select_budgets(SelectCall call,
+                                                    std::span<const Budget> budgets) {
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
@@ -57,7 +60,8 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call, std::span<c
   const TokenRange pages = scored_pages(call);
   for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
     const Index kv_head = first / group;
-    const auto scores = page_scores(call, {first, first + heads_per_owner}, kv_head, pages, call_range(call));
+    const auto scores =
+        page_scores(call, {first, first + heads_per_owner}, kv_head, pages, call_range(call));
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       call.budget = budgets[i];
       answers[i].lists.push_back(make_list(call, kv_head, scores, pages));
@@ -67,11 +71,17 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call, std::span<c
 }
 
 Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) const {
+  if (budget >= n_keys)
+    return n_pages;  // whole and partial pages together may exceed budget / page
   switch (rule_) {
-    case PageRule::eval: return quest_page_budget(QuestSemantics::eval, budget, page_size_, n_keys, n_pages);
-    case PageRule::kernel: return quest_page_budget(QuestSemantics::kernel, budget, page_size_, n_keys, n_pages);
-    case PageRule::frontier: return budget / page_size_;
-    case PageRule::hub: return std::max<Index>(1, (budget + page_size_ - 1) / page_size_);
+    case PageRule::eval:
+      return quest_page_budget(QuestSemantics::eval, budget, page_size_, n_keys, n_pages);
+    case PageRule::kernel:
+      return quest_page_budget(QuestSemantics::kernel, budget, page_size_, n_keys, n_pages);
+    case PageRule::frontier:
+      return budget / page_size_;
+    case PageRule::hub:
+      return std::max<Index>(1, (budget + page_size_ - 1) / page_size_);
   }
   return 0;
 }
@@ -84,14 +94,16 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::vect
                       TokenRange{std::max(page * page_size_, visible.begin),
                                  std::min((page + 1) * page_size_, visible.end)});
   };
-  Index n_keys = pages.size() > 0 ? std::min(pages.end * page_size_, visible.end) - visible.begin : 0;
+  Index n_keys =
+      pages.size() > 0 ? std::min(pages.end * page_size_, visible.end) - visible.begin : 0;
   if (!all_alive(call, kv_head)) {
     n_keys = 0;
     for (Index page = pages.begin; page < pages.end; ++page) {
       const auto n_alive = static_cast<Index>(keys_of(page).size());
       n_keys += n_alive;
       if (n_alive == 0) {
-        scores[static_cast<std::size_t>(page - pages.begin)] = -std::numeric_limits<double>::infinity();
+        scores[static_cast<std::size_t>(page - pages.begin)] =
+            -std::numeric_limits<double>::infinity();
       }
     }
   }
@@ -101,7 +113,8 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::vect
   std::optional<Index> last_page;
   if (is_decode(call) && (rule_ == PageRule::kernel || rule_ == PageRule::frontier)) {
     last_page = pages.end - 1;
-    const Index n = n_pages_kept(budget, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
+    const Index n =
+        n_pages_kept(budget, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
     kept = top_k_sorted_by_index(std::span<const double>(scores).first(scores.size() - 1), n);
   } else {
     kept = top_k_sorted_by_index(scores, n_pages_kept(budget, n_keys, pages.size()));

@@ -1,8 +1,9 @@
 // The base of methods that score pages of keys and keep whole pages (Quest, the page oracle).
 //
-// Decode: the pages that the query sees compete, by one of four published rules. Chunked prefill and verification
-// (our adaptation): pages that lie before the call compete for the budget with one score per KV head; the page that
-// holds the call's first token and all later ones are forced beside it.
+// Decode: the pages that the query sees compete, by one of four published rules. Chunked prefill
+// and verification (our adaptation): pages that lie before the call compete for the budget with one
+// score per KV head; the page that holds the call's first token and all later ones are forced
+// beside it.
 #pragma once
 
 #include <vector>
@@ -14,8 +15,8 @@ namespace kvscope {
 
 /// How many pages a budget of `tokens` buys in decode, and whether the last page has to compete.
 enum class PageRule {
-  eval,      // Quest's accuracy tables: max(3, tokens / page), every page competes, the last one too
-  kernel,    // Quest's kernels: tokens / page including the last page, which is always kept
+  eval,    // Quest's accuracy tables: max(3, tokens / page), every page competes, the last one too
+  kernel,  // Quest's kernels: tokens / page including the last page, which is always kept
   frontier,  // sparse-frontier: tokens / page, and the last page on top
   hub,       // sparse-attention-hub: tokens / page rounded up, every page competes
 };
@@ -40,10 +41,11 @@ class PageSelector : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
-  /// Scores of whole pages for the query heads given, all rows of the call together: [pages.size()]. Only alive keys
-  /// in `visible` may count; pages without any are dropped whatever their score.
-  virtual std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head, TokenRange pages,
-                                          TokenRange visible) = 0;
+  /// Scores of whole pages for the query heads given, all rows of the call together:
+  /// [pages.size()]. Only alive keys in `visible` may count; pages without any are dropped whatever
+  /// their score.
+  virtual std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                          TokenRange pages, TokenRange visible) = 0;
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;
@@ -51,7 +53,8 @@ class PageSelector : public Selector {
   PageOwner owner() const { return owner_; }
 
  private:
-  KeyList make_list(const SelectCall& call, Index kv_head, std::vector<double> scores, TokenRange pages) const;
+  KeyList make_list(const SelectCall& call, Index kv_head, std::vector<double> scores,
+                    TokenRange pages) const;
   /// Pages that `budget` tokens buy, the last page included where the rule says so.
   Index n_pages_kept(Index budget, Index n_keys, Index n_pages) const;
   PageRule rule_;

@@ -69,14 +69,15 @@ std::vector<double> PageTable::doubled(std::span<const float> q) {
   return out;
 }
 
-std::vector<double> PageTable::bounds(std::span<const double> doubled_query, TokenRange pages) const {
+std::vector<double> PageTable::bounds(std::span<const double> doubled_query,
+                                      TokenRange pages) const {
   assert(pages.begin >= 0 && pages.end <= n_pages());
   if (pages.size() <= 0) return {};
   const Index first_panel = pages.begin / kPanelKeys;
   const Index n_panels = (pages.end + kPanelKeys - 1) / kPanelKeys - first_panel;
   std::vector<double> out(static_cast<std::size_t>(n_panels * kPanelKeys));
-  panel_dots(doubled_query.data(), 1, panels_.data() + first_panel * 2 * d_head_ * kPanelKeys, n_panels, 2 * d_head_,
-             out.data(), n_panels * kPanelKeys);
+  panel_dots(doubled_query.data(), 1, panels_.data() + first_panel * 2 * d_head_ * kPanelKeys,
+             n_panels, 2 * d_head_, out.data(), n_panels * kPanelKeys);
   out.erase(out.begin(), out.begin() + pages.begin % kPanelKeys);
   out.resize(static_cast<std::size_t>(pages.size()));
   return out;
@@ -93,8 +94,8 @@ std::vector<double> PageTable::box(Index page) const {
   std::vector<double> out(static_cast<std::size_t>(2 * d_head_));
   const Index panel = page / kPanelKeys;
   for (Index c = 0; c < 2 * d_head_; ++c) {
-    out[static_cast<std::size_t>(c)] =
-        panels_[static_cast<std::size_t>((panel * 2 * d_head_ + c) * kPanelKeys + page % kPanelKeys)];
+    out[static_cast<std::size_t>(c)] = panels_[static_cast<std::size_t>(
+        (panel * 2 * d_head_ + c) * kPanelKeys + page % kPanelKeys)];
   }
   return out;
 }

@@ -1,9 +1,9 @@
-// Boxes of pages of keys that grow with the cache: Quest's metadata of one KV head, laid out so that the bounds of all
-// pages are one matrix product.
+// Boxes of pages of keys that grow with the cache: Quest's metadata of one KV head, laid out so
+// that the bounds of all pages are one matrix product.
 //
-// The bound sum_c max(q_c low_c, q_c high_c) takes high where q_c >= 0 and low elsewhere, so it is the dot product of
-// (max(q, 0), min(q, 0)) with (high, low). It is linear in that doubled query: bounds of several queries can be summed
-// by summing doubled queries first.
+// The bound sum_c max(q_c low_c, q_c high_c) takes high where q_c >= 0 and low elsewhere, so it is
+// the dot product of (max(q, 0), min(q, 0)) with (high, low). It is linear in that doubled query:
+// bounds of several queries can be summed by summing doubled queries first.
 #pragma once
 
 #include <span>
@@ -16,13 +16,14 @@ namespace kvscope {
 
 class PageTable {
  public:
-  /// bits: 16 keeps boxes as they are; fewer quantise each corner to 2^bits levels between its own smallest and largest
-  /// channel. page_size >= 1.
+  /// bits: 16 keeps boxes as they are; fewer quantise each corner to 2^bits levels between its own
+  /// smallest and largest channel. page_size >= 1.
   PageTable(Index d_head, Index page_size, int bits);
 
   /// Takes the keys from n_keys() on. k [n_ctx, d_head] from position 0.
   void append_up_to(TensorView<const float> k);
-  /// Forgets positions >= n_keys. A page cut in two is rebuilt by the next append_up_to: a minimum cannot be undone.
+  /// Forgets positions >= n_keys. A page cut in two is rebuilt by the next append_up_to: a minimum
+  /// cannot be undone.
   void truncate(Index n_keys);
 
   Index n_keys() const { return n_keys_; }
@@ -47,7 +48,8 @@ class PageTable {
   int bits_;
   Index n_keys_ = 0;
   std::vector<double> open_box_;  // exact corners of the last page while it is not full
-  std::vector<double> panels_;    // [n_panels][2 * d_head][kPanelKeys]: pages in the layout of panel_dots
+  std::vector<double>
+      panels_;  // [n_panels][2 * d_head][kPanelKeys]: pages in the layout of panel_dots
 };
 
 }  // namespace kvscope

@@ -31,7 +31,8 @@ Selection SharedScoreSelector::select(const SelectCall& call) {
   return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
 }
 
-std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call, std::span<const Budget> budgets) {
+std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
+                                                           std::span<const Budget> budgets) {
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
@@ -64,10 +65,14 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call, std:
   return answers;
 }
 
-KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
-                                       TokenRange keys, Selection&) {
-  const auto is_candidate = [](double score) { return score > -std::numeric_limits<double>::infinity(); };
-  const auto n_candidates = static_cast<Index>(std::count_if(scores.begin(), scores.end(), is_candidate));
+KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner,
+                                       std::span<const double> scores, TokenRange keys,
+                                       Selection&) {
+  const auto is_candidate = [](double score) {
+    return score > -std::numeric_limits<double>::infinity();
+  };
+  const auto n_candidates =
+      static_cast<Index>(std::count_if(scores.begin(), scores.end(), is_candidate));
   KeyList list = call.budget.kind == Budget::Kind::mass
                      ? nucleus_list(scores, keys, call.budget.value)
                      : top_k_list(scores, keys, call.budget.tokens(n_candidates, /*page_size=*/1));
@@ -89,7 +94,8 @@ std::vector<double> mean_query(const SelectCall& call, TokenRange q_heads) {
   return mean;
 }
 
-std::vector<double> query_rows(const SelectCall& call, Index q_head, std::span<const Index> rows, double factor) {
+std::vector<double> query_rows(const SelectCall& call, Index q_head, std::span<const Index> rows,
+                               double factor) {
   std::vector<double> out;
   out.reserve(rows.size() * static_cast<std::size_t>(call.q.dim(2)));
   const auto q = call.q.sub(q_head);
@@ -112,11 +118,11 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
   const Index end = std::clamp(seen.end, begin, keys.end);
   std::fill(scores.begin(), scores.begin() + (begin - keys.begin), 0.0);
   std::fill(scores.begin() + (end - keys.begin), scores.end(), 0.0);
-  const auto visible =
-      scores.subspan(static_cast<std::size_t>(begin - keys.begin), static_cast<std::size_t>(end - begin));
+  const auto visible = scores.subspan(static_cast<std::size_t>(begin - keys.begin),
+                                      static_cast<std::size_t>(end - begin));
   mask_dead(call, kv_head, {begin, end}, visible);
-  if (visible.empty() ||
-      *std::max_element(visible.begin(), visible.end()) == -std::numeric_limits<double>::infinity()) {
+  if (visible.empty() || *std::max_element(visible.begin(), visible.end()) ==
+                             -std::numeric_limits<double>::infinity()) {
     std::fill(visible.begin(), visible.end(), 0.0);
     return;
   }
@@ -140,8 +146,9 @@ void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, Key
   }
 }
 
-void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head, std::span<const Index> rows,
-                         TokenRange keys, double factor, KeyDots& dots, std::span<double> sums) {
+void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                         std::span<const Index> rows, TokenRange keys, double factor, KeyDots& dots,
+                         std::span<double> sums) {
   const TokenRange seen = call_range(call);
   const auto offset = static_cast<std::size_t>(keys.begin - seen.begin);
   const auto k = call.k.sub(kv_head);

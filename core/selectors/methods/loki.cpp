@@ -1,18 +1,26 @@
-// loki: scores in the leading principal directions of the keys (arXiv 2406.02542, NeurIPS 2024; official code).
+// loki: scores in the leading principal directions of the keys (arXiv 2406.02542, NeurIPS 2024;
+// official code).
 //
-// Idea: keys of a head lie close to a subspace. Fit their principal directions P on a calibration text, keep keys
-// rotated (k P), score with the first r coordinates of rotated queries and keys, keep the best k, attend exactly.
-// Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q n_tok T r FLOPs; reads n_kv T r elements.
+// Idea: keys of a head lie close to a subspace. Fit their principal directions P on a calibration
+// text, keep keys rotated (k P), score with the first r coordinates of rotated queries and keys,
+// keep the best k, attend exactly.
+//
+// Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q n_tok T r FLOPs; reads
+// n_kv T r elements.
+//
 // Stores n_kv d^2 elements per layer; rotated keys replace the keys.
-// Fails when the calibration text does not resemble the real one, and when the directions that queries care about carry
-// little variance of the keys.
-// Decided where the sources differ or are silent: directions of post-rotary keys per KV head, by variance about the mean;
-// nothing is subtracted when scoring; logits keep 1 / sqrt(d). Decode: lists per query head as in the code, or per KV
-// head by the mean of the group's logits (owner=kv_head). Chunked prefill and verification: mean logits over chunk and
-// group per KV head, past scored, chunk forced. basis=self fits the directions on the first keys that the method
-// sees of the sequence itself (the first chunk): no calibration is needed, and the result is flattered. More directions
-// than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k, which is the same number without a
-// rotated copy of the cache.
+//
+// Fails when the calibration text does not resemble the real one, and when the directions that
+// queries care about carry little variance of the keys.
+//
+// Decided where the sources differ or are silent: directions of post-rotary keys per KV head, by
+// variance about the mean; nothing is subtracted when scoring; logits keep 1 / sqrt(d). Decode:
+// lists per query head as in the code, or per KV head by the mean of the group's logits
+// (owner=kv_head). Chunked prefill and verification: mean logits over chunk and group per KV head,
+// past scored, chunk forced. basis=self fits the directions on the first keys that the method sees
+// of the sequence itself (the first chunk): no calibration is needed, and the result is flattered.
+// More directions than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k,
+// which is the same number without a rotated copy of the cache.
 #include <fmt/format.h>
 
 #include <map>
@@ -53,8 +61,10 @@ struct LokiOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"rank", "principal directions that score (r)"}.at_least(1), self.rank);
-    visit(Field{"basis", "from a calibration text, or from the first keys of the sequence itself (flatters)"},
-          self.basis);
+    visit(
+        Field{"basis",
+              "from a calibration text, or from the first keys of the sequence itself (flatters)"},
+        self.basis);
     visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -75,7 +85,8 @@ class Loki final : public SharedScoreSelector {
   }
 
   void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    if (options_.basis == Basis::calibrated) bases_.insert_or_assign(std::pair(layer, kv_head), key_basis(keys));
+    if (options_.basis == Basis::calibrated)
+      bases_.insert_or_assign(std::pair(layer, kv_head), key_basis(keys));
   }
 
   void reset(const AttentionShape& shape) override {
@@ -99,14 +110,18 @@ class Loki final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < options_.dense_layers; }
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
 
   ListOwner owner_of_call(const SelectCall& call) const override {
     const bool is_decode = call.phase == Phase::decode && call.n_tok == 1;
-    return is_decode && options_.owner == DecodeOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+    return is_decode && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
+                                                              : ListOwner::kv_head;
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys) override {
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                 TokenRange keys) override {
     const Tensor<double>& basis = basis_of(call, owner.kv_head);
     const std::vector<double> q = mean_query(call, owner.q_heads);
     const auto d = static_cast<std::size_t>(call.q.dim(2));
@@ -129,15 +144,17 @@ class Loki final : public SharedScoreSelector {
     auto it = bases_.find(place);
     if (it == bases_.end()) {
       if (options_.basis == Basis::calibrated) {
-        throw ConfigError(fmt::format("loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
-                                      "basis=self to fit on the sequence's own first chunk",
-                                      call.layer, kv_head));
+        throw ConfigError(fmt::format(
+            "loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
+            "basis=self to fit on the sequence's own first chunk",
+            call.layer, kv_head));
       }
       it = bases_.emplace(place, key_basis(call.k.sub(kv_head))).first;
     }
     if (it->second.dim(1) != call.k.dim(2)) {
-      throw ShapeError(fmt::format("loki: calibrated with keys of {} channels, found keys of {} in layer {}",
-                                   it->second.dim(1), call.k.dim(2), call.layer));
+      throw ShapeError(
+          fmt::format("loki: calibrated with keys of {} channels, found keys of {} in layer {}",
+                      it->second.dim(1), call.k.dim(2), call.layer));
     }
     return it->second;
   }

@@ -1,10 +1,15 @@
-// oracle-pages: the best whole pages, from exact attention. The ceiling of every method that keeps pages.
+// oracle-pages: the best whole pages, from exact attention. The ceiling of every method that keeps
+// pages.
 //
-// Idea: rank pages by the attention their tokens really get (score=mass), or by their largest exact score (score=max,
-// the oracle of Quest's figure 3), and keep the best whole pages under Quest's page rules.
+// Idea: rank pages by the attention their tokens really get (score=mass), or by their largest exact
+// score (score=max, the oracle of Quest's figure 3), and keep the best whole pages under Quest's
+// page rules.
+//
 // Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
-// Not a method: it looks at what it should predict. score=mass keeps the most attention per row in decode with lists per
-// query head; shared lists (chunks, groups) keep the most in the mean over rows and heads.
+//
+// Not a method: it looks at what it should predict. score=mass keeps the most attention per row in
+// decode with lists per query head; shared lists (chunks, groups) keep the most in the mean over
+// rows and heads.
 #include <algorithm>
 #include <limits>
 
@@ -39,8 +44,11 @@ struct OraclePagesOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
     visit(Field{"score", "a page's exact attention, or its largest exact score"}, self.score);
-    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"}, self.pages);
-    visit(Field{"owner", "decode: pages per query head, or per KV head by the group's sum or maximum"}, self.owner);
+    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
+          self.pages);
+    visit(Field{"owner",
+                "decode: pages per query head, or per KV head by the group's sum or maximum"},
+          self.owner);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
 };
@@ -48,7 +56,8 @@ struct OraclePagesOptions {
 class OraclePages final : public PageSelector {
  public:
   explicit OraclePages(const OraclePagesOptions& options)
-      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers), options_(options) {}
+      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
+        options_(options) {}
   std::string_view name() const override { return "oracle-pages"; }
   void reset(const AttentionShape&) override {}
 
@@ -63,8 +72,8 @@ class OraclePages final : public PageSelector {
   }
 
  protected:
-  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head, TokenRange pages,
-                                  TokenRange) override {
+  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                  TokenRange pages, TokenRange) override {
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
     std::vector<double> scores(static_cast<std::size_t>(pages.size()),
                                takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
@@ -80,8 +89,8 @@ class OraclePages final : public PageSelector {
   }
 
  private:
-  std::vector<double> scores_of_row(const SelectCall& call, Index kv_head, Index row, std::span<double> values,
-                                    TokenRange pages) const {
+  std::vector<double> scores_of_row(const SelectCall& call, Index kv_head, Index row,
+                                    std::span<double> values, TokenRange pages) const {
     const TokenRange visible = row_range(call, row);
     const bool takes_mass = options_.score == PageScore::mass;
     constexpr double kNone = -std::numeric_limits<double>::infinity();
@@ -107,8 +116,9 @@ class OraclePages final : public PageSelector {
 }  // namespace
 
 void register_oracle_pages(SelectorRegistry& registry) {
-  registry.add<OraclePages, OraclePagesOptions>("oracle-pages", "Oracle: the best pages", "control",
-                                                "keeps the pages that really get the most attention");
+  registry.add<OraclePages, OraclePagesOptions>(
+      "oracle-pages", "Oracle: the best pages", "control",
+      "keeps the pages that really get the most attention");
 }
 
 }  // namespace kvscope

@@ -1,9 +1,13 @@
-// oracle-topp: per row and query head, the smallest set of keys that holds a share p of the exact attention.
+// oracle-topp: per row and query head, the smallest set of keys that holds a share p of the exact
+// attention.
 //
-// Idea: the exact nucleus of the exact softmax row; equal weights by rising position; the key that crosses p is included.
+// Idea: the exact nucleus of the exact softmax row; equal weights by rising position; the key that
+// crosses p is included.
+//
 // Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
-// The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they are compared, so
-// the mass kept may fall short of p by the last digits of that.
+//
+// The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they
+// are compared, so the mass kept may fall short of p by the last digits of that.
 #include <algorithm>
 
 #include "core/attention/nucleus.hpp"
@@ -89,8 +93,9 @@ class OracleTopp final : public Selector {
 }  // namespace
 
 void register_oracle_topp(SelectorRegistry& registry) {
-  registry.add<OracleTopp, OracleToppOptions>("oracle-topp", "Oracle: the smallest set of mass p", "control",
-                                              "keeps as few keys as hold a share p of the real attention");
+  registry.add<OracleTopp, OracleToppOptions>(
+      "oracle-topp", "Oracle: the smallest set of mass p", "control",
+      "keeps as few keys as hold a share p of the real attention");
 }
 
 }  // namespace kvscope

@@ -1,22 +1,33 @@
-// quest: query-aware pages of keys by an upper bound of their scores (arXiv 2406.10774, ICML 2024; official code).
+// quest: query-aware pages of keys by an upper bound of their scores (arXiv 2406.10774, ICML 2024;
+// official code).
 //
-// Idea: every page of consecutive keys stores its channel-wise largest and smallest key. sum_c max(q_c max_c, q_c min_c)
-// is at least q.k for every key of the page; keep the pages of largest bound and attend to all their tokens.
-// Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs for the bounds; reads 2 n_kv d ceil(T / P) elements of
-// metadata (1 / P of the cache), which is also what it stores.
-// Fails when one outlier channel dominates every bound, when pages are long, and when the wanted key shares its page
-// with nothing else (the bound of a page of opposites is high).
+// Idea: every page of consecutive keys stores its channel-wise largest and smallest key. sum_c
+// max(q_c max_c, q_c min_c) is at least q.k for every key of the page; keep the pages of largest
+// bound and attend to all their tokens.
+//
+// Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs for the bounds; reads 2 n_kv d ceil(T /
+// P) elements of metadata (1 / P of the cache), which is also what it stores.
+//
+// Fails when one outlier channel dominates every bound, when pages are long, and when the wanted
+// key shares its page with nothing else (the bound of a page of opposites is high).
+//
 // Switches, where the published programs differ:
-//   quest-paper     accuracy tables: per query head, max(3, k / P) pages, the current page must compete, layers 0-1 dense
-//   quest-kernel    speed figures: k / P pages including the current one, which is always kept
-//   quest-frontier  sparse-frontier: per KV head by the sum of its heads' bounds, current page on top, no dense layers
-//   quest-hub       sparse-attention-hub: pages of 128, rounded up, bounds of low precision, no dense layers
-// Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the largest of its heads'
-// bounds; a bound of their mean query would not be a bound.
-// Decided where the sources are silent: the paper is dense in prefill; chunked prefill and verification here rank pages
-// before the call by the sum of bounds over its queries and the group, one list per KV head, and force the call's own
-// pages. A page seen in part (window, dead keys) has the box of the keys that count. Layers are counted from 0
-// (the evaluator counts down from 32). Whole pages are kept, so a budget of k tokens may attend to fewer or more.
+//   quest-paper: accuracy tables: per query head, max(3, k / P) pages, the current page must
+//     compete, layers 0-1 dense
+//   quest-kernel: speed figures: k / P pages including the current one, which is always kept
+//   quest-frontier: sparse-frontier: per KV head by the sum of its heads' bounds, current page on
+//     top, no dense layers
+//   quest-hub: sparse-attention-hub: pages of 128, rounded up, bounds of low precision, no dense
+//     layers
+//
+// Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the
+// largest of its heads' bounds; a bound of their mean query would not be a bound.
+//
+// Decided where the sources are silent: the paper is dense in prefill; chunked prefill and
+// verification here rank pages before the call by the sum of bounds over its queries and the group,
+// one list per KV head, and force the call's own pages. A page seen in part (window, dead keys) has
+// the box of the keys that count. Layers are counted from 0 (the evaluator counts down from 32).
+// Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -42,9 +53,13 @@ struct QuestSelectorOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"}, self.pages);
-    visit(Field{"owner", "decode: pages per query head, or per KV head by the group's sum or maximum"}, self.owner);
-    visit(Field{"bound-bits", "precision of the stored boxes; 16 keeps them exact"}.in(1, 16), self.bound_bits);
+    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
+          self.pages);
+    visit(Field{"owner",
+                "decode: pages per query head, or per KV head by the group's sum or maximum"},
+          self.owner);
+    visit(Field{"bound-bits", "precision of the stored boxes; 16 keeps them exact"}.in(1, 16),
+          self.bound_bits);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
 };
@@ -52,7 +67,8 @@ struct QuestSelectorOptions {
 class Quest final : public PageSelector {
  public:
   explicit Quest(const QuestSelectorOptions& options)
-      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers), options_(options) {}
+      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
+        options_(options) {}
   std::string_view name() const override { return "quest"; }
   void reset(const AttentionShape&) override { tables_.clear(); }
 
@@ -72,15 +88,16 @@ class Quest final : public PageSelector {
     const auto n_scored = static_cast<double>(scored_pages(call).size());
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
     const bool sums = call.n_tok > 1 || owner() == PageOwner::group_sum;
-    cost.score_flops = sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_kv * n_scored * d
-                            : 4.0 * n_q * n_scored * d;
+    cost.score_flops =
+        sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_kv * n_scored * d
+             : 4.0 * n_q * n_scored * d;
     cost.score_bytes = 2.0 * n_kv * n_scored * d * element;
     return cost;
   }
 
  protected:
-  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head, TokenRange pages,
-                                  TokenRange visible) override {
+  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                  TokenRange pages, TokenRange visible) override {
     const PageTable& table = table_of(call, kv_head);
     const auto d = static_cast<std::size_t>(call.k.dim(2));
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
@@ -113,7 +130,8 @@ class Quest final : public PageSelector {
 
   /// Bounds of pages whose keys do not all count are made from those that do.
   std::vector<double> bounds_of(const SelectCall& call, Index kv_head, const PageTable& table,
-                                std::span<const double> query, TokenRange pages, TokenRange visible) const {
+                                std::span<const double> query, TokenRange pages,
+                                TokenRange visible) const {
     std::vector<double> bounds = table.bounds(query, pages);
     const bool has_dead = !all_alive(call, kv_head);
     for (Index page = pages.begin; page < pages.end; ++page) {
@@ -121,8 +139,8 @@ class Quest final : public PageSelector {
       const Index end = std::min(begin + page_size(), table.n_keys());
       const bool is_cut = begin < visible.begin || end > visible.end;
       if (!has_dead && !is_cut) continue;
-      const auto keys =
-          candidates(call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
+      const auto keys = candidates(
+          call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
       if (static_cast<Index>(keys.size()) == end - begin) continue;
       bounds[static_cast<std::size_t>(page - pages.begin)] =
           keys.empty() ? -std::numeric_limits<double>::infinity()
@@ -143,9 +161,13 @@ void register_quest(SelectorRegistry& registry) {
       "keeps the pages of keys whose bounding box promises the largest score");
   entry.presets["quest-paper"] = {{"pages", "eval"}, {"owner", "q_head"}, {"dense-layers", "2"}};
   entry.presets["quest-kernel"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "2"}};
-  entry.presets["quest-frontier"] = {{"pages", "frontier"}, {"owner", "group_sum"}, {"dense-layers", "0"}};
-  entry.presets["quest-hub"] = {
-      {"pages", "hub"}, {"owner", "q_head"}, {"page-size", "128"}, {"bound-bits", "4"}, {"dense-layers", "0"}};
+  entry.presets["quest-frontier"] = {
+      {"pages", "frontier"}, {"owner", "group_sum"}, {"dense-layers", "0"}};
+  entry.presets["quest-hub"] = {{"pages", "hub"},
+                                {"owner", "q_head"},
+                                {"page-size", "128"},
+                                {"bound-bits", "4"},
+                                {"dense-layers", "0"}};
 }
 
 }  // namespace kvscope

@@ -1,17 +1,23 @@
-// sparq: scores from the largest query channels, the rest of the output from the mean value (arXiv 2312.04985; official
-// code).
+// sparq: scores from the largest query channels, the rest of the output from the mean value (arXiv
+// 2312.04985; official code).
 //
-// Idea: take the r channels of largest sum of |q| over a KV group; approximate the scores with these channels only,
-// divided by tau = sqrt(d * |q[I]|_1 / |q|_1); keep the latest keys and the best others; mix the exact output over the
-// kept keys with the mean of all values, weighted by alpha, the approximate attention that the kept keys hold.
-// Cost per decode step and layer: 2 n_q T r FLOPs; reads n_kv T r elements of K (which therefore has to lie in memory in
-// both layouts: that copy, n_kv T d elements, is what it stores, and the running mean of V).
+// Idea: take the r channels of largest sum of |q| over a KV group; approximate the scores with
+// these channels only, divided by tau = sqrt(d * |q[I]|_1 / |q|_1); keep the latest keys and the
+// best others; mix the exact output over the kept keys with the mean of all values, weighted by
+// alpha, the approximate attention that the kept keys hold.
+//
+// Cost per decode step and layer: 2 n_q T r FLOPs; reads n_kv T r elements of K (which therefore
+// has to lie in memory in both layouts: that copy, n_kv T d elements, is what it stores, and the
+// running mean of V).
+//
 // Fails when the informative channels of the keys are not the large channels of the query.
-// Decided where the sources differ or are silent: of a budget k in decode, l = k / 4 are the latest keys and the current
-// token is free (k + 1 in all); heads of a group are ranked by the sum of their approximate logits; the mean value
-// is used in decode only, mean-value=false turns it off (the paper leaves it out for GQA models). Chunked prefill and
-// verification: channels by the sum of |q| over the chunk and group, mean logits over both, past keys scored, chunk
-// forced, no local keys and no mean value. More channels than d_head means all of them.
+//
+// Decided where the sources differ or are silent: of a budget k in decode, l = k / 4 are the latest
+// keys and the current token is free (k + 1 in all); heads of a group are ranked by the sum of
+// their approximate logits; the mean value is used in decode only, mean-value=false turns it off
+// (the paper leaves it out for GQA models). Chunked prefill and verification: channels by the sum
+// of |q| over the chunk and group, mean logits over both, past keys scored, chunk forced, no local
+// keys and no mean value. More channels than d_head means all of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -37,15 +43,17 @@ struct SparqOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"n-channels", "query channels that score (r)"}.at_least(1), self.n_channels);
-    visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0, 1.0),
+    visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0,
+                                                                                              1.0),
           self.local_share);
-    visit(Field{"mean-value", "decode: the mean value stands in for what was left out"}, self.mean_value);
+    visit(Field{"mean-value", "decode: the mean value stands in for what was left out"},
+          self.mean_value);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
 };
 
-/// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept, so that a rollback
-/// leads to the very same sums as if the dropped tokens had never been there.
+/// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept,
+/// so that a rollback leads to the very same sums as if the dropped tokens had never been there.
 class ValueSums {
  public:
   void append_up_to(TensorView<const float> v) {
@@ -109,17 +117,22 @@ class Sparq final : public SharedScoreSelector {
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < options_.dense_layers; }
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys) override {
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                 TokenRange keys) override {
     const std::vector<Index> channels = largest_channels(call, owner.q_heads);
     const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
-    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha needs each one's
+    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
+    // needs each one's
     std::vector<double> q(n_heads * channels.size(), 0.0);
     for (std::size_t h = 0; h < n_heads; ++h) {
       const auto rows = call.q.sub(owner.q_heads.begin + static_cast<Index>(h));
       for (Index row = 0; row < call.n_tok; ++row) {
-        const double factor = 1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
+        const double factor =
+            1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
         for (std::size_t c = 0; c < channels.size(); ++c) {
           q[h * channels.size() + c] +=
               factor * static_cast<double>(rows.row(row)[static_cast<std::size_t>(channels[c])]);
@@ -130,8 +143,10 @@ class Sparq final : public SharedScoreSelector {
     dots_.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()), 0.0);
     for (std::size_t h = 0; h < n_heads; ++h) {
-      const auto row = dots_.row(static_cast<Index>(h)).subspan(static_cast<std::size_t>(keys.begin - visible.begin));
-      for (std::size_t t = 0; t < scores.size(); ++t) scores[t] += row[t] / static_cast<double>(n_heads);
+      const auto row = dots_.row(static_cast<Index>(h))
+                           .subspan(static_cast<std::size_t>(keys.begin - visible.begin));
+      for (std::size_t t = 0; t < scores.size(); ++t)
+        scores[t] += row[t] / static_cast<double>(n_heads);
     }
     if (mixes(call)) {  // the heads' approximate weights stay in dots_ for alpha
       for (Index h = 0; h < owner.q_heads.size(); ++h) {
@@ -141,13 +156,15 @@ class Sparq final : public SharedScoreSelector {
     return scores;
   }
 
-  KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores, TokenRange keys,
-                    Selection& selection) override {
-    if (!is_decode(call)) return SharedScoreSelector::make_list(call, owner, scores, keys, selection);
+  KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
+                    TokenRange keys, Selection& selection) override {
+    if (!is_decode(call))
+      return SharedScoreSelector::make_list(call, owner, scores, keys, selection);
     const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
     const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
-    const auto n_local = std::min(static_cast<Index>(std::floor(options_.local_share * static_cast<double>(k))),
-                                  static_cast<Index>(past.size()));
+    const auto n_local =
+        std::min(static_cast<Index>(std::floor(options_.local_share * static_cast<double>(k))),
+                 static_cast<Index>(past.size()));
     const auto local = std::span(past).last(static_cast<std::size_t>(n_local));
     std::vector<double> others(scores.begin(), scores.end());
     for (const KeyPos pos : local) {
@@ -161,7 +178,9 @@ class Sparq final : public SharedScoreSelector {
   }
 
  private:
-  static bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
+  static bool is_decode(const SelectCall& call) {
+    return call.phase == Phase::decode && call.n_tok == 1;
+  }
   bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
 
   /// The channels of largest sum of |q| over rows and heads, ascending.
@@ -170,25 +189,31 @@ class Sparq final : public SharedScoreSelector {
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       for (Index row = 0; row < call.n_tok; ++row) {
         const auto q = call.q.sub(q_head).row(row);
-        for (std::size_t c = 0; c < size.size(); ++c) size[c] += std::abs(static_cast<double>(q[c]));
+        for (std::size_t c = 0; c < size.size(); ++c)
+          size[c] += std::abs(static_cast<double>(q[c]));
       }
     }
     return top_k_sorted_by_index(size, options_.n_channels);
   }
 
-  /// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits are all zero.
+  /// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits
+  /// are all zero.
   static double tau(std::span<const float> q, std::span<const Index> channels) {
     double all = 0.0;
     double kept = 0.0;
     for (const float x : q) all += std::abs(static_cast<double>(x));
-    for (const Index c : channels) kept += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
+    for (const Index c : channels)
+      kept += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
     const auto d = static_cast<double>(q.size());
     return kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d);
   }
 
-  void add_mix(const SelectCall& call, const Owner& owner, const KeyList& list, Selection& selection) {
+  void add_mix(const SelectCall& call, const Owner& owner, const KeyList& list,
+               Selection& selection) {
     if (call.v.empty()) {
-      throw ConfigError("sparq: the mean value needs recorded values (V), which are missing; set mean-value=false");
+      throw ConfigError(
+          "sparq: the mean value needs recorded values (V), which are missing; set "
+          "mean-value=false");
     }
     if (selection.mix.weight.count() == 0) {
       selection.mix.weight = Tensor<float>({call.q.dim(0), call.n_tok});
@@ -199,7 +224,8 @@ class Sparq final : public SharedScoreSelector {
     for (Index h = 0; h < owner.q_heads.size(); ++h) {
       const auto weights = dots_.row(h);
       double alpha = 0.0;
-      for (const KeyPos pos : merged(list)) alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
+      for (const KeyPos pos : merged(list))
+        alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
       const Index q_head = owner.q_heads.begin + h;
       selection.mix.weight(q_head, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
       const auto rest = selection.mix.rest.view().row(q_head);
@@ -234,7 +260,8 @@ class Sparq final : public SharedScoreSelector {
 }  // namespace
 
 void register_sparq(SelectorRegistry& registry) {
-  registry.add<Sparq, SparqOptions>("sparq", "SparQ: the query's largest channels", "arXiv 2312.04985",
+  registry.add<Sparq, SparqOptions>("sparq", "SparQ: the query's largest channels",
+                                    "arXiv 2312.04985",
                                     "scores keys with the few channels where the query is largest");
 }
 

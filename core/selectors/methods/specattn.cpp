@@ -1,17 +1,26 @@
-// specattn: the draft model's attention chooses the verifier's keys (arXiv 2510.27641, NeurIPS 2025 workshop). No code.
+// specattn: the draft model's attention chooses the verifier's keys (arXiv 2510.27641, NeurIPS 2025
+// workshop). No code.
 //
-// Idea: in speculative decoding the draft model has just attended to the same tokens. Map every verifier layer to a draft
-// layer; take the nucleus (smallest set of mass p) of the draft's rows of the drafted tokens; their union, closed over
-// blocks of 16, is the verifier layer's list for all heads and all queries of the verification.
-// Cost per call and layer: I gamma T compares and adds, I the iterations of the threshold search; reads I gamma T
-// probabilities. Stores the draft's rows, gamma T probabilities per draft layer (counted once per verifier layer here).
-// Fails when draft and verifier look at different tokens; closure over blocks raises what is kept far above 1 - p.
-// Decided where the paper is silent: rows are means over the draft's heads; keys in flight (this call's tokens) and the
-// last token before them are forced; the nucleus is of the whole row, then cut to the past; sparse output renormalised;
-// the exact nucleus by default (the printed search returns its last midpoint and misses p in half of the rows). The map
-// is given as a list (layer-map=0/0/1/2, draft layer of verifier layer 0, 1, ...), as "identity", or "proportional"
-// (layer j of n to floor(j n_draft / n)); the monotone map of least KL divergence comes from the layer map analysis.
-// Decode with one draft row works the same. block_mass takes the nucleus of sums over blocks instead.
+// Idea: in speculative decoding the draft model has just attended to the same tokens. Map every
+// verifier layer to a draft layer; take the nucleus (smallest set of mass p) of the draft's rows of
+// the drafted tokens; their union, closed over blocks of 16, is the verifier layer's list for all
+// heads and all queries of the verification.
+//
+// Cost per call and layer: I gamma T compares and adds, I the iterations of the threshold search;
+// reads I gamma T probabilities. Stores the draft's rows, gamma T probabilities per draft layer
+// (counted once per verifier layer here).
+//
+// Fails when draft and verifier look at different tokens; closure over blocks raises what is kept
+// far above 1 - p.
+//
+// Decided where the paper is silent: rows are means over the draft's heads; keys in flight (this
+// call's tokens) and the last token before them are forced; the nucleus is of the whole row, then
+// cut to the past; sparse output renormalised; the exact nucleus by default (the printed search
+// returns its last midpoint and misses p in half of the rows). The map is given as a list
+// (layer-map=0/0/1/2, draft layer of verifier layer 0, 1, ...), as "identity", or "proportional"
+// (layer j of n to floor(j n_draft / n)); the monotone map of least KL divergence comes from the
+// layer map analysis. Decode with one draft row works the same. block_mass takes the nucleus of
+// sums over blocks instead.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,9 +58,12 @@ struct SpecAttnOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"nucleus", "how the threshold of a row is found"}, self.nucleus);
-    visit(Field{"blocks", "closure: blocks that hold a chosen key; block_mass: nucleus of block sums"}, self.blocks);
+    visit(Field{"blocks",
+                "closure: blocks that hold a chosen key; block_mass: nucleus of block sums"},
+          self.blocks);
     visit(Field{"block-size", "tokens per block"}.in(1, 1 << 20), self.block_size);
-    visit(Field{"layer-map", "identity, proportional, or the draft layer of each verifier layer as 0/0/1/2"},
+    visit(Field{"layer-map",
+                "identity, proportional, or the draft layer of each verifier layer as 0/0/1/2"},
           self.layer_map);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -66,10 +78,12 @@ std::vector<Index> parse_layer_map(const std::string& text) {
   while (true) {
     Index draft_layer = 0;
     const auto [next, error] = std::from_chars(at, end, draft_layer);
-    const bool is_number = error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
+    const bool is_number =
+        error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
     if (!is_number) {
-      throw ConfigError(fmt::format("layer-map: expected identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
-                                    text));
+      throw ConfigError(fmt::format(
+          "layer-map: expected identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
+          text));
     }
     map.push_back(draft_layer);
     if (next == end) return map;
@@ -79,7 +93,8 @@ std::vector<Index> parse_layer_map(const std::string& text) {
 
 class SpecAttn final : public Selector {
  public:
-  explicit SpecAttn(const SpecAttnOptions& options) : options_(options), map_(parse_layer_map(options.layer_map)) {}
+  explicit SpecAttn(const SpecAttnOptions& options)
+      : options_(options), map_(parse_layer_map(options.layer_map)) {}
   std::string_view name() const override { return "specattn"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
@@ -100,7 +115,8 @@ class SpecAttn final : public Selector {
     const TokenRange visible = call_range(call);
 
     std::vector<bool> is_kept(static_cast<std::size_t>(visible.end), false);
-    for (Index row = 0; row < rows.dim(0); ++row) mark_row(rows.view().row(row), call.budget.value, is_kept);
+    for (Index row = 0; row < rows.dim(0); ++row)
+      mark_row(rows.view().row(row), call.budget.value, is_kept);
     if (options_.blocks == BlockRule::closure) close_blocks(is_kept);
 
     KeyList list;
@@ -123,7 +139,8 @@ class SpecAttn final : public Selector {
     if (selection.is_dense || call.draft_rows.empty()) return {};
     const auto n_rows = static_cast<double>(call.draft_rows[0].dim(0));
     const auto n_keys = static_cast<double>(call_range(call).end);
-    // passes over a row: as printed at most 20 halvings reach 1e-6; the exact search needs at most 31
+    // passes over a row: as printed at most 20 halvings reach 1e-6; the exact search needs at most
+    // 31
     const double passes = options_.nucleus == NucleusMode::exact       ? 31.0
                           : options_.nucleus == NucleusMode::paper_eps ? 20.0
                                                                        : 10.0;
@@ -141,25 +158,31 @@ class SpecAttn final : public Selector {
       return std::min(n_draft - 1, call.layer * n_draft / std::max<Index>(shape_.n_layers, 1));
     }
     if (!map_.empty() && call.layer >= static_cast<Index>(map_.size())) {
-      throw ConfigError(fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
-                                    map_.size(), call.layer));
+      throw ConfigError(
+          fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
+                      map_.size(), call.layer));
     }
-    const Index draft_layer = map_.empty() ? call.layer : map_[static_cast<std::size_t>(call.layer)];
+    const Index draft_layer =
+        map_.empty() ? call.layer : map_[static_cast<std::size_t>(call.layer)];
     if (draft_layer >= n_draft) {
-      throw ConfigError(fmt::format("specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers",
-                                    call.layer, draft_layer, n_draft));
+      throw ConfigError(fmt::format(
+          "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers",
+          call.layer, draft_layer, n_draft));
     }
     return draft_layer;
   }
 
   const Tensor<float>& draft_rows_of(const SelectCall& call) const {
     if (call.draft_rows.empty()) {
-      throw ConfigError("specattn: needs the attention rows of a draft model, which this trace or run does not have");
+      throw ConfigError(
+          "specattn: needs the attention rows of a draft model, which this trace or run does not "
+          "have");
     }
     const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer_of(call))];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
-      throw ShapeError(fmt::format("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
-                                   to_string(rows.shape()), call_range(call).end));
+      throw ShapeError(
+          fmt::format("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
+                      to_string(rows.shape()), call_range(call).end));
     }
     return rows;
   }
@@ -167,7 +190,8 @@ class SpecAttn final : public Selector {
   /// Marks the nucleus of one draft row [n_positions].
   void mark_row(std::span<const float> row, double p, std::vector<bool>& is_kept) const {
     if (options_.blocks != BlockRule::block_mass) {
-      for (const Index pos : nucleus(row, p, options_.nucleus)) is_kept[static_cast<std::size_t>(pos)] = true;
+      for (const Index pos : nucleus(row, p, options_.nucleus))
+        is_kept[static_cast<std::size_t>(pos)] = true;
       return;
     }
     const auto size = static_cast<std::size_t>(options_.block_size);
@@ -176,14 +200,16 @@ class SpecAttn final : public Selector {
       const auto block = row.subspan(begin, std::min(size, row.size() - begin));
       sums.push_back(static_cast<float>(std::accumulate(block.begin(), block.end(), 0.0)));
     }
-    for (const Index block : nucleus(sums, p, options_.nucleus)) fill_block(static_cast<std::size_t>(block), is_kept);
+    for (const Index block : nucleus(sums, p, options_.nucleus))
+      fill_block(static_cast<std::size_t>(block), is_kept);
   }
 
   void close_blocks(std::vector<bool>& is_kept) const {
     const auto size = static_cast<std::size_t>(options_.block_size);
     for (std::size_t begin = 0; begin < is_kept.size(); begin += size) {
       const auto first = is_kept.begin() + static_cast<std::ptrdiff_t>(begin);
-      const auto last = is_kept.begin() + static_cast<std::ptrdiff_t>(std::min(begin + size, is_kept.size()));
+      const auto last =
+          is_kept.begin() + static_cast<std::ptrdiff_t>(std::min(begin + size, is_kept.size()));
       if (std::find(first, last, true) != last) std::fill(first, last, true);
     }
   }
@@ -202,8 +228,9 @@ class SpecAttn final : public Selector {
 }  // namespace
 
 void register_specattn(SelectorRegistry& registry) {
-  registry.add<SpecAttn, SpecAttnOptions>("specattn", "SpecAttn: the draft's attention chooses", "arXiv 2510.27641",
-                                          "verifies drafted tokens on the keys that the draft model attended to");
+  registry.add<SpecAttn, SpecAttnOptions>(
+      "specattn", "SpecAttn: the draft's attention chooses", "arXiv 2510.27641",
+      "verifies drafted tokens on the keys that the draft model attended to");
 }
 
 }  // namespace kvscope

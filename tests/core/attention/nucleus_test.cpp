@@ -86,7 +86,8 @@ TEST_CASE("nucleus: ties by rising index, p >= 1, zero rows, single keys, bad p"
   const std::vector<float> ties = {0.25f, 0.25f, 0.25f, 0.25f};
   CHECK(nucleus(ties, 0.5, NucleusMode::exact) == std::vector<Index>{0, 1});
   CHECK(nucleus(ties, 0.51, NucleusMode::exact) == std::vector<Index>{0, 1, 2});
-  CHECK(nucleus(std::vector<float>{0.0f, 1.0f, 0.0f}, 1.0, NucleusMode::safe_low) == std::vector<Index>{1});
+  CHECK(nucleus(std::vector<float>{0.0f, 1.0f, 0.0f}, 1.0, NucleusMode::safe_low) ==
+        std::vector<Index>{1});
   CHECK(nucleus(std::vector<float>{0.0f, 0.0f}, 0.9, NucleusMode::exact).empty());
   CHECK(nucleus(std::vector<float>{}, 0.9, NucleusMode::exact).empty());
   CHECK(nucleus(std::vector<float>{1.0f}, 0.9, NucleusMode::exact) == std::vector<Index>{0});
