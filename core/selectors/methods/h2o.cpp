@@ -176,8 +176,10 @@ class H2o final : public Selector {
     HeadVotes votes;
   };
   struct Layer {
-    HeadVotes sums;        // of all rows that are not in `rows`
-    std::deque<Row> rows;  // by position: rows that may be rejected, or the window
+    HeadVotes sums;  // of all rows that are not in `rows`
+    // By position: rows that may be rejected (decode and verification), or the window. A prefill
+    // chunk is never rejected: rolling back into one cuts its keys, not its votes.
+    std::deque<Row> rows;
     std::vector<std::optional<KeyPos>> hidden, hidden_before;  // [n_kv] or empty: official-quirk
     Index n_prompt = 0;
     bool may_be_rejected = false;
