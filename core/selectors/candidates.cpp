@@ -54,7 +54,8 @@ void mask_dead(const SelectCall& call, Index kv_head, TokenRange range, std::spa
   if (all_alive(call, kv_head)) return;
   for (Index pos = range.begin; pos < range.end; ++pos) {
     if (!is_alive(call, kv_head, pos)) {
-      scores[static_cast<std::size_t>(pos - range.begin)] = -std::numeric_limits<double>::infinity();
+      scores[static_cast<std::size_t>(pos - range.begin)] =
+          -std::numeric_limits<double>::infinity();
     }
   }
 }
@@ -78,10 +79,12 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
 void force_keys(KeyList& list, std::span<const KeyPos> keys) {
   std::vector<KeyPos> forced;
   forced.reserve(list.forced.size() + keys.size());
-  std::set_union(list.forced.begin(), list.forced.end(), keys.begin(), keys.end(), std::back_inserter(forced));
+  std::set_union(list.forced.begin(), list.forced.end(), keys.begin(), keys.end(),
+                 std::back_inserter(forced));
   std::vector<KeyPos> scored;
   scored.reserve(list.scored.size());
-  std::set_difference(list.scored.begin(), list.scored.end(), keys.begin(), keys.end(), std::back_inserter(scored));
+  std::set_difference(list.scored.begin(), list.scored.end(), keys.begin(), keys.end(),
+                      std::back_inserter(scored));
   list.forced = std::move(forced);
   list.scored = std::move(scored);
 }
@@ -97,7 +100,8 @@ Selection dense_selection(const SelectCall& call, ListOwner owner) {
 Selection without_dead_keys(Selection selection, const SelectCall& call) {
   const Index n_kv = call.k.dim(0);
   bool lost_keys = false;
-  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) lost_keys = lost_keys || !all_alive(call, kv_head);
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head)
+    lost_keys = lost_keys || !all_alive(call, kv_head);
   if (selection.owner != ListOwner::layer || selection.is_dense || !lost_keys) return selection;
   std::vector<KeyList> lists;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
@@ -114,12 +118,15 @@ Selection without_dead_keys(Selection selection, const SelectCall& call) {
 }
 
 void check_budget_kind(std::string_view method, const SelectorCaps& caps, const Budget& budget) {
-  if (std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end()) return;
+  if (std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end())
+    return;
   std::vector<std::string_view> names;
   constexpr std::string_view kNames[] = {"tokens=N", "pages=N", "ratio=X", "p=X"};
-  for (const Budget::Kind kind : caps.budgets) names.push_back(kNames[static_cast<std::size_t>(kind)]);
-  throw ConfigError(fmt::format("{}: budget {} does not fit, expected {}", method, budget.to_string(),
-                                names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, " or "))));
+  for (const Budget::Kind kind : caps.budgets)
+    names.push_back(kNames[static_cast<std::size_t>(kind)]);
+  throw ConfigError(fmt::format(
+      "{}: budget {} does not fit, expected {}", method, budget.to_string(),
+      names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, " or "))));
 }
 
 }  // namespace kvscope

@@ -1,9 +1,9 @@
-// Which keys a selector may choose from, and how scores of them become lists: causality and the alive mask come
-// before any score.
+// Which keys a selector may choose from, and how scores of them become lists: causality and the
+// alive mask come before any score.
 //
-// Chunked protocol (shared by all methods that score anew in every call): the keys before the call ("past") are
-// scored and pay from the budget; the call's own keys ("chunk", one token in decode) are forced on top of it and the
-// causal mask cuts them per row.
+// Chunked protocol (shared by all methods that score anew in every call): the keys before the call
+// ("past") are scored and pay from the budget; the call's own keys ("chunk", one token in decode)
+// are forced on top of it and the causal mask cuts them per row.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ namespace kvscope {
 /// Positions of the call's own tokens.
 TokenRange chunk_range(const SelectCall& call);
 
-/// Positions before the call that at least its first query sees (a sliding window cuts the older ones).
+/// Positions before the call that at least its first query sees (a sliding window cuts the older
+/// ones).
 TokenRange past_range(const SelectCall& call);
 
 /// Positions that at least one query of the call sees.
@@ -40,7 +41,8 @@ std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange
 /// The alive positions before `end` that at least the call's first query sees, ascending.
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end);
 
-/// Sets the score of every dead key to -infinity. scores [range.size()]; element 0 belongs to range.begin.
+/// Sets the score of every dead key to -infinity. scores [range.size()]; element 0 belongs to
+/// range.begin.
 void mask_dead(const SelectCall& call, Index kv_head, TokenRange range, std::span<double> scores);
 
 /// The k best candidates (score descending, position ascending) as a list of scored keys. scores
@@ -50,14 +52,15 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
 /// The same for the positions of a range; element 0 of `scores` belongs to range.begin.
 KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k);
 
-/// Moves `keys` (ascending) into the forced part: they leave the scored part and join what is forced already.
+/// Moves `keys` (ascending) into the forced part: they leave the scored part and join what is
+/// forced already.
 void force_keys(KeyList& list, std::span<const KeyPos> keys);
 
 /// A selection of everything visible, for layers that a method keeps dense.
 Selection dense_selection(const SelectCall& call, ListOwner owner);
 
-/// A layer's list serves all KV heads. Where these have lost different keys, splits it into one list per KV head
-/// without the dead ones; otherwise returns it as it is.
+/// A layer's list serves all KV heads. Where these have lost different keys, splits it into one
+/// list per KV head without the dead ones; otherwise returns it as it is.
 Selection without_dead_keys(Selection selection, const SelectCall& call);
 
 /// Throws ConfigError unless the method takes budgets of this kind.

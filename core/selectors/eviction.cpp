@@ -29,6 +29,12 @@ Index eviction_budget(const SelectCall& call) {
   return call.budget.tokens(call.pos_begin + call.n_tok, /*page_size=*/1);
 }
 
+Index attended_keys_of(const SelectCall& call, const Selection& selection, Index kv_head) {
+  if (selection.is_dense) return call_range(call).size();
+  const Index group = call.q.dim(0) / call.k.dim(0);
+  return selection.list(owner_of(selection.owner, kv_head * group, group), /*row=*/0).size();
+}
+
 void keep_best(std::span<const double> scores, std::span<const KeyPos> candidates, Index n_keep,
                Index kv_head, AliveMask& alive) {
   if (n_keep >= static_cast<Index>(candidates.size())) return;

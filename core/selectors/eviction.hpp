@@ -20,6 +20,9 @@ Selection alive_selection(const SelectCall& call);
 /// positions.
 Index eviction_budget(const SelectCall& call);
 
+/// Keys in the answer to `call` for this KV head: what is alive, the call's own tokens included.
+Index attended_keys_of(const SelectCall& call, const Selection& selection, Index kv_head);
+
 /// Kills the keys of `candidates` (ascending positions) with the lowest scores until `n_keep` are
 /// left; equal scores lose the later key first. scores [candidates.size()].
 void keep_best(std::span<const double> scores, std::span<const KeyPos> candidates, Index n_keep,

@@ -1,7 +1,7 @@
 // A selector decides which keys a layer's queries attend to. This header is the call protocol of all of them.
 //
 // Per sequence:
-//   1. calibrate(source)   once, if caps().needs_calibration (Loki's PCA, SpecAttn's layer map)
+//   1. calibrate(...)      once per layer and KV head, if caps().needs_calibration (Loki's PCA, SpecAttn's layer map)
 //   2. reset(shape)        before every sequence
 // Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in ascending order:
 //   3. the engine appends the call's keys and values to its cache and marks them alive
@@ -141,6 +141,9 @@ class Selector {
   virtual ~Selector() = default;
   virtual std::string_view name() const = 0;
   virtual SelectorCaps caps() const = 0;
+  /// Learns from the keys [n_keys, d_head] of one layer and KV head of a calibration text, before reset. Called once per
+  /// pair if caps().needs_calibration; what was learned outlives reset.
+  virtual void calibrate(Index layer, Index kv_head, TensorView<const float> keys) { (void)layer, (void)kv_head, (void)keys; }
   virtual void reset(const AttentionShape& shape) = 0;
   virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) {
     (void)layer, (void)pos_begin, (void)k, (void)v;

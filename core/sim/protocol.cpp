@@ -69,11 +69,11 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
     throw ShapeError(fmt::format("a call of {} tokens after {} exceeds the sequence's {} tokens",
                                  n_tok, n_keys_, shape_.max_tokens));
   }
-  if (caps_.needs_draft && phase == Phase::verify && draft_rows.empty()) {
+  if (caps_.needs_draft && is_defined(caps_, phase) && draft_rows.empty()) {
     throw ConfigError(
-        fmt::format("selector {}: a verification needs the draft model's attention rows, and the "
+        fmt::format("selector {}: {} needs the draft model's attention rows, and the "
                     "recording has none",
-                    selector_->name()));
+                    selector_->name(), name_of(phase)));
   }
   before_verify_.clear();
   if (caps_.permanent && phase == Phase::verify) before_verify_ = alive_;
