@@ -173,7 +173,8 @@ class OracleTopk final : public Selector {
       sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
     }
     // ranked once for the largest budget: the others keep its first keys
-    const std::vector<Index> ranked = top_k(scores, *std::max_element(sizes.begin(), sizes.end()));
+    const std::vector<Index> ranked =
+        top_k(scores, sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end()));
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const auto n = std::min(static_cast<std::size_t>(sizes[i]), ranked.size());
       KeyList list;
