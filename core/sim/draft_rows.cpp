@@ -21,7 +21,8 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
       const Tensor<float> q = draft.read_q(layer, q_head, rows);
-      scratch.compute(widened(q.flat(), static_cast<double>(info.score_scale)), rows.size(), keys, {0, rows.end});
+      scratch.compute(widened(q.flat(), static_cast<double>(info.score_scale)), rows.size(), keys,
+                      {0, rows.end});
       for (Index r = 0; r < rows.size(); ++r) {
         const TokenRange visible = visible_keys(rows.begin + r, window);
         const auto probs = scratch.row(r, visible);
@@ -38,15 +39,18 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
 
 }  // namespace
 
-std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenRange rows, ThreadPool& pool) {
+std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenRange rows,
+                                                ThreadPool& pool) {
   const TraceInfo& info = draft.info();
   if (rows.begin < info.rows.begin || rows.end > info.rows.end || rows.end > info.n_tokens) {
-    throw ConfigError(fmt::format("{}: the verified positions [{}, {}) are not all in the draft's recorded rows [{}, {})",
-                                  draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end));
+    throw ConfigError(fmt::format(
+        "{}: the verified positions [{}, {}) are not all in the draft's recorded rows [{}, {})",
+        draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end));
   }
   std::vector<Tensor<float>> layers(info.layers.size());
   pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
-    layers[static_cast<std::size_t>(i)] = layer_rows(draft, info.layers[static_cast<std::size_t>(i)], rows);
+    layers[static_cast<std::size_t>(i)] =
+        layer_rows(draft, info.layers[static_cast<std::size_t>(i)], rows);
   });
   return layers;
 }
@@ -55,13 +59,14 @@ void require_same_tokens(const TraceSource& trace, const TraceSource& draft) {
   const auto verified = trace.tokens();
   const auto drafted = draft.tokens();
   if (drafted.size() < verified.size()) {
-    throw ConfigError(fmt::format("draft trace {} holds {} tokens, expected the {} of {}", draft.where(), drafted.size(),
-                                  verified.size(), trace.where()));
+    throw ConfigError(fmt::format("draft trace {} holds {} tokens, expected the {} of {}",
+                                  draft.where(), drafted.size(), verified.size(), trace.where()));
   }
   for (std::size_t i = 0; i < verified.size(); ++i) {
     if (verified[i] == drafted[i]) continue;
-    throw ConfigError(fmt::format("draft trace {} has token {} at position {}, {} has {}: expected the same text",
-                                  draft.where(), drafted[i], i, trace.where(), verified[i]));
+    throw ConfigError(
+        fmt::format("draft trace {} has token {} at position {}, {} has {}: expected the same text",
+                    draft.where(), drafted[i], i, trace.where(), verified[i]));
   }
 }
 

@@ -9,18 +9,22 @@
 
 namespace kvscope {
 
-/// Forwards everything to another selector, which still sees every append; while closed, questions are answered with
-/// "everything visible". Only for methods whose later answers do not depend on earlier ones.
+/// Forwards everything to another selector, which still sees every append; while closed, questions
+/// are answered with "everything visible". Only for methods whose later answers do not depend on
+/// earlier ones.
 class GatedSelector final : public Selector {
  public:
   explicit GatedSelector(std::unique_ptr<Selector> selector) : selector_(std::move(selector)) {}
   void set_open(bool open) { is_open_ = open; }
-  const Selector& inner() const { return *selector_; }
 
   std::string_view name() const override { return selector_->name(); }
   SelectorCaps caps() const override { return selector_->caps(); }
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    selector_->calibrate(layer, kv_head, keys);
+  }
   void reset(const AttentionShape& shape) override { selector_->reset(shape); }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
     selector_->on_append(layer, pos_begin, k, v);
   }
   Selection select(const SelectCall& call) override {

@@ -31,8 +31,8 @@ std::size_t age_bin(Index age) {
   return std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(age)), kAgeBins - 1);
 }
 
-void DenseRow::prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-                       Index n_ranked) {
+void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
+                       TensorView<const float> v, Index n_ranked) {
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
@@ -44,28 +44,34 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible, Tenso
   probs_.assign(scores.begin(), scores.end());
   softmax_in_place(probs_);
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
-  for (Index t = 0; t < n; ++t) add_value(v.row(visible.begin + t), probs_[static_cast<std::size_t>(t)], output_);
+  for (Index t = 0; t < n; ++t)
+    add_value(v.row(visible.begin + t), probs_[static_cast<std::size_t>(t)], output_);
   output_norm_ = norm_of(output_);
 }
 
 std::vector<double> DenseRow::list_output(std::span<const KeyPos> keys, double mass) const {
   std::vector<double> y(output_.size(), 0.0);
   if (mass >= kTinyMass) {
-    for (KeyPos key : keys) add_value(v_.row(key), probs_[static_cast<std::size_t>(key - visible_.begin)] / mass, y);
+    for (KeyPos key : keys)
+      add_value(v_.row(key), probs_[static_cast<std::size_t>(key - visible_.begin)] / mass, y);
     return y;
   }
   std::vector<double> weights;
-  for (KeyPos key : keys) weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
+  for (KeyPos key : keys)
+    weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
   softmax_in_place(weights);
   for (std::size_t i = 0; i < keys.size(); ++i) add_value(v_.row(keys[i]), weights[i], y);
   return y;
 }
 
-RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowMix& mix) const {
+RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
+                             const RowMix& mix) const {
   RowQuality quality;
   const auto n = static_cast<Index>(probs_.size());
   const auto size = static_cast<Index>(keys.size());
-  const auto prob = [&](KeyPos key) { return probs_[static_cast<std::size_t>(key - visible_.begin)]; };
+  const auto prob = [&](KeyPos key) {
+    return probs_[static_cast<std::size_t>(key - visible_.begin)];
+  };
   double sink = 0.0;
   for (KeyPos key : keys) {
     if (key >= n_sink) break;
@@ -94,8 +100,10 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   if (is_all) in_oracle = size;
   quality.mass = is_all ? 1.0 : std::min(mass, 1.0);
   quality.recall10 = static_cast<double>(in_ten) / static_cast<double>(top_ten);
-  quality.recallk = top_budget == 0 ? 1.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
-  quality.jaccard = size == 0 ? 1.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
+  quality.recallk =
+      top_budget == 0 ? 1.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
+  quality.jaccard =
+      size == 0 ? 1.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
 
   std::vector<double> y = list_output(keys, mass);

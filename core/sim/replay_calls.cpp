@@ -9,10 +9,12 @@
 
 namespace kvscope {
 
-std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan, const std::string& where) {
+std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
+                                   const std::string& where) {
   if (plan.chunk < 1 || plan.steps < 1 || plan.drafts < 1) {
-    throw ConfigError(fmt::format("replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}",
-                                  plan.chunk, plan.steps, plan.drafts));
+    throw ConfigError(
+        fmt::format("replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}",
+                    plan.chunk, plan.steps, plan.drafts));
   }
   std::vector<TokenRange> calls;
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
@@ -32,8 +34,8 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan, 
     }
   }
   if (calls.empty()) {
-    throw ConfigError(fmt::format("{}: {} prompt and {} decoded tokens are too few for a {} call", where, n_prompt,
-                                  info.n_tokens - n_prompt, name_of(plan.phase)));
+    throw ConfigError(fmt::format("{}: {} prompt and {} decoded tokens are too few for a {} call",
+                                  where, n_prompt, info.n_tokens - n_prompt, name_of(plan.phase)));
   }
   return calls;
 }

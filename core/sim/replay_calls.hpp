@@ -16,9 +16,10 @@ struct CallPlan {
   Index drafts = 4;   // verify: tokens verified at once
 };
 
-/// Calls in order, without overlap. prefill: chunks of the whole prompt. decode: single positions among the decoded
-/// ones, or of the prompt's later half if nothing was decoded. verify: blocks of `drafts` positions likewise.
-/// Throws ConfigError if the trace is too short for one.
-std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan, const std::string& where);
+/// Calls in order, without overlap. prefill: chunks of the whole prompt. decode: single positions
+/// among the decoded ones, or of the prompt's later half if nothing was decoded. verify: blocks of
+/// `drafts` positions likewise. Throws ConfigError if the trace is too short for one.
+std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
+                                   const std::string& where);
 
 }  // namespace kvscope
