@@ -52,7 +52,8 @@ std::vector<std::string> split_selectors(const std::vector<std::string>& lists) 
             fmt::format("--selector: expected a method's name first, found \"{}\"", part));
       }
       if (is_option) {
-        specs.back() += (specs.back().find(':') == std::string::npos ? ":" : ",") + part;
+        const bool has_options = specs.back().find(':') != std::string::npos;
+        specs.back() = fmt::format("{}{}{}", specs.back(), has_options ? ',' : ':', part);
       } else {
         specs.push_back(part);
       }
@@ -330,50 +331,10 @@ class SweepCommand final : public Command {
   WorkOptions work_;
 };
 
-class MergeCommand final : public Command {
- public:
-  std::string name() const override { return "merge"; }
-  std::string summary() const override { return "join the shards of a sweep into one table"; }
-  std::string description() const override {
-    return "Fails if a shard is missing, unfinished, given twice, or of another sweep. The result "
-           "has the same bytes as "
-           "that of one undivided run.";
-  }
-  std::vector<Example> examples() const override {
-    return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"}};
-  }
-  void declare(OptionSet& options) override {
-    options.positional("SHARD", "what kvscope sweep --shard wrote", shards_, /*required=*/true);
-    options.add("out", "FILE", "write the table as .csv, .json or .h5", out_).short_name = 'o';
-    options.flag("force", "replace an existing file", force_);
-    declare_json(options, json_);
-  }
-  int run(const OptionSet&, const std::string&) override {
-    if (out_) check_sweep_output(*out_, force_);
-    const SweepResult result = merge_sweep(shards_);
-    if (out_) write_sweep_output(result, *out_, force_);
-    if (json_) {
-      print_json(sweep_json(result));
-    } else {
-      print(sweep_summary(result));
-    }
-    return kOk;
-  }
-
- private:
-  std::vector<fs::path> shards_;
-  std::optional<fs::path> out_;
-  bool force_ = false;
-  bool json_ = false;
-};
-
 }  // namespace
 
 std::unique_ptr<Command> make_sweep_command() {
   return std::make_unique<SweepCommand>();
-}
-std::unique_ptr<Command> make_merge_command() {
-  return std::make_unique<MergeCommand>();
 }
 
 }  // namespace kvscope::cli

@@ -51,20 +51,22 @@ void write_sweep_output(const SweepResult& result, const fs::path& out, bool ove
 
 std::string sweep_summary(const SweepResult& result) {
   const bool many_traces = result.traces.size() > 1;
-  std::vector<std::string> header = {"selector",   "budget",  "kept",      "union",
-                                     "mass",       "p5",      "min",       "recall@10",
-                                     "rel. error", "Jaccard", "bytes/call"};
+  std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
+                                     "mass",       "p5",      "min",        "recall@10",
+                                     "rel. error", "Jaccard", "bytes/call", "dense layers"};
   if (many_traces) header.insert(header.begin(), "trace");
   TextTable table(header);
   for (std::size_t first = 0; first < result.blocks.size();) {
     const SweepBlock& head = result.blocks[first];
     std::size_t last = first;
     std::array<Mean, kSweepNumbers.size()> means;
+    Index n_dense = 0;
     double lowest = std::numeric_limits<double>::infinity();
     for (; last < result.blocks.size() && result.blocks[last].trace == head.trace &&
            result.blocks[last].pair == head.pair;
          ++last) {
       const SweepRow& row = result.blocks[last].rows.front();
+      n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
       if (row.number(SweepNumber::window) != 0.0) continue;
       for (std::size_t c = 0; c < means.size(); ++c) means[c].add(row.numbers[c]);
       lowest = std::min(lowest, row.number(SweepNumber::mass_min));
@@ -86,7 +88,8 @@ std::string sweep_summary(const SweepResult& result) {
         cell(SweepNumber::recall10),
         cell(SweepNumber::output_error_rel),
         cell(SweepNumber::jaccard),
-        std::isnan(bytes) ? "-" : bytes_text(bytes)};
+        std::isnan(bytes) ? "-" : bytes_text(bytes),
+        fmt::format("{}/{}", n_dense, last - first)};
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
     first = last;

@@ -17,7 +17,8 @@ void check_sweep_output(const std::filesystem::path& out, bool overwrite);
 void write_sweep_output(const SweepResult& result, const std::filesystem::path& out,
                         bool overwrite);
 
-/// One line per trace, selector and budget: means over the layers without a sliding window.
+/// One line per trace, selector and budget: means over the layers without a sliding window. Layers
+/// that a method leaves dense count with their mass of 1; the last column says how many those are.
 std::string sweep_summary(const SweepResult& result);
 
 }  // namespace kvscope::cli
