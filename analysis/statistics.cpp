@@ -125,15 +125,4 @@ nlohmann::ordered_json json_number(double x) {
   return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json(nullptr);
 }
 
-std::vector<Index> evenly_spaced(Index begin, Index end, Index n) {
-  std::vector<Index> positions;
-  const Index size = end - begin;
-  if (size <= 0 || n <= 0) return positions;
-  const Index count = std::min(n, size);
-  for (Index i = 0; i < count; ++i) {
-    positions.push_back(count == 1 ? end - 1 : begin + i * (size - 1) / (count - 1));
-  }
-  return positions;
-}
-
 }  // namespace kvscope

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/evenly_spaced.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -54,9 +55,5 @@ class Mean {
 
 /// The number, or null where JSON has none (NaN, infinities).
 nlohmann::ordered_json json_number(double x);
-
-/// n positions of [begin, end) at equal distances, the last one always among them; all of them if
-/// there are no more.
-std::vector<Index> evenly_spaced(Index begin, Index end, Index n);
 
 }  // namespace kvscope

@@ -65,6 +65,22 @@ std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries) 
   return top_k(s_q, n_queries);
 }
 
+Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
+                                std::span<const std::vector<Index>> picks, bool unit, double eps) {
+  const auto n_slots = static_cast<Index>(picks[0].size());
+  Tensor<double> means({n_slots, q[0].dim(1)});
+  const double share = 1.0 / static_cast<double>(q.size());
+  for (std::size_t head = 0; head < q.size(); ++head) {
+    for (Index slot = 0; slot < n_slots; ++slot) {
+      const auto row = q[head].row(picks[head][static_cast<std::size_t>(slot)]);
+      const double factor = unit ? share * unit_factor(norm_of(row), eps) : share;
+      const auto mean = means.view().row(slot);
+      for (std::size_t c = 0; c < row.size(); ++c) mean[c] += factor * static_cast<double>(row[c]);
+    }
+  }
+  return means;
+}
+
 QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,
                                   const QuokaScoring& scoring) {
   if (q.empty() || q[0].dim(0) < 1 || scoring.n_queries < 1) {
@@ -89,19 +105,7 @@ QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,
     }
   }
 
-  const auto n_slots = static_cast<Index>(out.picks[0].size());
-  out.mean_unit = Tensor<double>({n_slots, q[0].dim(1)});
-  const double share = 1.0 / static_cast<double>(q.size());
-  for (std::size_t head = 0; head < q.size(); ++head) {
-    for (Index slot = 0; slot < n_slots; ++slot) {
-      const auto row = q[head].row(out.picks[head][static_cast<std::size_t>(slot)]);
-      const double factor = share * unit_factor(norm_of(row), scoring.eps);
-      const auto mean_unit = out.mean_unit.view().row(slot);
-      for (std::size_t c = 0; c < row.size(); ++c) {
-        mean_unit[c] += factor * static_cast<double>(row[c]);
-      }
-    }
-  }
+  out.mean_unit = quoka_slot_means(q, out.picks, /*unit=*/true, scoring.eps);
   return out;
 }
 

@@ -66,6 +66,12 @@ std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const dou
 /// than that.
 std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries);
 
+/// Step 3: slot j is the mean over heads of their j-th pick, each divided by max(norm, eps); with
+/// `unit` false the raw queries are averaged (the published ablation with dot products). q: per
+/// head [n_tok, d_head]; picks [n_heads][n_slots].
+Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
+                                std::span<const std::vector<Index>> picks, bool unit, double eps);
+
 /// Steps 1 to 3 for the heads of one KV group. q: per head [n_tok, d_head], all equal in shape.
 QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,
                                   const QuokaScoring& scoring);

@@ -1,0 +1,151 @@
+// kvscope selectors: which methods there are, what they take, and where they come from.
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> phases_of(const SelectorCaps& caps) {
+  std::vector<std::string> phases;
+  if (caps.prefill) phases.emplace_back(name_of(Phase::prefill));
+  if (caps.decode) phases.emplace_back(name_of(Phase::decode));
+  if (caps.verify) phases.emplace_back(name_of(Phase::verify));
+  return phases;
+}
+
+std::vector<std::string> budgets_of(const SelectorCaps& caps) {
+  std::vector<std::string> kinds;
+  for (Budget::Kind kind : caps.budgets) {
+    const std::string text = Budget{kind, 1.0}.to_string();
+    kinds.push_back(text.substr(0, text.find('=')));
+  }
+  return kinds;
+}
+
+std::string_view name_of_owner(ListOwner owner) {
+  switch (owner) {
+    case ListOwner::q_head:
+      return "query head";
+    case ListOwner::kv_head:
+      return "KV head";
+    case ListOwner::layer:
+      return "layer";
+  }
+  return "layer";
+}
+
+std::vector<std::string> needs_of(const SelectorCaps& caps) {
+  std::vector<std::string> needs;
+  if (caps.needs_draft) needs.emplace_back("draft trace");
+  if (caps.needs_values) needs.emplace_back("values");
+  if (caps.needs_calibration) needs.emplace_back("calibration");
+  if (caps.cross_layer) needs.emplace_back("layers in order");
+  return needs;
+}
+
+Json json_of(const SelectorEntry& entry) {
+  Json json = {{"name", entry.name},
+               {"title", entry.title},
+               {"source", entry.source},
+               {"idea", entry.idea},
+               {"phases", phases_of(entry.caps)},
+               {"list_owner", std::string(name_of_owner(entry.caps.owner))},
+               {"budgets", budgets_of(entry.caps)},
+               {"forced_inside_budget", entry.caps.forced_inside_budget},
+               {"permanent", entry.caps.permanent},
+               {"page_size", entry.caps.page_size},
+               {"dense_layers", entry.caps.dense_layers},
+               {"needs", needs_of(entry.caps)},
+               {"options", Json::array()},
+               {"presets", Json::object()}};
+  for (const SelectorOption& option : entry.options) {
+    json["options"].push_back({{"name", option.name},
+                               {"default", option.default_value},
+                               {"expected", option.expected},
+                               {"help", option.help}});
+  }
+  for (const auto& [preset, assignments] : entry.presets) {
+    json["presets"][preset] = Json::object();
+    for (const auto& [option, value] : assignments) json["presets"][preset][option] = value;
+  }
+  return json;
+}
+
+std::string details_of(const SelectorEntry& entry) {
+  const auto list = [](const std::vector<std::string>& words) {
+    return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
+  };
+  std::string text = fmt::format(
+      "{}: {}\n{}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n", entry.name,
+      entry.title, entry.idea, entry.source, list(phases_of(entry.caps)),
+      name_of_owner(entry.caps.owner), list(budgets_of(entry.caps)), list(needs_of(entry.caps)));
+  TextTable options({"option", "default", "expected", "meaning"});
+  for (const SelectorOption& option : entry.options) {
+    options.add_row({option.name, option.default_value, option.expected, option.help});
+  }
+  if (!options.empty()) text += options.text();
+  for (const auto& [preset, assignments] : entry.presets) {
+    std::vector<std::string> words;
+    for (const auto& [option, value] : assignments)
+      words.push_back(fmt::format("{}={}", option, value));
+    text += fmt::format("preset {}: {}\n", preset, list(words));
+  }
+  return text;
+}
+
+class SelectorsCommand final : public Command {
+ public:
+  std::string name() const override { return "selectors"; }
+  std::string summary() const override { return "list the selection methods and their options"; }
+  std::vector<Example> examples() const override {
+    return {{"kvscope selectors", "all methods"},
+            {"kvscope selectors quest", "options and presets of one"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("NAME", "one method", name_, /*required=*/false);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    const SelectorRegistry& registry = selector_registry();
+    if (name_) {
+      const SelectorEntry& entry = registry.find(*name_);
+      if (json_) {
+        print_json(json_of(entry));
+      } else {
+        print(details_of(entry));
+      }
+      return kOk;
+    }
+    if (json_) {
+      Json all = Json::array();
+      for (const SelectorEntry& entry : registry.entries()) all.push_back(json_of(entry));
+      print_json({{"selectors", all}});
+      return kOk;
+    }
+    TextTable table({"name", "phases", "list per", "budgets", "idea"});
+    for (const SelectorEntry& entry : registry.entries()) {
+      table.add_row({entry.name, fmt::format("{}", fmt::join(phases_of(entry.caps), " ")),
+                     std::string(name_of_owner(entry.caps.owner)),
+                     fmt::format("{}", fmt::join(budgets_of(entry.caps), " ")), entry.idea});
+    }
+    print(table.text());
+    return kOk;
+  }
+
+ private:
+  std::optional<std::string> name_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_selectors_command() {
+  return std::make_unique<SelectorsCommand>();
+}
+
+}  // namespace kvscope::cli

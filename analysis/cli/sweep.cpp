@@ -1,0 +1,340 @@
+// kvscope sweep: traces x selectors x budgets in one table.
+#include "analysis/sweep.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/experiment_file.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/sweep_output.hpp"
+#include "core/base/error.hpp"
+#include "traces/reader.hpp"
+
+template <>
+struct kvscope::EnumNames<kvscope::Phase> {
+  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
+};
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+/// "quest,quoka:n-queries=8,pairing=rank" to {"quest", "quoka:n-queries=8,pairing=rank"}: an
+/// assignment without a method in front belongs to the method before it.
+std::vector<std::string> split_selectors(const std::vector<std::string>& lists) {
+  std::vector<std::string> specs;
+  for (const std::string& list : lists) {
+    bool is_first = true;
+    for (const std::string& part : split(list)) {
+      if (part.empty())
+        throw UsageError(
+            fmt::format("--selector: expected names between the commas of \"{}\"", list));
+      const bool is_option = part.find('=') < part.find(':');
+      if (is_option && is_first) {
+        throw UsageError(
+            fmt::format("--selector: expected a method's name first, found \"{}\"", part));
+      }
+      if (is_option) {
+        const bool has_options = specs.back().find(':') != std::string::npos;
+        specs.back() = fmt::format("{}{}{}", specs.back(), has_options ? ',' : ':', part);
+      } else {
+        specs.push_back(part);
+      }
+      is_first = false;
+    }
+  }
+  return specs;
+}
+
+/// "tokens=64,128,ratio=0.25": a bare number is of the kind before it.
+std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {
+  std::vector<Budget> budgets;
+  for (const std::string& list : lists) {
+    std::string kind = "tokens";
+    for (const std::string& part : split(list)) {
+      const std::size_t equals = part.find('=');
+      if (equals != std::string::npos) kind = part.substr(0, equals);
+      budgets.push_back(
+          Budget::parse(equals == std::string::npos ? fmt::format("{}={}", kind, part) : part));
+    }
+  }
+  return budgets;
+}
+
+Shard parse_shard(std::string_view text) {
+  Shard shard;
+  const std::size_t slash = text.find('/');
+  const auto number = [](std::string_view part, Index& value) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    return error == std::errc{} && end == part.data() + part.size();
+  };
+  if (slash == std::string_view::npos || !number(text.substr(0, slash), shard.index) ||
+      !number(text.substr(slash + 1), shard.count) || shard.index < 1 ||
+      shard.index > shard.count || shard.count > 100000) {
+    throw UsageError(fmt::format("--shard: expected i/n with 1 <= i <= n, found \"{}\"", text));
+  }
+  return shard;
+}
+
+/// A journal that nobody asked for: removed at the end, whatever happens.
+class TemporaryJournal {
+ public:
+  TemporaryJournal()
+      : file_(fs::temp_directory_path() / fmt::format("kvscope-sweep-{}.journal", ::getpid())) {}
+  ~TemporaryJournal() {
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+  }
+  TemporaryJournal(const TemporaryJournal&) = delete;
+  TemporaryJournal& operator=(const TemporaryJournal&) = delete;
+  const fs::path& file() const { return file_; }
+
+ private:
+  fs::path file_;
+};
+
+class SweepCommand final : public Command {
+ public:
+  std::string name() const override { return "sweep"; }
+  std::string summary() const override {
+    return "compare selectors over budgets on recorded traces";
+  }
+  std::string description() const override {
+    return "Replays every selector with every budget on the recorded q, k and v and measures what "
+           "it keeps: attention "
+           "mass, recall, output error, likeness to the oracle, keys, FLOPs, bytes. Each layer "
+           "sees the dense model's "
+           "tensors, so errors do not compound. Methods that take no budget of a kind, or are not "
+           "defined for the "
+           "phase, are left out and named. An interrupted sweep goes on with --resume.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
+             "three selectors, three budgets, prefill in chunks of 128"},
+            {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
+             "ratio=0.1,0.2 --out q.csv",
+             "decode steps; the table as CSV"},
+            {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
+             "the first quarter of a sweep that a file describes"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
+    options.add(
+        "selector", "NAME[,NAME]",
+        "methods to compare, with options as NAME:option=value (kvscope selectors lists them)",
+        selectors_);
+    options.add("budget", "LIST",
+                "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
+                budgets_);
+    options.add("phase", "WORD", "which calls are replayed", phase_);
+    options.add("chunk", "N", "B_CP: queries per prefill call", replay_.calls.chunk);
+    options.add("steps", "N", "decode and verify: calls measured, evenly spaced",
+                replay_.calls.steps);
+    options.add("drafts", "N", "verify: tokens verified at once", replay_.calls.drafts);
+    options.add("rows-per-chunk", "N", "measured queries of a call, evenly spaced, or all [8]",
+                rows_per_chunk_);
+    options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+    options.add("heads", "LIST", "query heads to measure, as 0,4-7 [all]", heads_);
+    options.add("dense-layers", "N",
+                "leading layers that every method leaves dense [the method's own]", dense_layers_);
+    options.add("draft", "TRACE",
+                "the draft model's trace over the same tokens, one for each trace", drafts_);
+    options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
+    options.add("seed", "N", "seed of the resampling", seed_);
+    options
+        .add("out", "FILE", "write the table as .csv, .json or .h5 (with the unaggregated arrays)",
+             out_)
+        .short_name = 'o';
+    options.flag("resume", "go on with an interrupted sweep of the same configuration", resume_);
+    options.flag("force", "replace existing files and start over", force_);
+    options.add("shard", "I/N", "do the I-th of N parts; kvscope merge joins them", shard_);
+    options
+        .add("config", "FILE",
+             "an experiment file: a JSON object with these options; the command line wins", config_)
+        .kind = ValueKind::file;
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet& options, const std::string&) override {
+    if (config_) apply_experiment_file(*config_, options);
+    check_usage();
+    const int n_threads = work_.n_threads();
+    const SweepPlan plan = plan_sweep(make_traces(), make_options(), selector_registry());
+    for (const std::string& sentence : plan.skipped)
+      note(fmt::format("kvscope: left out: {}", sentence));
+
+    const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
+    TemporaryJournal temporary;
+    const fs::path journal = journal_file(shard, temporary);
+    compute(plan, journal, shard, n_threads);
+    if (shard_) {
+      note(fmt::format("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_,
+                       journal.string(), shard.count));
+      return kOk;
+    }
+    const SweepResult result = merge_sweep({journal});
+    if (out_) {
+      write_sweep_output(result, *out_, force_);
+      fs::remove(journal);
+    }
+    if (json_) {
+      print_json(sweep_json(result));
+    } else {
+      print(sweep_summary(result));
+    }
+    return kOk;
+  }
+
+ private:
+  void check_usage() const {
+    if (traces_.empty()) throw UsageError("TRACE is missing");
+    if (selectors_.empty()) throw UsageError("--selector is missing: expected at least one method");
+    if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
+    if ((resume_ || shard_) && !out_)
+      throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
+    if (!drafts_.empty() && drafts_.size() != traces_.size()) {
+      throw UsageError(fmt::format("--draft: expected one for each trace, found {} for {}",
+                                   drafts_.size(), traces_.size()));
+    }
+    if (!out_) return;
+    for (const auto* files : {&traces_, &drafts_}) {
+      for (const fs::path& file : *files) {
+        std::error_code error;
+        if (fs::equivalent(*out_, file, error)) {
+          throw UsageError(fmt::format("--out: {} is a trace; results go to a file of their own",
+                                       out_->string()));
+        }
+      }
+    }
+    check_sweep_output(*out_, force_ || shard_.has_value());
+  }
+
+  std::vector<SweepTrace> make_traces() const {
+    std::vector<SweepTrace> traces;
+    for (std::size_t i = 0; i < traces_.size(); ++i) {
+      const auto opener = [](const fs::path& file) {
+        return [file]() -> std::unique_ptr<TraceSource> {
+          return std::make_unique<TraceFile>(TraceFile::open(file, {}));
+        };
+      };
+      SweepTrace trace;
+      trace.name = name_of_trace(i);
+      trace.open = opener(traces_[i]);
+      if (!drafts_.empty()) trace.open_draft = opener(drafts_[i]);
+      traces.push_back(std::move(trace));
+    }
+    return traces;
+  }
+
+  /// The file's name without folder; the whole path where two files are called alike.
+  std::string name_of_trace(std::size_t i) const {
+    const auto same = std::count_if(traces_.begin(), traces_.end(), [&](const fs::path& file) {
+      return file.filename() == traces_[i].filename();
+    });
+    return same == 1 ? traces_[i].filename().string() : traces_[i].string();
+  }
+
+  SweepOptions make_options() const {
+    SweepOptions options;
+    options.selectors = split_selectors(selectors_);
+    options.budgets = split_budgets(budgets_);
+    options.replay = replay_;
+    options.replay.calls.phase = phase_;
+    options.replay.dense_layers = dense_layers_;
+    if (dense_layers_ && *dense_layers_ < 0) {
+      throw UsageError(
+          fmt::format("--dense-layers: expected at least 0, found {}", *dense_layers_));
+    }
+    if (rows_per_chunk_) {
+      if (*rows_per_chunk_ == "all") {
+        options.replay.rows_per_chunk.reset();
+      } else {
+        Index rows = 0;
+        detail::set_value("--rows-per-chunk", *rows_per_chunk_, rows);
+        if (rows < 1)
+          throw UsageError(
+              fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
+        options.replay.rows_per_chunk = rows;
+      }
+    }
+    if (layers_) options.layers = parse_index_list(*layers_, "layers");
+    if (heads_) options.replay.q_heads = parse_index_list(*heads_, "heads");
+    options.n_resamples = resamples_;
+    options.seed = seed_;
+    return options;
+  }
+
+  fs::path journal_file(const Shard& shard, const TemporaryJournal& temporary) const {
+    if (!out_) return temporary.file();
+    fs::path file = *out_;
+    file +=
+        shard_ ? fmt::format(".shard-{}-of-{}", shard.index, shard.count) : std::string(".journal");
+    return file;
+  }
+
+  void compute(const SweepPlan& plan, const fs::path& journal, const Shard& shard,
+               int n_threads) const {
+    const StopOnSignal stop;
+    ThreadPool pool(n_threads);
+    ProgressReporter progress(work_.progress);
+    if (out_ && !resume_ && !force_ && fs::exists(journal)) {
+      throw IoError(fmt::format("{} exists: --resume goes on with it, --force starts over",
+                                journal.string()));
+    }
+    const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
+    try {
+      run_sweep(plan, selector_registry(), journal, mode, shard, pool, progress.callback(),
+                stop.token());
+    } catch (const Interrupted& error) {
+      if (!out_) throw;
+      throw Interrupted(fmt::format("{}; what is finished is in {}, --resume goes on", error.what(),
+                                    journal.string()));
+    }
+  }
+
+  std::vector<fs::path> traces_;
+  std::vector<std::string> selectors_;
+  std::vector<std::string> budgets_;
+  std::vector<fs::path> drafts_;
+  Phase phase_ = Phase::prefill;
+  ReplayOptions replay_;
+  std::optional<std::string> rows_per_chunk_;
+  std::optional<std::string> layers_;
+  std::optional<std::string> heads_;
+  std::optional<Index> dense_layers_;
+  Index resamples_ = 200;
+  Index seed_ = 0;
+  std::optional<fs::path> out_;
+  std::optional<std::string> shard_;
+  std::optional<fs::path> config_;
+  bool resume_ = false;
+  bool force_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_sweep_command() {
+  return std::make_unique<SweepCommand>();
+}
+
+}  // namespace kvscope::cli

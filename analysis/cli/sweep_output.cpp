@@ -1,0 +1,100 @@
+#include "analysis/cli/sweep_output.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+void check_sweep_output(const fs::path& out, bool overwrite) {
+  const std::string extension = out.extension().string();
+  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
+    throw UsageError(fmt::format(
+        "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
+  }
+  if (!overwrite && fs::exists(out))
+    throw IoError(fmt::format("{} exists; --force replaces it", out.string()));
+}
+
+void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
+  check_sweep_output(out, overwrite);
+  if (out.extension() == ".h5") {
+    const auto sink = create_result_file(out, overwrite);
+    write_sweep(result, *sink, writer_name());
+    return;
+  }
+  const std::string text =
+      out.extension() == ".csv"
+          ? sweep_csv(result)
+          : sweep_json(result).dump(1, ' ', /*ensure_ascii=*/false,
+                                    nlohmann::ordered_json::error_handler_t::replace) +
+                "\n";
+  fs::path temporary = out;
+  temporary += ".part";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) throw IoError(fmt::format("cannot write {}", temporary.string()));
+  fs::rename(temporary, out);
+}
+
+std::string sweep_summary(const SweepResult& result) {
+  const bool many_traces = result.traces.size() > 1;
+  std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
+                                     "mass",       "p5",      "min",        "recall@10",
+                                     "rel. error", "Jaccard", "bytes/call", "dense layers"};
+  if (many_traces) header.insert(header.begin(), "trace");
+  TextTable table(header);
+  for (std::size_t first = 0; first < result.blocks.size();) {
+    const SweepBlock& head = result.blocks[first];
+    std::size_t last = first;
+    std::array<Mean, kSweepNumbers.size()> means;
+    Index n_dense = 0;
+    double lowest = std::numeric_limits<double>::infinity();
+    for (; last < result.blocks.size() && result.blocks[last].trace == head.trace &&
+           result.blocks[last].pair == head.pair;
+         ++last) {
+      const SweepRow& row = result.blocks[last].rows.front();
+      n_dense += row.number(SweepNumber::dense) != 0.0 ? 1 : 0;
+      if (row.number(SweepNumber::window) != 0.0) continue;
+      for (std::size_t c = 0; c < means.size(); ++c) means[c].add(row.numbers[c]);
+      lowest = std::min(lowest, row.number(SweepNumber::mass_min));
+    }
+    const auto cell = [&](SweepNumber column) {
+      return number_text(means[static_cast<std::size_t>(column)].value());
+    };
+    const SweepRow& row = head.rows.front();
+    const double budget = row.number(SweepNumber::budget);
+    const double bytes = means[static_cast<std::size_t>(SweepNumber::bytes)].value();
+    std::vector<std::string> cells = {
+        row.text(SweepText::selector),
+        std::isnan(budget) ? "-" : fmt::format("{}={}", row.text(SweepText::budget_kind), budget),
+        cell(SweepNumber::kept),
+        cell(SweepNumber::union_keys),
+        cell(SweepNumber::mass_mean),
+        cell(SweepNumber::mass_p5),
+        number_text(std::isfinite(lowest) ? lowest : std::nan("")),
+        cell(SweepNumber::recall10),
+        cell(SweepNumber::output_error_rel),
+        cell(SweepNumber::jaccard),
+        std::isnan(bytes) ? "-" : bytes_text(bytes),
+        fmt::format("{}/{}", n_dense, last - first)};
+    if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
+    table.add_row(std::move(cells));
+    first = last;
+  }
+  return table.text();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,24 @@
+// What sweep and merge do with a finished table: a file in one of three formats, and a summary for
+// people.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "analysis/sweep_table.hpp"
+
+namespace kvscope::cli {
+
+/// Throws UsageError unless the name ends in .csv, .json or .h5, IoError if the file exists and may
+/// not be replaced.
+void check_sweep_output(const std::filesystem::path& out, bool overwrite);
+
+/// Writes the table; the file gets its name when it is whole.
+void write_sweep_output(const SweepResult& result, const std::filesystem::path& out,
+                        bool overwrite);
+
+/// One line per trace, selector and budget: means over the layers without a sliding window. Layers
+/// that a method leaves dense count with their mass of 1; the last column says how many those are.
+std::string sweep_summary(const SweepResult& result);
+
+}  // namespace kvscope::cli

@@ -1,0 +1,254 @@
+#include "analysis/sweep_journal.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSumKey = "{\"sum\":\"";
+constexpr std::string_view kDataKey = "\",\"data\":";
+constexpr std::size_t kSumDigits = 16;
+constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Base64 of the little-endian bytes: exact, NaN included.
+std::string text_from_floats(const std::vector<float>& values) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(values.size() * 4 + 2);
+  for (float value : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    for (int shift = 0; shift < 32; shift += 8)
+      bytes.push_back(static_cast<std::uint8_t>(bits >> shift));
+  }
+  while (bytes.size() % 3 != 0) bytes.push_back(0);
+  std::string text;
+  text.reserve(bytes.size() / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::uint32_t word = bytes[i] << 16U | bytes[i + 1] << 8U | bytes[i + 2];
+    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[word >> shift & 63U];
+  }
+  return text;
+}
+
+std::optional<std::vector<float>> floats_from_text(std::string_view text, std::size_t n) {
+  if (text.size() != (n * 4 + 2) / 3 * 4) return std::nullopt;
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < text.size(); i += 4) {
+    std::uint32_t word = 0;
+    for (std::size_t j = 0; j < 4; ++j) {
+      const char* digit = std::char_traits<char>::find(kDigits, 64, text[i + j]);
+      if (digit == nullptr) return std::nullopt;
+      word = word << 6U | static_cast<std::uint32_t>(digit - kDigits);
+    }
+    for (int shift = 16; shift >= 0; shift -= 8)
+      bytes.push_back(static_cast<std::uint8_t>(word >> shift));
+  }
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t bits = 0;
+    for (std::size_t b = 0; b < 4; ++b)
+      bits |= static_cast<std::uint32_t>(bytes[4 * i + b]) << (8 * b);
+    values[i] = std::bit_cast<float>(bits);
+  }
+  return values;
+}
+
+Json header_to_json(const JournalHeader& header) {
+  Json traces = Json::array();
+  for (const SweepTraceInfo& trace : header.traces) {
+    Json calls = Json::array();
+    for (const TokenRange& call : trace.calls) calls.push_back({call.begin, call.end});
+    traces.push_back({{"name", trace.name},
+                      {"uuid", trace.uuid},
+                      {"hash", trace.hash},
+                      {"layers", trace.layers},
+                      {"q_heads", trace.q_heads},
+                      {"calls", calls}});
+  }
+  return {{"kvscope_sweep", 1},        {"config_hash", header.config_hash},
+          {"shard", header.shard},     {"n_shards", header.n_shards},
+          {"n_units", header.n_units}, {"traces", traces},
+          {"pairs", header.pairs},     {"skipped", header.skipped},
+          {"config", header.config}};
+}
+
+JournalHeader header_from_json(const Json& json) {
+  JournalHeader header;
+  if (json.at("kvscope_sweep").get<int>() != 1) throw ConfigError("a newer version");
+  header.config_hash = json.at("config_hash").get<std::string>();
+  header.config = json.at("config");
+  header.shard = json.at("shard").get<Index>();
+  header.n_shards = json.at("n_shards").get<Index>();
+  header.n_units = json.at("n_units").get<std::size_t>();
+  header.pairs = json.at("pairs").get<std::vector<std::string>>();
+  header.skipped = json.at("skipped").get<std::vector<std::string>>();
+  for (const Json& one : json.at("traces")) {
+    SweepTraceInfo trace;
+    trace.name = one.at("name").get<std::string>();
+    trace.uuid = one.at("uuid").get<std::string>();
+    trace.hash = one.at("hash").get<std::string>();
+    trace.layers = one.at("layers").get<std::vector<Index>>();
+    trace.q_heads = one.at("q_heads").get<std::vector<Index>>();
+    for (const Json& call : one.at("calls"))
+      trace.calls.push_back({call.at(0).get<Index>(), call.at(1).get<Index>()});
+    header.traces.push_back(std::move(trace));
+  }
+  std::size_t most_units = 0;  // per trace: one for each layer, one for methods that link layers
+  for (const SweepTraceInfo& trace : header.traces) most_units += trace.layers.size() + 1;
+  if (header.n_shards < 1 || header.shard < 1 || header.shard > header.n_shards ||
+      header.n_units > most_units) {
+    throw ConfigError("shards or units that cannot be");
+  }
+  return header;
+}
+
+Json block_to_json(const SweepBlock& block) {
+  Json rows = Json::array();
+  for (const SweepRow& row : block.rows) {
+    Json numbers = Json::array();
+    for (double x : row.numbers) numbers.push_back(json_number(x));
+    rows.push_back({row.texts, std::move(numbers)});
+  }
+  return {{"trace", block.trace},
+          {"pair", block.pair},
+          {"layer_slot", block.layer_slot},
+          {"rows", std::move(rows)},
+          {"grid", text_from_floats(block.grid)},
+          {"ages", block.ages}};
+}
+
+SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
+  SweepBlock block;
+  block.trace = json.at("trace").get<std::size_t>();
+  block.pair = json.at("pair").get<std::size_t>();
+  block.layer_slot = json.at("layer_slot").get<std::size_t>();
+  if (block.trace >= header.traces.size() || block.pair >= header.pairs.size() ||
+      block.layer_slot >= header.traces[block.trace].layers.size()) {
+    throw ConfigError("a block outside the sweep");
+  }
+  for (const Json& one : json.at("rows")) {
+    SweepRow row;
+    row.texts = one.at(0).get<decltype(row.texts)>();
+    const Json& numbers = one.at(1);
+    if (numbers.size() != row.numbers.size()) throw ConfigError("a row of another length");
+    for (std::size_t c = 0; c < row.numbers.size(); ++c) {
+      row.numbers[c] = numbers[c].is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                            : numbers[c].get<double>();
+    }
+    block.rows.push_back(std::move(row));
+  }
+  const SweepTraceInfo& trace = header.traces[block.trace];
+  auto grid = floats_from_text(json.at("grid").get_ref<const std::string&>(),
+                               kReplayMetrics * trace.q_heads.size() * trace.calls.size());
+  if (!grid) throw ConfigError("an array of another size");
+  block.grid = std::move(*grid);
+  block.ages = json.at("ages").get<std::vector<std::int64_t>>();
+  if (block.ages.size() != kAgeBins) throw ConfigError("a histogram of another size");
+  return block;
+}
+
+/// The data of a line, or nothing if it is cut off or damaged.
+std::optional<std::string_view> checked_data(std::string_view line) {
+  const std::size_t prefix = kSumKey.size() + kSumDigits + kDataKey.size();
+  if (line.size() <= prefix || !line.starts_with(kSumKey) || line.back() != '}' ||
+      line.substr(kSumKey.size() + kSumDigits, kDataKey.size()) != kDataKey) {
+    return std::nullopt;
+  }
+  const std::string_view data = line.substr(prefix, line.size() - prefix - 1);
+  if (line.substr(kSumKey.size(), kSumDigits) != text_checksum(data)) return std::nullopt;
+  return data;
+}
+
+void read_line(std::string_view data, bool is_first, Journal& journal) {
+  const Json json = Json::parse(data);
+  if (is_first) {
+    journal.header = header_from_json(json);
+    return;
+  }
+  const auto unit = json.at("unit").get<std::size_t>();
+  if (unit >= journal.header.n_units) throw ConfigError("a unit outside the sweep");
+  std::vector<SweepBlock> blocks;
+  for (const Json& block : json.at("blocks"))
+    blocks.push_back(block_from_json(block, journal.header));
+  if (!journal.units.emplace(unit, std::move(blocks)).second)
+    throw ConfigError("a unit that was there before");
+}
+
+}  // namespace
+
+std::string text_checksum(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+  return fmt::format("{:016x}", hash);
+}
+
+Journal read_journal(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw IoError(fmt::format("cannot read {}", file.string()));
+  Journal journal;
+  std::string line;
+  for (std::size_t number = 1; std::getline(in, line); ++number) {
+    const bool is_whole = !in.eof();  // a line break was found
+    const auto data = checked_data(line);
+    if (!is_whole || !data) {
+      const bool is_last = !is_whole || in.peek() == std::ifstream::traits_type::eof();
+      if (is_last && number > 1) return journal;
+      throw FormatError(
+          fmt::format("{}, line {}: expected a line of a sweep's journal with its checksum{}",
+                      file.string(), number, number == 1 ? "" : "; the journal is damaged"));
+    }
+    try {
+      read_line(*data, number == 1, journal);
+    } catch (const nlohmann::json::exception& error) {
+      throw FormatError(fmt::format("{}, line {}: not what a sweep writes: {}", file.string(),
+                                    number, error.what()));
+    } catch (const ConfigError& error) {
+      throw FormatError(fmt::format("{}, line {}: found {}", file.string(), number, error.what()));
+    }
+    journal.valid_bytes += line.size() + 1;
+  }
+  if (journal.valid_bytes == 0)
+    throw FormatError(fmt::format("{}: empty, expected a sweep's journal", file.string()));
+  return journal;
+}
+
+JournalWriter::JournalWriter(const std::filesystem::path& file, const JournalHeader& header)
+    : file_(file), out_(file, std::ios::binary | std::ios::trunc) {
+  write_line(header_to_json(header));
+}
+
+JournalWriter::JournalWriter(const std::filesystem::path& file, const Journal& journal)
+    : file_(file) {
+  std::error_code error;
+  std::filesystem::resize_file(file, journal.valid_bytes, error);
+  if (error) throw IoError(fmt::format("cannot write {}: {}", file.string(), error.message()));
+  out_.open(file, std::ios::binary | std::ios::app);
+}
+
+void JournalWriter::add(std::size_t unit, const std::vector<SweepBlock>& blocks) {
+  Json json = {{"unit", unit}, {"blocks", Json::array()}};
+  for (const SweepBlock& block : blocks) json["blocks"].push_back(block_to_json(block));
+  write_line(json);
+}
+
+void JournalWriter::write_line(const Json& data) {
+  const std::string text =
+      data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  out_ << kSumKey << text_checksum(text) << kDataKey << text << "}\n";
+  out_.flush();
+  if (!out_) throw IoError(fmt::format("cannot write {}", file_.string()));
+}
+
+}  // namespace kvscope

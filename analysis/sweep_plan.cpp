@@ -1,0 +1,183 @@
+// Planning a sweep: which pairs, which units, and what decides the numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/sweep.hpp"
+#include "analysis/sweep_journal.hpp"
+#include "core/base/error.hpp"
+#include "core/sim/draft_rows.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_defined(const SelectorCaps& caps, Phase phase) {
+  switch (phase) {
+    case Phase::prefill:
+      return caps.prefill;
+    case Phase::decode:
+      return caps.decode;
+    case Phase::verify:
+      return caps.verify;
+  }
+  return false;
+}
+
+template <class T>
+void require_unique(const std::vector<T>& items, std::string_view what) {
+  std::set<T> seen;
+  for (const T& item : items) {
+    if (!seen.insert(item).second)
+      throw ConfigError(fmt::format("sweep: {} {} is given twice", what, item));
+  }
+}
+
+std::string join_skipped(const std::vector<std::string>& skipped) {
+  return fmt::format("sweep: nothing is left to do: {}", fmt::join(skipped, "; "));
+}
+
+/// The combinations that make sense; the others go to plan.skipped.
+void make_pairs(SweepPlan& plan, const SelectorRegistry& registry) {
+  std::vector<std::string> budget_names;
+  for (const Budget& budget : plan.options.budgets) budget_names.push_back(budget.to_string());
+  require_unique(plan.options.selectors, "selector");
+  require_unique(budget_names, "budget");
+  for (const std::string& spec : plan.options.selectors) {
+    const SelectorCaps caps = registry.make(spec)->caps();
+    if (!is_defined(caps, plan.options.replay.calls.phase)) {
+      plan.skipped.push_back(
+          fmt::format("{} is not defined for {}", spec, name_of(plan.options.replay.calls.phase)));
+      continue;
+    }
+    if (caps.needs_draft) {
+      for (const SweepTrace& trace : plan.traces) {
+        if (trace.open_draft) continue;
+        throw ConfigError(
+            fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
+                        spec, trace.name));
+      }
+    }
+    if (caps.budgets.empty()) {
+      plan.pairs.push_back({spec, std::nullopt});
+      continue;
+    }
+    for (std::size_t b = 0; b < budget_names.size(); ++b) {
+      const Budget& budget = plan.options.budgets[b];
+      const bool fits =
+          std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end();
+      if (fits) {
+        plan.pairs.push_back({spec, budget});
+      } else {
+        plan.skipped.push_back(fmt::format("{} takes no budget {}", spec, budget_names[b]));
+      }
+    }
+  }
+  if (!plan.pairs.empty()) return;
+  throw ConfigError(
+      plan.skipped.empty()
+          ? "sweep: expected at least one selector, and a budget for those that take one"
+          : join_skipped(plan.skipped));
+}
+
+void check_layers(const TraceInfo& info, const std::string& name, const std::vector<Index>& layers,
+                  const std::vector<Index>& heads) {
+  try {
+    for (Index layer : layers) info.layer_slot(layer);
+    for (Index head : heads) info.q_slot(head);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+Json identity(const std::string& name, const TraceInfo& info) {
+  return {{"name", name}, {"uuid", info.uuid}, {"hash", info.content_hash}};
+}
+
+Json config_of(const SweepOptions& options) {
+  const ReplayOptions& replay = options.replay;
+  std::vector<std::string> budgets;
+  for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
+  const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
+  return {{"selectors", options.selectors},
+          {"budgets", budgets},
+          {"phase", std::string(name_of(replay.calls.phase))},
+          {"chunk", replay.calls.chunk},
+          {"steps", replay.calls.steps},
+          {"drafts", replay.calls.drafts},
+          {"rows_per_chunk", or_null(replay.rows_per_chunk)},
+          {"dense_layers", or_null(replay.dense_layers)},
+          {"n_sink", replay.n_sink},
+          {"layers", options.layers},
+          {"heads", replay.q_heads},
+          {"resamples", options.n_resamples},
+          {"seed", options.seed}};
+}
+
+void make_units(SweepPlan& plan, const SelectorRegistry& registry) {
+  std::vector<std::size_t> alone;
+  std::vector<std::size_t> linked;
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    (registry.make(plan.pairs[p].selector)->caps().cross_layer ? linked : alone).push_back(p);
+  }
+  for (std::size_t t = 0; t < plan.infos.size(); ++t) {
+    for (Index layer : plan.infos[t].layers) {
+      if (!alone.empty()) plan.units.push_back({t, {layer}, alone});
+    }
+    if (!linked.empty()) plan.units.push_back({t, plan.infos[t].layers, linked});
+  }
+}
+
+}  // namespace
+
+SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
+                     const SelectorRegistry& registry) {
+  SweepPlan plan;
+  if (traces.empty()) throw ConfigError("sweep: expected at least one trace");
+  if (options.n_resamples < 0 || options.seed < 0) {
+    throw ConfigError(
+        fmt::format("sweep: expected resamples and seed of at least 0, found {} and {}",
+                    options.n_resamples, options.seed));
+  }
+  std::sort(options.layers.begin(), options.layers.end());
+  std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());
+  require_unique(options.layers, "layer");
+  require_unique(options.replay.q_heads, "head");
+  plan.traces = std::move(traces);
+  plan.options = std::move(options);
+  make_pairs(plan, registry);
+
+  plan.config = config_of(plan.options);
+  std::vector<std::string> names;
+  for (const SweepTrace& trace : plan.traces) {
+    names.push_back(trace.name);
+    const auto source = trace.open();
+    const TraceInfo& info = source->info();
+    check_layers(info, trace.name, plan.options.layers, plan.options.replay.q_heads);
+    SweepTraceInfo known;
+    known.name = trace.name;
+    known.uuid = info.uuid;
+    known.hash = info.content_hash;
+    known.layers = plan.options.layers.empty() ? info.layers : plan.options.layers;
+    known.q_heads =
+        plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads;
+    known.calls = plan_calls(info, plan.options.replay.calls, trace.name);
+    plan.infos.push_back(std::move(known));
+    plan.config["traces"].push_back(identity(trace.name, info));
+    if (!trace.open_draft) continue;
+    const auto draft = trace.open_draft();
+    require_same_tokens(*source, *draft);
+    plan.config["draft_traces"].push_back(
+        {{"uuid", draft->info().uuid}, {"hash", draft->info().content_hash}});
+  }
+  require_unique(names, "trace");
+  plan.config_hash = text_checksum(
+      plan.config.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+  make_units(plan, registry);
+  return plan;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,137 @@
+#include "analysis/sweep_rows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/statistics.hpp"
+#include "core/base/rng.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+std::string kind_of(const std::optional<Budget>& budget) {
+  if (!budget) return "none";
+  const std::string text = budget->to_string();
+  return text.substr(0, text.find('='));
+}
+
+/// Which column of the table a metric's mean goes to, and whether a layer's row adds heads up.
+struct Column {
+  ReplayMetric metric;
+  SweepNumber number;
+  bool is_sum = false;
+};
+constexpr Column kColumns[] = {
+    {ReplayMetric::kept, SweepNumber::kept},
+    {ReplayMetric::union_keys, SweepNumber::union_keys},
+    {ReplayMetric::forced_share, SweepNumber::forced_share},
+    {ReplayMetric::mass, SweepNumber::mass_mean},
+    {ReplayMetric::recall10, SweepNumber::recall10},
+    {ReplayMetric::recallk, SweepNumber::recallk},
+    {ReplayMetric::output_error, SweepNumber::output_error},
+    {ReplayMetric::output_error_rel, SweepNumber::output_error_rel},
+    {ReplayMetric::output_error_raw, SweepNumber::output_error_raw},
+    {ReplayMetric::jaccard, SweepNumber::jaccard},
+    {ReplayMetric::churn, SweepNumber::churn},
+    {ReplayMetric::sink_share, SweepNumber::sink_share},
+    {ReplayMetric::score_flops, SweepNumber::score_flops, /*is_sum=*/true},
+    {ReplayMetric::attend_flops, SweepNumber::attend_flops, /*is_sum=*/true},
+    {ReplayMetric::bytes, SweepNumber::bytes, /*is_sum=*/true},
+    {ReplayMetric::metadata_bytes, SweepNumber::metadata_bytes, /*is_sum=*/true},
+};
+
+/// One row over heads [first, last) of the replay.
+SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLabels& labels,
+                  std::size_t first, std::size_t last, std::optional<Index> q_head) {
+  const std::size_t n_calls = replay.calls.size();
+  const auto n_rows = static_cast<std::size_t>(replay.row_begin.back());
+  SweepRow row;
+  row.numbers.fill(kNan);
+  row.text(SweepText::trace) = labels.trace;
+  row.text(SweepText::phase) = labels.phase;
+  row.text(SweepText::selector) = labels.pair.selector;
+  row.text(SweepText::budget_kind) = kind_of(labels.pair.budget);
+  row.number(SweepNumber::layer) = static_cast<double>(replay.layer);
+  if (q_head) {
+    row.number(SweepNumber::q_head) = static_cast<double>(*q_head);
+    row.number(SweepNumber::kv_head) = static_cast<double>(*q_head / labels.group);
+  }
+  row.number(SweepNumber::calls) = static_cast<double>(n_calls);
+  row.number(SweepNumber::rows) = static_cast<double>(n_rows * (last - first));
+  if (labels.pair.budget) row.number(SweepNumber::budget) = labels.pair.budget->value;
+  row.number(SweepNumber::dense) = pair.is_dense ? 1.0 : 0.0;
+  row.number(SweepNumber::window) = replay.has_window ? 1.0 : 0.0;
+  for (const Column& column : kColumns) {
+    const std::span<const double> values(pair.of(column.metric).data() + first * n_calls,
+                                         (last - first) * n_calls);
+    row.number(column.number) =
+        mean(values) * (column.is_sum ? static_cast<double>(last - first) : 1.0);
+  }
+  const std::span<const double> masses(pair.mass_rows.data() + first * n_rows,
+                                       (last - first) * n_rows);
+  row.number(SweepNumber::mass_p5) = quantile(masses, 0.05);
+  row.number(SweepNumber::mass_min) =
+      masses.empty() ? kNan : *std::min_element(masses.begin(), masses.end());
+  std::vector<double> by_call(n_calls,
+                              0.0);  // rows of a call are not independent: whole calls are drawn
+  for (std::size_t c = 0; c < n_calls; ++c) {
+    for (std::size_t h = first; h < last; ++h)
+      by_call[c] += pair.of(ReplayMetric::mass)[h * n_calls + c];
+    by_call[c] /= static_cast<double>(last - first);
+  }
+  const Interval interval = bootstrap_mean(
+      by_call, labels.n_resamples,
+      {labels.seed, labels.trace_index, labels.pair_index, static_cast<std::uint64_t>(replay.layer),
+       q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
+  row.number(SweepNumber::mass_low) = interval.low;
+  row.number(SweepNumber::mass_high) = interval.high;
+  return row;
+}
+
+}  // namespace
+
+Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
+                        std::initializer_list<std::uint64_t> stream) {
+  std::vector<double> known;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(known),
+               [](double x) { return !std::isnan(x); });
+  if (known.empty() || n_resamples < 1) return {kNan, kNan};
+  const CounterRng rng(stream);
+  std::uint64_t counter = 0;
+  std::vector<double> means;
+  for (Index i = 0; i < n_resamples; ++i) {
+    double sum = 0.0;
+    for (std::size_t j = 0; j < known.size(); ++j) {
+      const auto at =
+          static_cast<std::size_t>(rng.uniform(counter++) * static_cast<double>(known.size()));
+      sum += known[std::min(at, known.size() - 1)];
+    }
+    means.push_back(sum / static_cast<double>(known.size()));
+  }
+  return {quantile(means, 0.025), quantile(means, 0.975)};
+}
+
+SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
+                            std::size_t layer_slot, const RowLabels& labels) {
+  const PairReplay& pair = replay.pairs[pair_slot];
+  SweepBlock block;
+  block.trace = labels.trace_index;
+  block.pair = labels.pair_index;
+  block.layer_slot = layer_slot;
+  const std::size_t n_heads = replay.q_heads.size();
+  block.rows.push_back(make_row(replay, pair, labels, 0, n_heads, std::nullopt));
+  for (std::size_t h = 0; h < n_heads; ++h) {
+    block.rows.push_back(make_row(replay, pair, labels, h, h + 1, replay.q_heads[h]));
+  }
+  for (const auto& values : pair.values) {
+    for (double x : values) block.grid.push_back(static_cast<float>(x));
+  }
+  block.ages.assign(pair.ages.begin(), pair.ages.end());
+  return block;
+}
+
+}  // namespace kvscope

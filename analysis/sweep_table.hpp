@@ -1,0 +1,135 @@
+// The result of a sweep: tidy rows with the same fields in every format, and the arrays behind
+// them.
+#pragma once
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/sim/metrics.hpp"
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+/// What a sweep remembers of a trace.
+struct SweepTraceInfo {
+  std::string name;
+  std::string uuid;
+  std::string hash;
+  std::vector<Index> layers;
+  std::vector<Index> q_heads;
+  std::vector<TokenRange> calls;
+};
+
+/// Text columns, in front of the numbers.
+enum class SweepText : std::size_t { trace, phase, selector, budget_kind };
+inline constexpr std::array<std::string_view, 4> kSweepTexts = {"trace", "phase", "selector",
+                                                                "budget_kind"};
+
+/// Number columns. NaN = does not apply (q_head and kv_head of a layer's row, churn of a single
+/// call, ...).
+enum class SweepNumber : std::size_t {
+  layer,
+  q_head,
+  kv_head,
+  calls,
+  rows,
+  budget,
+  dense,
+  window,
+  kept,
+  union_keys,
+  forced_share,
+  mass_mean,
+  mass_p5,
+  mass_min,
+  mass_low,
+  mass_high,
+  recall10,
+  recallk,
+  output_error,
+  output_error_rel,
+  output_error_raw,
+  jaccard,
+  churn,
+  sink_share,
+  score_flops,
+  attend_flops,
+  bytes,
+  metadata_bytes
+};
+inline constexpr std::array<std::string_view, 28> kSweepNumbers = {"layer",
+                                                                   "q_head",
+                                                                   "kv_head",
+                                                                   "calls",
+                                                                   "rows",
+                                                                   "budget",
+                                                                   "dense",
+                                                                   "window",
+                                                                   "kept",
+                                                                   "union",
+                                                                   "forced_share",
+                                                                   "mass_mean",
+                                                                   "mass_p5",
+                                                                   "mass_min",
+                                                                   "mass_low",
+                                                                   "mass_high",
+                                                                   "recall10",
+                                                                   "recallk",
+                                                                   "output_error",
+                                                                   "output_error_rel",
+                                                                   "output_error_raw",
+                                                                   "jaccard",
+                                                                   "churn",
+                                                                   "sink_share",
+                                                                   "score_flops",
+                                                                   "attend_flops",
+                                                                   "bytes",
+                                                                   "metadata_bytes"};
+
+/// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means over
+/// the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense, window: 0
+/// or 1. mass_low and mass_high: 95 % bootstrap interval of mass_mean over calls.
+struct SweepRow {
+  std::array<std::string, kSweepTexts.size()> texts;
+  std::array<double, kSweepNumbers.size()> numbers{};
+  std::string& text(SweepText column) { return texts[static_cast<std::size_t>(column)]; }
+  const std::string& text(SweepText column) const {
+    return texts[static_cast<std::size_t>(column)];
+  }
+  double& number(SweepNumber column) { return numbers[static_cast<std::size_t>(column)]; }
+  double number(SweepNumber column) const { return numbers[static_cast<std::size_t>(column)]; }
+};
+
+/// One layer of one pair in one trace: its rows and the unaggregated arrays.
+struct SweepBlock {
+  std::size_t trace = 0;
+  std::size_t pair = 0;
+  std::size_t layer_slot = 0;      // in SweepTraceInfo::layers
+  std::vector<SweepRow> rows;      // the layer, then its heads
+  std::vector<float> grid;         // [kReplayMetrics, q_heads, calls]
+  std::vector<std::int64_t> ages;  // [kAgeBins] kept keys by age
+};
+
+struct SweepResult {
+  nlohmann::ordered_json config;
+  std::string config_hash;
+  std::vector<SweepTraceInfo> traces;
+  std::vector<std::string> pairs;  // "quest tokens=512"
+  std::vector<std::string> skipped;
+  std::vector<SweepBlock> blocks;  // by trace, pair, layer: all of them
+};
+
+/// Header and one line per row; NaN is empty, text is quoted where it must be.
+std::string sweep_csv(const SweepResult& result);
+
+/// {"kind": "sweep", "config_hash", "config", "skipped", "rows": [{...}]}, NaN is null.
+nlohmann::ordered_json sweep_json(const SweepResult& result);
+
+/// rows/COLUMN [row] (text columns as numbers of summary.categories.COLUMN); per trace t and pair p
+/// (see the summary) tT/layer, tT/q_head, tT/call_begin, tT/call_end, tT/pP/METRIC [layer, q_head,
+/// call], tT/pP/ages [layer, age].
+void write_sweep(const SweepResult& result, ResultSink& sink, const std::string& writer);
+
+}  // namespace kvscope

@@ -1,0 +1,132 @@
+#include "core/selectors/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "core/attention/topk.hpp"
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+TokenRange chunk_range(const SelectCall& call) {
+  return {call.pos_begin, call.pos_begin + call.n_tok};
+}
+
+TokenRange past_range(const SelectCall& call) {
+  return {std::min(call_range(call).begin, call.pos_begin), call.pos_begin};
+}
+
+TokenRange call_range(const SelectCall& call) {
+  return {visible_keys(call.pos_begin, call.window).begin, call.pos_begin + call.n_tok};
+}
+
+TokenRange row_range(const SelectCall& call, Index row) {
+  return visible_keys(call.pos_begin + row, call.window);
+}
+
+bool is_alive(const SelectCall& call, Index kv_head, Index pos) {
+  return call.alive == nullptr || call.alive->is_alive(kv_head, static_cast<KeyPos>(pos));
+}
+
+bool all_alive(const SelectCall& call, Index kv_head) {
+  return call.alive == nullptr || call.alive->all_alive(kv_head);
+}
+
+std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range) {
+  std::vector<KeyPos> keys;
+  keys.reserve(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
+  const bool take_all = all_alive(call, kv_head);
+  for (Index pos = range.begin; pos < range.end; ++pos) {
+    if (take_all || is_alive(call, kv_head, pos)) keys.push_back(static_cast<KeyPos>(pos));
+  }
+  return keys;
+}
+
+std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end) {
+  return candidates(call, kv_head, TokenRange{call_range(call).begin, end});
+}
+
+void mask_dead(const SelectCall& call, Index kv_head, TokenRange range, std::span<double> scores) {
+  if (all_alive(call, kv_head)) return;
+  for (Index pos = range.begin; pos < range.end; ++pos) {
+    if (!is_alive(call, kv_head, pos)) {
+      scores[static_cast<std::size_t>(pos - range.begin)] =
+          -std::numeric_limits<double>::infinity();
+    }
+  }
+}
+
+KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candidates, Index k) {
+  KeyList list;
+  for (const Index i : top_k_sorted_by_index(scores, k)) {
+    list.scored.push_back(candidates[static_cast<std::size_t>(i)]);
+  }
+  return list;
+}
+
+KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
+  KeyList list;
+  for (const Index i : top_k_sorted_by_index(scores, k)) {
+    list.scored.push_back(static_cast<KeyPos>(range.begin + i));
+  }
+  return list;
+}
+
+void force_keys(KeyList& list, std::span<const KeyPos> keys) {
+  std::vector<KeyPos> forced;
+  forced.reserve(list.forced.size() + keys.size());
+  std::set_union(list.forced.begin(), list.forced.end(), keys.begin(), keys.end(),
+                 std::back_inserter(forced));
+  std::vector<KeyPos> scored;
+  scored.reserve(list.scored.size());
+  std::set_difference(list.scored.begin(), list.scored.end(), keys.begin(), keys.end(),
+                      std::back_inserter(scored));
+  list.forced = std::move(forced);
+  list.scored = std::move(scored);
+}
+
+Selection dense_selection(const SelectCall& call, ListOwner owner) {
+  Selection selection;
+  selection.owner = owner;
+  selection.is_dense = true;
+  selection.n_tok = call.n_tok;
+  return selection;
+}
+
+Selection without_dead_keys(Selection selection, const SelectCall& call) {
+  const Index n_kv = call.k.dim(0);
+  bool lost_keys = false;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head)
+    lost_keys = lost_keys || !all_alive(call, kv_head);
+  if (selection.owner != ListOwner::layer || selection.is_dense || !lost_keys) return selection;
+  std::vector<KeyList> lists;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    const auto is_dead = [&](KeyPos pos) { return !is_alive(call, kv_head, pos); };
+    for (KeyList list : selection.lists) {
+      std::erase_if(list.scored, is_dead);
+      std::erase_if(list.forced, is_dead);
+      lists.push_back(std::move(list));
+    }
+  }
+  selection.owner = ListOwner::kv_head;
+  selection.lists = std::move(lists);
+  return selection;
+}
+
+void check_budget_kind(std::string_view method, const SelectorCaps& caps, const Budget& budget) {
+  if (std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end())
+    return;
+  std::vector<std::string_view> names;
+  constexpr std::string_view kNames[] = {"tokens=N", "pages=N", "ratio=X", "p=X"};
+  for (const Budget::Kind kind : caps.budgets)
+    names.push_back(kNames[static_cast<std::size_t>(kind)]);
+  throw ConfigError(fmt::format(
+      "{}: budget {} does not fit, expected {}", method, budget.to_string(),
+      names.empty() ? std::string("none") : fmt::format("{}", fmt::join(names, " or "))));
+}
+
+}  // namespace kvscope

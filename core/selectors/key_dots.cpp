@@ -1,0 +1,104 @@
+#include "core/selectors/key_dots.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+
+#include "core/attention/row_kernels.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr Index kBlockKeys = 16 * kPanelKeys;
+constexpr Index kFewRows = 2;  // up to here a transposed block costs more than it saves
+constexpr std::size_t kLanes = 8;
+
+/// A dot product in eight running sums, which the compiler can keep in vector registers.
+double dot(const double* a, const float* b, std::size_t n) {
+  std::array<double, kLanes> sum{};
+  std::size_t c = 0;
+  for (; c + kLanes <= n; c += kLanes) {
+    for (std::size_t t = 0; t < kLanes; ++t) sum[t] += a[c + t] * static_cast<double>(b[c + t]);
+  }
+  for (; c < n; ++c) sum[0] += a[c] * static_cast<double>(b[c]);
+  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+double squared_norm(const float* a, std::size_t n) {
+  std::array<double, kLanes> sum{};
+  std::size_t c = 0;
+  for (; c + kLanes <= n; c += kLanes) {
+    for (std::size_t t = 0; t < kLanes; ++t) {
+      sum[t] += static_cast<double>(a[c + t]) * static_cast<double>(a[c + t]);
+    }
+  }
+  for (; c < n; ++c) sum[0] += static_cast<double>(a[c]) * static_cast<double>(a[c]);
+  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+}
+
+}  // namespace
+
+void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                      TokenRange range, std::span<const Index> channels) {
+  const Index width = channels.empty() ? k.dim(1) : static_cast<Index>(channels.size());
+  assert(range.begin >= 0 && range.end <= k.dim(0));
+  assert(static_cast<Index>(q.size()) == n_rows * width);
+  n_keys_ = std::max<Index>(range.size(), 0);
+  stride_ = (n_keys_ + kPanelKeys - 1) / kPanelKeys * kPanelKeys;
+  const auto needed = static_cast<std::size_t>(n_rows * stride_);
+  if (dots_.size() < needed) dots_.resize(needed);
+  if (n_rows <= kFewRows) {
+    compute_in_place(q, n_rows, k, range, channels);
+    return;
+  }
+  panels_.assign(static_cast<std::size_t>(kBlockKeys * width), 0.0);
+  for (Index first = 0; first < n_keys_; first += kBlockKeys) {
+    const Index n_block = std::min(kBlockKeys, n_keys_ - first);
+    const Index n_panels = (n_block + kPanelKeys - 1) / kPanelKeys;
+    for (Index t = 0; t < n_block; ++t) {
+      const auto key = k.row(range.begin + first + t);
+      double* out = panels_.data() + (t / kPanelKeys) * width * kPanelKeys + t % kPanelKeys;
+      for (Index c = 0; c < width; ++c) {
+        const Index channel = channels.empty() ? c : channels[static_cast<std::size_t>(c)];
+        out[c * kPanelKeys] = static_cast<double>(key[static_cast<std::size_t>(channel)]);
+      }
+    }
+    panel_dots(q.data(), n_rows, panels_.data(), n_panels, width, dots_.data() + first, stride_);
+  }
+}
+
+void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                               TokenRange range, std::span<const Index> channels) {
+  const auto d_head = static_cast<std::size_t>(k.dim(1));
+  std::vector<double> spread;  // q with zeros in the channels that it leaves out
+  if (!channels.empty()) {
+    spread.assign(static_cast<std::size_t>(n_rows) * d_head, 0.0);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(n_rows); ++r) {
+      for (std::size_t c = 0; c < channels.size(); ++c) {
+        spread[r * d_head + static_cast<std::size_t>(channels[c])] = q[r * channels.size() + c];
+      }
+    }
+    q = spread;
+  }
+  for (Index t = 0; t < n_keys_; ++t) {
+    const auto key = k.row(range.begin + t);
+    for (Index r = 0; r < n_rows; ++r) {
+      dots_[static_cast<std::size_t>(r * stride_ + t)] =
+          dot(q.data() + static_cast<std::size_t>(r) * d_head, key.data(), d_head);
+    }
+  }
+}
+
+std::vector<double> inverse_norms(TensorView<const float> k, TokenRange range, double eps) {
+  std::vector<double> out;
+  out.reserve(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
+  for (Index t = range.begin; t < range.end; ++t) {
+    const auto key = k.row(t);
+    out.push_back(1.0 / std::max(std::sqrt(squared_norm(key.data(), key.size())), eps));
+  }
+  return out;
+}
+
+}  // namespace kvscope

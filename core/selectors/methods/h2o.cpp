@@ -1,0 +1,244 @@
+// h2o: heavy hitters, the keys with the most attention so far, and the latest ones (Zhang et al.,
+// arXiv 2306.14048).
+//
+// Idea: per KV head, each key collects the softmax weights of all queries that saw it (mean over
+// the group). After a call the latest `recent` keys stay, and of the others the `heavy` with the
+// largest sums; the rest leaves for good. The budget is heavy + recent, split by recent-share. Cost
+// per call with n alive keys: n_q n additions per query, no FLOPs beyond attention, but its weights
+// must be written out (n_q C n floats in prefill). Stores one sum per key and KV head. Fails by
+// age: early keys were seen by more queries, and with uniform causal attention the heaviest keys
+// are exactly the first ones. normalise=by_queries divides by the number of queries that saw a key;
+// normalise=window counts the last vote-window queries only. Decided here: one list per KV head
+// (the published code knows no groups). Chunked prefill adds the chunk's column sums and shrinks to
+// the budget. A ratio is of the prompt: of what is there during prefill, and fixed afterwards.
+// official-quirk repeats the simulation's index error: the first of the recent keys is hidden in
+// the next call, though it is not lost.
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class VoteSum { none, by_queries, window };
+
+}  // namespace
+
+template <>
+struct EnumNames<VoteSum> {
+  static constexpr std::array<std::string_view, 3> value = {"none", "by_queries", "window"};
+};
+
+namespace {
+
+struct H2oOptions {
+  double recent_share = 0.5;
+  VoteSum normalise = VoteSum::none;
+  Index vote_window = 64;
+  bool official_quirk = false;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"recent-share", "share of the budget kept for the latest keys"}.in(0.0, 1.0),
+          self.recent_share);
+    visit(
+        Field{"normalise",
+              "sums of votes as they are, per query that saw the key, or of the last queries only"},
+        self.normalise);
+    visit(Field{"vote-window", "last queries that count with normalise=window"}.in(1, 1 << 20),
+          self.vote_window);
+    visit(Field{"official-quirk",
+                "hide one recent key for one call, as the published simulation does"},
+          self.official_quirk);
+  }
+};
+
+class H2o final : public Selector {
+ public:
+  explicit H2o(const H2oOptions& options) : options_(options) {}
+  std::string_view name() const override { return "h2o"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.permanent = true;
+    caps.needs_probs = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    return caps;
+  }
+  void reset(const AttentionShape& shape) override {
+    shape_ = shape;
+    layers_.assign(static_cast<std::size_t>(shape.n_layers), Layer{});
+  }
+
+  Selection select(const SelectCall& call) override {
+    Layer& state = layers_[static_cast<std::size_t>(call.layer)];
+    if (call.phase == Phase::prefill) state.n_prompt = call.pos_begin + call.n_tok;
+    state.may_be_rejected = call.phase != Phase::prefill;
+    state.hidden_before = state.hidden;
+    Selection selection = alive_selection(call);
+    if (state.hidden.empty() || selection.is_dense) return selection;
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+      const auto& hidden = state.hidden[static_cast<std::size_t>(kv_head)];
+      if (hidden) std::erase(selection.lists[static_cast<std::size_t>(kv_head)].scored, *hidden);
+    }
+    return selection;
+  }
+
+  void observe(const ObservedProbs& probs) override {
+    Layer& state = layers_[static_cast<std::size_t>(probs.layer)];
+    const auto n_ctx = static_cast<std::size_t>(probs.pos_begin + probs.n_tok);
+    settle(state, probs.pos_begin);
+    if (state.sums.empty()) state.sums.resize(static_cast<std::size_t>(shape_.n_kv));
+    for (auto& sums : state.sums) sums.resize(n_ctx, 0.0);
+    // Votes that may be taken back, or that leave a window one by one, are kept per row.
+    const bool keeps_rows = state.may_be_rejected || options_.normalise == VoteSum::window;
+    const Index first_row = state.may_be_rejected || !keeps_rows
+                                ? 0
+                                : std::max<Index>(0, probs.n_tok - options_.vote_window);
+    const std::size_t n_before = state.rows.size();
+    if (keeps_rows) {
+      for (Index row = first_row; row < probs.n_tok; ++row) {
+        state.rows.push_back({probs.pos_begin + row, {}});
+        state.rows.back().votes.assign(static_cast<std::size_t>(shape_.n_kv),
+                                       std::vector<double>(n_ctx, 0.0));
+      }
+    }
+    std::vector<float> weights(n_ctx);
+    const double share = 1.0 / static_cast<double>(shape_.group());
+    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
+      const auto kv_head = static_cast<std::size_t>(q_head / shape_.group());
+      for (Index row = first_row; row < probs.n_tok; ++row) {
+        probs.row(q_head, row, weights);
+        std::vector<double>& votes =
+            keeps_rows
+                ? state.rows[n_before + static_cast<std::size_t>(row - first_row)].votes[kv_head]
+                : state.sums[kv_head];
+        for (std::size_t j = 0; j < n_ctx; ++j) votes[j] += share * static_cast<double>(weights[j]);
+      }
+    }
+  }
+
+  void evict(const SelectCall& call, AliveMask& alive) override {
+    Layer& state = layers_[static_cast<std::size_t>(call.layer)];
+    const Index n_ctx = call.pos_begin + call.n_tok;
+    const bool is_prompt_only = call.phase == Phase::prefill || state.n_prompt == 0;
+    const Index budget =
+        call.budget.tokens(is_prompt_only ? n_ctx : state.n_prompt, /*page_size=*/1);
+    const auto n_recent = static_cast<Index>(options_.recent_share * static_cast<double>(budget));
+    state.hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+      const std::vector<KeyPos> keys = candidates(call, kv_head, TokenRange{0, n_ctx});
+      if (static_cast<Index>(keys.size()) <= budget) continue;
+      const std::vector<double> all_votes = votes(state, kv_head, n_ctx);
+      std::vector<double> scores;
+      for (const KeyPos pos : keys) scores.push_back(all_votes[static_cast<std::size_t>(pos)]);
+      const std::size_t n_old = keys.size() - static_cast<std::size_t>(n_recent);
+      keep_best(std::span(scores).first(n_old), std::span(keys).first(n_old), budget - n_recent,
+                kv_head, alive);
+      if (options_.official_quirk && n_recent > 0)
+        state.hidden[static_cast<std::size_t>(kv_head)] = keys[n_old];
+    }
+  }
+
+  void rollback(Index n_keys) override {
+    for (Layer& state : layers_) {
+      if (!state.rows.empty() && state.rows.back().pos >= n_keys)
+        state.hidden = state.hidden_before;
+      while (!state.rows.empty() && state.rows.back().pos >= n_keys) state.rows.pop_back();
+      for (Row& row : state.rows) cut(row.votes, n_keys);
+      cut(state.sums, n_keys);
+      state.n_prompt = std::min(state.n_prompt, n_keys);
+    }
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    SelectCost cost;
+    const auto n_rows = static_cast<double>(call.n_tok);
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+      const auto n_keys = static_cast<double>(attended_keys_of(call, selection, kv_head));
+      cost.score_flops += static_cast<double>(shape_.group()) * n_rows * n_keys;
+      cost.score_bytes += static_cast<double>(shape_.group()) * n_rows * n_keys * kBytesPerProb;
+      cost.metadata_bytes += n_keys * kBytesPerProb;
+    }
+    return cost;
+  }
+
+ private:
+  using HeadVotes = std::vector<std::vector<double>>;  // [n_kv][n_keys], mean over the group
+  struct Row {
+    Index pos = 0;
+    HeadVotes votes;
+  };
+  struct Layer {
+    HeadVotes sums;  // of all rows that are not in `rows`
+    // By position: rows that may be rejected (decode and verification), or the window. A prefill
+    // chunk is never rejected: rolling back into one cuts its keys, not its votes.
+    std::deque<Row> rows;
+    std::vector<std::optional<KeyPos>> hidden, hidden_before;  // [n_kv] or empty: official-quirk
+    Index n_prompt = 0;
+    bool may_be_rejected = false;
+  };
+
+  static void cut(HeadVotes& votes, Index n_keys) {
+    for (auto& head : votes) head.resize(std::min(head.size(), static_cast<std::size_t>(n_keys)));
+  }
+
+  static void add(std::span<const double> votes, std::span<double> sums) {
+    for (std::size_t j = 0; j < votes.size(); ++j) sums[j] += votes[j];
+  }
+
+  /// The rows of earlier calls can no longer be rejected: into the sums, or out of the window.
+  void settle(Layer& state, Index pos_begin) const {
+    if (options_.normalise == VoteSum::window) {
+      while (!state.rows.empty() && state.rows.front().pos < pos_begin - options_.vote_window)
+        state.rows.pop_front();
+      return;
+    }
+    for (const Row& row : state.rows) {
+      for (std::size_t kv_head = 0; kv_head < row.votes.size(); ++kv_head) {
+        auto& sums = state.sums[kv_head];
+        sums.resize(std::max(sums.size(), row.votes[kv_head].size()), 0.0);
+        add(row.votes[kv_head], sums);
+      }
+    }
+    state.rows.clear();
+  }
+
+  /// [n_ctx] what each position has collected.
+  std::vector<double> votes(const Layer& state, Index kv_head, Index n_ctx) const {
+    const auto head = static_cast<std::size_t>(kv_head);
+    std::vector<double> sums = state.sums[head];
+    for (const Row& row : state.rows) {
+      if (options_.normalise == VoteSum::window && row.pos < n_ctx - options_.vote_window) continue;
+      add(row.votes[head], sums);
+    }
+    if (options_.normalise == VoteSum::by_queries) {
+      for (Index pos = 0; pos < n_ctx; ++pos)
+        sums[static_cast<std::size_t>(pos)] /= static_cast<double>(n_ctx - pos);
+    }
+    return sums;
+  }
+
+  H2oOptions options_;
+  AttentionShape shape_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace
+
+void register_h2o(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<H2o, H2oOptions>(
+      "h2o", "H2O: heavy hitters and recent keys", "arXiv 2306.14048",
+      "keeps the keys that collected the most attention so far, and the latest ones");
+  entry.presets["h2o-official-quirk"] = {{"official-quirk", "true"}};
+  entry.presets["h2o-sparq"] = {{"recent-share", "0.25"}};
+  entry.presets["h2o-by-queries"] = {{"normalise", "by_queries"}};
+}
+
+}  // namespace kvscope

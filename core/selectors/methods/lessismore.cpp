@@ -1,0 +1,235 @@
+// lessismore: one list for all heads, made in a few layers and used by the others (arXiv
+// 2508.07101; official code).
+//
+// Idea: heads and neighbouring layers want much the same keys. Layers 0 and 1 are dense. The
+// selection layers (2 and a correction layer) attend to everything and make a list: the first
+// n-sink keys, the latest ones, and between them the heads' best keys merged in order of rank (best
+// key of head 0, 1, ..., then each head's second best, ...) without repeats. Every other layer uses
+// the latest list.
+//
+// Cost: at a selection layer 2 n_q n_tok T d FLOPs and one read of all keys (its own dense
+// attention makes them anyway); nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor
+// under its traffic that no budget lowers.
+//
+// Fails where heads disagree, and where layers after the list was made look elsewhere.
+//
+// Decided where the sources differ or are silent: the paper's configuration (a quarter of the
+// budget for the latest keys, 4 sinks) rather than the program's defaults; fractions are cut. The
+// correction layer depends on the model (13 for Llama-3.1-8B); a model with fewer layers has none.
+// Decode: the budget covers everything, the current token included among the latest. Chunked
+// prefill and verification: mean logits over the chunk's queries, the list covers the past, the
+// chunk is forced beside the budget. Lists live in the call's context, one per budget: nothing of
+// an earlier token can be used by accident. Keys that only some KV heads still hold stay with
+// those.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/attention/topk.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct LessIsMoreOptions {
+  Index dense_layers = 2;
+  Index correction_layer = 13;
+  Index n_sink = 4;
+  double merged_share = 0.75;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"dense-layers", "leading layers kept dense; the next one selects"}.at_least(0),
+          self.dense_layers);
+    visit(Field{"correction-layer", "second layer that selects"}.at_least(0),
+          self.correction_layer);
+    visit(Field{"n-sink", "first tokens that are always kept"}.at_least(0), self.n_sink);
+    visit(Field{"merged-share",
+                "share of the budget that heads fill by rank; the latest keys get the rest"}
+              .in(0.0, 1.0),
+          self.merged_share);
+  }
+};
+
+class LessIsMore final : public Selector {
+ public:
+  explicit LessIsMore(const LessIsMoreOptions& options) : options_(options) {}
+  std::string_view name() const override { return "lessismore"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::layer;
+    caps.cross_layer = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.forced_inside_budget = true;
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+    std::vector<Selection> answers;
+    if (call.layer < options_.dense_layers || selects(call.layer)) {
+      if (selects(call.layer)) make_lists(call, budgets);
+      for (std::size_t i = 0; i < budgets.size(); ++i)
+        answers.push_back(dense_selection(call, ListOwner::layer));
+      return answers;
+    }
+    for (const Budget& budget : budgets) answers.push_back(latest_list(call, budget));
+    return answers;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    SelectCost cost;
+    if (!selects(call.layer)) return cost;
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_keys = static_cast<double>(scored_range(call).size());
+    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
+    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
+    return cost;
+  }
+
+ private:
+  bool selects(Index layer) const {
+    return layer == options_.dense_layers ||
+           (layer == options_.correction_layer && layer > options_.dense_layers);
+  }
+  static bool is_decode(const SelectCall& call) {
+    return call.phase == Phase::decode && call.n_tok == 1;
+  }
+  static TokenRange scored_range(const SelectCall& call) {
+    return is_decode(call) ? TokenRange{0, call.pos_begin + 1} : TokenRange{0, call.pos_begin};
+  }
+  static std::string key_of(const Budget& budget) { return "lessismore " + budget.to_string(); }
+
+  CrossLayerContext& context_of(const SelectCall& call) const {
+    if (call.context == nullptr) {
+      throw ConfigError(
+          "lessismore: its lists pass from layer to layer, but the call has no cross-layer "
+          "context");
+    }
+    return *call.context;
+  }
+
+  /// How a budget is divided among n_keys: [0, n_sink), n_merged keys between, [recent_begin,
+  /// n_keys).
+  struct Parts {
+    Index n_sink = 0;
+    Index n_merged = 0;
+    Index recent_begin = 0;
+  };
+  Parts parts_of(const Budget& budget, Index n_keys) const {
+    const Index k = budget.tokens(n_keys, /*page_size=*/1);
+    if (k >= n_keys) return {0, n_keys, n_keys};
+    const auto n_merged =
+        static_cast<Index>(std::floor(options_.merged_share * static_cast<double>(k)));
+    const Index n_recent = k - n_merged;
+    const Index n_sink = n_recent >= options_.n_sink ? options_.n_sink : 0;
+    return {n_sink, n_merged, n_keys - (n_recent - n_sink)};
+  }
+
+  void make_lists(const SelectCall& call, std::span<const Budget> budgets) {
+    CrossLayerContext& context = context_of(call);
+    const TokenRange keys = scored_range(call);
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    std::vector<std::vector<double>> logits;  // [n_q][n_keys]
+    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
+      dots_.compute(mean_query(call, {q_head, q_head + 1}), 1, call.k.sub(q_head / group), keys);
+      const auto row = dots_.row(0);
+      logits.emplace_back(row.begin(), row.end());
+      mask_dead(call, q_head / group, keys, logits.back());
+    }
+    for (const Budget& budget : budgets)
+      context.lists[key_of(budget)] = make_list(logits, budget, keys.size());
+  }
+
+  /// Sinks, merged keys and latest keys, ascending. logits [n_q][n_keys].
+  std::vector<KeyPos> make_list(const std::vector<std::vector<double>>& logits,
+                                const Budget& budget, Index n_keys) const {
+    const Parts parts = parts_of(budget, n_keys);
+    std::vector<bool> is_kept(static_cast<std::size_t>(n_keys), false);
+    std::fill(is_kept.begin(), is_kept.begin() + parts.n_sink, true);
+    std::fill(is_kept.begin() + parts.recent_begin, is_kept.end(), true);
+    merge_by_rank(logits, {parts.n_sink, std::max(parts.n_sink, parts.recent_begin)},
+                  parts.n_merged, is_kept);
+    std::vector<KeyPos> list;
+    for (Index pos = 0; pos < n_keys; ++pos) {
+      if (is_kept[static_cast<std::size_t>(pos)]) list.push_back(static_cast<KeyPos>(pos));
+    }
+    return list;
+  }
+
+  static void merge_by_rank(const std::vector<std::vector<double>>& logits, TokenRange middle,
+                            Index n_merged, std::vector<bool>& is_kept) {
+    std::vector<std::vector<Index>> ranked;  // [n_q], best first
+    for (const auto& head : logits) {
+      ranked.push_back(top_k(std::span(head).subspan(static_cast<std::size_t>(middle.begin),
+                                                     static_cast<std::size_t>(middle.size())),
+                             n_merged));
+    }
+    Index n_left = n_merged;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(n_merged) && n_left > 0; ++rank) {
+      for (const auto& head : ranked) {
+        if (n_left == 0) return;
+        if (rank >= head.size()) continue;
+        const auto pos = static_cast<std::size_t>(middle.begin + head[rank]);
+        if (is_kept[pos]) continue;
+        is_kept[pos] = true;
+        --n_left;
+      }
+    }
+  }
+
+  Selection latest_list(const SelectCall& call, const Budget& budget) const {
+    const CrossLayerContext& context = context_of(call);
+    const auto it = context.lists.find(key_of(budget));
+    if (it == context.lists.end()) {
+      throw ConfigError(fmt::format(
+          "lessismore: layer {} uses the list that layer {} makes in the same call, which was "
+          "not run before it",
+          call.layer, options_.dense_layers));
+    }
+    const TokenRange visible = call_range(call);
+    const Parts parts = parts_of(budget, scored_range(call).size());
+    KeyList list;
+    for (const KeyPos pos : it->second) {
+      if (pos < visible.begin) continue;
+      (pos < parts.n_sink || pos >= parts.recent_begin ? list.forced : list.scored).push_back(pos);
+    }
+    if (!is_decode(call)) {
+      std::vector<KeyPos> chunk;
+      for (Index pos = call.pos_begin; pos < visible.end; ++pos)
+        chunk.push_back(static_cast<KeyPos>(pos));
+      force_keys(list, chunk);
+    }
+    Selection selection;
+    selection.owner = ListOwner::layer;
+    selection.n_tok = selection.rows_per_list = call.n_tok;
+    selection.lists.push_back(std::move(list));
+    return without_dead_keys(std::move(selection), call);
+  }
+
+  LessIsMoreOptions options_;
+  KeyDots dots_;
+};
+
+}  // namespace
+
+void register_lessismore(SelectorRegistry& registry) {
+  registry.add<LessIsMore, LessIsMoreOptions>(
+      "lessismore", "LessIsMore: one list for heads and layers", "arXiv 2508.07101",
+      "two layers choose keys for all heads, the other layers reuse the choice");
+}
+
+}  // namespace kvscope

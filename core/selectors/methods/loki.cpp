@@ -1,0 +1,173 @@
+// loki: scores in the leading principal directions of the keys (arXiv 2406.02542, NeurIPS 2024;
+// official code).
+//
+// Idea: keys of a head lie close to a subspace. Fit their principal directions P on a calibration
+// text, keep keys rotated (k P), score with the first r coordinates of rotated queries and keys,
+// keep the best k, attend exactly.
+//
+// Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q n_tok T r FLOPs; reads
+// n_kv T r elements.
+//
+// Stores n_kv d^2 elements per layer; rotated keys replace the keys.
+//
+// Fails when the calibration text does not resemble the real one, and when the directions that
+// queries care about carry little variance of the keys.
+//
+// Decided where the sources differ or are silent: directions of post-rotary keys per KV head, by
+// variance about the mean; nothing is subtracted when scoring; logits keep 1 / sqrt(d). Decode:
+// lists per query head as in the code, or per KV head by the mean of the group's logits
+// (owner=kv_head). Chunked prefill and verification: mean logits over chunk and group per KV head,
+// past scored, chunk forced. basis=self fits the directions on the first keys that the method sees
+// of the sequence itself (the first chunk): no calibration is needed, and the result is flattered.
+// More directions than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k,
+// which is the same number without a rotated copy of the cache.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/key_basis.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class Basis { calibrated, self };
+enum class DecodeOwner { q_head, kv_head };
+
+}  // namespace
+
+template <>
+struct EnumNames<Basis> {
+  static constexpr std::array<std::string_view, 2> value = {"calibrated", "self"};
+};
+template <>
+struct EnumNames<DecodeOwner> {
+  static constexpr std::array<std::string_view, 2> value = {"q_head", "kv_head"};
+};
+
+namespace {
+
+struct LokiOptions {
+  Index rank = 64;
+  Basis basis = Basis::calibrated;
+  DecodeOwner owner = DecodeOwner::q_head;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"rank", "principal directions that score (r)"}.at_least(1), self.rank);
+    visit(
+        Field{"basis",
+              "from a calibration text, or from the first keys of the sequence itself (flatters)"},
+        self.basis);
+    visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class Loki final : public SharedScoreSelector {
+ public:
+  explicit Loki(const LokiOptions& options) : options_(options) {}
+  std::string_view name() const override { return "loki"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = options_.owner == DecodeOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+    caps.needs_calibration = options_.basis == Basis::calibrated;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    if (options_.basis == Basis::calibrated)
+      bases_.insert_or_assign(std::pair(layer, kv_head), key_basis(keys));
+  }
+
+  void reset(const AttentionShape& shape) override {
+    SharedScoreSelector::reset(shape);
+    if (options_.basis == Basis::self) bases_.clear();
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto n_kv = static_cast<double>(call.k.dim(0));
+    const auto n_q = static_cast<double>(call.q.dim(0));
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_tok = static_cast<double>(call.n_tok);
+    SelectCost cost;
+    cost.metadata_bytes = n_kv * d * d * kBytesPerElement;
+    if (selection.is_dense) return cost;
+    const auto r = static_cast<double>(std::min(options_.rank, call.k.dim(2)));
+    const auto n_keys = static_cast<double>(past_range(call).size());
+    cost.score_flops = 2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * n_q * n_tok * n_keys * r;
+    cost.score_bytes = n_kv * n_keys * r * kBytesPerElement;
+    return cost;
+  }
+
+ protected:
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
+
+  ListOwner owner_of_call(const SelectCall& call) const override {
+    const bool is_decode = call.phase == Phase::decode && call.n_tok == 1;
+    return is_decode && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
+                                                              : ListOwner::kv_head;
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                 TokenRange keys) override {
+    const Tensor<double>& basis = basis_of(call, owner.kv_head);
+    const std::vector<double> q = mean_query(call, owner.q_heads);
+    const auto d = static_cast<std::size_t>(call.q.dim(2));
+    std::vector<double> projected(d, 0.0);
+    for (Index r = 0; r < std::min(options_.rank, basis.dim(0)); ++r) {
+      const auto direction = basis.view().row(r);
+      double coordinate = 0.0;
+      for (std::size_t c = 0; c < d; ++c) coordinate += direction[c] * q[c];
+      coordinate *= static_cast<double>(call.score_scale);
+      for (std::size_t c = 0; c < d; ++c) projected[c] += coordinate * direction[c];
+    }
+    dots_.compute(projected, 1, call.k.sub(owner.kv_head), keys);
+    const auto row = dots_.row(0);
+    return {row.begin(), row.end()};
+  }
+
+ private:
+  const Tensor<double>& basis_of(const SelectCall& call, Index kv_head) {
+    const auto place = std::pair(call.layer, kv_head);
+    auto it = bases_.find(place);
+    if (it == bases_.end()) {
+      if (options_.basis == Basis::calibrated) {
+        throw ConfigError(fmt::format(
+            "loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
+            "basis=self to fit on the sequence's own first chunk",
+            call.layer, kv_head));
+      }
+      it = bases_.emplace(place, key_basis(call.k.sub(kv_head))).first;
+    }
+    if (it->second.dim(1) != call.k.dim(2)) {
+      throw ShapeError(
+          fmt::format("loki: calibrated with keys of {} channels, found keys of {} in layer {}",
+                      it->second.dim(1), call.k.dim(2), call.layer));
+    }
+    return it->second;
+  }
+
+  LokiOptions options_;
+  std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
+};
+
+}  // namespace
+
+void register_loki(SelectorRegistry& registry) {
+  registry.add<Loki, LokiOptions>("loki", "Loki: low-rank keys", "arXiv 2406.02542",
+                                  "scores keys in the few directions along which they vary most");
+}
+
+}  // namespace kvscope

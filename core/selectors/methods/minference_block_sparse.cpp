@@ -1,0 +1,167 @@
+// minference-block-sparse: blocks of queries choose blocks of keys by their means (Jiang et al.,
+// arXiv 2407.02490).
+//
+// Idea: in prefill, per query head, average queries and keys over blocks of 64; score each pair of
+// blocks by the product of the means (unscaled: one row's order does not change); each block of
+// queries keeps the 100 best blocks of keys that are not in its future. Decode stays dense. Cost: 2
+// n_q (C / 64) (T / 64) d FLOPs per call and one read of the keys. Stores nothing. Fails when one
+// key of a block matters and its mean does not show it. Decided here: blocks of keys are aligned to
+// position 0, blocks of queries to the call's first query. The published code forces nothing, so a
+// query may lose its own block, or everything it sees; forced=diagonal (default) keeps its own
+// block inside top-blocks, forced=local also the block before and block 0; none is the published
+// rule. pad-mean divides the last, shorter block's mean by 64 as its zero padding does. Sizes from
+// the budget: top-blocks = k / block, at least 1. A mean over a query block uses all its queries,
+// and one over the diagonal key block all its keys: a row's blocks depend on later tokens of the
+// same block, as in the original; what it attends to does not.
+#include <algorithm>
+#include <limits>
+
+#include "core/attention/row_kernels.hpp"
+#include "core/attention/topk.hpp"
+#include "core/selectors/block_means.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class ForcedBlocks { none, diagonal, local };
+
+}  // namespace
+
+template <>
+struct EnumNames<ForcedBlocks> {
+  static constexpr std::array<std::string_view, 3> value = {"none", "diagonal", "local"};
+};
+
+namespace {
+
+struct BlockSparseOptions {
+  Index block = 64;
+  Index top_blocks = 100;
+  ForcedBlocks forced = ForcedBlocks::diagonal;
+  bool pad_mean = false;
+  PatternSize sizes = PatternSize::options;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
+    visit(Field{"top-blocks", "blocks of keys per block of queries, forced ones included"}.at_least(
+              1),
+          self.top_blocks);
+    visit(Field{"forced", "blocks that are kept whatever their score"}, self.forced);
+    visit(Field{"pad-mean", "the last block's mean counts missing tokens as zeros"}, self.pad_mean);
+    visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
+          self.sizes);
+  }
+};
+
+class BlockSparse final : public Selector {
+ public:
+  explicit BlockSparse(const BlockSparseOptions& options) : options_(options) {}
+  std::string_view name() const override { return "minference-block-sparse"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = true;
+    caps.owner = ListOwner::q_head;
+    if (options_.sizes == PatternSize::budget) {
+      caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
+    }
+    caps.forced_inside_budget = true;
+    caps.page_size = options_.block;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    Selection selection;
+    selection.owner = ListOwner::q_head;
+    selection.n_tok = call.n_tok;
+    selection.rows_per_list = std::min(options_.block, call.n_tok);
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
+      const BlockMeans keys =
+          block_means(call.k.sub(kv_head), options_.block, counts, {}, options_.pad_mean);
+      for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+        const BlockMeans queries =
+            block_means(call.q.sub(q_head), options_.block, {}, {}, options_.pad_mean);
+        for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
+          selection.lists.push_back(block_list(call, kv_head, queries, keys, qb));
+        }
+      }
+    }
+    return selection;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    const auto n_q = static_cast<double>(call.q.dim(0));
+    const auto d = static_cast<double>(call.q.dim(2));
+    const auto n_ctx = static_cast<double>(call.k.dim(1));
+    const auto block = static_cast<double>(options_.block);
+    const double n_kv_rows = static_cast<double>(call.k.dim(0)) * n_ctx;
+    const double n_q_rows = n_q * static_cast<double>(call.n_tok);
+    return {
+        .score_flops = (n_kv_rows + n_q_rows) * d + 2.0 * (n_q_rows / block) * (n_ctx / block) * d,
+        .score_bytes = n_kv_rows * d * kBytesPerElement};
+  }
+
+ private:
+  KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
+                     const BlockMeans& keys, Index qb) const {
+    const Index end =
+        call.pos_begin + std::min((qb + 1) * options_.block, call.n_tok);  // of what its rows see
+    const Index diagonal_begin = (call.pos_begin + qb * options_.block) / options_.block;
+    const Index n_causal = (end - 1) / options_.block + 1;
+    const auto is_forced = [&](Index kb) {
+      if (options_.forced == ForcedBlocks::none) return false;
+      if (kb >= diagonal_begin) return true;
+      return options_.forced == ForcedBlocks::local && (kb == 0 || kb == diagonal_begin - 1);
+    };
+    std::vector<double> scores(static_cast<std::size_t>(n_causal));
+    Index n_forced = 0;
+    for (Index kb = 0; kb < n_causal; ++kb) {
+      double& score = scores[static_cast<std::size_t>(kb)];
+      const auto d = static_cast<std::size_t>(keys.mean.dim(1));
+      score = dot_of({queries.mean.data() + qb * keys.mean.dim(1), d},
+                     {keys.mean.data() + kb * keys.mean.dim(1), d});
+      if (keys.n_rows[static_cast<std::size_t>(kb)] == 0)
+        score = -std::numeric_limits<double>::infinity();
+      if (is_forced(kb)) {
+        score = -std::numeric_limits<double>::infinity();  // out of the contest: it is in
+        ++n_forced;
+      }
+    }
+    const Index n_top =
+        options_.sizes == PatternSize::options
+            ? options_.top_blocks
+            : std::max<Index>(1, call.budget.tokens(end, options_.block) / options_.block);
+    KeyList list;
+    const auto append_block = [&](std::vector<KeyPos>& to, Index kb) {
+      append_range(to, kb * options_.block, std::min((kb + 1) * options_.block, end));
+    };
+    for (const Index kb : top_k_sorted_by_index(scores, n_top - n_forced))
+      append_block(list.scored, kb);
+    for (Index kb = 0; kb < n_causal; ++kb) {
+      if (is_forced(kb)) append_block(list.forced, kb);
+    }
+    remove_dead(call, kv_head, list);
+    return list;
+  }
+
+  BlockSparseOptions options_;
+};
+
+}  // namespace
+
+void register_minference_block_sparse(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<BlockSparse, BlockSparseOptions>(
+      "minference-block-sparse", "MInference: block-sparse", "arXiv 2407.02490",
+      "in prefill, blocks of queries keep the blocks of keys with the best mean product");
+  entry.presets["minference-block-sparse-official"] = {{"forced", "none"}, {"pad-mean", "true"}};
+  entry.presets["minference-block-sparse-frontier"] = {{"forced", "local"}, {"block", "16"}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,203 @@
+// minference-vertical-slash: columns and diagonals that the last queries attend to (Jiang et al.,
+// arXiv 2407.02490).
+//
+// Idea: in prefill, per query head, take the softmax rows of the last 64 queries. Their column sums
+// name "vertical" keys, the sums along diagonals name "slash" offsets o = i - j. Query i of the
+// call sees key j if j is one of the n-vertical best columns or i - j one of the n-slash best
+// offsets. Decode stays dense. Cost: 2 n_q 64 T d FLOPs per call and one read of the keys. Stores
+// nothing. Fails when earlier queries of the chunk attend elsewhere than the last 64: they have no
+// vote. Decided here: in chunked prefill the last 64 queries of the running chunk vote; columns and
+// offsets are absolute. The first 30 columns and the 100 smallest offsets come first (so a row
+// always sees itself); they count inside n-vertical and n-slash, which are at least 30 and 50 and
+// at most the context. Far offsets are summed over fewer rows, as in the original. rounding=kernel
+// gives what the published kernel computes: for a block of 64 queries each offset covers up to two
+// aligned blocks of 64 keys. Sizes from the budget: half of k for each, without the minima.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/attention/topk.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class Rounding { none, kernel };
+
+}  // namespace
+
+template <>
+struct EnumNames<Rounding> {
+  static constexpr std::array<std::string_view, 2> value = {"none", "kernel"};
+};
+
+namespace {
+
+constexpr Index kKernelBlock = 64;
+constexpr Index kMinVertical = 30;
+constexpr Index kMinSlash = 50;
+constexpr Index kVoterBatch = 16;
+
+struct VerticalSlashOptions {
+  Index n_vertical = 1000;
+  Index n_slash = 6096;
+  Index n_voters = 64;
+  Index forced_vertical = 30;
+  Index forced_slash = 100;
+  Rounding rounding = Rounding::none;
+  PatternSize sizes = PatternSize::options;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"n-vertical", "columns kept"}.at_least(1), self.n_vertical);
+    visit(Field{"n-slash", "offsets kept"}.at_least(1), self.n_slash);
+    visit(Field{"n-voters", "last queries of the call that vote"}.at_least(1), self.n_voters);
+    visit(Field{"forced-vertical", "first columns that come before all others"}.at_least(0),
+          self.forced_vertical);
+    visit(Field{"forced-slash", "smallest offsets that come before all others"}.at_least(1),
+          self.forced_slash);
+    visit(Field{"rounding", "lists as chosen, or as the published kernel rounds them to blocks"},
+          self.rounding);
+    visit(Field{"sizes", "n-vertical and n-slash from the options, or half of the budget each"},
+          self.sizes);
+  }
+};
+
+/// What one query head keeps; both ascending.
+struct Pattern {
+  std::vector<Index> columns;
+  std::vector<Index> offsets;
+};
+
+class VerticalSlash final : public Selector {
+ public:
+  explicit VerticalSlash(const VerticalSlashOptions& options) : options_(options) {}
+  std::string_view name() const override { return "minference-vertical-slash"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = true;
+    caps.owner = ListOwner::q_head;
+    if (options_.sizes == PatternSize::budget)
+      caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.forced_inside_budget = options_.rounding == Rounding::none;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    Selection selection;
+    selection.owner = ListOwner::q_head;
+    selection.n_tok = call.n_tok;
+    selection.rows_per_list =
+        options_.rounding == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
+      const Index kv_head = q_head / group;
+      const Pattern pattern = choose(call, q_head, kv_head);
+      for (Index row = 0; row < call.n_tok; row += selection.rows_per_list) {
+        const Index first = call.pos_begin + row;
+        const Index last = call.pos_begin + std::min(row + selection.rows_per_list, call.n_tok) - 1;
+        KeyList list = keys_of_rows(pattern, first, last);
+        remove_dead(call, kv_head, list);
+        selection.lists.push_back(std::move(list));
+      }
+    }
+    return selection;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    const auto n_ctx = static_cast<double>(call.k.dim(1));
+    const auto d = static_cast<double>(call.q.dim(2));
+    const auto n_voters = static_cast<double>(std::min(options_.n_voters, call.n_tok));
+    return {.score_flops = 2.0 * static_cast<double>(call.q.dim(0)) * n_voters * n_ctx * d,
+            .score_bytes = static_cast<double>(call.k.dim(0)) * n_ctx * d * kBytesPerElement};
+  }
+
+ private:
+  Pattern choose(const SelectCall& call, Index q_head, Index kv_head) {
+    const Index n_ctx = call.pos_begin + call.n_tok;
+    std::vector<double> columns(static_cast<std::size_t>(n_ctx), 0.0);
+    std::vector<double> offsets(static_cast<std::size_t>(n_ctx), 0.0);
+    const TokenRange keys{0, n_ctx};
+    for (Index first = call.n_tok - std::min(options_.n_voters, call.n_tok); first < call.n_tok;
+         first += kVoterBatch) {
+      std::vector<Index> rows(static_cast<std::size_t>(std::min(kVoterBatch, call.n_tok - first)));
+      std::iota(rows.begin(), rows.end(), first);
+      dots_.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)),
+                    static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        const std::span<double> weights = dots_.row(static_cast<Index>(r));
+        softmax_over_visible(call, kv_head, rows[r], keys, weights);
+        const Index pos = call.pos_begin + rows[r];
+        for (Index j = 0; j <= pos; ++j) {
+          columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];
+          offsets[static_cast<std::size_t>(pos - j)] += weights[static_cast<std::size_t>(j)];
+        }
+      }
+    }
+    put_first(columns, options_.forced_vertical);
+    put_first(offsets, options_.forced_slash);
+    Index n_vertical = std::max(options_.n_vertical, kMinVertical);
+    Index n_slash = std::max(options_.n_slash, kMinSlash);
+    if (options_.sizes == PatternSize::budget) {
+      const Index budget = call.budget.tokens(n_ctx, /*page_size=*/1);
+      // A list that covers the context is the whole budget: k >= T must keep everything.
+      n_vertical = budget >= n_ctx ? n_ctx : budget / 2;
+      n_slash = budget >= n_ctx ? 0 : budget - n_vertical;
+      n_slash = std::max<Index>(n_slash, 0);
+    }
+    return {top_k_sorted_by_index(columns, n_vertical), top_k_sorted_by_index(offsets, n_slash)};
+  }
+
+  static void put_first(std::vector<double>& sums, Index n) {
+    const auto count = std::min(static_cast<std::size_t>(n), sums.size());
+    std::fill_n(sums.begin(), count, std::numeric_limits<double>::infinity());
+  }
+
+  /// Keys of the queries at positions [first, last], up to the last one's own.
+  KeyList keys_of_rows(const Pattern& pattern, Index first, Index last) const {
+    std::vector<KeyPos> slashes;
+    for (auto offset = pattern.offsets.rbegin(); offset != pattern.offsets.rend(); ++offset) {
+      if (last - *offset < 0) continue;
+      Index begin = std::max<Index>(0, first - *offset);
+      Index end = last - *offset + 1;
+      if (options_.rounding == Rounding::kernel) {
+        begin = begin / kKernelBlock * kKernelBlock;
+        end = std::min((end + kKernelBlock - 1) / kKernelBlock * kKernelBlock, last + 1);
+      }
+      append_range(slashes, begin, end);
+    }
+    std::vector<KeyPos> all;
+    std::vector<KeyPos> columns;
+    for (const Index j : pattern.columns) {
+      if (j <= last) columns.push_back(static_cast<KeyPos>(j));
+    }
+    std::set_union(slashes.begin(), slashes.end(), columns.begin(), columns.end(),
+                   std::back_inserter(all));
+    KeyList list;
+    for (const KeyPos pos : all) {
+      const bool is_forced = pos < options_.forced_vertical || last - pos < options_.forced_slash;
+      (is_forced ? list.forced : list.scored).push_back(pos);
+    }
+    return list;
+  }
+
+  VerticalSlashOptions options_;
+  KeyDots dots_;
+};
+
+}  // namespace
+
+void register_minference_vertical_slash(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<VerticalSlash, VerticalSlashOptions>(
+      "minference-vertical-slash", "MInference: vertical-slash", "arXiv 2407.02490",
+      "in prefill, the columns and diagonals that the last queries attend to");
+  entry.presets["minference-vertical-slash-kernel"] = {{"rounding", "kernel"}};
+  entry.presets["minference-vertical-slash-uniform"] = {{"n-vertical", "512"}, {"n-slash", "2048"}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,124 @@
+// oracle-pages: the best whole pages, from exact attention. The ceiling of every method that keeps
+// pages.
+//
+// Idea: rank pages by the attention their tokens really get (score=mass), or by their largest exact
+// score (score=max, the oracle of Quest's figure 3), and keep the best whole pages under Quest's
+// page rules.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
+// Not a method: it looks at what it should predict. score=mass keeps the most attention per row in
+// decode with lists per query head; shared lists (chunks, groups) keep the most in the mean over
+// rows and heads.
+#include <algorithm>
+#include <limits>
+
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/page_lists.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class PageScore { mass, max };
+
+}  // namespace
+
+template <>
+struct EnumNames<PageScore> {
+  static constexpr std::array<std::string_view, 2> value = {"mass", "max"};
+};
+
+namespace {
+
+struct OraclePagesOptions {
+  Index page_size = 16;
+  PageScore score = PageScore::mass;
+  PageRule pages = PageRule::kernel;
+  PageOwner owner = PageOwner::q_head;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
+    visit(Field{"score", "a page's exact attention, or its largest exact score"}, self.score);
+    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
+          self.pages);
+    visit(Field{"owner",
+                "decode: pages per query head, or per KV head by the group's sum or maximum"},
+          self.owner);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class OraclePages final : public PageSelector {
+ public:
+  explicit OraclePages(const OraclePagesOptions& options)
+      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
+        options_(options) {}
+  std::string_view name() const override { return "oracle-pages"; }
+  void reset(const AttentionShape&) override {}
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense) return {};
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_keys = static_cast<double>(call_range(call).size());
+    SelectCost cost;
+    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
+    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
+    return cost;
+  }
+
+ protected:
+  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                  TokenRange pages, TokenRange) override {
+    const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
+    std::vector<double> scores(static_cast<std::size_t>(pages.size()),
+                               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
+        const std::vector<double> row_scores = scores_of_row(call, kv_head, row, values, pages);
+        for (std::size_t p = 0; p < scores.size(); ++p) {
+          scores[p] = takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
+        }
+      });
+    }
+    return scores;
+  }
+
+ private:
+  std::vector<double> scores_of_row(const SelectCall& call, Index kv_head, Index row,
+                                    std::span<double> values, TokenRange pages) const {
+    const TokenRange visible = row_range(call, row);
+    const bool takes_mass = options_.score == PageScore::mass;
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    if (takes_mass) {
+      softmax_over_visible(call, kv_head, row, visible, values);
+    } else {
+      mask_dead(call, kv_head, visible, values);
+    }
+    std::vector<double> scores(static_cast<std::size_t>(pages.size()), takes_mass ? 0.0 : kNone);
+    const Index end = std::min(pages.end * page_size(), visible.end);
+    for (Index pos = visible.begin; pos < end; ++pos) {
+      double& score = scores[static_cast<std::size_t>(pos / page_size() - pages.begin)];
+      const double value = values[static_cast<std::size_t>(pos - visible.begin)];
+      score = takes_mass ? score + value : std::max(score, value);
+    }
+    return scores;
+  }
+
+  OraclePagesOptions options_;
+  KeyDots dots_;
+};
+
+}  // namespace
+
+void register_oracle_pages(SelectorRegistry& registry) {
+  registry.add<OraclePages, OraclePagesOptions>(
+      "oracle-pages", "Oracle: the best pages", "control",
+      "keeps the pages that really get the most attention");
+}
+
+}  // namespace kvscope

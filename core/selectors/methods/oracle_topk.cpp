@@ -1,0 +1,206 @@
+// oracle-topk: the k keys of largest exact attention. The ceiling of token methods at equal size.
+//
+// Idea: score everything exactly and keep the best k.
+//   per_q_head: per query head and row: no list of that size holds more attention mass
+//   per_group_sum: per KV head and row, by the sum of the group's softmax weights
+//   per_group_max: the same by the largest of them
+//   per_chunk: per KV head, one list for all rows of the call, by the mean softmax weight over rows
+//     and group
+//
+// The variants differ and are named wherever they are shown: mean logits and mean weights rank
+// differently.
+//
+// scope=past scores the keys before the call and forces the call's own beside the budget, as QuoKA
+// and its kind do (always so in per_chunk); scope=all lets every visible key compete inside the
+// budget.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
+// Optimal for retained mass, not for the output's error: values are not looked at.
+#include <algorithm>
+
+#include "core/attention/topk.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class OracleVariant { per_q_head, per_group_sum, per_group_max, per_chunk };
+enum class OracleScope { all, past };
+
+}  // namespace
+
+template <>
+struct EnumNames<OracleVariant> {
+  static constexpr std::array<std::string_view, 4> value = {"per_q_head", "per_group_sum",
+                                                            "per_group_max", "per_chunk"};
+};
+template <>
+struct EnumNames<OracleScope> {
+  static constexpr std::array<std::string_view, 2> value = {"all", "past"};
+};
+
+namespace {
+
+struct OracleTopkOptions {
+  OracleVariant variant = OracleVariant::per_q_head;
+  OracleScope scope = OracleScope::all;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"variant", "what shares a list and how weights are combined"}, self.variant);
+    visit(Field{"scope",
+                "all: every visible key competes; past: the call's own keys are forced beside the "
+                "budget"},
+          self.scope);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class OracleTopk final : public Selector {
+ public:
+  explicit OracleTopk(const OracleTopkOptions& options) : options_(options) {}
+  std::string_view name() const override { return "oracle-topk"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = list_owner();
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.forced_inside_budget = !forces_chunk();
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+    std::vector<Selection> answers(budgets.size());
+    for (Selection& answer : answers) {
+      answer.owner = list_owner();
+      answer.n_tok = call.n_tok;
+      answer.rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
+      if (call.layer < options_.dense_layers) answer = dense_selection(call, list_owner());
+    }
+    if (call.layer < options_.dense_layers) return answers;
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    const Index heads_per_owner = options_.variant == OracleVariant::per_q_head ? 1 : group;
+    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
+      const TokenRange q_heads{first, first + heads_per_owner};
+      if (options_.variant == OracleVariant::per_chunk) {
+        const TokenRange keys = past_range(call);
+        std::vector<double> sums(static_cast<std::size_t>(keys.size()), 0.0);
+        add_softmax_weights(call, q_heads, first / group, all_rows(call), keys, 1.0, dots_, sums);
+        add_lists(call, first / group, keys, chunk_range(call), sums, budgets, answers);
+      } else {
+        add_rows(call, q_heads, first / group, budgets, answers);
+      }
+    }
+    return answers;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense) return {};
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_keys = static_cast<double>(call_range(call).size());
+    SelectCost cost;
+    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
+    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
+    return cost;
+  }
+
+ private:
+  ListOwner list_owner() const {
+    return options_.variant == OracleVariant::per_q_head ? ListOwner::q_head : ListOwner::kv_head;
+  }
+  bool forces_chunk() const {
+    return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
+  }
+
+  /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make
+  /// ties); a group ranks by its softmax weights, of which [n_tok][visible] are held.
+  void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                std::span<const Budget> budgets, std::vector<Selection>& answers) {
+    if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
+      for_each_score_row(call, q_heads.begin, kv_head, dots_,
+                         [&](Index row, std::span<double> scores) {
+                           add_row(call, kv_head, row, scores, budgets, answers);
+                         });
+      return;
+    }
+    std::vector<std::vector<double>> combined(static_cast<std::size_t>(call.n_tok));
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
+        softmax_over_visible(call, kv_head, row, row_range(call, row), values);
+        std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
+        sums.resize(values.size(), 0.0);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          sums[i] = options_.variant == OracleVariant::per_group_max ? std::max(sums[i], values[i])
+                                                                     : sums[i] + values[i];
+        }
+      });
+    }
+    for (Index row = 0; row < call.n_tok; ++row) {
+      add_row(call, kv_head, row, combined[static_cast<std::size_t>(row)], budgets, answers);
+    }
+  }
+
+  void add_row(const SelectCall& call, Index kv_head, Index row, std::span<double> scores,
+               std::span<const Budget> budgets, std::vector<Selection>& answers) const {
+    const TokenRange visible = row_range(call, row);
+    const Index forced_begin =
+        forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
+    const TokenRange keys{visible.begin, forced_begin};
+    add_lists(call, kv_head, keys, {forced_begin, visible.end},
+              scores.first(static_cast<std::size_t>(keys.size())), budgets, answers);
+  }
+
+  static void add_lists(const SelectCall& call, Index kv_head, TokenRange keys, TokenRange forced,
+                        std::span<double> scores, std::span<const Budget> budgets,
+                        std::vector<Selection>& answers) {
+    mask_dead(call, kv_head, keys, scores);
+    const auto n_candidates = static_cast<Index>(candidates(call, kv_head, keys).size());
+    const std::vector<KeyPos> forced_keys = candidates(call, kv_head, forced);
+    std::vector<Index> sizes;
+    for (const Budget& budget : budgets) {
+      sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
+    }
+    // ranked once for the largest budget: the others keep its first keys
+    const std::vector<Index> ranked =
+        top_k(scores, sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end()));
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      const auto n = std::min(static_cast<std::size_t>(sizes[i]), ranked.size());
+      KeyList list;
+      list.scored.reserve(n);
+      for (const Index key : std::span(ranked).first(n)) {
+        list.scored.push_back(static_cast<KeyPos>(keys.begin + key));
+      }
+      std::sort(list.scored.begin(), list.scored.end());
+      list.forced = forced_keys;
+      answers[i].lists.push_back(std::move(list));
+    }
+  }
+
+  OracleTopkOptions options_;
+  KeyDots dots_;
+};
+
+}  // namespace
+
+void register_oracle_topk(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<OracleTopk, OracleTopkOptions>(
+      "oracle-topk", "Oracle: the best k keys", "control",
+      "keeps the keys that really get the most attention");
+  entry.presets["oracle-topk-past"] = {{"scope", "past"}};
+  entry.presets["oracle-topk-group"] = {{"variant", "per_group_sum"}};
+  entry.presets["oracle-topk-chunk"] = {{"variant", "per_chunk"}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,101 @@
+// oracle-topp: per row and query head, the smallest set of keys that holds a share p of the exact
+// attention.
+//
+// Idea: the exact nucleus of the exact softmax row; equal weights by rising position; the key that
+// crosses p is included.
+//
+// Cost: full scoring, 2 n_q n_tok T d FLOPs and one read of all keys. Stores nothing.
+//
+// The least that any method with an adaptive size needs. Weights are rounded to 32 bits before they
+// are compared, so the mass kept may fall short of p by the last digits of that.
+#include <algorithm>
+
+#include "core/attention/nucleus.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct OracleToppOptions {
+  Index dense_layers = 0;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class OracleTopp final : public Selector {
+ public:
+  explicit OracleTopp(const OracleToppOptions& options) : options_(options) {}
+  std::string_view name() const override { return "oracle-topp"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::q_head;
+    caps.budgets = {Budget::Kind::mass};
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+    std::vector<Selection> answers(budgets.size());
+    for (Selection& answer : answers) {
+      answer.owner = ListOwner::q_head;
+      answer.n_tok = call.n_tok;
+      answer.rows_per_list = 1;
+      if (call.layer < options_.dense_layers) answer = dense_selection(call, ListOwner::q_head);
+    }
+    if (call.layer < options_.dense_layers) return answers;
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    std::vector<float> weights;
+    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
+      const auto add_row = [&](Index row, std::span<double> values) {
+        const TokenRange visible = row_range(call, row);
+        softmax_over_visible(call, q_head / group, row, visible, values);
+        weights.assign(values.begin(), values.end());
+        for (std::size_t i = 0; i < budgets.size(); ++i) {
+          KeyList list;
+          for (const Index key : nucleus(weights, budgets[i].value, NucleusMode::exact)) {
+            list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
+          }
+          answers[i].lists.push_back(std::move(list));
+        }
+      };
+      for_each_score_row(call, q_head, q_head / group, dots_, add_row);
+    }
+    return answers;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense) return {};
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_keys = static_cast<double>(call_range(call).size());
+    SelectCost cost;
+    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
+    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
+    return cost;
+  }
+
+ private:
+  OracleToppOptions options_;
+  KeyDots dots_;
+};
+
+}  // namespace
+
+void register_oracle_topp(SelectorRegistry& registry) {
+  registry.add<OracleTopp, OracleToppOptions>(
+      "oracle-topp", "Oracle: the smallest set of mass p", "control",
+      "keeps as few keys as hold a share p of the real attention");
+}
+
+}  // namespace kvscope

@@ -1,0 +1,173 @@
+// quest: query-aware pages of keys by an upper bound of their scores (arXiv 2406.10774, ICML 2024;
+// official code).
+//
+// Idea: every page of consecutive keys stores its channel-wise largest and smallest key. sum_c
+// max(q_c max_c, q_c min_c) is at least q.k for every key of the page; keep the pages of largest
+// bound and attend to all their tokens.
+//
+// Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs for the bounds; reads 2 n_kv d ceil(T /
+// P) elements of metadata (1 / P of the cache), which is also what it stores.
+//
+// Fails when one outlier channel dominates every bound, when pages are long, and when the wanted
+// key shares its page with nothing else (the bound of a page of opposites is high).
+//
+// Switches, where the published programs differ:
+//   quest-paper: accuracy tables: per query head, max(3, k / P) pages, the current page must
+//     compete, layers 0-1 dense
+//   quest-kernel: speed figures: k / P pages including the current one, which is always kept
+//   quest-frontier: sparse-frontier: per KV head by the sum of its heads' bounds, current page on
+//     top, no dense layers
+//   quest-hub: sparse-attention-hub: pages of 128, rounded up, bounds of low precision, no dense
+//     layers
+//
+// Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the
+// largest of its heads' bounds; a bound of their mean query would not be a bound.
+//
+// Decided where the sources are silent: the paper is dense in prefill; chunked prefill and
+// verification here rank pages before the call by the sum of bounds over its queries and the group,
+// one list per KV head, and force the call's own pages. A page seen in part (window, dead keys) has
+// the box of the keys that count. Layers are counted from 0 (the evaluator counts down from 32).
+// Whole pages are kept, so a budget of k tokens may attend to fewer or more.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "core/attention/row_kernels.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/page_lists.hpp"
+#include "core/selectors/page_table.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct QuestSelectorOptions {
+  Index page_size = 16;
+  PageRule pages = PageRule::kernel;
+  PageOwner owner = PageOwner::q_head;
+  int bound_bits = 16;
+  Index dense_layers = 2;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
+    visit(Field{"pages", "how many pages a budget buys and whether the current one competes"},
+          self.pages);
+    visit(Field{"owner",
+                "decode: pages per query head, or per KV head by the group's sum or maximum"},
+          self.owner);
+    visit(Field{"bound-bits", "precision of the stored boxes; 16 keeps them exact"}.in(1, 16),
+          self.bound_bits);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class Quest final : public PageSelector {
+ public:
+  explicit Quest(const QuestSelectorOptions& options)
+      : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
+        options_(options) {}
+  std::string_view name() const override { return "quest"; }
+  void reset(const AttentionShape&) override { tables_.clear(); }
+
+  void rollback(Index n_keys) override {
+    for (auto& [place, table] : tables_) table.truncate(n_keys);
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_kv = static_cast<double>(call.k.dim(0));
+    const auto n_q = static_cast<double>(call.q.dim(0));
+    const auto n_all = static_cast<double>((call.k.dim(1) + page_size() - 1) / page_size());
+    const double element = kBytesPerElement * static_cast<double>(options_.bound_bits) / 16.0;
+    SelectCost cost;
+    cost.metadata_bytes = 2.0 * n_kv * n_all * d * element;
+    if (selection.is_dense) return cost;
+    const auto n_scored = static_cast<double>(scored_pages(call).size());
+    // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
+    const bool sums = call.n_tok > 1 || owner() == PageOwner::group_sum;
+    cost.score_flops =
+        sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_kv * n_scored * d
+             : 4.0 * n_q * n_scored * d;
+    cost.score_bytes = 2.0 * n_kv * n_scored * d * element;
+    return cost;
+  }
+
+ protected:
+  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                  TokenRange pages, TokenRange visible) override {
+    const PageTable& table = table_of(call, kv_head);
+    const auto d = static_cast<std::size_t>(call.k.dim(2));
+    const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
+    std::vector<double> scores(static_cast<std::size_t>(pages.size()),
+                               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
+    std::vector<double> summed(2 * d, 0.0);
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for (Index row = 0; row < call.n_tok; ++row) {
+        const auto doubled = PageTable::doubled(call.q.sub(q_head).row(row));
+        add_scaled(doubled, 1.0, summed);
+      }
+      if (!takes_max) continue;
+      const auto bounds = bounds_of(call, kv_head, table, summed, pages, visible);
+      for (std::size_t p = 0; p < scores.size(); ++p) scores[p] = std::max(scores[p], bounds[p]);
+      std::fill(summed.begin(), summed.end(), 0.0);
+    }
+    return takes_max ? scores : bounds_of(call, kv_head, table, summed, pages, visible);
+  }
+
+ private:
+  const PageTable& table_of(const SelectCall& call, Index kv_head) {
+    const auto place = std::pair(call.layer, kv_head);
+    auto it = tables_.find(place);
+    if (it == tables_.end()) {
+      it = tables_.emplace(place, PageTable(call.k.dim(2), page_size(), options_.bound_bits)).first;
+    }
+    it->second.append_up_to(call.k.sub(kv_head));
+    return it->second;
+  }
+
+  /// Bounds of pages whose keys do not all count are made from those that do.
+  std::vector<double> bounds_of(const SelectCall& call, Index kv_head, const PageTable& table,
+                                std::span<const double> query, TokenRange pages,
+                                TokenRange visible) const {
+    std::vector<double> bounds = table.bounds(query, pages);
+    const bool has_dead = !all_alive(call, kv_head);
+    for (Index page = pages.begin; page < pages.end; ++page) {
+      const Index begin = page * page_size();
+      const Index end = std::min(begin + page_size(), table.n_keys());
+      const bool is_cut = begin < visible.begin || end > visible.end;
+      if (!has_dead && !is_cut) continue;
+      const auto keys = candidates(
+          call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
+      if (static_cast<Index>(keys.size()) == end - begin) continue;
+      bounds[static_cast<std::size_t>(page - pages.begin)] =
+          keys.empty() ? -std::numeric_limits<double>::infinity()
+                       : table.bound_of_keys(query, call.k.sub(kv_head), keys);
+    }
+    return bounds;
+  }
+
+  QuestSelectorOptions options_;
+  std::map<std::pair<Index, Index>, PageTable> tables_;  // by (layer, KV head)
+};
+
+}  // namespace
+
+void register_quest(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<Quest, QuestSelectorOptions>(
+      "quest", "Quest: query-aware pages", "arXiv 2406.10774",
+      "keeps the pages of keys whose bounding box promises the largest score");
+  entry.presets["quest-paper"] = {{"pages", "eval"}, {"owner", "q_head"}, {"dense-layers", "2"}};
+  entry.presets["quest-kernel"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "2"}};
+  entry.presets["quest-frontier"] = {
+      {"pages", "frontier"}, {"owner", "group_sum"}, {"dense-layers", "0"}};
+  entry.presets["quest-hub"] = {{"pages", "hub"},
+                                {"owner", "q_head"},
+                                {"page-size", "128"},
+                                {"bound-bits", "4"},
+                                {"dense-layers", "0"}};
+}
+
+}  // namespace kvscope

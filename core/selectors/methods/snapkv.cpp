@@ -1,0 +1,236 @@
+// snapkv: the last queries of the prompt vote, and only what they attend to is kept (Li et al.,
+// arXiv 2404.14469).
+//
+// Idea: softmax rows of the last w queries, summed over rows, averaged over the KV group; smoothed
+// over neighbouring keys by pooling, so that clusters survive together; the best keys and the last
+// w stay, k in all. Prefill itself is full attention; keys of decoded tokens are appended and never
+// evicted. Cost per prefill call: 2 n_q w T d FLOPs and one read of the keys, n_kv T d b bytes.
+// Stores nothing. Fails when the question is not in the window (it voted for something else), and
+// after that nothing comes back. Decided here: in chunked prefill the last w queries of each chunk
+// vote over all alive keys, and the cache is shrunk to the budget after every chunk. A chunk
+// shorter than w votes with all its queries. Pooling runs over the keys that are alive, as over the
+// rows of a compacted cache, and stops at the window's border. Votes include the window in the
+// softmax and are not renormalised. official-mha gives each query head its own set, as the
+// published code does (the cache grows by the group size: a key stays in the cache as long as one
+// head of the group keeps it).
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class Pooling { average, max, none };
+
+}  // namespace
+
+template <>
+struct EnumNames<Pooling> {
+  static constexpr std::array<std::string_view, 3> value = {"average", "max", "none"};
+};
+
+namespace {
+
+struct SnapKvOptions {
+  Index window = 64;
+  Index kernel = 5;
+  Pooling pooling = Pooling::average;
+  bool official_mha = false;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"window", "last queries that vote, and last keys that stay, inside the budget"}
+              .at_least(1),
+          self.window);
+    visit(Field{"kernel", "keys that are pooled, an odd number"}.in(1, 1 << 20), self.kernel);
+    visit(Field{"pooling", "how votes of neighbours are combined"}, self.pooling);
+    visit(Field{"official-mha", "each query head keeps its own set, as in the published code"},
+          self.official_mha);
+  }
+};
+
+/// Pools over `kernel` neighbours with stride 1. The average counts missing neighbours as zero, as
+/// zero padding does.
+std::vector<double> pooled(std::span<const double> votes, Index kernel, Pooling pooling) {
+  std::vector<double> out(votes.begin(), votes.end());
+  if (pooling == Pooling::none) return out;
+  const auto n = static_cast<Index>(votes.size());
+  for (Index j = 0; j < n; ++j) {
+    const Index first = std::max<Index>(0, j - kernel / 2);
+    const Index last = std::min(n, j - kernel / 2 + kernel);
+    const auto part =
+        votes.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+    out[static_cast<std::size_t>(j)] =
+        pooling == Pooling::max
+            ? *std::max_element(part.begin(), part.end())
+            : std::accumulate(part.begin(), part.end(), 0.0) / static_cast<double>(kernel);
+  }
+  return out;
+}
+
+class SnapKv final : public Selector {
+ public:
+  explicit SnapKv(const SnapKvOptions& options) : options_(options) {
+    if (options_.kernel % 2 == 0) {
+      throw ConfigError(
+          fmt::format("snapkv: kernel: expected an odd number, found {}", options_.kernel));
+    }
+  }
+  std::string_view name() const override { return "snapkv"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = options_.official_mha ? ListOwner::q_head : ListOwner::kv_head;
+    caps.permanent = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    return caps;
+  }
+  void reset(const AttentionShape& shape) override {
+    shape_ = shape;
+    kept_.clear();
+    if (options_.official_mha)
+      kept_.assign(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_q));
+  }
+
+  void on_append(Index layer, Index, TensorView<const float> k, TensorView<const float>) override {
+    if (options_.official_mha) kept_[static_cast<std::size_t>(layer)].append(k.dim(1));
+  }
+
+  Selection select(const SelectCall& call) override {
+    return options_.official_mha ? per_query_head(call) : alive_selection(call);
+  }
+
+  void evict(const SelectCall& call, AliveMask& alive) override {
+    if (call.phase != Phase::prefill) return;
+    const Index group = shape_.group();
+    if (options_.official_mha) {
+      AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
+      for (Index q_head = 0; q_head < shape_.n_q; ++q_head)
+        shrink(call, {q_head, q_head + 1}, q_head, kept, kept);
+      for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
+      return;
+    }
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+      shrink(call, {kv_head * group, (kv_head + 1) * group}, kv_head, alive, alive);
+    }
+  }
+
+  void rollback(Index n_keys) override {
+    for (AliveMask& kept : kept_) {
+      if (kept.n_keys() > n_keys) kept.truncate(n_keys);
+    }
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    if (call.phase != Phase::prefill) return {};
+    const auto n_ctx = static_cast<double>(call.pos_begin + call.n_tok);
+    const auto d = static_cast<double>(call.q.dim(2));
+    const auto n_voters = static_cast<double>(std::min(options_.window, call.n_tok));
+    return {.score_flops = 2.0 * static_cast<double>(call.q.dim(0)) * n_voters * n_ctx * d,
+            .score_bytes = static_cast<double>(call.k.dim(0)) * n_ctx * d * kBytesPerElement};
+  }
+
+ private:
+  Selection per_query_head(const SelectCall& call) const {
+    const AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
+    bool is_complete = true;
+    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
+      is_complete =
+          is_complete && kept.all_alive(q_head) && all_alive(call, q_head / shape_.group());
+    }
+    if (is_complete) return dense_selection(call, ListOwner::q_head);
+    Selection selection;
+    selection.owner = ListOwner::q_head;
+    selection.n_tok = selection.rows_per_list = call.n_tok;
+    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
+      KeyList list;
+      const TokenRange past = past_range(call);
+      for (Index pos = past.begin; pos < past.end; ++pos) {
+        if (kept.is_alive(q_head, static_cast<KeyPos>(pos)))
+          list.scored.push_back(static_cast<KeyPos>(pos));
+      }
+      append_range(list.forced, call.pos_begin, call.pos_begin + call.n_tok);
+      remove_dead(call, q_head / shape_.group(), list);
+      selection.lists.push_back(std::move(list));
+    }
+    return selection;
+  }
+
+  /// Shrinks head `owner` of `mask` to the budget by the votes of `q_heads`.
+  void shrink(const SelectCall& call, TokenRange q_heads, Index owner, const AliveMask& before,
+              AliveMask& mask) {
+    const Index n_ctx = call.pos_begin + call.n_tok;
+    const Index budget = eviction_budget(call);
+    std::vector<KeyPos> keys;
+    for (Index pos = 0; pos < n_ctx; ++pos) {
+      if (before.is_alive(owner, static_cast<KeyPos>(pos)))
+        keys.push_back(static_cast<KeyPos>(pos));
+    }
+    if (static_cast<Index>(keys.size()) <= budget) return;
+
+    std::vector<Index> voters(static_cast<std::size_t>(std::min(options_.window, call.n_tok)));
+    std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
+    SelectCall question = call;  // each head softmaxes over the keys that it keeps itself
+    AliveMask own;
+    const Index kv_head = q_heads.begin / shape_.group();
+    if (options_.official_mha) {
+      own = AliveMask(shape_.n_kv);
+      own.append(n_ctx);
+      for (Index pos = 0; pos < n_ctx; ++pos) {
+        if (!before.is_alive(owner, static_cast<KeyPos>(pos)))
+          own.kill(kv_head, static_cast<KeyPos>(pos));
+      }
+      question.alive = &own;
+    }
+    const TokenRange seen = call_range(call);
+    std::vector<double> sums(static_cast<std::size_t>(seen.size()), 0.0);
+    add_softmax_weights(question, q_heads, kv_head, voters, seen,
+                        1.0 / static_cast<double>(q_heads.size()), dots_, sums);
+
+    const Index n_window = std::min({options_.window, budget, static_cast<Index>(keys.size())});
+    const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_window);
+    std::vector<double> votes(n_voted, 0.0);
+    for (std::size_t i = 0; i < n_voted; ++i) {
+      if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
+    }
+    const std::vector<double> scores = pooled(votes, options_.kernel, options_.pooling);
+    keep_best(scores, std::span(keys).first(n_voted), budget - n_window, owner, mask);
+  }
+
+  void drop_unkept(const AliveMask& kept, Index kv_head, AliveMask& alive) const {
+    for (Index pos = 0; pos < kept.n_keys(); ++pos) {
+      bool is_kept = false;
+      for (Index q_head = kv_head * shape_.group(); q_head < (kv_head + 1) * shape_.group();
+           ++q_head) {
+        is_kept = is_kept || kept.is_alive(q_head, static_cast<KeyPos>(pos));
+      }
+      if (!is_kept) alive.kill(kv_head, static_cast<KeyPos>(pos));
+    }
+  }
+
+  SnapKvOptions options_;
+  AttentionShape shape_;
+  KeyDots dots_;
+  std::vector<AliveMask> kept_;  // [n_layers], one head per query head: only with official-mha
+};
+
+}  // namespace
+
+void register_snapkv(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<SnapKv, SnapKvOptions>(
+      "snapkv", "SnapKV: observation window", "arXiv 2404.14469",
+      "keeps the keys that the last queries of the prompt attend to, smoothed over neighbours");
+  entry.presets["snapkv-installer"] = {{"window", "32"}, {"kernel", "5"}, {"pooling", "average"}};
+  entry.presets["snapkv-longbench"] = {{"window", "32"}, {"kernel", "7"}, {"pooling", "max"}};
+  entry.presets["snapkv-official-mha"] = {{"official-mha", "true"}};
+}
+
+}  // namespace kvscope

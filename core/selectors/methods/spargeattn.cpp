@@ -1,0 +1,214 @@
+// spargeattn: blocks of queries keep the blocks of keys that hold most of a compressed softmax
+// (Zhang et al., arXiv 2502.18137).
+//
+// Idea: in prefill, per query head, average queries over blocks of 128 and keys (less their mean
+// over all tokens) over blocks of
+// 64. A block whose vectors resemble each other (mean pairwise cosine above theta-sim) is judged by
+// its mean: the softmax over the products of means says how much a query block needs it; the best
+// blocks up to a share tau of the sum stay. Blocks that do not resemble themselves are kept always:
+// dissimilar key blocks for all, dissimilar query blocks keep everything. Cost: pooling and
+// similarity (n_q C + n_kv T) 3 d FLOPs (the mean of all pairwise cosines is the squared norm of
+// the mean unit vector), pairs 2 n_q (C / 128) (T / 64) d, one read of the keys. Stores nothing.
+// Fails when one key of a homogeneous block matters. The published count leaves out the block that
+// crosses tau, so the kept share is usually below tau; at least one block stays. Decided here:
+// blocks of keys are aligned to position 0, of queries to the call's first query; the mean of the
+// keys is that of the keys there are at the call (a constant shift per row, but it moves the
+// similarity test). rule=top keeps a share of ALL blocks, future ones counted, as published. Sizes
+// from the budget: p is tau. The second stage inside the kernel (skipping blocks far below the
+// running maximum) depends on the order of the blocks and on exact scores, and is not modelled:
+// with the published lambda of 50 it drops weights below e^-50 of the row's largest.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/attention/row_kernels.hpp"
+#include "core/attention/topk.hpp"
+#include "core/selectors/block_means.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class KeepRule { cdf, top };
+
+}  // namespace
+
+template <>
+struct EnumNames<KeepRule> {
+  static constexpr std::array<std::string_view, 2> value = {"cdf", "top"};
+};
+
+namespace {
+
+struct SpargeOptions {
+  KeepRule rule = KeepRule::cdf;
+  double tau = 0.98;
+  double top_share = 0.5;
+  double theta_sim = 0.6;
+  bool sink = false;
+  bool subtract_mean = true;
+  Index block_q = 128;
+  Index block_k = 64;
+  PatternSize sizes = PatternSize::options;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"rule", "keep blocks up to a share of the softmax, or a share of the blocks"},
+          self.rule);
+    visit(Field{"tau", "share of the compressed softmax that the kept blocks stay below"}.in(0.0,
+                                                                                             1.0),
+          self.tau);
+    visit(Field{"top-share", "share of all key blocks that is kept with rule=top"}.in(0.0, 1.0),
+          self.top_share);
+    visit(Field{"theta-sim", "mean pairwise cosine above which a block is judged by its mean"}.in(
+              -1.0, 1.0),
+          self.theta_sim);
+    visit(Field{"sink", "the first block of keys is always kept"}, self.sink);
+    visit(Field{"subtract-mean", "keys are taken less their mean"}, self.subtract_mean);
+    visit(Field{"block-q", "queries per block"}.in(1, 1 << 20), self.block_q);
+    visit(Field{"block-k", "keys per block"}.in(1, 1 << 20), self.block_k);
+    visit(Field{"sizes", "tau from the options, or the budget p"}, self.sizes);
+  }
+};
+
+class SpargeAttn final : public Selector {
+ public:
+  explicit SpargeAttn(const SpargeOptions& options) : options_(options) {}
+  std::string_view name() const override { return "spargeattn"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = true;
+    caps.owner = ListOwner::q_head;
+    if (options_.sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
+    caps.page_size = options_.block_k;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    Selection selection;
+    selection.owner = ListOwner::q_head;
+    selection.n_tok = call.n_tok;
+    selection.rows_per_list = std::min(options_.block_q, call.n_tok);
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
+      const std::vector<double> shift = mean_key(call, kv_head);
+      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block_k, counts, shift,
+                                          /*divide_by_block=*/false);
+      for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+        const BlockMeans queries =
+            block_means(call.q.sub(q_head), options_.block_q, {}, {}, /*divide_by_block=*/false);
+        for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
+          selection.lists.push_back(block_list(call, kv_head, queries, keys, qb));
+        }
+      }
+    }
+    return selection;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    const auto d = static_cast<double>(call.q.dim(2));
+    const double n_q_rows = static_cast<double>(call.q.dim(0) * call.n_tok);
+    const auto n_ctx = static_cast<double>(call.k.dim(1));
+    const double n_kv_rows = static_cast<double>(call.k.dim(0)) * n_ctx;
+    const double n_pairs = n_q_rows / static_cast<double>(options_.block_q) * n_ctx /
+                           static_cast<double>(options_.block_k);
+    return {.score_flops = 3.0 * (n_q_rows + n_kv_rows) * d + 2.0 * n_pairs * d,
+            .score_bytes = n_kv_rows * d * kBytesPerElement};
+  }
+
+ private:
+  std::vector<double> mean_key(const SelectCall& call, Index kv_head) const {
+    if (!options_.subtract_mean) return {};
+    const auto k = call.k.sub(kv_head);
+    std::vector<double> mean(static_cast<std::size_t>(k.dim(1)), 0.0);
+    const std::vector<KeyPos> alive = candidates(call, kv_head, TokenRange{0, k.dim(0)});
+    for (const KeyPos pos : alive) {
+      const auto key = k.row(pos);
+      for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(key[c]);
+    }
+    for (double& value : mean) value /= static_cast<double>(std::max<std::size_t>(1, alive.size()));
+    return mean;
+  }
+
+  /// Which of the blocks in the compressed softmax stay, by step 4. scores: -infinity takes no
+  /// part.
+  std::vector<Index> kept_blocks(const SelectCall& call, std::span<const double> scores,
+                                 Index n_all_blocks) const {
+    std::vector<Index> order = top_k(scores, static_cast<Index>(scores.size()));  // best first
+    if (order.empty()) return order;
+    std::size_t n_keep = 0;
+    if (options_.rule == KeepRule::top && options_.sizes == PatternSize::options) {
+      n_keep = static_cast<std::size_t>(options_.top_share * static_cast<double>(n_all_blocks));
+    } else {
+      const double tau = options_.sizes == PatternSize::budget ? call.budget.value : options_.tau;
+      double total = 0.0;
+      for (const Index kb : order) total += weight(scores, kb, order.front());
+      double sum = 0.0;
+      while (n_keep < order.size()) {
+        sum += weight(scores, order[n_keep], order.front());
+        if (sum > tau * total) break;
+        ++n_keep;
+      }
+    }
+    order.resize(std::clamp<std::size_t>(n_keep, 1, order.size()));
+    return order;
+  }
+
+  static double weight(std::span<const double> scores, Index kb, Index best) {
+    return std::exp(scores[static_cast<std::size_t>(kb)] - scores[static_cast<std::size_t>(best)]);
+  }
+
+  KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
+                     const BlockMeans& keys, Index qb) const {
+    const Index end = call.pos_begin + std::min((qb + 1) * options_.block_q, call.n_tok);
+    const Index n_causal = (end - 1) / options_.block_k + 1;
+    const bool keeps_all =
+        !(queries.self_similarity[static_cast<std::size_t>(qb)] > options_.theta_sim);
+    const auto d = static_cast<std::size_t>(keys.mean.dim(1));
+    std::vector<double> scores(static_cast<std::size_t>(n_causal),
+                               -std::numeric_limits<double>::infinity());
+    std::vector<bool> is_forced(static_cast<std::size_t>(n_causal), false);
+    for (std::size_t kb = 0; kb < scores.size(); ++kb) {
+      const bool is_similar = keys.self_similarity[kb] > options_.theta_sim;
+      is_forced[kb] = keeps_all || !is_similar || (options_.sink && kb == 0);
+      if (!is_similar || keys.n_rows[kb] == 0) continue;
+      scores[kb] = static_cast<double>(call.score_scale) *
+                   dot_of({queries.mean.data() + qb * queries.mean.dim(1), d},
+                          {keys.mean.data() + kb * d, d});
+    }
+    std::vector<bool> is_scored(scores.size(), false);
+    for (const Index kb : kept_blocks(call, scores, keys.mean.dim(0)))
+      is_scored[static_cast<std::size_t>(kb)] = true;
+    KeyList list;
+    for (std::size_t kb = 0; kb < scores.size(); ++kb) {
+      if (!is_forced[kb] && !is_scored[kb]) continue;
+      const Index begin = static_cast<Index>(kb) * options_.block_k;
+      append_range(is_forced[kb] ? list.forced : list.scored, begin,
+                   std::min(begin + options_.block_k, end));
+    }
+    remove_dead(call, kv_head, list);
+    return list;
+  }
+
+  SpargeOptions options_;
+};
+
+}  // namespace
+
+void register_spargeattn(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<SpargeAttn, SpargeOptions>(
+      "spargeattn", "SpargeAttn: compressed block filter", "arXiv 2502.18137",
+      "in prefill, keeps key blocks by a softmax of block means, and all blocks that a mean cannot "
+      "stand for");
+  entry.presets["spargeattn-topk"] = {{"rule", "top"}, {"theta-sim", "-0.1"}, {"top-share", "0.5"}};
+  entry.presets["spargeattn-triton"] = {{"theta-sim", "0.3"}, {"tau", "0.96"}};
+  entry.presets["spargeattn-function"] = {{"theta-sim", "0.1"}, {"tau", "0.9"}};
+  entry.presets["spargeattn-p"] = {{"sizes", "budget"}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,268 @@
+// sparq: scores from the largest query channels, the rest of the output from the mean value (arXiv
+// 2312.04985; official code).
+//
+// Idea: take the r channels of largest sum of |q| over a KV group; approximate the scores with
+// these channels only, divided by tau = sqrt(d * |q[I]|_1 / |q|_1); keep the latest keys and the
+// best others; mix the exact output over the kept keys with the mean of all values, weighted by
+// alpha, the approximate attention that the kept keys hold.
+//
+// Cost per decode step and layer: 2 n_q T r FLOPs; reads n_kv T r elements of K (which therefore
+// has to lie in memory in both layouts: that copy, n_kv T d elements, is what it stores, and the
+// running mean of V).
+//
+// Fails when the informative channels of the keys are not the large channels of the query.
+//
+// Decided where the sources differ or are silent: of a budget k in decode, l = k / 4 are the latest
+// keys and the current token is free (k + 1 in all); heads of a group are ranked by the sum of
+// their approximate logits; the mean value is used in decode only, mean-value=false turns it off
+// (the paper leaves it out for GQA models). Chunked prefill and verification: channels by the sum
+// of |q| over the chunk and group, mean logits over both, past keys scored, chunk forced, no local
+// keys and no mean value. More channels than d_head means all of them.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "core/attention/topk.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct SparqOptions {
+  Index n_channels = 64;
+  double local_share = 0.25;
+  bool mean_value = true;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"n-channels", "query channels that score (r)"}.at_least(1), self.n_channels);
+    visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0,
+                                                                                              1.0),
+          self.local_share);
+    visit(Field{"mean-value", "decode: the mean value stands in for what was left out"},
+          self.mean_value);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+/// Sums of the values of one KV head that grow with the cache. Every kStride tokens a copy is kept,
+/// so that a rollback leads to the very same sums as if the dropped tokens had never been there.
+class ValueSums {
+ public:
+  void append_up_to(TensorView<const float> v) {
+    if (copies_.empty()) copies_.emplace_back(static_cast<std::size_t>(v.dim(1)), 0.0);
+    if (n_values_ % kStride == 0) sum_ = copies_.back();
+    for (; n_values_ < v.dim(0); ++n_values_) {
+      const auto value = v.row(n_values_);
+      for (std::size_t c = 0; c < sum_.size(); ++c) sum_[c] += static_cast<double>(value[c]);
+      if ((n_values_ + 1) % kStride == 0) copies_.push_back(sum_);
+    }
+  }
+  void truncate(Index n_values) {
+    if (n_values >= n_values_) return;
+    n_values_ = n_values / kStride * kStride;
+    copies_.resize(static_cast<std::size_t>(n_values_ / kStride + 1));
+  }
+  std::span<const double> sum() const { return sum_; }
+  Index n_values() const { return n_values_; }
+
+ private:
+  static constexpr Index kStride = 256;
+  Index n_values_ = 0;
+  std::vector<double> sum_;
+  std::vector<std::vector<double>> copies_;
+};
+
+class Sparq final : public SharedScoreSelector {
+ public:
+  explicit Sparq(const SparqOptions& options) : options_(options) {}
+  std::string_view name() const override { return "sparq"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::kv_head;
+    caps.needs_values = options_.mean_value;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+
+  void reset(const AttentionShape& shape) override {
+    SharedScoreSelector::reset(shape);
+    value_sums_.clear();
+  }
+  void rollback(Index n_keys) override {
+    for (auto& [place, sums] : value_sums_) sums.truncate(n_keys);
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto n_kv = static_cast<double>(call.k.dim(0));
+    const auto d = static_cast<double>(call.k.dim(2));
+    SelectCost cost;
+    cost.metadata_bytes = n_kv * static_cast<double>(call.k.dim(1)) * d * kBytesPerElement +
+                          (options_.mean_value ? n_kv * d * kBytesPerElement : 0.0);
+    if (selection.is_dense) return cost;
+    const auto r = static_cast<double>(std::min(options_.n_channels, call.k.dim(2)));
+    const auto n_keys = static_cast<double>(past_range(call).size());
+    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * r;
+    cost.score_bytes = n_kv * n_keys * r * kBytesPerElement;
+    return cost;
+  }
+
+ protected:
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                 TokenRange keys) override {
+    const std::vector<Index> channels = largest_channels(call, owner.q_heads);
+    const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
+    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
+    // needs each one's
+    std::vector<double> q(n_heads * channels.size(), 0.0);
+    for (std::size_t h = 0; h < n_heads; ++h) {
+      const auto rows = call.q.sub(owner.q_heads.begin + static_cast<Index>(h));
+      for (Index row = 0; row < call.n_tok; ++row) {
+        const double factor =
+            1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
+        for (std::size_t c = 0; c < channels.size(); ++c) {
+          q[h * channels.size() + c] +=
+              factor * static_cast<double>(rows.row(row)[static_cast<std::size_t>(channels[c])]);
+        }
+      }
+    }
+    const TokenRange visible = call_range(call);
+    dots_.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
+    std::vector<double> scores(static_cast<std::size_t>(keys.size()), 0.0);
+    for (std::size_t h = 0; h < n_heads; ++h) {
+      const auto row = dots_.row(static_cast<Index>(h))
+                           .subspan(static_cast<std::size_t>(keys.begin - visible.begin));
+      for (std::size_t t = 0; t < scores.size(); ++t)
+        scores[t] += row[t] / static_cast<double>(n_heads);
+    }
+    if (mixes(call)) {  // the heads' approximate weights stay in dots_ for alpha
+      for (Index h = 0; h < owner.q_heads.size(); ++h) {
+        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, dots_.row(h));
+      }
+    }
+    return scores;
+  }
+
+  KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
+                    TokenRange keys, Selection& selection) override {
+    if (!is_decode(call))
+      return SharedScoreSelector::make_list(call, owner, scores, keys, selection);
+    const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
+    const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
+    const auto n_local =
+        std::min(static_cast<Index>(std::floor(options_.local_share * static_cast<double>(k))),
+                 static_cast<Index>(past.size()));
+    const auto local = std::span(past).last(static_cast<std::size_t>(n_local));
+    std::vector<double> others(scores.begin(), scores.end());
+    for (const KeyPos pos : local) {
+      others[static_cast<std::size_t>(pos - keys.begin)] = -std::numeric_limits<double>::infinity();
+    }
+    KeyList list = top_k_list(others, keys, k - n_local);
+    list.forced.assign(local.begin(), local.end());
+    force_keys(list, candidates(call, owner.kv_head, chunk_range(call)));
+    if (mixes(call)) add_mix(call, owner, list, selection);
+    return list;
+  }
+
+ private:
+  static bool is_decode(const SelectCall& call) {
+    return call.phase == Phase::decode && call.n_tok == 1;
+  }
+  bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
+
+  /// The channels of largest sum of |q| over rows and heads, ascending.
+  std::vector<Index> largest_channels(const SelectCall& call, TokenRange q_heads) const {
+    std::vector<double> size(static_cast<std::size_t>(call.q.dim(2)), 0.0);
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for (Index row = 0; row < call.n_tok; ++row) {
+        const auto q = call.q.sub(q_head).row(row);
+        for (std::size_t c = 0; c < size.size(); ++c)
+          size[c] += std::abs(static_cast<double>(q[c]));
+      }
+    }
+    return top_k_sorted_by_index(size, options_.n_channels);
+  }
+
+  /// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits
+  /// are all zero.
+  static double tau(std::span<const float> q, std::span<const Index> channels) {
+    double all = 0.0;
+    double kept = 0.0;
+    for (const float x : q) all += std::abs(static_cast<double>(x));
+    for (const Index c : channels)
+      kept += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
+    const auto d = static_cast<double>(q.size());
+    return kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d);
+  }
+
+  void add_mix(const SelectCall& call, const Owner& owner, const KeyList& list,
+               Selection& selection) {
+    if (call.v.empty()) {
+      throw ConfigError(
+          "sparq: the mean value needs recorded values (V), which are missing; set "
+          "mean-value=false");
+    }
+    if (selection.mix.weight.count() == 0) {
+      selection.mix.weight = Tensor<float>({call.q.dim(0), call.n_tok});
+      selection.mix.rest = Tensor<float>({call.q.dim(0), call.v.dim(2)});
+    }
+    const TokenRange visible = call_range(call);
+    const std::vector<double> mean = mean_value(call, owner.kv_head, visible);
+    for (Index h = 0; h < owner.q_heads.size(); ++h) {
+      const auto weights = dots_.row(h);
+      double alpha = 0.0;
+      for (const KeyPos pos : merged(list))
+        alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
+      const Index q_head = owner.q_heads.begin + h;
+      selection.mix.weight(q_head, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
+      const auto rest = selection.mix.rest.view().row(q_head);
+      for (std::size_t c = 0; c < mean.size(); ++c) rest[c] = static_cast<float>(mean[c]);
+    }
+  }
+
+  /// Mean of the values that the query sees, from the running sums where these are all of them.
+  std::vector<double> mean_value(const SelectCall& call, Index kv_head, TokenRange visible) {
+    const auto v = call.v.sub(kv_head);
+    std::vector<double> mean(static_cast<std::size_t>(v.dim(1)), 0.0);
+    Index n = 0;
+    if (visible.begin == 0 && all_alive(call, kv_head)) {
+      ValueSums& sums = value_sums_[{call.layer, kv_head}];
+      sums.append_up_to(v);
+      std::copy(sums.sum().begin(), sums.sum().end(), mean.begin());
+      n = sums.n_values();
+    } else {
+      for (const KeyPos pos : candidates(call, kv_head, visible)) {
+        for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(v.row(pos)[c]);
+        ++n;
+      }
+    }
+    for (double& value : mean) value /= static_cast<double>(std::max<Index>(n, 1));
+    return mean;
+  }
+
+  SparqOptions options_;
+  std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
+};
+
+}  // namespace
+
+void register_sparq(SelectorRegistry& registry) {
+  registry.add<Sparq, SparqOptions>("sparq", "SparQ: the query's largest channels",
+                                    "arXiv 2312.04985",
+                                    "scores keys with the few channels where the query is largest");
+}
+
+}  // namespace kvscope

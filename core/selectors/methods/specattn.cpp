@@ -1,0 +1,236 @@
+// specattn: the draft model's attention chooses the verifier's keys (arXiv 2510.27641, NeurIPS 2025
+// workshop). No code.
+//
+// Idea: in speculative decoding the draft model has just attended to the same tokens. Map every
+// verifier layer to a draft layer; take the nucleus (smallest set of mass p) of the draft's rows of
+// the drafted tokens; their union, closed over blocks of 16, is the verifier layer's list for all
+// heads and all queries of the verification.
+//
+// Cost per call and layer: I gamma T compares and adds, I the iterations of the threshold search;
+// reads I gamma T probabilities. Stores the draft's rows, gamma T probabilities per draft layer
+// (counted once per verifier layer here).
+//
+// Fails when draft and verifier look at different tokens; closure over blocks raises what is kept
+// far above 1 - p.
+//
+// Decided where the paper is silent: rows are means over the draft's heads; keys in flight (this
+// call's tokens) and the last token before them are forced; the nucleus is of the whole row, then
+// cut to the past; sparse output renormalised; the exact nucleus by default (the printed search
+// returns its last midpoint and misses p in half of the rows). The map is given as a list
+// (layer-map=0/0/1/2, draft layer of verifier layer 0, 1, ...), as "identity", or "proportional"
+// (layer j of n to floor(j n_draft / n)); the monotone map of least KL divergence comes from the
+// layer map analysis. Decode with one draft row works the same. block_mass takes the nucleus of
+// sums over blocks instead.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "core/attention/nucleus.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class BlockRule { closure, block_mass, none };
+
+}  // namespace
+
+template <>
+struct EnumNames<BlockRule> {
+  static constexpr std::array<std::string_view, 3> value = {"closure", "block_mass", "none"};
+};
+
+namespace {
+
+struct SpecAttnOptions {
+  NucleusMode nucleus = NucleusMode::exact;
+  BlockRule blocks = BlockRule::closure;
+  Index block_size = 16;
+  std::string layer_map = "identity";
+  Index dense_layers = 2;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"nucleus", "how the threshold of a row is found"}, self.nucleus);
+    visit(Field{"blocks",
+                "closure: blocks that hold a chosen key; block_mass: nucleus of block sums"},
+          self.blocks);
+    visit(Field{"block-size", "tokens per block"}.in(1, 1 << 20), self.block_size);
+    visit(Field{"layer-map",
+                "identity, proportional, or the draft layer of each verifier layer as 0/0/1/2"},
+          self.layer_map);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+/// "0/0/1" as numbers; empty for the maps with a name. Throws ConfigError.
+std::vector<Index> parse_layer_map(const std::string& text) {
+  std::vector<Index> map;
+  if (text == "identity" || text == "proportional") return map;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    Index draft_layer = 0;
+    const auto [next, error] = std::from_chars(at, end, draft_layer);
+    const bool is_number =
+        error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
+    if (!is_number) {
+      throw ConfigError(fmt::format(
+          "layer-map: expected identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
+          text));
+    }
+    map.push_back(draft_layer);
+    if (next == end) return map;
+    at = next + 1;
+  }
+}
+
+class SpecAttn final : public Selector {
+ public:
+  explicit SpecAttn(const SpecAttnOptions& options)
+      : options_(options), map_(parse_layer_map(options.layer_map)) {}
+  std::string_view name() const override { return "specattn"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.decode = caps.verify = true;
+    caps.owner = ListOwner::layer;
+    caps.needs_draft = true;
+    caps.budgets = {Budget::Kind::mass};
+    caps.page_size = options_.blocks == BlockRule::none ? 1 : options_.block_size;
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+  void reset(const AttentionShape& shape) override { shape_ = shape; }
+
+  Selection select(const SelectCall& call) override {
+    check_budget_kind(name(), caps(), call.budget);
+    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::layer);
+    const Tensor<float>& rows = draft_rows_of(call);
+    const TokenRange visible = call_range(call);
+
+    std::vector<bool> is_kept(static_cast<std::size_t>(visible.end), false);
+    for (Index row = 0; row < rows.dim(0); ++row)
+      mark_row(rows.view().row(row), call.budget.value, is_kept);
+    if (options_.blocks == BlockRule::closure) close_blocks(is_kept);
+
+    KeyList list;
+    for (Index pos = visible.begin; pos < call.pos_begin; ++pos) {
+      if (is_kept[static_cast<std::size_t>(pos)]) list.scored.push_back(static_cast<KeyPos>(pos));
+    }
+    std::vector<KeyPos> forced;
+    for (Index pos = std::max(visible.begin, call.pos_begin - 1); pos < visible.end; ++pos) {
+      forced.push_back(static_cast<KeyPos>(pos));
+    }
+    force_keys(list, forced);
+    Selection selection;
+    selection.owner = ListOwner::layer;
+    selection.n_tok = selection.rows_per_list = call.n_tok;
+    selection.lists.push_back(std::move(list));
+    return without_dead_keys(std::move(selection), call);
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense || call.draft_rows.empty()) return {};
+    const auto n_rows = static_cast<double>(call.draft_rows[0].dim(0));
+    const auto n_keys = static_cast<double>(call_range(call).end);
+    // passes over a row: as printed at most 20 halvings reach 1e-6; the exact search needs at most
+    // 31
+    const double passes = options_.nucleus == NucleusMode::exact       ? 31.0
+                          : options_.nucleus == NucleusMode::paper_eps ? 20.0
+                                                                       : 10.0;
+    SelectCost cost;
+    cost.score_flops = 2.0 * passes * n_rows * n_keys;
+    cost.score_bytes = passes * n_rows * n_keys * kBytesPerProb;
+    cost.metadata_bytes = n_rows * n_keys * kBytesPerProb;
+    return cost;
+  }
+
+ private:
+  Index draft_layer_of(const SelectCall& call) const {
+    const auto n_draft = static_cast<Index>(call.draft_rows.size());
+    if (map_.empty() && options_.layer_map == "proportional") {
+      return std::min(n_draft - 1, call.layer * n_draft / std::max<Index>(shape_.n_layers, 1));
+    }
+    if (!map_.empty() && call.layer >= static_cast<Index>(map_.size())) {
+      throw ConfigError(
+          fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
+                      map_.size(), call.layer));
+    }
+    const Index draft_layer =
+        map_.empty() ? call.layer : map_[static_cast<std::size_t>(call.layer)];
+    if (draft_layer >= n_draft) {
+      throw ConfigError(fmt::format(
+          "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers",
+          call.layer, draft_layer, n_draft));
+    }
+    return draft_layer;
+  }
+
+  const Tensor<float>& draft_rows_of(const SelectCall& call) const {
+    if (call.draft_rows.empty()) {
+      throw ConfigError(
+          "specattn: needs the attention rows of a draft model, which this trace or run does not "
+          "have");
+    }
+    const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer_of(call))];
+    if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
+      throw ShapeError(
+          fmt::format("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
+                      to_string(rows.shape()), call_range(call).end));
+    }
+    return rows;
+  }
+
+  /// Marks the nucleus of one draft row [n_positions].
+  void mark_row(std::span<const float> row, double p, std::vector<bool>& is_kept) const {
+    if (options_.blocks != BlockRule::block_mass) {
+      for (const Index pos : nucleus(row, p, options_.nucleus))
+        is_kept[static_cast<std::size_t>(pos)] = true;
+      return;
+    }
+    const auto size = static_cast<std::size_t>(options_.block_size);
+    std::vector<float> sums;
+    for (std::size_t begin = 0; begin < row.size(); begin += size) {
+      const auto block = row.subspan(begin, std::min(size, row.size() - begin));
+      sums.push_back(static_cast<float>(std::accumulate(block.begin(), block.end(), 0.0)));
+    }
+    for (const Index block : nucleus(sums, p, options_.nucleus))
+      fill_block(static_cast<std::size_t>(block), is_kept);
+  }
+
+  void close_blocks(std::vector<bool>& is_kept) const {
+    const auto size = static_cast<std::size_t>(options_.block_size);
+    for (std::size_t begin = 0; begin < is_kept.size(); begin += size) {
+      const auto first = is_kept.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto last =
+          is_kept.begin() + static_cast<std::ptrdiff_t>(std::min(begin + size, is_kept.size()));
+      if (std::find(first, last, true) != last) std::fill(first, last, true);
+    }
+  }
+
+  void fill_block(std::size_t block, std::vector<bool>& is_kept) const {
+    const auto size = static_cast<std::size_t>(options_.block_size);
+    const std::size_t end = std::min((block + 1) * size, is_kept.size());
+    for (std::size_t pos = block * size; pos < end; ++pos) is_kept[pos] = true;
+  }
+
+  SpecAttnOptions options_;
+  std::vector<Index> map_;  // empty for the maps with a name
+  AttentionShape shape_;
+};
+
+}  // namespace
+
+void register_specattn(SelectorRegistry& registry) {
+  registry.add<SpecAttn, SpecAttnOptions>(
+      "specattn", "SpecAttn: the draft's attention chooses", "arXiv 2510.27641",
+      "verifies drafted tokens on the keys that the draft model attended to");
+}
+
+}  // namespace kvscope

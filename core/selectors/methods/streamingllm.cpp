@@ -1,0 +1,72 @@
+// streamingllm: attention sinks and a recent window (Xiao et al., arXiv 2309.17453).
+//
+// Idea: the first few tokens soak up attention whatever they say; keep them and the latest tokens, drop the rest.
+// A budget of k tokens is n_sink sinks and k - n_sink recents, the running chunk included, per query row: query i sees
+// j < n_sink and j > i - (k - n_sink). Permanent in the original; here the same keys stay visible by position, so
+// nothing needs to be evicted for the lists to be right. Keys keep their true positions: the original's re-rotation by
+// cache slot cannot be done on recorded keys.
+// Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
+#include <algorithm>
+
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct StreamingLlmOptions {
+  Index n_sink = 4;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"n-sink", "first tokens that are always kept"}.at_least(0), self.n_sink);
+  }
+};
+
+class StreamingLlm final : public Selector {
+ public:
+  explicit StreamingLlm(const StreamingLlmOptions& options) : options_(options) {}
+  std::string_view name() const override { return "streamingllm"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::layer;
+    caps.is_static = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.forced_inside_budget = true;
+    return caps;
+  }
+  void reset(const AttentionShape&) override {}
+
+  Selection select(const SelectCall& call) override {
+    Selection selection;
+    selection.owner = ListOwner::layer;
+    selection.n_tok = call.n_tok;
+    selection.rows_per_list = 1;
+    for (Index row = 0; row < call.n_tok; ++row) {
+      const Index n_visible = call.pos_begin + row + 1;
+      const Index budget = call.budget.tokens(n_visible, /*page_size=*/1);
+      const Index n_sink = std::min({options_.n_sink, budget, n_visible});
+      const Index first_recent = std::max(n_sink, n_visible - (budget - n_sink));
+      KeyList list;
+      for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
+      for (Index j = first_recent; j < n_visible; ++j) list.forced.push_back(static_cast<KeyPos>(j));
+      selection.lists.push_back(std::move(list));
+    }
+    return selection;
+  }
+
+  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+
+ private:
+  StreamingLlmOptions options_;
+};
+
+}  // namespace
+
+void register_streamingllm(SelectorRegistry& registry) {
+  registry.add<StreamingLlm, StreamingLlmOptions>("streamingllm", "StreamingLLM: sinks and a recent window",
+                                                  "arXiv 2309.17453",
+                                                  "keeps the first tokens and the latest ones, whatever they say");
+}
+
+}  // namespace kvscope

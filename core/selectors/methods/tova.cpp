@@ -1,0 +1,115 @@
+// tova: after each call, evict what its last query attended to least (Oren et al., arXiv
+// 2401.06104).
+//
+// Idea: the score of a key is its softmax weight in the LAST query's row, averaged over all query
+// heads; the budget's best stay, for all heads alike. In decode exactly one key leaves per step
+// once the cache is full. No sinks, no recents: the current token itself may leave (keep-current
+// forces it to stay, as kvpress does). Cost per call with n keys: n_q n additions on weights that
+// attention has anyway (they must be written out: n_q n floats). Stores the last query's mean row,
+// n floats per layer. Fails when the last query of a chunk or prompt does not care for what later
+// ones need: one vote decides. Decided here: in chunked prefill the vote is that of each chunk's
+// last query, and all keys of the chunk may leave. Positions stay true positions.
+#include <algorithm>
+#include <vector>
+
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct TovaOptions {
+  bool keep_current = false;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"keep-current", "the latest key always stays, inside the budget"},
+          self.keep_current);
+  }
+};
+
+class Tova final : public Selector {
+ public:
+  explicit Tova(const TovaOptions& options) : options_(options) {}
+  std::string_view name() const override { return "tova"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::layer;
+    caps.permanent = true;
+    caps.needs_probs = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    return caps;
+  }
+  void reset(const AttentionShape& shape) override {
+    shape_ = shape;
+    votes_.clear();
+  }
+
+  Selection select(const SelectCall& call) override {
+    Selection selection = alive_selection(call);
+    // Alone, all heads have lost the same keys: one list for the layer. After another evicting
+    // method they may differ.
+    const auto is_same = [&](const KeyList& list) {
+      return list.scored == selection.lists.front().scored &&
+             list.forced == selection.lists.front().forced;
+    };
+    if (!selection.is_dense &&
+        std::all_of(selection.lists.begin(), selection.lists.end(), is_same)) {
+      selection.owner = ListOwner::layer;
+      selection.lists.resize(1);
+    }
+    return selection;
+  }
+
+  void observe(const ObservedProbs& probs) override {
+    votes_.assign(static_cast<std::size_t>(probs.pos_begin + probs.n_tok), 0.0);
+    std::vector<float> row(votes_.size());
+    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
+      probs.row(q_head, probs.n_tok - 1, row);
+      for (std::size_t j = 0; j < row.size(); ++j) votes_[j] += static_cast<double>(row[j]);
+    }
+  }
+
+  void evict(const SelectCall& call, AliveMask& alive) override {
+    const Index budget = eviction_budget(call);
+    const Index n_current = options_.keep_current ? 1 : 0;
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+      const std::vector<KeyPos> keys =
+          candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
+      if (static_cast<Index>(keys.size()) <= budget) continue;
+      std::vector<double> scores;
+      for (const KeyPos pos : keys) scores.push_back(votes_[static_cast<std::size_t>(pos)]);
+      const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_current);
+      keep_best(std::span(scores).first(n_voted), std::span(keys).first(n_voted),
+                budget - n_current, kv_head, alive);
+    }
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto n_keys = static_cast<double>(attended_keys_of(call, selection, /*kv_head=*/0));
+    const double n_q = static_cast<double>(call.q.dim(0));
+    return {.score_flops = n_q * n_keys,
+            .score_bytes = n_q * n_keys * kBytesPerProb,
+            .metadata_bytes = n_keys * kBytesPerProb};
+  }
+
+ private:
+  TovaOptions options_;
+  AttentionShape shape_;
+  std::vector<double> votes_;  // of the call that was observed last: by position
+};
+
+}  // namespace
+
+void register_tova(SelectorRegistry& registry) {
+  registry
+      .add<Tova, TovaOptions>(
+          "tova", "TOVA: eviction by the last query's attention", "arXiv 2401.06104",
+          "evicts the keys that the last query attended to least, alike for all heads")
+      .presets["tova-kvpress"] = {{"keep-current", "true"}};
+}
+
+}  // namespace kvscope

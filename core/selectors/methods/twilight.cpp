@@ -1,0 +1,244 @@
+// twilight: top-p pruning of another selector's list (arXiv 2502.02770; official code).
+//
+// Idea: let a base selector keep generously many keys (base-budget); estimate their attention with
+// a 4-bit copy of the keys; keep the smallest set that holds a share p of the estimate; attend
+// exactly to the survivors. How many keys a head needs follows from how peaked it is.
+//
+// Cost per decode step and layer, besides the base: 2 n_q B0 d FLOPs; reads n_kv B0 (d / 2 + 4)
+// bytes of codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes.
+//
+// Fails where the base misses keys (p is a share of the base's mass, not of all), and saves nothing
+// on flat heads.
+//
+// Decided where the sources are silent: codes are asymmetric per key and head, scale = (max - min)
+// / 15; keys that the base forced compete like all others, so nothing is forced; one list per query
+// head (group=mean prunes by the mean of the group's estimates, one list per KV head); the exact
+// nucleus of weights in 32 bits, because the printed search stops after ten halvings. Decode and
+// verification (row by row); prefill stays dense, as in the paper.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "core/attention/nucleus.hpp"
+#include "core/attention/score_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class TwilightGroup { per_q_head, mean };
+
+}  // namespace
+
+template <>
+struct EnumNames<TwilightGroup> {
+  static constexpr std::array<std::string_view, 2> value = {"per_q_head", "mean"};
+};
+
+namespace {
+
+struct TwilightOptions {
+  std::string base = "quest";
+  std::string base_budget = "ratio=0.25";
+  TwilightGroup group = TwilightGroup::per_q_head;
+  Index bits = 4;
+  Index dense_layers = 2;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"base", "the selector whose list is pruned, as quest or full or name:option=value"},
+          self.base);
+    visit(Field{"base-budget", "what the base may keep, as tokens=8192 or ratio=0.25"},
+          self.base_budget);
+    visit(Field{"group", "prune per query head, or per KV head by the mean of its heads"},
+          self.group);
+    visit(
+        Field{"bits", "precision of the key copy that estimates attention; 16 keeps keys exact"}.in(
+            1, 16),
+        self.bits);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class Twilight final : public Selector {
+ public:
+  explicit Twilight(const TwilightOptions& options)
+      : options_(options), base_budget_(Budget::parse(options.base_budget)) {}
+  std::string_view name() const override { return "twilight"; }
+
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.decode = caps.verify = true;
+    caps.owner = list_owner();
+    caps.budgets = {Budget::Kind::mass};
+    caps.dense_layers = options_.dense_layers;
+    if (base_ != nullptr) {
+      const SelectorCaps base = base_->caps();
+      caps.decode = base.decode;
+      caps.verify = base.verify;
+      caps.needs_calibration = base.needs_calibration;
+      caps.needs_draft = base.needs_draft;
+      caps.cross_layer = base.cross_layer;
+    }
+    return caps;
+  }
+
+  // The base is made on first use, not in the constructor: the registry builds one of each method
+  // while it is filled.
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    base().calibrate(layer, kv_head, keys);
+  }
+  void reset(const AttentionShape& shape) override { base().reset(shape); }
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
+    base().on_append(layer, pos_begin, k, v);
+  }
+  void rollback(Index n_keys) override { base().rollback(n_keys); }
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+    std::vector<Selection> answers(budgets.size());
+    for (Selection& answer : answers) {
+      answer.owner = list_owner();
+      answer.n_tok = call.n_tok;
+      answer.rows_per_list = 1;
+      if (call.layer < options_.dense_layers) answer = dense_selection(call, list_owner());
+    }
+    call.budget = base_budget_;
+    const Selection kept =
+        base().select(call);  // also in dense layers: a base that works across layers must see them
+    if (call.layer < options_.dense_layers) return answers;
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    const Index heads_per_owner = options_.group == TwilightGroup::mean ? group : 1;
+    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
+      for (Index row = 0; row < call.n_tok; ++row) {
+        prune(call, kept, {first, first + heads_per_owner}, row, budgets, answers);
+      }
+    }
+    return answers;
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto n_kv = static_cast<double>(call.k.dim(0));
+    const double bytes_per_key =
+        d * static_cast<double>(options_.bits) / 8.0 + 2.0 * kBytesPerElement;
+    SelectCost cost;
+    if (base_ != nullptr) {
+      SelectCall base_call = call;
+      base_call.budget = base_budget_;
+      cost = base_->cost(base_call, selection);
+    }
+    cost.metadata_bytes += n_kv * static_cast<double>(call.k.dim(1)) * bytes_per_key;
+    if (selection.is_dense) return cost;
+    const auto n_keys = static_cast<double>(call_range(call).size());
+    const double n_base =
+        base_budget_.kind == Budget::Kind::mass
+            ? n_keys
+            : std::min(n_keys, static_cast<double>(base_budget_.tokens(
+                                   call_range(call).size(), base_ ? base_->caps().page_size : 1)));
+    cost.score_flops += 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_base * d;
+    cost.score_bytes += n_kv * n_base * bytes_per_key;
+    return cost;
+  }
+
+ private:
+  ListOwner list_owner() const {
+    return options_.group == TwilightGroup::mean ? ListOwner::kv_head : ListOwner::q_head;
+  }
+
+  Selector& base() {
+    if (base_ != nullptr) return *base_;
+    auto made = selector_registry().make(options_.base);
+    if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
+      throw ConfigError(fmt::format(
+          "twilight: base={} cannot be pruned, expected a selector that chooses anew in every "
+          "call",
+          options_.base));
+    }
+    base_ = std::move(made);
+    return *base_;
+  }
+
+  /// Keys that the base kept for one query head and row, cut to what the row sees.
+  static std::vector<KeyPos> base_keys(const SelectCall& call, const Selection& kept, Index q_head,
+                                       Index row) {
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    const TokenRange visible = row_range(call, row);
+    if (kept.is_dense) return candidates(call, q_head / group, visible);
+    std::vector<KeyPos> keys = merged(kept.list(owner_of(kept.owner, q_head, group), row));
+    std::erase_if(keys, [&](KeyPos pos) {
+      return pos < visible.begin || pos >= visible.end || !is_alive(call, q_head / group, pos);
+    });
+    return keys;
+  }
+
+  void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
+             std::span<const Budget> budgets, std::vector<Selection>& answers) const {
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    const TokenRange visible = row_range(call, row);
+    std::vector<double> mean(static_cast<std::size_t>(visible.size()), 0.0);
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      const std::vector<KeyPos> keys = base_keys(call, kept, q_head, row);
+      const auto k = call.k.sub(q_head / group);
+      const auto q = call.q.sub(q_head).row(row);
+      std::vector<double> weights;
+      for (const KeyPos pos : keys) {
+        weights.push_back(static_cast<double>(call.score_scale) * estimated_dot(q, k.row(pos)));
+      }
+      softmax_in_place(weights);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
+            weights[i] / static_cast<double>(q_heads.size());
+      }
+    }
+    const std::vector<float> row_weights(mean.begin(), mean.end());
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      KeyList list;
+      for (const Index key : nucleus(row_weights, budgets[i].value, NucleusMode::exact)) {
+        list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
+      }
+      answers[i].lists.push_back(std::move(list));
+    }
+  }
+
+  /// q.k with the key rounded to 2^bits levels between its smallest and largest channel.
+  double estimated_dot(std::span<const float> q, std::span<const float> k) const {
+    const auto [low, high] = std::minmax_element(k.begin(), k.end());
+    const auto base = static_cast<double>(*low);
+    const double step =
+        (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << options_.bits) - 1);
+    const bool is_exact = options_.bits == 16 || step == 0.0;
+    const double inverse_step = is_exact ? 0.0 : 1.0 / step;
+    double dot = 0.0;
+    for (std::size_t c = 0; c < q.size(); ++c) {
+      const auto x = static_cast<double>(k[c]);
+      const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
+      dot += static_cast<double>(q[c]) * (is_exact ? x : base + step * static_cast<double>(code));
+    }
+    return dot;
+  }
+
+  TwilightOptions options_;
+  Budget base_budget_;
+  std::unique_ptr<Selector> base_;
+};
+
+}  // namespace
+
+void register_twilight(SelectorRegistry& registry) {
+  registry.add<Twilight, TwilightOptions>(
+      "twilight", "Twilight: top-p on top of a selector", "arXiv 2502.02770",
+      "prunes another selector's list to the keys that hold a share p of its mass");
+}
+
+}  // namespace kvscope

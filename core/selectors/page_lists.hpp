@@ -1,0 +1,66 @@
+// The base of methods that score pages of keys and keep whole pages (Quest, the page oracle).
+//
+// Decode: the pages that the query sees compete, by one of four published rules. Chunked prefill
+// and verification (our adaptation): pages that lie before the call compete for the budget with one
+// score per KV head; the page that holds the call's first token and all later ones are forced
+// beside it.
+#pragma once
+
+#include <vector>
+
+#include "core/base/fields.hpp"
+#include "core/selectors/candidates.hpp"
+
+namespace kvscope {
+
+/// How many pages a budget of `tokens` buys in decode, and whether the last page has to compete.
+enum class PageRule {
+  eval,    // Quest's accuracy tables: max(3, tokens / page), every page competes, the last one too
+  kernel,  // Quest's kernels: tokens / page including the last page, which is always kept
+  frontier,  // sparse-frontier: tokens / page, and the last page on top
+  hub,       // sparse-attention-hub: tokens / page rounded up, every page competes
+};
+template <>
+struct EnumNames<PageRule> {
+  static constexpr std::array<std::string_view, 4> value = {"eval", "kernel", "frontier", "hub"};
+};
+
+/// Who owns a decode list of pages, and how a group's scores become one.
+enum class PageOwner { q_head, group_sum, group_max };
+template <>
+struct EnumNames<PageOwner> {
+  static constexpr std::array<std::string_view, 3> value = {"q_head", "group_sum", "group_max"};
+};
+
+class PageSelector : public Selector {
+ public:
+  PageSelector(PageRule rule, PageOwner owner, Index page_size, Index dense_layers)
+      : rule_(rule), owner_(owner), page_size_(page_size), dense_layers_(dense_layers) {}
+  SelectorCaps caps() const override;
+  Selection select(const SelectCall& call) final;
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
+
+ protected:
+  /// Scores of whole pages for the query heads given, all rows of the call together:
+  /// [pages.size()]. Only alive keys in `visible` may count; pages without any are dropped whatever
+  /// their score.
+  virtual std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                                          TokenRange pages, TokenRange visible) = 0;
+  ListOwner owner_of_call(const SelectCall& call) const;
+  /// Pages that compete in this call.
+  TokenRange scored_pages(const SelectCall& call) const;
+  Index page_size() const { return page_size_; }
+  PageOwner owner() const { return owner_; }
+
+ private:
+  KeyList make_list(const SelectCall& call, Index kv_head, std::vector<double> scores,
+                    TokenRange pages) const;
+  /// Pages that `budget` tokens buy, the last page included where the rule says so.
+  Index n_pages_kept(Index budget, Index n_keys, Index n_pages) const;
+  PageRule rule_;
+  PageOwner owner_;
+  Index page_size_;
+  Index dense_layers_;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,107 @@
+// All methods by name: what they are, which options they take, how to make one.
+//
+// A method is one file in core/selectors/methods/: NAME.cpp defines `void register_NAME(SelectorRegistry&)`, with
+// dashes of the method's name as underscores. CMake writes the table that calls these functions (objects that
+// register themselves would be dropped by the linker of a static library).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/fields.hpp"
+#include "core/selectors/selector.hpp"
+
+namespace kvscope {
+
+/// One option of a method, as text for listings.
+struct SelectorOption {
+  std::string name;
+  std::string help;
+  std::string default_value;
+  std::string expected;  // "a whole number", "one of a, b"
+};
+
+/// Assignments "name" -> "value".
+using SelectorOptions = std::map<std::string, std::string, std::less<>>;
+
+struct SelectorEntry {
+  std::string name;     // "quoka"
+  std::string title;    // "QuoKA: query-oriented KV selection"
+  std::string source;   // paper and identifier
+  std::string idea;     // one sentence
+  SelectorCaps caps;    // with default options
+  std::vector<SelectorOption> options;
+  std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
+  std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
+};
+
+class SelectorRegistry {
+ public:
+  /// Adds a method whose class S is built from its Options (a struct with visit_fields).
+  template <class S, class Options>
+  SelectorEntry& add(std::string name, std::string title, std::string source, std::string idea) {
+    SelectorEntry entry;
+    entry.name = std::move(name);
+    entry.title = std::move(title);
+    entry.source = std::move(source);
+    entry.idea = std::move(idea);
+    entry.caps = S(Options{}).caps();
+    Options defaults;
+    Options::visit_fields(defaults, [&](const Field& field, const auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      std::string text;
+      if constexpr (std::is_enum_v<T>) {
+        text = enum_name(value);
+      } else {
+        text = fmt::format("{}", value);
+      }
+      entry.options.push_back({std::string(field.name), std::string(field.help), text, expected_text<T>()});
+    });
+    entry.make = [method = entry.name](const SelectorOptions& assignments) -> std::unique_ptr<Selector> {
+      Options options;
+      std::size_t n_used = 0;
+      Options::visit_fields(options, [&](const Field& field, auto& value) {
+        const auto it = assignments.find(field.name);
+        if (it == assignments.end()) return;
+        parse_field(field, it->second, value);
+        ++n_used;
+      });
+      if (n_used != assignments.size()) throw_unknown_option<Options>(method, assignments);
+      check_fields(options);
+      return std::make_unique<S>(options);
+    };
+    entries_.push_back(std::move(entry));
+    return entries_.back();
+  }
+
+  const std::vector<SelectorEntry>& entries() const { return entries_; }
+  /// Throws ConfigError with the nearest name if there is none.
+  const SelectorEntry& find(std::string_view name) const;
+  /// "quest", "quest-kernel" (a preset) or "quoka:n-queries=8,pairing=shared_tokens". Throws ConfigError.
+  std::unique_ptr<Selector> make(std::string_view spec) const;
+
+ private:
+  template <class Options>
+  [[noreturn]] static void throw_unknown_option(const std::string& method, const SelectorOptions& assignments) {
+    std::vector<std::string> known;
+    const Options none;
+    Options::visit_fields(none, [&](const Field& field, const auto&) { known.emplace_back(field.name); });
+    throw_unknown(method, known, assignments);
+  }
+  [[noreturn]] static void throw_unknown(const std::string& method, const std::vector<std::string>& known,
+                                         const SelectorOptions& assignments);
+  std::vector<SelectorEntry> entries_;
+};
+
+/// Every method of this build, sorted by name.
+const SelectorRegistry& selector_registry();
+
+/// The candidate nearest to `word` by edit distance, empty if none is near (for "did you mean").
+std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace kvscope

@@ -1,0 +1,169 @@
+#include "core/selectors/shared_scores.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/attention/nucleus.hpp"
+#include "core/attention/score_rows.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::size_t kRowBatch = 16;  // rows whose scores are held at a time
+
+/// The smallest set of positions that holds a share p of all weight.
+KeyList nucleus_list(std::span<const double> weights, TokenRange range, double p) {
+  std::vector<float> row(weights.size());
+  std::transform(weights.begin(), weights.end(), row.begin(),
+                 [](double w) { return w > 0.0 ? static_cast<float>(w) : 0.0f; });
+  KeyList list;
+  for (const Index i : nucleus(row, p, NucleusMode::exact)) {
+    list.scored.push_back(static_cast<KeyPos>(range.begin + i));
+  }
+  return list;
+}
+
+}  // namespace
+
+Selection SharedScoreSelector::select(const SelectCall& call) {
+  return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+}
+
+std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
+                                                           std::span<const Budget> budgets) {
+  const SelectorCaps method = caps();
+  for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
+  const ListOwner owner_kind = owner_of_call(call);
+  std::vector<Selection> answers(budgets.size());
+  if (is_dense(call)) {
+    for (Selection& answer : answers) answer = dense_selection(call, owner_kind);
+    return answers;
+  }
+  for (Selection& answer : answers) {
+    answer.owner = owner_kind;
+    answer.n_tok = answer.rows_per_list = call.n_tok;
+  }
+  const Index n_q = call.q.dim(0);
+  const Index group = n_q / call.k.dim(0);
+  const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
+  const TokenRange keys = scored_range(call);
+  for (Index first = 0; first < n_q; first += heads_per_owner) {
+    const Owner owner{first / heads_per_owner, {first, first + heads_per_owner}, first / group};
+    std::vector<double> scores = score_keys(call, owner, keys);
+    mask_dead(call, owner.kv_head, keys, scores);
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      call.budget = budgets[i];
+      answers[i].lists.push_back(make_list(call, owner, scores, keys, answers[i]));
+    }
+  }
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    call.budget = budgets[i];
+    finish(call, answers[i]);
+  }
+  return answers;
+}
+
+KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner,
+                                       std::span<const double> scores, TokenRange keys,
+                                       Selection&) {
+  const auto is_candidate = [](double score) {
+    return score > -std::numeric_limits<double>::infinity();
+  };
+  const auto n_candidates =
+      static_cast<Index>(std::count_if(scores.begin(), scores.end(), is_candidate));
+  KeyList list = call.budget.kind == Budget::Kind::mass
+                     ? nucleus_list(scores, keys, call.budget.value)
+                     : top_k_list(scores, keys, call.budget.tokens(n_candidates, /*page_size=*/1));
+  force_keys(list, candidates(call, owner.kv_head, chunk_range(call)));
+  return list;
+}
+
+std::vector<double> mean_query(const SelectCall& call, TokenRange q_heads) {
+  std::vector<double> mean(static_cast<std::size_t>(call.q.dim(2)), 0.0);
+  for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+    const auto rows = call.q.sub(q_head);
+    for (Index row = 0; row < call.n_tok; ++row) {
+      const auto q = rows.row(row);
+      for (std::size_t c = 0; c < mean.size(); ++c) mean[c] += static_cast<double>(q[c]);
+    }
+  }
+  const double share = 1.0 / static_cast<double>(q_heads.size() * call.n_tok);
+  for (double& value : mean) value *= share;
+  return mean;
+}
+
+std::vector<double> query_rows(const SelectCall& call, Index q_head, std::span<const Index> rows,
+                               double factor) {
+  std::vector<double> out;
+  out.reserve(rows.size() * static_cast<std::size_t>(call.q.dim(2)));
+  const auto q = call.q.sub(q_head);
+  for (const Index row : rows) {
+    for (const float value : q.row(row)) out.push_back(factor * static_cast<double>(value));
+  }
+  return out;
+}
+
+std::vector<Index> all_rows(const SelectCall& call) {
+  std::vector<Index> rows(static_cast<std::size_t>(call.n_tok));
+  std::iota(rows.begin(), rows.end(), Index{0});
+  return rows;
+}
+
+void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
+                          std::span<double> scores) {
+  const TokenRange seen = row_range(call, row);
+  const Index begin = std::clamp(seen.begin, keys.begin, keys.end);
+  const Index end = std::clamp(seen.end, begin, keys.end);
+  std::fill(scores.begin(), scores.begin() + (begin - keys.begin), 0.0);
+  std::fill(scores.begin() + (end - keys.begin), scores.end(), 0.0);
+  const auto visible = scores.subspan(static_cast<std::size_t>(begin - keys.begin),
+                                      static_cast<std::size_t>(end - begin));
+  mask_dead(call, kv_head, {begin, end}, visible);
+  if (visible.empty() || *std::max_element(visible.begin(), visible.end()) ==
+                             -std::numeric_limits<double>::infinity()) {
+    std::fill(visible.begin(), visible.end(), 0.0);
+    return;
+  }
+  softmax_in_place(visible);
+}
+
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+                        const std::function<void(Index, std::span<double>)>& visit) {
+  const TokenRange seen = call_range(call);
+  const std::vector<Index> rows = all_rows(call);
+  for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
+    const auto batch = std::span(rows).subspan(first, std::min(kRowBatch, rows.size() - first));
+    dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
+                 static_cast<Index>(batch.size()), call.k.sub(kv_head), seen);
+    for (std::size_t r = 0; r < batch.size(); ++r) {
+      const TokenRange visible = row_range(call, batch[r]);
+      visit(batch[r], dots.row(static_cast<Index>(r))
+                          .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
+                                   static_cast<std::size_t>(visible.size())));
+    }
+  }
+}
+
+void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                         std::span<const Index> rows, TokenRange keys, double factor, KeyDots& dots,
+                         std::span<double> sums) {
+  const TokenRange seen = call_range(call);
+  const auto offset = static_cast<std::size_t>(keys.begin - seen.begin);
+  const auto k = call.k.sub(kv_head);
+  for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+    for (std::size_t first = 0; first < rows.size(); first += kRowBatch) {
+      const auto batch = rows.subspan(first, std::min(kRowBatch, rows.size() - first));
+      dots.compute(query_rows(call, q_head, batch, static_cast<double>(call.score_scale)),
+                   static_cast<Index>(batch.size()), k, seen);
+      for (std::size_t r = 0; r < batch.size(); ++r) {
+        const auto weights = dots.row(static_cast<Index>(r));
+        softmax_over_visible(call, kv_head, batch[r], seen, weights);
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += factor * weights[offset + i];
+      }
+    }
+  }
+}
+
+}  // namespace kvscope

@@ -1,0 +1,91 @@
+// The base of methods that give every past key one score per list owner and keep the best: they
+// score once for many budgets.
+//
+// A method says who owns lists (owner_of_call), what the scores are (score_keys) and, if it differs
+// from "the best k and the call's own keys", how they become a list (make_list). Dead keys never
+// become part of a list; scores that use statistics over keys (a softmax, a mean) must leave dead
+// keys out of these themselves.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/key_dots.hpp"
+
+namespace kvscope {
+
+class SharedScoreSelector : public Selector {
+ public:
+  void reset(const AttentionShape& shape) override { shape_ = shape; }
+  Selection select(const SelectCall& call) final;
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
+
+ protected:
+  /// The heads that share a list: one query head, or the group of one KV head.
+  struct Owner {
+    Index index = 0;
+    TokenRange q_heads;
+    Index kv_head = 0;
+  };
+
+  /// True if this layer stays dense.
+  virtual bool is_dense(const SelectCall& call) const {
+    (void)call;
+    return false;
+  }
+  /// Who owns lists in this call: q_head or kv_head.
+  virtual ListOwner owner_of_call(const SelectCall& call) const {
+    (void)call;
+    return ListOwner::kv_head;
+  }
+  /// The positions that get scores; past_range unless overridden.
+  virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
+  /// Scores of the positions in `keys`, [keys.size()], higher is better. Never NaN; -infinity: not
+  /// a candidate.
+  virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                         TokenRange keys) = 0;
+  /// The list of one owner from its scores (dead keys at -infinity). Called right after score_keys
+  /// of that owner, once per budget. A budget of kind mass reads the scores as weights and keeps
+  /// their nucleus.
+  virtual KeyList make_list(const SelectCall& call, const Owner& owner,
+                            std::span<const double> scores, TokenRange keys, Selection& selection);
+  /// Last change of a finished selection.
+  virtual void finish(const SelectCall& call, Selection& selection) const {
+    (void)call, (void)selection;
+  }
+
+  AttentionShape shape_;
+  KeyDots dots_;
+};
+
+/// The mean over query heads and the call's rows of their queries, [d_head]: all that scores linear
+/// in q need.
+std::vector<double> mean_query(const SelectCall& call, TokenRange q_heads);
+
+/// Adds factor * softmax weight of each position in `keys` to sums [keys.size()], for the query
+/// heads and the rows (counted inside the call) given: exact scores, over the alive keys that each
+/// row sees.
+void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                         std::span<const Index> rows, TokenRange keys, double factor, KeyDots& dots,
+                         std::span<double> sums);
+
+/// Softmax weights of one query row over `keys`: scores [keys.size()] in, weights out; dead and
+/// invisible keys get 0. A row that sees no key of the range gets zeros.
+void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
+                          std::span<double> scores);
+
+/// Calls visit(row, values) for every row of the call in order: exact scaled scores of one query
+/// head against the keys of row_range(call, row), dead keys included. Works in batches of rows.
+void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
+                        const std::function<void(Index, std::span<double>)>& visit);
+
+/// All rows of the call, 0 .. n_tok - 1.
+std::vector<Index> all_rows(const SelectCall& call);
+
+/// [n_rows, d_head] of chosen rows of one query head, each times factor.
+std::vector<double> query_rows(const SelectCall& call, Index q_head, std::span<const Index> rows,
+                               double factor);
+
+}  // namespace kvscope

@@ -1,0 +1,73 @@
+#include "core/sim/draft_rows.hpp"
+
+#include <fmt/format.h>
+
+#include "core/attention/score_rows.hpp"
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows) {
+  const TraceInfo& info = draft.info();
+  const auto at = static_cast<std::size_t>(layer);
+  const std::optional<Index> window = at < info.window.size() ? info.window[at] : std::nullopt;
+  Tensor<double> sums(Shape{rows.size(), rows.end});
+  ScoreRows scratch;
+  for (Index kv_head : info.kv_heads) {
+    const KeyTable keys(draft.read_k(layer, kv_head, {0, rows.end}).view());
+    for (Index q_head : info.q_heads) {
+      if (q_head / info.group() != kv_head) continue;
+      const Tensor<float> q = draft.read_q(layer, q_head, rows);
+      scratch.compute(widened(q.flat(), static_cast<double>(info.score_scale)), rows.size(), keys,
+                      {0, rows.end});
+      for (Index r = 0; r < rows.size(); ++r) {
+        const TokenRange visible = visible_keys(rows.begin + r, window);
+        const auto probs = scratch.row(r, visible);
+        softmax_in_place(probs);
+        add_scaled(probs, 1.0 / static_cast<double>(info.q_heads.size()),
+                   {sums.data() + r * rows.end + visible.begin, probs.size()});
+      }
+    }
+  }
+  Tensor<float> mean(Shape{rows.size(), rows.end});
+  for (Index i = 0; i < sums.count(); ++i) mean.data()[i] = static_cast<float>(sums.data()[i]);
+  return mean;
+}
+
+}  // namespace
+
+std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenRange rows,
+                                                ThreadPool& pool) {
+  const TraceInfo& info = draft.info();
+  if (rows.begin < info.rows.begin || rows.end > info.rows.end || rows.end > info.n_tokens) {
+    throw ConfigError(fmt::format(
+        "{}: the verified positions [{}, {}) are not all in the draft's recorded rows [{}, {})",
+        draft.where(), rows.begin, rows.end, info.rows.begin, info.rows.end));
+  }
+  std::vector<Tensor<float>> layers(info.layers.size());
+  pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
+    layers[static_cast<std::size_t>(i)] =
+        layer_rows(draft, info.layers[static_cast<std::size_t>(i)], rows);
+  });
+  return layers;
+}
+
+void require_same_tokens(const TraceSource& trace, const TraceSource& draft) {
+  const auto verified = trace.tokens();
+  const auto drafted = draft.tokens();
+  if (drafted.size() < verified.size()) {
+    throw ConfigError(fmt::format("draft trace {} holds {} tokens, expected the {} of {}",
+                                  draft.where(), drafted.size(), verified.size(), trace.where()));
+  }
+  for (std::size_t i = 0; i < verified.size(); ++i) {
+    if (verified[i] == drafted[i]) continue;
+    throw ConfigError(
+        fmt::format("draft trace {} has token {} at position {}, {} has {}: expected the same text",
+                    draft.where(), drafted[i], i, trace.where(), verified[i]));
+  }
+}
+
+}  // namespace kvscope

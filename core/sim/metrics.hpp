@@ -1,0 +1,116 @@
+// How good a selection is for one query row: attention kept, recall, output error, likeness to the
+// oracle.
+//
+// One definition each. A is the exact softmax row over the visible keys, S the attended keys, O = A
+// V.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/attention/selection.hpp"
+#include "core/tensor/tensor.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+/// What is measured per query head and forward call (row metrics: mean over the call's sampled
+/// rows).
+enum class ReplayMetric : std::size_t {
+  mass,      // sum of A over S
+  recall10,  // |S n Top_10(A)| / min(10, visible)
+  recallk,   // the same with k = the nominal budget in tokens (|S| where the budget is no count)
+  output_error,      // |y - O|, softmax renormalised over S
+  output_error_rel,  // the same divided by |O|
+  output_error_raw,  // |sum_S A v - O|, not renormalised
+  jaccard,           // |S n oracle| / |S u oracle|, oracle = Top_|S|(A)
+  sink_share,        // part of the kept attention that lies on the first n_sink positions
+  kept,              // |S|
+  forced_share,      // part of S that was kept by rule, not by score
+  union_keys,        // distinct keys that the call loads for this head's KV head
+  churn,  // |S_t delta S_(t-1)| / |S_t| of the last rows of successive measured calls; NaN for the
+          // first
+  score_flops,   // the method's formula; the layer's cost divided evenly among its query heads
+  attend_flops,  // 4 d_head * (keys attended by all rows of the call)
+  bytes,         // read: scoring (divided evenly) + k and v of union_keys (divided among the group)
+  metadata_bytes,  // held besides the cache (divided evenly)
+};
+inline constexpr std::size_t kReplayMetrics = 16;
+inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames = {
+    "mass",
+    "recall10",
+    "recallk",
+    "output_error",
+    "output_error_rel",
+    "output_error_raw",
+    "jaccard",
+    "sink_share",
+    "kept",
+    "forced_share",
+    "union",
+    "churn",
+    "score_flops",
+    "attend_flops",
+    "bytes",
+    "metadata_bytes"};
+
+/// Bins of the age histogram: age 0, then [2^(i-1), 2^i); the last one is open.
+inline constexpr std::size_t kAgeBins = 24;
+using AgeHistogram = std::array<std::int64_t, kAgeBins>;
+std::size_t age_bin(Index age);
+
+/// Row metrics of one row.
+struct RowQuality {
+  double mass = 1.0;
+  double recall10 = 1.0;
+  double recallk = 1.0;
+  double output_error = 0.0;
+  double output_error_rel = 0.0;
+  double output_error_raw = 0.0;
+  double jaccard = 1.0;
+  double sink_share = 0.0;
+};
+
+/// A method's correction of the output of one row: y = weight * y_S + (1 - weight) * rest.
+struct RowMix {
+  double weight = 1.0;
+  std::span<const float> rest;  // [d_head] or empty
+};
+
+/// One exact row, prepared once and compared with many selections. Keep one per worker: memory is
+/// reused.
+class DenseRow {
+ public:
+  /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. n_ranked: the largest k
+  /// for which Top_k will be asked (smaller than the row; a larger one means all of it).
+  void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
+               Index n_ranked);
+
+  TokenRange visible() const { return visible_; }
+  std::span<const double> probs() const { return probs_; }
+  std::span<const double> output() const { return output_; }
+
+  /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
+  /// keys the answer is exact: mass 1, errors 0 (unless `mix` changes the output).
+  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink,
+                     const RowMix& mix = {}) const;
+
+ private:
+  std::vector<double> list_output(std::span<const KeyPos> keys, double mass) const;
+  TokenRange visible_;
+  TensorView<const float> v_;
+  std::vector<double> scores_;
+  std::vector<double> probs_;
+  std::vector<double> output_;  // [d_head]
+  double output_norm_ = 0.0;
+  std::vector<std::int32_t> rank_;  // [n visible], n_ranked_ if not among the best n_ranked_
+  std::int32_t n_ranked_ = 0;
+};
+
+/// |a delta b| of two ascending lists.
+Index symmetric_difference(std::span<const KeyPos> a, std::span<const KeyPos> b);
+
+}  // namespace kvscope

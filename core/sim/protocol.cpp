@@ -1,0 +1,179 @@
+#include "core/sim/protocol.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/sim/attended.hpp"
+
+namespace kvscope {
+
+namespace {
+
+bool is_defined(const SelectorCaps& caps, Phase phase) {
+  switch (phase) {
+    case Phase::prefill:
+      return caps.prefill;
+    case Phase::decode:
+      return caps.decode;
+    case Phase::verify:
+      return caps.verify;
+  }
+  return false;
+}
+
+void check_shape(std::string_view what, Index layer, const TensorView<const float>& tensor,
+                 const Shape& expected) {
+  if (tensor.shape() == expected) return;
+  throw ShapeError(fmt::format("layer {}: {} has shape {}, expected {}", layer, what,
+                               to_string(tensor.shape()), to_string(expected)));
+}
+
+}  // namespace
+
+bool can_share_scoring(const SelectorCaps& caps) {
+  return !caps.permanent && !caps.needs_probs && !caps.cross_layer;
+}
+
+SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShape& shape,
+                         std::vector<Budget> budgets, std::optional<Index> dense_layers)
+    : selector_(std::move(selector)),
+      caps_(selector_->caps()),
+      shape_(shape),
+      budgets_(std::move(budgets)),
+      dense_layers_(dense_layers.value_or(caps_.dense_layers)),
+      alive_(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_kv)) {
+  if (budgets_.empty()) {
+    throw ConfigError(fmt::format("selector {}: no budget given", selector_->name()));
+  }
+  if (budgets_.size() > 1 && !can_share_scoring(caps_)) {
+    throw ConfigError(
+        fmt::format("selector {}: what it keeps depends on the budget, expected one budget per "
+                    "run, found {}",
+                    selector_->name(), budgets_.size()));
+  }
+  if (!caps_.budgets.empty()) {
+    for (const Budget& budget : budgets_) check_budget_kind(selector_->name(), caps_, budget);
+  }
+  selector_->reset(shape_);
+}
+
+void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<float>> draft_rows) {
+  if (n_tok < 1) {
+    throw ShapeError(fmt::format("a forward call needs at least one token, found {}", n_tok));
+  }
+  if (n_keys_ + n_tok > shape_.max_tokens) {
+    throw ShapeError(fmt::format("a call of {} tokens after {} exceeds the sequence's {} tokens",
+                                 n_tok, n_keys_, shape_.max_tokens));
+  }
+  if (caps_.needs_draft && is_defined(caps_, phase) && draft_rows.empty()) {
+    throw ConfigError(
+        fmt::format("selector {}: {} needs the draft model's attention rows, and the "
+                    "recording has none",
+                    selector_->name(), name_of(phase)));
+  }
+  before_verify_.clear();
+  if (caps_.permanent && phase == Phase::verify) before_verify_ = alive_;
+  phase_ = phase;
+  pos_begin_ = n_keys_;
+  n_keys_ += n_tok;
+  ++n_calls_;
+  next_layer_ = 0;
+  context_ = {};
+  draft_rows_ = draft_rows;
+}
+
+void SelectorRun::check_input(const LayerCall& input) const {
+  if (input.layer < next_layer_ || input.layer >= shape_.n_layers) {
+    throw ShapeError(fmt::format("layer {}: expected a layer in [{}, {}) next", input.layer,
+                                 next_layer_, shape_.n_layers));
+  }
+  const Index n_before = alive_[static_cast<std::size_t>(input.layer)].n_keys();
+  if (n_before != pos_begin_) {
+    throw ShapeError(fmt::format("layer {}: has seen {} tokens when the call begins at {}",
+                                 input.layer, n_before, pos_begin_));
+  }
+  const Shape kv{shape_.n_kv, n_keys_, shape_.d_head};
+  check_shape("q", input.layer, input.q, Shape{shape_.n_q, n_keys_ - pos_begin_, shape_.d_head});
+  check_shape("k", input.layer, input.k, kv);
+  if (!input.v.empty()) {
+    check_shape("v", input.layer, input.v, kv);
+  } else if (caps_.needs_values) {
+    throw ConfigError(fmt::format("selector {}: needs the values (v), and layer {} has none",
+                                  selector_->name(), input.layer));
+  }
+}
+
+bool SelectorRun::keeps_dense(Index layer) const {
+  return layer < dense_layers_ || !is_defined(caps_, phase_);
+}
+
+std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
+  check_input(input);
+  next_layer_ = input.layer + 1;
+  AliveMask& alive = alive_[static_cast<std::size_t>(input.layer)];
+  alive.append(n_keys_ - pos_begin_);
+  const auto appended = [&](const TensorView<const float>& all) {
+    return all.empty() ? all : all.range(1, pos_begin_, n_keys_);
+  };
+  selector_->on_append(input.layer, pos_begin_, appended(input.k), appended(input.v));
+
+  call_ = SelectCall{.layer = input.layer,
+                     .phase = phase_,
+                     .step = n_calls_ - 1,
+                     .pos_begin = pos_begin_,
+                     .n_tok = n_keys_ - pos_begin_,
+                     .score_scale = shape_.score_scale,
+                     .window = input.window,
+                     .q = input.q,
+                     .k = input.k,
+                     .v = input.v,
+                     .alive = &alive,
+                     .budget = budgets_.back(),
+                     .context = &context_,
+                     .draft_rows = draft_rows_};
+  if (keeps_dense(input.layer)) {
+    answers_.clear();
+    for (std::size_t i = 0; i < budgets_.size(); ++i) answers_.push_back(alive_selection(call_));
+  } else if (budgets_.size() == 1) {
+    answers_.clear();
+    answers_.push_back(selector_->select(call_));
+  } else {
+    answers_ = selector_->select_budgets(call_, budgets_);
+  }
+  const auto n_owners = [&](ListOwner owner) {
+    return owner == ListOwner::q_head ? shape_.n_q : owner == ListOwner::kv_head ? shape_.n_kv : 1;
+  };
+  for (const Selection& answer : answers_) check_selection(answer, n_owners(answer.owner), n_keys_);
+  if (caps_.needs_probs) selector_->observe(ListProbs(call_, answers_.back()));
+  if (caps_.permanent) selector_->evict(call_, alive);
+  return answers_;
+}
+
+void SelectorRun::rollback(Index n_keys) {
+  if (n_keys < 0 || n_keys > n_keys_) {
+    throw ShapeError(fmt::format("rollback to {} keys: the sequence has {}", n_keys, n_keys_));
+  }
+  const bool undo_evictions = !before_verify_.empty() && n_keys >= pos_begin_;
+  for (std::size_t layer = 0; layer < alive_.size(); ++layer) {
+    AliveMask& alive = alive_[layer];
+    if (alive.n_keys() <= n_keys && !undo_evictions) continue;
+    const Index n_left = std::min(alive.n_keys(), n_keys);
+    if (undo_evictions) {
+      alive = before_verify_[layer];
+      alive.append(n_left - alive.n_keys());
+    } else {
+      alive.truncate(n_left);
+    }
+  }
+  before_verify_.clear();
+  selector_->rollback(n_keys);
+  n_keys_ = n_keys;
+  pos_begin_ = n_keys;
+  next_layer_ = shape_.n_layers;
+}
+
+}  // namespace kvscope

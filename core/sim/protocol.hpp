@@ -1,0 +1,99 @@
+// Runs one selector through a sequence: the numbered call protocol of core/selectors/selector.hpp,
+// done once for replay, live simulation and tests.
+//
+// Use:
+//   SelectorRun run(selector_registry().make("quest"), shape, {Budget::parse("tokens=512")});
+//   for each forward call:  run.begin_call(Phase::prefill, n_tok);
+//     for each layer, ascending:  answers = run.layer_call({layer, q, k, v, window});   // append
+//     ... evict
+//   after a rejection of drafts:  run.rollback(n_keys);
+//
+// The run owns the alive masks and the cross-layer context. Layers that are never asked (not
+// recorded) cost nothing.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/selectors/selector.hpp"
+
+namespace kvscope {
+
+/// One layer's tensors in a forward call. The keys and values are those of the whole context, the
+/// call's own included.
+struct LayerCall {
+  Index layer = 0;
+  TensorView<const float> q;    // [n_q, n_tok, d_head]
+  TensorView<const float> k;    // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
+  TensorView<const float> v;    // same as k; may be empty unless the method needs values
+  std::optional<Index> window;  // the layer's sliding window
+};
+
+/// True if one run may answer several budgets: nothing that it keeps depends on the budget.
+bool can_share_scoring(const SelectorCaps& caps);
+
+class SelectorRun {
+ public:
+  /// One answer per budget. Throws ConfigError if the method does not understand a budget's kind,
+  /// or if there are several and can_share_scoring is false. A method that takes no budget ignores
+  /// them (there must be one all the same). dense_layers: leading layers left dense instead of the
+  /// method's own default.
+  SelectorRun(std::unique_ptr<Selector> selector, const AttentionShape& shape,
+              std::vector<Budget> budgets, std::optional<Index> dense_layers = std::nullopt);
+
+  /// Starts a forward call with n_tok queries. draft_rows: see SelectCall; needed by
+  /// caps().needs_draft in verify. Throws ConfigError if they are missing.
+  void begin_call(Phase phase, Index n_tok, std::span<const Tensor<float>> draft_rows = {});
+
+  /// Steps 3 to 8 for one layer; layers must come in ascending order within a call. Returns one
+  /// checked selection per budget, good until the next layer_call. In a phase that the method is
+  /// not defined for, and in its dense layers, every key that is alive is selected. A dense answer
+  /// means every visible key; keys that are dead are never in an answer. Throws ShapeError naming
+  /// the tensor that does not fit, ConfigError for missing values.
+  std::span<const Selection> layer_call(const LayerCall& input);
+
+  /// Forgets the keys at positions >= n_keys. What a permanent method evicted in the last call
+  /// comes back if that call was a verification and n_keys does not reach behind its begin;
+  /// evictions of older calls are final.
+  void rollback(Index n_keys);
+
+  /// Positions so far, the running call included.
+  Index n_keys() const { return n_keys_; }
+  Index pos_begin() const { return pos_begin_; }
+  const Selector& selector() const { return *selector_; }
+  const SelectorCaps& caps() const { return caps_; }
+  const AttentionShape& shape() const { return shape_; }
+  const std::vector<Budget>& budgets() const { return budgets_; }
+  /// The layer's mask as the last call left it.
+  const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }
+  /// The question that layer_call asked last (its budget is the last one's): for Selector::cost.
+  /// Its tensors are the caller's.
+  const SelectCall& last_call() const { return call_; }
+
+ private:
+  void check_input(const LayerCall& input) const;
+  bool keeps_dense(Index layer) const;
+
+  std::unique_ptr<Selector> selector_;
+  SelectorCaps caps_;
+  AttentionShape shape_;
+  std::vector<Budget> budgets_;
+  Index dense_layers_ = 0;
+
+  std::vector<AliveMask> alive_;          // [n_layers]
+  std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before
+                                          // the last call, a verification
+  CrossLayerContext context_;
+  SelectCall call_;
+  Phase phase_ = Phase::prefill;
+  Index n_calls_ = 0;     // forward calls begun
+  Index next_layer_ = 0;  // the first layer that may still be asked in the running call
+  Index pos_begin_ = 0;
+  Index n_keys_ = 0;
+  std::span<const Tensor<float>> draft_rows_;
+  std::vector<Selection> answers_;  // [n_budgets]
+};
+
+}  // namespace kvscope

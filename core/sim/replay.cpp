@@ -1,0 +1,163 @@
+#include "core/sim/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/sim/draft_rows.hpp"
+#include "core/sim/replay_measure.hpp"
+#include "core/sim/replay_run.hpp"
+
+namespace kvscope {
+
+namespace {
+
+void check_trace(const TraceSource& trace, const ReplayOptions& options,
+                 const std::vector<Index>& layers) {
+  require_full_qkv(trace, "replay");
+  const TraceInfo& info = trace.info();
+  if (static_cast<Index>(info.q_heads.size()) != info.n_q ||
+      static_cast<Index>(info.kv_heads.size()) != info.n_kv) {
+    throw ConfigError(fmt::format(
+        "replay: {} holds {} of {} query heads and {} of {} KV heads, expected all: record "
+        "without a head filter",
+        trace.where(), info.q_heads.size(), info.n_q, info.kv_heads.size(), info.n_kv));
+  }
+  for (Index layer : layers) info.layer_slot(layer);
+  for (Index head : options.q_heads) info.q_slot(head);
+  if (options.rows_per_chunk && *options.rows_per_chunk < 1) {
+    throw ConfigError(fmt::format("replay: expected at least one row per chunk, found {}",
+                                  *options.rows_per_chunk));
+  }
+}
+
+ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
+  const TraceInfo& info = trace.info();
+  ReplayLayer out;
+  out.layer = layer;
+  const auto at = static_cast<std::size_t>(layer);
+  if (at < info.window.size()) out.window = info.window[at];
+  if (out.window) return out;  // stays dense: nothing to read
+  const Shape shape{info.n_kv, n_tokens, info.d_head};
+  out.k = Tensor<float>::uninitialized(shape);
+  out.v = Tensor<float>::uninitialized(shape);
+  for (Index head = 0; head < info.n_kv; ++head) {
+    const Tensor<float> k = trace.read_k(layer, head, {0, n_tokens});
+    std::copy_n(k.data(), k.count(), out.k.sub(head).data());
+    const Tensor<float> v = trace.read_v(layer, head, {0, n_tokens});
+    std::copy_n(v.data(), v.count(), out.v.sub(head).data());
+  }
+  return out;
+}
+
+std::vector<KeyTable> key_tables(const ReplayLayer& layer) {
+  std::vector<KeyTable> tables;
+  for (Index head = 0; !layer.window && head < layer.k.dim(0); ++head)
+    tables.emplace_back(layer.k.sub(head));
+  return tables;
+}
+
+AttentionShape shape_of(const TraceInfo& info) {
+  AttentionShape shape;
+  shape.n_layers = info.n_layers;
+  shape.n_q = info.n_q;
+  shape.n_kv = info.n_kv;
+  shape.d_head = info.d_head;
+  shape.max_tokens = info.n_tokens;
+  shape.score_scale = info.score_scale;
+  return shape;
+}
+
+/// One measured layer: its result, its key tables, and what the last call kept.
+struct Measured {
+  LayerReplay result;
+  std::vector<KeyTable> tables;
+  std::vector<std::vector<KeyPos>> previous;
+};
+
+}  // namespace
+
+std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
+                                       const std::vector<Index>& layers,
+                                       const std::vector<ReplayPair>& pairs,
+                                       const ReplayOptions& options,
+                                       const SelectorRegistry& registry, ThreadPool& pool,
+                                       const ProgressFn& progress, std::stop_token stop) {
+  check_trace(trace, options, layers);
+  if (layers.empty() || pairs.empty()) return {};
+  const TraceInfo& info = trace.info();
+  const std::vector<TokenRange> calls = plan_calls(info, options.calls, trace.where());
+  std::vector<ReplayRun> runs = make_runs(registry, pairs, shape_of(info), options.dense_layers);
+  const bool cross_layer =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run.caps().cross_layer; });
+  const bool wants_draft =
+      std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run.caps().needs_draft; });
+  if (wants_draft && draft != nullptr) require_same_tokens(trace, *draft);
+
+  std::vector<ReplayLayer> data;
+  for (Index layer : info.layers) {
+    const bool is_asked = std::find(layers.begin(), layers.end(), layer) != layers.end();
+    if (is_asked || (cross_layer && layer < layers.back()))
+      data.push_back(read_layer(trace, layer, calls.back().end));
+  }
+  for (ReplayRun& run : runs) run.calibrate(data);
+
+  ReplayMeasure measure(info, options, pool);
+  std::vector<std::optional<Measured>> measured(data.size());
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    if (std::find(layers.begin(), layers.end(), data[i].layer) == layers.end()) continue;
+    measured[i].emplace();
+    measured[i]->result =
+        measure.make_layer(data[i].layer, data[i].window.has_value(), calls, pairs.size());
+    measured[i]->tables = key_tables(data[i]);
+    measured[i]->previous.resize(pairs.size() * measured[i]->result.q_heads.size());
+  }
+
+  std::vector<PairAnswer> answers(pairs.size());
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
+    if (progress)
+      progress({"replay", static_cast<Index>(c), static_cast<Index>(calls.size()), "calls"});
+    const TokenRange call = calls[c];
+    std::vector<Tensor<float>> draft_rows;
+    if (wants_draft && draft != nullptr) draft_rows = draft_attention_rows(*draft, call, pool);
+    const auto n_runs = static_cast<Index>(runs.size());
+    pool.parallel_for(n_runs, [&](Index r, int) {
+      ReplayRun& run = runs[static_cast<std::size_t>(r)];
+      run.advance(trace, data, call.begin, options.calls.chunk);
+      run.begin_call(options.calls.phase, call, draft_rows);
+    });
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      if (data[i].window) {
+        if (measured[i]) measure.file_windowed(measured[i]->result, c, *data[i].window);
+        continue;
+      }
+      const Tensor<float> q = read_queries(trace, data[i].layer, call);
+      pool.parallel_for(n_runs, [&](Index r, int) {
+        if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
+        runs[static_cast<std::size_t>(r)].ask(data[i], q.view(), call);
+      });
+      if (!measured[i]) continue;
+      for (const ReplayRun& run : runs) {
+        for (std::size_t m = 0; m < run.members().size(); ++m) {
+          const std::size_t pair = run.members()[m];
+          answers[pair] = {&run.answers()[m], run.costs()[m], pairs[pair].budget,
+                           run.caps().page_size};
+        }
+      }
+      measure.measure(measured[i]->result, c, answers, q.view(), data[i], measured[i]->tables,
+                      measured[i]->previous);
+    }
+  }
+  if (progress)
+    progress(
+        {"replay", static_cast<Index>(calls.size()), static_cast<Index>(calls.size()), "calls"});
+  std::vector<LayerReplay> results;
+  for (auto& one : measured) {
+    if (one) results.push_back(std::move(one->result));
+  }
+  return results;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,77 @@
+// Open-loop replay: selectors answer for recorded q, k and v, and every answer is measured against
+// dense attention.
+//
+// The dense row of a query is computed once and shared by all (selector, budget) pairs. Every layer
+// sees the dense model's tensors: errors do not compound. Memory: k and v of one layer in f32 plus
+// k in f64 (of all layers if a method passes context between layers), one row of the context per
+// worker and query head of a group; never an attention map.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/base/progress.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/sim/metrics.hpp"
+#include "core/sim/replay_calls.hpp"
+#include "core/trace/source.hpp"
+
+namespace kvscope {
+
+/// One line of a comparison.
+struct ReplayPair {
+  std::string selector;          // "quest", "quoka:n-queries=8"
+  std::optional<Budget> budget;  // empty for methods that take none
+};
+
+struct ReplayOptions {
+  CallPlan calls;
+  std::optional<Index> rows_per_chunk =
+      8;  // measured queries of a call, evenly spaced, the last among them; empty = all
+  std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
+  Index n_sink = 4;                   // positions that count as sink
+  std::vector<Index> q_heads;         // measured heads, ascending; empty = all
+};
+
+/// One pair in one layer.
+struct PairReplay {
+  bool is_dense = true;  // every answer was "everything visible"
+  std::array<std::vector<double>, kReplayMetrics>
+      values;                     // each [n_heads, n_calls], by ReplayMetric
+  std::vector<double> mass_rows;  // [n_heads, n_rows]: the rows behind the means
+  AgeHistogram ages{};            // kept keys by age, over heads and measured rows
+
+  std::vector<double>& of(ReplayMetric metric) { return values[static_cast<std::size_t>(metric)]; }
+  const std::vector<double>& of(ReplayMetric metric) const {
+    return values[static_cast<std::size_t>(metric)];
+  }
+};
+
+struct LayerReplay {
+  Index layer = 0;
+  bool has_window = false;  // a sliding-window layer: left dense
+  std::vector<Index> q_heads;
+  std::vector<TokenRange> calls;
+  std::vector<Index> row_begin;   // [n_calls + 1] first measured row of each call
+  std::vector<PairReplay> pairs;  // in the order asked for
+};
+
+/// Positions within a call of n_tok queries that are measured.
+std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_per_chunk);
+
+/// Replays `pairs` over `layers` (ascending). Methods that pass context between layers see all
+/// recorded layers up to the last one asked for. draft: its attention rows are handed to methods
+/// that need them; null = none. Throws ConfigError for a trace without q, k, v of all heads and
+/// positions, a selector or budget that does not fit, a missing draft; Interrupted on a stop. Same
+/// bits for any thread count.
+std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
+                                       const std::vector<Index>& layers,
+                                       const std::vector<ReplayPair>& pairs,
+                                       const ReplayOptions& options,
+                                       const SelectorRegistry& registry, ThreadPool& pool,
+                                       const ProgressFn& progress = {}, std::stop_token stop = {});
+
+}  // namespace kvscope

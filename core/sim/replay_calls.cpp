@@ -1,0 +1,43 @@
+#include "core/sim/replay_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
+
+namespace kvscope {
+
+std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
+                                   const std::string& where) {
+  if (plan.chunk < 1 || plan.steps < 1 || plan.drafts < 1) {
+    throw ConfigError(
+        fmt::format("replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}",
+                    plan.chunk, plan.steps, plan.drafts));
+  }
+  std::vector<TokenRange> calls;
+  const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
+  if (plan.phase == Phase::prefill) {
+    for (Index begin = 0; begin < n_prompt; begin += plan.chunk) {
+      calls.push_back({begin, std::min(n_prompt, begin + plan.chunk)});
+    }
+  } else {
+    const Index size = plan.phase == Phase::decode ? 1 : plan.drafts;
+    const bool has_decoded = info.n_tokens - n_prompt >= size;
+    const Index first = std::max<Index>(1, has_decoded ? n_prompt : n_prompt / 2);
+    const Index last = has_decoded ? info.n_tokens : n_prompt;
+    const Index n_blocks = (last - first) / size;  // blocks end at `last`
+    for (Index block : evenly_spaced(0, n_blocks, plan.steps)) {
+      const Index end = last - (n_blocks - 1 - block) * size;
+      calls.push_back({end - size, end});
+    }
+  }
+  if (calls.empty()) {
+    throw ConfigError(fmt::format("{}: {} prompt and {} decoded tokens are too few for a {} call",
+                                  where, n_prompt, info.n_tokens - n_prompt, name_of(plan.phase)));
+  }
+  return calls;
+}
+
+}  // namespace kvscope

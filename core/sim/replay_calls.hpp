@@ -1,0 +1,25 @@
+// Which forward calls of a recorded sequence a replay looks at.
+#pragma once
+
+#include <vector>
+
+#include "core/selectors/selector.hpp"
+#include "core/trace/info.hpp"
+
+namespace kvscope {
+
+/// How the calls are cut out of the trace.
+struct CallPlan {
+  Phase phase = Phase::prefill;
+  Index chunk = 128;  // B_CP: queries of a prefill call
+  Index steps = 16;   // decode, verify: calls measured, evenly spaced
+  Index drafts = 4;   // verify: tokens verified at once
+};
+
+/// Calls in order, without overlap. prefill: chunks of the whole prompt. decode: single positions
+/// among the decoded ones, or of the prompt's later half if nothing was decoded. verify: blocks of
+/// `drafts` positions likewise. Throws ConfigError if the trace is too short for one.
+std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
+                                   const std::string& where);
+
+}  // namespace kvscope

@@ -1,0 +1,289 @@
+#include "core/sim/replay_measure.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/attention/visible.hpp"
+#include "core/base/evenly_spaced.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/sim/attended.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Index count_inside(const std::vector<KeyPos>& keys, TokenRange range) {
+  const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
+  return std::lower_bound(first, keys.end(), range.end) - first;
+}
+
+void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
+                 std::vector<std::uint8_t>& marks) {
+  for (auto it = std::lower_bound(keys.begin(), keys.end(), range.begin);
+       it != keys.end() && *it < range.end; ++it) {
+    marks[static_cast<std::size_t>(*it)] = 1;
+  }
+}
+
+/// The budget as a number of keys; 0 where it is none.
+Index nominal_keys(const PairAnswer& answer, Index n_visible) {
+  if (!answer.budget || answer.budget->kind == Budget::Kind::mass) return 0;
+  return answer.budget->tokens(n_visible, answer.page_size);
+}
+
+}  // namespace
+
+std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_per_chunk) {
+  return evenly_spaced(0, n_tok, rows_per_chunk.value_or(n_tok));
+}
+
+/// What the workers of one call read, and where they write.
+struct ReplayMeasure::Job {
+  LayerReplay& out;
+  std::size_t call_index;
+  TokenRange call;
+  const std::vector<PairAnswer>& answers;
+  TensorView<const float> q;
+  const ReplayLayer& layer;
+  const std::vector<KeyTable>& tables;
+  std::vector<Index> rows;  // measured queries of the call
+  std::vector<std::vector<KeyPos>>& previous;
+
+  std::size_t n_calls() const { return out.calls.size(); }
+};
+
+ReplayMeasure::ReplayMeasure(const TraceInfo& info, const ReplayOptions& options, ThreadPool& pool)
+    : info_(info),
+      options_(options),
+      pool_(pool),
+      q_heads_(options.q_heads.empty() ? info.q_heads : options.q_heads),
+      workers_(static_cast<std::size_t>(pool.n_threads())) {}
+
+std::optional<std::size_t> ReplayMeasure::slot_of_head(Index q_head) const {
+  const auto it = std::lower_bound(q_heads_.begin(), q_heads_.end(), q_head);
+  if (it == q_heads_.end() || *it != q_head) return std::nullopt;
+  return static_cast<std::size_t>(it - q_heads_.begin());
+}
+
+LayerReplay ReplayMeasure::make_layer(Index layer, bool has_window,
+                                      const std::vector<TokenRange>& calls,
+                                      std::size_t n_pairs) const {
+  LayerReplay out;
+  out.layer = layer;
+  out.has_window = has_window;
+  out.q_heads = q_heads_;
+  out.calls = calls;
+  out.row_begin = {0};
+  for (const TokenRange& call : calls) {
+    const auto n = static_cast<Index>(measured_rows(call.size(), options_.rows_per_chunk).size());
+    out.row_begin.push_back(out.row_begin.back() + n);
+  }
+  out.pairs.resize(n_pairs);
+  for (PairReplay& pair : out.pairs) {
+    for (auto& values : pair.values) values.assign(q_heads_.size() * calls.size(), kNan);
+    pair.mass_rows.assign(q_heads_.size() * static_cast<std::size_t>(out.row_begin.back()), 1.0);
+  }
+  return out;
+}
+
+void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker) {
+  const Index group = info_.group();
+  const Index row = job.rows[static_cast<std::size_t>(row_slot)];
+  const Index pos = job.call.begin + row;
+  const TokenRange visible = visible_keys(pos, job.layer.window);
+  std::vector<double> queries;  // [group, d_head]
+  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    const auto one = widened(job.q.sub(head).row(row), static_cast<double>(info_.score_scale));
+    queries.insert(queries.end(), one.begin(), one.end());
+  }
+  worker.scores.compute(queries, group, job.tables[static_cast<std::size_t>(kv_head)], visible);
+
+  const std::size_t n_pairs = job.answers.size();
+  const std::size_t n_rows = job.rows.size();
+  std::vector<std::vector<KeyPos>> keys(n_pairs);
+  for (Index r = 0; r < group; ++r) {
+    const Index q_head = kv_head * group + r;
+    const std::optional<std::size_t> slot = slot_of_head(q_head);
+    if (!slot) continue;
+    Index n_ranked = 0;
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      const PairAnswer& answer = job.answers[p];
+      keys[p] =
+          attended_keys(*answer.selection, group, q_head, job.call.begin, row, job.layer.window);
+      for (Index k : {static_cast<Index>(keys[p].size()), nominal_keys(answer, visible.size())}) {
+        if (k < visible.size()) n_ranked = std::max(n_ranked, k);
+      }
+    }
+    worker.dense.prepare(worker.scores.row(r, visible), visible, job.layer.v.view().sub(kv_head),
+                         n_ranked);
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      const PairAnswer& answer = job.answers[p];
+      const Selection& selection = *answer.selection;
+      RowMix mix;
+      if (selection.mix.weight.count() > 0) {
+        mix.weight = static_cast<double>(selection.mix.weight(q_head, row));
+        mix.rest = selection.mix.rest.view().row(q_head);
+      }
+      const RowQuality quality =
+          worker.dense.compare(keys[p], nominal_keys(answer, visible.size()), options_.n_sink, mix);
+      Index n_forced = 0;
+      if (!selection.is_dense) {
+        n_forced = count_inside(
+            selection.list(owner_of(selection.owner, q_head, group), row).forced, visible);
+      }
+      const auto n_kept = static_cast<double>(keys[p].size());
+      const double values[kRowMetrics] = {
+          quality.mass,
+          quality.recall10,
+          quality.recallk,
+          quality.output_error,
+          quality.output_error_rel,
+          quality.output_error_raw,
+          quality.jaccard,
+          quality.sink_share,
+          n_kept,
+          n_kept > 0.0 ? static_cast<double>(n_forced) / n_kept : 0.0};
+      for (std::size_t m = 0; m < kRowMetrics; ++m) {
+        rows_[((p * kRowMetrics + m) * q_heads_.size() + *slot) * n_rows +
+              static_cast<std::size_t>(row_slot)] = values[m];
+      }
+      for (KeyPos key : keys[p]) ++worker.ages[p][age_bin(pos - key)];
+      if (row_slot + 1 < static_cast<Index>(n_rows)) continue;
+      auto& before = job.previous[p * q_heads_.size() + *slot];
+      auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
+      if (job.call_index > 0 && n_kept > 0.0) {
+        churn[*slot * job.n_calls() + job.call_index] =
+            static_cast<double>(symmetric_difference(before, keys[p])) / n_kept;
+      }
+      before = std::move(keys[p]);
+    }
+  }
+}
+
+void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head) const {
+  const PairAnswer& answer = job.answers[pair];
+  const Selection& selection = *answer.selection;
+  const Index group = info_.group();
+  const auto d_head = static_cast<double>(info_.d_head);
+  const auto n_q = static_cast<double>(info_.n_q);
+  std::vector<std::uint8_t> loaded(static_cast<std::size_t>(job.call.end), 0);
+  std::vector<double> attended(static_cast<std::size_t>(group),
+                               0.0);  // keys of all rows, per query head
+  for (Index r = 0; r < group; ++r) {
+    const Index q_head = kv_head * group + r;
+    for (Index row = 0; row < job.call.size(); ++row) {
+      const TokenRange visible = visible_keys(job.call.begin + row, job.layer.window);
+      auto& n_attended = attended[static_cast<std::size_t>(r)];
+      if (selection.is_dense) {
+        n_attended += static_cast<double>(visible.size());
+        std::fill(loaded.begin() + visible.begin, loaded.begin() + visible.end, std::uint8_t{1});
+        continue;
+      }
+      const KeyList& list = selection.list(owner_of(selection.owner, q_head, group), row);
+      n_attended += static_cast<double>(count_inside(list.scored, visible) +
+                                        count_inside(list.forced, visible));
+      const bool is_block_end =
+          row + 1 == job.call.size() || (row + 1) % selection.rows_per_list == 0;
+      const bool is_shared = selection.owner != ListOwner::q_head && r > 0;
+      if (!is_block_end || is_shared) continue;
+      const Index first_row = row / selection.rows_per_list * selection.rows_per_list;
+      const TokenRange seen{visible_keys(job.call.begin + first_row, job.layer.window).begin,
+                            visible.end};
+      mark_inside(list.scored, seen, loaded);
+      mark_inside(list.forced, seen, loaded);
+    }
+  }
+  const auto n_union =
+      static_cast<double>(std::count(loaded.begin(), loaded.end(), std::uint8_t{1}));
+  const double kv_bytes = 2.0 * n_union * d_head * kBytesPerElement;
+  PairReplay& out = job.out.pairs[pair];
+  for (Index r = 0; r < group; ++r) {
+    const std::optional<std::size_t> slot = slot_of_head(kv_head * group + r);
+    if (!slot) continue;
+    const std::size_t at = *slot * job.n_calls() + job.call_index;
+    out.of(ReplayMetric::union_keys)[at] = n_union;
+    out.of(ReplayMetric::score_flops)[at] = answer.cost.score_flops / n_q;
+    out.of(ReplayMetric::attend_flops)[at] = 4.0 * d_head * attended[static_cast<std::size_t>(r)];
+    out.of(ReplayMetric::bytes)[at] =
+        answer.cost.score_bytes / n_q + kv_bytes / static_cast<double>(group);
+    out.of(ReplayMetric::metadata_bytes)[at] = answer.cost.metadata_bytes / n_q;
+  }
+}
+
+void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
+                            const std::vector<PairAnswer>& answers, TensorView<const float> q,
+                            const ReplayLayer& layer, const std::vector<KeyTable>& tables,
+                            std::vector<std::vector<KeyPos>>& previous) {
+  const TokenRange call = out.calls[index];
+  const Job job{out,     index, call,   answers,
+                q,       layer, tables, measured_rows(call.size(), options_.rows_per_chunk),
+                previous};
+  const std::size_t n_pairs = answers.size();
+  const std::size_t n_heads = q_heads_.size();
+  const std::size_t n_rows = job.rows.size();
+  rows_.assign(n_pairs * kRowMetrics * n_heads * n_rows, kNan);
+  for (Worker& worker : workers_) worker.ages.assign(n_pairs, AgeHistogram{});
+
+  const auto n_rows_index = static_cast<Index>(n_rows);
+  pool_.parallel_for(info_.n_kv * n_rows_index, [&](Index item, int worker) {
+    measure_row(job, item / n_rows_index, item % n_rows_index,
+                workers_[static_cast<std::size_t>(worker)]);
+  });
+  pool_.parallel_for(info_.n_kv * static_cast<Index>(n_pairs), [&](Index item, int) {
+    measure_cost(job, static_cast<std::size_t>(item / info_.n_kv), item % info_.n_kv);
+  });
+
+  const auto first_row = static_cast<std::size_t>(out.row_begin[index]);
+  const auto all_rows = static_cast<std::size_t>(out.row_begin.back());
+  for (std::size_t p = 0; p < n_pairs; ++p) {
+    PairReplay& pair = out.pairs[p];
+    pair.is_dense = pair.is_dense && answers[p].selection->is_dense;
+    for (std::size_t h = 0; h < n_heads; ++h) {
+      for (std::size_t m = 0; m < kRowMetrics; ++m) {
+        const double* values = rows_.data() + ((p * kRowMetrics + m) * n_heads + h) * n_rows;
+        double sum = 0.0;
+        for (std::size_t r = 0; r < n_rows; ++r) sum += values[r];
+        pair.values[m][h * out.calls.size() + index] = sum / static_cast<double>(n_rows);
+        if (m == 0) std::copy_n(values, n_rows, pair.mass_rows.data() + h * all_rows + first_row);
+      }
+    }
+    for (const Worker& worker : workers_) {
+      for (std::size_t bin = 0; bin < kAgeBins; ++bin) pair.ages[bin] += worker.ages[p][bin];
+    }
+  }
+}
+
+void ReplayMeasure::file_windowed(LayerReplay& out, std::size_t index, Index window) const {
+  const TokenRange call = out.calls[index];
+  double attended = 0.0;
+  for (Index pos = call.begin; pos < call.end; ++pos)
+    attended += static_cast<double>(visible_keys(pos, window).size());
+  const std::vector<Index> rows = measured_rows(call.size(), options_.rows_per_chunk);
+  double kept = 0.0;
+  for (Index row : rows) kept += static_cast<double>(visible_keys(call.begin + row, window).size());
+  const auto n_union = static_cast<double>(call.end - visible_keys(call.begin, window).begin);
+  const auto d_head = static_cast<double>(info_.d_head);
+  for (PairReplay& pair : out.pairs) {
+    for (std::size_t h = 0; h < q_heads_.size(); ++h) {
+      const std::size_t at = h * out.calls.size() + index;
+      for (ReplayMetric one : {ReplayMetric::mass, ReplayMetric::recall10, ReplayMetric::recallk,
+                               ReplayMetric::jaccard}) {
+        pair.of(one)[at] = 1.0;
+      }
+      for (ReplayMetric zero : {ReplayMetric::output_error, ReplayMetric::output_error_rel,
+                                ReplayMetric::output_error_raw, ReplayMetric::forced_share,
+                                ReplayMetric::score_flops, ReplayMetric::metadata_bytes}) {
+        pair.of(zero)[at] = 0.0;
+      }
+      pair.of(ReplayMetric::kept)[at] = kept / static_cast<double>(rows.size());
+      pair.of(ReplayMetric::union_keys)[at] = n_union;
+      pair.of(ReplayMetric::attend_flops)[at] = 4.0 * d_head * attended;
+      pair.of(ReplayMetric::bytes)[at] =
+          2.0 * n_union * d_head * kBytesPerElement / static_cast<double>(info_.group());
+    }
+  }
+}
+
+}  // namespace kvscope

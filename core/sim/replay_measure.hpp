@@ -1,0 +1,61 @@
+// Measures the answers of all pairs in one layer and call: dense rows once, then every metric of
+// every pair.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/attention/score_rows.hpp"
+#include "core/base/parallel.hpp"
+#include "core/sim/replay.hpp"
+#include "core/sim/replay_run.hpp"
+
+namespace kvscope {
+
+/// One pair's answer in the call at hand.
+struct PairAnswer {
+  const Selection* selection = nullptr;
+  SelectCost cost;
+  std::optional<Budget> budget;
+  Index page_size = 1;
+};
+
+/// Fills a LayerReplay call by call. Scratch memory is per worker, so keep one for a whole replay.
+class ReplayMeasure {
+ public:
+  ReplayMeasure(const TraceInfo& info, const ReplayOptions& options, ThreadPool& pool);
+
+  /// Everything sized for `calls`, nothing measured yet.
+  LayerReplay make_layer(Index layer, bool has_window, const std::vector<TokenRange>& calls,
+                         std::size_t n_pairs) const;
+
+  /// Measures call `index` of `out`. q [n_q, n_tok, d_head]; tables: one per KV head; previous:
+  /// keys of the last row in the call before, [n_pairs * n_heads], replaced by this call's.
+  void measure(LayerReplay& out, std::size_t index, const std::vector<PairAnswer>& answers,
+               TensorView<const float> q, const ReplayLayer& layer,
+               const std::vector<KeyTable>& tables, std::vector<std::vector<KeyPos>>& previous);
+
+  /// Files a call of a layer that stays dense because of its window.
+  void file_windowed(LayerReplay& out, std::size_t index, Index window) const;
+
+ private:
+  static constexpr std::size_t kRowMetrics = 10;  // ReplayMetric::mass to forced_share
+  struct Worker {
+    ScoreRows scores;
+    DenseRow dense;
+    std::vector<AgeHistogram> ages;  // [n_pairs]
+  };
+  struct Job;  // what one call's workers share
+  void measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker);
+  void measure_cost(const Job& job, std::size_t pair, Index kv_head) const;
+  std::optional<std::size_t> slot_of_head(Index q_head) const;  // empty: not measured
+
+  const TraceInfo& info_;
+  const ReplayOptions& options_;
+  ThreadPool& pool_;
+  std::vector<Index> q_heads_;
+  std::vector<Worker> workers_;
+  std::vector<double> rows_;  // [n_pairs, kRowMetrics, n_heads, n_rows] of the call at hand
+};
+
+}  // namespace kvscope

@@ -1,0 +1,141 @@
+#include "core/sim/replay_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// The method behind a spec, which may name a preset; null if there is none.
+const SelectorEntry* entry_of(const SelectorRegistry& registry, const std::string& spec) {
+  const std::string name = spec.substr(0, spec.find(':'));
+  for (const SelectorEntry& entry : registry.entries()) {
+    if (entry.name == name || entry.presets.contains(name)) return &entry;
+  }
+  return nullptr;
+}
+
+/// The spec with its dense-layers option set, if the method has that option and the spec leaves it
+/// open: methods look at their own option besides what the run was told.
+std::string with_dense_layers(const SelectorRegistry& registry, const std::string& spec,
+                              std::optional<Index> dense_layers) {
+  const SelectorEntry* entry = entry_of(registry, spec);
+  if (!dense_layers || entry == nullptr || spec.find("dense-layers=") != std::string::npos) {
+    return spec;
+  }
+  const bool has_option =
+      std::any_of(entry->options.begin(), entry->options.end(),
+                  [](const auto& option) { return option.name == "dense-layers"; });
+  if (!has_option) return spec;
+  return fmt::format("{}{}dense-layers={}", spec, spec.find(':') == std::string::npos ? ':' : ',',
+                     *dense_layers);
+}
+
+}  // namespace
+
+Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange range) {
+  const TraceInfo& info = trace.info();
+  Tensor<float> all = Tensor<float>::uninitialized(Shape{info.n_q, range.size(), info.d_head});
+  for (Index head = 0; head < info.n_q; ++head) {
+    const Tensor<float> one = trace.read_q(layer, head, range);
+    std::copy_n(one.data(), one.count(), all.sub(head).data());
+  }
+  return all;
+}
+
+ReplayRun::ReplayRun(const SelectorRegistry& registry, const std::vector<ReplayPair>& pairs,
+                     std::vector<std::size_t> members, const AttentionShape& shape,
+                     std::optional<Index> dense_layers)
+    : members_(std::move(members)),
+      shape_(shape),
+      no_query_(static_cast<std::size_t>(shape.d_head), 0.0f) {
+  auto gate = std::make_unique<GatedSelector>(
+      registry.make(with_dense_layers(registry, pairs[members_.front()].selector, dense_layers)));
+  gate_ = gate.get();
+  std::vector<Budget> budgets;
+  for (std::size_t pair : members_) budgets.push_back(pairs[pair].budget.value_or(Budget{}));
+  run_ = std::make_unique<SelectorRun>(std::move(gate), shape, std::move(budgets), dense_layers);
+  has_history_ = caps().permanent || caps().needs_probs;
+}
+
+void ReplayRun::calibrate(const std::vector<ReplayLayer>& layers) {
+  if (!caps().needs_calibration) return;
+  for (const ReplayLayer& layer : layers) {
+    for (Index head = 0; head < shape_.n_kv; ++head)
+      gate_->calibrate(layer.layer, head, layer.k.sub(head));
+  }
+}
+
+LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float> q,
+                                Index n_keys) const {
+  return {layer.layer, q, layer.k.view().range(1, 0, n_keys), layer.v.view().range(1, 0, n_keys),
+          layer.window};
+}
+
+void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
+                        Index begin, Index chunk) {
+  const Index n_prompt = trace.info().n_prompt;
+  gate_->set_open(has_history_);
+  while (run_->n_keys() < begin) {
+    const Index from = run_->n_keys();
+    const bool in_prompt = from < n_prompt;
+    Index n_tok = begin - from;
+    if (has_history_) n_tok = in_prompt ? std::min({n_tok, chunk, n_prompt - from}) : 1;
+    run_->begin_call(in_prompt || !has_history_ ? Phase::prefill : Phase::decode, n_tok);
+    for (const ReplayLayer& layer : layers) {
+      if (layer.window) continue;
+      if (has_history_) {
+        const Tensor<float> q = read_queries(trace, layer.layer, {from, from + n_tok});
+        run_->layer_call(layer_call(layer, q.view(), from + n_tok));
+      } else {
+        const TensorView<const float> none(no_query_.data(),
+                                           Shape{shape_.n_q, n_tok, shape_.d_head}, {0, 0, 1, 0});
+        run_->layer_call(layer_call(layer, none, from + n_tok));
+      }
+    }
+  }
+  gate_->set_open(true);
+}
+
+void ReplayRun::begin_call(Phase phase, TokenRange call,
+                           std::span<const Tensor<float>> draft_rows) {
+  run_->begin_call(phase, call.size(), draft_rows);
+}
+
+void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call) {
+  answers_ = run_->layer_call(layer_call(layer, q, call.end));
+  costs_.clear();
+  SelectCall question = run_->last_call();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    question.budget = run_->budgets()[i];
+    costs_.push_back(gate_->cost(question, answers_[i]));
+  }
+}
+
+std::vector<ReplayRun> make_runs(const SelectorRegistry& registry,
+                                 const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
+                                 std::optional<Index> dense_layers) {
+  std::vector<std::vector<std::size_t>> groups;
+  std::map<std::string, std::size_t> shared;  // spec -> its group
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const SelectorCaps caps = registry.make(pairs[i].selector)->caps();
+    const auto known = shared.find(pairs[i].selector);
+    if (known != shared.end()) {
+      groups[known->second].push_back(i);
+    } else {
+      if (can_share_scoring(caps)) shared[pairs[i].selector] = groups.size();
+      groups.push_back({i});
+    }
+  }
+  std::vector<ReplayRun> runs;
+  for (auto& group : groups)
+    runs.emplace_back(registry, pairs, std::move(group), shape, dense_layers);
+  return runs;
+}
+
+}  // namespace kvscope

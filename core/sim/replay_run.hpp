@@ -1,0 +1,67 @@
+// One selector on its way through a recorded sequence: brings its state to the next measured call
+// and asks it there.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/sim/gated_selector.hpp"
+#include "core/sim/protocol.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope {
+
+/// Keys and values of one layer, all KV heads.
+struct ReplayLayer {
+  Index layer = 0;
+  std::optional<Index> window;
+  Tensor<float> k;  // [n_kv, n_tokens, d_head]
+  Tensor<float> v;  // [n_kv, n_tokens, d_head]
+};
+
+/// Queries of all heads at the positions of `range`: [n_q, range.size(), d_head].
+Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange range);
+
+/// Pairs that one SelectorRun answers: all budgets of a method, or one of a method whose state
+/// depends on its budget.
+class ReplayRun {
+ public:
+  ReplayRun(const SelectorRegistry& registry, const std::vector<ReplayPair>& pairs,
+            std::vector<std::size_t> members, const AttentionShape& shape,
+            std::optional<Index> dense_layers);
+
+  /// Learns from the recorded keys, if the method wants to.
+  void calibrate(const std::vector<ReplayLayer>& layers);
+  /// Appends what lies before `begin`. Methods with a history live through it in calls like the
+  /// model's own: prefill chunks, then single steps; the others only see the keys.
+  void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
+               Index chunk);
+  void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
+  /// Asks about one layer; answers() and costs() then hold one entry per member.
+  void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call);
+
+  const std::vector<std::size_t>& members() const { return members_; }
+  std::span<const Selection> answers() const { return answers_; }
+  const std::vector<SelectCost>& costs() const { return costs_; }
+  const SelectorCaps& caps() const { return run_->caps(); }
+
+ private:
+  LayerCall layer_call(const ReplayLayer& layer, TensorView<const float> q, Index n_keys) const;
+
+  std::vector<std::size_t> members_;  // indices into the pairs
+  GatedSelector* gate_ = nullptr;     // owned by run_
+  std::unique_ptr<SelectorRun> run_;
+  AttentionShape shape_;
+  bool has_history_ = false;
+  std::span<const Selection> answers_;
+  std::vector<SelectCost> costs_;
+  std::vector<float> no_query_;  // [d_head]: stands for queries that nobody looks at
+};
+
+/// The fewest runs that answer all pairs.
+std::vector<ReplayRun> make_runs(const SelectorRegistry& registry,
+                                 const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
+                                 std::optional<Index> dense_layers);
+
+}  // namespace kvscope

@@ -1,0 +1,262 @@
+// The sweep: same bytes for any thread count, any shards and any interruption; journals that cannot
+// be trusted.
+#include "analysis/sweep.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "analysis/sweep_journal.hpp"
+#include "analysis/sweep_rows.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/temp_dir.hpp"
+
+using namespace kvscope;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::test::PlantOptions;
+using kvscope::testing::TempDir;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+SweepTrace planted(const std::string& name, std::uint64_t seed) {
+  return {name,
+          [seed] {
+            PlantOptions plant;
+            plant.n_tokens = 60;
+            plant.n_layers = 3;
+            plant.sink = plant.band = 1.0;
+            plant.seed = seed;
+            return std::make_unique<MemoryTrace>(test::planted_trace(plant));
+          },
+          {}};
+}
+
+SweepOptions options() {
+  SweepOptions sweep;
+  sweep.selectors = {"full", "oracle-topk", "streamingllm", "lessismore:dense-layers=1"};
+  sweep.budgets = {Budget::parse("4"), Budget::parse("ratio=0.5")};
+  sweep.replay.calls.chunk = 16;
+  sweep.n_resamples = 20;
+  return sweep;
+}
+
+SweepPlan plan(SweepOptions sweep = options()) {
+  return plan_sweep({planted("a.h5", 1), planted("b,\"odd\".h5", 2)}, std::move(sweep),
+                    selector_registry());
+}
+
+void run(const SweepPlan& sweep, const fs::path& journal, JournalMode mode = JournalMode::fresh,
+         Shard shard = {}, int threads = 1) {
+  ThreadPool pool(threads);
+  run_sweep(sweep, selector_registry(), journal, mode, shard, pool, {}, {});
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_text(const fs::path& file, const std::string& text) {
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+}
+
+/// Every array of the result file as bytes.
+std::string arrays_of(const SweepResult& result) {
+  MemoryResult sink;
+  write_sweep(result, sink, "test");
+  std::string all = sink.summary().dump() + sink.info().config.dump();
+  const auto append = [&](const auto& values) {
+    all.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  };
+  for (const ResultArray& array : sink.arrays()) {
+    all += array.name;
+    if (array.type == ResultType::f32) append(sink.values<float>(array.name));
+    if (array.type == ResultType::f64) append(sink.values<double>(array.name));
+    if (array.type == ResultType::i32) append(sink.values<std::int32_t>(array.name));
+    if (array.type == ResultType::i64) append(sink.values<std::int64_t>(array.name));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("threads, shards and interruptions change no byte of a sweep") {
+  const TempDir dir;
+  const SweepPlan sweep = plan();
+  run(sweep, dir.path() / "one");
+  const SweepResult whole = merge_sweep({dir.path() / "one"});
+  CHECK(whole.blocks.size() == 2 * 3 * 7);  // traces, layers, pairs: full takes no budget
+  run(sweep, dir.path() / "three", JournalMode::fresh, {}, 3);
+  CHECK(text_of(dir.path() / "one") == text_of(dir.path() / "three"));
+
+  for (Index count : {2, 3, 20}) {
+    std::vector<fs::path> shards;
+    for (Index i = count; i >= 1; --i) {
+      shards.push_back(dir.path() / fmt::format("shard-{}-{}", i, count));
+      run(sweep, shards.back(), JournalMode::fresh, {i, count});
+    }
+    const SweepResult merged = merge_sweep(shards);
+    CHECK(sweep_csv(merged) == sweep_csv(whole));
+    CHECK(sweep_json(merged) == sweep_json(whole));
+    CHECK(arrays_of(merged) == arrays_of(whole));
+  }
+
+  // cut anywhere behind the first line: whole units stay, the torn one is done again
+  const std::string text = text_of(dir.path() / "one");
+  const std::size_t header = text.find('\n') + 1;
+  for (const std::size_t cut :
+       {header, header + 1, header + (text.size() - header) / 2, text.size() - 1}) {
+    write_text(dir.path() / "cut", text.substr(0, cut));
+    run(sweep, dir.path() / "cut", JournalMode::resume);
+    CHECK(text_of(dir.path() / "cut") == text);
+  }
+}
+
+TEST_CASE("a stop keeps the finished units and a resumed sweep goes on") {
+  const TempDir dir;
+  const SweepPlan sweep = plan();
+  std::stop_source stop;
+  ThreadPool pool(1);
+  const auto journal = dir.path() / "j";
+  CHECK_THROWS_AS(run_sweep(
+                      sweep, selector_registry(), journal, JournalMode::fresh, {}, pool,
+                      [&](const Progress& p) {
+                        if (p.done > p.total / 2) stop.request_stop();
+                      },
+                      stop.get_token()),
+                  Interrupted);
+  const std::size_t n_done = read_journal(journal).units.size();
+  CHECK(n_done > 0);
+  CHECK(n_done < sweep.units.size());
+  CHECK_THROWS_WITH(merge_sweep({journal}), ContainsSubstring("--resume"));
+  run(sweep, journal, JournalMode::resume);
+  run(sweep, dir.path() / "straight");
+  CHECK(text_of(journal) == text_of(dir.path() / "straight"));
+}
+
+TEST_CASE("a journal of another sweep is refused") {
+  const TempDir dir;
+  const auto journal = dir.path() / "j";
+  run(plan(), journal);
+  CHECK_THROWS_WITH(run(plan(), journal), ContainsSubstring("exists"));
+  SweepOptions other = options();
+  other.replay.calls.chunk = 8;
+  CHECK_THROWS_WITH(run(plan(other), journal, JournalMode::resume),
+                    ContainsSubstring("chunk was 16, now 8"));
+  CHECK_THROWS_WITH(run(plan(), journal, JournalMode::resume, {1, 2}),
+                    ContainsSubstring("shard 1/1"));
+  run(plan(other), journal, JournalMode::overwrite);
+}
+
+TEST_CASE("damaged journals are named, not believed") {
+  const TempDir dir;
+  const auto journal = dir.path() / "j";
+  run(plan(), journal);
+  const std::string text = text_of(journal);
+  std::string flipped = text;
+  flipped[text.find('\n') + 200] ^= 1;
+  write_text(journal, flipped);
+  CHECK_THROWS_WITH(read_journal(journal), ContainsSubstring("line 2"));
+  write_text(journal, "");
+  CHECK_THROWS_AS(read_journal(journal), FormatError);
+  write_text(journal, "not a journal\n");
+  CHECK_THROWS_AS(read_journal(journal), FormatError);
+  const std::string data = "{\"kvscope_sweep\":1,\"config_hash\":7}";
+  write_text(journal, fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(data), data));
+  CHECK_THROWS_AS(read_journal(journal), FormatError);
+  write_text(journal, text + text.substr(text.find('\n') + 1,
+                                         text.find('\n', text.find('\n') + 1) - text.find('\n')));
+  CHECK_THROWS_WITH(read_journal(journal), ContainsSubstring("was there before"));
+  CHECK_THROWS_AS(read_journal(dir.path() / "none"), IoError);
+}
+
+TEST_CASE("merge refuses missing, duplicate and foreign shards") {
+  const TempDir dir;
+  const SweepPlan sweep = plan();
+  const auto first = dir.path() / "1";
+  const auto second = dir.path() / "2";
+  run(sweep, first, JournalMode::fresh, {1, 2});
+  run(sweep, second, JournalMode::fresh, {2, 2});
+  CHECK_THROWS_WITH(merge_sweep({second}), ContainsSubstring("shard 1/2 is missing"));
+  CHECK_THROWS_WITH(merge_sweep({first, second, first}), ContainsSubstring("both shard 1/2"));
+  SweepOptions other = options();
+  other.seed = 5;
+  run(plan(other), second, JournalMode::overwrite, {2, 2});
+  CHECK_THROWS_WITH(merge_sweep({first, second}), ContainsSubstring("different sweeps"));
+  run(sweep, second, JournalMode::overwrite, {2, 3});
+  CHECK_THROWS_WITH(merge_sweep({first, second}), ContainsSubstring("expected shards of 2"));
+}
+
+TEST_CASE("what cannot be swept is refused, what makes no sense is left out and named") {
+  SweepOptions sweep = options();
+  sweep.selectors = {"oracle-topp", "streamingllm"};
+  sweep.budgets = {Budget::parse("8"), Budget::parse("p=0.9")};
+  const SweepPlan left = plan(sweep);
+  CHECK(left.pairs.size() == 2);
+  CHECK(left.skipped == std::vector<std::string>{"oracle-topp takes no budget tokens=8",
+                                                 "streamingllm takes no budget p=0.9"});
+  sweep.budgets = {};
+  CHECK_THROWS_AS(plan(sweep), ConfigError);
+  sweep = options();
+  sweep.selectors = {"specattn"};
+  sweep.replay.calls.phase = Phase::verify;
+  CHECK_THROWS_WITH(plan(sweep), ContainsSubstring("no draft trace"));
+  sweep = options();
+  sweep.selectors = {"full", "full"};
+  CHECK_THROWS_WITH(plan(sweep), ContainsSubstring("given twice"));
+  sweep = options();
+  sweep.layers = {9};
+  CHECK_THROWS_WITH(plan(sweep), ContainsSubstring("a.h5"));
+  sweep = options();
+  sweep.selectors = {"minference-a-shape"};
+  sweep.replay.calls.phase = Phase::decode;
+  CHECK_THROWS_WITH(plan(sweep), ContainsSubstring("not defined for decode"));
+  CHECK_THROWS_AS(plan_sweep({}, options(), selector_registry()), ConfigError);
+}
+
+TEST_CASE("the table has a row per layer and head, the same in every format") {
+  const TempDir dir;
+  SweepOptions sweep = options();
+  sweep.layers = {2};
+  sweep.replay.q_heads = {1, 2};
+  run(plan(sweep), dir.path() / "j");
+  const SweepResult result = merge_sweep({dir.path() / "j"});
+  const auto json = sweep_json(result);
+  CHECK(json.at("rows").size() == 2 * 7 * 3);
+  MemoryResult sink;
+  write_sweep(result, sink, "test");
+  const auto mass = sink.values<double>("rows/mass_mean");
+  REQUIRE(mass.size() == json.at("rows").size());
+  for (std::size_t i = 0; i < mass.size(); ++i)
+    CHECK(json["rows"][i].at("mass_mean").get<double>() == mass[i]);
+  CHECK(json["rows"][0].at("q_head").is_null());
+  CHECK(json["rows"][1].at("q_head") == 1);
+  CHECK(json["rows"][2].at("kv_head") == 1);
+  const double sum =
+      json["rows"][1]["bytes"].get<double>() + json["rows"][2]["bytes"].get<double>();
+  CHECK(json["rows"][0]["bytes"].get<double>() == sum);
+  const std::string csv = sweep_csv(result);
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == static_cast<long>(mass.size()) + 1);
+  CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,2,"));
+  CHECK(csv.find("nan") == std::string::npos);
+  CHECK(sink.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
+}
+
+TEST_CASE("bootstrap intervals hold the mean, shrink with the data and repeat") {
+  test::Random random(3);
+  std::vector<double> few;
+  std::vector<double> many;
+  for (int i = 0; i < 400; ++i) (i < 10 ? few : many).push_back(random.normal());
+  const Interval narrow = bootstrap_mean(many, 500, {1, 2});
+  const Interval wide = bootstrap_mean(few, 500, {1, 2});
+  CHECK(narrow.high - narrow.low < wide.high - wide.low);
+  CHECK(std::abs((narrow.high - narrow.low) - 2 * 1.96 / std::sqrt(390.0)) < 0.05);
+  CHECK(bootstrap_mean(many, 500, {1, 2}).low == narrow.low);
+  CHECK(bootstrap_mean(many, 500, {1, 3}).low != narrow.low);
+  CHECK(std::isnan(bootstrap_mean({}, 10, {1}).low));
+  CHECK(std::isnan(bootstrap_mean(many, 0, {1}).high));
+}

@@ -1,0 +1,151 @@
+// kvscope sweep, merge and selectors, run as a user runs them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+using Words = std::vector<std::string>;
+
+struct Recorded {
+  TempDir dir;
+  std::string trace = file("trace.h5");
+  std::string draft = file("draft.h5");
+  Recorded() {
+    REQUIRE(kvscope_run({"record", trace, "--max-tokens", "120", "--decode", "4"}).code == 0);
+    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
+  }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  Words sweep(Words more) const {
+    Words words = {"sweep",    trace,          "--selector", "quest,streamingllm",
+                   "--budget", "16,ratio=0.5", "--chunk",    "32"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_CASE("a sweep prints a table and writes the same rows in three formats") {
+  const Recorded recorded;
+  const auto table = kvscope_run(recorded.sweep({}));
+  INFO(table.err);
+  REQUIRE(table.code == 0);
+  CHECK(table.out.starts_with("selector"));
+  const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
+  for (const std::string extension : {".csv", ".json", ".h5"}) {
+    const auto one = recorded.file("one" + extension);
+    const auto two = recorded.file("two" + extension);
+    REQUIRE(kvscope_run(recorded.sweep({"--out", one, "--threads", "1"}), pinned).code == 0);
+    REQUIRE(kvscope_run(recorded.sweep({"--out", two, "--threads", "3"}), pinned).code == 0);
+    CHECK(read_file(one) == read_file(two));
+    Words shards = {"merge"};
+    for (const std::string i : {"1", "2", "3"}) {
+      const auto out = recorded.file("parts" + extension);
+      REQUIRE(kvscope_run(recorded.sweep({"--out", out, "--shard", i + "/3"}), pinned).code == 0);
+      shards.push_back(out + ".shard-" + i + "-of-3");
+    }
+    const auto merged = recorded.file("merged" + extension);
+    shards.insert(shards.end(), {"--out", merged});
+    REQUIRE(kvscope_run(shards, pinned).code == 0);
+    CHECK(read_file(merged) == read_file(one));
+    CHECK(!std::filesystem::exists(one + ".journal"));
+    CHECK(kvscope_run(recorded.sweep({"--out", one})).code == 3);
+    CHECK(kvscope_run(recorded.sweep({"--out", one, "--force"})).code == 0);
+  }
+}
+
+TEST_CASE("decode and verification sweeps run on real traces") {
+  const Recorded recorded;
+  const auto decode = kvscope_run(recorded.sweep({"--phase", "decode", "--json"}));
+  REQUIRE(decode.code == 0);
+  CHECK(decode.json().at("rows").at(0).at("phase") == "decode");
+  const Words verify = {"sweep",      recorded.trace,
+                        "--selector", "specattn:layer-map=proportional",
+                        "--budget",   "p=0.9",
+                        "--phase",    "verify",
+                        "--drafts",   "2"};
+  const auto refused = kvscope_run(verify);
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("no draft trace"));
+  Words with_draft = verify;
+  with_draft.insert(with_draft.end(), {"--draft", recorded.draft});
+  CHECK(kvscope_run(with_draft).code == 0);
+}
+
+TEST_CASE("an experiment file says what the flags say") {
+  const Recorded recorded;
+  const auto config = recorded.file("experiment.json");
+  std::ofstream(config)
+      << "{\"traces\": [\"" << recorded.trace
+      << "\"], \"selector\": [\"quest\", \"streamingllm\"], \"budget\": [16, \"ratio=0.5\"],"
+         " \"chunk\": 16, \"rows_per_chunk\": 4}";
+  const auto by_file = kvscope_run({"sweep", "--config", config, "--chunk", "32", "--json"});
+  INFO(by_file.err);
+  REQUIRE(by_file.code == 0);
+  CHECK(by_file.json() == kvscope_run(recorded.sweep({"--rows-per-chunk", "4", "--json"})).json());
+  std::ofstream(config) << "{\"budgets\": 3}";
+  const auto unknown = kvscope_run({"sweep", "--config", config});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("unknown key \"budgets\"") &&
+                              ContainsSubstring("Did you mean budget"));
+  std::ofstream(config) << "{\"chunk\": {}}";
+  CHECK(kvscope_run({"sweep", "--config", config}).code == 2);
+  std::ofstream(config) << "{\"chunk\": ";
+  CHECK(kvscope_run({"sweep", "--config", config}).code == 3);
+}
+
+TEST_CASE("wrong sweeps end with one sentence and exit code 2") {
+  const Recorded recorded;
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"sweep", recorded.trace, "--selector", "quets", "--budget", "16"}, "did you mean quest"},
+      {{"sweep", recorded.trace, "--selector", "quest:pagesize=4", "--budget", "16"}, "page-size"},
+      {{"sweep", recorded.trace, "--selector", "quest:page-size=0", "--budget", "16"}, "page-size"},
+      {{"sweep", recorded.trace, "--selector", "quest", "--budget", "0"}, "at least 1"},
+      {{"sweep", recorded.trace, "--selector", "quest", "--budget", "-4"}, "at least 1"},
+      {{"sweep", recorded.trace, "--selector", "twilight", "--budget", "p=1.5"}, "(0, 1]"},
+      {{"sweep", recorded.trace, "--selector", "quest"}, "budget"},
+      {{"sweep", recorded.trace}, "--selector"},
+      {{"sweep", "--selector", "full"}, "TRACE"},
+      {{"sweep", recorded.trace, "--selector", "full", "--layers", "99"}, "layer"},
+      {{"sweep", recorded.trace, "--selector", "full", "--heads", "99"}, "head"},
+      {{"sweep", recorded.trace, "--selector", "full", "--chunk", "0"}, "chunk"},
+      {{"sweep", recorded.trace, "--selector", "full", "--rows-per-chunk", "0"}, "rows-per-chunk"},
+      {{"sweep", recorded.trace, "--selector", "full", "--shard", "3/2", "--out", "x.csv"},
+       "shard"},
+      {{"sweep", recorded.trace, "--selector", "full", "--resume"}, "--out"},
+      {{"sweep", recorded.trace, "--selector", "full", "--out", "x.txt"}, ".csv"},
+      {{"sweep", recorded.trace, "--selector", "full", "--out", recorded.trace}, "trace"},
+  };
+  for (const auto& [words, part] : cases) {
+    const auto run = kvscope_run(words);
+    INFO(words.back() << ": " << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(part));
+  }
+}
+
+TEST_CASE("selectors lists every method with its options") {
+  const auto all = kvscope_run({"selectors", "--json"}).json().at("selectors");
+  bool has_quest = false;
+  for (const auto& one : all) {
+    has_quest =
+        has_quest || (one.at("name") == "quest" && one.at("presets").contains("quest-kernel"));
+    CHECK(one.at("phases").size() > 0);
+    CHECK(!one.at("source").get<std::string>().empty());
+  }
+  CHECK(has_quest);
+  CHECK_THAT(kvscope_run({"selectors", "quoka"}).out, ContainsSubstring("n-queries"));
+  CHECK_THAT(kvscope_run({"selectors", "qoka"}).err, ContainsSubstring("did you mean quoka"));
+  CHECK(kvscope_run({"selectors", "qoka"}).code == 2);
+}
+
+}  // namespace
+}  // namespace kvscope::test

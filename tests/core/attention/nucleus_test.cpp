@@ -1,0 +1,99 @@
+#include "core/attention/nucleus.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <random>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+std::vector<float> softmax_row(std::size_t n, float sigma, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, sigma);
+  std::vector<double> e(n);
+  double sum = 0.0;
+  for (double& x : e) sum += x = std::exp(static_cast<double>(normal(rng)));
+  std::vector<float> row;
+  for (const double x : e) row.push_back(static_cast<float>(x / sum));
+  return row;
+}
+
+double mass_of(const std::vector<float>& row, const std::vector<Index>& kept) {
+  double mass = 0.0;
+  for (const Index i : kept) mass += static_cast<double>(row[static_cast<std::size_t>(i)]);
+  return mass;
+}
+
+double total_of(const std::vector<float>& row) {
+  double mass = 0.0;
+  for (const float a : row) mass += static_cast<double>(a);
+  return mass;
+}
+
+std::size_t size_by_sorting(std::vector<float> row, double p) {
+  const double target = p * total_of(row);
+  std::sort(row.rbegin(), row.rend());
+  double mass = 0.0;
+  std::size_t n = 0;
+  while (n < row.size() && mass < target) mass += static_cast<double>(row[n++]);
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("exact nucleus has the size that sorting gives and reaches the target") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const auto row = softmax_row(1 + seed * 17, 0.5f + 0.05f * static_cast<float>(seed), seed);
+    for (const double p : {0.05, 0.5, 0.9, 0.99}) {
+      const auto kept = nucleus(row, p, NucleusMode::exact);
+      CHECK(kept.size() == size_by_sorting(row, p));
+      CHECK(mass_of(row, kept) >= p * total_of(row) - 1e-12);
+      CHECK(std::is_sorted(kept.begin(), kept.end()));
+    }
+  }
+}
+
+TEST_CASE("ten halvings collapse under a sink; the printed midpoint misses the target") {
+  std::vector<float> row(10001, 1e-5f);
+  row[0] = 0.9f;
+  CHECK(nucleus(row, 0.95, NucleusMode::paper_10) == std::vector<Index>{0});
+  CHECK(nucleus(row, 0.95, NucleusMode::safe_low).size() == 10001);
+  const std::size_t n = nucleus(row, 0.95, NucleusMode::exact).size();
+  CHECK(n >= 5001);
+  CHECK(n <= 5002);
+}
+
+TEST_CASE("printed modes under-select about half of all rows, the low end never does") {
+  int n_missed_eps = 0;
+  int n_missed_10 = 0;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const auto row = softmax_row(512, 2.0f, seed);
+    const double target = 0.95 * total_of(row);
+    n_missed_eps += mass_of(row, nucleus(row, 0.95, NucleusMode::paper_eps)) < target;
+    n_missed_10 += mass_of(row, nucleus(row, 0.95, NucleusMode::paper_10)) < target;
+    CHECK(mass_of(row, nucleus(row, 0.95, NucleusMode::safe_low)) >= target);
+  }
+  CHECK(n_missed_eps > 60);
+  CHECK(n_missed_eps < 140);
+  CHECK(n_missed_10 > 60);
+}
+
+TEST_CASE("nucleus: ties by rising index, p >= 1, zero rows, single keys, bad p") {
+  const std::vector<float> ties = {0.25f, 0.25f, 0.25f, 0.25f};
+  CHECK(nucleus(ties, 0.5, NucleusMode::exact) == std::vector<Index>{0, 1});
+  CHECK(nucleus(ties, 0.51, NucleusMode::exact) == std::vector<Index>{0, 1, 2});
+  CHECK(nucleus(std::vector<float>{0.0f, 1.0f, 0.0f}, 1.0, NucleusMode::safe_low) ==
+        std::vector<Index>{1});
+  CHECK(nucleus(std::vector<float>{0.0f, 0.0f}, 0.9, NucleusMode::exact).empty());
+  CHECK(nucleus(std::vector<float>{}, 0.9, NucleusMode::exact).empty());
+  CHECK(nucleus(std::vector<float>{1.0f}, 0.9, NucleusMode::exact) == std::vector<Index>{0});
+  CHECK_THROWS_AS(nucleus(ties, 0.0, NucleusMode::exact), ConfigError);
+  // weights too small for the absolute width: the search never starts and everything is kept
+  CHECK(nucleus(std::vector<float>(4, 1e-7f), 0.5, NucleusMode::paper_eps).size() == 4);
+}
+
+}  // namespace kvscope

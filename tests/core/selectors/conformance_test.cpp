@@ -1,0 +1,316 @@
+// What every selector must obey, whatever it selects: run over the whole registry and its presets,
+// driven by caps, so that a new method is covered without an edit.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <set>
+
+#include "core/base/parallel.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/sim/attended.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+struct Method {
+  std::string spec;  // name or preset
+  std::string name;
+  SelectorCaps caps;
+  bool takes(Budget::Kind kind) const {
+    return std::find(caps.budgets.begin(), caps.budgets.end(), kind) != caps.budgets.end();
+  }
+};
+
+std::vector<Method> methods() {
+  std::vector<Method> all;
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    std::vector<std::string> specs = {entry.name};
+    for (const auto& [preset, assignments] : entry.presets) specs.push_back(preset);
+    for (const std::string& spec : specs)
+      all.push_back({spec, entry.name, selector_registry().make(spec)->caps()});
+  }
+  return all;
+}
+
+/// A budget of about `n_tokens` that the method understands.
+Budget budget_for(const Method& method, Index n_tokens) {
+  const auto value = static_cast<double>(n_tokens);
+  if (method.caps.budgets.empty() || method.takes(Budget::Kind::tokens))
+    return {Budget::Kind::tokens, value};
+  if (method.takes(Budget::Kind::mass)) return {Budget::Kind::mass, 0.8};
+  if (method.takes(Budget::Kind::ratio)) return {Budget::Kind::ratio, 0.3};
+  const double page = static_cast<double>(method.caps.page_size);
+  return {Budget::Kind::pages, std::ceil(value / page)};
+}
+
+constexpr std::uint64_t kSeeds = 10;
+
+/// Keys that may be paid for: pages are not split, and page methods may have a minimum of three.
+Index largest_list(const Method& method, Index n_tokens) {
+  const Index page = method.caps.page_size;
+  if (page == 1) return n_tokens;
+  return std::max((n_tokens + page - 1) / page, Index{3}) * page;
+}
+
+TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers", "[selectors]") {
+  for (const Method& method : methods()) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      INFO(method.spec << ", seed " << seed);
+      const Sequence sequence = random_shape_sequence(seed);
+      const Index n_budget = 1 + static_cast<Index>(CounterRng({seed}).bits(9) % 24);
+      const Budget budget = budget_for(method, n_budget);
+      SelectorRun run(make_selector(method.spec, sequence), sequence.shape, {budget});
+      const bool counts_tokens =
+          budget.kind == Budget::Kind::tokens && !method.caps.budgets.empty();
+      for (const auto& [phase, n_tok] : sequence.calls) {
+        const Index begin = run.n_keys();
+        const auto drafts = drafts_for(run, sequence, phase, n_tok);
+        run.begin_call(phase, n_tok, drafts);
+        for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+          const auto at = static_cast<std::size_t>(layer);
+          AliveMask before = run.alive(layer);
+          before.append(n_tok);
+          // check_selection inside: sorted, unique, inside the context
+          const Selection& answer =
+              run.layer_call({.layer = layer,
+                              .q = sequence.q[at].view().range(1, begin, begin + n_tok),
+                              .k = sequence.k[at].view().range(1, 0, begin + n_tok),
+                              .v = sequence.v[at].view().range(1, 0, begin + n_tok),
+                              .window = std::nullopt})[0];
+          bool all_alive = true;
+          for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
+            for (Index row = 0; row < n_tok; ++row) {
+              for (const KeyPos pos : attended_keys(answer, sequence.shape.group(), q_head, begin,
+                                                    row, std::nullopt)) {
+                all_alive = all_alive && pos <= begin + row &&
+                            before.is_alive(q_head / sequence.shape.group(), pos);
+              }
+            }
+          }
+          CHECK(all_alive);
+          const SelectCost cost = run.selector().cost(run.last_call(), answer);
+          CHECK((std::isfinite(cost.score_flops) && cost.score_flops >= 0.0));
+          CHECK((std::isfinite(cost.score_bytes) && cost.score_bytes >= 0.0));
+          CHECK((std::isfinite(cost.metadata_bytes) && cost.metadata_bytes >= 0.0));
+          if (!counts_tokens) continue;
+          if (method.caps.permanent) {
+            const bool shrinks = phase == Phase::prefill && method.caps.owner != ListOwner::q_head;
+            for (Index kv_head = 0; shrinks && kv_head < sequence.shape.n_kv; ++kv_head) {
+              CHECK(run.alive(layer).n_alive(kv_head) <= n_budget);
+            }
+          } else if (!answer.is_dense && layer >= method.caps.dense_layers &&
+                     (phase == Phase::prefill ? method.caps.prefill : method.caps.decode)) {
+            // The call's own tokens, and the page that they share with the past, come on top of
+            // some budgets.
+            const Index page = method.caps.page_size;
+            const Index past_end = method.caps.is_static ? begin + n_tok : begin / page * page;
+            for (const KeyList& list : answer.lists) {
+              const auto n_past = [&](const std::vector<KeyPos>& keys) {
+                return std::lower_bound(keys.begin(), keys.end(), past_end) - keys.begin();
+              };
+              const Index paid = n_past(list.scored) +
+                                 (method.caps.forced_inside_budget ? n_past(list.forced) : 0);
+              CHECK(paid <= largest_list(method, n_budget));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a budget of the whole context is dense attention", "[selectors]") {
+  // Quest's published rule counts min(tokens, budget) / page whole pages: the last, unfinished page
+  // must compete.
+  const std::set<std::string> published_otherwise = {"quest-paper"};
+  for (const Method& method : methods()) {
+    if (!method.takes(Budget::Kind::tokens) || published_otherwise.contains(method.spec)) continue;
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      INFO(method.spec << ", seed " << seed);
+      const Sequence sequence = random_shape_sequence(seed);
+      SelectorRun run(make_selector(method.spec, sequence), sequence.shape,
+                      {budget_for(method, sequence.n_tokens() + 200)});
+      bool is_all = true;
+      for (const auto& [phase, n_tok] : sequence.calls) {
+        const Index begin = run.n_keys();
+        const auto drafts = drafts_for(run, sequence, phase, n_tok);
+        run.begin_call(phase, n_tok, drafts);
+        for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+          const auto at = static_cast<std::size_t>(layer);
+          const Selection& answer =
+              run.layer_call({.layer = layer,
+                              .q = sequence.q[at].view().range(1, begin, begin + n_tok),
+                              .k = sequence.k[at].view().range(1, 0, begin + n_tok),
+                              .v = sequence.v[at].view().range(1, 0, begin + n_tok),
+                              .window = std::nullopt})[0];
+          for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
+            for (Index row = 0; row < n_tok; ++row) {
+              const auto keys =
+                  attended_keys(answer, sequence.shape.group(), q_head, begin, row, std::nullopt);
+              is_all = is_all && static_cast<Index>(keys.size()) == begin + row + 1;
+            }
+          }
+        }
+      }
+      CHECK(is_all);
+    }
+  }
+}
+
+TEST_CASE("the same question has the same answer, from any number of threads", "[selectors]") {
+  const std::vector<Method> all = methods();
+  const auto run_with = [&](int n_threads) {
+    std::vector<std::vector<Answer>> answers(all.size() * kSeeds);
+    ThreadPool pool(n_threads);
+    pool.parallel_for(static_cast<std::int64_t>(answers.size()), [&](std::int64_t i, int) {
+      const Method& method = all[static_cast<std::size_t>(i) / kSeeds];
+      const Sequence sequence = random_shape_sequence(static_cast<std::uint64_t>(i) % kSeeds + 1);
+      answers[static_cast<std::size_t>(i)] = run_all(method.spec, sequence, budget_for(method, 7));
+    });
+    return answers;
+  };
+  const auto one = run_with(1);
+  const auto three = run_with(3);
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    INFO(all[i / kSeeds].spec);
+    CHECK(one[i] == three[i]);
+  }
+}
+
+TEST_CASE("several budgets in one run are the same as one run each", "[selectors]") {
+  for (const Method& method : methods()) {
+    if (!can_share_scoring(method.caps) || !method.takes(Budget::Kind::tokens)) continue;
+    INFO(method.spec);
+    const Sequence sequence = random_shape_sequence(4);
+    const std::vector<Budget> budgets = {budget_for(method, 3), budget_for(method, 20),
+                                         budget_for(method, 9)};
+    SelectorRun run(make_selector(method.spec, sequence), sequence.shape, budgets);
+    std::vector<std::vector<Answer>> together(budgets.size());
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      for (const auto& layer : run_call(run, sequence, phase, n_tok)) {
+        for (std::size_t i = 0; i < budgets.size(); ++i) together[i].push_back(layer[i]);
+      }
+    }
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      CHECK(together[i] == run_all(method.spec, sequence, budgets[i]));
+    }
+  }
+}
+
+TEST_CASE("rejected drafts leave no trace", "[selectors]") {
+  for (const Method& method : methods()) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      INFO(method.spec << ", seed " << seed);
+      SequenceOptions options;
+      options.n_tokens = 60;
+      options.n_decode = 12;
+      options.seed = seed;
+      const Sequence sequence = random_sequence(options);
+      const Budget budget = budget_for(method, 11);
+      SelectorRun plain(make_selector(method.spec, sequence), sequence.shape, {budget});
+      SelectorRun drafting(make_selector(method.spec, sequence), sequence.shape, {budget});
+      for (std::size_t i = 0; i + 5 < sequence.calls.size(); ++i) {
+        const auto& [phase, n_tok] = sequence.calls[i];
+        const auto expected = run_call(plain, sequence, phase, n_tok);
+        CHECK(run_call(drafting, sequence, phase, n_tok) == expected);
+        // Other tokens than those that come: the rejected ones must not be seen again.
+        Sequence drafted = random_sequence(options);
+        const Index n_drafted = 1 + static_cast<Index>((seed + i) % 4);
+        const Index begin = drafting.n_keys();
+        for (auto* tensors : {&drafted.q, &drafted.k, &drafted.v}) {
+          for (Tensor<float>& tensor : *tensors) {
+            for (Index h = 0; h < tensor.dim(0); ++h) {
+              for (float& x : tensor.view().sub(h).range(0, begin, begin + n_drafted).row(0))
+                x = 2.5f * x + 1.0f;
+            }
+          }
+        }
+        run_call(drafting, drafted, Phase::verify, n_drafted);
+        drafting.rollback(begin);
+      }
+    }
+  }
+}
+
+TEST_CASE("the order of heads inside a group does not matter to shared lists", "[selectors]") {
+  SequenceOptions options;
+  options.group = 4;
+  options.d_head = 16;
+  options.has_ties = false;
+  Sequence sequence = random_sequence(options);
+  Sequence permuted = random_sequence(options);
+  constexpr Index kOrder[] = {2, 0, 3, 1};
+  for (std::size_t layer = 0; layer < sequence.q.size(); ++layer) {
+    for (Index h = 0; h < sequence.shape.n_q; ++h) {
+      const Index from = h / options.group * options.group + kOrder[h % options.group];
+      const auto source = sequence.q[layer].sub(from);
+      std::copy_n(source.data(), source.shape().count(), permuted.q[layer].sub(h).data());
+    }
+  }
+  for (const Method& method : methods()) {
+    if (method.caps.owner == ListOwner::q_head || method.caps.cross_layer) continue;
+    INFO(method.spec);
+    const Budget budget = budget_for(method, 9);
+    CHECK(run_all(method.spec, sequence, budget) == run_all(method.spec, permuted, budget));
+  }
+}
+
+TEST_CASE("methods of directions and of linear scores ignore the scale of the keys",
+          "[selectors]") {
+  SequenceOptions options;
+  options.d_head = 16;
+  const Sequence sequence = random_sequence(options);
+  Sequence scaled = random_sequence(options);
+  for (Tensor<float>& k : scaled.k) {
+    for (float& x : k.flat()) x *= 4.0f;
+  }
+  const std::set<std::string> by_name = {"quoka", "keydiff", "quest", "loki"};
+  for (const Method& method : methods()) {
+    if (!method.caps.is_static && !by_name.contains(method.name)) continue;
+    INFO(method.spec);
+    const Budget budget = budget_for(method, 9);
+    CHECK(run_all(method.spec, sequence, budget) == run_all(method.spec, scaled, budget));
+  }
+}
+
+TEST_CASE("softmax votes and page bounds ignore a vector added to all keys", "[selectors]") {
+  SequenceOptions options;
+  options.d_head = 16;
+  options.has_ties = false;
+  const Sequence sequence = random_sequence(options);
+  Sequence shifted = random_sequence(options);
+  for (Tensor<float>& k : shifted.k) {
+    for (Index h = 0; h < k.dim(0); ++h) {
+      for (Index t = 0; t < k.dim(1); ++t) {
+        for (Index c = 0; c < k.dim(2); ++c) k(h, t, c) += static_cast<float>(c % 5) * 0.5f - 1.0f;
+      }
+    }
+  }
+  const std::set<std::string> by_name = {
+      "quest", "sparq",       "snapkv",          "h2o",
+      "tova",  "oracle-topk", "sampleattention", "minference-vertical-slash"};
+  for (const Method& method : methods()) {
+    if (!method.caps.is_static && !by_name.contains(method.name)) continue;
+    INFO(method.spec);
+    const Budget budget = budget_for(method, 9);
+    CHECK(run_all(method.spec, sequence, budget) == run_all(method.spec, shifted, budget));
+  }
+}
+
+TEST_CASE("a context of 3000 tokens", "[selectors]") {
+  SequenceOptions options;
+  options.n_layers = 1;
+  options.n_kv = 1;
+  options.n_tokens = 3000;
+  options.chunk = 1000;
+  options.n_decode = 1;
+  const Sequence sequence = random_sequence(options);
+  for (const Method& method : methods()) {
+    INFO(method.spec);
+    CHECK(run_all(method.spec, sequence, budget_for(method, 100)).size() == sequence.calls.size());
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

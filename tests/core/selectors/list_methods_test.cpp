@@ -1,0 +1,223 @@
+// LessIsMore, SpecAttn, Twilight and the oracles against naive references.
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+
+TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others") {
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .n_past = 99, .n_tok = 1, .phase = Phase::decode, .layer = 3});
+  fixture.call.budget = Budget::parse("tokens=32");  // 24 merged, 4 sinks, 4 recents
+  auto selector = made("lessismore", fixture);
+  CHECK_THROWS_AS(selector->select(fixture.call), ConfigError);  // nobody made a list yet
+  fixture.call.layer = 2;
+  CHECK(selector->select(fixture.call).is_dense);
+
+  std::set<KeyPos> kept;
+  std::vector<std::vector<std::pair<double, Index>>> ranked(4);
+  for (Index h = 0; h < 4; ++h) {
+    for (Index t = 4; t < 96; ++t)
+      ranked[static_cast<std::size_t>(h)].emplace_back(-fixture.logit(h, 0, t), t);
+    std::sort(ranked[static_cast<std::size_t>(h)].begin(),
+              ranked[static_cast<std::size_t>(h)].end());
+  }
+  for (std::size_t rank = 0; kept.size() < 24; ++rank) {
+    for (const auto& head : ranked) {
+      if (kept.size() < 24) kept.insert(static_cast<KeyPos>(head[rank].second));
+    }
+  }
+  for (Index c = 0; c < fixture.q.count(); ++c)
+    fixture.q.data()[c] = -fixture.q.data()[c];  // other layers look elsewhere
+  fixture.call.layer = 3;
+  const Selection selection = selector->select(fixture.call);
+  CHECK(selection.owner == ListOwner::layer);
+  CHECK(selection.lists[0].scored == std::vector<KeyPos>(kept.begin(), kept.end()));
+  CHECK(selection.lists[0].forced == std::vector<KeyPos>{0, 1, 2, 3, 96, 97, 98, 99});
+  fixture.call.layer = 1;
+  CHECK(selector->select(fixture.call).is_dense);
+  fixture.call.context = nullptr;
+  fixture.call.layer = 2;
+  CHECK_THROWS_AS(selector->select(fixture.call), ConfigError);
+}
+
+TEST_CASE(
+    "lessismore: a large budget keeps everything, dead keys stay with the heads that hold them") {
+  CallFixture fixture({.n_past = 30, .n_tok = 4, .layer = 2});
+  fixture.call.budget = Budget::parse("tokens=64");
+  auto selector = made("lessismore", fixture);
+  selector->select(fixture.call);
+  fixture.call.layer = 4;
+  CHECK(merged(selector->select(fixture.call).lists[0]) == positions(0, 34));
+  fixture.alive.kill(1, 7);
+  const Selection split = selector->select(fixture.call);
+  CHECK(split.owner == ListOwner::kv_head);
+  CHECK(split.lists[0].size() == 34);
+  CHECK(split.lists[1].size() == 33);
+}
+
+TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced positions") {
+  CallFixture fixture({.n_past = 100, .n_tok = 3, .phase = Phase::verify, .layer = 4});
+  std::vector<Tensor<float>> rows;
+  for (int layer = 0; layer < 3; ++layer) rows.emplace_back(Shape{2, 103});
+  rows[1](0, 0) = 0.6f;
+  rows[1](0, 37) = 0.35f;
+  rows[1](0, 70) = 0.05f;
+  rows[1](1, 0) = 0.5f;
+  rows[1](1, 50) = 0.46f;
+  rows[1](1, 101) = 0.04f;
+  rows[2](0, 5) = 1.0f;
+  rows[2](1, 5) = 1.0f;
+  fixture.call.draft_rows = rows;
+  fixture.call.budget = Budget::parse("p=0.9");
+  const auto list = [&](std::string_view spec) {
+    return made(spec, fixture)->select(fixture.call).lists[0];
+  };
+  const KeyList tokens = list("specattn:layer-map=0/0/0/0/1,blocks=none");
+  CHECK(tokens.scored == std::vector<KeyPos>{0, 37, 50});
+  CHECK(tokens.forced == positions(99, 103));
+  std::vector<KeyPos> closed = positions(0, 16);
+  for (const KeyPos pos : positions(32, 64)) closed.push_back(pos);
+  CHECK(list("specattn:layer-map=0/0/0/0/1").scored == closed);
+  CHECK(list("specattn:layer-map=0/0/0/0/1,blocks=block_mass").scored == closed);
+  CHECK(list("specattn:layer-map=proportional,blocks=none").scored ==
+        std::vector<KeyPos>{0, 37, 50});  // 4 * 3 / 8
+  CHECK(list("specattn:layer-map=0/0/0/0/2,blocks=none").scored == std::vector<KeyPos>{5});
+  CHECK_THROWS_AS(list("specattn"), ConfigError);                // identity: the draft has 3 layers
+  CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);  // names 2 layers
+  CHECK_THROWS_AS(list("specattn:layer-map=0/x"), ConfigError);
+  fixture.call.layer = 1;
+  CHECK(made("specattn", fixture)->select(fixture.call).is_dense);
+  fixture.call.layer = 2;
+  fixture.call.draft_rows = {};
+  CHECK_THROWS_AS(list("specattn"), ConfigError);
+  fixture.call.draft_rows = rows;
+  fixture.call.budget = Budget::parse("tokens=8");
+  CHECK_THROWS_AS(list("specattn"), ConfigError);
+}
+
+TEST_CASE("specattn: decode with one draft row") {
+  CallFixture fixture({.n_past = 40, .n_tok = 1, .phase = Phase::decode, .layer = 2});
+  std::vector<Tensor<float>> rows;
+  for (int layer = 0; layer < 3; ++layer) rows.emplace_back(Shape{1, 41});
+  rows[2](0, 3) = 0.97f;
+  rows[2](0, 20) = 0.03f;
+  fixture.call.draft_rows = rows;
+  fixture.call.budget = Budget::parse("p=0.95");
+  const Selection selection = made("specattn:blocks=none", fixture)->select(fixture.call);
+  CHECK(selection.lists[0].scored == std::vector<KeyPos>{3});
+  CHECK(selection.lists[0].forced == std::vector<KeyPos>{39, 40});
+}
+
+TEST_CASE(
+    "twilight: exact estimates over all keys are the top-p oracle; 4 bits stay close; the base "
+    "bounds the list") {
+  CallFixture fixture({.n_past = 80, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("p=0.9");
+  const Selection oracle = made("oracle-topp", fixture)->select(fixture.call);
+  const Selection exact = made("twilight:base=full,bits=16", fixture)->select(fixture.call);
+  const Selection rough = made("twilight:base=full", fixture)->select(fixture.call);
+  for (Index h = 0; h < 4; ++h) {
+    CHECK(exact.list(h, 0).scored == oracle.list(h, 0).scored);
+    double mass = 0.0;
+    for (const KeyPos pos : rough.list(h, 0).scored)
+      mass += fixture.weights(h, 0)[static_cast<std::size_t>(pos)];
+    CHECK(mass > 0.85);
+  }
+  const Selection on_quest =
+      made("twilight:base=quest:page-size=8,base-budget=pages=3", fixture)->select(fixture.call);
+  fixture.call.budget = Budget::parse("pages=3");
+  const Selection quest = made("quest:page-size=8", fixture)->select(fixture.call);
+  for (Index h = 0; h < 4; ++h) {
+    const auto all = merged(quest.list(h, 0));
+    const auto& kept = on_quest.list(h, 0).scored;
+    CHECK(std::includes(all.begin(), all.end(), kept.begin(), kept.end()));
+    CHECK(kept.size() < all.size());
+  }
+  CHECK_THROWS_AS(made("twilight:base=quest2", fixture), ConfigError);
+  CHECK_THROWS_AS(made("twilight:base=twilight", fixture), ConfigError);
+  CHECK_THROWS_AS(made("twilight:base-budget=tokens=0", fixture), ConfigError);
+}
+
+TEST_CASE("oracle-topk: three loops agree on every variant") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 20});
+  fixture.call.window = 50;
+  fixture.alive.kill(1, 30);
+  fixture.call.budget = Budget::parse("tokens=7");
+  const Selection head = made("oracle-topk", fixture)->select(fixture.call);
+  const Selection past = made("oracle-topk-past", fixture)->select(fixture.call);
+  const Selection sum = made("oracle-topk-group", fixture)->select(fixture.call);
+  const Selection max = made("oracle-topk:variant=per_group_max", fixture)->select(fixture.call);
+  const Selection chunk = made("oracle-topk-chunk", fixture)->select(fixture.call);
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  for (Index kv = 0; kv < 2; ++kv) {
+    std::vector<double> columns(60, 0.0);
+    for (Index row = 0; row < 20; ++row) {
+      const auto a = fixture.weights(2 * kv, row);
+      const auto b = fixture.weights(2 * kv + 1, row);
+      std::vector<double> head_scores(80), sums(80), largest(80);
+      for (std::size_t t = 0; t < 80; ++t) {
+        const bool sees = fixture.sees(2 * kv, row, static_cast<Index>(t));
+        head_scores[t] = sees ? a[t] : kNone;
+        sums[t] = sees ? a[t] + b[t] : kNone;
+        largest[t] = sees ? std::max(a[t], b[t]) : kNone;
+        if (t < 60) columns[t] += a[t] + b[t];
+      }
+      CHECK(head.list(2 * kv, row).scored == naive_top_k(head_scores, 7));
+      CHECK(sum.list(kv, row).scored == naive_top_k(sums, 7));
+      CHECK(max.list(kv, row).scored == naive_top_k(largest, 7));
+      head_scores.resize(60);
+      CHECK(past.list(2 * kv, row).scored == naive_top_k(head_scores, 7));
+      CHECK(past.list(2 * kv, row).forced == positions(60, 61 + row));
+    }
+    for (Index t = 0; t < 60; ++t) {
+      if (!fixture.sees(2 * kv, 0, t)) columns[static_cast<std::size_t>(t)] = kNone;
+    }
+    CHECK(chunk.list(kv, 0).scored == naive_top_k(columns, 7));
+    CHECK(chunk.list(kv, 0).forced == positions(60, 80));
+  }
+}
+
+TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the heaviest pages") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 69, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("p=0.8");
+  const Selection topp = made("oracle-topp", fixture)->select(fixture.call);
+  fixture.call.budget = Budget::parse("pages=3");
+  const Selection pages =
+      made("oracle-pages:page-size=8,pages=eval", fixture)->select(fixture.call);
+  const Selection by_max =
+      made("oracle-pages:page-size=8,pages=eval,score=max", fixture)->select(fixture.call);
+  for (Index h = 0; h < 4; ++h) {
+    const auto weights = fixture.weights(h, 0);
+    const auto n = static_cast<Index>(topp.list(h, 0).scored.size());
+    double kept = 0.0;
+    for (const KeyPos pos : topp.list(h, 0).scored) kept += weights[static_cast<std::size_t>(pos)];
+    double one_less = 0.0;
+    for (const KeyPos pos : naive_top_k(weights, n - 1))
+      one_less += weights[static_cast<std::size_t>(pos)];
+    CHECK(kept >= 0.8 - 1e-6);
+    CHECK(one_less < 0.8 + 1e-6);
+    std::vector<double> mass(9, 0.0);
+    std::vector<double> largest(9, -1e9);
+    for (std::size_t t = 0; t < 70; ++t) {
+      mass[t / 8] += weights[t];
+      largest[t / 8] = std::max(largest[t / 8], fixture.logit(h, 0, static_cast<Index>(t)));
+    }
+    const auto expect = [](const std::vector<KeyPos>& kept_pages) {
+      std::vector<KeyPos> keys;
+      for (const KeyPos page : kept_pages) {
+        for (Index t = page * 8; t < std::min(page * 8 + 8, 70); ++t)
+          keys.push_back(static_cast<KeyPos>(t));
+      }
+      return keys;
+    };
+    CHECK(pages.list(h, 0).scored == expect(naive_top_k(mass, 3)));
+    CHECK(by_max.list(h, 0).scored == expect(naive_top_k(largest, 3)));
+  }
+}
+
+}  // namespace kvscope::test

@@ -1,0 +1,39 @@
+// Longformer by its definition.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/sim/attended.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+TEST_CASE("longformer keeps a dilated window and global tokens", "[selectors]") {
+  const Sequence sequence = random_sequence({.n_layers = 1, .n_tokens = 60, .n_decode = 6});
+  for (const Index dilation : {1, 3}) {
+    SelectorRun run(
+        make_selector(fmt::format("longformer:window=5,n-global=3,dilation={}", dilation),
+                      sequence),
+        sequence.shape, {Budget{}});
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      const Index begin = run.n_keys();
+      const auto answer = run_call(run, sequence, phase, n_tok)[0][0];
+      for (Index row = 0; row < n_tok; ++row) {
+        const Index i = begin + row;
+        std::vector<KeyPos> expected;
+        for (Index j = 0; j <= i; ++j) {
+          const bool in_window = (i - j) % dilation == 0 && (i - j) / dilation < 5;
+          if (in_window || j < 3 || i < 3) expected.push_back(static_cast<KeyPos>(j));
+        }
+        CHECK(answer.forced[static_cast<std::size_t>(row)] == expected);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,40 @@
+// MInference A-shape by its definition.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/sim/attended.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+TEST_CASE("a-shape keeps first tokens and a window in prefill; decode is dense", "[selectors]") {
+  const Sequence sequence =
+      random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 30, .n_decode = 2});
+  for (const Index n_dense : {0, 4}) {
+    SelectorRun run(
+        make_selector(fmt::format("minference-a-shape:n-init=3,n-local=8,n-dense-rows={}", n_dense),
+                      sequence),
+        sequence.shape, {Budget{}});
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      const Index begin = run.n_keys();
+      const auto answer = run_call(run, sequence, phase, n_tok)[0][0];
+      CHECK(answer.is_dense == (phase == Phase::decode));
+      for (Index row = 0; row < n_tok && !answer.is_dense; ++row) {
+        std::vector<KeyPos> expected;
+        for (Index j = 0; j <= begin + row; ++j) {
+          if (j < 3 || begin + row - j < 8 || row >= n_tok - n_dense)
+            expected.push_back(static_cast<KeyPos>(j));
+        }
+        CHECK(answer.forced[static_cast<std::size_t>(row)] == expected);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

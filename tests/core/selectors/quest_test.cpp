@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/selectors/page_table.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+
+namespace {
+
+constexpr float kGoldenQ[] = {-1, 1, 3, 0, 1, 0, -3, 2};
+constexpr float kGoldenK[] = {
+    4,  -3, 4,  -1, 3, -4, 1,  3,  -3, -2, 0,  3,  0,  -4, -2, -3,  // page A
+    -1, 3,  -1, 3,  1, -4, -4, -3, -2, -4, 0,  3,  -1, 2,  -3, -4,
+    -4, 0,  3,  3,  3, 3,  -2, 3,  2,  2,  -3, -3, -3, 3,  -2, -2,  // page B
+    -3, -3, 0,  2,  0, 2,  0,  4,  -2, -1, -1, -3, 2,  2,  -3, -1};
+
+double naive_bound(const CallFixture& f, Index q_head, Index row, Index begin, Index end) {
+  double sum = 0.0;
+  for (Index c = 0; c < f.q.dim(2); ++c) {
+    float low = f.k(q_head / f.group(), begin, c);
+    float high = low;
+    for (Index t = begin; t < end; ++t) {
+      low = std::min(low, f.k(q_head / f.group(), t, c));
+      high = std::max(high, f.k(q_head / f.group(), t, c));
+    }
+    const auto q = static_cast<double>(f.q(q_head, row, c));
+    sum += std::max(q * static_cast<double>(low), q * static_cast<double>(high));
+  }
+  return sum;
+}
+
+std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index page_size, Index n_keys) {
+  std::vector<KeyPos> keys;
+  for (const KeyPos page : pages) {
+    for (Index t = page * page_size; t < std::min((page + 1) * page_size, n_keys); ++t) {
+      keys.push_back(static_cast<KeyPos>(t));
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("quest: bounds of the paper's figure, and the page that hides the best key") {
+  PageTable table(8, 4, 16);
+  table.append_up_to(TensorView<const float>(kGoldenK, {8, 8}));
+  const auto bounds = table.bounds(PageTable::doubled(kGoldenQ), {0, 2});
+  CHECK(bounds[0] == 39.0);
+  CHECK(bounds[1] == 35.0);
+
+  CallFixture fixture(
+      {.n_q = 1, .n_kv = 1, .d_head = 8, .n_past = 8, .n_tok = 1, .phase = Phase::decode});
+  std::copy(std::begin(kGoldenQ), std::end(kGoldenQ), fixture.q.flat().begin());
+  std::copy(std::begin(kGoldenK), std::end(kGoldenK), fixture.k.flat().begin());
+  fixture.call.budget = Budget::parse("pages=1");
+  const Selection selection = made("quest-frontier:page-size=4", fixture)->select(fixture.call);
+  CHECK(selection.lists[0].scored == positions(0, 4));
+  CHECK(selection.lists[0].forced == std::vector<KeyPos>{8});
+}
+
+TEST_CASE("page table: incremental equals at once, truncation restores, bounds hold") {
+  std::mt19937 rng(3);
+  const Tensor<float> keys = random_tensor({53, 12}, rng);
+  PageTable at_once(12, 8, 16);
+  at_once.append_up_to(keys.view());
+  PageTable step(12, 8, 16);
+  for (Index n = 1; n <= 53; ++n) step.append_up_to(keys.view().range(0, 0, n));
+  Tensor<float> other = random_tensor({53, 12}, rng);
+  std::copy_n(keys.flat().begin(), 37 * 12, other.flat().begin());
+  PageTable rolled(12, 8, 16);
+  rolled.append_up_to(other.view());
+  rolled.truncate(37);
+  rolled.append_up_to(keys.view());
+  for (Index page = 0; page < 7; ++page) {
+    CHECK(step.box(page) == at_once.box(page));
+    CHECK(rolled.box(page) == at_once.box(page));
+  }
+  const Tensor<float> q = random_tensor({1, 12}, rng);
+  const auto bounds = at_once.bounds(PageTable::doubled(q.view().row(0)), {2, 7});
+  for (Index t = 16; t < 53; ++t) {
+    double dot = 0.0;
+    for (Index c = 0; c < 12; ++c)
+      dot += static_cast<double>(q(0, c)) * static_cast<double>(keys(t, c));
+    CHECK(bounds[static_cast<std::size_t>(t / 8 - 2)] >= dot - 1e-9);
+  }
+}
+
+TEST_CASE("quest: three loops agree on each published rule in decode") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget =
+      Budget::parse("tokens=40");  // 5 pages of 8; 12 pages, the last one holds 3 keys
+  const Index n_keys = 91;
+  std::vector<std::vector<double>> bounds(4, std::vector<double>(12));
+  for (Index h = 0; h < 4; ++h) {
+    for (Index p = 0; p < 12; ++p) {
+      bounds[static_cast<std::size_t>(h)][static_cast<std::size_t>(p)] =
+          naive_bound(fixture, h, 0, p * 8, std::min<Index>((p + 1) * 8, n_keys));
+    }
+  }
+  const Selection paper = made("quest-paper:page-size=8", fixture)->select(fixture.call);
+  const Selection kernel = made("quest-kernel:page-size=8", fixture)->select(fixture.call);
+  CHECK(paper.owner == ListOwner::q_head);
+  for (Index h = 0; h < 4; ++h) {
+    auto scores = bounds[static_cast<std::size_t>(h)];
+    CHECK(merged(paper.list(h, 0)) == keys_of_pages(naive_top_k(scores, 5), 8, n_keys));
+    scores.pop_back();
+    CHECK(kernel.list(h, 0).scored == keys_of_pages(naive_top_k(scores, 4), 8, n_keys));
+    CHECK(kernel.list(h, 0).forced == positions(88, 91));
+  }
+  const Selection frontier = made("quest-frontier:page-size=8", fixture)->select(fixture.call);
+  const Selection group_max =
+      made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
+  for (std::size_t kv = 0; kv < 2; ++kv) {
+    std::vector<double> sums(11);
+    std::vector<double> largest(11);
+    for (std::size_t p = 0; p < 11; ++p) {
+      sums[p] = bounds[2 * kv][p] + bounds[2 * kv + 1][p];
+      largest[p] = std::max(bounds[2 * kv][p], bounds[2 * kv + 1][p]);
+    }
+    CHECK(frontier.lists[kv].scored == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
+    CHECK(group_max.lists[kv].scored == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
+  }
+  fixture.call.budget =
+      Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
+  CHECK(
+      made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).lists[0].size() <=
+      16);
+  CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).lists[0].size() > 16);
+}
+
+TEST_CASE(
+    "quest: chunked prefill sums bounds over queries and group and forces the chunk's pages") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 43, .n_tok = 6});
+  fixture.call.budget = Budget::parse("pages=2");
+  const Selection selection = made("quest:page-size=8", fixture)->select(fixture.call);
+  CHECK(selection.owner == ListOwner::kv_head);
+  for (Index kv = 0; kv < 2; ++kv) {
+    std::vector<double> sums(5, 0.0);
+    for (Index p = 0; p < 5; ++p) {
+      for (Index h = kv * 2; h < kv * 2 + 2; ++h) {
+        for (Index row = 0; row < 6; ++row) {
+          sums[static_cast<std::size_t>(p)] += naive_bound(fixture, h, row, p * 8, (p + 1) * 8);
+        }
+      }
+    }
+    CHECK(selection.list(kv, 0).scored == keys_of_pages(naive_top_k(sums, 2), 8, 49));
+    CHECK(selection.list(kv, 0).forced == positions(40, 49));
+  }
+}
+
+TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the boxes; rollback") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 50, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=6");
+  auto selector = made("quest-frontier:page-size=1,owner=q_head", fixture);
+  const auto scores_of = [&](Index h) {
+    std::vector<double> scores;
+    for (Index t = 0; t < 50; ++t) {
+      scores.push_back(fixture.sees(h, 0, t) ? fixture.logit(h, 0, t)
+                                             : -std::numeric_limits<double>::infinity());
+    }
+    return scores;
+  };
+  const Selection before = selector->select(fixture.call);
+  CHECK(before.lists[1].scored == naive_top_k(scores_of(1), 6));
+  const KeyPos best = before.lists[1].scored[0];
+  fixture.alive.kill(0, best);
+  CHECK(selector->select(fixture.call).lists[1].scored == naive_top_k(scores_of(1), 6));
+
+  // a huge dead key must not make its page attractive
+  CallFixture pages({.n_q = 1, .n_kv = 1, .n_past = 40, .n_tok = 1, .phase = Phase::decode});
+  pages.call.budget = Budget::parse("pages=1");
+  for (Index c = 0; c < 16; ++c) pages.k(0, 9, c) = 100.0f * pages.q(0, 0, c);
+  auto paged = made("quest-frontier:page-size=8", pages);
+  CHECK(paged->select(pages.call).lists[0].scored == positions(8, 16));
+  pages.alive.kill(0, 9);
+  const Selection without_it = paged->select(pages.call);
+  for (const KeyPos pos : without_it.lists[0].scored) CHECK(pos != 9);
+
+  // drafts are rejected and other tokens come in their place
+  CallFixture drafts(
+      {.n_q = 2, .n_kv = 1, .n_past = 44, .n_tok = 1, .phase = Phase::decode, .seed = 8});
+  drafts.call.budget = Budget::parse("pages=2");
+  auto rolled = made("quest:page-size=8,dense-layers=0", drafts);
+  for (Index c = 0; c < 16; ++c) drafts.k(0, 43, c) = 50.0f;
+  rolled->select(drafts.call);
+  rolled->rollback(42);
+  for (Index c = 0; c < 16; ++c) drafts.k(0, 43, c) = -0.1f;
+  auto fresh = made("quest:page-size=8,dense-layers=0", drafts);
+  CHECK(rolled->select(drafts.call).lists[1].scored == fresh->select(drafts.call).lists[1].scored);
+}
+
+}  // namespace kvscope::test

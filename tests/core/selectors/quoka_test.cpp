@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+
+namespace {
+
+/// The golden vector of the specification: 2 query heads, 1 KV head, 5 past keys, 4 queries.
+void fill_golden(CallFixture& fixture) {
+  const float q[] = {3, -3, -2, 3, 0, 1, 1, -3, -1, 1, 1, -2, 0, 1, -2, -1};
+  const float k[] = {1, -2, -2, -1, 1, -1, -3, -3, 0, -3, 9, 9, 9, -9, -9, 9, 9, 0};
+  std::copy(std::begin(q), std::end(q), fixture.q.flat().begin());
+  std::copy(std::begin(k), std::end(k), fixture.k.flat().begin());
+  fixture.call.budget = Budget::parse("tokens=2");
+}
+
+std::vector<KeyPos> golden_choice(std::string_view spec) {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .d_head = 2, .n_past = 5, .n_tok = 4});
+  fill_golden(fixture);
+  const Selection selection = made(spec, fixture)->select(fixture.call);
+  CHECK(selection.lists.size() == 1);
+  CHECK(selection.lists[0].forced == positions(5, 9));
+  return selection.lists[0].scored;
+}
+
+double norm(std::span<const float> x) {
+  double sum = 0.0;
+  for (const float value : x) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::max(std::sqrt(sum), 1e-12);
+}
+
+}  // namespace
+
+TEST_CASE("quoka: golden vector and the variants that it separates") {
+  CHECK(golden_choice("quoka:n-queries=2") == std::vector<KeyPos>{0, 2});
+  CHECK(golden_choice("quoka:n-queries=2,pairing=position_sorted") == std::vector<KeyPos>{1, 3});
+  CHECK(golden_choice("quoka:n-queries=2,pairing=shared_tokens") == std::vector<KeyPos>{1, 3});
+  CHECK(golden_choice("quoka:n-queries=2,similarity=dot") == std::vector<KeyPos>{0, 4});
+  CHECK(golden_choice("quoka:n-queries=2,aggregate=mean") == std::vector<KeyPos>{1, 3});
+}
+
+TEST_CASE("quoka: three loops agree") {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    CallFixture fixture(
+        {.n_q = 6, .n_kv = 2, .d_head = 8, .n_past = 70, .n_tok = 20, .seed = seed});
+    fixture.alive.kill(1, 3);
+    fixture.call.budget = Budget::parse("tokens=9");
+    const Selection selection = made("quoka:n-queries=4", fixture)->select(fixture.call);
+    for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+      std::vector<std::vector<double>> slots(4, std::vector<double>(8, 0.0));
+      for (Index h = kv_head * 3; h < kv_head * 3 + 3; ++h) {
+        std::vector<double> mean(8, 0.0);
+        for (Index i = 0; i < 20; ++i) {
+          for (Index c = 0; c < 8; ++c)
+            mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.q(h, i, c)) / 20;
+        }
+        std::vector<std::pair<double, Index>> cosines;  // the mean's norm does not change the order
+        for (Index i = 0; i < 20; ++i) {
+          double dot = 0.0;
+          for (Index c = 0; c < 8; ++c)
+            dot += static_cast<double>(fixture.q(h, i, c)) * mean[static_cast<std::size_t>(c)];
+          cosines.emplace_back(dot / norm(fixture.q.sub(h).row(i)), i);
+        }
+        std::sort(cosines.begin(), cosines.end());
+        for (std::size_t s = 0; s < 4; ++s) {
+          const auto row = fixture.q.sub(h).row(cosines[s].second);
+          for (std::size_t c = 0; c < 8; ++c)
+            slots[s][c] += static_cast<double>(row[c]) / norm(row) / 3;
+        }
+      }
+      std::vector<double> scores(70, -std::numeric_limits<double>::infinity());
+      for (Index t = 0; t < 70; ++t) {
+        if (kv_head == 1 && t == 3) continue;
+        const auto key = fixture.k.sub(kv_head).row(t);
+        for (const auto& slot : slots) {
+          double dot = 0.0;
+          for (std::size_t c = 0; c < 8; ++c)
+            dot += slot[c] * static_cast<double>(key[c]) / norm(key);
+          scores[static_cast<std::size_t>(t)] = std::max(scores[static_cast<std::size_t>(t)], dot);
+        }
+      }
+      CHECK(selection.list(kv_head, 0).scored == naive_top_k(scores, 9));
+    }
+  }
+}
+
+TEST_CASE("quoka: long keys and permuted heads change nothing") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 20});
+  fixture.call.budget = Budget::parse("tokens=7");
+  const Selection before = made("quoka", fixture)->select(fixture.call);
+  for (float& x : fixture.k.flat()) x *= 64.0f;
+  CHECK(made("quoka", fixture)->select(fixture.call).lists[0].scored == before.lists[0].scored);
+  for (Index row = 0; row < 20; ++row) {
+    const auto a = fixture.q.sub(2).row(row);
+    std::swap_ranges(a.begin(), a.end(), fixture.q.sub(3).row(row).begin());
+  }
+  CHECK(made("quoka", fixture)->select(fixture.call).lists[1].scored == before.lists[1].scored);
+}
+
+TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each query's own") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 30, .n_tok = 12});
+  fixture.call.budget = Budget::parse("tokens=6");
+  const Selection selection = made("quoka:scope=whole,n-queries=4", fixture)->select(fixture.call);
+  CHECK(selection.rows_per_list == 1);
+  for (Index row = 0; row < 12; ++row) {
+    const KeyList& list = selection.list(1, row);
+    CHECK(list.forced == std::vector<KeyPos>{static_cast<KeyPos>(30 + row)});
+    CHECK(list.scored.size() <= 6);
+  }
+}
+
+TEST_CASE("quoka: the choice of queries") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 64, .n_tok = 30});
+  fixture.call.budget = Budget::parse("tokens=8");
+  const auto choice = [&](std::string_view spec) {
+    return made(spec, fixture)->select(fixture.call).lists[0].scored;
+  };
+  CHECK(choice("quoka:queries=all") == choice("quoka:n-queries=30"));
+  CHECK(choice("quoka:queries=random,n-queries=4") == choice("quoka:queries=random,n-queries=4"));
+  CHECK(choice("quoka:queries=random,n-queries=4") !=
+        choice("quoka:queries=random,n-queries=4,seed=1"));
+  CHECK(choice("quoka:queries=nearest,n-queries=2") !=
+        choice("quoka:queries=farthest,n-queries=2"));
+  CHECK(choice("quoka:queries=last,n-queries=2") != choice("quoka:queries=all"));
+}
+
+TEST_CASE("quoka: decode scores with the group's mean unit query, first chunk is all forced") {
+  CallFixture decode({.n_past = 33, .n_tok = 1, .phase = Phase::decode});
+  decode.call.budget = Budget::parse("ratio=0.25");
+  const Selection selection = made("quoka", decode)->select(decode.call);
+  CHECK(selection.lists[0].scored.size() == 8);
+  CHECK(selection.lists[0].forced == std::vector<KeyPos>{33});
+  CallFixture first({.n_past = 0, .n_tok = 7});
+  const Selection dense = made("quoka", first)->select(first.call);
+  CHECK(dense.lists[1].scored.empty());
+  CHECK(dense.lists[1].forced == positions(0, 7));
+}
+
+}  // namespace kvscope::test

@@ -1,0 +1,216 @@
+// SampleAttention, SparQ, Loki: each against three naive loops.
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/base/error.hpp"
+#include "core/selectors/key_basis.hpp"
+#include "core/selectors/key_dots.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+
+TEST_CASE("key dots: any number of rows, any range, chosen channels") {
+  std::mt19937 rng(5);
+  const Tensor<float> keys = random_tensor({600, 13}, rng);
+  const std::vector<Index> channels = {1, 4, 12};
+  KeyDots dots;
+  for (const Index n_rows : {1, 2, 3, 16}) {
+    for (const TokenRange range : {TokenRange{0, 600}, TokenRange{5, 301}, TokenRange{7, 7}}) {
+      const Tensor<float> q = random_tensor({n_rows, 13}, rng);
+      const std::vector<double> full(q.flat().begin(), q.flat().end());
+      dots.compute(full, n_rows, keys.view(), range);
+      for (Index r = 0; r < n_rows; ++r) {
+        for (Index t = 0; t < range.size(); t += 17) {
+          double dot = 0.0;
+          for (Index c = 0; c < 13; ++c)
+            dot += static_cast<double>(q(r, c)) * static_cast<double>(keys(range.begin + t, c));
+          CHECK(dots.row(r)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
+        }
+      }
+      const std::vector<double> few(full.begin(), full.begin() + n_rows * 3);
+      dots.compute(few, n_rows, keys.view(), range, channels);
+      for (Index t = 0; t < range.size(); t += 29) {
+        double dot = 0.0;
+        for (std::size_t c = 0; c < 3; ++c)
+          dot += few[c] * static_cast<double>(keys(range.begin + t, channels[c]));
+        CHECK(dots.row(0)[static_cast<std::size_t>(t)] == Catch::Approx(dot).margin(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the softmax") {
+  CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 50, .n_tok = 10});
+  fixture.call.window = 45;
+  fixture.alive.kill(0, 20);
+  fixture.call.budget = Budget::parse("tokens=8");
+  const Selection selection = made("sampleattention:n-queries=4", fixture)->select(fixture.call);
+  fixture.call.budget = Budget::parse("p=0.9");
+  const Selection by_mass = made("sampleattention:n-queries=4", fixture)->select(fixture.call);
+  for (Index kv = 0; kv < 2; ++kv) {
+    std::vector<double> votes(50, -std::numeric_limits<double>::infinity());
+    double total = 0.0;
+    for (Index pos = 6; pos < 50; ++pos) {
+      double vote = 0.0;
+      for (Index h = kv * 3; h < kv * 3 + 3; ++h) {
+        for (const Index row : {0, 2, 5, 7})
+          vote += fixture.weights(h, row)[static_cast<std::size_t>(pos)];
+      }
+      total += vote;
+      if (fixture.sees(kv * 3, 0, pos)) votes[static_cast<std::size_t>(pos)] = vote;
+    }
+    CHECK(selection.list(kv, 0).scored == naive_top_k(votes, 8));
+    CHECK(selection.list(kv, 0).forced == positions(50, 60));
+    double kept = 0.0;
+    for (const KeyPos pos : by_mass.list(kv, 0).scored)
+      kept += votes[static_cast<std::size_t>(pos)];
+    CHECK(kept >= 0.9 * total - 1e-6);
+    CHECK(by_mass.list(kv, 0).scored.size() < 44);
+  }
+}
+
+TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixes the mean value") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=12");
+  const Selection selection = made("sparq:n-channels=5", fixture)->select(fixture.call);
+  for (Index kv = 0; kv < 2; ++kv) {
+    std::vector<double> size(16, 0.0);
+    for (Index c = 0; c < 16; ++c) {
+      for (Index h = 2 * kv; h < 2 * kv + 2; ++h)
+        size[static_cast<std::size_t>(c)] += std::abs(fixture.q(h, 0, c));
+    }
+    const auto channels = naive_top_k(size, 5);
+    std::vector<std::vector<double>> logits(2, std::vector<double>(61));
+    for (Index h = 0; h < 2; ++h) {
+      double kept = 0.0;
+      double all = 0.0;
+      for (Index c = 0; c < 16; ++c) all += std::abs(fixture.q(2 * kv + h, 0, c));
+      for (const KeyPos c : channels) kept += std::abs(fixture.q(2 * kv + h, 0, c));
+      for (Index t = 0; t < 61; ++t) {
+        double dot = 0.0;
+        for (const KeyPos c : channels) {
+          dot += static_cast<double>(fixture.q(2 * kv + h, 0, c)) *
+                 static_cast<double>(fixture.k(kv, t, c));
+        }
+        logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(t)] =
+            dot / std::sqrt(16.0 * kept / all);
+      }
+    }
+    std::vector<double> others(57);  // three of the twelve are the latest past keys
+    for (std::size_t t = 0; t < 57; ++t) others[t] = logits[0][t] + logits[1][t];
+    const KeyList& list = selection.list(kv, 0);
+    CHECK(list.scored == naive_top_k(others, 9));
+    CHECK(list.forced == positions(57, 61));
+    for (Index h = 0; h < 2; ++h) {
+      double sum = 0.0;
+      double held = 0.0;
+      for (const double x : logits[static_cast<std::size_t>(h)]) sum += std::exp(x);
+      for (const KeyPos pos : merged(list)) {
+        held += std::exp(logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(pos)]);
+      }
+      CHECK(static_cast<double>(selection.mix.weight(2 * kv + h, 0)) ==
+            Catch::Approx(held / sum).epsilon(1e-6));
+      double mean = 0.0;
+      for (Index t = 0; t < 61; ++t) mean += static_cast<double>(fixture.v(kv, t, 3)) / 61.0;
+      CHECK(static_cast<double>(selection.mix.rest(2 * kv + h, 3)) ==
+            Catch::Approx(mean).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE(
+    "sparq: all channels and all keys are exact attention with alpha 1; rollback restores the mean "
+    "value") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=400");
+  auto selector = made("sparq", fixture);
+  const Selection all = selector->select(fixture.call);
+  CHECK(merged(all.lists[0]) == positions(0, 301));
+  CHECK(static_cast<double>(all.mix.weight(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
+  selector->rollback(290);
+  for (Index c = 0; c < 16; ++c) fixture.v(0, 295, c) = 7.0f;
+  const Selection again = selector->select(fixture.call);
+  const Selection fresh = made("sparq", fixture)->select(fixture.call);
+  CHECK(again.mix.rest(0, 2) == fresh.mix.rest(0, 2));
+  CHECK(again.mix.rest(0, 2) != all.mix.rest(0, 2));
+  fixture.v = Tensor<float>();
+  fixture.bind();
+  CHECK_THROWS_AS(made("sparq", fixture)->select(fixture.call), ConfigError);
+  CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).lists[0].size() == 301);
+}
+
+TEST_CASE(
+    "loki: full rank is exact, few directions rank by the projected product, no calibration is a "
+    "sentence") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=10");
+  CHECK_THROWS_AS(made("loki", fixture)->select(fixture.call), ConfigError);
+  auto full = made("loki", fixture);
+  auto few = made("loki:rank=3", fixture);
+  for (Index kv = 0; kv < 2; ++kv) {
+    full->calibrate(5, kv, fixture.k.sub(kv));
+    few->calibrate(5, kv, fixture.k.sub(kv));
+  }
+  const Selection exact = full->select(fixture.call);
+  const Selection rough = few->select(fixture.call);
+  CHECK(exact.owner == ListOwner::q_head);
+  for (Index h = 0; h < 4; ++h) {
+    const Tensor<double> basis = key_basis(fixture.k.sub(h / 2));
+    std::vector<double> logits;
+    std::vector<double> projected;
+    for (Index t = 0; t < 80; ++t) {
+      logits.push_back(fixture.logit(h, 0, t));
+      double sum = 0.0;
+      for (Index r = 0; r < 3; ++r) {
+        double a = 0.0;
+        double b = 0.0;
+        for (Index c = 0; c < 16; ++c) {
+          a += basis(r, c) * static_cast<double>(fixture.q(h, 0, c));
+          b += basis(r, c) * static_cast<double>(fixture.k(h / 2, t, c));
+        }
+        sum += a * b;
+      }
+      projected.push_back(sum);
+    }
+    CHECK(exact.list(h, 0).scored == naive_top_k(logits, 10));
+    CHECK(rough.list(h, 0).scored == naive_top_k(projected, 10));
+  }
+  CHECK(made("loki:basis=self", fixture)->select(fixture.call).lists[0].scored ==
+        exact.lists[0].scored);
+  CallFixture other({.d_head = 8});
+  other.call.budget = Budget::parse("tokens=10");
+  CHECK_THROWS_AS(full->select(other.call), ShapeError);
+}
+
+TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") {
+  std::mt19937 rng(2);
+  Tensor<float> keys = random_tensor({200, 6}, rng);
+  for (Index t = 0; t < 200; ++t) {
+    for (Index c = 0; c < 6; ++c) keys(t, c) = keys(t, c) * static_cast<float>(c + 1) + 3.0f;
+  }
+  const Tensor<double> basis = key_basis(keys.view());
+  double last = std::numeric_limits<double>::infinity();
+  for (Index r = 0; r < 6; ++r) {
+    double variance = 0.0;
+    double mean = 0.0;
+    for (Index t = 0; t < 200; ++t) {
+      double x = 0.0;
+      for (Index c = 0; c < 6; ++c) x += basis(r, c) * static_cast<double>(keys(t, c));
+      mean += x / 200;
+      variance += x * x / 200;
+    }
+    variance -= mean * mean;
+    CHECK(variance <= last + 1e-9);
+    last = variance;
+    for (Index s = 0; s < 6; ++s) {
+      double dot = 0.0;
+      for (Index c = 0; c < 6; ++c) dot += basis(r, c) * basis(s, c);
+      CHECK(dot == Catch::Approx(r == s ? 1.0 : 0.0).margin(1e-9));
+    }
+  }
+  CHECK(key_basis(keys.view().range(0, 0, 1)).dim(0) == 6);
+  CHECK_THROWS_AS(key_basis(keys.view().range(0, 0, 0)), ShapeError);
+}
+
+}  // namespace kvscope::test

@@ -1,0 +1,215 @@
+#include "tests/core/selectors/sequence.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/selectors/registry.hpp"
+
+namespace kvscope::test {
+
+namespace {
+
+Tensor<float> normal_tensor(const Shape& shape, std::uint64_t seed, std::uint64_t layer,
+                            std::uint64_t what) {
+  const CounterRng rng({seed, layer, what});
+  Tensor<float> out(shape);
+  std::uint64_t counter = 0;
+  // Multiples of 2^-8: products and shifts of them are exact, so that tests of invariances see no
+  // rounding.
+  for (float& x : out.flat())
+    x = static_cast<float>(std::round(rng.normal(counter++) * 256.0) / 256.0);
+  return out;
+}
+
+void plant_ties(Tensor<float>& k, const CounterRng& rng) {
+  const Index n = k.dim(1);
+  for (Index i = 0; i < n / 6; ++i) {
+    const auto draw = static_cast<std::uint64_t>(2 * i);
+    const auto from = static_cast<Index>(rng.bits(draw) % static_cast<std::uint64_t>(n));
+    const auto to = static_cast<Index>(rng.bits(draw + 1) % static_cast<std::uint64_t>(n));
+    for (Index h = 0; h < k.dim(0); ++h) {
+      for (Index c = 0; c < k.dim(2); ++c) k(h, to, c) = i % 3 == 0 ? 0.0f : k(h, from, c);
+    }
+  }
+}
+
+}  // namespace
+
+Sequence random_sequence(const SequenceOptions& options) {
+  Sequence out;
+  out.shape = {.n_layers = options.n_layers,
+               .n_q = options.n_kv * options.group,
+               .n_kv = options.n_kv,
+               .d_head = options.d_head,
+               .max_tokens = options.n_tokens,
+               .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head))};
+  for (Index layer = 0; layer < options.n_layers; ++layer) {
+    const auto name = static_cast<std::uint64_t>(layer);
+    out.q.push_back(
+        normal_tensor({out.shape.n_q, options.n_tokens, options.d_head}, options.seed, name, 0));
+    out.k.push_back(
+        normal_tensor({options.n_kv, options.n_tokens, options.d_head}, options.seed, name, 1));
+    out.v.push_back(
+        normal_tensor({options.n_kv, options.n_tokens, options.d_head}, options.seed, name, 2));
+    if (options.has_ties) plant_ties(out.k.back(), CounterRng({options.seed, name, 3}));
+  }
+  const Index n_decode = std::min(options.n_decode, options.n_tokens - 1);
+  for (Index pos = 0; pos < options.n_tokens - n_decode; pos += options.chunk) {
+    out.calls.emplace_back(Phase::prefill,
+                           std::min(options.chunk, options.n_tokens - n_decode - pos));
+  }
+  for (Index i = 0; i < n_decode; ++i) out.calls.emplace_back(Phase::decode, 1);
+  return out;
+}
+
+Sequence random_shape_sequence(std::uint64_t seed) {
+  const CounterRng rng({seed, 77});
+  auto draw = [&, counter = std::uint64_t{0}](Index low, Index high) mutable {
+    return low +
+           static_cast<Index>(rng.bits(counter++) % static_cast<std::uint64_t>(high - low + 1));
+  };
+  SequenceOptions options;
+  options.group = draw(1, 8);
+  options.n_kv = draw(1, 16 / options.group > 3 ? 3 : std::max<Index>(1, 16 / options.group));
+  constexpr Index kWidths[] = {8, 12, 16, 40, 64, 128};
+  options.d_head = kWidths[draw(0, 5)];
+  options.n_tokens = draw(0, 4) == 0 ? draw(80, 300) : draw(1, 60);
+  options.chunk = options.n_tokens > 60 ? draw(16, 100) : draw(1, 16);
+  options.n_decode = draw(0, 4);
+  options.n_layers = draw(1, 4);
+  options.seed = seed;
+  return random_sequence(options);
+}
+
+Answer answer_of(const Selection& selection) {
+  Answer out{selection.owner, selection.is_dense, {}, {}};
+  for (const KeyList& list : selection.lists) {
+    out.scored.push_back(list.scored);
+    out.forced.push_back(list.forced);
+  }
+  return out;
+}
+
+std::vector<Tensor<float>> draft_rows(const Sequence& sequence, Index pos_begin, Index n_tok) {
+  std::vector<Tensor<float>> layers;
+  for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+    const CounterRng rng(
+        {static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(pos_begin), 5});
+    Tensor<float> rows(Shape{n_tok, pos_begin + n_tok});
+    for (Index r = 0; r < n_tok; ++r) {
+      double sum = 0.0;
+      for (Index j = 0; j <= pos_begin + r; ++j) {
+        const double weight =
+            std::exp(3.0 * rng.normal(static_cast<std::uint64_t>(r * 100000 + j)));
+        rows(r, j) = static_cast<float>(weight);
+        sum += weight;
+      }
+      for (Index j = 0; j <= pos_begin + r; ++j) rows(r, j) = static_cast<float>(rows(r, j) / sum);
+    }
+    layers.push_back(std::move(rows));
+  }
+  return layers;
+}
+
+std::vector<Tensor<float>> drafts_for(const SelectorRun& run, const Sequence& sequence, Phase phase,
+                                      Index n_tok) {
+  if (!run.caps().needs_draft || phase == Phase::prefill) return {};
+  return draft_rows(sequence, run.n_keys(), n_tok);
+}
+
+std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
+                                          Index n_tok) {
+  const Index begin = run.n_keys();
+  const Index end = begin + n_tok;
+  const auto drafts = drafts_for(run, sequence, phase, n_tok);
+  run.begin_call(phase, n_tok, drafts);
+  std::vector<std::vector<Answer>> answers;
+  for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+    const auto at = static_cast<std::size_t>(layer);
+    const auto selections = run.layer_call({.layer = layer,
+                                            .q = sequence.q[at].view().range(1, begin, end),
+                                            .k = sequence.k[at].view().range(1, 0, end),
+                                            .v = sequence.v[at].view().range(1, 0, end),
+                                            .window = std::nullopt});
+    answers.emplace_back();
+    for (const Selection& selection : selections) answers.back().push_back(answer_of(selection));
+  }
+  return answers;
+}
+
+std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence& sequence) {
+  auto selector = selector_registry().make(spec);
+  if (!selector->caps().needs_calibration) return selector;
+  const AttentionShape& shape = sequence.shape;
+  for (Index layer = 0; layer < shape.n_layers; ++layer) {
+    for (Index kv_head = 0; kv_head < shape.n_kv; ++kv_head) {
+      const Tensor<float> keys =
+          normal_tensor({4 * shape.d_head, shape.d_head}, /*seed=*/99,
+                        static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(kv_head));
+      selector->calibrate(layer, kv_head, keys.view());
+    }
+  }
+  return selector;
+}
+
+std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
+                            const Budget& budget) {
+  SelectorRun run(make_selector(spec, sequence), sequence.shape, {budget});
+  std::vector<Answer> answers;
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    for (auto& layer : run_call(run, sequence, phase, n_tok))
+      answers.push_back(std::move(layer.front()));
+  }
+  return answers;
+}
+
+std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q_head, Index pos,
+                                  const std::set<KeyPos>& allowed) {
+  const auto at = static_cast<std::size_t>(layer);
+  const Index kv_head = q_head / sequence.shape.group();
+  std::vector<double> weights(static_cast<std::size_t>(pos + 1), 0.0);
+  double sum = 0.0;
+  for (const KeyPos j : allowed) {
+    if (j > pos) continue;
+    double dot = 0.0;
+    for (Index c = 0; c < sequence.shape.d_head; ++c) {
+      dot += static_cast<double>(sequence.q[at](q_head, pos, c)) *
+             static_cast<double>(sequence.k[at](kv_head, Index{j}, c));
+    }
+    sum += weights[static_cast<std::size_t>(j)] =
+        std::exp(dot * static_cast<double>(sequence.shape.score_scale));
+  }
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+std::set<KeyPos> first_keys(Index n) {
+  std::set<KeyPos> keys;
+  for (Index j = 0; j < n; ++j) keys.insert(static_cast<KeyPos>(j));
+  return keys;
+}
+
+std::set<KeyPos> naive_best(const std::vector<double>& scores, const std::set<KeyPos>& allowed,
+                            Index n) {
+  std::set<KeyPos> kept;
+  for (const KeyPos j : allowed) {
+    Index n_better = 0;
+    for (const KeyPos i : allowed) {
+      const double x = scores[static_cast<std::size_t>(i)];
+      const double y = scores[static_cast<std::size_t>(j)];
+      n_better += x > y || (x == y && i < j) ? 1 : 0;
+    }
+    if (n_better < n) kept.insert(j);
+  }
+  return kept;
+}
+
+std::set<KeyPos> alive_keys(const AliveMask& alive, Index kv_head) {
+  std::set<KeyPos> keys;
+  for (Index j = 0; j < alive.n_keys(); ++j) {
+    if (alive.is_alive(kv_head, static_cast<KeyPos>(j))) keys.insert(static_cast<KeyPos>(j));
+  }
+  return keys;
+}
+
+}  // namespace kvscope::test

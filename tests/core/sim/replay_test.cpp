@@ -1,0 +1,378 @@
+// Replay against brute force, against the oracle, on planted needles, and for its invariances.
+#include "core/sim/replay.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/sim/metrics.hpp"
+#include "tests/support/planted_trace.hpp"
+
+using namespace kvscope;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinAbs;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+using kvscope::test::Random;
+
+namespace {
+
+PlantOptions small() {
+  PlantOptions plant;
+  plant.n_tokens = 90;
+  plant.chunk = 16;
+  plant.n_layers = 3;
+  plant.sink = 1.0;
+  plant.band = 1.0;
+  return plant;
+}
+
+ReplayOptions prefill() {
+  ReplayOptions options;
+  options.calls.chunk = 16;
+  options.dense_layers = 0;
+  options.rows_per_chunk = 5;
+  return options;
+}
+
+std::vector<LayerReplay> replay(const TraceSource& trace, const std::vector<ReplayPair>& pairs,
+                                const ReplayOptions& options, std::vector<Index> layers = {0, 1},
+                                int threads = 1) {
+  ThreadPool pool(threads);
+  return replay_layers(trace, nullptr, layers, pairs, options, selector_registry(), pool);
+}
+
+double mean_of(const PairReplay& pair, ReplayMetric metric) {
+  double sum = 0.0;
+  for (double x : pair.of(metric)) sum += x;
+  return sum / static_cast<double>(pair.of(metric).size());
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
+}
+
+/// Output error by three loops: softmax over the kept keys only, then the distance of the two
+/// outputs.
+double brute_error(const std::vector<double>& scores, TensorView<const float> v,
+                   const std::vector<KeyPos>& keys) {
+  const auto attend = [&](const std::vector<KeyPos>& list) {
+    double total = 0.0;
+    std::vector<double> out(static_cast<std::size_t>(v.dim(1)), 0.0);
+    for (KeyPos key : list) total += std::exp(scores[static_cast<std::size_t>(key)]);
+    for (KeyPos key : list) {
+      for (std::size_t c = 0; c < out.size(); ++c) {
+        out[c] += std::exp(scores[static_cast<std::size_t>(key)]) / total *
+                  static_cast<double>(v(key, static_cast<Index>(c)));
+      }
+    }
+    return out;
+  };
+  std::vector<KeyPos> all;
+  for (std::size_t i = 0; i < scores.size(); ++i) all.push_back(static_cast<KeyPos>(i));
+  const auto dense = attend(all);
+  const auto sparse = attend(keys);
+  double sum = 0.0;
+  for (std::size_t c = 0; c < dense.size(); ++c)
+    sum += (dense[c] - sparse[c]) * (dense[c] - sparse[c]);
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+TEST_CASE("row metrics agree with brute force and obey the exact identities") {
+  Random random(7);
+  for (int round = 0; round < 60; ++round) {
+    const Index n = 1 + random.below(60);
+    const Index d = 1 + random.below(9);
+    std::vector<double> scores(static_cast<std::size_t>(n));
+    for (double& s : scores) s = 2.0 * random.normal();
+    if (n > 4) scores[3] = scores[1];  // a tie
+    Tensor<float> v(Shape{n, d});
+    for (float& x : v.flat()) x = static_cast<float>(random.normal());
+    std::vector<KeyPos> keys;
+    for (Index t = 0; t < n; ++t) {
+      if (random.uniform() < 0.5 || (t + 1 == n && keys.empty()))
+        keys.push_back(static_cast<KeyPos>(t));
+    }
+    DenseRow row;
+    row.prepare(scores, {0, n}, v.view(), n);
+    const RowQuality quality = row.compare(keys, /*k=*/0, /*n_sink=*/2);
+
+    double mass = 0.0;
+    std::vector<double> inside(static_cast<std::size_t>(d), 0.0);
+    std::vector<double> outside(static_cast<std::size_t>(d), 0.0);
+    for (Index t = 0; t < n; ++t) {
+      const bool kept = std::find(keys.begin(), keys.end(), t) != keys.end();
+      const double p = row.probs()[static_cast<std::size_t>(t)];
+      if (kept) mass += p;
+      for (Index c = 0; c < d; ++c)
+        (kept ? inside : outside)[static_cast<std::size_t>(c)] += p * static_cast<double>(v(t, c));
+    }
+    CHECK_THAT(quality.mass, WithinAbs(mass, 1e-12));
+    CHECK_THAT(quality.output_error, WithinAbs(brute_error(scores, v.view(), keys), 1e-10));
+    if (static_cast<Index>(keys.size()) == n) continue;
+    double gap = 0.0;   // |mean outside - mean inside|
+    double lost = 0.0;  // |mean outside|
+    for (std::size_t c = 0; c < inside.size(); ++c) {
+      gap += std::pow(outside[c] / (1.0 - mass) - inside[c] / mass, 2);
+      lost += std::pow(outside[c] / (1.0 - mass), 2);
+    }
+    CHECK_THAT(quality.output_error, WithinAbs((1.0 - mass) * std::sqrt(gap), 1e-10));
+    CHECK_THAT(quality.output_error_raw, WithinAbs((1.0 - mass) * std::sqrt(lost), 1e-10));
+  }
+}
+
+TEST_CASE("recall and Jaccard count against the best keys, ties by position") {
+  const std::vector<double> scores = {0.0, 5.0, 4.0, 4.0, -1.0, 3.0};
+  Tensor<float> v(Shape{6, 2});
+  DenseRow row;
+  row.prepare(scores, {0, 6}, v.view(), 6);
+  const std::vector<KeyPos> keys = {1, 3};  // the best, and the later one of the tie
+  const RowQuality two = row.compare(keys, /*k=*/2, /*n_sink=*/0);
+  CHECK(two.recallk == 0.5);
+  CHECK_THAT(two.jaccard, WithinAbs(1.0 / 3.0, 1e-15));
+  CHECK(row.compare(keys, /*k=*/3, 0).recallk == 2.0 / 3.0);
+  CHECK(row.compare(keys, /*k=*/100, 0).recallk == 2.0 / 6.0);
+  CHECK(row.compare(keys, 2, 0).recall10 == 2.0 / 6.0);
+}
+
+TEST_CASE("weights that underflow still give a renormalised output") {
+  const std::vector<double> scores = {1000.0, 0.0, 0.0};
+  Tensor<float> v(Shape{3, 1});
+  v(0, 0) = 1.0f;
+  v(1, 0) = 3.0f;
+  v(2, 0) = 5.0f;
+  DenseRow row;
+  row.prepare(scores, {0, 3}, v.view(), 3);
+  const RowQuality quality = row.compare(std::vector<KeyPos>{1, 2}, 0, 0);
+  CHECK(quality.mass == 0.0);
+  CHECK_THAT(quality.output_error, WithinAbs(3.0, 1e-12));  // (3 + 5) / 2 - 1
+  CHECK_THAT(quality.output_error_raw, WithinAbs(1.0, 1e-12));
+}
+
+TEST_CASE("age bins are 0, 1, 2-3, 4-7, ...") {
+  CHECK(age_bin(0) == 0);
+  CHECK(age_bin(1) == 1);
+  CHECK(age_bin(3) == 2);
+  CHECK(age_bin(4) == 3);
+}
+
+TEST_CASE("calls of the phases") {
+  TraceInfo info = make_trace_info(1, 2, 1, 4, 50, 16);
+  CallPlan plan;
+  plan.chunk = 16;
+  CHECK(plan_calls(info, plan, "t") ==
+        std::vector<TokenRange>{{0, 16}, {16, 32}, {32, 48}, {48, 50}});
+  plan.phase = Phase::decode;
+  plan.steps = 3;
+  CHECK(plan_calls(info, plan, "t") == std::vector<TokenRange>{{25, 26}, {37, 38}, {49, 50}});
+  info.n_prompt = 40;
+  CHECK(plan_calls(info, plan, "t").front() == TokenRange{40, 41});
+  plan.phase = Phase::verify;
+  plan.drafts = 4;
+  plan.steps = 9;
+  CHECK(plan_calls(info, plan, "t") == std::vector<TokenRange>{{42, 46}, {46, 50}});
+  info.n_tokens = info.n_prompt = 1;
+  CHECK_THROWS_WITH(plan_calls(info, plan, "short.h5"), ContainsSubstring("short.h5: 1 prompt"));
+}
+
+TEST_CASE("full attention and budgets of the whole context are exact") {
+  const MemoryTrace trace = planted_trace(small());
+  for (const LayerReplay& layer : replay(trace,
+                                         {{"full", {}},
+                                          {"oracle-topk", Budget::parse("1000")},
+                                          {"streamingllm", Budget::parse("1000")}},
+                                         prefill())) {
+    for (const PairReplay& pair : layer.pairs) {
+      for (double mass : pair.mass_rows) CHECK(mass == 1.0);
+      for (double error : pair.of(ReplayMetric::output_error)) CHECK(error == 0.0);
+      for (double jaccard : pair.of(ReplayMetric::jaccard)) CHECK(jaccard == 1.0);
+      CHECK(pair.of(ReplayMetric::union_keys) == layer.pairs[0].of(ReplayMetric::union_keys));
+    }
+  }
+}
+
+TEST_CASE("no method of the same size holds more attention than the oracle") {
+  const MemoryTrace trace = planted_trace(small());
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::decode;
+  options.calls.steps = 6;
+  for (const char* size : {"4", "8", "20"}) {
+    const Budget budget = Budget::parse(size);
+    const auto layers = replay(
+        trace,
+        {{"oracle-topk", budget}, {"streamingllm", budget}, {"recent", budget}, {"random", budget}},
+        options);
+    for (const LayerReplay& layer : layers) {
+      const PairReplay& oracle = layer.pairs[0];
+      for (std::size_t p = 1; p < layer.pairs.size(); ++p) {
+        for (std::size_t i = 0; i < oracle.mass_rows.size(); ++i) {
+          if (layer.pairs[p].of(ReplayMetric::kept)[i] > oracle.of(ReplayMetric::kept)[i]) continue;
+          CHECK(oracle.mass_rows[i] >= layer.pairs[p].mass_rows[i] - 1e-12);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a method that scores keys finds a planted needle, a window does not") {
+  PlantOptions plant = small();
+  plant.sink = plant.band = 0.0;
+  plant.aim = 40.0;
+  plant.needles = {{20, 64, 90}};
+  const MemoryTrace trace = planted_trace(plant);
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::decode;
+  const Budget budget = Budget::parse("16");
+  const auto layers = replay(
+      trace, {{"oracle-topk", budget}, {"quest:page-size=1", budget}, {"streamingllm", budget}},
+      options);
+  for (const LayerReplay& layer : layers) {
+    // the second half holds queries from position 45 on; those from 64 on aim at the needle
+    const std::size_t last = layer.calls.size() - 1;
+    for (std::size_t h = 0; h < layer.q_heads.size(); ++h) {
+      const auto mass = [&](std::size_t p) {
+        return layer.pairs[p].of(ReplayMetric::mass)[h * layer.calls.size() + last];
+      };
+      CHECK(mass(0) > 0.99);
+      CHECK(mass(1) > 0.99);
+      CHECK(mass(2) < 0.1);
+    }
+  }
+}
+
+TEST_CASE("the thread count changes no bit") {
+  const MemoryTrace trace = planted_trace(small());
+  const Budget budget = Budget::parse("12");
+  const std::vector<ReplayPair> pairs = {{"quoka", budget},
+                                         {"quoka", Budget::parse("24")},
+                                         {"h2o", budget},
+                                         {"lessismore", budget},
+                                         {"random", budget}};
+  for (Phase phase : {Phase::prefill, Phase::decode}) {
+    ReplayOptions options = prefill();
+    options.calls.phase = phase;
+    const auto one = replay(trace, pairs, options, {0, 2}, 1);
+    const auto three = replay(trace, pairs, options, {0, 2}, 3);
+    REQUIRE(one.size() == 2);
+    for (std::size_t l = 0; l < one.size(); ++l) {
+      for (std::size_t p = 0; p < pairs.size(); ++p) {
+        for (std::size_t m = 0; m < kReplayMetrics; ++m) {
+          CHECK(same_bits(one[l].pairs[p].values[m], three[l].pairs[p].values[m]));
+        }
+        CHECK(same_bits(one[l].pairs[p].mass_rows, three[l].pairs[p].mass_rows));
+        CHECK(one[l].pairs[p].ages == three[l].pairs[p].ages);
+      }
+    }
+  }
+}
+
+TEST_CASE("pairs do not influence each other") {
+  const MemoryTrace trace = planted_trace(small());
+  const std::vector<ReplayPair> pairs = {{"quest:page-size=4", Budget::parse("8")},
+                                         {"quest:page-size=4", Budget::parse("32")},
+                                         {"tova", Budget::parse("8")},
+                                         {"tova", Budget::parse("32")}};
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::decode;
+  const auto together = replay(trace, pairs, options);
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    const auto alone = replay(trace, {pairs[p]}, options);
+    for (std::size_t m = 0; m < kReplayMetrics; ++m) {
+      CHECK(same_bits(alone[1].pairs[0].values[m], together[1].pairs[p].values[m]));
+    }
+  }
+}
+
+TEST_CASE("counted work of a window is what its definition says") {
+  const MemoryTrace trace = planted_trace(small());
+  ReplayOptions options = prefill();
+  options.rows_per_chunk = std::nullopt;
+  const auto layers = replay(trace, {{"streamingllm:n-sink=2", Budget::parse("10")}}, options, {1});
+  const PairReplay& pair = layers[0].pairs[0];
+  const std::size_t second = 1;  // call [16, 32): every row keeps 2 sinks and 8 recent keys
+  CHECK(pair.of(ReplayMetric::kept)[second] == 10.0);
+  CHECK(pair.of(ReplayMetric::forced_share)[second] == 1.0);
+  CHECK(pair.of(ReplayMetric::union_keys)[second] == 2.0 + 16.0 + 7.0);
+  CHECK(pair.of(ReplayMetric::attend_flops)[second] == 4.0 * 8.0 * 10.0 * 16.0);
+  CHECK(pair.of(ReplayMetric::churn)[second] == 16.0 / 10.0);  // the last rows share only the sinks
+  CHECK(std::isnan(pair.of(ReplayMetric::churn)[0]));
+}
+
+TEST_CASE("sliding-window layers stay dense and are marked") {
+  MemoryTrace source = planted_trace(small());
+  TraceInfo info = source.info();
+  info.window = {std::nullopt, 8, std::nullopt};
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < 3; ++layer) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
+  }
+  const auto layers = replay(trace, {{"recent", Budget::parse("4")}}, prefill());
+  CHECK(!layers[0].has_window);
+  CHECK(layers[1].has_window);
+  CHECK(layers[1].pairs[0].is_dense);
+  CHECK(mean_of(layers[1].pairs[0], ReplayMetric::mass) == 1.0);
+  CHECK(layers[1].pairs[0].of(ReplayMetric::union_keys)[1] == 16.0 + 7.0);
+}
+
+TEST_CASE("a verification needs and uses the draft's rows") {
+  const MemoryTrace trace = planted_trace(small());
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::verify;
+  options.calls.drafts = 4;
+  const std::vector<ReplayPair> pairs = {{"specattn:blocks=none", Budget::parse("p=0.9")}};
+  CHECK_THROWS_WITH(replay(trace, pairs, options), ContainsSubstring("draft"));
+  ThreadPool pool(2);
+  // the verifier as its own draft: every row's nucleus is the exact one
+  const auto layers = replay_layers(trace, &trace, {1}, pairs, options, selector_registry(), pool);
+  CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) > 0.85);
+  CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) < 1.0);
+  PlantOptions other = small();
+  other.n_tokens = 40;
+  const MemoryTrace short_draft = planted_trace(other);
+  CHECK_THROWS_WITH(
+      replay_layers(trace, &short_draft, {1}, pairs, options, selector_registry(), pool),
+      ContainsSubstring("holds 40 tokens"));
+}
+
+TEST_CASE("what does not fit is refused with a sentence") {
+  const MemoryTrace trace = planted_trace(small());
+  CHECK_THROWS_AS(replay(trace, {{"recent", Budget::parse("p=0.5")}}, prefill()), ConfigError);
+  CHECK_THROWS_WITH(replay(trace, {{"quets", Budget::parse("4")}}, prefill()),
+                    ContainsSubstring("did you mean quest"));
+  CHECK_THROWS_AS(replay(trace, {{"full", {}}}, prefill(), {7}), ConfigError);
+  ReplayOptions options = prefill();
+  options.q_heads = {9};
+  CHECK_THROWS_AS(replay(trace, {{"full", {}}}, options), ConfigError);
+}
+
+TEST_CASE("every method of the registry replays in every phase") {
+  const MemoryTrace trace = planted_trace(small());
+  ThreadPool pool(2);
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
+      ReplayPair pair{entry.name, {}};
+      if (!entry.caps.budgets.empty()) {
+        const bool by_mass = entry.caps.budgets.front() == Budget::Kind::mass;
+        pair.budget = by_mass ? Budget::parse("p=0.5") : Budget{entry.caps.budgets.front(), 0.0};
+        if (!by_mass) pair.budget->value = pair.budget->kind == Budget::Kind::ratio ? 0.25 : 2.0;
+      }
+      ReplayOptions options = prefill();
+      options.calls.phase = phase;
+      options.calls.steps = 3;
+      options.dense_layers.reset();
+      INFO(entry.name << " in " << name_of(phase));
+      const auto layers =
+          replay_layers(trace, &trace, {2}, {pair}, options, selector_registry(), pool);
+      for (double mass : layers[0].pairs[0].mass_rows) CHECK((mass >= 0.0 && mass <= 1.0));
+      for (double error : layers[0].pairs[0].of(ReplayMetric::output_error))
+        CHECK(std::isfinite(error));
+    }
+  }
+}
