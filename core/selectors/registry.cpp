@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/selectors/stack.hpp"
 
 namespace kvscope {
 
@@ -63,6 +64,10 @@ const SelectorEntry& SelectorRegistry::find(std::string_view name) const {
 }
 
 std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
+  if (split_stages(spec).size() > 1) return make_stack(*this, spec);
+  if (const std::size_t at = spec.find('@'); at != std::string_view::npos) {
+    throw ConfigError(fmt::format("selector {}: only the lower stages of a stack (NAME@BUDGET+NAME) carry a budget", spec));
+  }
   const std::size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
   SelectorOptions assignments;

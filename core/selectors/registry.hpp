@@ -82,7 +82,8 @@ class SelectorRegistry {
   const std::vector<SelectorEntry>& entries() const { return entries_; }
   /// Throws ConfigError with the nearest name if there is none.
   const SelectorEntry& find(std::string_view name) const;
-  /// "quest", "quest-kernel" (a preset) or "quoka:n-queries=8,pairing=shared_tokens". Throws ConfigError.
+  /// "quest", "quest-kernel" (a preset) "quoka:n-queries=8,pairing=shared_tokens", or a stack of
+  /// them (core/selectors/stack.hpp). Throws ConfigError.
   std::unique_ptr<Selector> make(std::string_view spec) const;
 
  private:

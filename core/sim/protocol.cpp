@@ -149,7 +149,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   };
   for (const Selection& answer : answers_) check_selection(answer, n_owners(answer.owner), n_keys_);
   if (caps_.needs_probs) selector_->observe(ListProbs(call_, answers_.back()));
-  if (caps_.permanent) selector_->evict(call_, alive);
+  if (caps_.permanent && input.layer >= dense_layers_) selector_->evict(call_, alive);
   return answers_;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/selectors/stack.hpp"
 
 namespace kvscope {
 
@@ -21,19 +22,26 @@ const SelectorEntry* entry_of(const SelectorRegistry& registry, const std::strin
 }
 
 /// The spec with its dense-layers option set, if the method has that option and the spec leaves it
-/// open: methods look at their own option besides what the run was told.
+/// open: methods look at their own option besides what the run was told. Stage by stage for a
+/// stack.
 std::string with_dense_layers(const SelectorRegistry& registry, const std::string& spec,
                               std::optional<Index> dense_layers) {
-  const SelectorEntry* entry = entry_of(registry, spec);
-  if (!dense_layers || entry == nullptr || spec.find("dense-layers=") != std::string::npos) {
-    return spec;
+  if (!dense_layers) return spec;
+  std::vector<std::string> stages = split_stages(spec);
+  for (std::string& stage : stages) {
+    const std::size_t at = std::min(stage.find('@'), stage.size());
+    const std::string budget = stage.substr(at);
+    const std::string method = stage.substr(0, at);
+    const SelectorEntry* entry = entry_of(registry, method);
+    if (entry == nullptr || method.find("dense-layers=") != std::string::npos) continue;
+    const bool has_option =
+        std::any_of(entry->options.begin(), entry->options.end(),
+                    [](const auto& option) { return option.name == "dense-layers"; });
+    if (!has_option) continue;
+    stage = fmt::format("{}{}dense-layers={}{}", method,
+                        method.find(':') == std::string::npos ? ':' : ',', *dense_layers, budget);
   }
-  const bool has_option =
-      std::any_of(entry->options.begin(), entry->options.end(),
-                  [](const auto& option) { return option.name == "dense-layers"; });
-  if (!has_option) return spec;
-  return fmt::format("{}{}dense-layers={}", spec, spec.find(':') == std::string::npos ? ':' : ',',
-                     *dense_layers);
+  return fmt::format("{}", fmt::join(stages, "+"));
 }
 
 }  // namespace

@@ -1,0 +1,298 @@
+#include "core/selectors/stack.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/eviction.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct Stage {
+  std::unique_ptr<Selector> selector;
+  SelectorCaps caps;
+  std::optional<Budget> budget;  // empty: the last stage, or one that takes none
+};
+
+bool is_defined(const SelectorCaps& caps, Phase phase) {
+  return phase == Phase::prefill  ? caps.prefill
+         : phase == Phase::decode ? caps.decode
+                                  : caps.verify;
+}
+
+/// The finer of two owners: lists per query head can express lists per KV head, and those the
+/// layer's.
+ListOwner finer(ListOwner a, ListOwner b) {
+  if (a == ListOwner::q_head || b == ListOwner::q_head) return ListOwner::q_head;
+  return a == ListOwner::kv_head || b == ListOwner::kv_head ? ListOwner::kv_head : ListOwner::layer;
+}
+
+/// The same lists; an output correction belongs to the stage that made it and is left out.
+Selection lists_of(const Selection& selection) {
+  Selection copy;
+  copy.owner = selection.owner;
+  copy.is_dense = selection.is_dense;
+  copy.n_tok = selection.n_tok;
+  copy.rows_per_list = selection.rows_per_list;
+  copy.lists = selection.lists;
+  return copy;
+}
+
+std::vector<KeyPos> common_keys(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
+  std::vector<KeyPos> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  return both;
+}
+
+/// The keys of `answer` that `before` also holds, per head and row. What was forced stays forced.
+Selection cut(Selection answer, const Selection& before, const SelectCall& call) {
+  if (before.is_dense) return answer;
+  if (answer.is_dense) {
+    Selection same = lists_of(before);
+    same.mix = std::move(answer.mix);
+    return same;
+  }
+  const Index n_q = call.q.dim(0);
+  const Index group = n_q / call.k.dim(0);
+  Selection both;
+  both.owner = finer(answer.owner, before.owner);
+  both.n_tok = call.n_tok;
+  both.rows_per_list = std::gcd(answer.rows_per_list, before.rows_per_list);
+  both.mix = std::move(answer.mix);
+  const Index n_owners = both.owner == ListOwner::q_head    ? n_q
+                         : both.owner == ListOwner::kv_head ? n_q / group
+                                                            : 1;
+  const Index heads_per_owner = n_q / n_owners;
+  for (Index owner = 0; owner < n_owners; ++owner) {
+    const Index q_head = owner * heads_per_owner;
+    for (Index row = 0; row < call.n_tok; row += both.rows_per_list) {
+      const std::vector<KeyPos> allowed =
+          merged(before.list(owner_of(before.owner, q_head, group), row));
+      const KeyList& list = answer.list(owner_of(answer.owner, q_head, group), row);
+      both.lists.push_back({common_keys(list.scored, allowed), common_keys(list.forced, allowed)});
+    }
+  }
+  return both;
+}
+
+/// `alive` without the keys of each KV head that no list of `kept` holds.
+AliveMask hide_unselected(const AliveMask& alive, const Selection& kept, const SelectCall& call) {
+  const Index n_kv = call.k.dim(0);
+  const Index group = call.q.dim(0) / n_kv;
+  AliveMask narrowed = alive;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    std::vector<bool> is_kept(static_cast<std::size_t>(alive.n_keys()), false);
+    for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+      for (Index row = 0; row < call.n_tok; row += kept.rows_per_list) {
+        const KeyList& list = kept.list(owner_of(kept.owner, q_head, group), row);
+        for (const KeyPos pos : list.scored) is_kept[static_cast<std::size_t>(pos)] = true;
+        for (const KeyPos pos : list.forced) is_kept[static_cast<std::size_t>(pos)] = true;
+      }
+      if (kept.owner != ListOwner::q_head) break;
+    }
+    for (Index pos = 0; pos < alive.n_keys(); ++pos) {
+      if (!is_kept[static_cast<std::size_t>(pos)]) narrowed.kill(kv_head, static_cast<KeyPos>(pos));
+    }
+  }
+  return narrowed;
+}
+
+class Stack final : public Selector {
+ public:
+  Stack(std::string spec, std::vector<Stage> stages)
+      : spec_(std::move(spec)), stages_(std::move(stages)), asked_(stages_.size()) {}
+
+  std::string_view name() const override { return spec_; }
+
+  SelectorCaps caps() const override {
+    SelectorCaps all = stages_.back().caps;
+    all.is_static = true;
+    for (const Stage& stage : stages_) {
+      all.prefill |= stage.caps.prefill;
+      all.decode |= stage.caps.decode;
+      all.verify |= stage.caps.verify;
+      all.permanent |= stage.caps.permanent;
+      all.needs_probs |= stage.caps.needs_probs;
+      all.needs_calibration |= stage.caps.needs_calibration;
+      all.needs_draft |= stage.caps.needs_draft;
+      all.needs_values |= stage.caps.needs_values;
+      all.cross_layer |= stage.caps.cross_layer;
+      all.is_static &= stage.caps.is_static;
+      all.dense_layers = std::min(all.dense_layers, stage.caps.dense_layers);
+      if (&stage == &stages_.back()) break;
+      if (!stage.caps.permanent) all.owner = finer(all.owner, stage.caps.owner);
+    }
+    return all;
+  }
+
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    for (Stage& stage : stages_) {
+      if (stage.caps.needs_calibration) stage.selector->calibrate(layer, kv_head, keys);
+    }
+  }
+  void reset(const AttentionShape& shape) override {
+    for (Stage& stage : stages_) stage.selector->reset(shape);
+  }
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
+    for (Stage& stage : stages_) stage.selector->on_append(layer, pos_begin, k, v);
+  }
+  void rollback(Index n_keys) override {
+    for (Stage& stage : stages_) stage.selector->rollback(n_keys);
+  }
+  void observe(const ObservedProbs& probs) override {
+    for (Stage& stage : stages_) {
+      if (stage.caps.needs_probs) stage.selector->observe(probs);
+    }
+  }
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    Selection kept = dense_selection(call, ListOwner::layer);
+    for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
+      Asked& asked = asked_[i];
+      asked.is_active = is_active(stages_[i], call);
+      if (!asked.is_active) continue;
+      narrow(asked, kept, call);
+      SelectCall question = question_for(i, call);
+      asked.answer = stages_[i].selector->select(question);
+      kept = cut(lists_of(asked.answer), kept, call);
+    }
+    Stage& last = stages_.back();
+    Asked& asked = asked_.back();
+    asked.is_active = is_active(last, call);
+    std::vector<Selection> answers;
+    if (!asked.is_active) {
+      for (std::size_t b = 0; b < budgets.size(); ++b) {
+        answers.push_back(kept.is_dense ? alive_selection(call) : lists_of(kept));
+      }
+      return answers;
+    }
+    narrow(asked, kept, call);
+    const SelectCall question = question_for(stages_.size() - 1, call);
+    if (budgets.size() == 1) {
+      SelectCall one = question;
+      one.budget = budgets.front();
+      answers.push_back(last.selector->select(one));
+    } else {
+      answers = last.selector->select_budgets(question, budgets);
+    }
+    for (Selection& answer : answers) answer = cut(std::move(answer), kept, call);
+    return answers;
+  }
+
+  void evict(const SelectCall& call, AliveMask& alive) override {
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      if (!stages_[i].caps.permanent || call.layer < stages_[i].caps.dense_layers) continue;
+      SelectCall question = call;
+      question.alive = &alive;
+      if (stages_[i].budget) question.budget = *stages_[i].budget;
+      stages_[i].selector->evict(question, alive);
+    }
+  }
+
+  /// The sum over the stages, each for the candidates that it was left.
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    SelectCost sum;
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      if (!asked_[i].is_active) continue;
+      const bool is_last = i + 1 == stages_.size();
+      const SelectCost one =
+          stages_[i].selector->cost(question_for(i, call), is_last ? selection : asked_[i].answer);
+      sum.score_flops += one.score_flops;
+      sum.score_bytes += one.score_bytes;
+      sum.metadata_bytes += one.metadata_bytes;
+    }
+    return sum;
+  }
+
+ private:
+  /// What a stage was asked in the last call.
+  struct Asked {
+    bool is_active = false;
+    std::optional<AliveMask> alive;  // narrowed; empty = the engine's own
+    Selection answer;
+  };
+
+  static bool is_active(const Stage& stage, const SelectCall& call) {
+    return is_defined(stage.caps, call.phase) && call.layer >= stage.caps.dense_layers;
+  }
+  static void narrow(Asked& asked, const Selection& kept, const SelectCall& call) {
+    asked.alive.reset();
+    if (!kept.is_dense) asked.alive = hide_unselected(*call.alive, kept, call);
+  }
+  SelectCall question_for(std::size_t i, const SelectCall& call) const {
+    SelectCall question = call;
+    if (asked_[i].alive) question.alive = &*asked_[i].alive;
+    if (stages_[i].budget) question.budget = *stages_[i].budget;
+    return question;
+  }
+
+  std::string spec_;
+  std::vector<Stage> stages_;
+  std::vector<Asked> asked_;
+};
+
+}  // namespace
+
+std::vector<std::string> split_stages(std::string_view spec) {
+  std::vector<std::string> stages(1);
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    // A plus sign inside a number ("1e+3") does not part stages.
+    const bool parts = spec[i] == '+' && (i + 1 == spec.size() ||
+                                          !std::isdigit(static_cast<unsigned char>(spec[i + 1])));
+    if (parts) {
+      stages.emplace_back();
+    } else {
+      stages.back() += spec[i];
+    }
+  }
+  return stages;
+}
+
+std::unique_ptr<Selector> make_stack(const SelectorRegistry& registry, std::string_view spec) {
+  std::vector<Stage> stages;
+  const std::vector<std::string> words = split_stages(spec);
+  for (const std::string& word : words) {
+    if (word.empty())
+      throw ConfigError(
+          fmt::format("selector {}: a stage is empty, expected NAME[@BUDGET]+NAME", spec));
+    const bool is_last = &word == &words.back();
+    const std::size_t at = word.find('@');
+    Stage stage;
+    stage.selector = registry.make(word.substr(0, at));
+    stage.caps = stage.selector->caps();
+    for (const Stage& earlier : stages) {
+      if (earlier.selector->name() == stage.selector->name()) {
+        throw ConfigError(
+            fmt::format("selector {}: {} is given twice", spec, stage.selector->name()));
+      }
+    }
+    if (at != std::string::npos) {
+      if (is_last) {
+        throw ConfigError(
+            fmt::format("selector {}: the last stage takes the budget of the run, found {}", spec,
+                        word.substr(at)));
+      }
+      stage.budget = Budget::parse(word.substr(at + 1));
+      check_budget_kind(stage.selector->name(), stage.caps, *stage.budget);
+    } else if (!is_last && !stage.caps.budgets.empty()) {
+      throw ConfigError(fmt::format(
+          "selector {}: stage {} needs a budget of its own, as {}@tokens=1024", spec, word, word));
+    }
+    stages.push_back(std::move(stage));
+  }
+  return std::make_unique<Stack>(std::string(spec), std::move(stages));
+}
+
+}  // namespace kvscope

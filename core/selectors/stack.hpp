@@ -1,0 +1,32 @@
+// Selectors on top of each other: evict, then select, then prune to a share of the attention.
+//
+// A stack is written with plus signs: "keydiff@tokens=2048+quest@tokens=512+oracle-topp". Every
+// stage but the last carries its own budget after "@" (unless it takes none); the last stage takes
+// the budget of the comparison. A stage sees as candidates what the stages before it left of a KV
+// head: keys that were evicted are dead for all, keys that an earlier stage did not select in this
+// call are hidden from the later ones. Where an earlier stage gave each query head or row a list of
+// its own, the later stage chooses among the union of a KV head's lists and its answer is cut with
+// the earlier list of that head and row afterwards. A stage rests in phases that it is not defined
+// for and in its own dense layers. Shares (p=0.9) are of the attention that the earlier stages
+// left, as in Twilight.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+/// The stages of a spec, as written: "a@tokens=8+b:x=1" -> {"a@tokens=8", "b:x=1"}. One element if
+/// it is no stack.
+std::vector<std::string> split_stages(std::string_view spec);
+
+/// The stack of two stages or more. Throws ConfigError: an unknown stage, a stage without the
+/// budget it needs or with one that it does not take, the same method twice, a budget on the last
+/// stage.
+std::unique_ptr<Selector> make_stack(const SelectorRegistry& registry, std::string_view spec);
+
+}  // namespace kvscope

@@ -1,0 +1,165 @@
+// Stacks of selectors: evict, then select, then prune; against the stages one by one.
+#include "core/selectors/stack.hpp"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "core/sim/attended.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+const Budget kTwelve{Budget::Kind::tokens, 12};
+
+TEST_CASE("a stack's spec is parted at plus signs", "[selectors]") {
+  CHECK(split_stages("quest") == std::vector<std::string>{"quest"});
+  CHECK(split_stages("a@tokens=8+b:x=1e+3") == std::vector<std::string>{"a@tokens=8", "b:x=1e+3"});
+  CHECK(split_stages("a+") == std::vector<std::string>{"a", ""});
+}
+
+TEST_CASE("stages that do not fit are named", "[selectors]") {
+  const auto message = [](const std::string& spec) -> std::string {
+    try {
+      selector_registry().make(spec);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(message("keydif@tokens=8+quest").find("did you mean keydiff?") != std::string::npos);
+  CHECK(message("keydiff+quest").find("keydiff@tokens=1024") != std::string::npos);
+  CHECK(message("keydiff@p=0.5+quest") != "");
+  CHECK(message("keydiff@tokens=0+quest") != "");
+  CHECK(message("keydiff@tokens=8+quest@tokens=4").find("@tokens=4") != std::string::npos);
+  CHECK(message("keydiff@tokens=8+keydiff").find("twice") != std::string::npos);
+  CHECK(message("+quest").find("empty") != std::string::npos);
+  CHECK(message("quest@tokens=8").find("stack") != std::string::npos);
+}
+
+TEST_CASE("under full attention a stage answers as if alone", "[selectors]") {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Sequence sequence = random_shape_sequence(seed);
+    for (const std::string spec : {"quest:page-size=4", "oracle-topk", "sparq", "quoka", "tova"}) {
+      INFO(spec << ", seed " << seed);
+      CHECK(run_all("full+" + spec, sequence, kTwelve) == run_all(spec, sequence, kTwelve));
+    }
+  }
+}
+
+// After an eviction by KeyDiff, the oracle of the remaining keys, by loops.
+TEST_CASE("an oracle over an evicting stage ranks the keys that are left", "[selectors]") {
+  const Sequence sequence =
+      random_sequence({.n_layers = 1, .n_tokens = 60, .chunk = 50, .n_decode = 10});
+  const auto& shape = sequence.shape;
+  SelectorRun alone(make_selector("keydiff", sequence), shape, {{Budget::Kind::tokens, 20}});
+  SelectorRun stack(make_selector("keydiff@tokens=20+oracle-topk", sequence), shape,
+                    {{Budget::Kind::tokens, 6}});
+  run_call(alone, sequence, Phase::prefill, 50);
+  run_call(stack, sequence, Phase::prefill, 50);
+  for (Index pos = 50; pos < 60; ++pos) {
+    std::vector<std::set<KeyPos>> alive;
+    for (Index head = 0; head < shape.n_kv; ++head)
+      alive.push_back(alive_keys(alone.alive(0), head));
+    run_call(alone, sequence, Phase::decode, 1);
+    stack.begin_call(Phase::decode, 1);
+    const Selection& answer = stack.layer_call({.layer = 0,
+                                                .q = sequence.q[0].view().range(1, pos, pos + 1),
+                                                .k = sequence.k[0].view().range(1, 0, pos + 1),
+                                                .v = sequence.v[0].view().range(1, 0, pos + 1),
+                                                .window = std::nullopt})[0];
+    REQUIRE(!answer.is_dense);
+    for (Index q_head = 0; q_head < shape.n_q; ++q_head) {
+      const std::set<KeyPos>& left = alive[static_cast<std::size_t>(q_head / shape.group())];
+      const std::vector<KeyPos> keys =
+          merged(answer.list(owner_of(answer.owner, q_head, shape.group()), 0));
+      for (const KeyPos key : keys) CHECK((key == pos || left.contains(key)));
+      if (answer.owner != ListOwner::q_head) continue;
+      std::set<KeyPos> allowed = left;
+      allowed.insert(static_cast<KeyPos>(pos));  // the query's own key competes like all others
+      const auto weights = naive_weights(sequence, 0, q_head, pos, allowed);
+      const auto expected = naive_best(weights, allowed, 6);
+      CHECK(std::set<KeyPos>(keys.begin(), keys.end()) == expected);
+    }
+    for (Index head = 0; head < shape.n_kv; ++head) {
+      CHECK(alive_keys(stack.alive(0), head) == alive_keys(alone.alive(0), head));
+    }
+  }
+}
+
+TEST_CASE("each stage keeps a part of what the stage before it kept", "[selectors]") {
+  const std::string quest = "quest:page-size=4,dense-layers=0";
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Sequence sequence = random_shape_sequence(seed + 20);
+    INFO("seed " << seed);
+    SelectorRun evicted(make_selector("keydiff", sequence), sequence.shape,
+                        {{Budget::Kind::tokens, 24}});
+    SelectorRun pages(make_selector("keydiff@tokens=24+" + quest, sequence), sequence.shape,
+                      {kTwelve});
+    SelectorRun pruned(
+        make_selector("keydiff@tokens=24+" + quest + "@tokens=12+oracle-topp", sequence),
+        sequence.shape, {{Budget::Kind::mass, 0.6}});
+    CHECK(pruned.caps().permanent);
+    CHECK(pruned.caps().budgets == std::vector<Budget::Kind>{Budget::Kind::mass});
+    Index n_cut = 0;
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      const Index begin = pages.n_keys();
+      const auto ask = [&](SelectorRun& run, Index layer) -> const Selection& {
+        const auto at = static_cast<std::size_t>(layer);
+        return run.layer_call({.layer = layer,
+                               .q = sequence.q[at].view().range(1, begin, begin + n_tok),
+                               .k = sequence.k[at].view().range(1, 0, begin + n_tok),
+                               .v = sequence.v[at].view().range(1, 0, begin + n_tok),
+                               .window = std::nullopt})[0];
+      };
+      for (SelectorRun* run : {&evicted, &pages, &pruned}) run->begin_call(phase, n_tok);
+      for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
+        const Selection& one = ask(evicted, layer);
+        const Selection& two = ask(pages, layer);
+        const Selection& three = ask(pruned, layer);
+        for (Index q_head = 0; q_head < sequence.shape.n_q; ++q_head) {
+          for (Index row = 0; row < n_tok; ++row) {
+            const auto keys = [&](const Selection& answer) {
+              return attended_keys(answer, sequence.shape.group(), q_head, begin, row,
+                                   std::nullopt);
+            };
+            const auto a = keys(one);
+            const auto b = keys(two);
+            const auto c = keys(three);
+            CHECK(std::includes(a.begin(), a.end(), b.begin(), b.end()));
+            CHECK(std::includes(b.begin(), b.end(), c.begin(), c.end()));
+            if (phase == Phase::decode) CHECK(!c.empty());
+            n_cut += static_cast<Index>(b.size() - c.size());
+          }
+        }
+        if (!three.is_dense) {
+          const SelectCost cost = pruned.selector().cost(pruned.last_call(), three);
+          CHECK(std::isfinite(cost.score_flops + cost.score_bytes + cost.metadata_bytes));
+        }
+      }
+    }
+    CHECK(n_cut > 0);
+  }
+}
+
+TEST_CASE("several budgets of a stack are the answers to each of them", "[selectors]") {
+  const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 50, .n_decode = 10});
+  const std::string spec = "sparq@tokens=24+oracle-topk";
+  const std::vector<Budget> budgets = {{Budget::Kind::tokens, 3}, {Budget::Kind::tokens, 9}};
+  REQUIRE(can_share_scoring(selector_registry().make(spec)->caps()));
+  SelectorRun both(make_selector(spec, sequence), sequence.shape, budgets);
+  std::vector<std::vector<Answer>> each;
+  for (const Budget& budget : budgets) each.push_back(run_all(spec, sequence, budget));
+  std::size_t at = 0;
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    for (const auto& answers : run_call(both, sequence, phase, n_tok)) {
+      for (std::size_t b = 0; b < budgets.size(); ++b) CHECK(answers[b] == each[b][at]);
+      ++at;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
