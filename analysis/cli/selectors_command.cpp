@@ -102,6 +102,12 @@ class SelectorsCommand final : public Command {
  public:
   std::string name() const override { return "selectors"; }
   std::string summary() const override { return "list the selection methods and their options"; }
+  std::string description() const override {
+    return "Methods can be stacked with plus signs, each but the last with a budget of its own: "
+           "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
+           "prunes "
+           "to a share of the attention. A stage chooses among the keys that those before it left.";
+  }
   std::vector<Example> examples() const override {
     return {{"kvscope selectors", "all methods"},
             {"kvscope selectors quest", "options and presets of one"}};

@@ -11,6 +11,7 @@
 #include "analysis/cli/experiment_file.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/read_input.hpp"
+#include "analysis/cli/selector_list.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "core/base/error.hpp"
@@ -25,58 +26,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-/// "quest,quoka:n-queries=8,pairing=rank" to {"quest", "quoka:n-queries=8,pairing=rank"}: an
-/// assignment without a method in front belongs to the method before it.
-std::vector<std::string> split_selectors(const std::vector<std::string>& lists) {
-  std::vector<std::string> specs;
-  for (const std::string& list : lists) {
-    bool is_first = true;
-    for (const std::string& part : split(list)) {
-      if (part.empty())
-        throw UsageError(
-            fmt::format("--selector: expected names between the commas of \"{}\"", list));
-      const bool is_option = part.find('=') < part.find(':');
-      if (is_option && is_first) {
-        throw UsageError(
-            fmt::format("--selector: expected a method's name first, found \"{}\"", part));
-      }
-      if (is_option) {
-        const bool has_options = specs.back().find(':') != std::string::npos;
-        specs.back() = fmt::format("{}{}{}", specs.back(), has_options ? ',' : ':', part);
-      } else {
-        specs.push_back(part);
-      }
-      is_first = false;
-    }
-  }
-  return specs;
-}
-
-/// "tokens=64,128,ratio=0.25": a bare number is of the kind before it.
-std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {
-  std::vector<Budget> budgets;
-  for (const std::string& list : lists) {
-    std::string kind = "tokens";
-    for (const std::string& part : split(list)) {
-      const std::size_t equals = part.find('=');
-      if (equals != std::string::npos) kind = part.substr(0, equals);
-      budgets.push_back(
-          Budget::parse(equals == std::string::npos ? fmt::format("{}={}", kind, part) : part));
-    }
-  }
-  return budgets;
-}
 
 Shard parse_shard(std::string_view text) {
   Shard shard;
@@ -132,14 +81,18 @@ class SweepCommand final : public Command {
              "ratio=0.1,0.2 --out q.csv",
              "decode steps; the table as CSV"},
             {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
-             "the first quarter of a sweep that a file describes"}};
+             "the first quarter of a sweep that a file describes"},
+            {"kvscope sweep trace.h5 --phase decode --budget 64 "
+             "--selector quest,keydiff@tokens=512+quest",
+             "Quest on all keys, and on the 512 that KeyDiff leaves"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
-    options.add(
-        "selector", "NAME[,NAME]",
-        "methods to compare, with options as NAME:option=value (kvscope selectors lists them)",
-        selectors_);
+    options.add("selector", "NAME[,NAME]",
+                "methods to compare, with options as NAME:option=value, stacked as "
+                "NAME@BUDGET+NAME (kvscope "
+                "selectors lists them)",
+                selectors_);
     options.add("budget", "LIST",
                 "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
                 budgets_);
