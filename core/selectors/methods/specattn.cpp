@@ -18,9 +18,9 @@
 // cut to the past; sparse output renormalised; the exact nucleus by default (the printed search
 // returns its last midpoint and misses p in half of the rows). The map is given as a list
 // (layer-map=0/0/1/2, draft layer of verifier layer 0, 1, ...), as "identity", or "proportional"
-// (layer j of n to floor(j n_draft / n)); the monotone map of least KL divergence comes from the
-// layer map analysis. Decode with one draft row works the same. block_mass takes the nucleus of
-// sums over blocks instead.
+// (layer j of n to floor(j n_draft / n), the default, since it needs no calibration); the monotone
+// map of least KL divergence, which is the paper's, comes from the layer map analysis. Decode with
+// one draft row works the same. block_mass takes the nucleus of sums over blocks instead.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct SpecAttnOptions {
   NucleusMode nucleus = NucleusMode::exact;
   BlockRule blocks = BlockRule::closure;
   Index block_size = 16;
-  std::string layer_map = "identity";
+  std::string layer_map = "proportional";
   Index dense_layers = 2;
 
   template <class Self, class Visit>
@@ -63,7 +63,7 @@ struct SpecAttnOptions {
           self.blocks);
     visit(Field{"block-size", "tokens per block"}.in(1, 1 << 20), self.block_size);
     visit(Field{"layer-map",
-                "identity, proportional, or the draft layer of each verifier layer as 0/0/1/2"},
+                "proportional, identity, or the draft layer of each verifier layer as 0/0/1/2"},
           self.layer_map);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -166,7 +166,8 @@ class SpecAttn final : public Selector {
         map_.empty() ? call.layer : map_[static_cast<std::size_t>(call.layer)];
     if (draft_layer >= n_draft) {
       throw ConfigError(fmt::format(
-          "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers",
+          "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers; "
+          "expected proportional or the map that the layer map analysis finds",
           call.layer, draft_layer, n_draft));
     }
     return draft_layer;

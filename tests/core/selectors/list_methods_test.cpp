@@ -87,8 +87,8 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   CHECK(list("specattn:layer-map=proportional,blocks=none").scored ==
         std::vector<KeyPos>{0, 37, 50});  // 4 * 3 / 8
   CHECK(list("specattn:layer-map=0/0/0/0/2,blocks=none").scored == std::vector<KeyPos>{5});
-  CHECK_THROWS_AS(list("specattn"), ConfigError);                // identity: the draft has 3 layers
-  CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);  // names 2 layers
+  CHECK_THROWS_AS(list("specattn:layer-map=identity"), ConfigError);  // the draft has 3 layers
+  CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);       // names 2 layers
   CHECK_THROWS_AS(list("specattn:layer-map=0/x"), ConfigError);
   fixture.call.layer = 1;
   CHECK(made("specattn", fixture)->select(fixture.call).is_dense);
