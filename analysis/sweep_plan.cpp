@@ -73,7 +73,7 @@ void make_pairs(SweepPlan& plan, const SelectorRegistry& registry) {
         plan.pairs.push_back({spec, budget});
       } else {
         const std::string kind = budget_names[b].substr(0, budget_names[b].find('=') + 1);
-        const std::string sentence = fmt::format("{} takes no budget {}", spec, kind);
+        const std::string sentence = fmt::format("{} takes no budget {}...", spec, kind);
         if (std::find(plan.skipped.begin(), plan.skipped.end(), sentence) == plan.skipped.end()) {
           plan.skipped.push_back(sentence);  // once for all values of a kind
         }

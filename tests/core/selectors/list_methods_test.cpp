@@ -108,7 +108,8 @@ TEST_CASE("specattn: decode with one draft row") {
   rows[2](0, 20) = 0.03f;
   fixture.call.draft_rows = rows;
   fixture.call.budget = Budget::parse("p=0.95");
-  const Selection selection = made("specattn:blocks=none", fixture)->select(fixture.call);
+  const Selection selection =
+      made("specattn:blocks=none,layer-map=identity", fixture)->select(fixture.call);
   CHECK(selection.lists[0].scored == std::vector<KeyPos>{3});
   CHECK(selection.lists[0].forced == std::vector<KeyPos>{39, 40});
 }
