@@ -43,9 +43,12 @@ std::string percent(double share) {
 }
 
 std::string AnalyzeCommand::description() const {
-  return "Prints one line per layer; with --out also writes every array to an HDF5 file that "
-         "h5web and silx plot. "
-         "Exit code 5 if a bound that must hold was violated.";
+  std::string text =
+      "Prints one line per layer; with --out also writes every array to an HDF5 file that "
+      "h5web and silx plot.";
+  if (checks_bounds()) text += " Exit code 5 if a bound that must hold was violated.";
+  const std::string more = about();
+  return more.empty() ? text : more + "\n" + text;
 }
 
 std::vector<Example> AnalyzeCommand::examples() const {

@@ -45,6 +45,8 @@ class AnalyzeCommand : public Command {
   AnalyzeCommand(std::string kind, std::string summary, std::size_t n_traces)
       : kind_(std::move(kind)), summary_(std::move(summary)), n_traces_(n_traces) {}
 
+  /// A sentence or two for the help: what the numbers mean. May be empty.
+  virtual std::string about() const { return ""; }
   /// The options of this kind alone.
   virtual void declare_kind(OptionSet& options) = 0;
   /// Their values, for the report.
@@ -54,7 +56,9 @@ class AnalyzeCommand : public Command {
   virtual std::vector<ReportColumn> columns() const = 0;
   /// One line under the table.
   virtual std::string headline(const Json& totals) const = 0;
-  /// How often a bound that must hold was violated: more than 0 is exit code 5.
+  /// True if some bound must hold.
+  virtual bool checks_bounds() const { return false; }
+  /// How often such a bound that must hold was violated: more than 0 is exit code 5.
   virtual std::int64_t violations(const Json& totals) const;
 
  private:

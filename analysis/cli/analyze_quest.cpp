@@ -38,6 +38,7 @@ class AnalyzeQuest final : public AnalyzeCommand {
         percent(total_of(totals, "eval_mass")), percent(total_of(totals, "kernel_mass")),
         percent(total_of(totals, "eval_reduction_per_kv_head")));
   }
+  bool checks_bounds() const override { return true; }
   std::int64_t violations(const Json& totals) const override {
     return totals.value("violations", std::int64_t{0});
   }

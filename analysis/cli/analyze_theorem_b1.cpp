@@ -40,6 +40,7 @@ class AnalyzeTheoremB1 final : public AnalyzeCommand {
         number_text(total_of(totals, "worst_violations")),
         number_text(total_of(totals, "jensen_mean_gap"), 3));
   }
+  bool checks_bounds() const override { return true; }
   std::int64_t violations(const Json& totals) const override {
     return totals.value("violations_of_proved_bounds", std::int64_t{0});
   }
