@@ -37,7 +37,7 @@ struct Pair {
 
 TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
   const Pair pair;
-  for (const std::string kind : kKinds) {
+  for (const std::string& kind : kKinds) {
     INFO(kind);
     const auto table = kvscope_run(pair.command(kind));
     INFO(table.err);
@@ -75,7 +75,7 @@ TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
 
 TEST_CASE("an analysis does not depend on the thread count") {
   const Pair pair;
-  for (const std::string kind : kKinds) {
+  for (const std::string& kind : kKinds) {
     INFO(kind);
     CHECK(kvscope_run(pair.command(kind, {"--json", "--threads", "1"})).out ==
           kvscope_run(pair.command(kind, {"--json", "--threads", "3"})).out);
@@ -116,7 +116,8 @@ TEST_CASE("a trace of one token has nothing to correlate, and says so") {
   const TempDir dir;
   const std::string one = (dir.path() / "one.h5").string();
   REQUIRE(kvscope_run({"record", one, "--model", "draft", "--max-tokens", "1"}).code == 0);
-  const auto geometry = kvscope_run({"analyze", "geometry", one, "--json"}).json();
+  const auto geometry =
+      kvscope_run({"analyze", "geometry", one, "--basis", "keys", "--json"}).json();
   CHECK(geometry.at("totals").at("explained_first").is_null());
   CHECK(geometry.at("totals").at("q_norm_mean") > 0);
   const auto selection = kvscope_run({"analyze", "query-selection", one, "--json"}).json();
