@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/statistics.hpp"
@@ -64,6 +65,14 @@ struct LayerQueries {
   std::vector<double> weight_position, s_q_position;         // [q_head]
 };
 
+/// Position of the largest score among the keys `left`, the first among equals; empty if none is.
+std::optional<Index> best_key(std::span<const double> scores, TokenRange visible, TokenRange left) {
+  if (left.size() < 1) return std::nullopt;
+  const auto part = scores.subspan(static_cast<std::size_t>(left.begin - visible.begin),
+                                   static_cast<std::size_t>(left.size()));
+  return left.begin + (std::max_element(part.begin(), part.end()) - part.begin());
+}
+
 /// Stage 1: S_q and the exact rows of one query head.
 void measure_head(const TraceSource& trace, const QuerySelectionOptions& options, const Plan& plan,
                   Index layer, Index slot, const KeyTable& keys, ScoreRowLoop& loop,
@@ -84,13 +93,12 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
              const double shift = max_of(scores);
              const ExpSums sums = exp_sums(scores, shift);
              const double lse = shift + std::log(sums.sum);
-             const auto n_skipped = static_cast<std::size_t>(
-                 std::clamp<Index>(options.skip - visible.begin, 0, visible.size()));
-             const auto left = scores.subspan(n_skipped);
-             const auto best = std::max_element(left.begin(), left.end());
-             out.log_max(slot, i) = left.empty() ? kNan : *best - lse;
-             out.max_key(slot, i) =
-                 left.empty() ? -1 : static_cast<std::int32_t>(visible.end - (left.end() - best));
+             const TokenRange left{std::max(options.skip, visible.begin),
+                                   visible.end - std::min(options.skip_recent, visible.size())};
+             const std::optional<Index> best = best_key(scores, visible, left);
+             out.log_max(slot, i) =
+                 best ? scores[static_cast<std::size_t>(*best - visible.begin)] - lse : kNan;
+             out.max_key(slot, i) = static_cast<std::int32_t>(best.value_or(-1));
              out.lse(slot, i) = lse;
              out.breadth(slot, i) = std::exp(std::log(sums.sum) - sums.weighted / sums.sum);
            });

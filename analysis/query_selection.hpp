@@ -30,6 +30,7 @@ struct QuerySelectionOptions {
   Index chunk = 128;
   QuokaMean mean = QuokaMean::raw;
   Index skip = 1;
+  Index skip_recent = 0;
   QueryControl control = QueryControl::position;
   double eps = 1e-12;
 
@@ -52,6 +53,11 @@ struct QuerySelectionOptions {
                 "renormalisation) nor as a query: 1 leaves the attention sink out, 0 nothing"}
               .at_least(0),
           self.skip);
+    visit(Field{"skip-recent",
+                "last visible keys, the query's own first, that do not count as the largest "
+                "weight's key: takes heads apart that look at their neighbours only"}
+              .at_least(0),
+          self.skip_recent);
     visit(Field{"control", "what the partial correlations hold fixed: position or log_position"},
           self.control);
     visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
@@ -63,7 +69,8 @@ struct QuerySelectionOptions {
 ///   prompt/s_q       -cos(q, mean query of the whole prompt)
 ///   chunk/s_q        -cos(q, mean query of its prefill chunk); NaN for a query alone in its chunk
 ///                    (every decoded one)
-///   log_max_weight   largest visible score - log-sum-exp of all visible scores: exact where the
+///   log_max_weight   largest score of the keys left - log-sum-exp of all visible scores: exact
+///   where the
 ///                    weight itself is too small for a float; NaN if no key is left
 ///   max_weight       its exponential
 ///   max_key          position of that key, the first among equals; -1 if none is left

@@ -48,6 +48,7 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
   const MemoryTrace trace = windowed_trace(plant, 7, 48);
   QuerySelectionOptions options;
   options.skip = GENERATE(0, 1, 5);
+  options.skip_recent = GENERATE(0, 3);
   options.chunk = 16;
   MemoryResult result;
   run(trace, options, result);
@@ -69,7 +70,7 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
           sum += std::exp(scores[t]);
           if (row[t] > 0) entropy -= row[t] * std::log(row[t]);
           const Index key = first + static_cast<Index>(t);
-          if (key < options.skip) continue;
+          if (key < options.skip || key > pos - options.skip_recent) continue;
           if (best < 0 || scores[t] > scores[static_cast<std::size_t>(best - first)]) best = key;
         }
         CHECK(lse[at] == Approx(std::log(sum)));
@@ -249,12 +250,17 @@ TEST_CASE("query-selection: nothing to correlate is null", "[query_selection]") 
   CHECK(constant.values<std::int32_t>("max_key")[49] == 1);
   CHECK(constant.values<float>("breadth")[49] == Approx(50.0));
 
-  // a skip beyond the trace leaves nothing
+  // skips beyond the trace leave nothing
   QuerySelectionOptions options;
   options.skip = 1000;
   MemoryResult none;
   summary = run(test::planted_trace({}), options, none);
   CHECK(summary["totals"]["queries_per_head"] == 0);
+  CHECK(summary["totals"]["prompt_pearson"].is_null());
+  options.skip = 0;
+  options.skip_recent = std::numeric_limits<Index>::max();
+  MemoryResult nothing;
+  summary = run(test::planted_trace({}), options, nothing);
   CHECK(summary["totals"]["prompt_pearson"].is_null());
 }
 
