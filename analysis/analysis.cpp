@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/statistics.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 
@@ -72,6 +73,22 @@ void write_head_axes(ResultSink& sink, const TraceInfo& info) {
   write_axis(sink, "layer", info.layers, "1", "layer");
   write_axis(sink, "q_head", info.q_heads, "1", "query head");
   write_axis(sink, "kv_head", info.kv_heads, "1", "KV head");
+}
+
+nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers) {
+  std::vector<std::pair<std::string, Mean>> means;  // keys in order of appearance
+  for (const auto& entry : layers) {
+    for (const auto& [key, value] : entry.items()) {
+      if (!value.is_number_float() && !value.is_null()) continue;
+      auto found = std::find_if(means.begin(), means.end(),
+                                [&name = key](const auto& known) { return known.first == name; });
+      if (found == means.end()) found = means.insert(means.end(), {key, Mean{}});
+      if (value.is_number()) found->second.add(value.get<double>());
+    }
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : means) json[key] = json_number(value.value());
+  return json;
 }
 
 ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_view analysis)

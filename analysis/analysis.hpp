@@ -45,6 +45,10 @@ void write_axis(ResultSink& sink, std::string_view name, std::span<const Index> 
 /// The arrays "layer", "q_head" and "kv_head" that plots use as coordinates.
 void write_head_axes(ResultSink& sink, const TraceInfo& info);
 
+/// What a summary's totals say when every layer counts the same: the mean over the layers' entries
+/// of each fractional number, null entries left out; null where no layer has one.
+nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers);
+
 /// Runs over exact score rows in parallel, 16 rows at a time; memory per worker is 16 rows of the
 /// context.
 class ScoreRowLoop {

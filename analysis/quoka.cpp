@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/query_correlation.hpp"
 #include "analysis/quoka_group.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -24,13 +25,11 @@ constexpr std::array<std::string_view, 5> kCorrelationTexts = {
 /// kCorrelations of one query head; query 0 is left out, as is key 0 in the largest weight.
 std::array<double, 5> correlations_of_head(const QuokaLayer& layer, const QuokaPlan& plan,
                                            Index head) {
-  std::vector<double> s_q, s_q_chunk, weight, log_weight, position;
+  std::vector<double> s_q, s_q_chunk, log_weight, position;
   for (Index pos = 1; pos < layer.s_q.dim(1); ++pos) {
-    const double log_max = static_cast<double>(layer.log_max_weight(head, pos));
     s_q.push_back(static_cast<double>(layer.s_q_prompt(head, pos)));
     s_q_chunk.push_back(static_cast<double>(layer.s_q(head, pos)));
-    log_weight.push_back(log_max);
-    weight.push_back(std::exp(log_max));
+    log_weight.push_back(static_cast<double>(layer.log_max_weight(head, pos)));
     position.push_back(static_cast<double>(pos));
   }
   double in_chunk = std::numeric_limits<double>::quiet_NaN();
@@ -41,8 +40,8 @@ std::array<double, 5> correlations_of_head(const QuokaLayer& layer, const QuokaP
     in_chunk =
         pearson(std::span(s_q_chunk).subspan(first, n), std::span(log_weight).subspan(first, n));
   }
-  return {pearson(s_q, weight), pearson(s_q, log_weight), spearman(s_q, log_weight),
-          partial_correlation(s_q, log_weight, position), in_chunk};
+  const QueryCorrelation all = correlate_queries(s_q, log_weight, position);
+  return {all.pearson(), all.pearson_log(), all.spearman(), all.partial_pearson(), in_chunk};
 }
 
 /// The numbers of some layers that a person reads first.

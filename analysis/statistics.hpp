@@ -19,16 +19,24 @@ double mean(std::span<const float> x);
 /// there are none.
 double quantile(std::span<const double> x, double q);
 
-/// Pearson's correlation over the pairs in which neither is NaN; NaN with fewer than 2 pairs or
-/// without variance.
+/// Ranks from 1, without NaN entries among x; ties share their mean rank.
+std::vector<double> ranks_of(std::span<const double> x);
+
+/// Pearson's correlation over the pairs in which neither is NaN; NaN with fewer than 2 pairs or if
+/// one side is constant up to the rounding of its own magnitude.
 double pearson(std::span<const double> x, std::span<const double> y);
 
 /// Spearman's: Pearson's of the ranks, ties sharing their mean rank.
 double spearman(std::span<const double> x, std::span<const double> y);
 
-/// Correlation of x and y with the linear part that z explains taken out of both.
+/// Correlation of x and y with the linear part that z explains taken out of both, over the triples
+/// without NaN; NaN if z explains all of x or y (up to rounding), or one of the three is constant.
 double partial_correlation(std::span<const double> x, std::span<const double> y,
                            std::span<const double> z);
+
+/// The same of the ranks of x, y and z: Spearman's given z.
+double partial_spearman(std::span<const double> x, std::span<const double> y,
+                        std::span<const double> z);
 
 /// Counts in n_bins equal bins of [low, high]; entries outside and NaN are left out, `high` falls
 /// in the last bin.

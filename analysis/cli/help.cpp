@@ -48,7 +48,7 @@ void add_two_columns(std::string& out, const std::string& left, const std::strin
 }
 
 std::string overview_line(const Command& command) {
-  return fmt::format("  {:<20}  {}\n", command.name(), command.summary());
+  return fmt::format("  {:<23}  {}\n", command.name(), command.summary());
 }
 
 std::string troff(const std::string& text) {

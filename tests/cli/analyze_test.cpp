@@ -14,6 +14,9 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
+const std::vector<std::string> kKinds = {"quoka",     "theorem-b1", "quest",
+                                         "layer-map", "geometry",   "query-selection"};
+
 struct Pair {
   TempDir dir;
   std::string verifier = (dir.path() / "verifier.h5").string();
@@ -32,9 +35,9 @@ struct Pair {
   }
 };
 
-TEST_CASE("the four analyses print a table, JSON or CSV, and write their arrays") {
+TEST_CASE("the analyses print a table, JSON or CSV, and write their arrays") {
   const Pair pair;
-  for (const std::string kind : {"quoka", "theorem-b1", "quest", "layer-map"}) {
+  for (const std::string& kind : kKinds) {
     INFO(kind);
     const auto table = kvscope_run(pair.command(kind));
     INFO(table.err);
@@ -72,11 +75,56 @@ TEST_CASE("the four analyses print a table, JSON or CSV, and write their arrays"
 
 TEST_CASE("an analysis does not depend on the thread count") {
   const Pair pair;
-  for (const std::string kind : {"quoka", "theorem-b1", "quest", "layer-map"}) {
+  for (const std::string& kind : kKinds) {
     INFO(kind);
     CHECK(kvscope_run(pair.command(kind, {"--json", "--threads", "1"})).out ==
           kvscope_run(pair.command(kind, {"--json", "--threads", "3"})).out);
   }
+}
+
+TEST_CASE("geometry and query-selection look at the layers and heads that are asked for") {
+  const Pair pair;
+  for (const std::string kind : {"geometry", "query-selection"}) {
+    INFO(kind);
+    const auto json =
+        kvscope_run(pair.command(kind, {"--layers", "2,4-5", "--heads", "3", "--json"})).json();
+    REQUIRE(json.at("layers").size() == 3);
+    CHECK(json.at("layers").at(1).at("layer") == 4);
+    CHECK(json.at("options").at("heads") == std::vector<int>{3});
+    struct Case {
+      std::vector<std::string> words;
+      const char* expected;
+    };
+    for (const Case& c : std::initializer_list<Case>{
+             {{"--layers", "8"}, "layer 8 was not recorded"},
+             {{"--heads", "0,99"}, "query head 99 was not recorded"},
+             {{"--layers", "a-b"}, "expected numbers and ranges"},
+             {{"--chunk", "0"}, "chunk: expected at least"},
+             {{kind == "geometry" ? "--max-points" : "--queries", "0"}, "expected at least 1"},
+             {{kind == "geometry" ? "--basis" : "--control", "both"}, "expected one of"}}) {
+      const auto run = kvscope_run(pair.command(kind, c.words));
+      INFO(run.err);
+      CHECK(run.code == 2);
+      CHECK(run.out.empty());
+      CHECK(run.err_is_one_line());
+      CHECK_THAT(run.err, ContainsSubstring(c.expected));
+    }
+  }
+}
+
+TEST_CASE("a trace of one token has nothing to correlate, and says so") {
+  const TempDir dir;
+  const std::string one = (dir.path() / "one.h5").string();
+  REQUIRE(kvscope_run({"record", one, "--model", "draft", "--max-tokens", "1"}).code == 0);
+  const auto geometry =
+      kvscope_run({"analyze", "geometry", one, "--basis", "keys", "--json"}).json();
+  CHECK(geometry.at("totals").at("explained_first").is_null());
+  CHECK(geometry.at("totals").at("q_norm_mean") > 0);
+  const auto selection = kvscope_run({"analyze", "query-selection", one, "--json"}).json();
+  CHECK(selection.at("totals").at("prompt_pearson_log").is_null());
+  const auto table = kvscope_run({"analyze", "query-selection", one});
+  CHECK(table.code == 0);
+  CHECK_THAT(table.out, ContainsSubstring("Pearson -"));
 }
 
 TEST_CASE("a trace is never overwritten by its own analysis") {
@@ -106,7 +154,7 @@ TEST_CASE("traces that an analysis cannot use are refused in one line") {
 
   const std::string whole = read_file(pair.verifier);
   const auto cut = pair.dir.write("cut.h5", whole.substr(0, whole.size() - 5000)).string();
-  for (const std::string kind : {"quoka", "theorem-b1", "quest"}) {
+  for (const std::string kind : {"quoka", "theorem-b1", "quest", "geometry", "query-selection"}) {
     run = kvscope_run({"analyze", kind, cut, "--out", (pair.dir.path() / "r.h5").string()});
     INFO(kind << " " << run.err);
     CHECK(run.code == 3);

@@ -1,0 +1,171 @@
+#include "analysis/cli/analyze_command.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "notebooks_export/result_csv.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Drops the arrays: for runs that want the summary only.
+class NullResult final : public ResultSink {
+ public:
+  void begin(const ResultInfo&) override {}
+  void declare(const ResultArray&) override {}
+  void add_plot(const ResultPlot&) override {}
+  void finish(const nlohmann::ordered_json&) override {}
+
+ protected:
+  void write_raw(std::string_view, ResultType, Index, const void*, Index) override {}
+};
+
+}  // namespace
+
+double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
+  const auto found = totals.find(std::string(key));
+  return found != totals.end() && found->is_number() ? found->get<double>()
+                                                     : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string percent(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string AnalyzeCommand::description() const {
+  std::string text =
+      "Prints one line per layer; with --out also writes every array to an HDF5 file that "
+      "h5web and silx plot.";
+  if (checks_bounds()) text += " Exit code 5 if a bound that must hold was violated.";
+  const std::string more = about();
+  return more.empty() ? text : more + "\n" + text;
+}
+
+std::vector<Example> AnalyzeCommand::examples() const {
+  const std::string files = n_traces_ == 2 ? "verifier.h5 draft.h5" : "trace.h5";
+  return {{fmt::format("kvscope {} {}", name(), files), "the summary as a table"},
+          {fmt::format("kvscope {} {} --out result.h5 --json", name(), files),
+           "all arrays to a file, the summary as JSON"}};
+}
+
+std::int64_t AnalyzeCommand::violations(const Json&) const {
+  return 0;
+}
+
+void AnalyzeCommand::declare(OptionSet& options) {
+  if (n_traces_ == 2) {
+    options.positional("VERIFIER", "the trace of the large model", files_[0], /*required=*/true);
+    options.positional("DRAFT", "the trace of the small model over the same tokens", files_[1],
+                       /*required=*/true);
+  } else {
+    options.positional("TRACE", "a recorded trace", files_[0], /*required=*/true);
+  }
+  options.add("out", "FILE", "write the arrays to this HDF5 file", out_).short_name = 'o';
+  options.add("csv", "FILE",
+              "write the per-layer rows as CSV (- is standard output, instead of the table)", csv_);
+  options.flag("overwrite", "replace existing files", overwrite_);
+  declare_kind(options);
+  work_.declare(options);
+  declare_json(options, json_);
+}
+
+int AnalyzeCommand::run(const OptionSet&, const std::string& command_line) {
+  check_outputs();
+  const int n_threads = work_.n_threads();
+  const Traces traces = open_traces();
+  const Json summary = compute(traces, n_threads, command_line);
+  tell(summary);
+  const std::int64_t n_violations = violations(summary.value("totals", Json::object()));
+  if (n_violations == 0) return kOk;
+  note(fmt::format("kvscope: a bound that must hold was violated {} times", n_violations));
+  return kCheckFailed;
+}
+
+void AnalyzeCommand::check_outputs() const {
+  if (json_ && csv_ && *csv_ == "-")
+    throw UsageError("--json and --csv - both want standard output");
+  if (out_) {
+    for (std::size_t i = 0; i < n_traces_; ++i) {
+      std::error_code error;
+      if (fs::equivalent(*out_, files_[i], error)) {
+        throw UsageError(fmt::format(
+            "--out: {} is the trace itself; results go to a file of their own", out_->string()));
+      }
+    }
+  }
+  for (const auto& file : {out_, csv_}) {
+    if (file && *file != "-" && !overwrite_ && fs::exists(*file)) {
+      throw IoError(fmt::format("{} exists; --overwrite replaces it", file->string()));
+    }
+  }
+}
+
+AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
+  Traces traces;
+  for (std::size_t i = 0; i < n_traces_; ++i) {
+    traces.push_back(TraceFile::open(files_[i], {}));
+    for (const auto& warning : traces.back().warnings())
+      note(fmt::format("kvscope: {}: {}", files_[i].string(), warning));
+    const TraceInfo& info = traces.back().info();
+    if (info.status != TraceStatus::complete) {
+      note(fmt::format("kvscope: {} is {}: it holds {} tokens", files_[i].string(),
+                       name_of(info.status), info.n_tokens));
+    }
+  }
+  return traces;
+}
+
+AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads,
+                                             const std::string& command_line) const {
+  const StopOnSignal stop;
+  ThreadPool pool(n_threads);
+  ProgressReporter progress(work_.progress);
+  std::unique_ptr<ResultSink> sink;
+  if (out_) {
+    sink = create_result_file(*out_, overwrite_);
+  } else {
+    sink = std::make_unique<NullResult>();
+  }
+  ResultProvenance provenance;
+  provenance.command_line = command_line;
+  provenance.writer = writer_name();
+  return call(traces, {*sink, pool, progress.callback(), stop.token(), provenance});
+}
+
+void AnalyzeCommand::tell(const Json& summary) const {
+  if (csv_) {
+    std::ostringstream text;
+    write_layers_csv(summary, text);
+    if (*csv_ == "-") {
+      print(text.str());
+    } else {
+      std::ofstream file(*csv_, std::ios::binary | std::ios::trunc);
+      file << text.str();
+      file.close();
+      if (!file) throw IoError(fmt::format("cannot write {}", csv_->string()));
+    }
+  }
+  if (json_) {
+    Json report = {{"kind", kind_}};
+    for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
+    report["options"] = options_json();
+    report["result_file"] = out_ ? Json(out_->string()) : Json(nullptr);
+    report.update(summary);
+    print_json(report);
+  } else if (!csv_ || *csv_ != "-") {
+    const Json totals = summary.value("totals", Json::object());
+    print(fmt::format("{}\n{}: {}\n", summary_table(summary, columns()), kind_, headline(totals)));
+  }
+}
+
+}  // namespace kvscope::cli

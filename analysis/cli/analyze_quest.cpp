@@ -1,0 +1,55 @@
+// kvscope analyze quest: page bounds against the true maxima.
+#include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/quest_bounds.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class AnalyzeQuest final : public AnalyzeCommand {
+ public:
+  AnalyzeQuest()
+      : AnalyzeCommand("quest", "Quest: page bounds against the true maxima, kept attention",
+                       /*n_traces=*/1) {}
+
+ private:
+  void declare_kind(OptionSet& options) override { options.fields(options_); }
+  Json options_json() const override { return fields_to_json(options_); }
+  Json call(const Traces& traces, const AnalysisRun& run) const override {
+    return analyze_quest(traces[0], options_, run.sink, run.pool, run.progress, run.stop,
+                         run.provenance);
+  }
+  std::vector<ReportColumn> columns() const override {
+    return {{"violations", "violated"},
+            {"gap_mean", "bound gap"},
+            {"rank_correlation", "rank corr."},
+            {"eval_mass", "mass (eval)"},
+            {"eval_best_page_kept", "best page kept"},
+            {"kernel_mass", "mass (kernel)"},
+            {"kernel_best_page_kept", "best page kept"},
+            {"eval_reduction_per_kv_head", "keys saved"}};
+  }
+  std::string headline(const Json& totals) const override {
+    return fmt::format(
+        "bound violated {} times in {} rows; kept pages hold {} of the attention (kernel rule: {}) "
+        "and save {} "
+        "of the key reads",
+        number_text(total_of(totals, "violations")), number_text(total_of(totals, "rows")),
+        percent(total_of(totals, "eval_mass")), percent(total_of(totals, "kernel_mass")),
+        percent(total_of(totals, "eval_reduction_per_kv_head")));
+  }
+  bool checks_bounds() const override { return true; }
+  std::int64_t violations(const Json& totals) const override {
+    return totals.value("violations", std::int64_t{0});
+  }
+
+  QuestOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_analyze_quest_command() {
+  return std::make_unique<AnalyzeQuest>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,30 @@
+#include "analysis/cli/selection_options.hpp"
+
+#include "analysis/cli/read_input.hpp"
+
+namespace kvscope::cli {
+
+void SelectionOptions::declare(OptionSet& options) {
+  options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers);
+  options.add("heads", "LIST", "query heads to look at, with their KV heads, as 0,4-7 [all]",
+              heads);
+}
+
+TraceSelection SelectionOptions::selection() const {
+  TraceSelection selection;
+  if (layers) selection.layers = parse_index_list(*layers, "layers");
+  if (heads) selection.q_heads = parse_index_list(*heads, "heads");
+  return selection;
+}
+
+nlohmann::ordered_json SelectionOptions::with(const nlohmann::ordered_json& fields) const {
+  using Json = nlohmann::ordered_json;
+  const TraceSelection chosen = selection();
+  Json json;
+  json["layers"] = layers ? Json(chosen.layers) : Json(nullptr);
+  json["heads"] = heads ? Json(chosen.q_heads) : Json(nullptr);
+  json.update(fields);
+  return json;
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,345 @@
+// Geometry on synthetic traces: against loops, planted axes, rotations, degenerate traces.
+#include "analysis/geometry.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using Vector = std::vector<double>;
+
+nlohmann::ordered_json run(const TraceSource& trace, const GeometryOptions& options,
+                           MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_geometry(trace, options, result, pool, {}, {});
+}
+
+Vector at(TensorView<const float> rows, Index i) {
+  return {rows.row(i).begin(), rows.row(i).end()};
+}
+double dot(const Vector& a, const Vector& b) {
+  double sum = 0.0;
+  for (std::size_t c = 0; c < a.size(); ++c) sum += a[c] * b[c];
+  return sum;
+}
+double cosine(const Vector& a, const Vector& b) {
+  return dot(a, b) / std::sqrt(dot(a, a) * dot(b, b));
+}
+Vector mean_row(const std::vector<Vector>& rows) {
+  Vector mean(rows[0].size(), 0.0);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c)
+      mean[c] += row[c] / static_cast<double>(rows.size());
+  }
+  return mean;
+}
+std::vector<Vector> all_rows(const Tensor<float>& rows) {
+  std::vector<Vector> list;
+  for (Index i = 0; i < rows.dim(0); ++i) list.push_back(at(rows.view(), i));
+  return list;
+}
+
+TEST_CASE("geometry: axes, projections, cosines and norms equal the loops", "[geometry]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 37;
+  plant.sink = 2.0;
+  const MemoryTrace trace = test::planted_trace(plant);
+  const Index d = plant.d_head, n = plant.n_tokens;
+  GeometryOptions options;
+  options.basis = GENERATE(GeometryBasis::group, GeometryBasis::head, GeometryBasis::keys);
+  MemoryResult result;
+  run(trace, options, result);
+  const auto variance = result.values<double>("variance");
+  const auto explained = result.values<double>("explained");
+  const auto center = result.values<double>("center");
+  const auto directions = result.values<double>("directions");
+  const auto q_projection = result.values<float>("queries/projection");
+  const auto k_projection = result.values<float>("keys/projection");
+  const Index n_bases = options.basis == GeometryBasis::head ? plant.n_q : plant.n_kv;
+
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index basis = 0; basis < n_bases; ++basis) {
+      const bool of_head = options.basis == GeometryBasis::head;
+      const Index kv_head = of_head ? basis / 2 : basis;
+      const auto keys = all_rows(trace.read_k(layer, kv_head, {0, n}));
+      std::vector<Vector> fitted = keys;
+      for (Index head = 0; head < plant.n_q; ++head) {
+        const bool fits = options.basis == GeometryBasis::group ? head / 2 == kv_head
+                          : of_head                             ? head == basis
+                                                                : false;
+        if (!fits) continue;
+        for (const auto& row : all_rows(trace.read_q(layer, head, {0, n}))) fitted.push_back(row);
+      }
+      const Vector mean = mean_row(fitted);
+      const Index slot = layer * n_bases + basis;
+      double total = 0.0;
+      for (Index c = 0; c < d; ++c) {
+        const auto channel = static_cast<std::size_t>(c);
+        CHECK(center[static_cast<std::size_t>(slot * d + c)] ==
+              Approx(mean[channel]).margin(1e-12));
+        for (const auto& row : fitted) {
+          total += std::pow(row[channel] - mean[channel], 2) / static_cast<double>(fitted.size());
+        }
+      }
+      double sum = 0.0;
+      for (Index c = 0; c < d; ++c) sum += variance[static_cast<std::size_t>(slot * d + c)];
+      CHECK(sum == Approx(total));
+
+      for (Index axis = 0; axis < 3; ++axis) {
+        const auto first = directions.begin() + (slot * 3 + axis) * d;
+        const Vector direction(first, first + d);
+        CHECK(dot(direction, direction) == Approx(1.0));
+        double along = 0.0;  // variance along the axis, from its definition
+        for (const auto& row : fitted) {
+          along += std::pow(dot(row, direction) - dot(mean, direction), 2) /
+                   static_cast<double>(fitted.size());
+        }
+        const auto component = static_cast<std::size_t>(slot * d + axis);
+        CHECK(variance[component] == Approx(along));
+        CHECK(explained[component] == Approx(along / total));
+        for (Index i = 0; i < n; ++i) {
+          const double expected =
+              dot(keys[static_cast<std::size_t>(i)], direction) - dot(mean, direction);
+          CHECK(k_projection[static_cast<std::size_t>((slot * n + i) * 3 + axis)] ==
+                Approx(expected).margin(1e-5));
+        }
+        for (Index head = 0; head < plant.n_q; ++head) {
+          if (of_head ? head != basis : head / 2 != kv_head) continue;
+          const Tensor<float> q = trace.read_q(layer, head, {0, n});
+          for (Index i = 0; i < n; ++i) {
+            const double expected = dot(at(q.view(), i), direction) - dot(mean, direction);
+            CHECK(q_projection[static_cast<std::size_t>(((layer * plant.n_q + head) * n + i) * 3 +
+                                                        axis)] == Approx(expected).margin(1e-5));
+          }
+        }
+      }
+    }
+  }
+
+  const auto s_q = result.values<float>("queries/s_q");
+  const auto q_cos = result.values<float>("queries/cos_mean");
+  const auto k_cos = result.values<float>("keys/cos_mean");
+  const auto q_norm = result.values<float>("queries/norm");
+  const auto k_norm = result.values<float>("keys/norm");
+  const auto clustering = result.values<double>("clustering/queries");
+  const auto means = result.values<double>("clustering/means");
+  const auto k_clustering = result.values<double>("clustering/keys");
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index head = 0; head < plant.n_q; ++head) {
+      const auto queries = all_rows(trace.read_q(layer, head, {0, n}));
+      const auto keys = all_rows(trace.read_k(layer, head / 2, {0, n}));
+      const Vector mean_q = mean_row(queries), mean_k = mean_row(keys);
+      const Index slot = layer * plant.n_q + head;
+      const Index kv_slot = layer * plant.n_kv + head / 2;
+      double sum_q = 0.0, sum_k = 0.0;
+      for (Index i = 0; i < n; ++i) {
+        const auto& query = queries[static_cast<std::size_t>(i)];
+        const auto& key = keys[static_cast<std::size_t>(i)];
+        const auto q_at = static_cast<std::size_t>(slot * n + i);
+        const auto k_at = static_cast<std::size_t>(kv_slot * n + i);
+        CHECK(q_cos[q_at] == Approx(cosine(query, mean_q)).margin(1e-6));
+        CHECK(s_q[q_at] == -q_cos[q_at]);
+        CHECK(k_cos[k_at] == Approx(cosine(key, mean_k)).margin(1e-6));
+        CHECK(q_norm[q_at] == Approx(std::sqrt(dot(query, query))));
+        CHECK(k_norm[k_at] == Approx(std::sqrt(dot(key, key))));
+        sum_q += cosine(query, mean_q) / static_cast<double>(n);
+        sum_k += cosine(key, mean_k) / static_cast<double>(n);
+      }
+      CHECK(clustering[static_cast<std::size_t>(slot)] == Approx(sum_q));
+      CHECK(k_clustering[static_cast<std::size_t>(kv_slot)] == Approx(sum_k));
+      CHECK(means[static_cast<std::size_t>(slot)] == Approx(cosine(mean_q, mean_k)));
+    }
+  }
+}
+
+TEST_CASE("geometry: planted axes and clusters are found", "[geometry]") {
+  // keys spread by 5 along channel 2, queries far away along channel 5; noise elsewhere
+  const Index n = 200;
+  MemoryTrace trace(make_trace_info(1, 2, 1, 8, n, 50));
+  test::Random random(3);
+  for (Index t = 0; t < n; ++t) {
+    for (Index c = 0; c < 8; ++c) {
+      trace.k(0)(0, t, c) = static_cast<float>(0.1 * random.normal());
+      for (Index head = 0; head < 2; ++head) {
+        trace.q(0)(head, t, c) = static_cast<float>(0.1 * random.normal());
+      }
+    }
+    trace.k(0)(0, t, 2) += static_cast<float>(5.0 * random.normal());
+    trace.k(0)(0, t, 0) += 20.0f;
+    for (Index head = 0; head < 2; ++head) trace.q(0)(head, t, 5) += 30.0f;
+    trace.v(0)(0, t, 0) = static_cast<float>(t);  // norms 0, 1, ..., 199
+  }
+  GeometryOptions options;
+  options.basis = GeometryBasis::keys;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  const auto direction = result.values<double>("directions");
+  CHECK(direction[2] == Approx(1.0).margin(1e-3));
+  CHECK(summary["layers"][0]["explained_first"].get<double>() > 0.99);
+  CHECK(summary["layers"][0]["axes_for_90_percent"] == 1.0);
+  CHECK(summary["layers"][0]["query_clustering"].get<double>() > 0.999);
+  CHECK(summary["layers"][0]["key_clustering"].get<double>() > 0.9);
+  CHECK(std::abs(summary["layers"][0]["mean_query_mean_key"].get<double>()) < 0.01);
+  CHECK(summary["layers"][0]["v_norm_mean"].get<double>() == Approx(99.5));
+  CHECK(result.values<double>("norms/v_p05")[0] == Approx(9.95));
+  CHECK(result.values<double>("norms/v_p95")[0] == Approx(189.05));
+
+  // in the joint basis the first axis is the gap between queries and keys, (20, -30) of channels
+  // 0 and 5, with the largest element positive
+  MemoryResult joint;
+  run(trace, {}, joint);
+  const auto gap = joint.values<double>("directions");
+  const double length = std::sqrt(20.0 * 20.0 + 30.0 * 30.0);
+  CHECK(gap[5] == Approx(30.0 / length).margin(0.01));
+  CHECK(gap[0] == Approx(-20.0 / length).margin(0.01));
+}
+
+TEST_CASE("geometry: rotating q and k together changes no variance, cosine or norm", "[geometry]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 60;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryTrace turned = test::planted_trace(plant);
+  const double c = std::cos(0.7), s = std::sin(0.7);
+  const auto turn = [&](TensorView<float> rows) {
+    for (Index t = 0; t < rows.dim(0); ++t) {
+      for (Index p = 0; p < 4; ++p) {  // channels p and 7 - p, another angle's sign each
+        const double x = static_cast<double>(rows(t, p));
+        const double y = static_cast<double>(rows(t, 7 - p));
+        rows(t, p) = static_cast<float>(c * x - s * y);
+        rows(t, 7 - p) = static_cast<float>(s * x + c * y);
+      }
+    }
+  };
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index h = 0; h < plant.n_q; ++h) turn(turned.q(layer).sub(h));
+    for (Index h = 0; h < plant.n_kv; ++h) turn(turned.k(layer).sub(h));
+  }
+  GeometryOptions options;
+  options.basis = GENERATE(GeometryBasis::group, GeometryBasis::head, GeometryBasis::keys);
+  MemoryResult a, b;
+  run(trace, options, a);
+  run(turned, options, b);
+  for (const char* name : {"explained", "variance", "clustering/queries", "clustering/keys",
+                           "clustering/means", "norms/q_p95"}) {
+    INFO(name);
+    const auto x = a.values<double>(name);
+    const auto y = b.values<double>(name);
+    REQUIRE(x.size() == y.size());
+    for (std::size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).margin(1e-6));
+  }
+}
+
+TEST_CASE("geometry: a selection gives the same numbers; points thin out, the fit does not",
+          "[geometry]") {
+  test::PlantOptions plant;
+  plant.n_layers = 3;
+  plant.n_tokens = 90;
+  const MemoryTrace trace = test::planted_trace(plant);
+  GeometryOptions options;
+  options.basis = GeometryBasis::head;
+  MemoryResult whole, part;
+  run(trace, options, whole);
+  options.selection = {{2}, {3}};
+  options.max_points = 7;
+  const auto summary = run(trace, options, part);
+  CHECK(summary["layers"].size() == 1);
+  CHECK(summary["layers"][0]["layer"] == 2);
+  CHECK(part.values<std::int64_t>("q_head")[0] == 3);
+  CHECK(part.values<std::int64_t>("kv_head")[0] == 1);
+  CHECK(part.values<std::int64_t>("basis_head")[0] == 3);
+  const auto pos = part.values<std::int64_t>("pos");
+  REQUIRE(pos.size() == 7);
+  CHECK(pos.front() == 0);
+  CHECK(pos.back() == 89);
+  const auto all = whole.values<double>("explained");
+  const auto one = part.values<double>("explained");
+  CHECK(std::memcmp(one.data(), all.data() + (2 * 4 + 3) * 8, 8 * sizeof(double)) == 0);
+  const auto all_points = whole.values<float>("queries/projection");
+  const auto few = part.values<float>("queries/projection");
+  for (std::size_t i = 0; i < 7; ++i) {
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      CHECK(few[i * 3 + axis] ==
+            all_points[((2 * 4 + 3) * 90 + static_cast<std::size_t>(pos[i])) * 3 + axis]);
+    }
+  }
+  CHECK(part.info().config["layers"] == std::vector<Index>{2});
+}
+
+TEST_CASE("geometry: the same bits with 1 and 3 threads", "[geometry]") {
+  test::PlantOptions plant;
+  plant.n_q = 8;
+  plant.n_kv = 4;
+  plant.n_tokens = 300;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult one, three;
+  REQUIRE(run(trace, {}, one, 1) == run(trace, {}, three, 3));
+  for (const char* name : {"queries/projection", "keys/projection", "queries/s_q"}) {
+    const auto a = one.values<float>(name);
+    const auto b = three.values<float>(name);
+    REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  }
+}
+
+TEST_CASE("geometry: one token, equal vectors and zeros are null, never numbers", "[geometry]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 1;
+  plant.n_q = 2;
+  MemoryTrace lone = test::planted_trace(plant);
+  GeometryOptions options;
+  options.basis = GeometryBasis::keys;
+  options.span = QuerySpan::chunk;
+  MemoryResult result;
+  auto summary = run(lone, options, result);
+  CHECK(summary["totals"]["explained_first"].is_null());
+  CHECK(summary["totals"]["axes_for_90_percent"].is_null());
+  CHECK(summary["totals"]["query_clustering"].get<double>() == Approx(1.0));
+  CHECK(std::isnan(result.values<float>("queries/s_q")[0]));
+  CHECK(result.values<float>("keys/projection")[0] == 0.0f);
+
+  const MemoryTrace zeros(make_trace_info(1, 2, 1, 2, 9, 4));  // d_head 2: two axes to show
+  MemoryResult empty;
+  summary = run(zeros, {}, empty);
+  CHECK(summary["totals"]["explained_shown"].is_null());
+  CHECK(summary["totals"]["query_clustering"] == 0.0);
+  CHECK(summary["totals"]["mean_query_mean_key"] == 0.0);
+  CHECK(summary["totals"]["q_norm_p95"] == 0.0);
+  CHECK(empty.values<double>("directions").size() == 2 * 2);
+  for (float x : empty.values<float>("queries/projection")) CHECK(x == 0.0f);
+}
+
+TEST_CASE("geometry: bad input gets a sentence", "[geometry]") {
+  const MemoryTrace trace = test::planted_trace({});
+  MemoryResult result;
+  GeometryOptions options;
+  options.max_points = 0;
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("max-points"));
+  options = {};
+  options.selection.layers = {7};
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("layer 7 was not recorded"));
+  options = {};
+  options.selection.q_heads = {1, 9};
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("9 was not recorded"));
+  MemoryTrace bad = test::planted_trace({});
+  bad.v(1)(0, 5, 2) = std::nanf("");
+  CHECK_THROWS_AS(run(bad, {}, result), FormatError);
+  TraceInfo info = trace.info();
+  info.rows = {8, 64};
+  CHECK_THROWS_WITH(run(MemoryTrace(info), {}, result), ContainsSubstring("needs q of all"));
+  std::stop_source stop;
+  stop.request_stop();
+  ThreadPool pool(2);
+  CHECK_THROWS_AS(analyze_geometry(trace, {}, result, pool, {}, stop.get_token()), Interrupted);
+}
+
+}  // namespace
+}  // namespace kvscope

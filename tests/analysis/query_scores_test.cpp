@@ -1,0 +1,97 @@
+// S_q against the prompt's and the chunk's mean query, by three loops; selections of a trace.
+#include "analysis/query_scores.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "analysis/trace_selection.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+/// -cos(q_i, mean of rows [begin, end)), the mean of raw or of unit queries.
+double naive_score(TensorView<const float> q, Index i, Index begin, Index end, QuokaMean mean) {
+  double dot = 0.0, mean_square = 0.0, square = 0.0;
+  for (Index c = 0; c < q.dim(1); ++c) {
+    double m = 0.0;
+    for (Index t = begin; t < end; ++t) {
+      double norm = 0.0;
+      for (Index e = 0; e < q.dim(1); ++e) norm += std::pow(static_cast<double>(q(t, e)), 2);
+      m += static_cast<double>(q(t, c)) / (mean == QuokaMean::unit ? std::sqrt(norm) : 1.0);
+    }
+    m /= static_cast<double>(end - begin);
+    dot += m * static_cast<double>(q(i, c));
+    mean_square += m * m;
+    square += std::pow(static_cast<double>(q(i, c)), 2);
+  }
+  return -dot / std::sqrt(mean_square * square);
+}
+
+TEST_CASE("S_q equals the loops for both spans and both means", "[query_scores]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 45;
+  const MemoryTrace trace = test::planted_trace(plant);
+  TraceInfo info = trace.info();
+  info.n_prompt = 41;  // chunks of 16, 16 and 9; four decoded
+  const QuokaMean mean = GENERATE(QuokaMean::raw, QuokaMean::unit);
+  const Tensor<float> q = trace.read_q(1, 2, {0, 45});
+  const QueryScoring scoring{16, mean, 1e-12};
+  const auto prompt = query_scores(info, q.view(), QuerySpan::prompt, scoring);
+  const auto chunk = query_scores(info, q.view(), QuerySpan::chunk, scoring);
+  for (Index i = 0; i < 45; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    CHECK(prompt[at] == Approx(naive_score(q.view(), i, 0, 41, mean)).margin(1e-12));
+    if (i >= 41) {
+      CHECK(std::isnan(chunk[at]));
+      continue;
+    }
+    const Index begin = i / 16 * 16;
+    CHECK(chunk[at] ==
+          Approx(naive_score(q.view(), i, begin, std::min<Index>(begin + 16, 41), mean))
+              .margin(1e-12));
+  }
+}
+
+TEST_CASE("a query alone in its chunk has no score; a chunk as long as the prompt is the prompt",
+          "[query_scores]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 33;
+  const MemoryTrace trace = test::planted_trace(plant);
+  const TraceInfo& info = trace.info();
+  const Tensor<float> q = trace.read_q(0, 0, {0, 33});
+  const auto chunk = query_scores(info, q.view(), QuerySpan::chunk, {32, QuokaMean::raw, 1e-12});
+  CHECK(std::isfinite(chunk[31]));
+  CHECK(std::isnan(chunk[32]));
+  const Index huge = std::numeric_limits<Index>::max();
+  CHECK(query_scores(info, q.view(), QuerySpan::chunk, {huge, QuokaMean::raw, 1e-12}) ==
+        query_scores(info, q.view(), QuerySpan::prompt, {1, QuokaMean::raw, 1e-12}));
+  CHECK(prompt_chunks(info, 16).size() == 3);
+  CHECK(prompt_chunks(info, 16).back() == TokenRange{32, 33});
+}
+
+TEST_CASE("a selection is sorted, brings its KV heads, and names what is wrong",
+          "[trace_selection]") {
+  const TraceInfo info = make_trace_info(4, 8, 2, 4, 10, 5);
+  const TraceInfo part = selected_part(info, {{3, 1}, {6, 2, 3}});
+  CHECK(part.layers == std::vector<Index>{1, 3});
+  CHECK(part.q_heads == std::vector<Index>{2, 3, 6});
+  CHECK(part.kv_heads == std::vector<Index>{0, 1});
+  CHECK(q_slots_of(part, 0) == std::vector<Index>{0, 1});
+  CHECK(q_slots_of(part, 1) == std::vector<Index>{2});
+  CHECK(selected_part(info, {}).q_heads == info.q_heads);
+  CHECK(selected_part(info, {{}, {5}}).kv_heads == std::vector<Index>{1});
+  CHECK_THROWS_WITH(selected_part(info, {{4}, {}}), ContainsSubstring("layer 4 was not recorded"));
+  CHECK_THROWS_WITH(selected_part(info, {{}, {8}}), ContainsSubstring("8 was not recorded"));
+  CHECK_THROWS_WITH(selected_part(info, {{1, 1}, {}}), ContainsSubstring("given twice"));
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,290 @@
+// S_q against the largest weight on synthetic traces: against loops and against analyze quoka, with
+// a planted relation, a planted confounding, and degenerate traces.
+#include "analysis/query_selection.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "analysis/quoka.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+nlohmann::ordered_json run(const TraceSource& trace, const QuerySelectionOptions& options,
+                           MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_query_selection(trace, options, result, pool, {}, {});
+}
+
+/// A trace with a sliding window in layer 1 and some decoded positions.
+MemoryTrace windowed_trace(const test::PlantOptions& plant, Index window, Index n_prompt) {
+  MemoryTrace full = test::planted_trace(plant);
+  TraceInfo info = full.info();
+  info.window[1] = window;
+  info.n_prompt = n_prompt;
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    std::copy_n(full.q(layer).data(), full.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(full.k(layer).data(), full.k(layer).shape().count(), trace.k(layer).data());
+  }
+  return trace;
+}
+
+TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 53;
+  plant.sink = 1.0;
+  plant.duplicates = {{3, 9}, {3, 12}};
+  const MemoryTrace trace = windowed_trace(plant, 7, 48);
+  QuerySelectionOptions options;
+  options.skip = GENERATE(0, 1, 5);
+  options.skip_recent = GENERATE(0, 3);
+  options.chunk = 16;
+  MemoryResult result;
+  run(trace, options, result);
+  const auto log_max = result.values<float>("log_max_weight");
+  const auto max_weight = result.values<float>("max_weight");
+  const auto max_key = result.values<std::int32_t>("max_key");
+  const auto lse = result.values<float>("lse");
+  const auto breadth = result.values<float>("breadth");
+  std::size_t at = 0;
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    for (Index head = 0; head < plant.n_q; ++head) {
+      for (Index pos = 0; pos < plant.n_tokens; ++pos, ++at) {
+        const auto row = test::naive_row(trace, layer, head, pos);
+        const auto scores = test::naive_scores(trace, layer, head, pos);
+        const Index first = test::naive_first_visible(trace, layer, pos);
+        double sum = 0.0, entropy = 0.0;
+        Index best = -1;
+        for (std::size_t t = 0; t < row.size(); ++t) {
+          sum += std::exp(scores[t]);
+          if (row[t] > 0) entropy -= row[t] * std::log(row[t]);
+          const Index key = first + static_cast<Index>(t);
+          if (key < options.skip || key > pos - options.skip_recent) continue;
+          if (best < 0 || scores[t] > scores[static_cast<std::size_t>(best - first)]) best = key;
+        }
+        CHECK(lse[at] == Approx(std::log(sum)));
+        CHECK(breadth[at] == Approx(std::exp(entropy)));
+        REQUIRE(max_key[at] == best);
+        if (best < 0) {
+          CHECK(std::isnan(log_max[at]));
+          CHECK(std::isnan(max_weight[at]));
+          continue;
+        }
+        const double weight = row[static_cast<std::size_t>(best - first)];
+        CHECK(max_weight[at] == Approx(weight));
+        CHECK(log_max[at] == Approx(std::log(weight)).margin(1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("query-selection: correlations are those of the arrays it writes", "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 80;
+  plant.band = 1.0;
+  const MemoryTrace trace = windowed_trace(plant, 9, 72);
+  QuerySelectionOptions options;
+  options.chunk = 16;  // 4 whole chunks and one of 8
+  options.control = GENERATE(QueryControl::position, QueryControl::log_position);
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  const auto log_max = result.values<float>("log_max_weight");
+  const auto within = result.values<double>("correlation/within_chunk");
+  REQUIRE(within.size() == 2u * 4u * 5u);
+  for (const std::string span : {"prompt", "chunk"}) {
+    const auto s_q = result.values<float>(span + "/s_q");
+    for (std::size_t slot = 0; slot < 8; ++slot) {
+      std::vector<double> x, y, weight, z;
+      for (std::size_t pos = 1; pos < 80; ++pos) {
+        const std::size_t at = slot * 80 + pos;
+        x.push_back(static_cast<double>(s_q[at]));
+        y.push_back(static_cast<double>(log_max[at]));
+        weight.push_back(std::exp(y.back()));
+        z.push_back(options.control == QueryControl::position ? static_cast<double>(pos)
+                                                              : std::log1p(pos));
+        if (span == "chunk") CHECK(std::isnan(x.back()) == (pos >= 72));
+      }
+      const auto value = [&](const char* name) {
+        return result.values<double>("correlation/" + span + "/" + name)[slot];
+      };
+      CHECK(value("pearson") == Approx(pearson(x, weight)).margin(1e-5));
+      CHECK(value("pearson_log") == Approx(pearson(x, y)).margin(1e-5));
+      CHECK(value("spearman") == Approx(spearman(x, y)).margin(1e-4));
+      CHECK(value("partial_pearson") == Approx(partial_correlation(x, y, z)).margin(1e-5));
+      CHECK(value("partial_spearman") == Approx(partial_spearman(x, y, z)).margin(1e-4));
+      if (span == "prompt") continue;
+      for (std::size_t c = 0; c < 5; ++c) {
+        const std::size_t first = c == 0 ? 0 : c * 16 - 1;  // query 0 is left out
+        const std::size_t n = c == 0 ? 15 : c == 4 ? 8 : 16;
+        CHECK(within[slot * 5 + c] ==
+              Approx(pearson(std::span(x).subspan(first, n), std::span(y).subspan(first, n)))
+                  .margin(1e-5));
+      }
+    }
+  }
+  CHECK(summary["totals"]["queries_per_head"] == 79);
+}
+
+TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka",
+          "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 200;
+  plant.sink = 3.0;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult mine, quoka;
+  run(trace, {}, mine);
+  ThreadPool pool(1);
+  analyze_quoka(trace, {}, quoka, pool, {}, {});
+  for (const auto& [ours, theirs] : {std::pair{"prompt/pearson", "pearson"},
+                                     {"prompt/pearson_log", "pearson_log"},
+                                     {"prompt/spearman", "spearman"},
+                                     {"prompt/partial_pearson", "partial_log"}}) {
+    const auto a = mine.values<double>(std::string("correlation/") + ours);
+    const auto b = quoka.values<double>(std::string("correlation/") + theirs);
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-4));
+  }
+}
+
+TEST_CASE("query-selection: a planted relation is found, a planted confounding is taken out",
+          "[query_selection]") {
+  // Both layers: queries (5, +-x, y, 0) with alternating signs, so that the mean lies along channel
+  // 0 and S_q grows with x; all keys are zero but 1 and 2.
+  // Layer 0: keys 1 and 2 wait along +-channel 1, so the weight grows with x: S_q tells it.
+  // Layer 1: x grows with the position, and the weight falls with it since more zero keys are seen;
+  // beyond that x and y (which key 1 sees) are noise of their own: nothing joins them.
+  const Index n = 400;
+  MemoryTrace trace(make_trace_info(2, 1, 1, 4, n, 100));
+  test::Random random(11);
+  trace.k(0)(0, 1, 1) = 4.0f;
+  trace.k(0)(0, 2, 1) = -4.0f;
+  trace.k(1)(0, 1, 2) = 4.0f;
+  for (Index t = 0; t < n; ++t) {
+    const double sign = t % 2 == 0 ? 1.0 : -1.0;
+    const double when = static_cast<double>(t) / static_cast<double>(n);
+    trace.q(0)(0, t, 0) = 5.0f;
+    trace.q(0)(0, t, 1) = static_cast<float>(sign * 6.0 * random.uniform());
+    trace.q(1)(0, t, 0) = 5.0f;
+    trace.q(1)(0, t, 1) = static_cast<float>(sign * (8.0 * when + 0.5 * random.normal()));
+    trace.q(1)(0, t, 2) = static_cast<float>(0.5 * std::abs(random.normal()));
+  }
+  QuerySelectionOptions options;
+  options.skip = 0;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  const auto value = [&](const char* name, std::size_t layer) {
+    return result.values<double>(std::string("correlation/") + name)[layer];
+  };
+  CHECK(value("prompt/partial_spearman", 0) > 0.9);
+  CHECK(value("prompt/partial_pearson", 0) > 0.8);
+  CHECK(value("prompt/pearson_log", 0) > 0.6);
+  CHECK(summary["layers"][0]["within_chunk"].get<double>() > 0.6);
+  CHECK(value("prompt/spearman", 1) < -0.6);
+  CHECK(std::abs(value("prompt/partial_spearman", 1)) < 0.2);
+  CHECK(value("position/log_weight", 1) < -0.6);
+  CHECK(value("position/prompt_s_q", 1) > 0.8);
+}
+
+TEST_CASE("query-selection: sampled queries, a selection, and 3 threads give the same rows",
+          "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_layers = 3;
+  plant.n_tokens = 150;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult all, part, threads;
+  REQUIRE(run(trace, {}, all, 1) == run(trace, {}, threads, 3));
+  for (const char* name : {"log_max_weight", "prompt/s_q", "lse", "breadth"}) {
+    const auto a = all.values<float>(name);
+    const auto b = threads.values<float>(name);
+    REQUIRE(std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  }
+  QuerySelectionOptions options;
+  options.selection = {{1, 2}, {0, 3}};
+  options.queries = 11;
+  run(trace, options, part);
+  const auto pos = part.values<std::int64_t>("pos");
+  REQUIRE(pos.size() == 11);
+  CHECK(part.values<std::int64_t>("q_head")[1] == 3);
+  const auto few = part.values<float>("log_max_weight");
+  const auto many = all.values<float>("log_max_weight");
+  for (std::size_t i = 0; i < 11; ++i) {
+    const auto at = static_cast<std::size_t>(pos[i]);
+    const float expected = many[(2 * 4 + 3) * 150 + at];
+    const float found = few[(1 * 2 + 1) * 11 + i];
+    CHECK((found == expected || (std::isnan(found) && std::isnan(expected))));
+  }
+}
+
+TEST_CASE("query-selection: nothing to correlate is null", "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 1;
+  MemoryResult lone;
+  auto summary = run(test::planted_trace(plant), {}, lone);
+  CHECK(summary["totals"]["prompt_pearson_log"].is_null());
+  CHECK(summary["layers"][0]["best_head"].is_null());
+  CHECK(lone.values<std::int32_t>("max_key")[0] == -1);
+
+  // equal queries, equal keys: S_q is constant, the weights are those of the position alone
+  MemoryTrace equal(make_trace_info(1, 2, 1, 4, 60, 16));
+  for (float* x : {equal.q(0).data(), equal.k(0).data()}) std::fill_n(x, 60 * 4, 0.3f);
+  std::fill_n(equal.q(0).data(), 2 * 60 * 4, 0.3f);
+  MemoryResult constant;
+  summary = run(equal, {}, constant);
+  for (const char* key : {"prompt_pearson", "prompt_pearson_log", "prompt_spearman",
+                          "prompt_partial_pearson", "prompt_partial_spearman", "within_chunk",
+                          "chunk_pearson_log", "partial_positive", "best_pearson_log"}) {
+    INFO(key);
+    CHECK(summary["totals"][key].is_null());
+  }
+  CHECK(constant.values<float>("log_max_weight")[49] == Approx(-std::log(50.0)));
+  CHECK(constant.values<std::int32_t>("max_key")[49] == 1);
+  CHECK(constant.values<float>("breadth")[49] == Approx(50.0));
+
+  // skips beyond the trace leave nothing
+  QuerySelectionOptions options;
+  options.skip = 1000;
+  MemoryResult none;
+  summary = run(test::planted_trace({}), options, none);
+  CHECK(summary["totals"]["queries_per_head"] == 0);
+  CHECK(summary["totals"]["prompt_pearson"].is_null());
+  options.skip = 0;
+  options.skip_recent = std::numeric_limits<Index>::max();
+  MemoryResult nothing;
+  summary = run(test::planted_trace({}), options, nothing);
+  CHECK(summary["totals"]["prompt_pearson"].is_null());
+}
+
+TEST_CASE("query-selection: bad input gets a sentence", "[query_selection]") {
+  const MemoryTrace trace = test::planted_trace({});
+  MemoryResult result;
+  QuerySelectionOptions options;
+  options.queries = 0;
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("queries"));
+  options = {};
+  options.chunk = 1;
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("chunk: expected at least 2"));
+  options = {};
+  options.skip = -1;
+  CHECK_THROWS_AS(run(trace, options, result), ConfigError);
+  options = {};
+  options.selection.layers = {2};
+  CHECK_THROWS_WITH(run(trace, options, result), ContainsSubstring("layer 2 was not recorded"));
+  std::stop_source stop;
+  stop.request_stop();
+  ThreadPool pool(2);
+  CHECK_THROWS_AS(analyze_query_selection(trace, {}, result, pool, {}, stop.get_token()),
+                  Interrupted);
+}
+
+}  // namespace
+}  // namespace kvscope
