@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "analysis/replay_pairs.hpp"
 #include "analysis/sweep.hpp"
