@@ -113,18 +113,6 @@ struct RowLogs {
   Index n_smoothed = 0;
 };
 
-/// KL(p || q) in nats, never below 0. Keys with p = 0 contribute nothing; q = 0 under p > 0 makes
-/// it infinite.
-double divergence(std::span<const double> p, std::span<const double> log_p,
-                  std::span<const double> log_q, bool has_zeros) {
-  if (!has_zeros) return std::max(0.0, dot_of(p, log_p) - dot_of(p, log_q));
-  double sum = 0.0;
-  for (std::size_t t = 0; t < p.size(); ++t) {
-    if (p[t] > 0.0) sum += p[t] * (log_p[t] - log_q[t]);
-  }
-  return std::max(0.0, sum);
-}
-
 /// Per-row results, [row, draft, verifier].
 struct RowResults {
   RowResults(Index n_rows, Index n_draft, Index n_ver) : kl({n_rows, n_draft, n_ver}) {
@@ -147,7 +135,7 @@ void compare_row(const ModelRows& verifier, const ModelRows& draft, Index query,
     for (std::size_t i = 0; i < dra.prob.size(); ++i) {
       for (std::size_t j = 0; j < ver.prob.size(); ++j) {
         kl(static_cast<Index>(i), static_cast<Index>(j)) =
-            divergence(ver.prob[j], ver.log_prob[j], dra.log_prob[i], has_zeros);
+            row_divergence(ver.prob[j], ver.log_prob[j], dra.log_prob[i], has_zeros);
       }
     }
     return ver.n_smoothed + dra.n_smoothed;

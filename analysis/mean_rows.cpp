@@ -46,4 +46,14 @@ void smooth_row(std::span<double> row, double eps) {
   for (double& value : row) value = (value + eps) * factor;
 }
 
+double row_divergence(std::span<const double> p, std::span<const double> log_p,
+                      std::span<const double> log_q, bool has_zeros) {
+  if (!has_zeros) return std::max(0.0, dot_of(p, log_p) - dot_of(p, log_q));
+  double sum = 0.0;
+  for (std::size_t t = 0; t < p.size(); ++t) {
+    if (p[t] > 0.0) sum += p[t] * (log_p[t] - log_q[t]);
+  }
+  return std::max(0.0, sum);
+}
+
 }  // namespace kvscope

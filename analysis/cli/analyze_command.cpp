@@ -62,6 +62,14 @@ std::int64_t AnalyzeCommand::violations(const Json&) const {
   return 0;
 }
 
+std::vector<fs::path> AnalyzeCommand::more_inputs() const {
+  return {};
+}
+
+std::string AnalyzeCommand::more_text(const Json&) const {
+  return "";
+}
+
 void AnalyzeCommand::declare(OptionSet& options) {
   if (n_traces_ == 2) {
     options.positional("VERIFIER", "the trace of the large model", files_[0], /*required=*/true);
@@ -95,9 +103,11 @@ void AnalyzeCommand::check_outputs() const {
   if (json_ && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
   if (out_) {
-    for (std::size_t i = 0; i < n_traces_; ++i) {
+    std::vector<fs::path> inputs = more_inputs();
+    inputs.insert(inputs.begin(), files_, files_ + n_traces_);
+    for (const fs::path& input : inputs) {
       std::error_code error;
-      if (fs::equivalent(*out_, files_[i], error)) {
+      if (fs::equivalent(*out_, input, error)) {
         throw UsageError(fmt::format(
             "--out: {} is the trace itself; results go to a file of their own", out_->string()));
       }
@@ -164,7 +174,8 @@ void AnalyzeCommand::tell(const Json& summary) const {
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", Json::object());
-    print(fmt::format("{}\n{}: {}\n", summary_table(summary, columns()), kind_, headline(totals)));
+    print(fmt::format("{}{}\n{}: {}\n", summary_table(summary, columns()), more_text(summary),
+                      kind_, headline(totals)));
   }
 }
 

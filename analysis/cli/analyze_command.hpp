@@ -51,6 +51,8 @@ class AnalyzeCommand : public Command {
   virtual void declare_kind(OptionSet& options) = 0;
   /// Their values, for the report.
   virtual Json options_json() const = 0;
+  /// Traces that an option names: --out must be none of them. Most kinds have none.
+  virtual std::vector<std::filesystem::path> more_inputs() const;
   /// Runs the analysis; returns its summary with "layers" and "totals".
   virtual Json call(const Traces& traces, const AnalysisRun& run) const = 0;
   virtual std::vector<ReportColumn> columns() const = 0;
@@ -58,7 +60,9 @@ class AnalyzeCommand : public Command {
   virtual std::string headline(const Json& totals) const = 0;
   /// True if some bound must hold.
   virtual bool checks_bounds() const { return false; }
-  /// How often such a bound that must hold was violated: more than 0 is exit code 5.
+  /// Text between the table and the headline, with its line ends; most kinds have none.
+  virtual std::string more_text(const Json& summary) const;
+  /// How often a bound that must hold was violated: more than 0 is exit code 5.
   virtual std::int64_t violations(const Json& totals) const;
 
  private:

@@ -51,6 +51,7 @@ std::unique_ptr<Command> make_analyze_quest_command();
 std::unique_ptr<Command> make_analyze_layer_map_command();
 std::unique_ptr<Command> make_analyze_geometry_command();
 std::unique_ptr<Command> make_analyze_query_selection_command();
+std::unique_ptr<Command> make_analyze_coverage_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_selectors_command();

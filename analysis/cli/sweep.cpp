@@ -10,17 +10,11 @@
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/experiment_file.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/read_input.hpp"
-#include "analysis/cli/selector_list.hpp"
+#include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "core/base/error.hpp"
 #include "traces/reader.hpp"
-
-template <>
-struct kvscope::EnumNames<kvscope::Phase> {
-  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
-};
 
 namespace kvscope::cli {
 namespace {
@@ -88,25 +82,7 @@ class SweepCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
-    options.add("selector", "NAME[,NAME]",
-                "methods to compare, with options as NAME:option=value, stacked as "
-                "NAME@BUDGET+NAME (kvscope "
-                "selectors lists them)",
-                selectors_);
-    options.add("budget", "LIST",
-                "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
-                budgets_);
-    options.add("phase", "WORD", "which calls are replayed", phase_);
-    options.add("chunk", "N", "B_CP: queries per prefill call", replay_.calls.chunk);
-    options.add("steps", "N", "decode and verify: calls measured, evenly spaced",
-                replay_.calls.steps);
-    options.add("drafts", "N", "verify: tokens verified at once", replay_.calls.drafts);
-    options.add("rows-per-chunk", "N", "measured queries of a call, evenly spaced, or all [8]",
-                rows_per_chunk_);
-    options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
-    options.add("heads", "LIST", "query heads to measure, as 0,4-7 [all]", heads_);
-    options.add("dense-layers", "N",
-                "leading layers that every method leaves dense [the method's own]", dense_layers_);
+    replay_.declare(options);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
@@ -159,7 +135,8 @@ class SweepCommand final : public Command {
  private:
   void check_usage() const {
     if (traces_.empty()) throw UsageError("TRACE is missing");
-    if (selectors_.empty()) throw UsageError("--selector is missing: expected at least one method");
+    if (!replay_.has_selectors())
+      throw UsageError("--selector is missing: expected at least one method");
     if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
     if ((resume_ || shard_) && !out_)
       throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
@@ -207,29 +184,10 @@ class SweepCommand final : public Command {
 
   SweepOptions make_options() const {
     SweepOptions options;
-    options.selectors = split_selectors(selectors_);
-    options.budgets = split_budgets(budgets_);
-    options.replay = replay_;
-    options.replay.calls.phase = phase_;
-    options.replay.dense_layers = dense_layers_;
-    if (dense_layers_ && *dense_layers_ < 0) {
-      throw UsageError(
-          fmt::format("--dense-layers: expected at least 0, found {}", *dense_layers_));
-    }
-    if (rows_per_chunk_) {
-      if (*rows_per_chunk_ == "all") {
-        options.replay.rows_per_chunk.reset();
-      } else {
-        Index rows = 0;
-        detail::set_value("--rows-per-chunk", *rows_per_chunk_, rows);
-        if (rows < 1)
-          throw UsageError(
-              fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
-        options.replay.rows_per_chunk = rows;
-      }
-    }
-    if (layers_) options.layers = parse_index_list(*layers_, "layers");
-    if (heads_) options.replay.q_heads = parse_index_list(*heads_, "heads");
+    options.selectors = replay_.selectors();
+    options.budgets = replay_.budgets();
+    options.replay = replay_.replay();
+    options.layers = replay_.layers();
     options.n_resamples = resamples_;
     options.seed = seed_;
     return options;
@@ -264,15 +222,8 @@ class SweepCommand final : public Command {
   }
 
   std::vector<fs::path> traces_;
-  std::vector<std::string> selectors_;
-  std::vector<std::string> budgets_;
   std::vector<fs::path> drafts_;
-  Phase phase_ = Phase::prefill;
-  ReplayOptions replay_;
-  std::optional<std::string> rows_per_chunk_;
-  std::optional<std::string> layers_;
-  std::optional<std::string> heads_;
-  std::optional<Index> dense_layers_;
+  ReplayArguments replay_;
   Index resamples_ = 200;
   Index seed_ = 0;
   std::optional<fs::path> out_;

@@ -7,7 +7,9 @@
 // worker and query head of a group; never an attention map.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -27,6 +29,16 @@ struct ReplayPair {
   std::optional<Budget> budget;  // empty for methods that take none
 };
 
+/// A measured query row of one head, as the metrics see it.
+struct MeasuredRow {
+  Index layer = 0;
+  Index q_head = 0;
+  Index pos = 0;
+  TokenRange visible;
+  std::span<const double> probs;              // dense softmax over `visible`
+  std::span<const std::vector<KeyPos>> kept;  // [n_pairs] attended keys, ascending
+};
+
 struct ReplayOptions {
   CallPlan calls;
   std::optional<Index> rows_per_chunk =
@@ -34,6 +46,9 @@ struct ReplayOptions {
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
   Index n_sink = 4;                   // positions that count as sink
   std::vector<Index> q_heads;         // measured heads, ascending; empty = all
+  /// Called once per measured row and head, from several threads and in any order, for callers that
+  /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
+  std::function<void(const MeasuredRow&)> on_row;
 };
 
 /// One pair in one layer.

@@ -1,5 +1,6 @@
 #include "tests/support/planted_trace.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -14,6 +15,16 @@ void add(std::span<float> x, std::span<const float> direction, double length) {
   if (norm == 0.0) return;
   for (std::size_t c = 0; c < x.size(); ++c) {
     x[c] += static_cast<float>(length / norm * static_cast<double>(direction[c]));
+  }
+}
+
+void plant_common(TensorView<float> k, const PlantOptions& options, Random& random) {
+  std::vector<float> direction(static_cast<std::size_t>(options.d_head));
+  for (float& x : direction) x = static_cast<float>(random.normal());
+  for (Index t = 0; t < options.n_tokens; ++t) {
+    const bool is_needle = std::any_of(options.needles.begin(), options.needles.end(),
+                                       [&](const Needle& needle) { return needle.key == t; });
+    add(k.row(t), direction, is_needle ? -options.common : options.common);
   }
 }
 
@@ -53,6 +64,7 @@ MemoryTrace planted_trace(const PlantOptions& options) {
         for (float& x : k.row(t)) x = static_cast<float>(options.key_scale * random.normal());
         for (float& x : v.row(t)) x = static_cast<float>(random.normal());
       }
+      if (options.common != 0.0) plant_common(k, options, random);
       for (const auto& [from, to] : options.duplicates) {
         std::copy(k.row(from).begin(), k.row(from).end(), k.row(to).begin());
       }

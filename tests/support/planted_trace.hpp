@@ -39,9 +39,11 @@ struct PlantOptions {
   Index chunk = 16;
   double key_scale = 1.0;  // standard deviation of every channel
   double query_scale = 1.0;
-  double sink = 0.0;  // every query gets this much along the direction of key 0
-  double band = 0.0;  // and this much along its own position's key
-  double aim = 0.0;   // and this much along its needle, for the queries that have one
+  double sink = 0.0;    // every query gets this much along the direction of key 0
+  double band = 0.0;    // and this much along its own position's key
+  double aim = 0.0;     // and this much along its needle, for the queries that have one
+  double common = 0.0;  // every key gets this much along one direction of its head, a needle's key
+                        // the other way: needles look unlike all other keys
   std::vector<Needle> needles;
   std::vector<std::pair<Index, Index>> duplicates;  // key .second becomes a copy of key .first
   std::vector<Index> zero_keys;

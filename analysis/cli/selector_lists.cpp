@@ -1,4 +1,4 @@
-#include "analysis/cli/selector_list.hpp"
+#include "analysis/cli/selector_lists.hpp"
 
 #include <fmt/format.h>
 

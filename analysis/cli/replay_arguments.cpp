@@ -1,0 +1,62 @@
+#include "analysis/cli/replay_arguments.hpp"
+
+#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/selector_lists.hpp"
+
+namespace kvscope::cli {
+
+void ReplayArguments::declare(OptionSet& options) {
+  options.add(
+      "selector", "NAME[,NAME]",
+      "methods to compare, with options as NAME:option=value, stacked as NAME@BUDGET+NAME (kvscope "
+      "selectors lists them)",
+      selectors_);
+  options.add("budget", "LIST",
+              "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
+              budgets_);
+  options.add("phase", "WORD", "which calls are replayed", phase_);
+  options.add("chunk", "N", "B_CP: queries per prefill call", calls_.chunk);
+  options.add("steps", "N", "decode and verify: calls measured, evenly spaced", calls_.steps);
+  options.add("drafts", "N", "verify: tokens verified at once", calls_.drafts);
+  options.add("rows-per-chunk", "N", "measured queries of a call, evenly spaced, or all [8]",
+              rows_per_chunk_);
+  options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+  options.add("heads", "LIST", "query heads to measure, as 0,4-7 [all]", heads_);
+  options.add("dense-layers", "N",
+              "leading layers that every method leaves dense [the method's own]", dense_layers_);
+}
+
+std::vector<std::string> ReplayArguments::selectors() const {
+  return split_selectors(selectors_);
+}
+
+std::vector<Budget> ReplayArguments::budgets() const {
+  return split_budgets(budgets_);
+}
+
+ReplayOptions ReplayArguments::replay() const {
+  ReplayOptions out;
+  out.calls = calls_;
+  out.calls.phase = phase_;
+  out.dense_layers = dense_layers_;
+  if (dense_layers_ && *dense_layers_ < 0) {
+    throw UsageError(fmt::format("--dense-layers: expected at least 0, found {}", *dense_layers_));
+  }
+  if (rows_per_chunk_ == "all") {
+    out.rows_per_chunk.reset();
+  } else if (rows_per_chunk_) {
+    Index rows = 0;
+    detail::set_value("--rows-per-chunk", *rows_per_chunk_, rows);
+    if (rows < 1)
+      throw UsageError(fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
+    out.rows_per_chunk = rows;
+  }
+  if (heads_) out.q_heads = parse_index_list(*heads_, "heads");
+  return out;
+}
+
+std::vector<Index> ReplayArguments::layers() const {
+  return layers_ ? parse_index_list(*layers_, "layers") : std::vector<Index>{};
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,47 @@
+// The options of commands that replay selectors on a trace: which methods, which budgets, which
+// calls, rows, layers and heads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/options.hpp"
+#include "core/sim/replay.hpp"
+
+template <>
+struct kvscope::EnumNames<kvscope::Phase> {
+  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
+};
+
+namespace kvscope::cli {
+
+class ReplayArguments {
+ public:
+  /// --selector to --dense-layers.
+  void declare(OptionSet& options);
+
+  bool has_selectors() const { return !selectors_.empty(); }
+  /// "quest,quoka:n-queries=8,pairing=rank" as {"quest", "quoka:n-queries=8,pairing=rank"}. Throws
+  /// UsageError for empty names.
+  std::vector<std::string> selectors() const;
+  /// "tokens=64,128,ratio=0.25" as three budgets: a bare number is of the kind before it. Throws
+  /// ConfigError.
+  std::vector<Budget> budgets() const;
+  /// Calls, rows, heads, dense layers. Throws UsageError.
+  ReplayOptions replay() const;
+  /// Empty = all. Throws UsageError.
+  std::vector<Index> layers() const;
+
+ private:
+  std::vector<std::string> selectors_;
+  std::vector<std::string> budgets_;
+  Phase phase_ = Phase::prefill;
+  CallPlan calls_;
+  std::optional<std::string> rows_per_chunk_;
+  std::optional<std::string> layers_;
+  std::optional<std::string> heads_;
+  std::optional<Index> dense_layers_;
+};
+
+}  // namespace kvscope::cli

@@ -1,0 +1,195 @@
+#include "analysis/pinsker_floor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "analysis/layer_map.hpp"
+#include "analysis/mean_rows.hpp"
+#include "core/attention/nucleus.hpp"
+#include "core/attention/row_kernels.hpp"
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+#include "core/sim/draft_rows.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::string_view kMonotone = "monotone";
+
+/// The map as specattn's option takes it: per layer of the model the place of its draft layer among
+/// the recorded ones. Layers that are not recorded take their predecessor's: nobody asks about
+/// them.
+std::string monotone_map_text(const TraceSource& verifier, const TraceSource& draft,
+                              ThreadPool& pool, const ProgressFn& progress,
+                              const std::stop_token& stop) {
+  LayerMapOptions options;
+  options.token_match = TokenMatch::common_prefix;
+  MemoryResult result;
+  analyze_layer_map(verifier, draft, options, result, pool, progress, stop);
+  const auto map = result.values<std::int64_t>("monotone_map");
+  const TraceInfo& info = verifier.info();
+  std::string text;
+  Index current = draft.info().layer_slot(map.front());
+  for (Index layer = 0; layer < info.n_layers; ++layer) {
+    const auto it = std::find(info.layers.begin(), info.layers.end(), layer);
+    if (it != info.layers.end())
+      current = draft.info().layer_slot(map[static_cast<std::size_t>(it - info.layers.begin())]);
+    text += fmt::format("{}{}", layer == 0 ? "" : "/", current);
+  }
+  return text;
+}
+
+/// Throws ConfigError for a word that is no map; numbers are the selector's to refuse.
+void check_map_name(const std::string& map) {
+  const bool is_list = !map.empty() && map.find_first_not_of("0123456789/") == std::string::npos;
+  if (is_list || map == kMonotone || map == "identity" || map == "proportional") return;
+  throw ConfigError(fmt::format(
+      "layer-map: expected monotone, identity, proportional or draft layers as 0/0/1/2, found "
+      "\"{}\"",
+      map));
+}
+
+/// The same reading of a map as specattn's own: draft layers are counted among the recorded ones.
+Index draft_slot_of(const std::string& map, Index layer, const TraceInfo& verifier,
+                    const TraceInfo& draft) {
+  const auto n_draft = static_cast<Index>(draft.layers.size());
+  Index slot = layer;
+  if (map == "proportional") {
+    slot = std::min(n_draft - 1, layer * n_draft / std::max<Index>(verifier.n_layers, 1));
+  } else if (map != "identity") {
+    const char* at = map.data();
+    for (Index i = 0; i <= layer; ++i)
+      at = std::from_chars(at, map.data() + map.size(), slot).ptr + 1;
+  }
+  return std::clamp<Index>(slot, 0, n_draft - 1);  // the selector has refused what does not fit
+}
+
+/// Mass of `row` at the positions `keys`.
+double mass_on(std::span<const double> row, const std::vector<Index>& keys) {
+  double mass = 0.0;
+  for (Index key : keys) mass += row[static_cast<std::size_t>(key)];
+  return mass;
+}
+
+struct RowFloor {
+  double kl, floor, tv_floor, nucleus_mass;
+};
+
+/// a: the verifier's row, b: the draft's, over the same keys.
+RowFloor compare(std::span<const double> a, std::span<const double> b, double p) {
+  std::vector<double> log_a(a.size()), log_b(b.size());
+  log_row(a, log_a);
+  log_row(b, log_b);
+  RowFloor out{};
+  out.kl = row_divergence(a, log_a, log_b, /*has_zeros=*/true);
+  out.floor = std::max(0.0, p - std::sqrt(0.5 * out.kl));
+  out.tv_floor = std::max(0.0, p - 0.5 * l1_distance(a, b));
+  const std::vector<float> weights(b.begin(), b.end());
+  out.nucleus_mass = mass_on(a, nucleus(weights, p, NucleusMode::exact));
+  return out;
+}
+
+/// Kept mass and kept share per row, averaged over the heads, of one replayed layer.
+void file_replay(const LayerReplay& replay, const std::vector<Index>& row_pos,
+                 std::optional<Index> window, PinskerLayer& out) {
+  const auto n_heads = static_cast<double>(replay.q_heads.size());
+  const std::size_t n_calls = replay.calls.size();
+  const PairReplay& pair = replay.pairs.front();
+  for (std::size_t r = 0; r < row_pos.size(); ++r) {
+    double mass = 0.0;
+    for (std::size_t h = 0; h < replay.q_heads.size(); ++h)
+      mass += pair.mass_rows[h * row_pos.size() + r];
+    out.specattn_mass.push_back(mass / n_heads);
+  }
+  std::size_t first = 0;
+  for (std::size_t c = 0; c < n_calls; ++c) {
+    double kept = 0.0;  // mean over the call's rows, summed over heads
+    for (std::size_t h = 0; h < replay.q_heads.size(); ++h)
+      kept += pair.of(ReplayMetric::kept)[h * n_calls + c];
+    const auto last = static_cast<std::size_t>(replay.row_begin[c + 1]);
+    double visible = 0.0;
+    for (std::size_t r = first; r < last; ++r)
+      visible += static_cast<double>(visible_keys(row_pos[r], window).size());
+    const double share = kept / n_heads * static_cast<double>(last - first) / visible;
+    for (; first < last; ++first) out.specattn_kept.push_back(share);
+  }
+}
+
+}  // namespace
+
+PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& draft,
+                             const PinskerOptions& options, ThreadPool& pool,
+                             const ProgressFn& progress, std::stop_token stop) {
+  const double p = options.nucleus;
+  if (!(p > 0.0 && p <= 1.0))
+    throw ConfigError(fmt::format("nucleus: expected a share in (0, 1], found {}", p));
+  check_map_name(options.layer_map);
+  require_same_tokens(verifier, draft);
+  require_full_qkv(draft, "coverage");
+  const TraceInfo& info = verifier.info();
+  const std::string map = options.layer_map == kMonotone
+                              ? monotone_map_text(verifier, draft, pool, progress, stop)
+                              : options.layer_map;
+
+  // 1. what SpecAttn keeps; it refuses a map that does not fit
+  ReplayOptions replay;
+  replay.calls.phase = Phase::verify;
+  replay.calls.steps = options.steps;
+  replay.calls.drafts = options.drafts;
+  replay.rows_per_chunk.reset();
+  const ReplayPair pair{fmt::format("specattn:dense-layers=0,layer-map={}", map),
+                        Budget{Budget::Kind::mass, p}};
+  PinskerResult out;
+  for (const TokenRange& call : plan_calls(info, replay.calls, verifier.where())) {
+    for (Index pos = call.begin; pos < call.end; ++pos) out.row_pos.push_back(pos);
+  }
+  for (Index layer : options.layers) {
+    const auto replayed = replay_layers(verifier, &draft, {layer}, {pair}, replay,
+                                        selector_registry(), pool, progress, stop);
+    PinskerLayer one;
+    one.layer = layer;
+    file_replay(replayed.front(), out.row_pos, window_of(info, layer), one);
+    out.layers.push_back(std::move(one));
+  }
+
+  // 2. the rows of both models and their floors
+  ScoreRowLoop loop(pool, stop, "coverage");
+  const auto n_rows = static_cast<Index>(out.row_pos.size());
+  Tensor<double> ver_rows(Shape{n_rows, out.row_pos.back() + 1});
+  Tensor<double> draft_rows(ver_rows.shape());
+  std::optional<Index> loaded;  // the draft layer in draft_rows
+  for (std::size_t l = 0; l < out.layers.size(); ++l) {
+    PinskerLayer& layer = out.layers[l];
+    if (progress)
+      progress({"floors", static_cast<Index>(l), static_cast<Index>(out.layers.size()), "layers"});
+    layer.draft_layer =
+        draft.info()
+            .layers[static_cast<std::size_t>(draft_slot_of(map, layer.layer, info, draft.info()))];
+    head_mean_rows(verifier, layer.layer, out.row_pos, loop, ver_rows.view());
+    if (loaded != layer.draft_layer)
+      head_mean_rows(draft, layer.draft_layer, out.row_pos, loop, draft_rows.view());
+    loaded = layer.draft_layer;
+    std::vector<RowFloor> floors(out.row_pos.size());
+    pool.parallel_for(n_rows, [&](Index r, int) {
+      const auto n_keys = static_cast<std::size_t>(out.row_pos[static_cast<std::size_t>(r)] + 1);
+      floors[static_cast<std::size_t>(r)] =
+          compare(ver_rows.view().row(r).first(n_keys), draft_rows.view().row(r).first(n_keys), p);
+    });
+    for (std::size_t r = 0; r < floors.size(); ++r) {
+      layer.kl.push_back(floors[r].kl);
+      layer.floor.push_back(floors[r].floor);
+      layer.tv_floor.push_back(floors[r].tv_floor);
+      layer.nucleus_mass.push_back(floors[r].nucleus_mass);
+      const double least = std::min(floors[r].nucleus_mass, layer.specattn_mass[r]);
+      if (least < floors[r].floor - kFloorSlack) ++layer.violations;
+    }
+  }
+  return out;
+}
+
+}  // namespace kvscope

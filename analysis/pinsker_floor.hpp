@@ -1,0 +1,59 @@
+// SpecAttn's guarantee beside what it keeps: the floor that Pinsker's inequality puts under the
+// verifier's attention on the draft's nucleus.
+//
+// For one query row let a be the verifier layer's attention, b that of the draft layer it is mapped
+// to (both averaged over heads, over the same tokens) and N the nucleus of b, so b(N) >= p. Total
+// variation bounds the difference on any set, and Pinsker bounds it by the divergence:
+//   a(N) >= p - TV(a, b) >= p - sqrt(KL(a || b) / 2).
+// SpecAttn (arXiv 2510.27641) attends to a superset of N (union over the drafted rows, closed over
+// blocks), one set for all heads; so its kept mass, averaged over heads, has the same floor.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/base/parallel.hpp"
+#include "core/base/progress.hpp"
+#include "core/trace/source.hpp"
+
+namespace kvscope {
+
+struct PinskerOptions {
+  double nucleus = 0.95;               // p in (0, 1]
+  std::string layer_map = "monotone";  // or what specattn's layer-map takes
+  Index steps = 16;                    // verifications, evenly spaced
+  Index drafts = 4;                    // tokens of each
+  std::vector<Index> layers;           // verifier layers, ascending
+};
+
+/// One verifier layer. Per row:
+struct PinskerLayer {
+  Index layer = 0;
+  Index draft_layer = 0;
+  std::vector<double> kl;             // KL(a || b) in nats; infinite where b has a zero under a
+  std::vector<double> floor;          // max(0, p - sqrt(KL / 2))
+  std::vector<double> tv_floor;       // max(0, p - TV): what Pinsker would be without its slack
+  std::vector<double> nucleus_mass;   // a(N)
+  std::vector<double> specattn_mass;  // kept by the replayed selector, mean over heads
+  std::vector<double> specattn_kept;  // its kept share of the visible keys
+  Index violations = 0;               // rows with a(N) or the kept mass below the floor
+};
+
+struct PinskerResult {
+  std::vector<Index> row_pos;  // verified positions
+  std::vector<PinskerLayer> layers;
+};
+
+/// Kept mass may be this much below a floor before it counts as violated: the selector sees the
+/// draft's rows in f32.
+inline constexpr double kFloorSlack = 1e-6;
+
+/// Computes rows, floors and the replay of specattn with no layer left dense. With layer_map
+/// "monotone" the map of least divergence comes first (analyze_layer_map). Throws ConfigError for a
+/// draft over other tokens, p outside (0, 1], a map that does not fit; Interrupted on a stop.
+PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& draft,
+                             const PinskerOptions& options, ThreadPool& pool,
+                             const ProgressFn& progress, std::stop_token stop);
+
+}  // namespace kvscope

@@ -1,0 +1,532 @@
+// Coverage against three loops: maps, kept mass, nucleus sizes, smallest budgets, Pinsker floors.
+#include "analysis/coverage.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "analysis/nucleus_sizes.hpp"
+#include "analysis/order_free_sums.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using test::planted_trace;
+using test::PlantOptions;
+
+constexpr Index kWindow = 21;
+
+/// The trace with layer 1 behind a sliding window.
+MemoryTrace windowed_trace(const PlantOptions& plant) {
+  MemoryTrace source = planted_trace(plant);
+  TraceInfo info = source.info();
+  info.window[1] = kWindow;
+  MemoryTrace trace(info);
+  for (Index layer : info.layers) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
+  }
+  const auto ids = source.tokens();
+  trace.set_tokens({ids.begin(), ids.end()});
+  return trace;
+}
+
+PlantOptions small_plant() {
+  PlantOptions plant;
+  plant.n_tokens = 75;
+  plant.n_layers = 3;
+  plant.sink = 1.5;
+  plant.band = 1.0;
+  plant.duplicates = {{3, 9}, {3, 40}};
+  plant.zero_keys = {12, 33};
+  return plant;
+}
+
+CoverageOptions small_options() {
+  CoverageOptions options;
+  options.selectors = {"recent", "oracle-topk:dense-layers=0"};
+  options.budgets = {Budget::parse("6"), Budget::parse("20")};
+  options.replay.calls.chunk = 16;
+  options.replay.rows_per_chunk = 3;
+  options.query_block = 10;
+  options.page_size = 4;
+  options.shares = {0.5, 0.9, 1.0};
+  options.target_mass = 0.9;
+  return options;
+}
+
+nlohmann::ordered_json run(const TraceSource& trace, const CoverageOptions& options,
+                           MemoryResult& result, int threads = 1,
+                           const TraceSource* draft = nullptr) {
+  ThreadPool pool(threads);
+  return analyze_coverage(trace, draft, options, result, pool, {}, {});
+}
+
+/// Visible keys from the heaviest on, ties by position.
+std::vector<Index> by_weight(const std::vector<double>& row) {
+  std::vector<Index> order;
+  for (std::size_t i = 0; i < row.size(); ++i) order.push_back(static_cast<Index>(i));
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+double naive_mean(const std::vector<double>& x) {
+  double sum = 0.0;
+  for (double value : x) sum += value;
+  return sum / static_cast<double>(x.size());
+}
+
+/// Linear between neighbours, as analysis/statistics.hpp defines it.
+double naive_quantile(std::vector<double> x, double q) {
+  std::sort(x.begin(), x.end());
+  const double at = q * static_cast<double>(x.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  if (low + 1 >= x.size()) return x.back();
+  return x[low] + (at - static_cast<double>(low)) * (x[low + 1] - x[low]);
+}
+
+/// Sums over the rows and heads of one cell.
+struct Cell {
+  double mass = 0.0;
+  double n_visible = 0.0;
+  std::map<std::size_t, double> kept;    // by pair
+  std::map<std::size_t, double> n_kept;  // by pair
+};
+
+TEST_CASE("coverage: every number equals three loops", "[coverage]") {
+  PlantOptions plant = small_plant();
+  plant.n_q = GENERATE(2, 4, 8);
+  const MemoryTrace trace = windowed_trace(plant);
+  CoverageOptions options = small_options();
+  options.min_visible = GENERATE(1, 12);
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+
+  std::vector<std::pair<Index, Index>> rows;  // (position, begin of its call)
+  for (Index begin = 0; begin < plant.n_tokens; begin += 16) {
+    const Index n = std::min<Index>(16, plant.n_tokens - begin);
+    for (Index row : measured_rows(n, 3)) rows.emplace_back(begin + row, begin);
+  }
+  const auto row_pos = result.values<std::int64_t>("row_pos");
+  REQUIRE(row_pos.size() == rows.size());
+
+  const Index n_blocks = (plant.n_tokens + 9) / 10;
+  const Index n_pages = (plant.n_tokens + 3) / 4;
+  const std::size_t n_pairs = 4;
+  const auto n_heads = static_cast<std::size_t>(plant.n_q);
+  std::map<Index, Index> rows_of_block;
+  for (const auto& [pos, begin] : rows) ++rows_of_block[pos / 10];
+  std::vector<double> all_curve(static_cast<std::size_t>(plant.n_tokens), 0.0);
+  std::size_t all_counted = 0;
+  std::size_t map_at = 0;
+
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    const auto l = static_cast<std::size_t>(layer);
+    std::map<std::pair<Index, Index>, Cell> cells;
+    std::vector<double> layer_budget;
+    std::vector<double> curve(static_cast<std::size_t>(plant.n_tokens), 0.0);  // mass of k + 1
+    for (std::size_t h = 0; h < n_heads; ++h) {
+      std::vector<std::vector<double>> kept_mass(n_pairs), kept_keys(n_pairs);
+      std::vector<std::vector<double>> sizes(4), shares(4);  // three p's and the target
+      for (const auto& [pos, call_begin] : rows) {
+        const Index first = test::naive_first_visible(trace, layer, pos);
+        const auto probs = test::naive_row(trace, layer, static_cast<Index>(h), pos);
+        const auto n_visible = static_cast<Index>(probs.size());
+        const std::vector<Index> order = by_weight(probs);
+        for (std::size_t p = 0; p < n_pairs; ++p) {
+          const Index budget = p % 2 == 0 ? 6 : 20;
+          std::set<Index> kept;  // counted from the first visible key
+          if (layer == 1) {
+            for (Index i = 0; i < n_visible; ++i) kept.insert(i);  // windowed: dense
+          } else if (p < 2) {
+            for (Index i = std::max<Index>(0, call_begin - budget); i <= pos; ++i) kept.insert(i);
+          } else {
+            for (Index i = 0; i < std::min(budget, n_visible); ++i)
+              kept.insert(order[static_cast<std::size_t>(i)]);
+          }
+          double mass = 0.0;
+          for (Index i : kept) {
+            Cell& cell = cells[{pos / 10, (first + i) / 4}];
+            cell.kept[p] += probs[static_cast<std::size_t>(i)];
+            cell.n_kept[p] += 1.0;
+            mass += probs[static_cast<std::size_t>(i)];
+          }
+          kept_mass[p].push_back(mass);
+          kept_keys[p].push_back(static_cast<double>(kept.size()));
+        }
+        for (Index i = 0; i < n_visible; ++i) {
+          cells[{pos / 10, (first + i) / 4}].mass += probs[static_cast<std::size_t>(i)];
+          cells[{pos / 10, (first + i) / 4}].n_visible += 1.0;
+        }
+        if (n_visible < options.min_visible) continue;
+        for (std::size_t s = 0; s < 4; ++s) {
+          const double p = s < 3 ? options.shares[s] : options.target_mass;
+          double mass = 0.0;
+          Index size = 0;
+          while (size < n_visible && (p >= 1.0 || mass < p - 1e-12))
+            mass += probs[static_cast<std::size_t>(order[static_cast<std::size_t>(size++)])];
+          sizes[s].push_back(static_cast<double>(size));
+          shares[s].push_back(static_cast<double>(size) / static_cast<double>(n_visible));
+        }
+        double mass = 0.0;
+        for (Index k = 0; k < plant.n_tokens; ++k) {
+          if (k < n_visible)
+            mass += probs[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])];
+          curve[static_cast<std::size_t>(k)] += mass;
+        }
+      }
+      INFO("layer " << layer << " head " << h);
+      for (std::size_t p = 0; p < n_pairs; ++p) {
+        const std::size_t at = (l * n_pairs + p) * n_heads + h;
+        CHECK(result.values<double>("kept_mass")[at] == Approx(naive_mean(kept_mass[p])));
+        CHECK(result.values<double>("kept_mass_p05")[at] ==
+              Approx(naive_quantile(kept_mass[p], 0.05)));
+        CHECK(result.values<double>("kept_keys")[at] == Approx(naive_mean(kept_keys[p])));
+      }
+      const auto n_bins = static_cast<std::size_t>(n_size_bins(plant.n_tokens));
+      for (std::size_t s = 0; s < 3; ++s) {
+        const std::size_t at = (l * n_heads + h) * 3 + s;
+        CHECK(result.values<double>("nucleus_mean")[at] == Approx(naive_mean(sizes[s])));
+        CHECK(result.values<double>("nucleus_p50")[at] == Approx(naive_quantile(sizes[s], 0.5)));
+        CHECK(result.values<double>("nucleus_p95")[at] == Approx(naive_quantile(sizes[s], 0.95)));
+        CHECK(result.values<double>("nucleus_share")[at] == Approx(naive_mean(shares[s])));
+        for (std::size_t bin = 0; bin < n_bins; ++bin) {
+          const double low = std::pow(2.0, static_cast<double>(bin));
+          const auto n = std::count_if(sizes[s].begin(), sizes[s].end(), [&](double size) {
+            return size >= low && size < 2.0 * low;
+          });
+          CHECK(result.values<std::int64_t>("nucleus_counts")[at * n_bins + bin] == n);
+        }
+      }
+      const std::size_t at = l * n_heads + h;
+      CHECK(result.values<double>("budget_mean")[at] == Approx(naive_mean(sizes[3])));
+      CHECK(result.values<double>("budget_p95")[at] == Approx(naive_quantile(sizes[3], 0.95)));
+      CHECK(result.values<double>("budget_max")[at] ==
+            *std::max_element(sizes[3].begin(), sizes[3].end()));
+      layer_budget.insert(layer_budget.end(), sizes[3].begin(), sizes[3].end());
+    }
+    CHECK(result.values<double>("layer_budget_mean")[l] == Approx(naive_mean(layer_budget)));
+    CHECK(result.values<double>("layer_budget_p95")[l] ==
+          Approx(naive_quantile(layer_budget, 0.95)));
+    CHECK(result.values<double>("layer_budget_max")[l] ==
+          *std::max_element(layer_budget.begin(), layer_budget.end()));
+    const auto n_counted = static_cast<double>(layer_budget.size());
+    Index shared = 1;
+    while (curve[static_cast<std::size_t>(shared - 1)] / n_counted < options.target_mass) ++shared;
+    CHECK(result.values<double>("layer_budget_shared")[l] == static_cast<double>(shared));
+    CHECK(summary["layers"][l]["budget_shared"] == shared);
+    const auto ks = result.values<std::int64_t>("k");
+    for (std::size_t i = 0; i < ks.size(); ++i) {
+      CHECK(result.values<double>("topk_mass")[l * ks.size() + i] ==
+            Approx(curve[static_cast<std::size_t>(ks[i] - 1)] / n_counted).margin(1e-9));
+    }
+    for (std::size_t k = 0; k < curve.size(); ++k) all_curve[k] += curve[k];
+    all_counted += layer_budget.size();
+
+    for (Index block = 0; block < n_blocks; ++block) {
+      const double n_rows = static_cast<double>(rows_of_block[block] * plant.n_q);
+      for (Index page = 0; page < n_pages; ++page, ++map_at) {
+        INFO("layer " << layer << " block " << block << " page " << page);
+        const auto found = cells.find({block, page});
+        const float mass = result.values<float>("map_mass")[map_at];
+        CHECK(std::isnan(mass) == (found == cells.end()));
+        if (found != cells.end()) CHECK(mass == Approx(found->second.mass / n_rows).margin(1e-7));
+        for (std::size_t p = 0; p < n_pairs; ++p) {
+          const auto at = ((l * n_pairs + p) * static_cast<std::size_t>(n_blocks) +
+                           static_cast<std::size_t>(block)) *
+                              static_cast<std::size_t>(n_pages) +
+                          static_cast<std::size_t>(page);
+          const float kept = result.values<float>("map_kept")[at];
+          const float selected = result.values<float>("map_selected")[at];
+          CHECK(std::isnan(kept) == (found == cells.end()));
+          CHECK(std::isnan(selected) == (found == cells.end()));
+          if (found == cells.end()) continue;
+          CHECK(kept == Approx(found->second.kept[p] / n_rows).margin(1e-7));
+          CHECK(selected == Approx(found->second.n_kept[p] / found->second.n_visible));
+        }
+      }
+    }
+  }
+  Index shared = 1;
+  while (all_curve[static_cast<std::size_t>(shared - 1)] / static_cast<double>(all_counted) <
+         options.target_mass)
+    ++shared;
+  CHECK(summary["totals"]["budget_shared"] == shared);
+  CHECK_THAT(summary["pinsker"].get<std::string>(), ContainsSubstring("no draft trace was given"));
+}
+
+TEST_CASE("coverage: decode looks at its steps only, and a part of layers and heads",
+          "[coverage]") {
+  const MemoryTrace trace = windowed_trace(small_plant());
+  CoverageOptions options = small_options();
+  options.replay.calls.phase = Phase::decode;
+  options.replay.calls.steps = 5;
+  options.replay.q_heads = {3, 1};
+  options.layers = {2, 0};
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  CHECK(result.values<std::int64_t>("row_pos").size() == 5);
+  CHECK(result.values<std::int64_t>("layer")[1] == 2);
+  CHECK(result.values<std::int64_t>("q_head")[0] == 1);
+  CHECK(summary["layers"].size() == 2);
+  // the later half of 75 positions: blocks of 10 from 30 on
+  CHECK(result.values<std::int64_t>("query_block").front() == 30);
+  const auto positions = result.values<std::int64_t>("row_pos");
+  std::vector<double> kept;  // layer 2, head 3, "recent 6": six keys and the query's own
+  for (const Index pos : positions) {
+    const auto row = test::naive_row(trace, 2, 3, pos);
+    kept.push_back(0.0);
+    for (Index i = pos - 6; i <= pos; ++i) kept.back() += row[static_cast<std::size_t>(i)];
+  }
+  const auto masses = result.values<double>("kept_mass");  // [2 layers, 4 pairs, 2 heads]
+  REQUIRE(masses.size() == 16);
+  CHECK(masses[(1 * 4 + 0) * 2 + 1] == Approx(naive_mean(kept)));
+  CHECK(summary["pairs"][0]["pair"] == "recent tokens=6");
+}
+
+TEST_CASE("coverage: without selectors there are sizes and the map of attention", "[coverage]") {
+  const MemoryTrace trace = planted_trace(small_plant());
+  CoverageOptions options = small_options();
+  options.selectors.clear();
+  options.budgets.clear();
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  CHECK(summary["pairs"].empty());
+  CHECK_THROWS_AS(result.values<double>("kept_mass"), ConfigError);
+  CHECK(!result.values<float>("map_mass").empty());
+}
+
+TEST_CASE("coverage: linked methods, whose layers are replayed together, file the same arrays",
+          "[coverage]") {
+  PlantOptions plant = small_plant();
+  plant.n_layers = 5;
+  const MemoryTrace trace = planted_trace(plant);
+  CoverageOptions both = small_options();
+  both.selectors = {"lessismore", "recent"};
+  CoverageOptions alone = both;
+  alone.selectors = {"lessismore"};
+  MemoryResult together, single;
+  run(trace, both, together);
+  run(trace, alone, single);
+  const auto a = together.values<float>("map_kept");
+  const auto b = single.values<float>("map_kept");
+  const std::size_t layer = a.size() / 5;
+  REQUIRE(b.size() * 2 == a.size());
+  for (std::size_t l = 0; l < 5; ++l)
+    CHECK(std::memcmp(a.data() + l * layer, b.data() + l * layer / 2, layer / 2 * sizeof(float)) ==
+          0);
+}
+
+/// Head-averaged row by loops.
+std::vector<double> naive_head_mean(const TraceSource& trace, Index layer, Index pos) {
+  std::vector<double> out(static_cast<std::size_t>(pos + 1), 0.0);
+  const Index first = test::naive_first_visible(trace, layer, pos);
+  for (Index head = 0; head < trace.info().n_q; ++head) {
+    const auto row = test::naive_row(trace, layer, head, pos);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      out[static_cast<std::size_t>(first) + i] += row[i] / static_cast<double>(trace.info().n_q);
+  }
+  return out;
+}
+
+TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[coverage]") {
+  PlantOptions plant = small_plant();
+  plant.query_scale = 0.4;  // flat rows: the floors are far from 0
+  const MemoryTrace trace = windowed_trace(plant);
+  plant.n_layers = 2;
+  plant.n_q = 2;
+  plant.query_scale = 0.35;
+  const MemoryTrace draft = planted_trace(plant);
+  CoverageOptions options = small_options();
+  options.selectors.clear();
+  options.budgets.clear();
+  options.nucleus = 0.8;
+  options.layer_map = "1/0/1";
+  options.replay.calls.steps = 3;
+  options.replay.calls.drafts = 4;
+  MemoryResult result;
+  const auto summary = run(trace, options, result, 1, &draft);
+  const Index map[] = {1, 0, 1};
+  const auto positions = result.values<std::int64_t>("verified_pos");
+  REQUIRE(positions.size() == 12);
+  double smallest = 1.0;
+  for (Index layer = 0; layer < 3; ++layer) {
+    CHECK(result.values<std::int64_t>("draft_layer")[static_cast<std::size_t>(layer)] ==
+          map[layer]);
+    for (std::size_t call = 0; call < 3; ++call) {
+      const Index begin = positions[call * 4];
+      std::set<Index> chosen;  // union of the rows' nuclei, closed over blocks of 16
+      for (Index r = 0; r < 4; ++r) {
+        const auto b = naive_head_mean(draft, map[layer], begin + r);
+        double mass = 0.0;
+        for (Index key : by_weight(b)) {
+          if (mass >= 0.8) break;
+          mass += b[static_cast<std::size_t>(key)];
+          for (Index i = key / 16 * 16; i < key / 16 * 16 + 16; ++i) chosen.insert(i);
+        }
+      }
+      for (Index i = begin - 1; i < begin + 4; ++i) chosen.insert(i);
+      for (Index r = 0; r < 4; ++r) {
+        const Index pos = begin + r;
+        const std::size_t at =
+            static_cast<std::size_t>(layer) * 12 + call * 4 + static_cast<std::size_t>(r);
+        const auto a = naive_head_mean(trace, layer, pos);
+        const auto b = naive_head_mean(draft, map[layer], pos);
+        double kl = 0.0, variation = 0.0, kept = 0.0, on_nucleus = 0.0, mass = 0.0;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          if (a[i] > 0.0) kl += a[i] * std::log(a[i] / b[i]);
+          variation += 0.5 * std::abs(a[i] - b[i]);
+          if (layer == 1 || chosen.contains(static_cast<Index>(i))) kept += a[i];
+        }
+        for (Index key : by_weight(b)) {
+          if (mass >= 0.8) break;
+          mass += b[static_cast<std::size_t>(key)];
+          on_nucleus += a[static_cast<std::size_t>(key)];
+        }
+        INFO("layer " << layer << " position " << pos);
+        const double floor = std::max(0.0, 0.8 - std::sqrt(kl / 2));
+        CHECK(result.values<double>("pinsker_kl")[at] == Approx(kl));
+        CHECK(result.values<double>("pinsker_floor")[at] == Approx(floor).margin(1e-9));
+        CHECK(result.values<double>("tv_floor")[at] ==
+              Approx(std::max(0.0, 0.8 - variation)).margin(1e-9));
+        CHECK(result.values<double>("nucleus_mass")[at] == Approx(on_nucleus));
+        CHECK(result.values<double>("specattn_mass")[at] == Approx(kept));
+        CHECK(floor <= std::max(0.0, 0.8 - variation) + 1e-9);
+        CHECK(on_nucleus >= 0.8 - variation - 1e-9);
+        smallest = std::min(smallest, kept);
+      }
+    }
+  }
+  CHECK(smallest < 1.0);
+  CHECK(summary["pinsker"]["violations"] == 0);
+  CHECK(summary["pinsker"]["rows"] == 12);
+  CHECK(summary["totals"]["specattn_mass"] == summary["pinsker"]["specattn_mass"]);
+}
+
+TEST_CASE("coverage: a model that drafts for itself has the floor p", "[coverage]") {
+  PlantOptions plant = small_plant();
+  const MemoryTrace trace = planted_trace(plant);
+  CoverageOptions options = small_options();
+  options.selectors.clear();
+  options.budgets.clear();
+  options.nucleus = 0.7;
+  options.min_visible = 16;
+  MemoryResult result;
+  const auto summary = run(trace, options, result, 2, &trace);
+  for (std::size_t l = 0; l < 3; ++l) {
+    CHECK(summary["layers"][l]["draft_layer"] == l);
+    CHECK(summary["layers"][l]["pinsker_floor"].get<double>() == Approx(0.7).margin(1e-6));
+    CHECK(summary["layers"][l]["nucleus_mass"].get<double>() >= 0.7 - 1e-6);
+  }
+  CHECK(summary["pinsker"]["violations"] == 0);
+}
+
+TEST_CASE("coverage: the same bits with 1 and 3 threads", "[coverage]") {
+  PlantOptions plant = small_plant();
+  plant.n_layers = 4;
+  const MemoryTrace trace = windowed_trace(plant);
+  plant.seed = 2;
+  const MemoryTrace draft = planted_trace(plant);
+  CoverageOptions options = small_options();
+  options.selectors = {"quoka", "quest", "lessismore", "snapkv"};
+  options.budgets = {Budget::parse("16")};
+  MemoryResult one, three;
+  CHECK(run(trace, options, one, 1, &draft).dump() == run(trace, options, three, 3, &draft).dump());
+  REQUIRE(one.arrays().size() == three.arrays().size());
+  for (const ResultArray& array : one.arrays()) {
+    INFO(array.name);
+    const auto same = [&]<class T>(T) {
+      const auto a = one.values<T>(array.name);
+      const auto b = three.values<T>(array.name);
+      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+    };
+    if (array.type == ResultType::f32) CHECK(same(float{}));
+    if (array.type == ResultType::f64) CHECK(same(double{}));
+    if (array.type == ResultType::i64) CHECK(same(std::int64_t{}));
+  }
+}
+
+TEST_CASE("coverage: sums in fixed point do not depend on the order and stay close", "[coverage]") {
+  test::Random random(5);
+  std::vector<double> addends(2000);
+  for (double& x : addends) x = random.uniform() * std::exp(-20.0 * random.uniform());
+  OrderFreeSums forward(1), backward(1);
+  double sum = 0.0;
+  for (std::size_t i = 0; i < addends.size(); ++i) {
+    sum += addends[i];
+    forward.add(0, addends[i]);
+    backward.add(0, addends[addends.size() - 1 - i]);
+  }
+  CHECK(forward.sum(0) == backward.sum(0));
+  CHECK(forward.sum(0) == Approx(sum).margin(2000 * 2e-12));
+}
+
+TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]") {
+  const MemoryTrace trace = planted_trace(small_plant());
+  const auto refused = [&](auto change) {
+    CoverageOptions options = small_options();
+    change(options);
+    MemoryResult result;
+    try {
+      run(trace, options, result);
+    } catch (const ConfigError& error) {
+      CHECK(result.arrays().empty());  // before anything is written
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  using O = CoverageOptions&;
+  CHECK_THAT(refused([](O o) { o.selectors = {"quets"}; }),
+             ContainsSubstring("did you mean quest"));
+  CHECK_THAT(refused([](O o) {
+               o.selectors = {"specattn"};
+               o.replay.calls.phase = Phase::verify;
+             }),
+             ContainsSubstring("no draft trace"));
+  CHECK_THAT(refused([](O o) { o.selectors = {"twilight"}; }),
+             ContainsSubstring("not defined for prefill"));
+  CHECK_THAT(refused([](O o) { o.selectors = {"recent", "recent"}; }), ContainsSubstring("twice"));
+  CHECK_THAT(refused([](O o) { o.selectors.clear(); }), ContainsSubstring("without a selector"));
+  CHECK_THAT(refused([](O o) { o.shares = {0.5, 0.0}; }), ContainsSubstring("p: expected a share"));
+  CHECK_THAT(refused([](O o) { o.shares = {1.5}; }), ContainsSubstring("(0, 1], found 1.5"));
+  CHECK_THAT(refused([](O o) { o.target_mass = 0.0; }), ContainsSubstring("target-mass"));
+  CHECK_THAT(refused([](O o) { o.nucleus = 0.0; }), ContainsSubstring("nucleus"));
+  CHECK_THAT(refused([](O o) { o.page_size = 0; }), ContainsSubstring("page-size"));
+  CHECK_THAT(refused([](O o) { o.query_block = 0; }), ContainsSubstring("query-block"));
+  CHECK_THAT(refused([](O o) { o.max_cells = 100; }), ContainsSubstring("more than max-cells"));
+  CHECK_THAT(refused([](O o) { o.layers = {9}; }), ContainsSubstring("layer 9"));
+  CHECK_THAT(refused([](O o) { o.replay.q_heads = {9}; }), ContainsSubstring("head 9"));
+
+  CoverageOptions options = small_options();
+  options.layer_map = "monoton";
+  MemoryResult result;
+  CHECK_THROWS_WITH(run(trace, options, result, 1, &trace), ContainsSubstring("monotone"));
+  PlantOptions other = small_plant();
+  other.n_tokens = 40;
+  other.duplicates.clear();
+  const MemoryTrace short_draft = planted_trace(other);
+  options.layer_map = "monotone";
+  CHECK_THROWS_WITH(run(trace, options, result, 1, &short_draft),
+                    ContainsSubstring("holds 40 tokens"));
+  std::stop_source stopped;
+  stopped.request_stop();
+  ThreadPool pool(1);
+  CHECK_THROWS_AS(analyze_coverage(trace, nullptr, options, result, pool, {}, stopped.get_token()),
+                  Interrupted);
+}
+
+}  // namespace
+}  // namespace kvscope

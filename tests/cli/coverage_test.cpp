@@ -1,0 +1,114 @@
+// kvscope analyze coverage, run as a user runs it.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+struct Pair {
+  TempDir dir;
+  std::string verifier = (dir.path() / "verifier.h5").string();
+  std::string draft = (dir.path() / "draft.h5").string();
+  Pair() {
+    REQUIRE(kvscope_run({"record", verifier, "--max-tokens", "160"}).code == 0);
+    REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", verifier}).code == 0);
+  }
+  Words coverage(Words more) const {
+    Words words = {"analyze", "coverage", verifier};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_CASE("coverage prints a table, JSON or CSV, and writes its maps") {
+  const Pair pair;
+  const auto plain = kvscope_run(pair.coverage({}));
+  INFO(plain.err);
+  REQUIRE(plain.code == 0);
+  CHECK(plain.out.starts_with("layer"));
+  CHECK_THAT(plain.out, ContainsSubstring("\ncoverage: an oracle needs"));
+
+  const std::string out = (pair.dir.path() / "c.h5").string();
+  const Words options = {"--selector", "quest:dense-layers=0,quoka",
+                         "--selector", "twilight",
+                         "--budget",   "16,32",
+                         "--draft",    pair.draft};
+  Words with_json = options;
+  with_json.insert(with_json.end(), {"--json", "--out", out});
+  const auto run = kvscope_run(pair.coverage(with_json));
+  CHECK_THAT(run.err, ContainsSubstring("left out: twilight is not defined for prefill"));
+  const auto json = run.json();
+  CHECK(json.at("kind") == "coverage");
+  CHECK(json.at("layers").size() == 8);
+  CHECK(json.at("pairs").size() == 4);
+  CHECK(json.at("pairs")[0].at("pair") == "quest:dense-layers=0 tokens=16");
+  CHECK(json.at("pinsker").at("violations") == 0);
+  CHECK(json.at("options").at("draft") == pair.draft);
+  const auto info = kvscope_run({"info", out, "--json"}).json();
+  CHECK(info.at("kind") == "coverage");
+  CHECK(info.at("trace_uuids").size() == 2);
+
+  const auto table = kvscope_run(pair.coverage(options));
+  CHECK_THAT(table.out, ContainsSubstring("Pinsker floor"));
+  CHECK_THAT(table.out, ContainsSubstring("quoka tokens=32"));
+  const auto csv = kvscope_run(pair.coverage({"--csv", "-"}));
+  CHECK(std::count(csv.out.begin(), csv.out.end(), '\n') == 9);
+  CHECK_THAT(kvscope_run(pair.coverage({"--json"})).json().at("pinsker").get<std::string>(),
+             ContainsSubstring("no draft trace was given"));
+}
+
+TEST_CASE("coverage does not depend on the thread count") {
+  const Pair pair;
+  const Words options = {
+      "--selector", "quest,lessismore,h2o", "--budget", "16", "--draft", pair.draft, "--json",
+      "--threads"};
+  Words one = options, three = options;
+  one.push_back("1");
+  three.push_back("3");
+  CHECK(kvscope_run(pair.coverage(one)).out == kvscope_run(pair.coverage(three)).out);
+}
+
+TEST_CASE("coverage refuses what makes no sense with one line and exit code 2") {
+  const Pair pair;
+  const auto check = [&](const Words& words, const std::string& sentence) {
+    const auto run = kvscope_run(pair.coverage(words));
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(sentence));
+    CHECK(run.out.empty());
+  };
+  const std::string out = (pair.dir.path() / "r.h5").string();
+  check({"--selector", "qest", "--budget", "8", "--out", out}, "did you mean quest?");
+  check({"--selector", "quest", "--budget", "0", "--out", out}, "tokens=0");
+  check({"--selector", "quest", "--budget", "p=1.5"}, "p=1.5");
+  check({"--selector", "quest:page-size=0", "--budget", "8", "--out", out}, "page-size");
+  check({"--page-size", "0"}, "page-size");
+  check({"--p", "0.5,0", "--out", out}, "(0, 1], found 0");
+  check({"--p", "much"}, "--p: expected a number");
+  check({"--nucleus", "0", "--draft", pair.draft}, "nucleus");
+  check({"--selector", "specattn", "--budget", "p=0.9", "--phase", "verify", "--out", out},
+        "has no draft trace");
+  check({"--max-cells", "10", "--out", out}, "max-cells");
+  check({"--budget", "8"}, "without a selector");
+  check({"--draft", pair.draft, "--layer-map", "diagonal"}, "monotone");
+  check({"--draft", pair.draft, "--layer-map", "0/9/1/1/1/1/1/1", "--out", out}, "draft");
+  CHECK(!fs::exists(out));
+  const std::string before = read_file(pair.draft);
+  check({"--draft", pair.draft, "--out", pair.draft, "--overwrite"}, "results go to a file");
+  CHECK(read_file(pair.draft) == before);
+  CHECK(kvscope_run(pair.coverage({"--draft", "/no/such/file.h5"})).code == 3);
+}
+
+}  // namespace
+}  // namespace kvscope::test

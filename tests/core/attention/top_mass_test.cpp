@@ -1,0 +1,60 @@
+// Prefix masses and nucleus sizes against loops and against nucleus().
+#include "core/attention/top_mass.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include "core/attention/nucleus.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+
+/// The k largest, picked one after another.
+double naive_mass(std::vector<double> weights, Index k) {
+  double mass = 0.0;
+  for (Index i = 0; i < k && !weights.empty(); ++i) {
+    std::size_t best = 0;
+    for (std::size_t j = 0; j < weights.size(); ++j)
+      if (weights[j] > weights[best]) best = j;
+    mass += weights[best];
+    weights.erase(weights.begin() + static_cast<std::ptrdiff_t>(best));
+  }
+  return mass;
+}
+
+TEST_CASE("masses and sizes equal loops and the exact nucleus", "[top_mass]") {
+  test::Random random(3);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<double> row(static_cast<std::size_t>(1 + random.below(50)));
+    // whole numbers: exact in f32, so that nucleus() sees the same row; ties and zeros among them
+    for (double& x : row) x = static_cast<double>(random.below(round % 2 == 0 ? 5 : 1000));
+    const std::vector<float> weights(row.begin(), row.end());
+    std::vector<double> sorted = row;
+    const TopMass top(sorted);
+    REQUIRE(top.n_weights() == static_cast<Index>(row.size()));
+    for (Index k = 0; k <= top.n_weights() + 1; ++k)
+      CHECK(top.mass(k) == Approx(naive_mass(row, k)));
+    for (const double p : {1e-9, 0.3, 0.5, 0.9, 0.99, 1.0}) {
+      CHECK(top.keys_for(p) == static_cast<Index>(nucleus(weights, p, NucleusMode::exact).size()));
+    }
+  }
+}
+
+TEST_CASE("rows without mass have size 0, and p must be positive", "[top_mass]") {
+  std::vector<double> zeros(4, 0.0);
+  CHECK(TopMass(zeros).keys_for(0.9) == 0);
+  std::vector<double> none;
+  const TopMass empty(none);
+  CHECK(empty.keys_for(1.0) == 0);
+  CHECK(empty.mass(3) == 0.0);
+  std::vector<double> row = {0.2, 0.8};
+  CHECK_THROWS_AS(TopMass(row).keys_for(0.0), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope

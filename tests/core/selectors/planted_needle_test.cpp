@@ -1,0 +1,211 @@
+// Needles: keys that every later query attends to. Methods that look at scores must find them,
+// methods that choose by position must not. Over the whole registry, from a table that says which
+// is which; a method without an entry fails.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <map>
+#include <mutex>
+
+#include "core/sim/replay.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::test {
+namespace {
+
+/// How a method chooses.
+enum class Chooses {
+  everything,  // keeps all: finds needles without looking
+  by_score,    // by queries and keys, by attention, or by keys alone: must find every needle
+  by_position  // never looks at a key: must miss them
+};
+
+struct Entry {
+  Chooses chooses;
+  std::vector<std::string> specs;  // what is tried: options that fit a context of 288 tokens
+};
+
+/// Every method of the registry.
+const std::map<std::string, Entry>& table() {
+  using enum Chooses;
+  static const std::map<std::string, Entry> entries = {
+      {"bigbird", {by_position, {"bigbird:block=8,n-random=1"}}},
+      {"full", {everything, {"full"}}},
+      {"h2o", {by_score, {"h2o", "h2o-by-queries", "h2o-sparq"}}},
+      {"keydiff", {by_score, {"keydiff", "keydiff:anchor=raw,recent-share=0.25"}}},
+      {"lessismore", {by_score, {"lessismore"}}},
+      {"loki", {by_score, {"loki", "loki:rank=8", "loki:owner=kv_head"}}},
+      {"longformer", {by_position, {"longformer:window=32"}}},
+      {"minference-a-shape", {by_position, {"minference-a-shape:n-init=8,n-local=32"}}},
+      {"minference-block-sparse", {by_score, {"minference-block-sparse:block=16,top-blocks=6"}}},
+      {"minference-vertical-slash",
+       {by_score,
+        {"minference-vertical-slash:sizes=budget,n-voters=16,forced-vertical=4,forced-slash=4"}}},
+      {"oracle-pages", {by_score, {"oracle-pages"}}},
+      {"oracle-topk",
+       {by_score, {"oracle-topk", "oracle-topk-chunk", "oracle-topk-group", "oracle-topk-past"}}},
+      {"oracle-topp", {by_score, {"oracle-topp"}}},
+      {"quest",
+       {by_score,
+        {"quest", "quest-paper", "quest-frontier", "quest:page-size=1", "quest:bound-bits=4"}}},
+      {"quoka", {by_score, {"quoka", "quoka:n-queries=4", "quoka:scope=whole"}}},
+      {"random", {by_position, {"random"}}},
+      {"recent", {by_position, {"recent"}}},
+      {"sampleattention", {by_score, {"sampleattention", "sampleattention:n-queries=4"}}},
+      {"sink-recent", {by_position, {"sink-recent"}}},
+      {"snapkv", {by_score, {"snapkv:window=8", "snapkv:window=8,official-mha=true"}}},
+      {"spargeattn", {by_score, {"spargeattn:block-q=16,block-k=16,sizes=budget"}}},
+      {"sparq", {by_score, {"sparq", "sparq:n-channels=8"}}},
+      {"specattn", {by_score, {"specattn", "specattn:blocks=none", "specattn:blocks=block_mass"}}},
+      {"streamingllm", {by_position, {"streamingllm"}}},
+      {"strided", {by_position, {"strided"}}},
+      {"tova", {by_score, {"tova", "tova-kvpress"}}},
+      {"twilight",
+       {by_score, {"twilight:base-budget=tokens=80", "twilight:base=full,base-budget=ratio=1"}}},
+  };
+  return entries;
+}
+
+constexpr Index kTokens = 288;
+constexpr Index kChunk = 32;
+constexpr Index kFarFrom = 200;  // rows from here on: no window of 80 keys reaches a needle
+
+/// All queries after a needle point to it, in every layer and head.
+MemoryTrace needle_trace(Index group, const std::vector<Index>& needles) {
+  PlantOptions plant;
+  plant.n_layers = 4;
+  plant.n_kv = 2;
+  plant.n_q = 2 * group;
+  plant.d_head = 32;
+  plant.n_tokens = kTokens;
+  plant.chunk = kChunk;
+  plant.query_scale = 0.1;
+  plant.aim = 12.0;
+  plant.common = 8.0;
+  for (Index key : needles) {
+    plant.needles.push_back({key, key + 1, kTokens});
+    if (key != needles.front()) plant.duplicates.emplace_back(needles.front(), key);
+  }
+  return planted_trace(plant);
+}
+
+Budget budget_of(const SelectorCaps& caps) {
+  if (caps.budgets.empty() || caps.budgets.front() != Budget::Kind::mass)
+    return Budget::parse("tokens=80");
+  return Budget::parse("p=0.9");
+}
+
+bool is_defined(const SelectorCaps& caps, Phase phase) {
+  return phase == Phase::prefill ? caps.prefill
+                                 : (phase == Phase::decode ? caps.decode : caps.verify);
+}
+
+/// What a spec kept of the needles in the rows that are far from them.
+struct Found {
+  Index n_rows = 0;    // rows times heads
+  Index n_all = 0;     // of these, rows that kept every needle
+  double least = 1.0;  // smallest kept mass
+  double mean = 0.0;   // mean kept mass
+  double dense = 1.0;  // smallest mass that the needles really have
+};
+
+Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, const std::string& spec,
+               Phase phase) {
+  const SelectorCaps caps = selector_registry().make(spec)->caps();
+  ReplayPair pair{spec, {}};
+  if (!caps.budgets.empty()) pair.budget = budget_of(caps);
+  ReplayOptions options;
+  options.calls.phase = phase;
+  options.calls.chunk = kChunk;
+  options.calls.steps = 6;
+  options.calls.drafts = 4;
+  options.rows_per_chunk = 4;
+  Found out;
+  std::mutex mutex;
+  options.on_row = [&](const MeasuredRow& row) {
+    if (row.pos < kFarFrom) return;
+    const auto& kept = row.kept.front();
+    bool has_all = true;
+    double on_needles = 0.0;
+    for (Index needle : needles) {
+      has_all = has_all && std::binary_search(kept.begin(), kept.end(), needle);
+      on_needles += row.probs[static_cast<std::size_t>(needle)];
+    }
+    double mass = 0.0;
+    for (KeyPos key : kept) mass += row.probs[static_cast<std::size_t>(key)];
+    const std::lock_guard lock(mutex);
+    ++out.n_rows;
+    out.n_all += has_all ? 1 : 0;
+    out.least = std::min(out.least, mass);
+    out.mean += mass;
+    out.dense = std::min(out.dense, on_needles);
+  };
+  ThreadPool pool(1);
+  // layers 0 and 1 are dense for some methods
+  replay_layers(trace, &trace, {2, 3}, {pair}, options, selector_registry(), pool);
+  out.mean /= static_cast<double>(std::max<Index>(out.n_rows, 1));
+  return out;
+}
+
+void check_registry(Index group, const std::vector<Index>& needles) {
+  const MemoryTrace trace = needle_trace(group, needles);
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    const auto known = table().find(entry.name);
+    if (known == table().end()) {
+      FAIL_CHECK("the method " << entry.name
+                               << " has no entry in the table of planted_needle_test.cpp: say "
+                                  "there whether it chooses keys by score or by position");
+      continue;
+    }
+    for (const std::string& spec : known->second.specs) {
+      const SelectorCaps caps = selector_registry().make(spec)->caps();
+      for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
+        if (!is_defined(caps, phase)) continue;
+        const Found found = look_for(needles, trace, spec, phase);
+        INFO(spec << " in " << name_of(phase) << ", group " << group << ", " << needles.size()
+                  << " needles: kept by " << found.n_all << " of " << found.n_rows
+                  << " rows, smallest mass " << found.least << ", mean " << found.mean);
+        REQUIRE(found.n_rows > 0);
+        REQUIRE(found.dense > 0.99);  // the trace is what it should be
+        switch (known->second.chooses) {
+          case Chooses::everything:
+            CHECK(found.n_all == found.n_rows);
+            CHECK(found.least > 1.0 - 1e-9);
+            break;
+          case Chooses::by_score:
+            CHECK(found.n_all == found.n_rows);
+            CHECK(found.least > 0.95);
+            break;
+          case Chooses::by_position:
+            // random ones meet a needle now and then
+            CHECK(found.n_all < found.n_rows / 2);
+            CHECK(found.mean < 0.5);
+            break;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("methods that look at scores find a planted needle, the others do not",
+          "[selectors][needle]") {
+  check_registry(GENERATE(1, 4), {53});
+}
+
+TEST_CASE("several needles are all found", "[selectors][needle]") {
+  check_registry(2, {29, 53, 83});
+}
+
+TEST_CASE("the table of the needle test names no method that does not exist",
+          "[selectors][needle]") {
+  for (const auto& [name, entry] : table()) {
+    INFO(name);
+    const auto& all = selector_registry().entries();
+    CHECK(std::any_of(all.begin(), all.end(),
+                      [&](const SelectorEntry& one) { return one.name == name; }));
+    CHECK(!entry.specs.empty());
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
