@@ -182,6 +182,44 @@ void add_scaled(const double* x, double factor, double* out, std::size_t n) {
   }
 }
 
+ScoreRange finite_range(const double* x, std::size_t n) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const V nothing = hn::Set(d, -infinity);
+  V low = hn::Set(d, infinity);
+  V high = nothing;
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const V v = i + lanes <= n ? hn::LoadU(d, x + i) : load_tail(d, x + i, n - i, -infinity);
+    high = hn::Max(high, v);
+    low = hn::Min(low, hn::IfThenElse(hn::Gt(v, nothing), v, hn::Set(d, infinity)));
+  }
+  return {hn::GetLane(hn::MinOfLanes(d, low)), hn::GetLane(hn::MaxOfLanes(d, high))};
+}
+
+void bucket_row(const double* x, std::size_t n, double low, double per_unit, std::int32_t* out) {
+  const D d;
+  const hn::Rebind<std::int32_t, D> narrow;
+  const std::size_t lanes = hn::Lanes(d);
+  const V base = hn::Set(d, low);
+  const V factor = hn::Set(d, per_unit);
+  const V one = hn::Set(d, 1.0);
+  const V nothing = hn::Set(d, -std::numeric_limits<double>::infinity());
+  HWY_ALIGN std::int32_t buffer[8];
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const bool whole = i + lanes <= n;
+    const V v = whole ? hn::LoadU(d, x + i) : load_tail(d, x + i, n - i, low);
+    const V place = hn::MulAdd(hn::Sub(v, base), factor, one);
+    const auto bucket = hn::DemoteTo(narrow, hn::IfThenElseZero(hn::Gt(v, nothing), place));
+    if (whole) {
+      hn::StoreU(bucket, narrow, out + i);
+    } else {
+      hn::Store(bucket, narrow, buffer);
+      for (std::size_t j = 0; j < n - i; ++j) out[i + j] = buffer[j];
+    }
+  }
+}
+
 void log_row(const double* x, double* out, std::size_t n) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
@@ -216,6 +254,8 @@ HWY_EXPORT(exp_sums);
 HWY_EXPORT(exp_row);
 HWY_EXPORT(add_scaled);
 HWY_EXPORT(log_row);
+HWY_EXPORT(finite_range);
+HWY_EXPORT(bucket_row);
 
 void panel_dots(const double* q, Index n_rows, const double* panels, Index n_panels, Index d,
                 double* out, Index out_stride) {
@@ -257,6 +297,14 @@ void add_scaled(std::span<const double> x, double factor, std::span<double> out)
 void log_row(std::span<const double> x, std::span<double> out) {
   assert(x.size() == out.size());
   HWY_DYNAMIC_DISPATCH(log_row)(x.data(), out.data(), x.size());
+}
+
+ScoreRange finite_range(std::span<const double> x) {
+  return HWY_DYNAMIC_DISPATCH(finite_range)(x.data(), x.size());
+}
+
+void bucket_row(std::span<const double> x, double low, double per_unit, std::int32_t* out) {
+  HWY_DYNAMIC_DISPATCH(bucket_row)(x.data(), x.size(), low, per_unit, out);
 }
 
 }  // namespace kvscope

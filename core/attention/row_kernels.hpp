@@ -5,6 +5,7 @@
 // width only, never on the thread that computes it; keys with equal elements get bit-equal scores.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "core/tensor/tensor.hpp"
@@ -47,6 +48,16 @@ ExpSums exp_row(std::span<const double> x, double shift, std::span<double> out);
 
 /// out[i] += factor * x[i]; equal sizes.
 void add_scaled(std::span<const double> x, double factor, std::span<double> out);
+
+/// Smallest and largest of the elements above -infinity; low > high if there are none.
+struct ScoreRange {
+  double low = 0.0;
+  double high = 0.0;
+};
+ScoreRange finite_range(std::span<const double> x);
+
+/// out[i] = 1 + floor((x[i] - low) * per_unit) for low <= x[i], 0 for -infinity. out [x.size()].
+void bucket_row(std::span<const double> x, double low, double per_unit, std::int32_t* out);
 
 /// x[i] = log(x[i]) for x >= 0; log 0 = -infinity.
 void log_row(std::span<const double> x, std::span<double> out);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/top_cuts.hpp"
 
 namespace kvscope {
 
@@ -31,9 +32,8 @@ std::vector<Index> top_k(std::span<const double> scores, Index k) {
 }
 
 std::vector<Index> top_k_sorted_by_index(std::span<const double> scores, Index k) {
-  std::vector<Index> kept = top_k(scores, k);
-  std::sort(kept.begin(), kept.end());
-  return kept;
+  TopCuts cuts;
+  return members(scores, cuts.find(scores, std::span(&k, 1)).front(), k);
 }
 
 Index rank_of(std::span<const double> scores, Index index) {

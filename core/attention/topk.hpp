@@ -12,7 +12,7 @@ namespace kvscope {
 /// means "not a candidate"). k < 1 gives none. O(n + k log k). Scores must not be NaN.
 std::vector<Index> top_k(std::span<const double> scores, Index k);
 
-/// The same positions in ascending order.
+/// The same positions in ascending order, O(n): nothing is ranked.
 std::vector<Index> top_k_sorted_by_index(std::span<const double> scores, Index k);
 
 /// How many scores come before `index` in that order: 0 for the best one.

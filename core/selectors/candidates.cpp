@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
+#include "core/attention/top_cuts.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
@@ -74,6 +76,33 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
     list.scored.push_back(static_cast<KeyPos>(range.begin + i));
   }
   return list;
+}
+
+std::vector<KeyList> top_k_lists(std::span<const double> scores, TokenRange range,
+                                 std::span<const Index> ks) {
+  TopCuts finder;
+  const std::span<const TopCut> cuts = finder.find(scores, ks);
+  std::vector<std::size_t> order(ks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ks[a] > ks[b]; });
+  std::vector<KeyList> lists(ks.size());
+  const std::vector<KeyPos>* larger = nullptr;
+  for (const std::size_t i : order) {
+    const TopCut cut = cuts[i];
+    const auto n_all = static_cast<Index>(larger == nullptr ? scores.size() : larger->size());
+    std::vector<KeyPos>& kept = lists[i].scored;
+    kept.resize(static_cast<std::size_t>(std::clamp<Index>(ks[i], 0, n_all)) + 1);
+    std::size_t n_kept = 0;
+    for (Index j = 0; j < n_all; ++j) {
+      const Index at = larger == nullptr ? j : (*larger)[static_cast<std::size_t>(j)] - range.begin;
+      kept[n_kept] = static_cast<KeyPos>(range.begin + at);  // one place more than is ever counted
+      n_kept += cut.contains(scores[static_cast<std::size_t>(at)], at) ? 1 : 0;
+    }
+    kept.resize(n_kept);
+    larger = &kept;
+  }
+  return lists;
 }
 
 void force_keys(KeyList& list, std::span<const KeyPos> keys) {

@@ -52,6 +52,10 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
 /// The same for the positions of a range; element 0 of `scores` belongs to range.begin.
 KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k);
 
+/// The same for several k: the row is read once, smaller lists are picked out of larger ones.
+std::vector<KeyList> top_k_lists(std::span<const double> scores, TokenRange range,
+                                 std::span<const Index> ks);
+
 /// Moves `keys` (ascending) into the forced part: they leave the scored part and join what is
 /// forced already.
 void force_keys(KeyList& list, std::span<const KeyPos> keys);

@@ -1,10 +1,10 @@
 #include "core/selectors/key_dots.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 
+#include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
 
 namespace kvscope {
@@ -13,30 +13,6 @@ namespace {
 
 constexpr Index kBlockKeys = 16 * kPanelKeys;
 constexpr Index kFewRows = 2;  // up to here a transposed block costs more than it saves
-constexpr std::size_t kLanes = 8;
-
-/// A dot product in eight running sums, which the compiler can keep in vector registers.
-double dot(const double* a, const float* b, std::size_t n) {
-  std::array<double, kLanes> sum{};
-  std::size_t c = 0;
-  for (; c + kLanes <= n; c += kLanes) {
-    for (std::size_t t = 0; t < kLanes; ++t) sum[t] += a[c + t] * static_cast<double>(b[c + t]);
-  }
-  for (; c < n; ++c) sum[0] += a[c] * static_cast<double>(b[c]);
-  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
-}
-
-double squared_norm(const float* a, std::size_t n) {
-  std::array<double, kLanes> sum{};
-  std::size_t c = 0;
-  for (; c + kLanes <= n; c += kLanes) {
-    for (std::size_t t = 0; t < kLanes; ++t) {
-      sum[t] += static_cast<double>(a[c + t]) * static_cast<double>(a[c + t]);
-    }
-  }
-  for (; c < n; ++c) sum[0] += static_cast<double>(a[c]) * static_cast<double>(a[c]);
-  return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
-}
 
 }  // namespace
 
@@ -82,22 +58,14 @@ void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorVi
     }
     q = spread;
   }
-  for (Index t = 0; t < n_keys_; ++t) {
-    const auto key = k.row(range.begin + t);
-    for (Index r = 0; r < n_rows; ++r) {
-      dots_[static_cast<std::size_t>(r * stride_ + t)] =
-          dot(q.data() + static_cast<std::size_t>(r) * d_head, key.data(), d_head);
-    }
-  }
+  if (n_keys_ > 0) key_dots(q, n_rows, k.range(0, range.begin, range.end), dots_.data(), stride_);
 }
 
 std::vector<double> inverse_norms(TensorView<const float> k, TokenRange range, double eps) {
-  std::vector<double> out;
-  out.reserve(static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
-  for (Index t = range.begin; t < range.end; ++t) {
-    const auto key = k.row(t);
-    out.push_back(1.0 / std::max(std::sqrt(squared_norm(key.data(), key.size())), eps));
-  }
+  if (range.size() <= 0) return {};
+  std::vector<double> out(static_cast<std::size_t>(range.size()));
+  squared_norms(k.range(0, range.begin, range.end), out);
+  for (double& x : out) x = 1.0 / std::max(std::sqrt(x), eps);
   return out;
 }
 

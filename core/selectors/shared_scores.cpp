@@ -11,7 +11,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::size_t kRowBatch = 16;  // rows whose scores are held at a time
+constexpr std::size_t kRowBatch = 128;  // rows whose scores are held at a time: a block of keys is
+                                        // transposed once for all of them
 
 /// The smallest set of positions that holds a share p of all weight.
 KeyList nucleus_list(std::span<const double> weights, TokenRange range, double p) {

@@ -10,12 +10,6 @@ namespace kvscope {
 
 namespace {
 
-/// The part of ascending `keys` that lies in `range`.
-std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range) {
-  const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
-  return {first, std::lower_bound(first, keys.end(), range.end)};
-}
-
 std::vector<KeyPos> positions(TokenRange range) {
   std::vector<KeyPos> keys(static_cast<std::size_t>(range.size()));
   std::iota(keys.begin(), keys.end(), static_cast<KeyPos>(range.begin));
@@ -23,6 +17,12 @@ std::vector<KeyPos> positions(TokenRange range) {
 }
 
 }  // namespace
+
+std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range) {
+  if (keys.empty() || (keys.front() >= range.begin && keys.back() < range.end)) return keys;
+  const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
+  return {first, std::lower_bound(first, keys.end(), range.end)};
+}
 
 std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index q_head,
                                   Index pos_begin, Index row, std::optional<Index> window) {

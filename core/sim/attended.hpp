@@ -13,6 +13,9 @@
 
 namespace kvscope {
 
+/// The part of ascending `keys` that lies in `range`.
+std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range);
+
 /// Sorted keys of a row: the list of its owner (everything for a dense selection), cut to what the
 /// query at pos_begin + row sees. group = n_q / n_kv.
 std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index q_head,

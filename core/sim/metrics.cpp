@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/attention/key_kernels.hpp"
 #include "core/attention/score_rows.hpp"
-#include "core/attention/topk.hpp"
 
 namespace kvscope {
 
@@ -14,10 +14,6 @@ namespace {
 
 /// Below this a division by the mass loses digits: weights are then made from the scores.
 constexpr double kTinyMass = 1e-200;
-
-void add_value(std::span<const float> v, double weight, std::vector<double>& out) {
-  for (std::size_t c = 0; c < out.size(); ++c) out[c] += weight * static_cast<double>(v[c]);
-}
 
 double distance(std::span<const double> a, std::span<const double> b) {
   double sum = 0.0;
@@ -31,37 +27,53 @@ std::size_t age_bin(Index age) {
   return std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(age)), kAgeBins - 1);
 }
 
+void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages) {
+  auto end = keys.end();  // keys of this bin and older ones
+  for (std::size_t bin = 0; bin < kAgeBins && end != keys.begin(); ++bin) {
+    const Index oldest = bin + 1 < kAgeBins ? (Index{1} << bin) - 1 : pos;
+    const auto first = std::lower_bound(keys.begin(), end, pos - oldest);
+    ages[bin] += end - first;
+    end = first;
+  }
+}
+
 void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
-                       TensorView<const float> v, Index n_ranked) {
+                       TensorView<const float> v, std::span<const Index> ks) {
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
-  n_ranked_ = static_cast<std::int32_t>(std::min(n, std::max<Index>(n_ranked, 10)));
-  rank_.assign(scores.size(), n_ranked_);
-  std::int32_t next = 0;
-  for (Index best : top_k(scores, n_ranked_)) rank_[static_cast<std::size_t>(best)] = next++;
+  ks_.assign(ks.begin(), ks.end());
+  ks_.push_back(10);
+  for (Index& k : ks_) k = std::min(k, n);
+  std::sort(ks_.begin(), ks_.end());
+  ks_.erase(std::unique(ks_.begin(), ks_.end()), ks_.end());
+  cuts_ = finder_.find(scores, ks_);
   scores_.assign(scores.begin(), scores.end());
   probs_.assign(scores.begin(), scores.end());
   softmax_in_place(probs_);
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
-  for (Index t = 0; t < n; ++t)
-    add_value(v.row(visible.begin + t), probs_[static_cast<std::size_t>(t)], output_);
+  add_weighted_rows(probs_, v.range(0, visible.begin, visible.end), output_);
   output_norm_ = norm_of(output_);
 }
 
-std::vector<double> DenseRow::list_output(std::span<const KeyPos> keys, double mass) const {
-  std::vector<double> y(output_.size(), 0.0);
-  if (mass >= kTinyMass) {
-    for (KeyPos key : keys)
-      add_value(v_.row(key), probs_[static_cast<std::size_t>(key - visible_.begin)] / mass, y);
-    return y;
-  }
+TopCut DenseRow::cut_of(Index k) const {
+  const auto it = std::lower_bound(ks_.begin(), ks_.end(), k);
+  if (it != ks_.end() && *it == k) return cuts_[static_cast<std::size_t>(it - ks_.begin())];
+  TopCuts finder;
+  return finder.find(scores_, std::span(&k, 1)).front();
+}
+
+/// Renormalised output where the mass is too small to divide by.
+void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) const {
   std::vector<double> weights;
   for (KeyPos key : keys)
     weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
   softmax_in_place(weights);
-  for (std::size_t i = 0; i < keys.size(); ++i) add_value(v_.row(keys[i]), weights[i], y);
-  return y;
+  std::fill(y.begin(), y.end(), 0.0);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto value = v_.row(keys[i]);
+    for (std::size_t c = 0; c < y.size(); ++c) y[c] += weights[i] * static_cast<double>(value[c]);
+  }
 }
 
 RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
@@ -85,17 +97,21 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
 
   const Index top_budget = std::min(n, k > 0 ? k : size);
   const Index top_ten = std::min<Index>(n, 10);
+  const TopCut ten = cut_of(top_ten);
+  const TopCut budget = cut_of(top_budget);
+  const TopCut oracle = cut_of(size);
   Index in_ten = 0;
   Index in_budget = 0;
   Index in_oracle = 0;
-  double mass = 0.0;
   for (KeyPos key : keys) {
-    mass += prob(key);
-    const Index rank = rank_[static_cast<std::size_t>(key - visible_.begin)];
-    in_ten += rank < top_ten;
-    in_budget += rank < top_budget;
-    in_oracle += rank < size;
+    const Index at = key - visible_.begin;
+    const double score = scores_[static_cast<std::size_t>(at)];
+    in_ten += ten.contains(score, at) ? 1 : 0;
+    in_budget += budget.contains(score, at) ? 1 : 0;
+    in_oracle += oracle.contains(score, at) ? 1 : 0;
   }
+  std::vector<double> raw(output_.size(), 0.0);
+  const double mass = add_weighted_rows(probs_, visible_.begin, keys, v_, raw);
   if (is_all || top_budget == n) in_budget = size;
   if (is_all) in_oracle = size;
   quality.mass = is_all ? 1.0 : std::min(mass, 1.0);
@@ -106,9 +122,12 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
       size == 0 ? 1.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
 
-  std::vector<double> y = list_output(keys, mass);
-  std::vector<double> raw = y;
-  for (double& x : raw) x *= mass;
+  std::vector<double> y = raw;
+  if (mass >= kTinyMass) {
+    for (double& x : y) x /= mass;
+  } else {
+    list_output(keys, y);
+  }
   if (!mix.rest.empty()) {
     for (std::size_t c = 0; c < y.size(); ++c) {
       y[c] = mix.weight * y[c] + (1.0 - mix.weight) * static_cast<double>(mix.rest[c]);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/attention/selection.hpp"
+#include "core/attention/top_cuts.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -61,6 +62,8 @@ inline constexpr std::array<std::string_view, kReplayMetrics> kReplayMetricNames
 inline constexpr std::size_t kAgeBins = 24;
 using AgeHistogram = std::array<std::int64_t, kAgeBins>;
 std::size_t age_bin(Index age);
+/// Adds the ages of ascending keys <= pos, seen from pos.
+void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages);
 
 /// Row metrics of one row.
 struct RowQuality {
@@ -84,10 +87,10 @@ struct RowMix {
 /// reused.
 class DenseRow {
  public:
-  /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. n_ranked: the largest k
-  /// for which Top_k will be asked (smaller than the row; a larger one means all of it).
+  /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. ks: the sizes of lists
+  /// and the nominal budgets that compare will meet; it finds Top_k of others itself, one by one.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-               Index n_ranked);
+               std::span<const Index> ks);
 
   TokenRange visible() const { return visible_; }
   std::span<const double> probs() const { return probs_; }
@@ -99,15 +102,17 @@ class DenseRow {
                      const RowMix& mix = {}) const;
 
  private:
-  std::vector<double> list_output(std::span<const KeyPos> keys, double mass) const;
+  void list_output(std::span<const KeyPos> keys, std::span<double> y) const;
+  TopCut cut_of(Index k) const;
   TokenRange visible_;
   TensorView<const float> v_;
   std::vector<double> scores_;
   std::vector<double> probs_;
   std::vector<double> output_;  // [d_head]
   double output_norm_ = 0.0;
-  std::vector<std::int32_t> rank_;  // [n visible], n_ranked_ if not among the best n_ranked_
-  std::int32_t n_ranked_ = 0;
+  std::vector<Index> ks_;  // ascending, without repeats
+  TopCuts finder_;
+  std::span<const TopCut> cuts_;  // of ks_
 };
 
 /// |a delta b| of two ascending lists.

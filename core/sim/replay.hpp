@@ -35,8 +35,8 @@ struct MeasuredRow {
   Index q_head = 0;
   Index pos = 0;
   TokenRange visible;
-  std::span<const double> probs;              // dense softmax over `visible`
-  std::span<const std::vector<KeyPos>> kept;  // [n_pairs] attended keys, ascending
+  std::span<const double> probs;                  // dense softmax over `visible`
+  std::span<const std::span<const KeyPos>> kept;  // [n_pairs] attended keys, ascending
 };
 
 struct ReplayOptions {

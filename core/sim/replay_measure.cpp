@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/attention/visible.hpp"
 #include "core/base/evenly_spaced.hpp"
@@ -15,16 +16,12 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 Index count_inside(const std::vector<KeyPos>& keys, TokenRange range) {
-  const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
-  return std::lower_bound(first, keys.end(), range.end) - first;
+  return static_cast<Index>(inside(keys, range).size());
 }
 
 void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
                  std::vector<std::uint8_t>& marks) {
-  for (auto it = std::lower_bound(keys.begin(), keys.end(), range.begin);
-       it != keys.end() && *it < range.end; ++it) {
-    marks[static_cast<std::size_t>(*it)] = 1;
-  }
+  for (const KeyPos key : inside(keys, range)) marks[static_cast<std::size_t>(key)] = 1;
 }
 
 /// The budget as a number of keys; 0 where it is none.
@@ -34,6 +31,30 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
 }
 
 }  // namespace
+
+ReplayMeasure::MergedLists::MergedLists(const Selection& selection, const std::vector<Index>& rows)
+    : selection_(&selection) {
+  if (selection.is_dense) return;
+  merged_.resize(selection.lists.size());
+  const auto n_blocks = static_cast<std::size_t>(selection.n_row_blocks());
+  for (std::size_t owner = 0; owner * n_blocks < selection.lists.size(); ++owner) {
+    for (const Index row : rows) {
+      const std::size_t at =
+          owner * n_blocks + static_cast<std::size_t>(row / selection.rows_per_list);
+      const KeyList& list = selection.lists[at];
+      if (!list.scored.empty() && !list.forced.empty() && merged_[at].empty())
+        merged_[at] = merged(list);
+    }
+  }
+}
+
+std::span<const KeyPos> ReplayMeasure::MergedLists::of(Index owner, Index row) const {
+  const auto at = static_cast<std::size_t>(owner * selection_->n_row_blocks() +
+                                           row / selection_->rows_per_list);
+  const KeyList& list = selection_->lists[at];
+  if (list.forced.empty()) return list.scored;
+  return list.scored.empty() ? std::span<const KeyPos>(list.forced) : merged_[at];
+}
 
 std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_per_chunk) {
   return evenly_spaced(0, n_tok, rows_per_chunk.value_or(n_tok));
@@ -50,6 +71,8 @@ struct ReplayMeasure::Job {
   const std::vector<KeyTable>& tables;
   std::vector<Index> rows;  // measured queries of the call
   std::vector<std::vector<KeyPos>>& previous;
+  const std::vector<MergedLists>& lists;     // [n_pairs]
+  const std::vector<KeyPos>& all_positions;  // 0 to the call's end
 
   std::size_t n_calls() const { return out.calls.size(); }
 };
@@ -102,22 +125,25 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
 
   const std::size_t n_pairs = job.answers.size();
   const std::size_t n_rows = job.rows.size();
-  std::vector<std::vector<KeyPos>> keys(n_pairs);
+  std::vector<std::span<const KeyPos>> keys(n_pairs);
+  std::vector<Index> ks;
   for (Index r = 0; r < group; ++r) {
     const Index q_head = kv_head * group + r;
     const std::optional<std::size_t> slot = slot_of_head(q_head);
     if (!slot) continue;
-    Index n_ranked = 0;
+    ks.clear();
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
-      keys[p] =
-          attended_keys(*answer.selection, group, q_head, job.call.begin, row, job.layer.window);
-      for (Index k : {static_cast<Index>(keys[p].size()), nominal_keys(answer, visible.size())}) {
-        if (k < visible.size()) n_ranked = std::max(n_ranked, k);
-      }
+      const Selection& selection = *answer.selection;
+      keys[p] = inside(selection.is_dense
+                           ? std::span<const KeyPos>(job.all_positions)
+                           : job.lists[p].of(owner_of(selection.owner, q_head, group), row),
+                       visible);
+      ks.push_back(static_cast<Index>(keys[p].size()));
+      ks.push_back(nominal_keys(answer, visible.size()));
     }
     worker.dense.prepare(worker.scores.row(r, visible), visible, job.layer.v.view().sub(kv_head),
-                         n_ranked);
+                         ks);
     if (options_.on_row) {
       options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense.probs(), keys});
     }
@@ -152,7 +178,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
         rows_[((p * kRowMetrics + m) * q_heads_.size() + *slot) * n_rows +
               static_cast<std::size_t>(row_slot)] = values[m];
       }
-      for (KeyPos key : keys[p]) ++worker.ages[p][age_bin(pos - key)];
+      count_ages(keys[p], pos, worker.ages[p]);
       if (row_slot + 1 < static_cast<Index>(n_rows)) continue;
       auto& before = job.previous[p * q_heads_.size() + *slot];
       auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
@@ -160,7 +186,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
         churn[*slot * job.n_calls() + job.call_index] =
             static_cast<double>(symmetric_difference(before, keys[p])) / n_kept;
       }
-      before = std::move(keys[p]);
+      before.assign(keys[p].begin(), keys[p].end());
     }
   }
 }
@@ -176,6 +202,10 @@ void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head
                                0.0);  // keys of all rows, per query head
   for (Index r = 0; r < group; ++r) {
     const Index q_head = kv_head * group + r;
+    if (r > 0 && (selection.is_dense || selection.owner != ListOwner::q_head)) {
+      attended[static_cast<std::size_t>(r)] = attended[0];  // the group shares its lists
+      continue;
+    }
     for (Index row = 0; row < job.call.size(); ++row) {
       const TokenRange visible = visible_keys(job.call.begin + row, job.layer.window);
       auto& n_attended = attended[static_cast<std::size_t>(r)];
@@ -189,8 +219,7 @@ void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head
                                         count_inside(list.forced, visible));
       const bool is_block_end =
           row + 1 == job.call.size() || (row + 1) % selection.rows_per_list == 0;
-      const bool is_shared = selection.owner != ListOwner::q_head && r > 0;
-      if (!is_block_end || is_shared) continue;
+      if (!is_block_end) continue;
       const Index first_row = row / selection.rows_per_list * selection.rows_per_list;
       const TokenRange seen{visible_keys(job.call.begin + first_row, job.layer.window).begin,
                             visible.end};
@@ -220,10 +249,17 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
                             const ReplayLayer& layer, const std::vector<KeyTable>& tables,
                             std::vector<std::vector<KeyPos>>& previous) {
   const TokenRange call = out.calls[index];
-  const Job job{out,     index, call,   answers,
-                q,       layer, tables, measured_rows(call.size(), options_.rows_per_chunk),
-                previous};
+  const std::vector<Index> measured = measured_rows(call.size(), options_.rows_per_chunk);
   const std::size_t n_pairs = answers.size();
+  std::vector<MergedLists> lists(n_pairs);
+  pool_.parallel_for(static_cast<Index>(n_pairs), [&](Index p, int) {
+    const auto at = static_cast<std::size_t>(p);
+    lists[at] = MergedLists(*answers[at].selection, measured);
+  });
+  std::vector<KeyPos> all_positions(static_cast<std::size_t>(call.end));
+  std::iota(all_positions.begin(), all_positions.end(), KeyPos{0});
+  const Job job{out,      index,    call,  answers,      q, layer, tables,
+                measured, previous, lists, all_positions};
   const std::size_t n_heads = q_heads_.size();
   const std::size_t n_rows = job.rows.size();
   rows_.assign(n_pairs * kRowMetrics * n_heads * n_rows, kNan);

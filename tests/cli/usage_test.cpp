@@ -61,7 +61,8 @@ TEST_CASE("the overview fits a screen and lists the commands of the milestone") 
   for (const char* wanted :
        {"record", "tokenize", "info", "verify", "recover", "analyze quoka", "analyze theorem-b1",
         "analyze quest", "analyze layer-map", "analyze geometry", "analyze query-selection",
-        "bench prefill", "bench record", "bench decode", "version", "help", "completion"}) {
+        "bench prefill", "bench record", "bench decode", "bench select", "version", "help",
+        "completion"}) {
     INFO(wanted);
     CHECK(std::any_of(commands.begin(), commands.end(),
                       [&](const auto& c) { return joined(c) == wanted; }));

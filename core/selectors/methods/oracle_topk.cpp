@@ -19,7 +19,6 @@
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
 
-#include "core/attention/topk.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -172,19 +171,10 @@ class OracleTopk final : public Selector {
     for (const Budget& budget : budgets) {
       sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
     }
-    // ranked once for the largest budget: the others keep its first keys
-    const std::vector<Index> ranked =
-        top_k(scores, sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end()));
+    std::vector<KeyList> lists = top_k_lists(scores, keys, sizes);
     for (std::size_t i = 0; i < budgets.size(); ++i) {
-      const auto n = std::min(static_cast<std::size_t>(sizes[i]), ranked.size());
-      KeyList list;
-      list.scored.reserve(n);
-      for (const Index key : std::span(ranked).first(n)) {
-        list.scored.push_back(static_cast<KeyPos>(keys.begin + key));
-      }
-      std::sort(list.scored.begin(), list.scored.end());
-      list.forced = forced_keys;
-      answers[i].lists.push_back(std::move(list));
+      lists[i].forced = forced_keys;
+      answers[i].lists.push_back(std::move(lists[i]));
     }
   }
 

@@ -18,7 +18,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
@@ -119,6 +122,7 @@ class Twilight final : public Selector {
     if (call.layer < options_.dense_layers) return answers;
     const Index group = call.q.dim(0) / call.k.dim(0);
     const Index heads_per_owner = options_.group == TwilightGroup::mean ? group : 1;
+    rounded_head_.reset();
     for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
       for (Index row = 0; row < call.n_tok; ++row) {
         prune(call, kept, {first, first + heads_per_owner}, row, budgets, answers);
@@ -183,18 +187,17 @@ class Twilight final : public Selector {
   }
 
   void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
-             std::span<const Budget> budgets, std::vector<Selection>& answers) const {
+             std::span<const Budget> budgets, std::vector<Selection>& answers) {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const TokenRange visible = row_range(call, row);
     std::vector<double> mean(static_cast<std::size_t>(visible.size()), 0.0);
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       const std::vector<KeyPos> keys = base_keys(call, kept, q_head, row);
       const auto k = call.k.sub(q_head / group);
-      const auto q = call.q.sub(q_head).row(row);
+      const auto q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
       std::vector<double> weights;
-      for (const KeyPos pos : keys) {
-        weights.push_back(static_cast<double>(call.score_scale) * estimated_dot(q, k.row(pos)));
-      }
+      weights.reserve(keys.size());
+      for (const KeyPos pos : keys) weights.push_back(dot_of(q, rounded(k, q_head / group, pos)));
       softmax_in_place(weights);
       for (std::size_t i = 0; i < keys.size(); ++i) {
         mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
@@ -211,26 +214,38 @@ class Twilight final : public Selector {
     }
   }
 
-  /// q.k with the key rounded to 2^bits levels between its smallest and largest channel.
-  double estimated_dot(std::span<const float> q, std::span<const float> k) const {
-    const auto [low, high] = std::minmax_element(k.begin(), k.end());
+  /// The key rounded to 2^bits levels between its smallest and largest channel. Rounded once per
+  /// call, as a cache would hold it, for all rows and heads that look at it.
+  std::span<const double> rounded(TensorView<const float> k, Index kv_head, KeyPos pos) {
+    const auto d = static_cast<std::size_t>(k.dim(1));
+    if (rounded_head_ != kv_head) {
+      rounded_head_ = kv_head;
+      is_rounded_.assign(static_cast<std::size_t>(k.dim(0)), 0);
+      rounded_.resize(is_rounded_.size() * d);
+    }
+    const std::span<double> out = std::span(rounded_).subspan(static_cast<std::size_t>(pos) * d, d);
+    if (std::exchange(is_rounded_[static_cast<std::size_t>(pos)], 1) != 0) return out;
+    const auto key = k.row(pos);
+    const auto [low, high] = std::minmax_element(key.begin(), key.end());
     const auto base = static_cast<double>(*low);
     const double step =
         (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << options_.bits) - 1);
     const bool is_exact = options_.bits == 16 || step == 0.0;
     const double inverse_step = is_exact ? 0.0 : 1.0 / step;
-    double dot = 0.0;
-    for (std::size_t c = 0; c < q.size(); ++c) {
-      const auto x = static_cast<double>(k[c]);
+    for (std::size_t c = 0; c < d; ++c) {
+      const auto x = static_cast<double>(key[c]);
       const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
-      dot += static_cast<double>(q[c]) * (is_exact ? x : base + step * static_cast<double>(code));
+      out[c] = is_exact ? x : base + step * static_cast<double>(code);
     }
-    return dot;
+    return out;
   }
 
   TwilightOptions options_;
   Budget base_budget_;
   std::unique_ptr<Selector> base_;
+  std::optional<Index> rounded_head_;     // whose keys rounded_ holds; empty: none of this call
+  std::vector<std::uint8_t> is_rounded_;  // [n_ctx]
+  std::vector<double> rounded_;           // [n_ctx, d_head]
 };
 
 }  // namespace

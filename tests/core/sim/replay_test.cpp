@@ -99,7 +99,7 @@ TEST_CASE("row metrics agree with brute force and obey the exact identities") {
         keys.push_back(static_cast<KeyPos>(t));
     }
     DenseRow row;
-    row.prepare(scores, {0, n}, v.view(), n);
+    row.prepare(scores, {0, n}, v.view(), {});
     const RowQuality quality = row.compare(keys, /*k=*/0, /*n_sink=*/2);
 
     double mass = 0.0;
@@ -130,7 +130,7 @@ TEST_CASE("recall and Jaccard count against the best keys, ties by position") {
   const std::vector<double> scores = {0.0, 5.0, 4.0, 4.0, -1.0, 3.0};
   Tensor<float> v(Shape{6, 2});
   DenseRow row;
-  row.prepare(scores, {0, 6}, v.view(), 6);
+  row.prepare(scores, {0, 6}, v.view(), {});
   const std::vector<KeyPos> keys = {1, 3};  // the best, and the later one of the tie
   const RowQuality two = row.compare(keys, /*k=*/2, /*n_sink=*/0);
   CHECK(two.recallk == 0.5);
@@ -147,7 +147,7 @@ TEST_CASE("weights that underflow still give a renormalised output") {
   v(1, 0) = 3.0f;
   v(2, 0) = 5.0f;
   DenseRow row;
-  row.prepare(scores, {0, 3}, v.view(), 3);
+  row.prepare(scores, {0, 3}, v.view(), {});
   const RowQuality quality = row.compare(std::vector<KeyPos>{1, 2}, 0, 0);
   CHECK(quality.mass == 0.0);
   CHECK_THAT(quality.output_error, WithinAbs(3.0, 1e-12));  // (3 + 5) / 2 - 1

@@ -1,0 +1,100 @@
+// kvscope bench select, run as a user runs it, on shapes that take milliseconds.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/cli/run_program.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Words = std::vector<std::string>;
+
+Words bench(const Words& more, const std::string& tokens = "64,96") {
+  Words words = {"bench", "select",   "--n-q", "4",       "--n-kv", "2",        "--d-head",
+                 "16",    "--tokens", tokens,  "--chunk", "16",     "--repeat", "2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_CASE("bench select times every method beside dense attention", "[bench_select]") {
+  const auto run = kvscope_run(bench({"--budget", "16,p=0.9", "--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("bench") == "select");
+  CHECK(json.at("n_q") == 4);
+  CHECK(json.at("threads") == 1);
+  CHECK(json.at("left_out").size() == 1);  // specattn has no draft here
+  REQUIRE(json.at("cases").size() == 4);   // two phases, two lengths
+  std::size_t n_rows = 0;
+  for (const auto& one : json.at("cases")) {
+    CHECK(one.at("dense").at("seconds").size() == 2);
+    CHECK(one.at("dense").at("seconds_median") > 0.0);
+    CHECK(one.at("queries") == (one.at("phase") == "decode" ? 1 : 16));
+    for (const auto& row : one.at("selectors")) {
+      INFO(row.dump());
+      CHECK(row.at("seconds").size() == 2);
+      CHECK(row.at("select_over_dense") > 0.0);
+      CHECK(row.at("append_over_dense") >= 0.0);
+      CHECK(row.at("flops_over_dense") >= 0.0);
+      CHECK(row.at("kept") > 0.0);
+      CHECK(row.at("kept") <= one.at("tokens"));
+      ++n_rows;
+    }
+  }
+  CHECK(n_rows > 60);
+  CHECK(json.at("cases").at(0).at("phase") == "prefill");
+  CHECK(json.at("cases").at(3).at("tokens") == 96);
+}
+
+TEST_CASE("bench select measures what it is told, at the budget it is told", "[bench_select]") {
+  const auto json = kvscope_run(bench({"--selector", "quest:dense-layers=0,quoka", "--budget",
+                                       "tokens=32", "--phase", "prefill", "--json"},
+                                      "80"))
+                        .json();
+  REQUIRE(json.at("cases").size() == 1);
+  const auto& rows = json.at("cases").at(0).at("selectors");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows.at(0).at("selector") == "quest:dense-layers=0");
+  CHECK(rows.at(1).at("budget") == "tokens=32");
+  CHECK(rows.at(1).at("kept") == 48.0);  // the budget and the chunk
+  const auto table = kvscope_run(bench({"--selector", "quoka", "--phase", "decode"}));
+  CHECK(table.code == 0);
+  CHECK_THAT(table.out,
+             ContainsSubstring("decode, 64 keys, 1 queries") && ContainsSubstring("quoka"));
+  CHECK(table.err.empty());
+}
+
+TEST_CASE("wrong uses of bench select end with one sentence and exit code 2", "[bench_select]") {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--selector", "qoka"}, "did you mean quoka"},
+      {{"--selector", "specattn"}, "draft"},
+      {{"--selector", "quest", "--budget", "p=0.5"}, "none of the budgets"},
+      {{"--selector", "quest", "--budget", "0"}, "at least 1"},
+      {{"--selector", "quest:page-size=0"}, "page-size"},
+      {{"--selector", ",quest"}, "--selector"},
+      {{"--tokens", "16"}, "--tokens"},
+      {{"--tokens", "many"}, "--tokens"},
+      {{"--tokens", "900000", "--n-kv", "1024", "--n-q", "1024", "--d-head", "1024"}, "GiB"},
+      {{"--n-q", "5"}, "multiple"},
+      {{"--n-kv", "0"}, "--n-kv"},
+      {{"--d-head", "0"}, "--d-head"},
+      {{"--chunk", "0"}, "--chunk"},
+      {{"--repeat", "0"}, "--repeat"},
+      {{"--threads", "0"}, "--threads"},
+      {{"--phase", "verify"}, "phase"},
+  };
+  for (const auto& [words, part] : cases) {
+    Words all = {"bench", "select"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto run = kvscope_run(all);
+    INFO(words.back() << ": " << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(part));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
