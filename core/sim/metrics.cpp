@@ -32,7 +32,7 @@ std::size_t age_bin(Index age) {
 }
 
 void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
-                       TensorView<const float> v, Index n_ranked) {
+                       TensorView<const float> v, Index n_ranked, std::optional<double> sink) {
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
@@ -42,7 +42,10 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   for (Index best : top_k(scores, n_ranked_)) rank_[static_cast<std::size_t>(best)] = next++;
   scores_.assign(scores.begin(), scores.end());
   probs_.assign(scores.begin(), scores.end());
-  softmax_in_place(probs_);
+  const double lse = softmax_in_place(probs_, sink);
+  sink_ = sink;
+  sink_prob_ = sink ? std::exp(*sink - lse) : 0.0;
+  keys_prob_ = sink ? sum_of(probs_) : 1.0;
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
   for (Index t = 0; t < n; ++t)
     add_value(v.row(visible.begin + t), probs_[static_cast<std::size_t>(t)], output_);
@@ -51,15 +54,16 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
 
 std::vector<double> DenseRow::list_output(std::span<const KeyPos> keys, double mass) const {
   std::vector<double> y(output_.size(), 0.0);
-  if (mass >= kTinyMass) {
+  if (mass + sink_prob_ >= kTinyMass) {
+    const double total = mass + sink_prob_;
     for (KeyPos key : keys)
-      add_value(v_.row(key), probs_[static_cast<std::size_t>(key - visible_.begin)] / mass, y);
+      add_value(v_.row(key), probs_[static_cast<std::size_t>(key - visible_.begin)] / total, y);
     return y;
   }
   std::vector<double> weights;
   for (KeyPos key : keys)
     weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
-  softmax_in_place(weights);
+  softmax_in_place(weights, sink_);
   for (std::size_t i = 0; i < keys.size(); ++i) add_value(v_.row(keys[i]), weights[i], y);
   return y;
 }
@@ -98,7 +102,7 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   }
   if (is_all || top_budget == n) in_budget = size;
   if (is_all) in_oracle = size;
-  quality.mass = is_all ? 1.0 : std::min(mass, 1.0);
+  quality.mass = is_all ? 1.0 : std::min(mass / keys_prob_, 1.0);
   quality.recall10 = static_cast<double>(in_ten) / static_cast<double>(top_ten);
   quality.recallk =
       top_budget == 0 ? 1.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
@@ -108,7 +112,7 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
 
   std::vector<double> y = list_output(keys, mass);
   std::vector<double> raw = y;
-  for (double& x : raw) x *= mass;
+  for (double& x : raw) x *= mass + sink_prob_;
   if (!mix.rest.empty()) {
     for (std::size_t c = 0; c < y.size(); ++c) {
       y[c] = mix.weight * y[c] + (1.0 - mix.weight) * static_cast<double>(mix.rest[c]);

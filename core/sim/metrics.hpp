@@ -2,11 +2,13 @@
 // oracle.
 //
 // One definition each. A is the exact softmax row over the visible keys, S the attended keys, O = A
-// V.
+// V. In layers with attention sinks A sums to less than 1; the mass is the share of what the keys
+// get, and the sink takes part in every softmax.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,7 +22,7 @@ namespace kvscope {
 /// What is measured per query head and forward call (row metrics: mean over the call's sampled
 /// rows).
 enum class ReplayMetric : std::size_t {
-  mass,      // sum of A over S
+  mass,      // sum of A over S / sum of A
   recall10,  // |S n Top_10(A)| / min(10, visible)
   recallk,   // the same with k = the nominal budget in tokens (|S| where the budget is no count)
   output_error,      // |y - O|, softmax renormalised over S
@@ -85,9 +87,10 @@ struct RowMix {
 class DenseRow {
  public:
   /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. n_ranked: the largest k
-  /// for which Top_k will be asked (smaller than the row; a larger one means all of it).
+  /// for which Top_k will be asked (smaller than the row; a larger one means all of it). sink: the
+  /// head's attention sink, if it has one.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-               Index n_ranked);
+               Index n_ranked, std::optional<double> sink = std::nullopt);
 
   TokenRange visible() const { return visible_; }
   std::span<const double> probs() const { return probs_; }
@@ -106,6 +109,9 @@ class DenseRow {
   std::vector<double> probs_;
   std::vector<double> output_;  // [d_head]
   double output_norm_ = 0.0;
+  std::optional<double> sink_;
+  double sink_prob_ = 0.0;          // what the sink takes of the row,
+  double keys_prob_ = 1.0;          // and what it leaves
   std::vector<std::int32_t> rank_;  // [n visible], n_ranked_ if not among the best n_ranked_
   std::int32_t n_ranked_ = 0;
 };

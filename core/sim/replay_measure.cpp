@@ -117,7 +117,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
       }
     }
     worker.dense.prepare(worker.scores.row(r, visible), visible, job.layer.v.view().sub(kv_head),
-                         n_ranked);
+                         n_ranked, info_.sink(job.layer.layer, q_head));
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
       const Selection& selection = *answer.selection;

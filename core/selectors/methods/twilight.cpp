@@ -195,7 +195,7 @@ class Twilight final : public Selector {
       for (const KeyPos pos : keys) {
         weights.push_back(static_cast<double>(call.score_scale) * estimated_dot(q, k.row(pos)));
       }
-      softmax_in_place(weights);
+      softmax_in_place(weights, sink_of(call, q_head));
       for (std::size_t i = 0; i < keys.size(); ++i) {
         mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
             weights[i] / static_cast<double>(q_heads.size());
