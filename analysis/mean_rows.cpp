@@ -24,12 +24,21 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
       const Tensor<float> q = trace.read_q(layer, q_head, {*first, *last + 1});
       loop.run(q.view(), *first, positions, keys, static_cast<double>(info.score_scale),
                window_of(info, layer), [&](Index i, std::span<double> scores, TokenRange visible) {
-                 softmax_in_place(scores);
+                 softmax_in_place(scores, info.sink(layer, q_head));
                  const auto row =
                      out.row(i).subspan(static_cast<std::size_t>(visible.begin), scores.size());
                  add_scaled(scores, share, row);
                });
     }
+  }
+  if (info.sinks.empty()) return;
+  // Heads count by what they give to keys; the mean is a distribution over keys again.
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const auto row =
+        out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1));
+    const double sum = sum_of(row);
+    if (!(sum > 0.0)) continue;
+    for (double& value : row) value /= sum;
   }
 }
 

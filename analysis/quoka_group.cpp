@@ -22,7 +22,8 @@ struct Group {
   std::optional<Index> window;
   bool selects = false;
   double scale = 1.0;
-  std::vector<Tensor<float>> q;  // per head [T, d_head]
+  std::vector<Tensor<float>> q;              // per head [T, d_head]
+  std::vector<std::optional<double>> sinks;  // per head
   KeyTable keys;
   KeyTable unit_keys;
 };
@@ -101,6 +102,11 @@ double kept_sum(std::span<const double> probs, std::span<const Index> kept, cons
   return sum;
 }
 
+/// log(exp(a) + exp(b)) without overflow.
+double log_add(double a, double b) {
+  return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+}
+
 /// Stage 2: exact rows of the chunk's queries in every head of the group. best_weight collects, per
 /// candidate, the largest probability that any of these rows gives it (the oracle's score); empty
 /// if it is not wanted.
@@ -127,13 +133,16 @@ void measure_rows(const Group& group, const QuokaOptions& options, const QuokaCh
         const double shift = visible.begin == 0 ? std::max(max_rest, row[0]) : max_rest;
         const ExpSums sums = exp_row(row, shift, row);
         const double log_sum = std::log(sums.sum);
+        // A sink takes its part of every weight; breadth and mass are about what the keys get.
+        const double log_total =
+            group.sinks[h] ? log_add(log_sum, *group.sinks[h] - shift) : log_sum;
         out.log_max_weight(slot, pos) =
-            without_sink.empty() ? kNan : static_cast<float>(max_rest - shift - log_sum);
+            without_sink.empty() ? kNan : static_cast<float>(max_rest - shift - log_total);
         out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
         if (!selected) continue;
         out.mass(slot, pos) =
             static_cast<float>(kept_sum(row, kept, chunk, options, pos) / sums.sum);
-        const double inverse = 1.0 / sums.sum;
+        const double inverse = group.sinks[h] ? std::exp(-log_total) : 1.0 / sums.sum;
         const std::size_t n = std::min(best_weight.size(), row.size());
         for (std::size_t t = 0; t < n; ++t) {
           best_weight[t] = std::max(best_weight[t], inverse * row[t]);
@@ -243,11 +252,13 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
               quoka_selects_in(info, options, layer),
               static_cast<double>(info.score_scale),
               {},
+              {},
               KeyTable(k.view()),
               KeyTable::unit(k.view(), options.eps)};
   for (Index r = 0; r < info.group(); ++r) {
     const Index q_head = info.q_heads[static_cast<std::size_t>(group.first_head + r)];
     group.q.push_back(trace.read_q(layer, q_head, all));
+    group.sinks.push_back(info.sink(layer, q_head));
   }
   write_prompt_s_q(info, options, group, out);
 

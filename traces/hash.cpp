@@ -65,6 +65,10 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
       name_of(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
       fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
   for (const auto& window : info.window) block += fmt::format("window {}\n", window.value_or(0));
+  if (!info.sinks.empty()) {  // traces without them keep the hash that they always had
+    block += "sinks\n";
+    append_bytes(block, std::span<const float>(info.sinks));
+  }
   for (const TraceUnit& unit : info.units) {
     block +=
         fmt::format("unit {} {} {}\n", unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0);

@@ -122,6 +122,47 @@ void write_model(h5::File& file, const TraceInfo& info) {
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
   if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer", "token");
+  if (!info.sinks.empty()) {
+    const h5::Dims dims = {info.n_layers, info.n_q};
+    h5::Dataset dataset = file.create_dataset(schema::kSinks, h5::Type::f32, dims);
+    dataset.write({0, 0}, dims, info.sinks.data());
+    schema::describe(dataset, "layer,q_head", "nat");
+  }
+  if (!info.layer_kinds.empty()) {
+    std::vector<Index> rows;
+    for (const LayerKind& kind : info.layer_kinds) {
+      rows.insert(rows.end(), {kind.has_rope ? 1 : 0, kind.n_experts});
+    }
+    const h5::Dims dims = {info.n_layers, 2};
+    h5::Dataset dataset = file.create_dataset(schema::kLayerKinds, h5::Type::i64, dims);
+    dataset.write({0, 0}, dims, rows.data());
+    schema::describe(dataset, "layer,field", "1");
+    dataset.set_text("fields", "has_rope,n_experts");
+  }
+}
+
+void require_dims(const h5::Dataset& dataset, const h5::Dims& expected) {
+  if (dataset.dims() != expected) {
+    throw FormatError(fmt::format("{}: shape {}, expected {}", dataset.where(),
+                                  h5::to_string(dataset.dims()), h5::to_string(expected)));
+  }
+}
+
+// Needs n_layers and n_q.
+void read_layer_properties(const h5::File& file, bool must_have_sinks, TraceInfo& info) {
+  if (must_have_sinks || file.has(schema::kSinks)) {
+    const h5::Dataset dataset = file.open_dataset(schema::kSinks);
+    require_dims(dataset, {info.n_layers, info.n_q});
+    info.sinks = dataset.read_all<float>();
+  }
+  if (file.has(schema::kLayerKinds)) {
+    const h5::Dataset dataset = file.open_dataset(schema::kLayerKinds);
+    require_dims(dataset, {info.n_layers, 2});
+    const auto rows = dataset.read_all<std::int64_t>();
+    for (std::size_t i = 0; i + 2 <= rows.size(); i += 2) {
+      info.layer_kinds.push_back({rows[i] != 0, rows[i + 1]});
+    }
+  }
 }
 
 void read_model(const h5::File& file, TraceInfo& info) {
@@ -166,8 +207,9 @@ void check_version(const h5::File& file, std::vector<std::string>& warnings) {
 }
 
 void read_features(const h5::File& file, TraceInfo& info, std::vector<std::string>& warnings) {
-  const std::vector<std::string> known = {"qkv",    "lse",   "attn-dense", "attn-topk",
-                                          "logits", "stats", "token-text", "checksums"};
+  const std::vector<std::string> known = {"qkv",    "lse",    "attn-dense", "attn-topk",
+                                          "logits", "stats",  "token-text", "checksums",
+                                          "sinks",  "routing"};
   const std::vector<std::string> features = split(file.text("features"));
   const auto has = [&](const char* name) {
     return std::find(features.begin(), features.end(), name) != features.end();
@@ -183,6 +225,8 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   info.capture.attn_dense = has("attn-dense");
   info.capture.logits = has("logits");
   info.capture.stats = has("stats");
+  info.capture.routing = has("routing");
+  read_layer_properties(file, has("sinks"), info);
   if (!has("attn-topk")) info.capture.attn_topk = 0;
   if (!has("token-text")) info.token_text_capacity = 0;
 }
@@ -204,6 +248,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
   file.set_real("score_scale", info.score_scale);
   file.set_real("rope_theta", info.rope_theta);
   file.set_real("rope_factor", info.rope_factor);
+  file.set_integer("n_experts_per_token", info.n_experts_per_token);
   file.set_integer("qk_norm", info.qk_norm ? 1 : 0);
   file.set_text("dtype", name_of(info.dtype));
   file.set_text("score_stage", "post-rope");
@@ -245,6 +290,9 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   info.score_scale = static_cast<float>(file.real("score_scale"));
   if (file.has_attribute("rope_theta")) info.rope_theta = file.real("rope_theta");
   if (file.has_attribute("rope_factor")) info.rope_factor = file.real("rope_factor");
+  if (file.has_attribute("n_experts_per_token")) {
+    info.n_experts_per_token = file.integer("n_experts_per_token");
+  }
   if (file.has_attribute("qk_norm")) info.qk_norm = file.integer("qk_norm") != 0;
   const std::string dtype = file.text("dtype");
   const auto known_dtype = dtype_from_name(dtype);

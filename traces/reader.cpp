@@ -244,6 +244,27 @@ Tensor<float> TraceFile::read_logits(TokenRange range) const {
   return impl_->read_rows(array, 0, impl_->locate(array, range));
 }
 
+RoutedRows TraceFile::read_routing(Index layer, TokenRange range) const {
+  const TraceInfo& info = impl_->info;
+  const std::size_t experts = impl_->layer_array(layer, "experts", "routing");
+  const std::size_t weights = impl_->layer_array(layer, "expert_weights", "routing");
+  const TokenRange positions = impl_->locate(experts, range);
+  const Index n = info.n_experts_per_token;
+  RoutedRows out{Tensor<std::int32_t>::uninitialized({positions.size(), n}),
+                 impl_->read_rows(weights, 0, positions)};
+  impl_->layout.data[experts].read({positions.begin, 0}, {positions.size(), n}, out.expert.data());
+  const Index n_experts = info.layer_kinds[static_cast<std::size_t>(layer)].n_experts;
+  for (Index i = 0; i < positions.size(); ++i) {
+    for (const std::int32_t expert : out.expert.view().row(i)) {
+      if (expert >= 0 && expert < n_experts) continue;
+      throw FormatError(fmt::format("{}: {}: row {} names expert {}, expected 0 to {}",
+                                    impl_->where, impl_->spec(experts).path, range.begin + i,
+                                    expert, n_experts - 1));
+    }
+  }
+  return out;
+}
+
 Tensor<float> TraceFile::read_q_norm(Index layer, Index q_head, TokenRange range) const {
   const std::size_t array = impl_->layer_array(layer, "stats/q_norm", "stats");
   return impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));

@@ -25,6 +25,12 @@ struct TopkRows {
   Tensor<float> prob;        // [n, N]
 };
 
+/// The experts of each row's token, by falling weight.
+struct RoutedRows {
+  Tensor<std::int32_t> expert;  // [n, n_experts_per_token]
+  Tensor<float> weight;         // [n, n_experts_per_token]
+};
+
 /// An open trace file. Opening reads metadata only. Of a file that is being recorded it shows the
 /// units that were committed when it was opened, with status "recording".
 class TraceFile final : public TraceSource {
@@ -56,6 +62,9 @@ class TraceFile final : public TraceSource {
   TopkRows read_topk(Index layer, Index q_head, TokenRange range) const;
   /// [range.size(), n_vocab].
   Tensor<float> read_logits(TokenRange range) const;
+  /// Throws ConfigError also for a layer without experts, FormatError for an expert that it has
+  /// not.
+  RoutedRows read_routing(Index layer, TokenRange range) const;
   /// [range.size()] Euclidean norms.
   Tensor<float> read_q_norm(Index layer, Index q_head, TokenRange range) const;
   Tensor<float> read_k_norm(Index layer, Index kv_head, TokenRange range) const;

@@ -44,10 +44,11 @@ std::vector<TraceUnit> plan_units(Index n_prompt, Index chunk, Index n_decode) {
 
 void check_captures(const CaptureSet& capture, Index n_tokens) {
   const bool any = capture.qkv || capture.lse || capture.logits || capture.attn_dense ||
-                   capture.attn_topk > 0 || capture.stats;
+                   capture.attn_topk > 0 || capture.stats || capture.routing;
   if (!any)
     throw ConfigError(
-        "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats");
+        "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats, "
+        "routing");
   if (capture.attn_topk < 0 || capture.attn_topk > n_tokens) {
     throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}",
                                   capture.attn_topk, n_tokens));
@@ -188,6 +189,15 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.n_vocab = config.n_vocab;
   info.score_scale = config.score_scale();
   info.window = config.window;
+  for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
+    info.layer_kinds.push_back(
+        {config.has_rope[i], config.has_experts[i] ? config.moe.n_experts : 0});
+  }
+  info.n_experts_per_token = config.moe.n_picked;
+  if (options.capture.routing && config.moe.n_experts == 0) {
+    throw ConfigError(fmt::format("routing cannot be captured: {} models have no experts",
+                                  name_of(config.family)));
+  }
   info.rope_kind = name_of(config.rope.kind);
   info.rope_theta = config.rope.theta;
   info.rope_factor = config.rope.factor;
@@ -231,6 +241,7 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
         fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i,
                     prompt[i], info.n_vocab - 1));
   }
+  info.sinks = model.sinks();
   const TokenTexts texts(tokenizer);
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();

@@ -164,6 +164,13 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
   }
 }
 
+void RecordingObserver::on_routing(const RoutingEvent& event) {
+  if (!info_.capture.routing || !info_.has_layer(event.layer)) return;
+  const TokenRange rows = recorded_rows(event.pos_begin, event.expert.dim(0));
+  sink_.write_routing({event.layer, event.expert.range(0, rows.begin, rows.end),
+                       event.weight.range(0, rows.begin, rows.end)});
+}
+
 void RecordingObserver::on_logits(Index pos_begin, TensorView<const float> logits) {
   if (!info_.capture.logits) return;
   const TokenRange rows = recorded_rows(pos_begin, logits.dim(0));

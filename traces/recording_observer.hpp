@@ -18,6 +18,7 @@ class RecordingObserver final : public Observer {
 
   bool wants(Index layer) const override { return info_.has_layer(layer); }
   void on_attention(const AttentionEvent& event) override;
+  void on_routing(const RoutingEvent& event) override;
   void on_logits(Index pos_begin, TensorView<const float> logits) override;
 
  private:

@@ -55,6 +55,11 @@ class Builder {
       add(at("topk_prob"), h5::Type::f32, {n_q, n_rows, n}, Along::rows, "q_head,token,rank",
           "probability");
     }
+    if (capture.routing && info_.has_experts(layer)) {
+      const Index n = info_.n_experts_per_token;
+      add(at("experts"), h5::Type::i32, {n_rows, n}, Along::rows, "token,rank", "expert");
+      add(at("expert_weights"), h5::Type::f32, {n_rows, n}, Along::rows, "token,rank", "1");
+    }
     if (capture.stats) {
       const Index n_pages = info_.n_full_pages();
       add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "1");
@@ -119,6 +124,8 @@ std::vector<std::string> features_of(const TraceInfo& info) {
   add_if(info.capture.logits, "logits");
   add_if(info.capture.stats, "stats");
   add_if(info.token_text_capacity > 0, "token-text");
+  add_if(!info.sinks.empty(), "sinks");
+  add_if(info.capture.routing, "routing");
   add_if(true, "checksums");
   return features;
 }

@@ -126,6 +126,20 @@ void check_tokens(const TraceFile& trace, Problems& problems) {
   }
 }
 
+/// Reading a layer's routing names experts that it does not have.
+void check_routing(const TraceFile& trace, Problems& problems) {
+  const TraceInfo& info = trace.info();
+  if (!info.capture.routing) return;
+  for (const Index layer : info.layers) {
+    if (!info.has_experts(layer)) continue;
+    try {
+      trace.read_routing(layer, info.rows);
+    } catch (const FormatError& error) {
+      problems.add("routing", error.what());
+    }
+  }
+}
+
 void check_units(const TraceInfo& info, Problems& problems) {
   for (std::size_t i = 0; i < info.units.size(); ++i) {
     const TraceUnit& unit = info.units[i];
@@ -234,6 +248,7 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
     const TraceLayout layout = open_layout(h5::File::open(path));
     check_tokens(trace, problems);
     check_units(trace.info(), problems);
+    check_routing(trace, problems);
     if (!layout.checksums.empty()) {
       check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report,
                    progress);

@@ -30,8 +30,9 @@ struct VerifyReport {
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
   double max_attn_error = 0;
-  double max_row_sum_error = 0;  // of dense attention rows, from 1
-  double max_output_norm = 0;    // of the recomputed softmax(QK^T)V; finite in a sound trace
+  double max_row_sum_error =
+      0;  // of dense attention rows, from 1 (from less where a sink has a share)
+  double max_output_norm = 0;  // of the recomputed softmax(QK^T)V; finite in a sound trace
   double lse_tolerance = 0;
   double attn_tolerance = 0;
 };

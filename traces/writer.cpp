@@ -43,6 +43,7 @@ class TraceWriter final : public TraceSink {
   void begin(const TraceInfo& info) override;
   void write_layer(const LayerRows& rows) override;
   void write_attn(const AttnRows& rows) override;
+  void write_routing(const RoutingRows& rows) override;
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void commit_unit() override;
@@ -210,7 +211,8 @@ void TraceWriter::append_head(GrowingArray& array, Index head, Index n,
 }
 
 /// Rank 3 [heads, n, row]; rank 2 is [heads, n] with a head axis and [n, row] without.
-TensorView<const float> as_heads(const GrowingArray& array, TensorView<const float> rows) {
+template <class T>
+TensorView<const T> as_heads(const GrowingArray& array, TensorView<const T> rows) {
   if (rows.rank() == 3) return rows;
   if (rows.rank() != 2) {
     throw ShapeError(fmt::format("{}: rank {}, expected 2 or 3", array.spec.path, rows.rank()));
@@ -236,18 +238,17 @@ void TraceWriter::append_floats(GrowingArray& array, TensorView<const float> row
 
 void TraceWriter::append_integers(GrowingArray& array, TensorView<const std::int32_t> rows) {
   if (rows.empty() && schema::positions_of(array.spec, info_, unit()).size() == 0) return;
-  if (rows.rank() != 3)
-    throw ShapeError(fmt::format("{}: rank {}, expected 3", array.spec.path, rows.rank()));
-  check_rows(array, rows.dim(0), rows.dim(1), rows.dim(2));
-  for (Index head = 0; head < rows.dim(0); ++head) {
+  const TensorView<const std::int32_t> block = as_heads(array, rows);
+  check_rows(array, block.dim(0), block.dim(1), block.dim(2));
+  for (Index head = 0; head < block.dim(0); ++head) {
     scratch_.clear();
-    for (Index i = 0; i < rows.dim(1); ++i) {
-      const auto bytes = std::as_bytes(rows.sub(head).row(i));
+    for (Index i = 0; i < block.dim(1); ++i) {
+      const auto bytes = std::as_bytes(block.sub(head).row(i));
       scratch_.insert(scratch_.end(), bytes.begin(), bytes.end());
     }
-    append_head(array, head, rows.dim(1), scratch_, rows.dim(2));
+    append_head(array, head, block.dim(1), scratch_, block.dim(2));
   }
-  array.n_filled += rows.dim(1);
+  array.n_filled += block.dim(1);
 }
 
 void TraceWriter::write_layer(const LayerRows& rows) {
@@ -273,6 +274,12 @@ void TraceWriter::write_attn(const AttnRows& rows) {
     append_integers(array_at(rows.layer, "topk_pos"), rows.topk_pos);
     append_floats(array_at(rows.layer, "topk_prob"), rows.topk_prob);
   }
+}
+
+void TraceWriter::write_routing(const RoutingRows& rows) {
+  require_open("write_routing");
+  append_integers(array_at(rows.layer, "experts"), rows.expert);
+  append_floats(array_at(rows.layer, "expert_weights"), rows.weight);
 }
 
 void TraceWriter::write_logits(TensorView<const float> logits) {

@@ -10,8 +10,8 @@ namespace kvscope::cli {
 
 namespace {
 
-const std::vector<std::string> kCaptureWords = {"qkv",   "lse",    "logits", "attn",
-                                                "stats", "no-qkv", "no-lse", "attn-topk"};
+const std::vector<std::string> kCaptureWords = {"qkv",    "lse",    "logits",    "attn",   "stats",
+                                                "no-qkv", "no-lse", "attn-topk", "routing"};
 constexpr std::string_view kTopkPrefix = "attn-topk=";
 constexpr Index kMaxTopk = 65536;
 
@@ -31,7 +31,8 @@ void CaptureOptions::declare(OptionSet& options) {
   options.add("capture", "LIST",
               "what to add to q, k, v and lse: attn-topk=N (the N largest probabilities of each "
               "row), attn (dense maps: "
-              "large), logits, stats (norms, page minima and maxima); no-qkv and no-lse take away; "
+              "large), logits, stats (norms, page minima and maxima), "
+              "routing (the experts of each token); no-qkv and no-lse take away; "
               "comma separated or repeated",
               capture);
   options.add("dtype", "TYPE", "storage type of q, k and v", dtype);
@@ -67,6 +68,8 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
         base.attn_dense = true;
       } else if (word == "stats") {
         base.stats = true;
+      } else if (word == "routing") {
+        base.routing = true;
       } else if (word.starts_with(kTopkPrefix)) {
         base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
                                       "--capture attn-topk", 1, kMaxTopk);
@@ -79,7 +82,7 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
     }
   }
   if (!base.qkv && !base.lse && !base.logits && !base.attn_dense && base.attn_topk == 0 &&
-      !base.stats) {
+      !base.stats && !base.routing) {
     throw UsageError("--capture: nothing is left to record");
   }
   return base;

@@ -26,6 +26,7 @@ Json capture_words(const CaptureSet& capture) {
   if (capture.attn_dense) words.push_back("attn");
   if (capture.attn_topk > 0) words.push_back(fmt::format("attn-topk={}", capture.attn_topk));
   if (capture.stats) words.push_back("stats");
+  if (capture.routing) words.push_back("routing");
   return words;
 }
 
@@ -48,7 +49,11 @@ Json describe_trace(const fs::path& file) {
                    {"score_scale", info.score_scale},
                    {"rope_kind", info.rope_kind},
                    {"rope_theta", info.rope_theta},
-                   {"qk_norm", info.qk_norm}};
+                   {"qk_norm", info.qk_norm},
+                   {"sinks", !info.sinks.empty()}};
+  if (info.n_experts_per_token > 0) {
+    json["model"]["n_experts_per_token"] = info.n_experts_per_token;
+  }
   json["capture"] = capture_words(info.capture);
   json["dtype"] = name_of(info.dtype);
   json["layers"] = info.layers;
@@ -113,10 +118,15 @@ Json describe_checkpoint(const fs::path& dir) {
   Json windows = Json::array();
   for (const auto& window : config.window)
     windows.push_back(window ? Json(*window) : Json(nullptr));
+  Json no_rope = Json::array();
+  for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
+    if (!config.has_rope[i]) no_rope.push_back(i);
+  }
   return {{"what", "checkpoint"},
           {"folder", dir.string()},
           {"family", name_of(config.family)},
           {"n_parameters", config.n_parameters()},
+          {"n_active_parameters", config.n_active_parameters()},
           {"stored_parameters", weights.n_parameters()},
           {"stored_bytes", weights.n_bytes()},
           {"n_layers", config.n_layers},
@@ -132,6 +142,11 @@ Json describe_checkpoint(const fs::path& dir) {
           {"tied_embeddings", config.tied_embeddings},
           {"qkv_bias", config.qkv_bias},
           {"qk_norm", config.qk_norm},
+          {"sinks", config.has_sinks},
+          {"n_experts", config.moe.n_experts},
+          {"n_experts_per_token", config.moe.n_picked},
+          {"layers_without_rope", no_rope},
+          {"quantization", config.quantization.empty() ? "none" : config.quantization},
           {"window", windows}};
 }
 

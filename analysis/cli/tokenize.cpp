@@ -23,6 +23,7 @@ class TokenizeCommand final : public Command {
     return {{"kvscope tokenize --text essay.txt --json", "ids and pieces of a text as JSON"},
             {"printf 'hello' | kvscope tokenize --text - --model ~/models/Qwen3-0.6B",
              "ids, blank separated, of standard input"},
+            {"kvscope tokenize --prompt 'It was a bright day' --pieces", "each id with its text"},
             {"kvscope tokenize --decode '14 512 7'", "the text that ids stand for"}};
   }
   void declare(OptionSet& options) override {
@@ -38,6 +39,9 @@ class TokenizeCommand final : public Command {
     options.add("max-tokens", "N", "stop after the first N ids [all]", max_tokens_);
     options.flag("no-special-tokens", "do not add the tokenizer's special tokens (BOS)",
                  no_special_);
+    options.flag("pieces",
+                 "print one token a line: id, tab, the text it stands for as a JSON string",
+                 pieces_);
     options.flag("json", "print {\"n\", \"ids\", \"pieces\"} as JSON", json_);
   }
 
@@ -79,6 +83,17 @@ class TokenizeCommand final : public Command {
   }
 
   void tell(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) const {
+    if (pieces_ && !json_) {
+      std::string lines;
+      for (TokenId id : ids) {
+        // Bytes that are no whole characters show as U+FFFD.
+        const nlohmann::json piece = std::string(tokenizer.bytes_of(id));
+        lines += fmt::format("{}\t{}\n", id,
+                             piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      }
+      print(lines);
+      return;
+    }
     if (!json_) {
       print(fmt::format("{}\n", fmt::join(ids, " ")));
       return;
@@ -99,6 +114,7 @@ class TokenizeCommand final : public Command {
   std::string model_ = "verifier";
   std::optional<Index> max_tokens_;
   bool no_special_ = false;
+  bool pieces_ = false;
   bool json_ = false;
 };
 

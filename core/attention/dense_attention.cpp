@@ -36,6 +36,7 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
     float* q = memory.data();
     float* out = q + d * lanes;
     float lse[kWideLanes];
+    float sinks[kWideLanes];
     std::int32_t pos[kWideLanes];
     LaneQuery query[kWideLanes];
     Index n_used = 0;
@@ -56,6 +57,7 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
     for (Index lane = 0; lane < lanes; ++lane) {
       const LaneQuery& item = query[std::min(lane, n_used - 1)];
       pos[lane] = static_cast<std::int32_t>(call.pos_begin + item.token);
+      sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(item.q_head)];
       const float scale = lane < n_used ? call.score_scale : 0.0f;
       const float* src = call.q_lanes + (item.token / lanes) * call.n_q * d * lanes +
                          item.q_head * d * lanes + item.token % lanes;
@@ -75,6 +77,7 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
       task.window = *call.window;
       task.key_begin = std::max<Index>(0, *first - *call.window + 1) / kKeyBlock * kKeyBlock;
     }
+    if (!call.sinks.empty()) task.sinks = sinks;
     task.out = out;
     task.lse = lse;
     task.scratch = out + d * lanes;
@@ -115,6 +118,7 @@ void attend_dense(const AttentionCall& call, std::optional<Index> window, Thread
   lane_call.score_scale = call.score_scale;
   lane_call.window = window;
   lane_call.n_q = n_q;
+  lane_call.sinks = call.sinks;
   lane_call.k = call.k;
   lane_call.v = call.v;
   lane_call.q_lanes = q_lanes.data();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "core/base/parallel.hpp"
 #include "core/model/attention_policy.hpp"
@@ -17,6 +18,7 @@ struct LaneAttentionCall {
   float score_scale = 1.0f;
   std::optional<Index> window;
   Index n_q = 0;
+  std::span<const float> sinks;  // [n_q] or empty, see AttentionCall
   TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
   TensorView<const float> v;
   const float* q_lanes = nullptr;
@@ -24,8 +26,9 @@ struct LaneAttentionCall {
   TensorView<float> lse;  // [n_q, n_tok]
 };
 
-/// softmax(scale q k^T + causal and window mask) v for all heads. Query head h reads KV head h / group.
-/// Parallel over (head, block of queries); same bits for any thread count and any division of queries into calls.
+/// softmax(scale q k^T + causal and window mask) v for all heads; a head's sink joins the softmax
+/// with no value. Query head h reads KV head h / group. Parallel over (head, block of queries);
+/// same bits for any thread count and any division of queries into calls.
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);
 
 /// The same on row-major tensors, for policies and analyses.

@@ -62,7 +62,8 @@ double norm_of(std::span<const double> x);
 /// log(sum(exp(x))) of a row; -infinity if empty.
 double log_sum_exp(std::span<const double> x);
 
-/// Turns scores into probabilities in place and returns their log-sum-exp.
-double softmax_in_place(std::span<double> x);
+/// Turns scores into probabilities in place and returns their log-sum-exp. An attention sink is a
+/// further score without a key: it joins the sum, so that the probabilities sum to less than 1.
+double softmax_in_place(std::span<double> x, std::optional<double> sink = std::nullopt);
 
 }  // namespace kvscope

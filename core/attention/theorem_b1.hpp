@@ -1,6 +1,7 @@
 // Lower bounds on cos(k*, q) from the softmax weight of k*: QuoKA's theorem B.1 as printed, and
 // forms that hold.
 //
+// The theorem is about keys: in a layer with attention sinks, w is the weight among the keys.
 // A row: a query q sees n + 1 keys with scores s_i = scale * q.k_i; k* is one of them, w its
 // softmax weight. The theorem is about a unit query and bare dot products, so the keys are read as
 // (|q| * scale) * k: their largest norm is N_eff = |q| * scale * max|k|, and the printed constant

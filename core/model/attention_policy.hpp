@@ -1,6 +1,8 @@
 // Where a selector takes hold of the running model: who computes attention in a layer, from what.
 #pragma once
 
+#include <span>
+
 #include "core/model/kv_cache.hpp"
 #include "core/tensor/tensor.hpp"
 
@@ -16,6 +18,9 @@ struct AttentionCall {
   TensorView<const float> q;  // [n_q, n_tok, d_head]
   TensorView<const float> k;  // [n_kv, pos_begin + n_tok, d_head]
   TensorView<const float> v;  // [n_kv, pos_begin + n_tok, d_head]
+  std::span<const float>
+      sinks;                  // [n_q] or empty: a logit per head that joins every softmax and has
+                              // no value: prob[j] = exp(score[j]) / (exp(sink) + sum exp(score))
   TensorView<float> out;      // [n_q, n_tok, d_head] to be filled
   TensorView<float> lse;      // [n_q, n_tok] to be filled
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/model/utf8.hpp"
+
 namespace kvscope {
 
 namespace {
@@ -40,9 +42,52 @@ const Bpe::Rule* Bpe::rule_for(TokenId left, TokenId right) const {
   return it == rules_.end() ? nullptr : &it->second;
 }
 
-// One symbol per byte, linked in order.
+// The symbols of a piece, linked in order.
 void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
   symbols.clear();
+  if (tables_.symbols == BpeSymbols::bytes) {
+    start_bytes(piece, symbols);
+  } else {
+    start_characters(piece, symbols);
+  }
+  if (!symbols.empty()) symbols.back().next = -1;
+}
+
+void Bpe::start_characters(std::string_view piece, std::vector<Symbol>& symbols) const {
+  const auto add = [&](TokenId id) {
+    const auto i = static_cast<std::int32_t>(symbols.size());
+    symbols.push_back({id, i - 1, i + 1, /*is_alive=*/true});
+  };
+  // As in the tokenizers library, an unknown character waits for the next known one, so that a run
+  // can be fused; bytes that a fallback gives do not end the run.
+  bool unknown_waits = false;
+  const auto flush = [&] {
+    if (unknown_waits) add(*tables_.unknown_id);
+    unknown_waits = false;
+  };
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t size = utf8_char_at(piece, at).size;
+    const std::string_view character = piece.substr(at, size);
+    at += size;
+    if (const auto id = find(character)) {
+      flush();
+      add(*id);
+      continue;
+    }
+    const auto byte_id = [&](char c) {
+      return tables_.id_from_byte[static_cast<unsigned char>(c)];
+    };
+    if (std::all_of(character.begin(), character.end(), byte_id)) {
+      for (char c : character) add(*byte_id(c));
+    } else if (tables_.unknown_id) {
+      if (!tables_.fuse_unknown) flush();
+      unknown_waits = true;
+    }
+  }
+  flush();
+}
+
+void Bpe::start_bytes(std::string_view piece, std::vector<Symbol>& symbols) const {
   bool after_unknown = false;
   for (char c : piece) {
     const std::optional<TokenId> id = tables_.id_from_byte[static_cast<unsigned char>(c)];
@@ -52,7 +97,6 @@ void Bpe::start(std::string_view piece, std::vector<Symbol>& symbols) const {
     symbols.push_back({is_unknown ? *tables_.unknown_id : *id, i - 1, i + 1, /*is_alive=*/true});
     after_unknown = is_unknown;
   }
-  if (!symbols.empty()) symbols.back().next = -1;
 }
 
 void Bpe::queue_pair(Scratch& scratch, std::int32_t left) const {

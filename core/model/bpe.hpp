@@ -1,4 +1,5 @@
-// Byte pair encoding: the bytes of a piece are merged, best rank first, until no merge applies.
+// Byte pair encoding: the bytes or characters of a piece are merged, best rank first, until no
+// merge applies.
 #pragma once
 
 #include <array>
@@ -25,18 +26,26 @@ struct StringHash {
 template <class T>
 using StringMap = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
 
-/// The tables of a byte-level BPE model, as tokenizer.json gives them.
+/// What a piece consists of before the first merge.
+enum class BpeSymbols {
+  bytes,       // byte-level vocabularies (GPT-2 and after)
+  characters,  // SentencePiece-style vocabularies; a character without a token falls back to bytes
+};
+
+/// The tables of a BPE model, as tokenizer.json gives them.
 struct BpeTables {
   struct Merge {
     TokenId left;
     TokenId right;
     TokenId merged;
   };
+  BpeSymbols symbols = BpeSymbols::bytes;
   StringMap<TokenId> id_from_bytes;
-  std::array<std::optional<TokenId>, 256> id_from_byte;  // the tokens of single bytes
+  /// The tokens of single bytes; for characters those of the fallback ("<0x0A>"), if there is one.
+  std::array<std::optional<TokenId>, 256> id_from_byte;
   std::vector<Merge> merges;          // best first; the last of equal pairs counts
-  std::optional<TokenId> unknown_id;  // for bytes without a token; empty: such bytes are dropped
-  bool fuse_unknown = false;          // a run of such bytes gives one unknown token
+  std::optional<TokenId> unknown_id;  // for symbols without a token; empty: they are dropped
+  bool fuse_unknown = false;          // a run of such symbols gives one unknown token
   bool ignore_merges = false;         // a piece that is a token needs no merges
 };
 
@@ -62,7 +71,8 @@ class Bpe {
 
   explicit Bpe(BpeTables tables);
 
-  /// Appends the ids of `piece` (any bytes, fewer than 2^31) to `out`. O(n log n) in its length.
+  /// Appends the ids of `piece` (fewer than 2^31 bytes, well-formed UTF-8 if the symbols are
+  /// characters) to `out`. O(n log n) in its length.
   void encode(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
 
   /// The token of exactly these bytes.
@@ -78,6 +88,8 @@ class Bpe {
   };
 
   void start(std::string_view piece, std::vector<Symbol>& symbols) const;
+  void start_bytes(std::string_view piece, std::vector<Symbol>& symbols) const;
+  void start_characters(std::string_view piece, std::vector<Symbol>& symbols) const;
   void queue_pair(Scratch& scratch, std::int32_t left) const;
   const Rule* rule_for(TokenId left, TokenId right) const;
 

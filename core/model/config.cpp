@@ -1,5 +1,3 @@
-// Absent fields get the defaults of the config classes in Hugging Face transformers, since
-// config.json leaves out what its writer's version took for granted.
 #include "core/model/config.hpp"
 
 #include <fmt/format.h>
@@ -12,47 +10,81 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
+#include "core/model/config_fields.hpp"
 
 namespace kvscope {
 
+Index read_count(const JsonObject& json, const std::string& field, Index most) {
+  const Index n = json.integer(field, 1, std::numeric_limits<Index>::max());
+  if (n > most) {
+    throw ConfigError(
+        fmt::format("{}: expected at most {}, found {}", json.name_of(field), most, n));
+  }
+  return n;
+}
+
+Index read_count_or(const JsonObject& json, const std::string& field, Index most, Index absent,
+                    Index null_value) {
+  if (!json.has(field)) return absent;
+  return json.find(field) == nullptr ? null_value : read_count(json, field, most);
+}
+
 namespace {
 
-constexpr std::array<std::string_view, 4> kFamilyNames = {"llama", "mistral", "qwen2", "qwen3"};
-constexpr std::array<std::string_view, 3> kRopeNames = {"default", "linear", "llama3"};
+constexpr std::array<std::string_view, 7> kFamilyNames = {"llama",     "mistral", "qwen2",  "qwen3",
+                                                          "qwen3_moe", "smollm3", "gpt_oss"};
 
-// Far above any model that exists; their products fit 64 bits: n_layers * 4 * d_model * d_ff <
-// 2^55.
-constexpr Index kMaxLayers = 1 << 11;
-constexpr Index kMaxHeads = 1 << 12;
-constexpr Index kMaxHeadDim = 1 << 12;
-constexpr Index kMaxWidth = 1 << 20;  // d_model, n_q * d_head
-constexpr Index kMaxFfWidth = 1 << 22;
-constexpr Index kMaxVocab = 1 << 24;
-constexpr Index kMaxPositions = Index{1} << 30;
 constexpr std::size_t kMaxConfigBytes = 16 << 20;
 
-// What a family's config class assumes for fields that config.json leaves out.
-struct FamilyDefaults {
-  std::optional<Index> n_kv;    // empty: as many as query heads
-  std::optional<Index> d_head;  // empty: d_model / n_q
-  std::optional<Index> window;  // sliding_window
-  Index max_positions;
-  std::optional<std::int32_t> bos_id;
-  std::optional<std::int32_t> eos_id;
-};
-
 FamilyDefaults defaults_of(ModelFamily family) {
+  FamilyDefaults d;
   switch (family) {
     case ModelFamily::llama:
-      return {std::nullopt, std::nullopt, std::nullopt, 2048, 1, 2};
+      d.max_positions = 2048;
+      d.bos_id = 1;
+      d.eos_id = 2;
+      break;
     case ModelFamily::mistral:
-      return {8, std::nullopt, 4096, 131072, 1, 2};
+      d.n_kv = 8;
+      d.window = 4096;
+      d.max_positions = 131072;
+      d.bos_id = 1;
+      d.eos_id = 2;
+      break;
     case ModelFamily::qwen2:
-      return {32, std::nullopt, 4096, 32768, std::nullopt, std::nullopt};
+      d.n_kv = 32;
+      d.window = 4096;
+      d.max_positions = 32768;
+      break;
     case ModelFamily::qwen3:
+      d.n_kv = 32;
+      d.d_head = 128;
+      d.window = 4096;
+      d.max_positions = 32768;
+      break;
+    case ModelFamily::qwen3_moe:
+      d.n_kv = 4;
+      d.window = 4096;
+      d.max_positions = 32768;
+      break;
+    case ModelFamily::smollm3:
+      d.n_kv = 4;
+      d.max_positions = 32768;
+      d.bos_id = 128000;
+      d.eos_id = 128001;
+      d.rope_theta = 2000000.0;
+      d.tied_embeddings = true;
+      break;
+    case ModelFamily::gpt_oss:
+      d.n_kv = 8;
+      d.d_head = 64;
+      d.window = 128;
+      d.max_positions = 131072;
+      d.rope_theta = 150000.0;
+      d.rms_eps = 1e-5;
       break;
   }
-  return {32, 128, 4096, 32768, std::nullopt, std::nullopt};
+  return d;
 }
 
 ModelFamily read_family(const JsonObject& json) {
@@ -63,23 +95,6 @@ ModelFamily read_family(const JsonObject& json) {
                                   fmt::join(kFamilyNames, ", "), quote(type)));
   }
   return static_cast<ModelFamily>(it - kFamilyNames.begin());
-}
-
-// A positive count. What is no count at all is broken; what is beyond `most` is not computed.
-Index read_count(const JsonObject& json, const std::string& field, Index most) {
-  const Index n = json.integer(field, 1, std::numeric_limits<Index>::max());
-  if (n > most) {
-    throw ConfigError(
-        fmt::format("{}: expected at most {}, found {}", json.name_of(field), most, n));
-  }
-  return n;
-}
-
-// Absent: `absent`. JSON null: `null_value`. These differ in the config classes.
-Index read_count_or(const JsonObject& json, const std::string& field, Index most, Index absent,
-                    Index null_value) {
-  if (!json.has(field)) return absent;
-  return json.find(field) == nullptr ? null_value : read_count(json, field, most);
 }
 
 void read_sizes(const JsonObject& json, const FamilyDefaults& defaults, ModelConfig& config) {
@@ -120,63 +135,6 @@ void read_sizes(const JsonObject& json, const FamilyDefaults& defaults, ModelCon
   }
 }
 
-// `rope_type` is the present name, `type` the one of transformers before 4.43.
-RopeConfig::Kind read_rope_kind(const JsonObject& rope) {
-  const std::string field = rope.find("rope_type") != nullptr ? "rope_type" : "type";
-  if (rope.find(field) == nullptr) return RopeConfig::Kind::plain;
-  const std::string& name = rope.string(field);
-  const auto it = std::find(kRopeNames.begin(), kRopeNames.end(), name);
-  if (it == kRopeNames.end()) {
-    throw ConfigError(fmt::format("{}: expected one of {}, found {}", rope.name_of(field),
-                                  fmt::join(kRopeNames, ", "), quote(name)));
-  }
-  return static_cast<RopeConfig::Kind>(it - kRopeNames.begin());
-}
-
-void refuse_partial_rotary(const JsonObject& json) {
-  if (json.number_or("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0) {
-    throw ConfigError(fmt::format("{}: expected 1 (rotary embedding of whole heads), found {}",
-                                  json.name_of("partial_rotary_factor"),
-                                  describe(*json.find("partial_rotary_factor"))));
-  }
-}
-
-RopeConfig read_rope(const JsonObject& json, Index max_positions) {
-  constexpr double kLeastTheta = 1e-3;
-  constexpr double kMost = 1e15;
-  RopeConfig rope;
-  refuse_partial_rotary(json);
-  rope.theta = json.number_or("rope_theta", kLeastTheta, kMost, 10000.0);
-  const std::string group =
-      json.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  if (json.find(group) == nullptr) return rope;
-
-  const JsonObject fields = json.object(group);
-  for (const auto& [name, value] : fields.value().items()) {
-    if (value.is_object()) {
-      throw ConfigError(
-          fmt::format("{}: expected one setting for all layers, found one of its own for {}",
-                      json.name_of(group), quote(name)));
-    }
-  }
-  refuse_partial_rotary(fields);
-  rope.theta = fields.number_or("rope_theta", kLeastTheta, kMost, rope.theta);
-  rope.kind = read_rope_kind(fields);
-  if (rope.kind == RopeConfig::Kind::plain) return rope;
-  rope.factor = fields.number("factor", 1.0, 1e9);
-  if (rope.kind == RopeConfig::Kind::linear) return rope;
-  rope.low_freq_factor = fields.number("low_freq_factor", 1e-9, 1e9);
-  rope.high_freq_factor = fields.number("high_freq_factor", 1e-9, 1e9);
-  if (rope.high_freq_factor <= rope.low_freq_factor) {
-    throw ConfigError(fmt::format("{}: expected more than low_freq_factor = {}, found {}",
-                                  fields.name_of("high_freq_factor"), rope.low_freq_factor,
-                                  rope.high_freq_factor));
-  }
-  rope.original_max_positions = read_count_or(fields, "original_max_position_embeddings",
-                                              kMaxPositions, max_positions, max_positions);
-  return rope;
-}
-
 // The `layer_types` list as "slides or not" per layer; empty if config.json has none.
 std::vector<bool> read_layer_types(const JsonObject& json, Index n_layers) {
   std::vector<bool> slides;
@@ -203,53 +161,74 @@ std::optional<Index> read_window(const JsonObject& json, const FamilyDefaults& d
   return json.integer("sliding_window", 1, kMaxPositions);
 }
 
+// Throws for a layer_types that asks for sliding layers which `why` says there cannot be.
+[[noreturn]] void refuse_sliding(const JsonObject& json, std::string_view why) {
+  throw ConfigError(
+      fmt::format("{}: expected full_attention in all layers ({}), found sliding_attention",
+                  json.name_of("layer_types"), why));
+}
+
+// Mistral and Qwen3-MoE slide in every layer, whatever layer_types says; a list that says
+// otherwise belongs to another model class, so neither reading can be trusted.
+void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
+                      std::optional<Index> window, ModelConfig& config) {
+  const bool all_slide = std::find(slides.begin(), slides.end(), false) == slides.end();
+  if (window && !all_slide) {
+    throw ConfigError(
+        fmt::format("{}: expected sliding_attention in all layers of a {} model with a "
+                    "sliding_window, found full_attention",
+                    json.name_of("layer_types"), name_of(config.family)));
+  }
+  std::fill(config.window.begin(), config.window.end(), window);
+}
+
+// Which layers slide if config.json has no layer_types.
+bool slides_by_default(const JsonObject& json, const ModelConfig& config, Index layer) {
+  switch (config.family) {
+    case ModelFamily::gpt_oss:
+      return layer % 2 == 0;
+    case ModelFamily::smollm3:
+      return !config.has_rope[static_cast<std::size_t>(layer)];
+    default:
+      return layer >=
+             json.integer_or("max_window_layers", 0, std::numeric_limits<Index>::max(), 28);
+  }
+}
+
+// Needs has_rope.
 void read_windows(const JsonObject& json, const FamilyDefaults& defaults, ModelConfig& config) {
   config.window.assign(static_cast<std::size_t>(config.n_layers), std::nullopt);
   const std::vector<bool> slides = read_layer_types(json, config.n_layers);
   const bool any_slides = std::find(slides.begin(), slides.end(), true) != slides.end();
-  const auto contradict = [&](std::string_view why) {
-    throw ConfigError(
-        fmt::format("{}: expected full_attention in all layers ({}), found sliding_attention",
-                    json.name_of("layer_types"), why));
-  };
 
   if (config.family == ModelFamily::llama) {
-    if (any_slides) contradict("llama models have no sliding window");
+    if (any_slides) refuse_sliding(json, "llama models have no sliding window");
     return;
   }
-  if (config.family == ModelFamily::mistral) {
-    const std::optional<Index> window = read_window(json, defaults);
-    if (any_slides && !window) contradict("sliding_window is null");
-    // Transformers' Mistral slides in every layer, whatever layer_types says; a list that says
-    // otherwise belongs to another model class, so neither reading can be trusted.
-    const bool all_slide = std::find(slides.begin(), slides.end(), false) == slides.end();
-    if (window && !all_slide) {
-      throw ConfigError(
-          fmt::format("{}: expected sliding_attention in all layers of a mistral model with a "
-                      "sliding_window, found full_attention",
-                      json.name_of("layer_types")));
-    }
-    std::fill(config.window.begin(), config.window.end(), window);
-    return;
-  }
-  const bool use_window = json.boolean_or("use_sliding_window", false);
+  const bool always =
+      config.family == ModelFamily::mistral || config.family == ModelFamily::gpt_oss;
+  const bool use_window = always || json.boolean_or("use_sliding_window", false);
   const std::optional<Index> window = use_window ? read_window(json, defaults) : std::nullopt;
-  if (!window) {
-    if (any_slides)
-      contradict(use_window ? "sliding_window is null" : "use_sliding_window is false");
+  if (!window && any_slides) {
+    refuse_sliding(json, use_window ? "sliding_window is null" : "use_sliding_window is false");
+  }
+  if (config.family == ModelFamily::mistral || config.family == ModelFamily::qwen3_moe) {
+    slide_everywhere(json, slides, window, config);
     return;
   }
-  const Index first =
-      json.integer_or("max_window_layers", 0, std::numeric_limits<Index>::max(), 28);
+  if (!window) return;
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
-    if (slides.empty() ? layer >= first : slides[i]) config.window[i] = window;
+    if (slides.empty() ? slides_by_default(json, config, layer) : slides[i]) {
+      config.window[i] = window;
+    }
   }
 }
 
 void read_biases(const JsonObject& json, ModelConfig& config) {
   switch (config.family) {
     case ModelFamily::llama:
+    case ModelFamily::smollm3:
       config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", false);
       config.mlp_bias = json.boolean_or("mlp_bias", false);
       break;
@@ -259,8 +238,13 @@ void read_biases(const JsonObject& json, ModelConfig& config) {
       config.qkv_bias = true;
       break;
     case ModelFamily::qwen3:
+    case ModelFamily::qwen3_moe:
       config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", false);
       config.qk_norm = true;
+      break;
+    case ModelFamily::gpt_oss:
+      config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", true);
+      config.has_sinks = true;
       break;
   }
 }
@@ -294,17 +278,19 @@ void read_special_tokens(const JsonObject& json, const FamilyDefaults& defaults,
   for (const auto& id : *eos) config.eos_ids.push_back(token_id(json, "eos_token_id", id));
 }
 
-void refuse_what_is_not_computed(const JsonObject& json) {
+void refuse_other_activations(const JsonObject& json) {
   const std::string act = json.string_if("hidden_act").value_or("silu");
   if (act != "silu") {
     throw ConfigError(fmt::format("{}: expected \"silu\" (SwiGLU), found {}",
                                   json.name_of("hidden_act"), quote(act)));
   }
-  if (json.find("quantization_config") != nullptr) {
-    throw ConfigError(
-        fmt::format("{}: expected weights in F32, F16 or BF16, found a quantised checkpoint",
-                    json.name_of("quantization_config")));
-  }
+}
+
+// Whether the runtime can read such weights is asked when they are: see collect_weights.
+std::string read_quantization(const JsonObject& json) {
+  if (json.find("quantization_config") == nullptr) return {};
+  const JsonObject fields = json.object("quantization_config");
+  return fields.string_if("quant_method").value_or("unknown");
 }
 
 }  // namespace
@@ -313,26 +299,45 @@ std::string_view name_of(ModelFamily family) {
   return kFamilyNames[static_cast<std::size_t>(family)];
 }
 
-std::string_view name_of(RopeConfig::Kind kind) {
-  return kRopeNames[static_cast<std::size_t>(kind)];
-}
-
 float ModelConfig::score_scale() const {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(d_head)));
 }
 
+namespace {
+
+// Weights of all layers and embeddings, with n_experts of every mixture.
+std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
+  const Index q_width = c.n_q * c.d_head;
+  const Index kv_width = c.n_kv * c.d_head;
+  Index attention = c.d_model * (q_width + 2 * kv_width) + q_width * c.d_model;
+  if (c.qkv_bias) attention += q_width + 2 * kv_width;
+  if (c.o_bias) attention += c.d_model;
+  if (c.qk_norm) attention += 2 * c.d_head;
+  if (c.has_sinks) attention += c.n_q;
+  const Index norms = 2 * c.d_model;
+
+  Index dense = 3 * c.d_model * c.d_ff;
+  if (c.mlp_bias) dense += 2 * c.d_ff + c.d_model;
+  Index router = c.moe.n_experts * c.d_model;
+  Index expert = 3 * c.d_model * c.moe.d_ff;
+  if (c.moe.is_clamped) {
+    router += c.moe.n_experts;
+    expert += 2 * c.moe.d_ff + c.d_model;
+  }
+  const Index n_sparse = std::count(c.has_experts.begin(), c.has_experts.end(), true);
+  const Index mlps = n_sparse * (router + n_experts * expert) + (c.n_layers - n_sparse) * dense;
+  const Index embeddings = (c.tied_embeddings ? 1 : 2) * c.n_vocab * c.d_model;
+  return embeddings + c.n_layers * (attention + norms) + mlps + c.d_model;
+}
+
+}  // namespace
+
 std::int64_t ModelConfig::n_parameters() const {
-  const Index q_width = n_q * d_head;
-  const Index kv_width = n_kv * d_head;
-  Index attention = d_model * (q_width + 2 * kv_width) + q_width * d_model;
-  if (qkv_bias) attention += q_width + 2 * kv_width;
-  if (o_bias) attention += d_model;
-  if (qk_norm) attention += 2 * d_head;
-  Index mlp = 3 * d_model * d_ff;
-  if (mlp_bias) mlp += 2 * d_ff + d_model;
-  const Index norms = 2 * d_model;
-  const Index embeddings = (tied_embeddings ? 1 : 2) * n_vocab * d_model;
-  return embeddings + n_layers * (attention + mlp + norms) + d_model;
+  return count_parameters(*this, moe.n_experts);
+}
+
+std::int64_t ModelConfig::n_active_parameters() const {
+  return count_parameters(*this, moe.n_picked);
 }
 
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where) {
@@ -341,12 +346,15 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   ModelConfig config;
   config.family = read_family(json);
   const FamilyDefaults defaults = defaults_of(config.family);
-  refuse_what_is_not_computed(json);
+  refuse_other_activations(json);
+  config.quantization = read_quantization(json);
   read_sizes(json, defaults, config);
-  config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, 1e-6);
-  config.rope = read_rope(json, config.max_positions);
-  config.tied_embeddings = json.boolean_or("tie_word_embeddings", false);
+  config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, defaults.rms_eps);
+  config.rope = read_rope(json, config.family, defaults, config.max_positions);
+  config.tied_embeddings = json.boolean_or("tie_word_embeddings", defaults.tied_embeddings);
   read_biases(json, config);
+  read_moe(json, config);
+  read_rope_layers(json, config);
   read_windows(json, defaults, config);
   read_special_tokens(json, defaults, config);
   return config;

@@ -13,24 +13,47 @@
 namespace kvscope {
 
 /// The layer structures the runtime can compute.
-enum class ModelFamily { llama, mistral, qwen2, qwen3 };
+enum class ModelFamily { llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss };
 
 /// "llama", "mistral", ...: the `model_type` of config.json.
 std::string_view name_of(ModelFamily family);
 
 /// How rotary position embedding turns a position into angles.
 struct RopeConfig {
-  enum class Kind { plain, linear, llama3 };
+  enum class Kind { plain, linear, llama3, yarn };
   Kind kind = Kind::plain;
   double theta = 10000.0;
-  double factor = 1.0;            // linear, llama3
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
-  Index original_max_positions = 0;  // llama3: context length before scaling
+  double factor = 1.0;               // linear, llama3, yarn
+  double low_freq_factor = 1.0;      // llama3
+  double high_freq_factor = 4.0;     // llama3
+  Index original_max_positions = 0;  // llama3, yarn: context length before scaling
+  double beta_fast = 32.0;           // yarn: pairs that turn more often than this are kept
+  double beta_slow = 1.0;            // yarn: pairs that turn less often than this are stretched
+  bool truncate = true;              // yarn: the ramp between them begins and ends at whole pairs
+  double amplitude = 1.0;            // yarn: factor of the cosines and sines, hence of q and k
 };
 
-/// "default", "linear" or "llama3", as config.json spells it.
+/// "default", "linear", "llama3" or "yarn", as config.json spells it.
 std::string_view name_of(RopeConfig::Kind kind);
+
+/// The mixture-of-experts sublayers. n_experts = 0: the model has none.
+struct MoeConfig {
+  /// How the weights of a token's experts follow from the router's logits.
+  enum class Weights {
+    softmax_of_all,     // softmax over all experts; the largest are picked and keep their share
+    softmax_of_picked,  // the same divided by their sum, which is the softmax over the picked ones
+  };
+  Index n_experts = 0;
+  Index n_picked = 0;  // experts per token
+  Index d_ff = 0;      // width of one expert
+  Weights weights = Weights::softmax_of_all;
+  /// gate and up interleaved in one matrix, with biases (router too), and the clamped SwiGLU
+  /// (up + 1) * gate * sigmoid(alpha * gate), gate <= limit, |up| <= limit: gpt-oss. Otherwise
+  /// every expert is a plain SwiGLU without biases.
+  bool is_clamped = false;
+  double swiglu_alpha = 1.702;
+  double swiglu_limit = 7.0;
+};
 
 /// One model's shape and constants. Every field is checked by parse_model_config.
 struct ModelConfig {
@@ -52,6 +75,11 @@ struct ModelConfig {
   bool qk_norm = false;    // RMSNorm over d_head on q and k before RoPE
   /// Per layer: how many positions a query sees, itself included; empty = all. Size n_layers.
   std::vector<std::optional<Index>> window;
+  std::vector<bool> has_rope;     // per layer: q and k are rotated. Size n_layers
+  std::vector<bool> has_experts;  // per layer: the MLP is a mixture of experts. Size n_layers
+  MoeConfig moe;
+  bool has_sinks = false;             // a learned logit per query head joins every softmax
+  std::string quantization;           // quant_method of the stored weights; empty = plain floats
   std::vector<std::int32_t> eos_ids;  // may be empty
   std::optional<std::int32_t> bos_id;
 
@@ -60,6 +88,8 @@ struct ModelConfig {
   float score_scale() const;
   /// Number of weights that these shapes imply (tied embeddings counted once).
   std::int64_t n_parameters() const;
+  /// Those of them that one token uses: of the experts only the picked ones.
+  std::int64_t n_active_parameters() const;
 };
 
 /// Reads config.json text in both styles in use (rope_theta + rope_scaling; rope_parameters).

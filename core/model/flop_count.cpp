@@ -25,11 +25,18 @@ FlopCount count_forward_flops(const ModelConfig& config, Index pos_begin, Index 
   const auto d_model = static_cast<double>(config.d_model);
   const auto q_width = static_cast<double>(config.n_q * config.d_head);
   const auto kv_width = static_cast<double>(config.n_kv * config.d_head);
-  const double weights_per_layer =
-      d_model * (2 * q_width + 2 * kv_width) + 3 * d_model * static_cast<double>(config.d_ff);
+  const double attention_weights = d_model * (2 * q_width + 2 * kv_width);
+  const double dense_weights = 3 * d_model * static_cast<double>(config.d_ff);
+  const auto n_experts = static_cast<double>(config.moe.n_experts);
+  const auto picked_width = static_cast<double>(config.moe.n_picked * config.moe.d_ff);
+  const double moe_weights = d_model * n_experts + 3 * d_model * picked_width;
   FlopCount flops;
-  flops.linear =
-      2 * weights_per_layer * static_cast<double>(config.n_layers) * static_cast<double>(n_tok);
+  for (Index layer = 0; layer < config.n_layers; ++layer) {
+    const auto at = static_cast<std::size_t>(layer);
+    const bool has_experts = at < config.has_experts.size() && config.has_experts[at];
+    flops.linear += 2 * (attention_weights + (has_experts ? moe_weights : dense_weights)) *
+                    static_cast<double>(n_tok);
+  }
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     const auto window =
         config.window.empty() ? std::nullopt : config.window[static_cast<std::size_t>(layer)];

@@ -9,7 +9,8 @@ namespace kvscope {
 /// What one forward call must compute at least; element-wise work (norms, RoPE, softmax, SiLU) is
 /// not counted.
 struct FlopCount {
-  double linear = 0;     // projections q, k, v, o and gate, up, down of all layers
+  double linear = 0;     // projections q, k, v, o and gate, up, down of all layers; of experts the
+                         // picked ones, and the router
   double attention = 0;  // q.k and p.v over visible pairs only: causal, within each layer's window
   double logits = 0;     // output projection of the positions that get logits
   double total() const { return linear + attention + logits; }

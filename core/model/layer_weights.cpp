@@ -3,93 +3,149 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <span>
 
 #include "core/base/error.hpp"
-#include "core/tensor/dtype.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
 namespace {
-// Models whose f32 weights fit here are widened once; beyond, memory matters more than the repeated conversion.
+
+// Models whose f32 weights fit here are widened once; beyond, memory matters more than the repeated
+// conversion.
 constexpr std::int64_t kWidenLimitBytes = std::int64_t{1} << 30;
+
+// Collects the tensors of one checkpoint.
+class Collector {
+ public:
+  Collector(const ModelConfig& config, const WeightFiles& files)
+      : config_(config), files_(files), widen_(config.n_parameters() * 4 <= kWidenLimitBytes) {}
+
+  Matrix matrix(const std::string& name, Index rows, Index cols) const {
+    return Matrix(files_, name + ".weight", rows, cols, widen_);
+  }
+
+  Tensor<float> vector(const std::string& name, Index n) const {
+    return files_.get_float(name, {n});
+  }
+
+  LayerWeights layer(Index index) const {
+    const std::string layer = fmt::format("model.layers.{}.", index);
+    LayerWeights w;
+    w.attention_norm = vector(layer + "input_layernorm.weight", config_.d_model);
+    add_attention(layer + "self_attn.", w);
+    w.mlp_norm = vector(layer + "post_attention_layernorm.weight", config_.d_model);
+    if (!config_.has_experts[static_cast<std::size_t>(index)]) {
+      add_mlp(layer + "mlp.", w);
+    } else if (config_.moe.is_clamped) {
+      add_clamped_experts(layer + "mlp.", w.moe);
+    } else {
+      add_experts(layer + "mlp.", w.moe);
+    }
+    return w;
+  }
+
+ private:
+  void add_attention(const std::string& prefix, LayerWeights& w) const {
+    const Index d = config_.d_model;
+    const Index d_q = config_.n_q * config_.d_head;
+    const Index d_kv = config_.n_kv * config_.d_head;
+    w.q = matrix(prefix + "q_proj", d_q, d);
+    w.k = matrix(prefix + "k_proj", d_kv, d);
+    w.v = matrix(prefix + "v_proj", d_kv, d);
+    w.o = matrix(prefix + "o_proj", d, d_q);
+    if (config_.qkv_bias) {
+      w.q_bias = vector(prefix + "q_proj.bias", d_q);
+      w.k_bias = vector(prefix + "k_proj.bias", d_kv);
+      w.v_bias = vector(prefix + "v_proj.bias", d_kv);
+    }
+    if (config_.o_bias) w.o_bias = vector(prefix + "o_proj.bias", d);
+    if (config_.qk_norm) {
+      w.q_norm = vector(prefix + "q_norm.weight", config_.d_head);
+      w.k_norm = vector(prefix + "k_norm.weight", config_.d_head);
+    }
+    if (config_.has_sinks) w.sinks = vector(prefix + "sinks", config_.n_q);
+  }
+
+  void add_mlp(const std::string& prefix, LayerWeights& w) const {
+    const Index d = config_.d_model;
+    w.gate = matrix(prefix + "gate_proj", config_.d_ff, d);
+    w.up = matrix(prefix + "up_proj", config_.d_ff, d);
+    w.down = matrix(prefix + "down_proj", d, config_.d_ff);
+    if (config_.mlp_bias) {
+      w.gate_bias = vector(prefix + "gate_proj.bias", config_.d_ff);
+      w.up_bias = vector(prefix + "up_proj.bias", config_.d_ff);
+      w.down_bias = vector(prefix + "down_proj.bias", d);
+    }
+  }
+
+  // Experts are never widened at load: those that no token is routed to stay on disk.
+  void add_experts(const std::string& prefix, MoeWeights& moe) const {
+    const Index d = config_.d_model;
+    const Index d_ff = config_.moe.d_ff;
+    moe.router = matrix(prefix + "gate", config_.moe.n_experts, d);
+    for (Index e = 0; e < config_.moe.n_experts; ++e) {
+      const auto part = [&](const char* name, Index rows, Index cols) {
+        return Matrix(files_, fmt::format("{}experts.{}.{}.weight", prefix, e, name), rows, cols,
+                      /*widen=*/false);
+      };
+      ExpertWeights expert;
+      expert.gate = part("gate_proj", d_ff, d);
+      expert.up = part("up_proj", d_ff, d);
+      expert.down = part("down_proj", d, d_ff);
+      moe.experts.push_back(std::move(expert));
+    }
+  }
+
+  void add_clamped_experts(const std::string& prefix, MoeWeights& moe) const {
+    const Index d = config_.d_model;
+    const Index d_ff = config_.moe.d_ff;
+    const Index n_experts = config_.moe.n_experts;
+    moe.router = matrix(prefix + "router", n_experts, d);
+    moe.router_bias = vector(prefix + "router.bias", n_experts);
+    const std::string experts = prefix + "experts.";
+    moe.gate_up_bias = Matrix(files_, experts + "gate_up_proj_bias", n_experts, 2 * d_ff, widen_);
+    moe.down_bias = Matrix(files_, experts + "down_proj_bias", n_experts, d, widen_);
+    const bool is_packed = files_.contains(experts + "gate_up_proj_blocks");
+    for (Index e = 0; e < n_experts; ++e) {
+      const auto part = [&](const char* name, Index rows, Index cols) {
+        const ExpertSlice slice{e, n_experts};
+        return is_packed ? Matrix::stored_as_mxfp4(files_, experts + name, slice, rows, cols)
+                         : Matrix::stored_by_columns(files_, experts + name, slice, rows, cols);
+      };
+      ExpertWeights expert;
+      expert.gate_up = part("gate_up_proj", 2 * d_ff, d);
+      expert.down = part("down_proj", d, d_ff);
+      moe.experts.push_back(std::move(expert));
+    }
+  }
+
+  const ModelConfig& config_;
+  const WeightFiles& files_;
+  bool widen_;
+};
+
 }  // namespace
 
-Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols,
-               bool widen)
-    : stored_(files.get(name, {n_rows, n_cols})), n_rows_(n_rows), n_cols_(n_cols) {
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(float) == 0;
-  if (stored_.dtype == DType::f32 && is_aligned) {
-    f32_ = reinterpret_cast<const float*>(stored_.data);
-    // Large models are checked through what they compute: reading all of them here would take minutes.
-    if (widen) require_finite({f32_, static_cast<std::size_t>(stored_.count())}, name, stored_.file);
-  } else if (widen) {
-    widened_ = files.get_float(name, {n_rows, n_cols});
-    f32_ = widened_.data();
-  }
-}
-
-const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride) const {
-  if (f32_ != nullptr) {
-    stride = n_cols_;
-    return f32_ + begin * n_cols_;
-  }
-  // The odd stride keeps rows of power-of-two length from sharing cache sets.
-  stride = n_cols_ + 16;
-  const std::byte* src = stored_.data + static_cast<std::size_t>(begin * n_cols_) * size_of(stored_.dtype);
-  for (Index r = 0; r < end - begin; ++r) {
-    to_float(stored_.dtype, src + static_cast<std::size_t>(r * n_cols_) * size_of(stored_.dtype),
-             scratch + r * stride, static_cast<std::size_t>(n_cols_));
-  }
-  return scratch;
+void refuse_quantization(const ModelConfig& config) {
+  const std::string& method = config.quantization;
+  // MXFP4 only where published gpt-oss checkpoints have it, in the experts.
+  if (method.empty() || (method == "mxfp4" && config.family == ModelFamily::gpt_oss)) return;
+  throw ConfigError(
+      fmt::format("quantization_config.quant_method: expected no quantisation (weights in F32, F16 "
+                  "or BF16; mxfp4 in gpt_oss models), found a checkpoint quantised by {}",
+                  quote(method)));
 }
 
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files) {
-  const bool widen = config.n_parameters() * 4 <= kWidenLimitBytes;
-  const Index d = config.d_model;
-  const Index d_q = config.n_q * config.d_head;
-  const Index d_kv = config.n_kv * config.d_head;
-  const auto matrix = [&](const std::string& name, Index rows, Index cols) {
-    return Matrix(files, name + ".weight", rows, cols, widen);
-  };
-  const auto vector = [&](const std::string& name, Index n) { return files.get_float(name, {n}); };
-
+  refuse_quantization(config);
+  const Collector collector(config, files);
   ModelWeights weights;
-  weights.embedding = matrix("model.embed_tokens", config.n_vocab, d);
-  for (Index i = 0; i < config.n_layers; ++i) {
-    const std::string layer = fmt::format("model.layers.{}.", i);
-    const std::string attention = layer + "self_attn.";
-    const std::string mlp = layer + "mlp.";
-    LayerWeights w;
-    w.attention_norm = vector(layer + "input_layernorm.weight", d);
-    w.q = matrix(attention + "q_proj", d_q, d);
-    w.k = matrix(attention + "k_proj", d_kv, d);
-    w.v = matrix(attention + "v_proj", d_kv, d);
-    w.o = matrix(attention + "o_proj", d, d_q);
-    if (config.qkv_bias) {
-      w.q_bias = vector(attention + "q_proj.bias", d_q);
-      w.k_bias = vector(attention + "k_proj.bias", d_kv);
-      w.v_bias = vector(attention + "v_proj.bias", d_kv);
-    }
-    if (config.o_bias) w.o_bias = vector(attention + "o_proj.bias", d);
-    if (config.qk_norm) {
-      w.q_norm = vector(attention + "q_norm.weight", config.d_head);
-      w.k_norm = vector(attention + "k_norm.weight", config.d_head);
-    }
-    w.mlp_norm = vector(layer + "post_attention_layernorm.weight", d);
-    w.gate = matrix(mlp + "gate_proj", config.d_ff, d);
-    w.up = matrix(mlp + "up_proj", config.d_ff, d);
-    w.down = matrix(mlp + "down_proj", d, config.d_ff);
-    if (config.mlp_bias) {
-      w.gate_bias = vector(mlp + "gate_proj.bias", config.d_ff);
-      w.up_bias = vector(mlp + "up_proj.bias", config.d_ff);
-      w.down_bias = vector(mlp + "down_proj.bias", d);
-    }
-    weights.layers.push_back(std::move(w));
-  }
-  weights.final_norm = vector("model.norm.weight", d);
+  weights.embedding = collector.matrix("model.embed_tokens", config.n_vocab, config.d_model);
+  for (Index i = 0; i < config.n_layers; ++i) weights.layers.push_back(collector.layer(i));
+  weights.final_norm = collector.vector("model.norm.weight", config.d_model);
   if (!config.tied_embeddings) {
-    weights.lm_head = matrix("lm_head", config.n_vocab, d);
+    weights.lm_head = collector.matrix("lm_head", config.n_vocab, config.d_model);
   }
   return weights;
 }

@@ -5,32 +5,27 @@
 #include <vector>
 
 #include "core/model/config.hpp"
+#include "core/model/matrix.hpp"
 #include "core/model/weights.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
-/// A weight matrix [n_rows, n_cols] as stored, row-major. f32 files are used in place; 16-bit files are either
-/// widened once at load (small models) or row block by row block while multiplying (large ones).
-class Matrix {
- public:
-  Matrix() = default;
-  /// widen: keep a f32 copy; then NaN or Inf in the file throws FormatError here, with its place.
-  Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols, bool widen);
+/// The MLP of one expert: gate and up apart (Qwen3-MoE), or interleaved in gate_up (gpt-oss: row
+/// 2 f is the gate of feature f, row 2 f + 1 its up).
+struct ExpertWeights {
+  Matrix gate, up;  // [d_ff, d_model], or empty
+  Matrix gate_up;   // [2 * d_ff, d_model], or empty
+  Matrix down;      // [d_model, d_ff]
+};
 
-  Index n_rows() const { return n_rows_; }
-  Index n_cols() const { return n_cols_; }
-
-  /// Rows [begin, end) as floats with row stride `stride`; `scratch` [end - begin, n_cols + 16] is used if they
-  /// need widening.
-  const float* rows(Index begin, Index end, float* scratch, Index& stride) const;
-
- private:
-  StoredTensor stored_;
-  Tensor<float> widened_;
-  const float* f32_ = nullptr;  // points at widened_ or into the mapped file
-  Index n_rows_ = 0;
-  Index n_cols_ = 0;
+/// A mixture-of-experts sublayer; `experts` is empty in dense layers.
+struct MoeWeights {
+  Matrix router;              // [n_experts, d_model]
+  Tensor<float> router_bias;  // [n_experts] or empty
+  std::vector<ExpertWeights> experts;
+  Matrix gate_up_bias;  // [n_experts, 2 * d_ff] or empty
+  Matrix down_bias;     // [n_experts, d_model] or empty
 };
 
 /// Names follow the Hugging Face checkpoints; absent parts (biases, norms of q and k) are empty.
@@ -46,6 +41,8 @@ struct LayerWeights {
   Tensor<float> gate_bias, up_bias;
   Matrix down;                   // [d_model, d_ff]
   Tensor<float> down_bias;
+  MoeWeights moe;       // instead of gate, up and down
+  Tensor<float> sinks;  // [n_q] or empty
 };
 
 /// All weights of a model.
@@ -56,7 +53,12 @@ struct ModelWeights {
   Matrix lm_head;             // [n_vocab, d_model]; empty if tied to the embedding
 };
 
-/// Collects and checks every tensor that `config` needs. Throws FormatError naming what is missing or mis-shaped.
+/// Throws ConfigError, naming the method, if the weights are quantised in a way that the runtime
+/// does not compute.
+void refuse_quantization(const ModelConfig& config);
+
+/// Collects and checks every tensor that `config` needs. Throws FormatError naming what is missing
+/// or mis-shaped, ConfigError for a quantisation that the runtime does not compute.
 ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files);
 
 }  // namespace kvscope

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 
 #include "core/base/parallel.hpp"
-#include "core/model/layer_weights.hpp"
+#include "core/model/matrix.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -15,6 +16,20 @@ struct LaneShape {
   Index lanes = 0;
 };
 
+/// One product y = matrix x + bias.
+struct LinearProduct {
+  const Matrix* matrix = nullptr;  // [n_rows, n_cols]
+  const float* bias = nullptr;     // [n_rows] or null
+  const float* x = nullptr;        // [n_blocks, n_cols, lanes]
+  float* y = nullptr;              // [n_blocks, n_rows, lanes]
+  LaneShape shape;
+};
+
+/// Computes all products side by side. Each element is one chain of multiply-adds: the split into
+/// tasks never changes a bit. A tile of a matrix is read (and widened) once for all its blocks,
+/// unless there are too few tiles for the threads.
+void linear(std::span<const LinearProduct> products, ThreadPool& pool);
+
 /// One of several products with the same input.
 struct LinearOutput {
   const Matrix* matrix = nullptr;       // [n_rows, n_cols]
@@ -22,8 +37,7 @@ struct LinearOutput {
   float* y = nullptr;                   // [n_blocks, n_rows, lanes]
 };
 
-/// For every output: y = matrix x + bias. x [n_blocks, n_cols, lanes]; all matrices have the same n_cols.
-/// Each element is one chain of multiply-adds: the split into tasks never changes a bit.
+/// For every output: y = matrix x + bias. x [n_blocks, n_cols, lanes].
 void linear(std::initializer_list<LinearOutput> outputs, const float* x, LaneShape shape,
             ThreadPool& pool);
 

@@ -1,6 +1,7 @@
 // What can be watched while the model runs, when, and with which shapes.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "core/tensor/tensor.hpp"
@@ -18,19 +19,31 @@ struct AttentionEvent {
   TensorView<const float> k;        // [n_kv, n_tok, d_head] after QK-norm and RoPE
   TensorView<const float> v;        // [n_kv, n_tok, d_head]
   TensorView<const float> lse;      // [n_q, n_tok] log of the sum of exp(score) over visible keys
+                                    // and the sink, if the layer has one
   TensorView<const float> k_cache;  // [n_kv, pos_begin + n_tok, d_head] all keys so far, these included
   TensorView<const float> v_cache;  // [n_kv, pos_begin + n_tok, d_head]
 };
 
-/// Watches forward calls. Per call: wants() for each layer, on_attention() for those wanted in layer
-/// order, then on_logits() if the caller asked for logits, then on_call_end().
-/// Exceptions from callbacks end the forward call and leave the cache as it was before it.
+/// Which experts the tokens of one call went to in one layer. Views are valid during the callback
+/// only.
+struct RoutingEvent {
+  Index layer = 0;
+  Index pos_begin = 0;
+  TensorView<const std::int32_t> expert;  // [n_tok, n_picked] by falling weight
+  TensorView<const float> weight;         // [n_tok, n_picked] factors of the experts' outputs
+};
+
+/// Watches forward calls. Per call: wants() for each layer, on_attention() for those wanted and
+/// on_routing() for mixture-of-experts layers, in layer order, then on_logits() if the caller asked
+/// for logits, then on_call_end(). Exceptions from callbacks end the forward call and leave the
+/// cache as it was before it.
 class Observer {
  public:
   virtual ~Observer() = default;
   /// False saves the copies that on_attention() needs for this layer.
   virtual bool wants(Index layer) const = 0;
   virtual void on_attention(const AttentionEvent& event) = 0;
+  virtual void on_routing(const RoutingEvent& event) { (void)event; }
   /// logits [n_tok, n_vocab] of positions [pos_begin, pos_begin + n_tok).
   virtual void on_logits(Index pos_begin, TensorView<const float> logits) {
     (void)pos_begin;

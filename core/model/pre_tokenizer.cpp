@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/model/normalizer.hpp"
+
 namespace kvscope {
 
 namespace {
@@ -50,7 +52,7 @@ PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps, std::size
   }
 }
 
-const std::vector<std::string_view>& PreTokenizer::split(std::string_view text) {
+const std::vector<std::string_view>& PreTokenizer::split(std::string_view text, bool begins_text) {
   pieces_.clear();
   if (!text.empty()) pieces_.push_back(text);
   auto matcher = matchers_.begin();
@@ -59,19 +61,38 @@ const std::vector<std::string_view>& PreTokenizer::split(std::string_view text) 
     if (const auto* split = std::get_if<SplitStep>(&step)) {
       RegexMatcher* m = std::holds_alternative<Regex>(split->pattern) ? &*matcher++ : nullptr;
       for (std::string_view piece : pieces_) apply(*split, m, piece);
+    } else if (const auto* prefix = std::get_if<PrefixSpaceStep>(&step)) {
+      for (std::string_view piece : pieces_) apply(*prefix, piece);
     } else {
-      for (std::string_view piece : pieces_) {
-        if (piece.front() == ' ') {
-          next_.push_back(piece);
-        } else {
-          std::string& prefixed = owned_.emplace_back(1, ' ');
-          next_.push_back(prefixed.append(piece));
-        }
+      for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        apply(std::get<MetaspaceStep>(step), pieces_[i], begins_text && i == 0);
       }
     }
     std::swap(pieces_, next_);
   }
   return pieces_;
+}
+
+void PreTokenizer::apply(const PrefixSpaceStep&, std::string_view piece) {
+  if (piece.front() == ' ') {
+    next_.push_back(piece);
+  } else {
+    std::string& prefixed = owned_.emplace_back(1, ' ');
+    next_.push_back(prefixed.append(piece));
+  }
+}
+
+void PreTokenizer::apply(const MetaspaceStep& step, std::string_view piece, bool begins_text) {
+  std::string text = replace_all(piece, " ", step.replacement);
+  const bool prepends = step.prepend == MetaspaceStep::Prepend::always ||
+                        (step.prepend == MetaspaceStep::Prepend::first && begins_text);
+  if (prepends && !text.starts_with(step.replacement)) text.insert(0, step.replacement);
+  const std::string& owned = owned_.emplace_back(std::move(text));
+  if (step.splits) {
+    apply(SplitStep{step.replacement, SplitBehavior::merged_with_next}, nullptr, owned);
+  } else {
+    next_.push_back(owned);
+  }
 }
 
 // Fills stretches_ with alternating unmatched and matched stretches that cover the piece.

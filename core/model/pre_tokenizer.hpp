@@ -25,7 +25,16 @@ struct SplitStep {
 /// Puts a space in front of each piece that does not begin with one (ByteLevel's add_prefix_space).
 struct PrefixSpaceStep {};
 
-using PreTokenizerStep = std::variant<SplitStep, PrefixSpaceStep>;
+/// Spaces become `replacement`, one goes in front as the scheme says, and a split begins a new
+/// piece at each (SentencePiece's words).
+struct MetaspaceStep {
+  enum class Prepend { always, first, never };  // first: only where the whole text begins
+  std::string replacement;
+  Prepend prepend = Prepend::always;
+  bool splits = true;
+};
+
+using PreTokenizerStep = std::variant<SplitStep, PrefixSpaceStep, MetaspaceStep>;
 
 /// The expression of ByteLevel's use_regex: GPT-2's.
 std::string_view gpt2_pattern();
@@ -37,8 +46,9 @@ class PreTokenizer {
   PreTokenizer(const std::vector<PreTokenizerStep>& steps, std::size_t n_bytes);
 
   /// The non-empty pieces of `text` (well-formed UTF-8) in order. They refer to `text` or to memory
-  /// of this object, and stay valid as long as both. Throws ConfigError (see RegexMatcher).
-  const std::vector<std::string_view>& split(std::string_view text);
+  /// of this object, and stay valid as long as both. begins_text: nothing stands before it. Throws
+  /// ConfigError (see RegexMatcher).
+  const std::vector<std::string_view>& split(std::string_view text, bool begins_text);
 
  private:
   struct Stretch {
@@ -47,6 +57,8 @@ class PreTokenizer {
   };
 
   void apply(const SplitStep& step, RegexMatcher* matcher, std::string_view piece);
+  void apply(const PrefixSpaceStep& step, std::string_view piece);
+  void apply(const MetaspaceStep& step, std::string_view piece, bool begins_text);
   void find_matches(const SplitStep& step, RegexMatcher* matcher, std::string_view piece);
 
   const std::vector<PreTokenizerStep>& steps_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <unordered_map>
@@ -12,7 +13,7 @@
 #include "core/base/mapped_file.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
-#include "core/model/nfc.hpp"
+#include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
 #include "core/model/tokenizer_json.hpp"
 #include "core/model/utf8.hpp"
@@ -74,8 +75,7 @@ AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
   std::vector<AddedToken> selected;
   for (AddedToken token : parts.added_tokens) {
     if (!token.normalized) continue;
-    if (parts.normalizer == Normalizer::nfc)
-      token.content = nfc(token.content).value_or(token.content);
+    if (auto changed = normalize(parts.normalizer, token.content)) token.content = *changed;
     selected.push_back(std::move(token));
   }
   return AddedTokenSet(std::move(selected));
@@ -86,7 +86,8 @@ AddedTokenSet tokens_in_normalized_text(const TokenizerParts& parts) {
 struct Tokenizer::Impl {
   Bpe bpe;
   std::vector<PreTokenizerStep> pre_tokenizer;
-  Normalizer normalizer;
+  std::vector<NormalizerStep> normalizer;
+  Decoding decoding;
   AddedTokenSet added_raw;         // looked for in the text as it is
   AddedTokenSet added_normalized;  // looked for in what is left, once it is normalized
   StringMap<TokenId> id_from_added;
@@ -98,6 +99,7 @@ struct Tokenizer::Impl {
       : bpe(std::move(parts.bpe)),
         pre_tokenizer(std::move(parts.pre_tokenizer)),
         normalizer(parts.normalizer),
+        decoding(parts.decoding),
         added_raw(tokens_in_raw_text(parts)),
         added_normalized(tokens_in_normalized_text(parts)),
         tokens(std::move(parts.tokens)),
@@ -127,15 +129,17 @@ struct Tokenizer::Impl {
         continue;
       }
       std::string_view plain = outer.text;
-      if (normalizer == Normalizer::nfc) {
-        if (auto changed = nfc(plain)) plain = normalized.emplace_back(std::move(*changed));
+      if (auto changed = normalize(normalizer, plain)) {
+        plain = normalized.emplace_back(std::move(*changed));
       }
+      const bool begins_text = outer.text.data() == text.data();
       for (const auto& inner : added_normalized.split(plain)) {
         if (inner.token != nullptr) {
           out.push_back(inner.token->id);
           continue;
         }
-        for (std::string_view piece : cutter.split(inner.text)) encoder.encode(piece, out);
+        const bool begins = begins_text && inner.text.data() == plain.data();
+        for (std::string_view piece : cutter.split(inner.text, begins)) encoder.encode(piece, out);
       }
     }
   }
@@ -178,11 +182,18 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special) 
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  const Decoding& decoding = impl_->decoding;
   std::string bytes;
+  bool is_first = true;
   for (TokenId id : ids) {
     const TokenInfo& info = impl_->info(id);
-    if (!(skip_special && info.special)) bytes += info.bytes;
+    if (skip_special && info.special) continue;
+    bytes += info.bytes;
+    if (is_first && decoding.first_token_has_no_space) std::erase(bytes, ' ');
+    is_first = false;
   }
+  const std::size_t n_spaces = std::min(bytes.find_first_not_of(' '), bytes.size());
+  bytes.erase(0, std::min(n_spaces, static_cast<std::size_t>(decoding.n_stripped)));
   return bytes;
 }
 

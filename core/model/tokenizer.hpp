@@ -14,7 +14,9 @@ namespace kvscope {
 
 using TokenId = std::int32_t;
 
-/// A byte-level BPE tokenizer. Immutable after loading; safe to use from several threads at once.
+/// A BPE tokenizer: byte-level (GPT-2 and after) or of characters with a fallback to bytes
+/// (SentencePiece, as Llama 2 has it). Immutable after loading; safe to use from several threads at
+/// once.
 class Tokenizer {
  public:
   /// Reads `file` (or `file`/tokenizer.json if it is a folder). Throws IoError, FormatError (broken

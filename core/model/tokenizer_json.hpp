@@ -9,7 +9,9 @@
 
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
+#include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
+#include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
@@ -19,17 +21,21 @@ struct TokenInfo {
   bool special = false;
 };
 
-/// How text is brought into a normal form before it is cut.
-enum class Normalizer { none, nfc };
+/// What decoding does beside putting the tokens' bytes one behind the other.
+struct Decoding {
+  Index n_stripped = 0;  // so many spaces at most are taken from the beginning of the text
+  bool first_token_has_no_space = false;  // all spaces of the first token are left out (Metaspace)
+};
 
-/// The parts of a byte-level BPE tokenizer.
+/// The parts of a BPE tokenizer.
 struct TokenizerParts {
-  Normalizer normalizer = Normalizer::none;
+  std::vector<NormalizerStep> normalizer;
   std::vector<AddedToken> added_tokens;
   std::vector<PreTokenizerStep> pre_tokenizer;
   BpeTables bpe;
   std::vector<TokenId> prefix;  // what the post-processor puts before and behind the ids
   std::vector<TokenId> suffix;
+  Decoding decoding;
   std::unordered_map<TokenId, TokenInfo> tokens;
   TokenId n_ids = 0;  // largest id + 1
 };

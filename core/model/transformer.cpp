@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/linear.hpp"
+#include "core/model/moe.hpp"
 #include "core/model/rope.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
@@ -28,7 +29,7 @@ struct Activations {
   Tensor<float> q;         // [n_blocks, n_q * d_head, lanes]
   Tensor<float> k, v;      // [n_blocks, n_kv * d_head, lanes]
   Tensor<float> attended;  // [n_blocks, n_q * d_head, lanes]
-  Tensor<float> gate, up;  // [n_blocks, d_ff, lanes]
+  Tensor<float> gate, up;  // [n_blocks, d_ff, lanes]; empty if every layer has experts
   Tensor<float> branch;    // [n_blocks, d_model, lanes] what a sublayer adds to x
   Tensor<float> cos, sin;  // [n_blocks, d_head / 2, lanes]
   Tensor<float> lse;       // [n_q, n_tok]
@@ -49,8 +50,10 @@ struct Activations {
     k = block(c.n_kv * c.d_head);
     v = block(c.n_kv * c.d_head);
     attended = Tensor<float>({n_blocks, c.n_q * c.d_head, lanes});  // spare lanes stay finite
-    gate = block(c.d_ff);
-    up = block(c.d_ff);
+    if (std::find(c.has_experts.begin(), c.has_experts.end(), false) != c.has_experts.end()) {
+      gate = block(c.d_ff);
+      up = block(c.d_ff);
+    }
     branch = block(c.d_model);
     cos = block(c.d_head / 2);
     sin = block(c.d_head / 2);
@@ -101,7 +104,8 @@ struct Transformer::Impl {
         const float* row = weights.embedding.rows(id, id + 1, scratch.data(), stride);
         for (Index f = 0; f < d; ++f) x[f * a.lanes + t] = row[f];
       }
-      rope_tables(frequencies, a.pos_begin + a.first_token(block), a.tokens_in(block), a.lanes,
+      rope_tables(frequencies, static_cast<float>(config.rope.amplitude),
+                  a.pos_begin + a.first_token(block), a.tokens_in(block), a.lanes,
                   a.cos.sub(block).data(), a.sin.sub(block).data());
     });
   }
@@ -114,15 +118,17 @@ struct Transformer::Impl {
     });
   }
 
-  // QK-norm and RoPE of every head of a lane block, in place. x [n_heads * d_head, lanes].
-  void position(float* x, Index n_heads, const Tensor<float>& norm, const Activations& a,
-                Index block) const {
+  // QK-norm and, if the layer has it, RoPE of every head of a lane block, in place. x [n_heads *
+  // d_head, lanes].
+  void position(Index layer, float* x, Index n_heads, const Tensor<float>& norm,
+                const Activations& a, Index block) const {
     for (Index h = 0; h < n_heads; ++h) {
       float* head = x + h * config.d_head * a.lanes;
       if (norm.count() > 0) {
         lane_rms_norm(head, norm.data(), config.d_head, static_cast<float>(config.rms_eps), head,
                       a.lanes);
       }
+      if (!config.has_rope[static_cast<std::size_t>(layer)]) continue;
       lane_rope(head, a.cos.sub(block).data(), a.sin.sub(block).data(), config.d_head, a.lanes);
     }
   }
@@ -153,8 +159,8 @@ struct Transformer::Impl {
     linear({{&w.q, &w.q_bias, a.q.data()}, {&w.k, &w.k_bias, a.k.data()}, {&w.v, &w.v_bias, a.v.data()}},
            a.normed.data(), shape, pool);
     pool.parallel_for(a.n_blocks, [&](Index block, int) {
-      position(a.q.sub(block).data(), config.n_q, w.q_norm, a, block);
-      position(a.k.sub(block).data(), config.n_kv, w.k_norm, a, block);
+      position(layer, a.q.sub(block).data(), config.n_q, w.q_norm, a, block);
+      position(layer, a.k.sub(block).data(), config.n_kv, w.k_norm, a, block);
       append_to_cache(layer, a, cache, block);
     });
   }
@@ -185,6 +191,7 @@ struct Transformer::Impl {
     call.q = a.q_rows.view();
     call.k = cache.k(layer).range(1, 0, n_ctx);
     call.v = cache.v(layer).range(1, 0, n_ctx);
+    call.sinks = weights.layers[static_cast<std::size_t>(layer)].sinks.flat();
     call.out = a.out_rows.view();
     call.lse = a.lse.view();
     policy.attend(call);
@@ -211,6 +218,7 @@ struct Transformer::Impl {
       call.score_scale = config.score_scale();
       call.window = config.window[static_cast<std::size_t>(layer)];
       call.n_q = config.n_q;
+      call.sinks = weights.layers[static_cast<std::size_t>(layer)].sinks.flat();
       call.k = cache.k(layer);
       call.v = cache.v(layer);
       call.q_lanes = a.q.data();
@@ -248,6 +256,17 @@ struct Transformer::Impl {
     });
   }
 
+  // branch = down(silu(gate(normed)) * up(normed))
+  void dense_mlp(const LayerWeights& w, Activations& a, ThreadPool& pool) const {
+    const LaneShape shape{a.n_blocks, a.lanes};
+    linear({{&w.gate, &w.gate_bias, a.gate.data()}, {&w.up, &w.up_bias, a.up.data()}},
+           a.normed.data(), shape, pool);
+    pool.parallel_for(a.n_blocks, [&](Index block, int) {
+      lane_swiglu(a.gate.sub(block).data(), a.up.sub(block).data(), config.d_ff * a.lanes);
+    });
+    linear({{&w.down, &w.down_bias, a.branch.data()}}, a.gate.data(), shape, pool);
+  }
+
   // One transformer layer: x += attention(norm(x)); x += mlp(norm(x)).
   void layer_forward(Index layer, Activations& a, KvCache& cache, ThreadPool& pool,
                      const ForwardOptions& options) const {
@@ -261,12 +280,16 @@ struct Transformer::Impl {
     add_branch(a, pool);
 
     normalize(a.x, w.mlp_norm, a.normed, a, pool);
-    linear({{&w.gate, &w.gate_bias, a.gate.data()}, {&w.up, &w.up_bias, a.up.data()}},
-           a.normed.data(), shape, pool);
-    pool.parallel_for(a.n_blocks, [&](Index block, int) {
-      lane_swiglu(a.gate.sub(block).data(), a.up.sub(block).data(), config.d_ff * a.lanes);
-    });
-    linear({{&w.down, &w.down_bias, a.branch.data()}}, a.gate.data(), shape, pool);
+    if (w.moe.experts.empty()) {
+      dense_mlp(w, a, pool);
+    } else {
+      const Routing routing =
+          mix_experts(config.moe, w.moe, a.normed.data(), a.branch.data(), a.n_tok, shape, pool);
+      if (options.observer != nullptr) {
+        options.observer->on_routing(
+            {layer, a.pos_begin, routing.expert.view(), routing.weight.view()});
+      }
+    }
     add_branch(a, pool);
   }
 
@@ -297,6 +320,7 @@ struct Transformer::Impl {
 
 Transformer Transformer::load(const std::filesystem::path& model_dir) {
   ModelConfig config = load_model_config(model_dir);
+  refuse_quantization(config);
   return Transformer(std::move(config), WeightFiles::open(model_dir));
 }
 
@@ -308,6 +332,14 @@ Transformer::~Transformer() = default;
 
 const ModelConfig& Transformer::config() const { return impl_->config; }
 const WeightFiles& Transformer::weights() const { return impl_->files; }
+
+std::vector<float> Transformer::sinks() const {
+  std::vector<float> all;
+  for (const LayerWeights& layer : impl_->weights.layers) {
+    all.insert(all.end(), layer.sinks.flat().begin(), layer.sinks.flat().end());
+  }
+  return all;
+}
 
 Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvCache& cache,
                                    ThreadPool& pool, const ForwardOptions& options) const {

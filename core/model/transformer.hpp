@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/model/attention_policy.hpp"
@@ -39,6 +40,8 @@ class Transformer {
 
   const ModelConfig& config() const;
   const WeightFiles& weights() const;
+  /// Attention sinks [n_layers, n_q], row-major; empty if the model has none.
+  std::vector<float> sinks() const;
 
   /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`.
   /// Returns logits [n_tok or 1, n_vocab], empty for Logits::none. Throws ConfigError if the cache has no room

@@ -60,6 +60,23 @@ struct WeightFiles::Impl {
   std::vector<MappedFile> files;
   std::map<std::string, Entry, std::less<>> entries;
 
+  // The tensor `name`, whose shape must be `expected`.
+  const Entry& find(std::string_view name, const Shape& expected) const {
+    const auto it = entries.find(name);
+    if (it == entries.end()) {
+      throw FormatError(
+          fmt::format("tensor {}: expected shape {}, found no such tensor among the {} of {}",
+                      quote(name), to_string(expected), entries.size(),
+                      entries.empty() ? std::string(kSingleFile) : entries.begin()->second.file));
+    }
+    if (!same_shape(it->second.tensor.shape, expected)) {
+      throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
+                                    to_string(expected), shape_text(it->second.tensor.shape),
+                                    it->second.file));
+    }
+    return it->second;
+  }
+
   void add_file(const std::filesystem::path& path) {
     const std::string file = path.filename().string();
     files.emplace_back(path);
@@ -132,23 +149,21 @@ bool WeightFiles::contains(std::string_view name) const {
 }
 
 StoredTensor WeightFiles::get(std::string_view name, const Shape& expected) const {
-  const auto it = impl_->entries.find(name);
-  if (it == impl_->entries.end()) {
-    throw FormatError(fmt::format(
-        "tensor {}: expected shape {}, found no such tensor among the {} of {}", quote(name),
-        to_string(expected), impl_->entries.size(),
-        impl_->entries.empty() ? std::string(kSingleFile) : impl_->entries.begin()->second.file));
-  }
-  const auto& [tensor, file] = it->second;
-  if (!same_shape(tensor.shape, expected)) {
-    throw FormatError(fmt::format("tensor {}: expected shape {}, found {} ({})", quote(name),
-                                  to_string(expected), shape_text(tensor.shape), file));
-  }
+  const auto& [tensor, file] = impl_->find(name, expected);
   if (!tensor.dtype) {
     throw FormatError(fmt::format("tensor {}: expected dtype F32, F16 or BF16, found {} ({})",
                                   quote(name), quote(tensor.dtype_name), file));
   }
   return {*tensor.dtype, expected, tensor.bytes.data(), file};
+}
+
+const std::byte* WeightFiles::get_bytes(std::string_view name, const Shape& expected) const {
+  const auto& [tensor, file] = impl_->find(name, expected);
+  if (tensor.dtype_name != "U8") {
+    throw FormatError(fmt::format("tensor {}: expected dtype U8 (packed weights), found {} ({})",
+                                  quote(name), quote(tensor.dtype_name), file));
+  }
+  return tensor.bytes.data();
 }
 
 void require_finite(std::span<const float> values, std::string_view name,

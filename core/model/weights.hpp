@@ -47,6 +47,10 @@ class WeightFiles {
   /// another shape (message: name, expected, found, file) or an unsupported dtype.
   StoredTensor get(std::string_view name, const Shape& expected) const;
 
+  /// The bytes of the tensor `name`, which must have dtype U8 and shape `expected`: packed weights.
+  /// Throws FormatError as get() does.
+  const std::byte* get_bytes(std::string_view name, const Shape& expected) const;
+
   /// As get(), widened to float. For small tensors (norms, biases). Throws FormatError also when a value is NaN or Inf
   /// (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;

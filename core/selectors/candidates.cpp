@@ -30,6 +30,11 @@ TokenRange row_range(const SelectCall& call, Index row) {
   return visible_keys(call.pos_begin + row, call.window);
 }
 
+std::optional<double> sink_of(const SelectCall& call, Index q_head) {
+  if (call.sinks.empty()) return std::nullopt;
+  return static_cast<double>(call.sinks[static_cast<std::size_t>(q_head)]);
+}
+
 bool is_alive(const SelectCall& call, Index kv_head, Index pos) {
   return call.alive == nullptr || call.alive->is_alive(kv_head, static_cast<KeyPos>(pos));
 }

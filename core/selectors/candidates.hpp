@@ -32,6 +32,9 @@ TokenRange row_range(const SelectCall& call, Index row);
 /// True if no alive mask is given or the key still exists for this KV head.
 bool is_alive(const SelectCall& call, Index kv_head, Index pos);
 
+/// The attention sink of a query head; empty if the layer has none.
+std::optional<double> sink_of(const SelectCall& call, Index q_head);
+
 /// True if every key of this KV head is alive.
 bool all_alive(const SelectCall& call, Index kv_head);
 

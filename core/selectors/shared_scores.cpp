@@ -113,7 +113,7 @@ std::vector<Index> all_rows(const SelectCall& call) {
 }
 
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
-                          std::span<double> scores) {
+                          std::span<double> scores, std::optional<double> sink) {
   const TokenRange seen = row_range(call, row);
   const Index begin = std::clamp(seen.begin, keys.begin, keys.end);
   const Index end = std::clamp(seen.end, begin, keys.end);
@@ -127,7 +127,7 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
     std::fill(visible.begin(), visible.end(), 0.0);
     return;
   }
-  softmax_in_place(visible);
+  softmax_in_place(visible, sink);
 }
 
 void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
@@ -160,7 +160,7 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
                    static_cast<Index>(batch.size()), k, seen);
       for (std::size_t r = 0; r < batch.size(); ++r) {
         const auto weights = dots.row(static_cast<Index>(r));
-        softmax_over_visible(call, kv_head, batch[r], seen, weights);
+        softmax_over_visible(call, kv_head, batch[r], seen, weights, sink_of(call, q_head));
         for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += factor * weights[offset + i];
       }
     }

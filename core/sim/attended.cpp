@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/attention/visible.hpp"
+#include "core/selectors/candidates.hpp"
 
 namespace kvscope {
 
@@ -74,7 +75,7 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
   const auto scale = static_cast<double>(call_.score_scale);
   scores_.compute(widened(call_.q.sub(q_head).row(row), scale), /*n_rows=*/1, *list.table, range);
   const std::span<double> weights = scores_.row(0, range);
-  softmax_in_place(weights);
+  softmax_in_place(weights, sink_of(call_, q_head));
   for (std::size_t i = 0; i < visible.size(); ++i) {
     probs[static_cast<std::size_t>(visible[i])] = static_cast<float>(weights[i]);
   }

@@ -26,7 +26,7 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
       for (Index r = 0; r < rows.size(); ++r) {
         const TokenRange visible = visible_keys(rows.begin + r, window);
         const auto probs = scratch.row(r, visible);
-        softmax_in_place(probs);
+        softmax_in_place(probs, info.sink(layer, q_head));
         add_scaled(probs, 1.0 / static_cast<double>(info.q_heads.size()),
                    {sums.data() + r * rows.end + visible.begin, probs.size()});
       }

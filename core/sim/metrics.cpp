@@ -38,7 +38,8 @@ void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages) {
 }
 
 void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
-                       TensorView<const float> v, std::span<const Index> ks) {
+                       TensorView<const float> v, std::span<const Index> ks,
+                       std::optional<double> sink) {
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
@@ -50,7 +51,10 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   cuts_ = finder_.find(scores, ks_);
   scores_.assign(scores.begin(), scores.end());
   probs_.assign(scores.begin(), scores.end());
-  softmax_in_place(probs_);
+  const double lse = softmax_in_place(probs_, sink);
+  sink_ = sink;
+  sink_prob_ = sink ? std::exp(*sink - lse) : 0.0;
+  keys_prob_ = sink ? sum_of(probs_) : 1.0;
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
   add_weighted_rows(probs_, v.range(0, visible.begin, visible.end), output_);
   output_norm_ = norm_of(output_);
@@ -68,7 +72,7 @@ void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) co
   std::vector<double> weights;
   for (KeyPos key : keys)
     weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
-  softmax_in_place(weights);
+  softmax_in_place(weights, sink_);
   std::fill(y.begin(), y.end(), 0.0);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto value = v_.row(keys[i]);
@@ -114,7 +118,7 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   const double mass = add_weighted_rows(probs_, visible_.begin, keys, v_, raw);
   if (is_all || top_budget == n) in_budget = size;
   if (is_all) in_oracle = size;
-  quality.mass = is_all ? 1.0 : std::min(mass, 1.0);
+  quality.mass = is_all ? 1.0 : std::min(mass / keys_prob_, 1.0);
   quality.recall10 = static_cast<double>(in_ten) / static_cast<double>(top_ten);
   quality.recallk =
       top_budget == 0 ? 1.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
@@ -123,8 +127,8 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
 
   std::vector<double> y = raw;
-  if (mass >= kTinyMass) {
-    for (double& x : y) x /= mass;
+  if (mass + sink_prob_ >= kTinyMass) {
+    for (double& x : y) x /= mass + sink_prob_;
   } else {
     list_output(keys, y);
   }

@@ -2,11 +2,13 @@
 // oracle.
 //
 // One definition each. A is the exact softmax row over the visible keys, S the attended keys, O = A
-// V.
+// V. In layers with attention sinks A sums to less than 1; the mass is the share of what the keys
+// get, and the sink takes part in every softmax.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -21,7 +23,7 @@ namespace kvscope {
 /// What is measured per query head and forward call (row metrics: mean over the call's sampled
 /// rows).
 enum class ReplayMetric : std::size_t {
-  mass,      // sum of A over S
+  mass,      // sum of A over S / sum of A
   recall10,  // |S n Top_10(A)| / min(10, visible)
   recallk,   // the same with k = the nominal budget in tokens (|S| where the budget is no count)
   output_error,      // |y - O|, softmax renormalised over S
@@ -89,8 +91,9 @@ class DenseRow {
  public:
   /// scores: scaled scores of the visible keys. v [>= visible.end, d_head]. ks: the sizes of lists
   /// and the nominal budgets that compare will meet; it finds Top_k of others itself, one by one.
+  /// sink: the head's attention sink, if it has one.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-               std::span<const Index> ks);
+               std::span<const Index> ks, std::optional<double> sink = std::nullopt);
 
   TokenRange visible() const { return visible_; }
   std::span<const double> probs() const { return probs_; }
@@ -110,7 +113,10 @@ class DenseRow {
   std::vector<double> probs_;
   std::vector<double> output_;  // [d_head]
   double output_norm_ = 0.0;
-  std::vector<Index> ks_;  // ascending, without repeats
+  std::optional<double> sink_;
+  double sink_prob_ = 0.0;  // what the sink takes of the row,
+  double keys_prob_ = 1.0;  // and what it leaves
+  std::vector<Index> ks_;   // ascending, without repeats
   TopCuts finder_;
   std::span<const TopCut> cuts_;  // of ks_
 };

@@ -128,6 +128,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .n_tok = n_keys_ - pos_begin_,
                      .score_scale = shape_.score_scale,
                      .window = input.window,
+                     .sinks = input.sinks,
                      .q = input.q,
                      .k = input.k,
                      .v = input.v,

@@ -25,10 +25,11 @@ namespace kvscope {
 /// call's own included.
 struct LayerCall {
   Index layer = 0;
-  TensorView<const float> q;    // [n_q, n_tok, d_head]
-  TensorView<const float> k;    // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
-  TensorView<const float> v;    // same as k; may be empty unless the method needs values
-  std::optional<Index> window;  // the layer's sliding window
+  TensorView<const float> q;     // [n_q, n_tok, d_head]
+  TensorView<const float> k;     // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
+  TensorView<const float> v;     // same as k; may be empty unless the method needs values
+  std::optional<Index> window;   // the layer's sliding window
+  std::span<const float> sinks;  // [n_q] or empty: the layer's attention sinks
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.

@@ -38,6 +38,7 @@ ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
   out.layer = layer;
   const auto at = static_cast<std::size_t>(layer);
   if (at < info.window.size()) out.window = info.window[at];
+  out.sinks = info.layer_sinks(layer);
   if (out.window) return out;  // stays dense: nothing to read
   const Shape shape{info.n_kv, n_tokens, info.d_head};
   out.k = Tensor<float>::uninitialized(shape);

@@ -143,7 +143,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
       ks.push_back(nominal_keys(answer, visible.size()));
     }
     worker.dense.prepare(worker.scores.row(r, visible), visible, job.layer.v.view().sub(kv_head),
-                         ks);
+                         ks, info_.sink(job.layer.layer, q_head));
     if (options_.on_row) {
       options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense.probs(), keys});
     }

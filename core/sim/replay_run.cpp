@@ -81,8 +81,12 @@ void ReplayRun::calibrate(const std::vector<ReplayLayer>& layers) {
 
 LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float> q,
                                 Index n_keys) const {
-  return {layer.layer, q, layer.k.view().range(1, 0, n_keys), layer.v.view().range(1, 0, n_keys),
-          layer.window};
+  return {layer.layer,
+          q,
+          layer.k.view().range(1, 0, n_keys),
+          layer.v.view().range(1, 0, n_keys),
+          layer.window,
+          layer.sinks};
 }
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/sim/gated_selector.hpp"
@@ -16,8 +17,9 @@ namespace kvscope {
 struct ReplayLayer {
   Index layer = 0;
   std::optional<Index> window;
-  Tensor<float> k;  // [n_kv, n_tokens, d_head]
-  Tensor<float> v;  // [n_kv, n_tokens, d_head]
+  std::span<const float> sinks;  // [n_q] or empty; of the trace's info
+  Tensor<float> k;               // [n_kv, n_tokens, d_head]
+  Tensor<float> v;               // [n_kv, n_tokens, d_head]
 };
 
 /// Queries of all heads at the positions of `range`: [n_q, range.size(), d_head].

@@ -159,6 +159,26 @@ void SwiGlu(float* gate, const float* up, Index n) {
   }
 }
 
+void ClampedSwiGlu(const float* gate_up, Index n, float alpha, float limit, float* out,
+                   Index lanes) {
+  const D d;
+  const Index step = static_cast<Index>(hn::Lanes(d));
+  const V one = hn::Set(d, 1.0f);
+  const V high = hn::Set(d, limit);
+  const V low = hn::Set(d, -limit);
+  for (Index f = 0; f < n; ++f) {
+    const float* gate = gate_up + 2 * f * lanes;
+    const float* up = gate + lanes;
+    for (Index j = 0; j < lanes; j += step) {
+      const V g = hn::Min(hn::LoadU(d, gate + j), high);
+      const V u = hn::Min(hn::Max(hn::LoadU(d, up + j), low), high);
+      const V e = hn::Exp(d, hn::Neg(hn::Mul(hn::Set(d, alpha), g)));
+      const V glu = hn::Mul(g, hn::Div(one, hn::Add(one, e)));
+      hn::StoreU(hn::Mul(hn::Add(u, one), glu), d, out + f * lanes + j);
+    }
+  }
+}
+
 void Add(float* x, const float* y, Index n) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
@@ -221,8 +241,9 @@ void Attention(const LaneAttention& t) {
   std::int32_t first_pos = t.pos[0];
   std::int32_t last_pos = t.pos[0];
   for (Index j = 0; j < lanes; ++j) {
-    max[j] = -std::numeric_limits<float>::infinity();
-    sum[j] = 0.0f;
+    // A sink is a score that was seen before the first key, with exp(sink - max) = 1.
+    max[j] = t.sinks != nullptr ? t.sinks[j] : -std::numeric_limits<float>::infinity();
+    sum[j] = t.sinks != nullptr ? 1.0f : 0.0f;
     first_pos = t.pos[j] < first_pos ? t.pos[j] : first_pos;
     last_pos = t.pos[j] > last_pos ? t.pos[j] : last_pos;
   }
@@ -284,6 +305,7 @@ HWY_EXPORT(Matmul);
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(Rope);
 HWY_EXPORT(SwiGlu);
+HWY_EXPORT(ClampedSwiGlu);
 HWY_EXPORT(Add);
 HWY_EXPORT(Attention);
 HWY_EXPORT(TargetName);
@@ -299,6 +321,10 @@ void lane_rope(float* x, const float* cos, const float* sin, Index d, Index lane
   HWY_DYNAMIC_DISPATCH(Rope)(x, cos, sin, d, lanes);
 }
 void lane_swiglu(float* gate, const float* up, Index n) { HWY_DYNAMIC_DISPATCH(SwiGlu)(gate, up, n); }
+void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit, float* out,
+                         Index lanes) {
+  HWY_DYNAMIC_DISPATCH(ClampedSwiGlu)(gate_up, n, alpha, limit, out, lanes);
+}
 void lane_add(float* x, const float* y, Index n) { HWY_DYNAMIC_DISPATCH(Add)(x, y, n); }
 void lane_attention(const LaneAttention& task) { HWY_DYNAMIC_DISPATCH(Attention)(task); }
 const char* lane_target_name() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }

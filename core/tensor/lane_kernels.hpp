@@ -29,6 +29,12 @@ void lane_rope(float* x, const float* cos, const float* sin, Index d, Index lane
 /// gate = silu(gate) * up, elementwise over n values.
 void lane_swiglu(float* gate, const float* up, Index n);
 
+/// The clamped SwiGLU of gpt-oss: with g = min(gate, limit) and u = clamp(up, -limit, limit),
+/// out = (u + 1) * g * sigmoid(alpha * g). gate_up [2 * n, lanes]: row 2 f is gate f, row 2 f + 1
+/// is up f; out [n, lanes].
+void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit, float* out,
+                         Index lanes);
+
 /// x += y, elementwise over n values.
 void lane_add(float* x, const float* y, Index n);
 
@@ -51,6 +57,7 @@ struct LaneAttention {
   Index key_begin = 0;             // first key to look at, a multiple of kKeyBlock
   Index key_end = 0;               // one past the last key that any lane sees
   Index window = 0;                // keys seen per query, itself included; 0 = all
+  const float* sinks = nullptr;    // [lanes] or null: a logit without a key that joins the softmax
   float* out = nullptr;            // [d_head, lanes]
   float* lse = nullptr;            // [lanes]
   float* scratch = nullptr;        // [kKeyBlock + 3, lanes]

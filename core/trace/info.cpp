@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "core/base/error.hpp"
@@ -75,6 +76,22 @@ Index TraceInfo::kv_slot(Index kv_head) const {
   return slot_of(kv_heads, kv_head, "KV head");
 }
 
+std::span<const float> TraceInfo::layer_sinks(Index layer) const {
+  if (sinks.empty()) return {};
+  return std::span(sinks).subspan(static_cast<std::size_t>(layer * n_q),
+                                  static_cast<std::size_t>(n_q));
+}
+
+std::optional<double> TraceInfo::sink(Index layer, Index q_head) const {
+  if (sinks.empty()) return std::nullopt;
+  return static_cast<double>(layer_sinks(layer)[static_cast<std::size_t>(q_head)]);
+}
+
+bool TraceInfo::has_experts(Index layer) const {
+  const auto at = static_cast<std::size_t>(layer);
+  return at < layer_kinds.size() && layer_kinds[at].n_experts > 0;
+}
+
 TraceInfo cut_to_units(const TraceInfo& info, Index n_units) {
   TraceInfo cut = info;
   cut.units.resize(static_cast<std::size_t>(n_units));
@@ -84,6 +101,40 @@ TraceInfo cut_to_units(const TraceInfo& info, Index n_units) {
   cut.rows.begin = std::min(cut.rows.begin, cut.rows.end);
   return cut;
 }
+
+namespace {
+
+// One entry per layer, or none; experts where there is something to pick.
+void check_layers(const TraceInfo& info) {
+  const auto n_layers = static_cast<std::size_t>(info.n_layers);
+  require(info.layer_kinds.empty() || info.layer_kinds.size() == n_layers, "number of layer kinds",
+          fmt::format("one per layer ({})", info.n_layers),
+          static_cast<Index>(info.layer_kinds.size()));
+  for (const LayerKind& kind : info.layer_kinds) {
+    require(kind.n_experts >= 0 && kind.n_experts < kMaxCount, "n_experts", "0 or more",
+            kind.n_experts);
+    require(kind.n_experts == 0 || info.n_experts_per_token <= kind.n_experts,
+            "n_experts_per_token", fmt::format("at most the {} experts of a layer", kind.n_experts),
+            info.n_experts_per_token);
+  }
+  const Index least = info.capture.routing ? 1 : 0;
+  require(info.n_experts_per_token >= least && info.n_experts_per_token < kMaxCount,
+          "n_experts_per_token", fmt::format("{} or more", least), info.n_experts_per_token);
+  require(info.sinks.empty() || info.sinks.size() == n_layers * static_cast<std::size_t>(info.n_q),
+          "number of attention sinks",
+          fmt::format("one per layer and query head ({} x {})", info.n_layers, info.n_q),
+          static_cast<Index>(info.sinks.size()));
+  for (std::size_t i = 0; i < info.sinks.size(); ++i) {
+    if (std::isfinite(info.sinks[i])) continue;
+    throw ConfigError(
+        fmt::format("attention sink of layer {}, query head {}: expected a finite "
+                    "number, found {}",
+                    i / static_cast<std::size_t>(info.n_q), i % static_cast<std::size_t>(info.n_q),
+                    info.sinks[i]));
+  }
+}
+
+}  // namespace
 
 void check_trace_info(const TraceInfo& info) {
   const auto positive = [](Index value, std::string_view what) {
@@ -112,6 +163,7 @@ void check_trace_info(const TraceInfo& info) {
     require(!window || *window >= 1, "attention window", "1 or more", window.value_or(0));
   }
 
+  check_layers(info);
   check_ascending(info.layers, info.n_layers, "recorded layers");
   check_ascending(info.q_heads, info.n_q, "recorded query heads");
   check_ascending(info.kv_heads, info.n_kv, "recorded KV heads");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct CaptureSet {
   bool attn_dense = false;  // [n_q, n_rows, T]: grows with the square of the context
   Index attn_topk = 0;      // 0 = off; else the N largest probabilities of each row
   bool stats = false;       // norms and page minima/maxima
+  bool routing = false;     // experts that each row's token went to, in mixture-of-experts layers
   Index page_size = 16;     // tokens per page of the stats
   bool operator==(const CaptureSet&) const = default;
 };
@@ -45,6 +47,13 @@ struct TraceUnit {
   bool operator==(const TraceUnit&) const = default;
 };
 
+/// What is particular about one layer of the model.
+struct LayerKind {
+  bool has_rope = true;  // q and k were rotated by their positions
+  Index n_experts = 0;   // 0 = a dense MLP
+  bool operator==(const LayerKind&) const = default;
+};
+
 /// Shapes and provenance of a trace. Layers and heads carry their true indices of the model.
 struct TraceInfo {
   // the model
@@ -59,7 +68,12 @@ struct TraceInfo {
   Index n_vocab = 0;
   float score_scale = 1.0f;
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
-  std::string rope_kind;                     // "default", "linear", "llama3"
+  /// Attention sinks [n_layers, n_q]: a logit per query head that joins every softmax of its layer
+  /// and has no key; empty = the model has none.
+  std::vector<float> sinks;
+  std::vector<LayerKind> layer_kinds;  // per layer of the model; empty = not known
+  Index n_experts_per_token = 0;       // 0 = no layer has experts
+  std::string rope_kind;               // "default", "linear", "llama3", "yarn"
   double rope_theta = 0.0;
   double rope_factor = 1.0;  // 1 unless rope_kind stretches positions
   bool qk_norm = false;
@@ -91,6 +105,12 @@ struct TraceInfo {
   std::uint64_t seed = 0;
 
   Index group() const { return n_q / n_kv; }
+  /// The sink of a query head in a layer of the model; empty if the model has none.
+  std::optional<double> sink(Index layer, Index q_head) const;
+  /// All sinks of a layer [n_q]; empty if the model has none.
+  std::span<const float> layer_sinks(Index layer) const;
+  /// True if the layer's tokens are routed to experts.
+  bool has_experts(Index layer) const;
   bool has_layer(Index layer) const;
   bool has_q_head(Index q_head) const;
   bool has_kv_head(Index kv_head) const;

@@ -36,6 +36,13 @@ struct AttnRows {
   TensorView<const float> topk_prob;        // [q_heads, n, N]; 0 pads
 };
 
+/// The experts of the rows of one mixture-of-experts layer in one unit.
+struct RoutingRows {
+  Index layer = 0;
+  TensorView<const std::int32_t> expert;  // [n_rows, n_experts_per_token] by falling weight
+  TensorView<const float> weight;         // [n_rows, n_experts_per_token]
+};
+
 /// Write access to one trace. Protocol: begin, then per unit (in order): for each recorded layer in
 /// order write_layer and, if attention rows are captured, write_attn until all rows are there;
 /// write_logits if captured, write_tokens, commit_unit; at the end finish, or destroy the sink
@@ -49,6 +56,8 @@ class TraceSink {
   virtual void write_layer(const LayerRows& rows) = 0;
   /// Sinks that keep no attention rows ignore them.
   virtual void write_attn(const AttnRows& rows) { (void)rows; }
+  /// The layer's experts, after its write_layer; sinks that keep no routing ignore them.
+  virtual void write_routing(const RoutingRows& rows) { (void)rows; }
   virtual void write_logits(TensorView<const float> logits) = 0;  // [n_rows, n_vocab]
   /// Ids (and bytes, unless empty) of the unit's tokens.
   virtual void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) = 0;

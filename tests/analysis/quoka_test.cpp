@@ -139,6 +139,7 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
   plant.sink = 1.5;
   plant.band = 1.0;
   plant.zero_keys = {7};
+  plant.has_sinks = GENERATE(false, true);
   MemoryTrace trace = test::planted_trace(plant);
   const QuokaOptions options = small_options();
   MemoryResult result;
@@ -183,12 +184,15 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
                     Approx(naive.s_q[static_cast<std::size_t>(r)][i]).margin(1e-6));
             const Vector row = test::naive_row(trace, layer, head, pos);
             double mass = 0.0, largest = 0.0, entropy = 0.0;
+            double total = 0.0;  // 1 without a sink; mass and breadth are shares of it
+            for (const double p : row) total += p;
             for (Index t = 0; t <= pos; ++t) {
               const double p = row[static_cast<std::size_t>(t)];
+              const double share = p / total;
               const bool kept = std::binary_search(naive.kept.begin(), naive.kept.end(), t);
-              if (t >= begin || kept) mass += p;
+              if (t >= begin || kept) mass += share;
               if (t > 0) largest = std::max(largest, p);
-              entropy -= p * std::log(p);
+              entropy -= share * std::log(share);
               if (t < begin) {
                 best_weight[static_cast<std::size_t>(t)] =
                     std::max(best_weight[static_cast<std::size_t>(t)], p);

@@ -34,6 +34,7 @@ void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
 struct Problem {
   Index n_q, n_kv, d, pos_begin, n_tok;
   std::optional<Index> window;
+  bool has_sinks = false;
 };
 
 void check_attention(const Problem& p, float scale_of_q) {
@@ -51,6 +52,9 @@ void check_attention(const Problem& p, float scale_of_q) {
   call.q = q.view();
   call.k = k.view();
   call.v = v.view();
+  Tensor<float> sinks({p.n_q});
+  fill(sinks, rng, 3.0f);
+  if (p.has_sinks) call.sinks = sinks.flat();
   call.out = out.view();
   call.lse = lse.view();
   ThreadPool pool(2);
@@ -70,7 +74,9 @@ void check_attention(const Problem& p, float scale_of_q) {
         weight.push_back(score * static_cast<double>(call.score_scale));
         max = std::max(max, weight.back());
       }
-      double sum = 0.0;
+      const double sink = sinks(h);
+      if (p.has_sinks) max = std::max(max, sink);
+      double sum = p.has_sinks ? std::exp(sink - max) : 0.0;
       for (double& w : weight) sum += (w = std::exp(w - max));
       const double true_lse = max + std::log(sum);
       worst_lse = std::max(worst_lse, std::abs(true_lse - static_cast<double>(lse(h, i))) /
@@ -103,6 +109,9 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
       check_attention({3, 1, 10, 0, 300, Index{12}}, 1.0f);  // sliding window
       check_attention({2, 1, 16, 400, 5, Index{150}}, 1.0f);
       check_attention({2, 1, 32, 0, 140, Index{1}}, 1.0f);   // each token sees itself only
+      check_attention({4, 2, 16, 0, 1, {}, /*has_sinks=*/true}, 1.0f);
+      check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/true}, 3.0f);  // heads share a block
+      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true}, 1.0f);
     }
   }
 }
@@ -152,6 +161,18 @@ TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set
         const double g = x.data()[i];
         const double expected = g / (1.0 + std::exp(-g)) * static_cast<double>(normed.data()[i]);
         REQUIRE(std::abs(expected - static_cast<double>(gate.data()[i])) < 1e-5);
+      }
+
+      Tensor<float> gate_up({2 * rows, lanes}), clamped({rows, lanes});
+      fill(gate_up, rng, 4.0f);
+      lane_clamped_swiglu(gate_up.data(), rows, 1.702f, 3.5f, clamped.data(), lanes);
+      for (Index f = 0; f < rows; ++f) {
+        for (Index t = 0; t < lanes; ++t) {
+          const double g = std::min(static_cast<double>(gate_up(2 * f, t)), 3.5);
+          const double u = std::clamp(static_cast<double>(gate_up(2 * f + 1, t)), -3.5, 3.5);
+          const double value = (u + 1.0) * g / (1.0 + std::exp(-static_cast<double>(1.702f) * g));
+          REQUIRE(std::abs(value - static_cast<double>(clamped(f, t))) < 2e-5);
+        }
       }
     }
   }

@@ -52,8 +52,11 @@ Index Random::below(Index n) {
 }
 
 MemoryTrace planted_trace(const PlantOptions& options) {
-  const TraceInfo info = make_trace_info(options.n_layers, options.n_q, options.n_kv,
-                                         options.d_head, options.n_tokens, options.chunk);
+  TraceInfo info = make_trace_info(options.n_layers, options.n_q, options.n_kv, options.d_head,
+                                   options.n_tokens, options.chunk);
+  for (Index i = 0; options.has_sinks && i < options.n_layers * options.n_q; ++i) {
+    info.sinks.push_back(0.4f * static_cast<float>(i) - 1.0f);
+  }
   MemoryTrace trace(info);
   Random random(options.seed);
   for (Index layer = 0; layer < options.n_layers; ++layer) {
@@ -117,7 +120,8 @@ std::vector<double> naive_row(const TraceSource& trace, Index layer, Index q_hea
   std::vector<double> row = naive_scores(trace, layer, q_head, pos);
   double largest = row[0];
   for (double s : row) largest = std::max(largest, s);
-  double sum = 0.0;
+  const auto sink = trace.info().sink(layer, q_head);
+  double sum = sink ? std::exp(*sink - largest) : 0.0;
   for (double& s : row) {
     s = std::exp(s - largest);
     sum += s;

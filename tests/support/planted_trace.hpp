@@ -47,6 +47,7 @@ struct PlantOptions {
   std::vector<Needle> needles;
   std::vector<std::pair<Index, Index>> duplicates;  // key .second becomes a copy of key .first
   std::vector<Index> zero_keys;
+  bool has_sinks = false;  // every query head gets an attention sink (a logit without a key)
   std::uint64_t seed = 1;
 };
 
@@ -54,7 +55,7 @@ struct PlantOptions {
 MemoryTrace planted_trace(const PlantOptions& options);
 
 /// Exact attention row by three loops in f64 over the visible keys: element t belongs to
-/// visible_begin + t.
+/// visible_begin + t. Where the head has a sink, the row sums to less than 1.
 std::vector<double> naive_row(const TraceSource& trace, Index layer, Index q_head, Index pos);
 
 /// Scaled scores of the same row.

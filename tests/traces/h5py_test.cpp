@@ -70,7 +70,7 @@ print(",".join(blob[a:b].decode() for a, b in zip(offsets, offsets[1:])))
   CHECK(
       out ==
       fmt::format(
-          "{} kv_head,token,dim {}\nkvscope-trace 1.0 complete 4\nkvscope record --out "
+          "{} kv_head,token,dim {}\nkvscope-trace 1.1 complete 4\nkvscope record --out "
           "\xC3\xA9t\xC3\xA9.h5 "
           "int32 [[0, 8, 0], [8, 16, 0], [16, 21, 0], [21, 22, 1], [22, 23, 1], [23, 24, 1]]\n{}\n",
           type, name_of(plan.dtype), texts));

@@ -4,6 +4,8 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <map>
+
 #include "core/base/error.hpp"
 #include "support/golden.hpp"
 #include "tests/traces/synthetic.hpp"
@@ -25,7 +27,8 @@ TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
 }
 
 TEST_CASE("a recording of a checkpoint holds what transformers computed") {
-  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3");
+  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3", "qwen3_moe", "smollm3",
+                                    "gpt_oss", "gpt_oss_mxfp4");
   const fs::path dir = golden_dir() / name;
   const fs::path golden = dir / "golden.h5";
   const Transformer model = Transformer::load(dir);
@@ -68,6 +71,82 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
   const VerifyReport verified = verify_trace(folder / "t.h5", {}, pool);
   INFO((verified.problems.empty() ? "" : verified.problems.front()));
   CHECK(verified.ok);
+
+  // What is particular about the layers comes back as the model has it.
+  const TraceInfo& info = file.info();
+  CHECK(info.window == config.window);
+  CHECK(info.sinks == model.sinks());
+  CHECK(info.sinks.empty() != config.has_sinks);
+  for (Index i = 0; i < config.n_layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    CHECK(info.layer_kinds[at].has_rope == config.has_rope[at]);
+    CHECK(info.has_experts(i) == config.has_experts[at]);
+  }
+}
+
+/// Keeps what on_routing shows.
+class RoutingLog final : public Observer {
+ public:
+  bool wants(Index) const override { return false; }
+  void on_attention(const AttentionEvent&) override {}
+  void on_routing(const RoutingEvent& e) override {
+    for (Index t = 0; t < e.expert.dim(0); ++t) {
+      for (Index i = 0; i < e.expert.dim(1); ++i) {
+        expert[e.layer].push_back(e.expert(t, i));
+        weight[e.layer].push_back(e.weight(t, i));
+      }
+    }
+  }
+  std::map<Index, std::vector<std::int32_t>> expert;
+  std::map<Index, std::vector<float>> weight;
+};
+
+TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupted files") {
+  const std::string name = GENERATE("qwen3_moe", "gpt_oss_mxfp4");
+  const Transformer model = Transformer::load(golden_dir() / name);
+  const auto tokens = read_golden_tokens(golden_dir() / name / "golden.h5");
+  ThreadPool pool(2);
+  RoutingLog log;
+  KvCache cache(model.config(), static_cast<Index>(tokens.size()));
+  model.forward(tokens, cache, pool, {Logits::none, &log});
+
+  const bool compressed = GENERATE(false, true);
+  const bool interrupted = GENERATE(false, true);
+  const TempFolder folder;
+  RecordOptions options;
+  options.capture.routing = true;
+  options.capture.qkv = false;
+  options.chunk = 7;
+  options.layers = {0, 1, 2};
+  options.rows = TokenRange{5, 20};
+  WriterOptions writer;
+  if (compressed) writer.gzip_level = 1;
+  auto sink = create_trace(folder / "t.h5", writer);
+  std::stop_source stop;
+  const auto progress = [&](const Progress& p) {
+    if (interrupted && p.done >= 14) stop.request_stop();
+  };
+  record_trace(model, nullptr, tokens, options, *sink, pool, progress, stop.get_token());
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  const TokenRange rows = file.info().rows;
+  CHECK(rows == (interrupted ? TokenRange{5, 14} : TokenRange{5, 20}));
+  CHECK(file.info().n_experts_per_token == 2);
+  for (const Index layer : file.info().layers) {
+    if (!file.info().has_experts(layer)) {
+      CHECK(layer == 1);  // mlp_only_layers of qwen3_moe
+      CHECK_THROWS_AS(file.read_routing(layer, rows), ConfigError);
+      continue;
+    }
+    const RoutedRows routed = file.read_routing(layer, rows);
+    REQUIRE(routed.expert.shape() == Shape{rows.size(), 2});
+    CHECK(std::equal(routed.expert.flat().begin(), routed.expert.flat().end(),
+                     log.expert[layer].begin() + rows.begin * 2));
+    CHECK(std::equal(routed.weight.flat().begin(), routed.weight.flat().end(),
+                     log.weight[layer].begin() + rows.begin * 2));
+  }
+  CHECK(verify_trace(folder / "t.h5", {}, pool).ok);
+  CHECK_THROWS_AS(plan_recording(Transformer::load(golden_dir() / "qwen3").config(), 8, options),
+                  ConfigError);
 }
 
 TEST_CASE(

@@ -85,6 +85,37 @@ TEST_CASE("numbers that contradict each other are found by recomputation") {
   }
 }
 
+TEST_CASE("attention sinks are part of what is recomputed") {
+  Plan plan;
+  plan.capture = with_attention();
+  SyntheticTrace trace = make_trace(plan);
+  // Give every head a sink, and put it into what a model with sinks would have recorded.
+  for (Index i = 0; i < trace.info.n_layers; ++i) {
+    for (Index h = 0; h < trace.info.n_q; ++h) {
+      const double sink = 0.5 * static_cast<double>(h) - 0.25 * static_cast<double>(i);
+      trace.info.sinks.push_back(static_cast<float>(sink));
+      auto& layer = trace.layers[static_cast<std::size_t>(i)];
+      for (Index t = 0; t < trace.info.n_tokens; ++t) {
+        const double lse = layer.lse(h, t);
+        const double with_sink = std::max(lse, sink) + std::log1p(std::exp(-std::abs(lse - sink)));
+        layer.lse(h, t) = static_cast<float>(with_sink);
+        for (Index j = 0; j < trace.info.n_tokens; ++j) {
+          layer.attn(h, t, j) *= static_cast<float>(std::exp(lse - with_sink));
+        }
+      }
+    }
+  }
+  SECTION("as recorded") {
+    const VerifyReport report = record_and_verify(trace);
+    INFO(joined(report));
+    CHECK(report.ok);
+  }
+  SECTION("another sink than the one recorded with") {
+    trace.info.sinks[1] += 0.1f;
+    CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/0: query head 1"));
+  }
+}
+
 TEST_CASE("a flipped bit in any tensor is found by its checksum") {
   const TempFolder folder;
   Plan plan;

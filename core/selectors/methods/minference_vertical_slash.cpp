@@ -131,7 +131,7 @@ class VerticalSlash final : public Selector {
                     static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
       for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::span<double> weights = dots_.row(static_cast<Index>(r));
-        softmax_over_visible(call, kv_head, rows[r], keys, weights);
+        softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_of(call, q_head));
         const Index pos = call.pos_begin + rows[r];
         for (Index j = 0; j <= pos; ++j) {
           columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];

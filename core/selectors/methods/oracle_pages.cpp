@@ -79,7 +79,8 @@ class OraclePages final : public PageSelector {
                                takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
-        const std::vector<double> row_scores = scores_of_row(call, kv_head, row, values, pages);
+        const std::vector<double> row_scores =
+            scores_of_row(call, q_head, kv_head, row, values, pages);
         for (std::size_t p = 0; p < scores.size(); ++p) {
           scores[p] = takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
         }
@@ -89,13 +90,13 @@ class OraclePages final : public PageSelector {
   }
 
  private:
-  std::vector<double> scores_of_row(const SelectCall& call, Index kv_head, Index row,
+  std::vector<double> scores_of_row(const SelectCall& call, Index q_head, Index kv_head, Index row,
                                     std::span<double> values, TokenRange pages) const {
     const TokenRange visible = row_range(call, row);
     const bool takes_mass = options_.score == PageScore::mass;
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     if (takes_mass) {
-      softmax_over_visible(call, kv_head, row, visible, values);
+      softmax_over_visible(call, kv_head, row, visible, values, sink_of(call, q_head));
     } else {
       mask_dead(call, kv_head, visible, values);
     }

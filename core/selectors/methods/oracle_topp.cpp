@@ -60,7 +60,7 @@ class OracleTopp final : public Selector {
     for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
       const auto add_row = [&](Index row, std::span<double> values) {
         const TokenRange visible = row_range(call, row);
-        softmax_over_visible(call, q_head / group, row, visible, values);
+        softmax_over_visible(call, q_head / group, row, visible, values, sink_of(call, q_head));
         weights.assign(values.begin(), values.end());
         for (std::size_t i = 0; i < budgets.size(); ++i) {
           KeyList list;

@@ -150,7 +150,9 @@ class Sparq final : public SharedScoreSelector {
     }
     if (mixes(call)) {  // the heads' approximate weights stay in dots_ for alpha
       for (Index h = 0; h < owner.q_heads.size(); ++h) {
-        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, dots_.row(h));
+        // alpha is a share of what the keys get: an attention sink has none of it
+        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, dots_.row(h),
+                             /*sink=*/std::nullopt);
       }
     }
     return scores;

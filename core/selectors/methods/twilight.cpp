@@ -198,7 +198,7 @@ class Twilight final : public Selector {
       std::vector<double> weights;
       weights.reserve(keys.size());
       for (const KeyPos pos : keys) weights.push_back(dot_of(q, rounded(k, q_head / group, pos)));
-      softmax_in_place(weights);
+      softmax_in_place(weights, sink_of(call, q_head));
       for (std::size_t i = 0; i < keys.size(); ++i) {
         mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
             weights[i] / static_cast<double>(q_heads.size());

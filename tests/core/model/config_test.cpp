@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/model/layer_weights.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace kvscope {
@@ -52,9 +53,11 @@ TEST_CASE("published configs give the published numbers of parameters", "[config
       {"Qwen2.5-0.5B-Instruct", 494032768},
       {"Qwen2.5-7B-Instruct", 7615616512},
       {"Qwen3-0.6B-base-think-sft", 596049920},
+      {"Qwen3-30B-A3B-Instruct-2507", 30532122624},
       {"Qwen3-32B", 32762123264},
       {"Qwen3-8B", 8190735360},
       {"Qwen3-Embedding-0.6B", 595776512},
+      {"SmolLM3-3B", 3075098624},
       {"TinyLlama-1.1B-Chat-v1.0", 1100048384},
   };
   for (const auto& [name, n_parameters] : expected) {
@@ -67,15 +70,174 @@ TEST_CASE("published configs give the published numbers of parameters", "[config
   }
 }
 
+TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN", "[config]") {
+  struct Published {
+    const char* name;
+    Index n_layers;
+    Index n_experts;
+    std::int64_t n_parameters;
+    std::int64_t n_active;
+  };
+  // gpt-oss's model card: 20.9 and 116.8 billion, of which a token uses 3.6 and 5.1; the latter do
+  // not count the 0.58 billion of the input embedding.
+  for (const Published& p :
+       {Published{"gpt-oss-20b", 24, 32, 20914757184, 4187440704},
+        Published{"gpt-oss-120b.derived", 36, 128, 116829156672, 5711982912}}) {
+    CAPTURE(p.name);
+    const ModelConfig config = parse_model_config(
+        testing::read_file(kConfigs / (std::string(p.name) + ".config.json")), p.name);
+    CHECK(config.family == ModelFamily::gpt_oss);
+    CHECK(config.n_layers == p.n_layers);
+    CHECK(config.moe.n_experts == p.n_experts);
+    CHECK(config.moe.n_picked == 4);
+    CHECK(config.moe.d_ff == 2880);
+    CHECK(config.moe.is_clamped);
+    CHECK(config.moe.swiglu_alpha == 1.702);
+    CHECK(config.moe.swiglu_limit == 7.0);
+    CHECK(config.moe.weights == MoeConfig::Weights::softmax_of_picked);
+    CHECK(config.n_parameters() == p.n_parameters);
+    CHECK(config.n_active_parameters() == p.n_active);
+    CHECK(config.has_sinks);
+    CHECK(config.qkv_bias);
+    CHECK(config.o_bias);
+    CHECK(config.window[0] == 128);
+    CHECK_FALSE(config.window[1]);
+    CHECK(config.rope.kind == RopeConfig::Kind::yarn);
+    CHECK(config.rope.factor == 32.0);
+    CHECK(config.rope.original_max_positions == 4096);
+    CHECK_FALSE(config.rope.truncate);
+    CHECK(std::abs(config.rope.amplitude - 1.3465735902799727) < 1e-12);  // 0.1 ln 32 + 1
+    CHECK(config.quantization == "gptq");  // as the file says; its weights would be refused
+  }
+}
+
+TEST_CASE("Qwen3-MoE and SmolLM3 configs: experts, and layers without RoPE", "[config]") {
+  const ModelConfig qwen = parse_model_config(
+      testing::read_file(kConfigs / "Qwen3-30B-A3B-Instruct-2507.config.json"), "Qwen3-30B-A3B");
+  CHECK(qwen.moe.n_experts == 128);
+  CHECK(qwen.moe.n_picked == 8);
+  CHECK(qwen.moe.d_ff == 768);
+  CHECK(qwen.moe.weights == MoeConfig::Weights::softmax_of_picked);  // norm_topk_prob
+  CHECK_FALSE(qwen.moe.is_clamped);
+  CHECK(qwen.has_experts == std::vector<bool>(48, true));
+  CHECK(qwen.n_active_parameters() == 3353032704);  // "A3B"
+  const ModelConfig smol =
+      parse_model_config(testing::read_file(kConfigs / "SmolLM3-3B.config.json"), "SmolLM3-3B");
+  for (std::size_t i = 0; i < 36; ++i) CHECK(smol.has_rope[i] == (i % 4 != 3));
+  CHECK(smol.n_active_parameters() == smol.n_parameters());
+}
+
 TEST_CASE("other architectures are refused with the list of what is computed", "[config]") {
-  for (const char* name :
-       {"Mixtral-8x7B-v0.1", "Phi-mini-MoE-instruct", "Qwen3-30B-A3B-Instruct-2507", "SmolLM3-3B",
-        "gpt-oss-20b", "gpt-oss-120b.derived"}) {
+  for (const char* name : {"Mixtral-8x7B-v0.1", "Phi-mini-MoE-instruct"}) {
     CAPTURE(name);
     const std::string text = testing::read_file(kConfigs / (std::string(name) + ".config.json"));
     CHECK_THROWS_MATCHES(parse_model_config(text, name), ConfigError,
-                         MessageMatches(ContainsSubstring("llama, mistral, qwen2, qwen3")));
+                         MessageMatches(ContainsSubstring(
+                             "llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss")));
   }
+}
+
+json small_moe() {
+  json config = small("qwen3_moe");
+  config["num_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 48;
+  return config;
+}
+
+json small_gpt_oss() {
+  json config = small("gpt_oss");
+  config["num_local_experts"] = 4;
+  config["num_experts_per_tok"] = 2;
+  return config;
+}
+
+TEST_CASE("which layers have experts, and what their fields must be", "[config]") {
+  CHECK(parse(small_moe()).has_experts == std::vector<bool>(4, true));
+  CHECK(parse(small_moe()).moe.weights == MoeConfig::Weights::softmax_of_all);
+  CHECK(parse(small("llama")).has_experts == std::vector<bool>(4, false));
+  json config = small_moe();
+  config["decoder_sparse_step"] = 2;
+  CHECK(parse(config).has_experts == std::vector<bool>{false, true, false, true});
+  config["mlp_only_layers"] = {3};
+  CHECK(parse(config).has_experts == std::vector<bool>{false, true, false, false});
+  check_refused<FormatError>(small_moe(), "mlp_only_layers", json::array({4}),
+                             "layers from 0 to 3");
+  check_refused<FormatError>(small_moe(), "mlp_only_layers", json::array({-1}), "layers from 0");
+  check_refused<FormatError>(small_moe(), "num_experts", 0, "expected an integer");
+  check_refused<ConfigError>(small_moe(), "num_experts", 1 << 20, "expected at most");
+  check_refused<ConfigError>(small_moe(), "num_experts_per_tok", 9, "at most the 8 experts");
+  check_refused<ConfigError>(small_moe(), "num_local_experts", 9, "num_experts = 8");
+  check_refused<ConfigError>(small_moe(), "moe_intermediate_size", 1 << 22, "over all experts");
+  for (const char* field : {"num_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+    config = small_moe();
+    config.erase(field);
+    CAPTURE(field);
+    CHECK_THROWS_AS(parse(config), FormatError);
+  }
+  config = small_moe();
+  config.erase("num_experts");
+  config["num_local_experts"] = 8;
+  CHECK(parse(config).moe.n_experts == 8);
+}
+
+TEST_CASE("layers without RoPE, given as a list or by an interval", "[config]") {
+  json config = small("smollm3");
+  CHECK(parse(config).has_rope == std::vector<bool>{true, true, true, false});
+  CHECK(parse(config).tied_embeddings);
+  CHECK(parse(config).rope.theta == 2000000.0);
+  config["no_rope_layer_interval"] = 2;
+  CHECK(parse(config).has_rope == std::vector<bool>{true, false, true, false});
+  config["no_rope_layers"] = {0, 1, 1, 1, 0};  // longer than the model is allowed
+  CHECK(parse(config).has_rope == std::vector<bool>{false, true, true, true});
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 12;  // transformers slides in the layers without RoPE
+  CHECK(parse(config).window[0] == 12);
+  CHECK_FALSE(parse(config).window[1]);
+  check_refused<FormatError>(small("smollm3"), "no_rope_layers", json::array({1, 0}), "at least");
+  check_refused<FormatError>(small("smollm3"), "no_rope_layers", json::array({1, 0, 2, 1}),
+                             "0 (no RoPE) or 1");
+}
+
+TEST_CASE("YaRN's constants", "[config]") {
+  json config = small_gpt_oss();
+  const RopeConfig absent = parse(config).rope;
+  CHECK(absent.kind == RopeConfig::Kind::yarn);
+  CHECK(absent.theta == 150000.0);
+  CHECK(absent.original_max_positions == 4096);
+  config["rope_scaling"] = {{"rope_type", "yarn"},
+                            {"factor", 4.0},
+                            {"truncate", false},
+                            {"original_max_position_embeddings", 32}};
+  CHECK(parse(config).rope.beta_fast == 32.0);
+  CHECK(parse(config).rope.beta_slow == 1.0);
+  config["rope_scaling"]["mscale"] = 1.0;
+  config["rope_scaling"]["mscale_all_dim"] = 1.0;
+  CHECK(parse(config).rope.amplitude == 1.0);
+  config["rope_scaling"]["attention_factor"] = 1.5;
+  CHECK(parse(config).rope.amplitude == 1.5);
+  config["rope_scaling"]["beta_fast"] = 0.5;
+  CHECK_THROWS_AS(parse(config), ConfigError);
+  config["rope_scaling"].erase("beta_fast");
+  config["rope_theta"] = 1.0;
+  CHECK_THROWS_AS(parse(config), ConfigError);
+}
+
+TEST_CASE("gpt-oss windows: alternating unless layer_types says otherwise", "[config]") {
+  using Windows = std::vector<std::optional<Index>>;
+  json config = small_gpt_oss();
+  CHECK(parse(config).window == Windows{128, std::nullopt, 128, std::nullopt});
+  config["sliding_window"] = 8;
+  config["layer_types"] = {"full_attention", "full_attention", "sliding_attention",
+                           "full_attention"};
+  CHECK(parse(config).window == Windows{std::nullopt, std::nullopt, 8, std::nullopt});
+  config["sliding_window"] = nullptr;
+  CHECK_THROWS_AS(parse(config), ConfigError);
+  json moe = small_moe();  // slides everywhere, as in transformers, or nowhere
+  moe["sliding_window"] = 8;
+  CHECK(parse(moe).window == Windows(4));
+  moe["use_sliding_window"] = true;
+  CHECK(parse(moe).window == Windows(4, 8));
 }
 
 TEST_CASE("fields of a published config", "[config]") {
@@ -197,10 +359,10 @@ TEST_CASE("rotary settings in both styles", "[config]") {
       config[group] = {{type, "default"}, {"rope_theta", 1e6}};
       CHECK(parse(config).rope.kind == RopeConfig::Kind::plain);
       CHECK(parse(config).rope.theta == 1e6);
-      for (const char* other : {"yarn", "dynamic", "longrope", "mrope", ""}) {
+      for (const char* other : {"dynamic", "longrope", "mrope", ""}) {
         config[group] = {{type, other}, {"factor", 2.0}};
         CHECK_THROWS_MATCHES(parse(config), ConfigError,
-                             MessageMatches(ContainsSubstring("default, linear, llama3")));
+                             MessageMatches(ContainsSubstring("default, linear, llama3, yarn")));
       }
       for (const json& broken : {json{{type, "linear"}}, json{{type, "linear"}, {"factor", "2"}},
                                  json{{type, "linear"}, {"factor", 0.0}}, json{{type, 3}},
@@ -324,13 +486,33 @@ TEST_CASE("models that are not computed are refused", "[config]") {
   check_refused<ConfigError>(small("llama"), "head_dim", 7, "even");
   check_refused<ConfigError>(small("llama"), "hidden_size", 68, "multiple of num_attention_heads");
   check_refused<ConfigError>(small("llama"), "hidden_act", "gelu", "silu");
-  check_refused<ConfigError>(small("llama"), "quantization_config", json{{"bits", 4}}, "quantised");
   check_refused<ConfigError>(small("llama"), "model_type", "gemma3",
-                             "llama, mistral, qwen2, qwen3");
+                             "llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss");
   json wide = small("llama");
   wide["num_attention_heads"] = 4096;
   wide["num_key_value_heads"] = 4096;
   check_refused<ConfigError>(wide, "head_dim", 4096, "over all heads");
+}
+
+TEST_CASE("quantised checkpoints: the shape is read, the weights are not", "[config]") {
+  json config = small("llama");
+  CHECK(parse(config).quantization.empty());
+  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes", "compressed-tensors", "mxfp4"}) {
+    config["quantization_config"] = {{"quant_method", method}, {"bits", 4}};
+    CAPTURE(method);
+    CHECK(parse(config).quantization == method);
+    CHECK(parse(config).n_parameters() == parse(small("llama")).n_parameters());
+    CHECK_THROWS_MATCHES(
+        refuse_quantization(parse(config)), ConfigError,
+        MessageMatches(ContainsSubstring(method) && ContainsSubstring("quantization_config")));
+  }
+  config["quantization_config"] = {{"bits", 4}};
+  CHECK_THROWS_AS(refuse_quantization(parse(config)), ConfigError);
+  config["quantization_config"] = "awq";
+  CHECK_THROWS_AS(parse(config), FormatError);
+  json oss = small_gpt_oss();
+  oss["quantization_config"] = {{"quant_method", "mxfp4"}};
+  CHECK_NOTHROW(refuse_quantization(parse(oss)));
 }
 
 TEST_CASE("config.json of a folder", "[config]") {

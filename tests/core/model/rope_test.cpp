@@ -1,5 +1,6 @@
 #include "core/model/rope.hpp"
 
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -45,10 +46,45 @@ TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends betwee
   CHECK(n_blended > 0);
 }
 
+TEST_CASE("YaRN keeps fast pairs, stretches slow ones and blends between", "[rope]") {
+  RopeConfig rope;  // gpt-oss
+  rope.kind = RopeConfig::Kind::yarn;
+  rope.theta = 150000.0;
+  rope.factor = 32.0;
+  rope.original_max_positions = 4096;
+  for (const bool truncate : {false, true}) {
+    rope.truncate = truncate;
+    const auto plain = rope_frequencies({RopeConfig::Kind::plain, 150000.0}, 64);
+    const auto scaled = rope_frequencies(rope, 64);
+    const auto pair_that_turns = [&](double turns) {
+      return 64.0 * std::log(4096.0 / (turns * 2.0 * M_PI)) / (2.0 * std::log(150000.0));
+    };
+    const double low = truncate ? std::floor(pair_that_turns(32.0)) : pair_that_turns(32.0);
+    const double high = truncate ? std::ceil(pair_that_turns(1.0)) : pair_that_turns(1.0);
+    CHECK(low > 1.0);
+    CHECK(high < 31.0);
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+      const double expected = plain[i] * (1.0 - ramp) + plain[i] / 32.0 * ramp;
+      CHECK(scaled[i] == Approx(expected).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("an amplitude scales cosines and sines", "[rope]") {
+  const auto f = rope_frequencies({RopeConfig::Kind::plain, 100.0}, 4);
+  std::vector<float> cos(2 * 16), sin(2 * 16);
+  rope_tables(f, /*amplitude=*/1.5f, /*pos_begin=*/3, /*n_tok=*/1, /*lanes=*/16, cos.data(),
+              sin.data());
+  CHECK(cos[0] == Approx(1.5 * std::cos(3.0)).margin(1e-6));
+  CHECK(sin[0] == Approx(1.5 * std::sin(3.0)).margin(1e-6));
+}
+
 TEST_CASE("tables hold one position per lane and repeat the last one in spare lanes", "[rope]") {
   const auto f = rope_frequencies({RopeConfig::Kind::plain, 100.0}, 4);
   std::vector<float> cos(2 * 16), sin(2 * 16);
-  rope_tables(f, /*pos_begin=*/1000, /*n_tok=*/3, /*lanes=*/16, cos.data(), sin.data());
+  rope_tables(f, /*amplitude=*/1.0f, /*pos_begin=*/1000, /*n_tok=*/3, /*lanes=*/16, cos.data(),
+              sin.data());
   CHECK(cos[0] == Approx(std::cos(1000.0)).margin(1e-6));
   CHECK(sin[2] == Approx(std::sin(1002.0)).margin(1e-6));
   CHECK(sin[15] == sin[2]);

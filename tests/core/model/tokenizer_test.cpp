@@ -441,8 +441,8 @@ TEST_CASE("kinds that are not implemented are named, with what is", "[tokenizer]
   json partial = with("/model/byte_fallback", true);
   partial["model"]["vocab"].erase("a");
   check_refused<ConfigError>(partial, "byte_fallback");
-  check_refused<ConfigError>(with("/pre_tokenizer", nullptr), "ByteLevel");
-  check_refused<ConfigError>(with("/pre_tokenizer/type", "Metaspace"), "Metaspace");
+  check_refused<ConfigError>(with("/pre_tokenizer", nullptr), "decoder");
+  check_refused<ConfigError>(with("/pre_tokenizer/type", "BertPreTokenizer"), "BertPreTokenizer");
   check_refused<FormatError>(with("/pre_tokenizer", {{"type", 1}}), "type");
   json after = with("/pre_tokenizer", {{"type", "Sequence"},
                                        {"pretokenizers", {byte_level(), {{"type", "Digits"}}}}});

@@ -1,0 +1,152 @@
+// Rotary position embedding in config.json.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "core/model/config_fields.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kRopeNames = {"default", "linear", "llama3", "yarn"};
+
+// `rope_type` is the present name, `type` the one of transformers before 4.43.
+RopeConfig::Kind read_rope_kind(const JsonObject& rope) {
+  const std::string field = rope.find("rope_type") != nullptr ? "rope_type" : "type";
+  if (rope.find(field) == nullptr) return RopeConfig::Kind::plain;
+  const std::string& name = rope.string(field);
+  const auto it = std::find(kRopeNames.begin(), kRopeNames.end(), name);
+  if (it == kRopeNames.end()) {
+    throw ConfigError(fmt::format("{}: expected one of {}, found {}", rope.name_of(field),
+                                  fmt::join(kRopeNames, ", "), quote(name)));
+  }
+  return static_cast<RopeConfig::Kind>(it - kRopeNames.begin());
+}
+
+void refuse_partial_rotary(const JsonObject& json) {
+  if (json.number_or("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0) {
+    throw ConfigError(fmt::format("{}: expected 1 (rotary embedding of whole heads), found {}",
+                                  json.name_of("partial_rotary_factor"),
+                                  describe(*json.find("partial_rotary_factor"))));
+  }
+}
+
+void read_llama3(const JsonObject& fields, RopeConfig& rope) {
+  rope.low_freq_factor = fields.number("low_freq_factor", 1e-9, 1e9);
+  rope.high_freq_factor = fields.number("high_freq_factor", 1e-9, 1e9);
+  if (rope.high_freq_factor <= rope.low_freq_factor) {
+    throw ConfigError(fmt::format("{}: expected more than low_freq_factor = {}, found {}",
+                                  fields.name_of("high_freq_factor"), rope.low_freq_factor,
+                                  rope.high_freq_factor));
+  }
+}
+
+// The paper's 0.1 ln(factor) + 1 (arXiv 2309.00071, section 3.4), times m in front of the
+// logarithm.
+double yarn_mscale(double factor, double m) {
+  return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
+}
+
+double positive_or(const JsonObject& fields, const std::string& name, double otherwise) {
+  const double value = fields.number_or(name, 0.0, 1e9, otherwise);
+  return value == 0.0 ? otherwise : value;  // as transformers: 0 counts as not given
+}
+
+void read_yarn(const JsonObject& fields, RopeConfig& rope) {
+  rope.beta_fast = positive_or(fields, "beta_fast", 32.0);
+  rope.beta_slow = positive_or(fields, "beta_slow", 1.0);
+  if (rope.beta_fast < rope.beta_slow) {
+    throw ConfigError(fmt::format("{}: expected at least beta_slow = {}, found {}",
+                                  fields.name_of("beta_fast"), rope.beta_slow, rope.beta_fast));
+  }
+  if (rope.theta <= 1.0) {
+    throw ConfigError(fmt::format("{}: expected a rope_theta above 1 for yarn, found {}",
+                                  fields.name_of("rope_theta"), rope.theta));
+  }
+  rope.truncate = fields.boolean_or("truncate", true);
+  const double mscale = fields.number_or("mscale", 0.0, 1e9, 0.0);
+  const double mscale_all = fields.number_or("mscale_all_dim", 0.0, 1e9, 0.0);
+  rope.amplitude = mscale > 0.0 && mscale_all > 0.0
+                       ? yarn_mscale(rope.factor, mscale) / yarn_mscale(rope.factor, mscale_all)
+                       : yarn_mscale(rope.factor, 1.0);
+  rope.amplitude = fields.number_or("attention_factor", 1e-6, 1e6, rope.amplitude);
+}
+
+}  // namespace
+
+std::string_view name_of(RopeConfig::Kind kind) {
+  return kRopeNames[static_cast<std::size_t>(kind)];
+}
+
+RopeConfig read_rope(const JsonObject& json, ModelFamily family, const FamilyDefaults& defaults,
+                     Index max_positions) {
+  constexpr double kLeastTheta = 1e-3;
+  constexpr double kMost = 1e15;
+  RopeConfig rope;
+  refuse_partial_rotary(json);
+  rope.theta = json.number_or("rope_theta", kLeastTheta, kMost, defaults.rope_theta);
+  const std::string group =
+      json.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
+  if (json.find(group) == nullptr) {
+    if (family == ModelFamily::gpt_oss) {  // the only family whose default is not the plain one
+      rope.kind = RopeConfig::Kind::yarn;
+      rope.factor = 32.0;
+      rope.original_max_positions = 4096;
+      rope.truncate = false;
+      rope.amplitude = yarn_mscale(rope.factor, 1.0);
+    }
+    return rope;
+  }
+
+  const JsonObject fields = json.object(group);
+  for (const auto& [name, value] : fields.value().items()) {
+    if (value.is_object()) {
+      throw ConfigError(
+          fmt::format("{}: expected one setting for all layers, found one of its own for {}",
+                      json.name_of(group), quote(name)));
+    }
+  }
+  refuse_partial_rotary(fields);
+  rope.theta = fields.number_or("rope_theta", kLeastTheta, kMost, rope.theta);
+  rope.kind = read_rope_kind(fields);
+  if (rope.kind == RopeConfig::Kind::plain) return rope;
+  rope.factor = fields.number("factor", 1.0, 1e9);
+  if (rope.kind == RopeConfig::Kind::linear) return rope;
+  if (rope.kind == RopeConfig::Kind::llama3) read_llama3(fields, rope);
+  if (rope.kind == RopeConfig::Kind::yarn) read_yarn(fields, rope);
+  rope.original_max_positions = read_count_or(fields, "original_max_position_embeddings",
+                                              kMaxPositions, max_positions, max_positions);
+  return rope;
+}
+
+void read_rope_layers(const JsonObject& json, ModelConfig& config) {
+  const auto n_layers = static_cast<std::size_t>(config.n_layers);
+  config.has_rope.assign(n_layers, true);
+  if (config.family != ModelFamily::smollm3) return;
+  if (json.find("no_rope_layers") == nullptr) {
+    const Index interval = read_count_or(json, "no_rope_layer_interval", kMaxLayers, /*absent=*/4,
+                                         /*null_value=*/4);
+    for (std::size_t i = 0; i < n_layers; ++i) {
+      config.has_rope[i] = (static_cast<Index>(i) + 1) % interval != 0;
+    }
+    return;
+  }
+  const auto& list = json.list("no_rope_layers");  // 1 = with RoPE, in spite of the name
+  if (list.size() < n_layers) {
+    json.refuse("no_rope_layers",
+                fmt::format("a list of at least num_hidden_layers = {}", n_layers));
+  }
+  for (std::size_t i = 0; i < n_layers; ++i) {
+    if (list[i] != 0 && list[i] != 1) {
+      throw FormatError(fmt::format("{}: expected 0 (no RoPE) or 1, found {}",
+                                    json.name_of("no_rope_layers"), describe(list[i])));
+    }
+    config.has_rope[i] = list[i] == 1;
+  }
+}
+
+}  // namespace kvscope

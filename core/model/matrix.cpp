@@ -1,0 +1,117 @@
+#include "core/model/matrix.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "core/base/error.hpp"
+#include "core/model/mxfp4.hpp"
+#include "core/tensor/dtype.hpp"
+
+namespace kvscope {
+
+namespace {
+
+std::size_t bytes_of(Index n_elements, DType dtype) {
+  return static_cast<std::size_t>(n_elements) * size_of(dtype);
+}
+
+}  // namespace
+
+Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols,
+               bool widen)
+    : stored_(files.get(name, {n_rows, n_cols})), n_rows_(n_rows), n_cols_(n_cols) {
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(float) == 0;
+  if (stored_.dtype == DType::f32 && is_aligned) {
+    f32_ = reinterpret_cast<const float*>(stored_.data);
+    // Large models are checked through what they compute: reading all of them here would take
+    // minutes.
+    if (widen)
+      require_finite({f32_, static_cast<std::size_t>(stored_.count())}, name, stored_.file);
+  } else if (widen) {
+    widened_ = files.get_float(name, {n_rows, n_cols});
+    f32_ = widened_.data();
+  }
+}
+
+Matrix Matrix::stored_by_columns(const WeightFiles& files, const std::string& name,
+                                 ExpertSlice slice, Index n_rows, Index n_cols) {
+  Matrix matrix;
+  matrix.storage_ = Storage::columns;
+  matrix.stored_ = files.get(name, {slice.n_experts, n_cols, n_rows});
+  matrix.stored_.data += bytes_of(slice.expert * n_cols * n_rows, matrix.stored_.dtype);
+  matrix.n_rows_ = n_rows;
+  matrix.n_cols_ = n_cols;
+  return matrix;
+}
+
+Matrix Matrix::stored_as_mxfp4(const WeightFiles& files, const std::string& name, ExpertSlice slice,
+                               Index n_rows, Index n_cols) {
+  if (n_cols % kMxfp4Block != 0) {
+    throw ConfigError(
+        fmt::format("tensor \"{}_blocks\": rows of {} values: expected a multiple of {}", name,
+                    n_cols, kMxfp4Block));
+  }
+  const Index n_blocks = n_cols / kMxfp4Block;
+  const std::byte* blocks =
+      files.get_bytes(name + "_blocks", {slice.n_experts, n_rows, n_blocks, kMxfp4BlockBytes});
+  const std::byte* scales = files.get_bytes(name + "_scales", {slice.n_experts, n_rows, n_blocks});
+  const Index first = slice.expert * n_rows * n_blocks;
+  Matrix matrix;
+  matrix.storage_ = Storage::mxfp4;
+  matrix.blocks_ = reinterpret_cast<const std::uint8_t*>(blocks) + first * kMxfp4BlockBytes;
+  matrix.scales_ = reinterpret_cast<const std::uint8_t*>(scales) + first;
+  matrix.n_rows_ = n_rows;
+  matrix.n_cols_ = n_cols;
+  return matrix;
+}
+
+void Matrix::widen_columns(Index begin, Index end, float* scratch, Index stride) const {
+  constexpr Index kPiece = 64;  // a tile's rows lie side by side in every stored column
+  std::array<float, kPiece> piece{};
+  for (Index r0 = begin; r0 < end; r0 += kPiece) {
+    const Index n = std::min(kPiece, end - r0);
+    for (Index c = 0; c < n_cols_; ++c) {
+      to_float(stored_.dtype, stored_.data + bytes_of(c * n_rows_ + r0, stored_.dtype),
+               piece.data(), static_cast<std::size_t>(n));
+      float* out = scratch + (r0 - begin) * stride + c;
+      for (Index r = 0; r < n; ++r) out[r * stride] = piece[static_cast<std::size_t>(r)];
+    }
+  }
+}
+
+void Matrix::widen_packed(Index begin, Index end, float* scratch, Index stride) const {
+  const Index n_blocks = n_cols_ / kMxfp4Block;
+  for (Index r = begin; r < end; ++r) {
+    widen_mxfp4(blocks_ + r * n_blocks * kMxfp4BlockBytes, scales_ + r * n_blocks, n_blocks,
+                scratch + (r - begin) * stride);
+  }
+}
+
+const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride) const {
+  if (f32_ != nullptr) {
+    stride = n_cols_;
+    return f32_ + begin * n_cols_;
+  }
+  // The odd stride keeps rows of power-of-two length from sharing cache sets.
+  stride = n_cols_ + 16;
+  switch (storage_) {
+    case Storage::columns:
+      widen_columns(begin, end, scratch, stride);
+      break;
+    case Storage::mxfp4:
+      widen_packed(begin, end, scratch, stride);
+      break;
+    case Storage::rows:
+      for (Index r = begin; r < end; ++r) {
+        to_float(stored_.dtype, stored_.data + bytes_of(r * n_cols_, stored_.dtype),
+                 scratch + (r - begin) * stride, static_cast<std::size_t>(n_cols_));
+      }
+      break;
+  }
+  return scratch;
+}
+
+}  // namespace kvscope

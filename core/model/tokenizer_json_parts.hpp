@@ -1,0 +1,57 @@
+// The parts of reading a tokenizer.json that have files of their own; used by tokenizer_json*.cpp
+// only.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "core/base/json_reader.hpp"
+#include "core/model/tokenizer_json.hpp"
+
+namespace kvscope {
+
+inline constexpr TokenId kMaxTokenId = std::numeric_limits<TokenId>::max() - 1;
+
+/// The tokens of the model as the file spells them.
+struct Vocabulary {
+  StringMap<TokenId> id_from_content;
+};
+
+/// Throws ConfigError: the field is of a kind that is not implemented.
+[[noreturn]] void refuse_kind(const JsonObject& fields, const std::string& field,
+                              std::string_view expected);
+
+/// A token id; FormatError if it is none.
+TokenId read_token_id(const JsonObject& fields, const std::string& field);
+
+/// A component of a given kind may be one of several that a "Sequence" lists: calls
+/// visit(component) for each in order.
+template <class Visit>
+void for_each_component(const JsonObject& component, const std::string& list_name,
+                        const Visit& visit, int depth = 0) {
+  if (component.string("type") != "Sequence") {
+    visit(component);
+    return;
+  }
+  if (depth > 8) refuse_kind(component, "type", "sequences nested at most 8 deep");
+  const nlohmann::json& list = component.list(list_name);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    for_each_component(JsonObject(list[i], component.where(), fmt::format("{}[{}].", list_name, i)),
+                       list_name, visit, depth + 1);
+  }
+}
+
+/// Normalizer and pre-tokenizer; the latter decides what BPE's symbols are (parts.bpe.symbols).
+void read_normalizer(const JsonObject& root, TokenizerParts& parts);
+void read_pre_tokenizer(const JsonObject& root, TokenizerParts& parts);
+
+/// Vocabulary and merges. Needs parts.bpe.symbols.
+Vocabulary read_bpe_model(const JsonObject& root, TokenizerParts& parts);
+
+/// What the tokens stand for: turns parts.tokens from the file's spelling into bytes of text.
+void read_decoder(const JsonObject& root, TokenizerParts& parts);
+
+}  // namespace kvscope

@@ -1,0 +1,156 @@
+// Checkpoints of every family through the program, and checkpoints that it must refuse.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+const fs::path kGolden = fs::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
+
+// A copy of a golden checkpoint whose files may be changed.
+fs::path copy_of(const char* name, const TempDir& dir) {
+  const fs::path to = dir.path() / name;
+  fs::create_directory(to);
+  for (const auto& entry : fs::directory_iterator(kGolden / name)) {
+    if (entry.path().extension() != ".h5") fs::copy(entry.path(), to / entry.path().filename());
+  }
+  return to;
+}
+
+void rewrite(const fs::path& file, const std::string& from, const std::string& to) {
+  std::string text = read_file(file);
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, from.size(), to);
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+RunResult record(const fs::path& model, const TempDir& dir) {
+  const fs::path ids = dir.write("ids.json", "[5, 17, 3, 250, 99, 17, 8, 1, 44, 120, 7, 63, 9]");
+  return kvscope_run({"record", "--model", model.string(), "--tokens", ids.string(), "--out",
+                      (dir.path() / "t.h5").string(), "--overwrite", "--chunk", "5", "--decode",
+                      "4"});
+}
+
+TEST_CASE("every family records and verifies, sinks, windows and experts included") {
+  for (const char* name : {"llama2_mha", "llama3_bf16_sharded", "mistral_window", "qwen2", "qwen3",
+                           "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4"}) {
+    INFO(name);
+    const TempDir dir;
+    const auto run = record(kGolden / name, dir);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    const auto verify = kvscope_run({"verify", (dir.path() / "t.h5").string(), "--json"});
+    INFO(verify.err);
+    CHECK(verify.code == 0);
+    const auto info = kvscope_run({"info", (dir.path() / "t.h5").string(), "--json"}).json();
+    CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
+    CHECK(kvscope_run({"info", (kGolden / name).string()}).code == 0);
+  }
+}
+
+TEST_CASE("info of a mixture of experts says how many there are, and what a token uses") {
+  const auto info = kvscope_run({"info", (kGolden / "gpt_oss_mxfp4").string(), "--json"}).json();
+  CHECK(info.at("family") == "gpt_oss");
+  CHECK(info.at("n_experts") == 4);
+  CHECK(info.at("n_experts_per_token") == 2);
+  CHECK(info.at("quantization") == "mxfp4");
+  CHECK(info.at("rope_kind") == "yarn");
+  CHECK(info.at("n_active_parameters") < info.at("n_parameters"));
+  CHECK(info.at("window") == nlohmann::json({8, nullptr, 8}));
+  const auto smol = kvscope_run({"info", (kGolden / "smollm3").string(), "--json"}).json();
+  CHECK(smol.at("layers_without_rope") == nlohmann::json::array({3}));
+}
+
+TEST_CASE("routing is captured where there are experts, refused where there are none") {
+  const TempDir dir;
+  const fs::path ids = dir.write("ids.json", "[5, 17, 3]");
+  const auto run = [&](const char* model) {
+    return kvscope_run({"record", "--model", (kGolden / model).string(), "--tokens", ids.string(),
+                        "--out", (dir.path() / "t.h5").string(), "--overwrite", "--capture",
+                        "routing"});
+  };
+  CHECK(run("qwen3_moe").code == 0);
+  CHECK(kvscope_run({"verify", (dir.path() / "t.h5").string()}).code == 0);
+  const auto refused = run("qwen3");
+  CHECK(refused.code == 2);
+  CHECK(refused.err_is_one_line());
+  CHECK_THAT(refused.err, ContainsSubstring("routing"));
+}
+
+// Refused in one sentence with exit code 3, and no file is left.
+void check_refused(const fs::path& model, const TempDir& dir, const std::string& expected) {
+  const auto run = record(model, dir);
+  INFO(run.err);
+  CHECK(run.code == 3);
+  // The estimate may come first; what is wrong is one sentence, the last line.
+  const std::size_t last = run.err.rfind('\n', run.err.size() - 2);
+  const std::string sentence = last == std::string::npos ? run.err : run.err.substr(last + 1);
+  CHECK(sentence.starts_with("kvscope: "));
+  CHECK_THAT(sentence, ContainsSubstring(expected));
+  CHECK_FALSE(fs::exists(dir.path() / "t.h5"));
+}
+
+TEST_CASE("checkpoints that cannot be used end in a sentence and exit code 3") {
+  const TempDir dir;
+  SECTION("an architecture that is not known: the known ones are listed") {
+    const fs::path model = copy_of("qwen3_moe", dir);
+    rewrite(model / "config.json", "\"qwen3_moe\"", "\"mixtral\"");
+    check_refused(model, dir, "llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss");
+  }
+  SECTION("a missing shard") {
+    const fs::path model = copy_of("llama3_bf16_sharded", dir);
+    fs::remove(model / "model-00002-of-00003.safetensors");
+    check_refused(model, dir, "model-00002-of-00003.safetensors is missing");
+  }
+  SECTION("a dtype that holds no weights") {
+    const fs::path model = copy_of("gpt_oss_mxfp4", dir);
+    rewrite(model / "model.safetensors", "\"BF16\"", "\"I16\" ");
+    check_refused(model, dir, "I16");
+  }
+  SECTION("packed experts of another type") {
+    const fs::path model = copy_of("gpt_oss_mxfp4", dir);
+    rewrite(model / "model.safetensors", "\"U8\"", "\"I8\"");
+    check_refused(model, dir, "U8");
+  }
+  SECTION("a tensor that is not there") {
+    const fs::path model = copy_of("gpt_oss", dir);
+    rewrite(model / "model.safetensors", "self_attn.sinks", "self_attn.sinkz");
+    check_refused(model, dir, "self_attn.sinks");
+  }
+  for (const char* method : {"gptq", "awq", "fp8", "bitsandbytes"}) {
+    DYNAMIC_SECTION("quantised by " << method) {
+      const fs::path model = copy_of("gpt_oss_mxfp4", dir);
+      rewrite(model / "config.json", "\"mxfp4\"", std::string("\"") + method + "\"");
+      check_refused(model, dir, method);
+    }
+  }
+  SECTION("MXFP4 where only gpt-oss has it") {
+    const fs::path model = copy_of("qwen3", dir);
+    rewrite(model / "config.json", "{",
+            "{\"quantization_config\": {\"quant_method\": \"mxfp4\"}, ");
+    check_refused(model, dir, "mxfp4");
+  }
+}
+
+TEST_CASE("tokenize --pieces shows each id with its text") {
+  const auto run = kvscope_run({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",
+                                (kGolden / "tokenizer/sentencepiece.json").string()});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.out, ContainsSubstring("1\t\"<s>\"\n") && ContainsSubstring("\t\" the\"\n") &&
+                          ContainsSubstring("13\t\"\\n\"\n"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,121 @@
+// Attention sinks in what replay measures: three loops in double against the library.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <vector>
+
+#include "core/attention/score_rows.hpp"
+#include "core/sim/attended.hpp"
+#include "core/sim/draft_rows.hpp"
+#include "core/sim/metrics.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::test {
+namespace {
+
+TEST_CASE("softmax with a sink sums to what the sink leaves", "[sinks]") {
+  std::vector<double> x = {1.0, -2.0, 0.5};
+  const double z = std::exp(1.0) + std::exp(-2.0) + std::exp(0.5) + std::exp(2.5);
+  const double lse = softmax_in_place(x, 2.5);
+  CHECK(std::abs(lse - std::log(z)) < 1e-14);
+  CHECK(std::abs(x[0] - std::exp(1.0) / z) < 1e-15);
+  CHECK(std::abs(x[0] + x[1] + x[2] - (1.0 - std::exp(2.5) / z)) < 1e-15);
+  std::vector<double> far = {-900.0, -901.0};
+  CHECK(softmax_in_place(far, 0.0) == 0.0);
+  CHECK(far[0] == 0.0);
+  std::vector<double> none;
+  CHECK(softmax_in_place(none, 3.0) == 3.0);
+}
+
+TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of the output",
+          "[sinks]") {
+  const std::vector<double> scores = {0.3, 1.7, -0.4, 0.9, 2.2};
+  const double sink = 1.1;
+  Random random(3);
+  Tensor<float> v({5, 4});
+  for (float& x : v.flat()) x = static_cast<float>(random.normal());
+  DenseRow row;
+  row.prepare(scores, {0, 5}, v.view(), 5, sink);
+  const std::vector<KeyPos> keys = {1, 4};
+  const RowQuality quality = row.compare(keys, 2, /*n_sink=*/2);
+
+  double z = std::exp(sink), kept = 0.0, all = 0.0;
+  for (const double s : scores) all += std::exp(s);
+  z += all;
+  for (const KeyPos key : keys) kept += std::exp(scores[static_cast<std::size_t>(key)]);
+  double error = 0.0, raw = 0.0;
+  for (Index c = 0; c < 4; ++c) {
+    double dense = 0.0, sparse = 0.0;
+    for (Index t = 0; t < 5; ++t)
+      dense += std::exp(scores[static_cast<std::size_t>(t)]) * static_cast<double>(v(t, c));
+    for (const KeyPos key : keys)
+      sparse += std::exp(scores[static_cast<std::size_t>(key)]) * static_cast<double>(v(key, c));
+    error += std::pow(sparse / (kept + std::exp(sink)) - dense / z, 2);
+    raw += std::pow(sparse / z - dense / z, 2);
+    CHECK(std::abs(row.output()[static_cast<std::size_t>(c)] - dense / z) < 1e-14);
+  }
+  CHECK(std::abs(quality.mass - kept / all) < 1e-14);
+  CHECK(std::abs(quality.output_error - std::sqrt(error)) < 1e-14);
+  CHECK(std::abs(quality.output_error_raw - std::sqrt(raw)) < 1e-14);
+  const std::vector<KeyPos> everything = {0, 1, 2, 3, 4};
+  CHECK(row.compare(everything, 5, 0).mass == 1.0);
+  CHECK(row.compare(everything, 5, 0).output_error == 0.0);
+}
+
+TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
+  PlantOptions options;
+  options.n_tokens = 24;
+  const MemoryTrace plain = planted_trace(options);
+  TraceInfo info = plain.info();
+  for (Index i = 0; i < info.n_layers * info.n_q; ++i) {
+    info.sinks.push_back(0.3f * static_cast<float>(i) - 1.0f);
+  }
+  MemoryTrace trace(info);
+  Tensor<float> q({info.n_q, 24, info.d_head}), k({info.n_kv, 24, info.d_head});
+  for (Index layer = 0; layer < info.n_layers; ++layer) {
+    for (Index h = 0; h < info.n_q; ++h) {
+      const auto rows = plain.read_q(layer, h, {0, 24});
+      std::copy_n(rows.data(), rows.count(), trace.q(layer).sub(h).data());
+      if (layer == 1) std::copy_n(rows.data(), rows.count(), q.sub(h).data());
+    }
+    for (Index h = 0; h < info.n_kv; ++h) {
+      const auto rows = plain.read_k(layer, h, {0, 24});
+      std::copy_n(rows.data(), rows.count(), trace.k(layer).sub(h).data());
+      if (layer == 1) std::copy_n(rows.data(), rows.count(), k.sub(h).data());
+    }
+  }
+  const auto expected = [&](Index layer, Index h, Index pos) {
+    std::vector<double> row = naive_scores(plain, layer, h, pos);
+    double z = std::exp(*info.sink(layer, h));
+    for (const double s : row) z += std::exp(s);
+    for (double& s : row) s = std::exp(s) / z;
+    return row;
+  };
+
+  SelectCall call;
+  call.layer = 1;
+  call.n_tok = 24;
+  call.score_scale = info.score_scale;
+  call.sinks = info.layer_sinks(1);
+  call.q = q.view();
+  call.k = k.view();
+  Selection dense;
+  dense.is_dense = true;
+  const ListProbs probs(call, dense);
+  std::vector<float> row(24);
+  for (const Index h : {Index{0}, Index{3}}) {
+    probs.row(h, 20, row);
+    const auto naive = expected(1, h, 20);
+    for (std::size_t i = 0; i <= 20; ++i) CHECK(std::abs(row[i] - naive[i]) < 1e-6);
+  }
+
+  ThreadPool pool(1);
+  const auto layers = draft_attention_rows(trace, {18, 24}, pool);
+  for (Index i = 0; i <= 22; ++i) {
+    double mean = 0.0;
+    for (Index h = 0; h < info.n_q; ++h) mean += expected(0, h, 22)[static_cast<std::size_t>(i)];
+    CHECK(std::abs(layers[0](22 - 18, i) - mean / static_cast<double>(info.n_q)) < 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
