@@ -17,7 +17,7 @@ struct AttentionCall {
   TensorView<const float> k;  // [n_kv, pos_begin + n_tok, d_head]
   TensorView<const float> v;  // [n_kv, pos_begin + n_tok, d_head]
   TensorView<float> out;      // [n_q, n_tok, d_head] to be filled
-  TensorView<float> lse;      // [n_q, n_tok] to be filled
+  TensorView<float> lse;      // [n_q, n_tok] to be filled; -infinity where a query attended to nothing
 };
 
 /// Replaces dense attention in the layers that it takes. Called in layer order within a forward call.
