@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/replay_pairs.hpp"
 #include "analysis/sweep.hpp"
 #include "analysis/sweep_journal.hpp"
 #include "core/base/error.hpp"
@@ -15,72 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool is_defined(const SelectorCaps& caps, Phase phase) {
-  switch (phase) {
-    case Phase::prefill:
-      return caps.prefill;
-    case Phase::decode:
-      return caps.decode;
-    case Phase::verify:
-      return caps.verify;
-  }
-  return false;
-}
-
-template <class T>
-void require_unique(const std::vector<T>& items, std::string_view what) {
-  std::set<T> seen;
-  for (const T& item : items) {
-    if (!seen.insert(item).second)
-      throw ConfigError(fmt::format("sweep: {} {} is given twice", what, item));
-  }
-}
-
-std::string join_skipped(const std::vector<std::string>& skipped) {
-  return fmt::format("sweep: nothing is left to do: {}", fmt::join(skipped, "; "));
-}
-
 /// The combinations that make sense; the others go to plan.skipped.
 void make_pairs(SweepPlan& plan, const SelectorRegistry& registry) {
-  std::vector<std::string> budget_names;
-  for (const Budget& budget : plan.options.budgets) budget_names.push_back(budget.to_string());
-  require_unique(plan.options.selectors, "selector");
-  require_unique(budget_names, "budget");
-  for (const std::string& spec : plan.options.selectors) {
-    const SelectorCaps caps = registry.make(spec)->caps();
-    if (!is_defined(caps, plan.options.replay.calls.phase)) {
-      plan.skipped.push_back(
-          fmt::format("{} is not defined for {}", spec, name_of(plan.options.replay.calls.phase)));
-      continue;
-    }
-    if (caps.needs_draft) {
-      for (const SweepTrace& trace : plan.traces) {
-        if (trace.open_draft) continue;
-        throw ConfigError(
-            fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
-                        spec, trace.name));
-      }
-    }
-    if (caps.budgets.empty()) {
-      plan.pairs.push_back({spec, std::nullopt});
-      continue;
-    }
-    for (std::size_t b = 0; b < budget_names.size(); ++b) {
-      const Budget& budget = plan.options.budgets[b];
-      const bool fits =
-          std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) != caps.budgets.end();
-      if (fits) {
-        plan.pairs.push_back({spec, budget});
-      } else {
-        plan.skipped.push_back(fmt::format("{} takes no budget {}", spec, budget_names[b]));
-      }
-    }
+  std::optional<std::string> without_draft;
+  for (const SweepTrace& trace : plan.traces) {
+    if (!trace.open_draft && !without_draft) without_draft = trace.name;
   }
-  if (!plan.pairs.empty()) return;
-  throw ConfigError(
-      plan.skipped.empty()
-          ? "sweep: expected at least one selector, and a budget for those that take one"
-          : join_skipped(plan.skipped));
+  PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
+                              plan.options.replay.calls.phase, without_draft, registry, "sweep");
+  plan.pairs = std::move(pairs.pairs);
+  plan.skipped = std::move(pairs.skipped);
 }
 
 void check_layers(const TraceInfo& info, const std::string& name, const std::vector<Index>& layers,
@@ -144,8 +89,8 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
   }
   std::sort(options.layers.begin(), options.layers.end());
   std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());
-  require_unique(options.layers, "layer");
-  require_unique(options.replay.q_heads, "head");
+  require_unique(options.layers, "layer", "sweep");
+  require_unique(options.replay.q_heads, "head", "sweep");
   plan.traces = std::move(traces);
   plan.options = std::move(options);
   make_pairs(plan, registry);
@@ -173,9 +118,8 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
     plan.config["draft_traces"].push_back(
         {{"uuid", draft->info().uuid}, {"hash", draft->info().content_hash}});
   }
-  require_unique(names, "trace");
-  plan.config_hash = text_checksum(
-      plan.config.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+  require_unique(names, "trace", "sweep");
+  plan.config_hash = config_checksum(plan.config);
   make_units(plan, registry);
   return plan;
 }

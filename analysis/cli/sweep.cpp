@@ -11,6 +11,7 @@
 #include "analysis/cli/experiment_file.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/read_input.hpp"
+#include "analysis/cli/selector_lists.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "core/base/error.hpp"
@@ -25,58 +26,6 @@ namespace kvscope::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-/// "quest,quoka:n-queries=8,pairing=rank" to {"quest", "quoka:n-queries=8,pairing=rank"}: an
-/// assignment without a method in front belongs to the method before it.
-std::vector<std::string> split_selectors(const std::vector<std::string>& lists) {
-  std::vector<std::string> specs;
-  for (const std::string& list : lists) {
-    bool is_first = true;
-    for (const std::string& part : split(list)) {
-      if (part.empty())
-        throw UsageError(
-            fmt::format("--selector: expected names between the commas of \"{}\"", list));
-      const bool is_option = part.find('=') < part.find(':');
-      if (is_option && is_first) {
-        throw UsageError(
-            fmt::format("--selector: expected a method's name first, found \"{}\"", part));
-      }
-      if (is_option) {
-        const bool has_options = specs.back().find(':') != std::string::npos;
-        specs.back() = fmt::format("{}{}{}", specs.back(), has_options ? ',' : ':', part);
-      } else {
-        specs.push_back(part);
-      }
-      is_first = false;
-    }
-  }
-  return specs;
-}
-
-/// "tokens=64,128,ratio=0.25": a bare number is of the kind before it.
-std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {
-  std::vector<Budget> budgets;
-  for (const std::string& list : lists) {
-    std::string kind = "tokens";
-    for (const std::string& part : split(list)) {
-      const std::size_t equals = part.find('=');
-      if (equals != std::string::npos) kind = part.substr(0, equals);
-      budgets.push_back(
-          Budget::parse(equals == std::string::npos ? fmt::format("{}={}", kind, part) : part));
-    }
-  }
-  return budgets;
-}
 
 Shard parse_shard(std::string_view text) {
   Shard shard;

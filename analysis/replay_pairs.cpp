@@ -1,0 +1,71 @@
+#include "analysis/replay_pairs.hpp"
+
+#include <algorithm>
+
+namespace kvscope {
+
+namespace {
+
+bool is_defined(const SelectorCaps& caps, Phase phase) {
+  switch (phase) {
+    case Phase::prefill:
+      return caps.prefill;
+    case Phase::decode:
+      return caps.decode;
+    case Phase::verify:
+      return caps.verify;
+  }
+  return false;
+}
+
+}  // namespace
+
+PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector<Budget>& budgets,
+                    Phase phase, const std::optional<std::string>& without_draft,
+                    const SelectorRegistry& registry, std::string_view analysis) {
+  PairPlan plan;
+  std::vector<std::string> budget_names;
+  for (const Budget& budget : budgets) budget_names.push_back(budget.to_string());
+  require_unique(selectors, "selector", analysis);
+  require_unique(budget_names, "budget", analysis);
+  for (const std::string& spec : selectors) {
+    const SelectorCaps caps = registry.make(spec)->caps();
+    if (!is_defined(caps, phase)) {
+      plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
+      continue;
+    }
+    if (caps.needs_draft && without_draft) {
+      throw ConfigError(
+          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
+                      spec, *without_draft));
+    }
+    if (caps.budgets.empty()) {
+      plan.pairs.push_back({spec, std::nullopt});
+      continue;
+    }
+    for (std::size_t b = 0; b < budget_names.size(); ++b) {
+      const bool fits = std::find(caps.budgets.begin(), caps.budgets.end(), budgets[b].kind) !=
+                        caps.budgets.end();
+      if (fits) {
+        plan.pairs.push_back({spec, budgets[b]});
+      } else {
+        plan.skipped.push_back(fmt::format("{} takes no budget {}", spec, budget_names[b]));
+      }
+    }
+  }
+  if (!plan.pairs.empty()) return plan;
+  throw ConfigError(
+      plan.skipped.empty()
+          ? fmt::format(
+                "{}: expected at least one selector, and a budget for those that take one",
+                analysis)
+          : fmt::format("{}: nothing is left to do: {}", analysis,
+                        fmt::join(plan.skipped, "; ")));
+}
+
+std::string pair_label(const ReplayPair& pair) {
+  return pair.budget ? fmt::format("{} {}", pair.selector, pair.budget->to_string())
+                     : pair.selector;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,44 @@
+// Which (selector, budget) pairs a comparison replays: the combinations that make sense, and
+// sentences about the others.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope {
+
+struct PairPlan {
+  std::vector<ReplayPair> pairs;
+  std::vector<std::string> skipped;  // sentences: what was left out, and why
+};
+
+/// Every selector with every budget that it takes; methods without budgets once. without_draft: the
+/// name of a trace that comes without a draft trace, empty if all have one. Throws ConfigError,
+/// beginning with `analysis`, for unknown names, a selector or budget given twice, a method that
+/// needs the missing draft, or if nothing is left.
+PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector<Budget>& budgets,
+                    Phase phase, const std::optional<std::string>& without_draft,
+                    const SelectorRegistry& registry, std::string_view analysis);
+
+/// "quest tokens=64", "full".
+std::string pair_label(const ReplayPair& pair);
+
+/// Throws ConfigError if an item comes twice.
+template <class T>
+void require_unique(const std::vector<T>& items, std::string_view what, std::string_view analysis) {
+  std::set<T> seen;
+  for (const T& item : items) {
+    if (!seen.insert(item).second)
+      throw ConfigError(fmt::format("{}: {} {} is given twice", analysis, what, item));
+  }
+}
+
+}  // namespace kvscope
