@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());
   commands.push_back(make_bench_decode_command());
+  commands.push_back(make_bench_live_command());
   commands.push_back(make_version_command());
   commands.push_back(make_completion_command());
   commands.push_back(make_help_command());

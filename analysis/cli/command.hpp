@@ -60,6 +60,7 @@ std::unique_ptr<Command> make_simulate_speculative_command();
 std::unique_ptr<Command> make_bench_prefill_command();
 std::unique_ptr<Command> make_bench_record_command();
 std::unique_ptr<Command> make_bench_decode_command();
+std::unique_ptr<Command> make_bench_live_command();
 std::unique_ptr<Command> make_version_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_help_command();

@@ -56,8 +56,12 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
   setup.models = models;
   setup.options = options;
   for (const std::string& spec : options.selectors) {
-    if (models.draft == nullptr && registry.make(spec)->caps().needs_draft) {
+    const SelectorCaps caps = registry.make(spec)->caps();
+    if (models.draft == nullptr && caps.needs_draft) {
       throw ConfigError(fmt::format("selector {}: needs a draft model, and none was given", spec));
+    }
+    if (options.budgets.empty() && !caps.budgets.empty()) {
+      throw ConfigError(fmt::format("selector {}: needs a budget, and none was given", spec));
     }
   }
   PairPlan plan = plan_pairs(options.selectors, options.budgets, phase,
