@@ -32,19 +32,6 @@ JournalHeader header_of(const SweepPlan& plan, const Shard& shard) {
   return header;
 }
 
-/// The first setting in which two configurations differ, for a message.
-std::string first_difference(const nlohmann::ordered_json& now,
-                             const nlohmann::ordered_json& then) {
-  for (const auto& [key, value] : now.items()) {
-    const auto other = then.find(key);
-    if (other != then.end() && *other == value) continue;
-    return fmt::format("{} was {}, now {}", key,
-                       other == then.end() ? "not set" : other->dump().substr(0, 120),
-                       value.dump().substr(0, 120));
-  }
-  return "settings were removed";
-}
-
 void check_same_sweep(const std::filesystem::path& file, const JournalHeader& then,
                       const JournalHeader& now) {
   if (then.config_hash != now.config_hash) {

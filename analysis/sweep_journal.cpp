@@ -18,9 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kSumKey = "{\"sum\":\"";
-constexpr std::string_view kDataKey = "\",\"data\":";
-constexpr std::size_t kSumDigits = 16;
 constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Base64 of the little-endian bytes: exact, NaN included.
@@ -159,20 +156,7 @@ SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
   return block;
 }
 
-/// The data of a line, or nothing if it is cut off or damaged.
-std::optional<std::string_view> checked_data(std::string_view line) {
-  const std::size_t prefix = kSumKey.size() + kSumDigits + kDataKey.size();
-  if (line.size() <= prefix || !line.starts_with(kSumKey) || line.back() != '}' ||
-      line.substr(kSumKey.size() + kSumDigits, kDataKey.size()) != kDataKey) {
-    return std::nullopt;
-  }
-  const std::string_view data = line.substr(prefix, line.size() - prefix - 1);
-  if (line.substr(kSumKey.size(), kSumDigits) != text_checksum(data)) return std::nullopt;
-  return data;
-}
-
-void read_line(std::string_view data, bool is_first, Journal& journal) {
-  const Json json = Json::parse(data);
+void read_line(const Json& json, bool is_first, Journal& journal) {
   if (is_first) {
     journal.header = header_from_json(json);
     return;
@@ -188,67 +172,25 @@ void read_line(std::string_view data, bool is_first, Journal& journal) {
 
 }  // namespace
 
-std::string text_checksum(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
-  return fmt::format("{:016x}", hash);
-}
-
 Journal read_journal(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw IoError(fmt::format("cannot read {}", file.string()));
   Journal journal;
-  std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
-    const bool is_whole = !in.eof();  // a line break was found
-    const auto data = checked_data(line);
-    if (!is_whole || !data) {
-      const bool is_last = !is_whole || in.peek() == std::ifstream::traits_type::eof();
-      if (is_last && number > 1) return journal;
-      throw FormatError(
-          fmt::format("{}, line {}: expected a line of a sweep's journal with its checksum{}",
-                      file.string(), number, number == 1 ? "" : "; the journal is damaged"));
-    }
-    try {
-      read_line(*data, number == 1, journal);
-    } catch (const nlohmann::json::exception& error) {
-      throw FormatError(fmt::format("{}, line {}: not what a sweep writes: {}", file.string(),
-                                    number, error.what()));
-    } catch (const ConfigError& error) {
-      throw FormatError(fmt::format("{}, line {}: found {}", file.string(), number, error.what()));
-    }
-    journal.valid_bytes += line.size() + 1;
-  }
-  if (journal.valid_bytes == 0)
-    throw FormatError(fmt::format("{}: empty, expected a sweep's journal", file.string()));
+  journal.valid_bytes = read_checked_lines(
+      file, "sweep", [&](const Json& line, bool is_first) { read_line(line, is_first, journal); });
   return journal;
 }
 
 JournalWriter::JournalWriter(const std::filesystem::path& file, const JournalHeader& header)
-    : file_(file), out_(file, std::ios::binary | std::ios::trunc) {
-  write_line(header_to_json(header));
+    : lines_(file) {
+  lines_.write(header_to_json(header));
 }
 
 JournalWriter::JournalWriter(const std::filesystem::path& file, const Journal& journal)
-    : file_(file) {
-  std::error_code error;
-  std::filesystem::resize_file(file, journal.valid_bytes, error);
-  if (error) throw IoError(fmt::format("cannot write {}: {}", file.string(), error.message()));
-  out_.open(file, std::ios::binary | std::ios::app);
-}
+    : lines_(file, journal.valid_bytes) {}
 
 void JournalWriter::add(std::size_t unit, const std::vector<SweepBlock>& blocks) {
   Json json = {{"unit", unit}, {"blocks", Json::array()}};
   for (const SweepBlock& block : blocks) json["blocks"].push_back(block_to_json(block));
-  write_line(json);
-}
-
-void JournalWriter::write_line(const Json& data) {
-  const std::string text =
-      data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  out_ << kSumKey << text_checksum(text) << kDataKey << text << "}\n";
-  out_.flush();
-  if (!out_) throw IoError(fmt::format("cannot write {}", file_.string()));
+  lines_.write(json);
 }
 
 }  // namespace kvscope

@@ -1,26 +1,18 @@
-// The journal of a sweep: one line per finished unit, each with a checksum, the first one saying
-// which sweep it is.
-//
-//   {"sum":"<FNV-1a 64 of the text after "data":>","data":{...}}
-//
-// A last line that was cut off (power, kill) is dropped; any other damage is an error.
+// The journal of a sweep: one checked line per finished unit, the first one saying which sweep it
+// is (analysis/checked_lines.hpp).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "analysis/checked_lines.hpp"
 #include "analysis/sweep_table.hpp"
 
 namespace kvscope {
-
-/// FNV-1a, 64 bits, as 16 hexadecimal digits.
-std::string text_checksum(std::string_view text);
 
 /// What a journal's first line says.
 struct JournalHeader {
@@ -54,9 +46,7 @@ class JournalWriter {
   void add(std::size_t unit, const std::vector<SweepBlock>& blocks);
 
  private:
-  void write_line(const nlohmann::ordered_json& data);
-  std::filesystem::path file_;
-  std::ofstream out_;
+  CheckedLineWriter lines_;
 };
 
 }  // namespace kvscope

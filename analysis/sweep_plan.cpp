@@ -118,8 +118,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
         {{"uuid", draft->info().uuid}, {"hash", draft->info().content_hash}});
   }
   require_unique(names, "trace", "sweep");
-  plan.config_hash = text_checksum(
-      plan.config.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace));
+  plan.config_hash = config_checksum(plan.config);
   make_units(plan, registry);
   return plan;
 }

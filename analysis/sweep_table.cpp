@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "analysis/analysis.hpp"
-#include "analysis/statistics.hpp"
+#include "analysis/column_table.hpp"
 
 namespace kvscope {
 
@@ -14,59 +11,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted;
-  for (char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return fmt::format("\"{}\"", quoted);
-}
-
-std::string csv_number(double x) {
-  return std::isfinite(x) ? fmt::format("{}", x) : std::string();
-}
-
-/// Whole numbers as such: layer 3 is not 3.0.
-Json json_cell(double x) {
-  if (std::isfinite(x) && x == std::floor(x) && std::abs(x) < 9e15)
-    return static_cast<std::int64_t>(x);
-  return json_number(x);
-}
-
-template <class Visit>
-void each_row(const SweepResult& result, Visit&& visit) {
+ColumnTable rows_of(const SweepResult& result) {
+  ColumnTable table;
+  table.text_names.assign(kSweepTexts.begin(), kSweepTexts.end());
+  table.number_names.assign(kSweepNumbers.begin(), kSweepNumbers.end());
   for (const SweepBlock& block : result.blocks) {
-    for (const SweepRow& row : block.rows) visit(row);
+    for (const SweepRow& row : block.rows) {
+      table.rows.push_back(
+          {{row.texts.begin(), row.texts.end()}, {row.numbers.begin(), row.numbers.end()}});
+    }
   }
-}
-
-void write_rows(const SweepResult& result, ResultSink& sink, Json& categories) {
-  Index n_rows = 0;
-  each_row(result, [&](const SweepRow&) { ++n_rows; });
-  for (std::size_t c = 0; c < kSweepTexts.size(); ++c) {
-    std::vector<std::string> names;
-    std::vector<std::int32_t> codes;
-    each_row(result, [&](const SweepRow& row) {
-      auto it = std::find(names.begin(), names.end(), row.texts[c]);
-      if (it == names.end()) it = names.insert(names.end(), row.texts[c]);
-      codes.push_back(static_cast<std::int32_t>(it - names.begin()));
-    });
-    const std::string name = fmt::format("rows/{}", kSweepTexts[c]);
-    sink.declare({name,
-                  ResultType::i32,
-                  {n_rows},
-                  {"row"},
-                  "1",
-                  fmt::format("{}, numbered as in the summary", kSweepTexts[c])});
-    sink.write<std::int32_t>(name, 0, codes);
-    categories[std::string(kSweepTexts[c])] = names;
-  }
-  for (std::size_t c = 0; c < kSweepNumbers.size(); ++c) {
-    std::vector<double> values;
-    each_row(result, [&](const SweepRow& row) { values.push_back(row.numbers[c]); });
-    const std::string name = fmt::format("rows/{}", kSweepNumbers[c]);
-    sink.declare({name, ResultType::f64, {n_rows}, {"row"}, "1", std::string(kSweepNumbers[c])});
-    sink.write<double>(name, 0, values);
-  }
+  return table;
 }
 
 void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
@@ -125,33 +80,15 @@ void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
 }  // namespace
 
 std::string sweep_csv(const SweepResult& result) {
-  std::string csv = fmt::format("{},{},config_hash\n", fmt::join(kSweepTexts, ","),
-                                fmt::join(kSweepNumbers, ","));
-  each_row(result, [&](const SweepRow& row) {
-    for (const std::string& text : row.texts) csv += csv_text(text) + ",";
-    for (double number : row.numbers) csv += csv_number(number) + ",";
-    csv += result.config_hash + "\n";
-  });
-  return csv;
+  return table_csv(rows_of(result), result.config_hash);
 }
 
 Json sweep_json(const SweepResult& result) {
-  Json json = {{"kind", "sweep"},
-               {"config_hash", result.config_hash},
-               {"config", result.config},
-               {"skipped", result.skipped},
-               {"rows", Json::array()}};
-  each_row(result, [&](const SweepRow& row) {
-    Json line;
-    for (std::size_t c = 0; c < kSweepTexts.size(); ++c)
-      line[std::string(kSweepTexts[c])] = row.texts[c];
-    for (std::size_t c = 0; c < kSweepNumbers.size(); ++c) {
-      line[std::string(kSweepNumbers[c])] = json_cell(row.numbers[c]);
-    }
-    line["config_hash"] = result.config_hash;
-    json["rows"].push_back(std::move(line));
-  });
-  return json;
+  return {{"kind", "sweep"},
+          {"config_hash", result.config_hash},
+          {"config", result.config},
+          {"skipped", result.skipped},
+          {"rows", table_json(rows_of(result), result.config_hash)}};
 }
 
 void write_sweep(const SweepResult& result, ResultSink& sink, const std::string& writer) {
@@ -167,8 +104,7 @@ void write_sweep(const SweepResult& result, ResultSink& sink, const std::string&
       "kvscope sweep";  // the configuration says the rest; threads and shards must not show
   info.writer = writer;
   sink.begin(info);
-  Json categories;
-  write_rows(result, sink, categories);
+  const Json categories = write_table(rows_of(result), sink);
   Json traces = Json::array();
   for (std::size_t t = 0; t < result.traces.size(); ++t) {
     write_grids(result, sink, t);

@@ -17,12 +17,18 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_coverage_command());
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
+  commands.push_back(make_simulate_perplexity_command());
+  commands.push_back(make_simulate_passkey_command());
+  commands.push_back(make_simulate_needle_command());
+  commands.push_back(make_simulate_ruler_command());
+  commands.push_back(make_simulate_speculative_command());
   commands.push_back(make_selectors_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());
   commands.push_back(make_bench_decode_command());
   commands.push_back(make_bench_select_command());
+  commands.push_back(make_bench_live_command());
   commands.push_back(make_version_command());
   commands.push_back(make_completion_command());
   commands.push_back(make_help_command());
@@ -30,7 +36,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
 }
 
 std::vector<std::pair<std::string, std::string>> command_groups() {
-  return {{"analyze", "analyses of recorded traces"}, {"bench", "measurements of speed"}};
+  return {{"analyze", "analyses of recorded traces"},
+          {"simulate", "the model with a selector inside its attention"},
+          {"bench", "measurements of speed"}};
 }
 
 }  // namespace kvscope::cli

@@ -22,7 +22,7 @@ struct AttentionCall {
       sinks;                  // [n_q] or empty: a logit per head that joins every softmax and has
                               // no value: prob[j] = exp(score[j]) / (exp(sink) + sum exp(score))
   TensorView<float> out;      // [n_q, n_tok, d_head] to be filled
-  TensorView<float> lse;      // [n_q, n_tok] to be filled
+  TensorView<float> lse;      // [n_q, n_tok] to be filled; -infinity where a query attended to nothing
 };
 
 /// Replaces dense attention in the layers that it takes. Called in layer order within a forward call.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -26,6 +28,23 @@ void KvCache::truncate(Index n_tokens) {
     throw ConfigError(fmt::format("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_));
   }
   n_tokens_ = n_tokens;
+}
+
+void KvCache::copy_from(const KvCache& other) {
+  if (other.n_tokens_ > capacity_ || other.n_layers() != n_layers()) {
+    throw ConfigError(fmt::format("cannot copy a cache of {} layers and {} tokens into one of {} layers and room for {}",
+                                  other.n_layers(), other.n_tokens_, n_layers(), capacity_));
+  }
+  const auto copy = [&](const Tensor<float>& from, Tensor<float>& to) {
+    for (Index head = 0; head < from.dim(0); ++head) {
+      std::copy_n(from.sub(head).data(), other.n_tokens_ * from.dim(2), to.sub(head).data());
+    }
+  };
+  for (std::size_t layer = 0; layer < k_.size(); ++layer) {
+    copy(other.k_[layer], k_[layer]);
+    copy(other.v_[layer], v_[layer]);
+  }
+  n_tokens_ = other.n_tokens_;
 }
 
 }  // namespace kvscope

@@ -29,6 +29,9 @@ class KvCache {
   void advance(Index n);
   /// Forgets all tokens from position n_tokens on (speculative decoding rejects drafts).
   void truncate(Index n_tokens);
+  /// Takes over all tokens of another cache of the same model, in place of its own. Throws ConfigError
+  /// if there is no room.
+  void copy_from(const KvCache& other);
 
  private:
   Index capacity_ = 0;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "core/attention/dense_attention.hpp"
@@ -228,7 +230,9 @@ struct Transformer::Impl {
     }
     for (Index h = 0; h < config.n_q; ++h) {
       for (Index t = 0; t < a.n_tok; ++t) {
-        if (!std::isfinite(a.lse(h, t))) throw_not_finite("the attention scores", layer, a.pos_begin + t);
+        const float lse = a.lse(h, t);
+        const bool sees_nothing = by_policy && lse == -std::numeric_limits<float>::infinity();
+        if (!std::isfinite(lse) && !sees_nothing) throw_not_finite("the attention scores", layer, a.pos_begin + t);
       }
     }
     if (watched) notify(layer, a, cache, *options.observer);
@@ -275,7 +279,12 @@ struct Transformer::Impl {
 
     normalize(a.x, w.attention_norm, a.normed, a, pool);
     project(layer, a, cache, pool);
+    const auto attention_start = std::chrono::steady_clock::now();
     attend(layer, a, cache, pool, options);
+    if (options.times != nullptr) {
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - attention_start;
+      options.times->attention_seconds += spent.count();
+    }
     linear({{&w.o, &w.o_bias, a.branch.data()}}, a.attended.data(), shape, pool);
     add_branch(a, pool);
 

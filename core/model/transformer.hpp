@@ -19,11 +19,17 @@ namespace kvscope {
 /// Which positions of a forward call get logits.
 enum class Logits { none, last, all };
 
+/// Where the time of forward calls went; added to by each call.
+struct ForwardTimes {
+  double attention_seconds = 0.0;  // from queries, keys and values to the heads' outputs, selection included
+};
+
 /// Per-call options of Transformer::forward.
 struct ForwardOptions {
   Logits logits = Logits::none;
   Observer* observer = nullptr;       // may be null
   AttentionPolicy* policy = nullptr;  // may be null: dense everywhere
+  ForwardTimes* times = nullptr;      // may be null
 };
 
 /// A decoder-only transformer (families: see ModelFamily) over mapped weights.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/attention/score_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
@@ -21,23 +23,40 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
       const Tensor<float> q = draft.read_q(layer, q_head, rows);
-      scratch.compute(widened(q.flat(), static_cast<double>(info.score_scale)), rows.size(), keys,
-                      {0, rows.end});
-      for (Index r = 0; r < rows.size(); ++r) {
-        const TokenRange visible = visible_keys(rows.begin + r, window);
-        const auto probs = scratch.row(r, visible);
-        softmax_in_place(probs, info.sink(layer, q_head));
-        add_scaled(probs, 1.0 / static_cast<double>(info.q_heads.size()),
-                   {sums.data() + r * rows.end + visible.begin, probs.size()});
-      }
+      add_attention_rows(widened(q.flat(), static_cast<double>(info.score_scale)), rows.size(),
+                         rows.begin, keys, window, 1.0 / static_cast<double>(info.q_heads.size()),
+                         info.sink(layer, q_head), scratch, sums);
     }
   }
-  Tensor<float> mean(Shape{rows.size(), rows.end});
-  for (Index i = 0; i < sums.count(); ++i) mean.data()[i] = static_cast<float>(sums.data()[i]);
-  return mean;
+  return narrowed(sums);
 }
 
 }  // namespace
+
+void add_attention_rows(std::span<const double> q, Index n_rows, Index pos_begin,
+                        const KeyTable& keys, std::optional<Index> window, double share,
+                        std::optional<double> sink, ScoreRows& scratch, Tensor<double>& sums) {
+  scratch.compute(q, n_rows, keys, {0, keys.n_keys()});
+  for (Index r = 0; r < n_rows; ++r) {
+    const TokenRange visible = visible_keys(pos_begin + r, window);
+    const auto probs = scratch.row(r, visible);
+    softmax_in_place(probs, sink);
+    add_scaled(probs, share, {&sums(r, visible.begin), probs.size()});
+  }
+}
+
+std::optional<double> sink_of(std::span<const float> sinks, const ModelConfig& config, Index layer,
+                              Index q_head) {
+  if (sinks.empty()) return std::nullopt;
+  return static_cast<double>(sinks[static_cast<std::size_t>(layer * config.n_q + q_head)]);
+}
+
+Tensor<float> narrowed(const Tensor<double>& rows) {
+  auto out = Tensor<float>::uninitialized(rows.shape());
+  std::transform(rows.flat().begin(), rows.flat().end(), out.data(),
+                 [](double x) { return static_cast<float>(x); });
+  return out;
+}
 
 std::vector<Tensor<float>> draft_attention_rows(const TraceSource& draft, TokenRange rows,
                                                 ThreadPool& pool) {

@@ -1,12 +1,31 @@
 // What a draft model attended to: the rows that a verification hands to methods such as SpecAttn.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "core/attention/score_rows.hpp"
 #include "core/base/parallel.hpp"
+#include "core/model/config.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {
+
+/// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
+/// to `sums` [n_rows, >= keys.n_keys()]. q [n_rows, d_head], times the score scale already. sink:
+/// the head's attention sink, if it has one.
+void add_attention_rows(std::span<const double> q, Index n_rows, Index pos_begin,
+                        const KeyTable& keys, std::optional<Index> window, double share,
+                        std::optional<double> sink, ScoreRows& scratch, Tensor<double>& sums);
+
+/// The sink of a query head among a model's sinks [n_layers, n_q] (Transformer::sinks); empty if
+/// there are none.
+std::optional<double> sink_of(std::span<const float> sinks, const ModelConfig& config, Index layer,
+                              Index q_head);
+
+/// The same values, stored as f32.
+Tensor<float> narrowed(const Tensor<double>& rows);
 
 /// Attention rows of the queries in `rows`, averaged over the query heads, of every layer recorded
 /// in `draft`: [n_layers][rows.size(), rows.end]; zero where a query does not see a key. Exact

@@ -67,6 +67,9 @@ class SelectorRun {
   const SelectorCaps& caps() const { return caps_; }
   const AttentionShape& shape() const { return shape_; }
   const std::vector<Budget>& budgets() const { return budgets_; }
+  /// True if the method itself answers for this layer in the running call; false where it stays
+  /// dense.
+  bool selects_in(Index layer) const { return !keeps_dense(layer); }
   /// The layer's mask as the last call left it.
   const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }
   /// The question that layer_call asked last (its budget is the last one's): for Selector::cost.

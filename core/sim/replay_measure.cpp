@@ -8,21 +8,13 @@
 #include "core/base/evenly_spaced.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/sim/attended.hpp"
+#include "core/sim/kept_keys.hpp"
 
 namespace kvscope {
 
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Index count_inside(const std::vector<KeyPos>& keys, TokenRange range) {
-  return static_cast<Index>(inside(keys, range).size());
-}
-
-void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
-                 std::vector<std::uint8_t>& marks) {
-  for (const KeyPos key : inside(keys, range)) marks[static_cast<std::size_t>(key)] = 1;
-}
 
 /// The budget as a number of keys; 0 where it is none.
 Index nominal_keys(const PairAnswer& answer, Index n_visible) {
@@ -197,47 +189,17 @@ void ReplayMeasure::measure_cost(const Job& job, std::size_t pair, Index kv_head
   const Index group = info_.group();
   const auto d_head = static_cast<double>(info_.d_head);
   const auto n_q = static_cast<double>(info_.n_q);
-  std::vector<std::uint8_t> loaded(static_cast<std::size_t>(job.call.end), 0);
-  std::vector<double> attended(static_cast<std::size_t>(group),
-                               0.0);  // keys of all rows, per query head
-  for (Index r = 0; r < group; ++r) {
-    const Index q_head = kv_head * group + r;
-    if (r > 0 && (selection.is_dense || selection.owner != ListOwner::q_head)) {
-      attended[static_cast<std::size_t>(r)] = attended[0];  // the group shares its lists
-      continue;
-    }
-    for (Index row = 0; row < job.call.size(); ++row) {
-      const TokenRange visible = visible_keys(job.call.begin + row, job.layer.window);
-      auto& n_attended = attended[static_cast<std::size_t>(r)];
-      if (selection.is_dense) {
-        n_attended += static_cast<double>(visible.size());
-        std::fill(loaded.begin() + visible.begin, loaded.begin() + visible.end, std::uint8_t{1});
-        continue;
-      }
-      const KeyList& list = selection.list(owner_of(selection.owner, q_head, group), row);
-      n_attended += static_cast<double>(count_inside(list.scored, visible) +
-                                        count_inside(list.forced, visible));
-      const bool is_block_end =
-          row + 1 == job.call.size() || (row + 1) % selection.rows_per_list == 0;
-      if (!is_block_end) continue;
-      const Index first_row = row / selection.rows_per_list * selection.rows_per_list;
-      const TokenRange seen{visible_keys(job.call.begin + first_row, job.layer.window).begin,
-                            visible.end};
-      mark_inside(list.scored, seen, loaded);
-      mark_inside(list.forced, seen, loaded);
-    }
-  }
-  const auto n_union =
-      static_cast<double>(std::count(loaded.begin(), loaded.end(), std::uint8_t{1}));
-  const double kv_bytes = 2.0 * n_union * d_head * kBytesPerElement;
+  const KeptKeys kept = count_kept_keys(selection, group, kv_head, job.call, job.layer.window);
+  const double kv_bytes = 2.0 * kept.n_union * d_head * kBytesPerElement;
   PairReplay& out = job.out.pairs[pair];
   for (Index r = 0; r < group; ++r) {
     const std::optional<std::size_t> slot = slot_of_head(kv_head * group + r);
     if (!slot) continue;
     const std::size_t at = *slot * job.n_calls() + job.call_index;
-    out.of(ReplayMetric::union_keys)[at] = n_union;
+    out.of(ReplayMetric::union_keys)[at] = kept.n_union;
     out.of(ReplayMetric::score_flops)[at] = answer.cost.score_flops / n_q;
-    out.of(ReplayMetric::attend_flops)[at] = 4.0 * d_head * attended[static_cast<std::size_t>(r)];
+    out.of(ReplayMetric::attend_flops)[at] =
+        4.0 * d_head * kept.attended[static_cast<std::size_t>(r)];
     out.of(ReplayMetric::bytes)[at] =
         answer.cost.score_bytes / n_q + kv_bytes / static_cast<double>(group);
     out.of(ReplayMetric::metadata_bytes)[at] = answer.cost.metadata_bytes / n_q;

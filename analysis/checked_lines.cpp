@@ -1,0 +1,107 @@
+#include "analysis/checked_lines.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSumKey = "{\"sum\":\"";
+constexpr std::string_view kDataKey = "\",\"data\":";
+constexpr std::size_t kSumDigits = 16;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+/// The data of a line, or nothing if it is cut off or damaged.
+std::optional<std::string_view> checked_data(std::string_view line) {
+  const std::size_t prefix = kSumKey.size() + kSumDigits + kDataKey.size();
+  if (line.size() <= prefix || !line.starts_with(kSumKey) || line.back() != '}' ||
+      line.substr(kSumKey.size() + kSumDigits, kDataKey.size()) != kDataKey) {
+    return std::nullopt;
+  }
+  const std::string_view data = line.substr(prefix, line.size() - prefix - 1);
+  if (line.substr(kSumKey.size(), kSumDigits) != text_checksum(data)) return std::nullopt;
+  return data;
+}
+
+}  // namespace
+
+std::string text_checksum(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+  return fmt::format("{:016x}", hash);
+}
+
+std::string config_checksum(const Json& config) {
+  return text_checksum(text_of(config));
+}
+
+std::string first_difference(const Json& now, const Json& then) {
+  for (const auto& [key, value] : now.items()) {
+    const auto other = then.find(key);
+    if (other != then.end() && *other == value) continue;
+    return fmt::format("{} was {}, now {}", key,
+                       other == then.end() ? "not set" : other->dump().substr(0, 120),
+                       value.dump().substr(0, 120));
+  }
+  return "settings were removed";
+}
+
+std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
+                                  const std::function<void(const Json&, bool is_first)>& visit) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw IoError(fmt::format("cannot read {}", file.string()));
+  std::uintmax_t valid_bytes = 0;
+  std::string line;
+  for (std::size_t number = 1; std::getline(in, line); ++number) {
+    const bool is_whole = !in.eof();  // a line break was found
+    const auto data = checked_data(line);
+    if (!is_whole || !data) {
+      const bool is_last = !is_whole || in.peek() == std::ifstream::traits_type::eof();
+      if (is_last && number > 1) return valid_bytes;
+      throw FormatError(
+          fmt::format("{}, line {}: expected a line of a {}'s journal with its checksum{}",
+                      file.string(), number, what, number == 1 ? "" : "; the journal is damaged"));
+    }
+    try {
+      visit(Json::parse(*data), number == 1);
+    } catch (const nlohmann::json::exception& error) {
+      throw FormatError(fmt::format("{}, line {}: not what a {} writes: {}", file.string(), number,
+                                    what, error.what()));
+    } catch (const ConfigError& error) {
+      throw FormatError(fmt::format("{}, line {}: found {}", file.string(), number, error.what()));
+    }
+    valid_bytes += line.size() + 1;
+  }
+  if (valid_bytes == 0)
+    throw FormatError(fmt::format("{}: empty, expected a {}'s journal", file.string(), what));
+  return valid_bytes;
+}
+
+CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file)
+    : file_(file), out_(file, std::ios::binary | std::ios::trunc) {}
+
+CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
+    : file_(file) {
+  std::error_code error;
+  std::filesystem::resize_file(file, valid_bytes, error);
+  if (error) throw IoError(fmt::format("cannot write {}: {}", file.string(), error.message()));
+  out_.open(file, std::ios::binary | std::ios::app);
+}
+
+void CheckedLineWriter::write(const Json& data) {
+  const std::string text = text_of(data);
+  out_ << kSumKey << text_checksum(text) << kDataKey << text << "}\n";
+  out_.flush();
+  if (!out_) throw IoError(fmt::format("cannot write {}", file_.string()));
+}
+
+}  // namespace kvscope

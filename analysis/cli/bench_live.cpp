@@ -1,0 +1,222 @@
+// kvscope bench live: time to the first token with a selector in the running model, beside the
+// plain model, by prompt length.
+#include <algorithm>
+#include <chrono>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/selector_lists.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/replay_pairs.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+/// Seconds of one prefill up to the first token's logits.
+struct Seconds {
+  double total = 0.0;
+  double attention = 0.0;  // selection not included
+  double selection = 0.0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+class BenchLive final : public Command {
+ public:
+  std::string name() const override { return "bench live"; }
+  std::string summary() const override {
+    return "time to the first token under a selector, against dense prefill";
+  }
+  std::string description() const override {
+    return "The prompt goes in by chunks and the first token's logits are computed: once with the "
+           "plain model, once for every selector and budget, in turn, so that all meet the same "
+           "machine. Attention is the time from queries, keys and values to the heads' outputs, "
+           "selection the method's own work. Ratios are dense over sparse, turn by turn, medians "
+           "over the repeats. The embedded book is repeated if it is too short.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope bench live --selector quoka --budget 1024 --lengths 4096,8192,16384",
+             "how much sooner the first token comes"}};
+  }
+  void declare(OptionSet& options) override {
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    options.add("selector", "NAME[,NAME]", "methods that are defined for prefill", selectors_);
+    options.add("budget", "LIST", "as in kvscope simulate", budgets_);
+    options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
+    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
+    options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    const std::vector<Index> lengths = parse_counts(lengths_, "lengths");
+    if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
+    if (n_repeats_ < 1 || n_repeats_ > 1000)
+      throw UsageError(
+          fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
+    PairPlan plan = plan_pairs(
+        split_selectors(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
+        split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
+        Phase::prefill, /*without_draft=*/std::nullopt, selector_registry(), "bench live");
+    for (const std::string& sentence : plan.skipped)
+      note(fmt::format("kvscope: left out: {}", sentence));
+    const fs::path dir = model_dir(model_);
+    const Transformer model = load_transformer(dir);
+    const Index longest = *std::max_element(lengths.begin(), lengths.end());
+    if (longest > model.config().max_positions) {
+      throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", longest,
+                                   model.config().max_positions));
+    }
+    const std::vector<TokenId> text = make_text(model.config(), longest);
+    const int n_threads = work_.n_threads();
+    const StopOnSignal stop;
+    ThreadPool pool(n_threads);
+    ProgressReporter reporter(work_.progress);
+    Json report = {
+        {"bench", "live"},          {"model", model_name(dir)},     {"chunk", chunk_},
+        {"repeat", n_repeats_},     {"threads", n_threads},         {"cpu", cpu_name()},
+        {"version", writer_name()}, {"command_line", command_line}, {"rows", Json::array()}};
+    const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
+    Index n_done = 0;
+    const auto once = [&](const ReplayPair* pair, Index length) {
+      if (stop.token().stop_requested()) throw Interrupted("bench live stopped");
+      const Seconds seconds =
+          prefill(model, pair, std::span(text).first(static_cast<std::size_t>(length)), pool);
+      const ProgressFn progress = reporter.callback();
+      if (progress) {
+        progress({"bench live", ++n_done,
+                  n_runs * (1 + n_repeats_ * static_cast<Index>(lengths.size())), "runs"});
+      }
+      return seconds;
+    };
+    once(nullptr, std::min<Index>(longest, 512));  // pages the weights in
+    for (const ReplayPair& pair : plan.pairs) once(&pair, std::min<Index>(longest, 512));
+    for (const Index length : lengths) {
+      std::vector<std::vector<Seconds>> turns(static_cast<std::size_t>(n_runs));  // [run][repeat]
+      for (Index repeat = 0; repeat < n_repeats_; ++repeat) {
+        turns[0].push_back(once(nullptr, length));
+        for (std::size_t p = 0; p < plan.pairs.size(); ++p)
+          turns[p + 1].push_back(once(&plan.pairs[p], length));
+      }
+      for (std::size_t r = 0; r < turns.size(); ++r) {
+        report["rows"].push_back(
+            row_of(r == 0 ? "dense" : pair_label(plan.pairs[r - 1]), length, turns[r], turns[0]));
+      }
+    }
+    if (json_) {
+      print_json(report);
+    } else {
+      print(describe(report));
+    }
+    return kOk;
+  }
+
+ private:
+  std::vector<TokenId> make_text(const ModelConfig& config, Index length) const {
+    const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
+    PromptOptions options;
+    options.max_tokens = length;
+    const std::vector<TokenId> book = options.load(&tokenizer).ids;
+    std::vector<TokenId> text(static_cast<std::size_t>(length));
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      text[i] = book[i % book.size()] % static_cast<TokenId>(config.n_vocab);
+    }
+    return text;
+  }
+
+  /// pair null: the plain model.
+  Seconds prefill(const Transformer& model, const ReplayPair* pair, std::span<const TokenId> text,
+                  ThreadPool& pool) const {
+    const auto capacity = static_cast<Index>(text.size());
+    if (pair != nullptr) {
+      LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity,
+                        selector_registry(), pool);
+      live.prefill(text, chunk_, PrefillMode::sparse, Logits::last);
+      const LiveTimes& times = live.stats().times;
+      return {times.total, times.attention, times.selection};
+    }
+    KvCache cache(model.config(), capacity);
+    ForwardTimes times;
+    ForwardOptions options;
+    options.times = &times;
+    const auto start = Clock::now();
+    const auto chunk = static_cast<std::size_t>(chunk_);
+    for (std::size_t at = 0; at < text.size(); at += chunk) {
+      options.logits = at + chunk >= text.size() ? Logits::last : Logits::none;
+      model.forward(text.subspan(at, std::min(chunk, text.size() - at)), cache, pool, options);
+    }
+    return {std::chrono::duration<double>(Clock::now() - start).count(), times.attention_seconds,
+            0.0};
+  }
+
+  static Json row_of(const std::string& method, Index length, const std::vector<Seconds>& own,
+                     const std::vector<Seconds>& dense) {
+    std::vector<double> total, attention, selection, ttft_ratio, attention_ratio;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      total.push_back(own[i].total);
+      attention.push_back(own[i].attention);
+      selection.push_back(own[i].selection);
+      ttft_ratio.push_back(dense[i].total / own[i].total);
+      attention_ratio.push_back(dense[i].attention / (own[i].attention + own[i].selection));
+    }
+    return {{"method", method},
+            {"length", length},
+            {"ttft_seconds", median(total)},
+            {"attention_seconds", median(attention)},
+            {"selection_seconds", median(selection)},
+            {"ttft_ratio", median(ttft_ratio)},
+            {"attention_ratio", median(attention_ratio)}};
+  }
+
+  static std::string describe(const Json& report) {
+    TextTable table({"length", "method", "first token", "attention", "selection", "TTFT ratio",
+                     "attention ratio"});
+    for (const Json& row : report.at("rows")) {
+      const auto seconds = [&](const char* key) { return seconds_text(row.at(key).get<double>()); };
+      table.add_row({number_text(row.at("length").get<double>(), 9),
+                     row.at("method").get<std::string>(), seconds("ttft_seconds"),
+                     seconds("attention_seconds"), seconds("selection_seconds"),
+                     fmt::format("{:.2f}", row.at("ttft_ratio").get<double>()),
+                     fmt::format("{:.2f}", row.at("attention_ratio").get<double>())});
+    }
+    return fmt::format("{} in chunks of {}, {} threads on {}\n{}",
+                       report.at("model").get<std::string>(), report.at("chunk").get<Index>(),
+                       report.at("threads").get<int>(), report.at("cpu").get<std::string>(),
+                       table.text());
+  }
+
+  std::string model_ = "verifier";
+  std::vector<std::string> selectors_;
+  std::vector<std::string> budgets_;
+  std::string lengths_ = "4096,8192,16384";
+  Index chunk_ = 128;
+  Index n_repeats_ = 3;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_live_command() {
+  return std::make_unique<BenchLive>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,242 @@
+#include "analysis/cli/simulate_base.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/selector_lists.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "core/sim/draft_runner.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A journal that nobody asked for: removed at the end, whatever happens.
+class TemporaryJournal {
+ public:
+  TemporaryJournal()
+      : file_(fs::temp_directory_path() / fmt::format("kvscope-simulate-{}.journal", ::getpid())) {}
+  ~TemporaryJournal() {
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+  }
+  TemporaryJournal(const TemporaryJournal&) = delete;
+  TemporaryJournal& operator=(const TemporaryJournal&) = delete;
+  const fs::path& file() const { return file_; }
+
+ private:
+  fs::path file_;
+};
+
+void check_output(const fs::path& out, bool overwrite) {
+  const std::string extension = out.extension().string();
+  if (extension != ".csv" && extension != ".json" && extension != ".h5") {
+    throw UsageError(fmt::format(
+        "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
+  }
+  if (!overwrite && fs::exists(out))
+    throw IoError(fmt::format("{} exists; --force replaces it", out.string()));
+}
+
+fs::path journal_of(const fs::path& out) {
+  return fs::path(out.string() + ".journal");
+}
+
+}  // namespace
+
+void SimulateCommand::declare(OptionSet& options) {
+  options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+      ValueKind::folder;
+  options
+      .add("draft", "DIR",
+           "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
+           draft_)
+      .kind = ValueKind::folder;
+  options.add("selector", "NAME[,NAME]",
+              "methods, with options as NAME:option=value (kvscope selectors lists them)",
+              selectors_);
+  options.add("budget", "LIST",
+              "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
+              budgets_);
+  options.add("text", "FILE", "UTF-8 text to read and to fill prompts with [embedded book]", text_);
+  options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
+  declare_task(options);
+  options.add("dense-layers", "N",
+              "leading layers that every method leaves dense [the method's own]",
+              options_.dense_layers);
+  options.add("chunk", "N", "B_CP: tokens per prefill call", options_.chunk);
+  options.add("seed", "N", "seed of everything that is drawn", options_.seed);
+  options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
+      .short_name = 'o';
+  options.flag("resume", "go on with an interrupted run of the same configuration", resume_);
+  options.flag("force", "replace existing files and start over", force_);
+  work_.declare(options);
+  declare_json(options, json_);
+}
+
+std::optional<std::string> SimulateCommand::draft_word() const {
+  if (draft_) return draft_;
+  if (model_ == "verifier") return "draft";
+  return std::nullopt;
+}
+
+SimulationOptions SimulateCommand::simulation_options() const {
+  SimulationOptions options = options_;
+  options.selectors = split_selectors(selectors_);
+  if (options.selectors.empty()) options.selectors = default_selectors();
+  if (options.selectors.empty())
+    throw UsageError("--selector is missing: expected at least one method");
+  const auto full = std::find(options.selectors.begin(), options.selectors.end(), "full");
+  if (adds_full() && full == options.selectors.end())
+    options.selectors.insert(options.selectors.begin(), "full");
+  options.budgets = split_budgets(budgets_);
+  return options;
+}
+
+int SimulateCommand::run(const OptionSet&, const std::string&) {
+  if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
+  if (resume_ && !out_) throw UsageError("--resume needs --out");
+  if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
+  check_task();
+  if (out_) check_output(*out_, force_);
+  const SimulationOptions options = simulation_options();
+  const int n_threads = work_.n_threads();
+
+  const fs::path dir = model_dir(model_);
+  const Transformer verifier = load_transformer(dir);
+  const Tokenizer tokenizer = load_tokenizer(dir);
+  std::optional<Transformer> draft;
+  SimulationModels models;
+  models.verifier = &verifier;
+  models.tokenizer = &tokenizer;
+  models.verifier_name = model_name(dir);
+  const bool wants_draft =
+      needs_draft() ||
+      std::any_of(options.selectors.begin(), options.selectors.end(), [](const std::string& spec) {
+        return selector_registry().make(spec)->caps().needs_draft;
+      });
+  if (wants_draft && draft_word()) {
+    const fs::path draft_dir = model_dir(*draft_word());
+    require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
+    draft.emplace(load_transformer(draft_dir));
+    models.draft = &*draft;
+    models.draft_name = model_name(draft_dir);
+  }
+  PromptOptions source;
+  source.text = text_;
+  source.tokens = tokens_;
+  source.max_tokens = Index{1} << 40;  // all of it
+  source.no_special = true;
+  const Prompt text = source.load(&tokenizer);
+  models.text = text.ids;
+  models.text_name = text.source;
+  for (const TokenId id : text.ids) {
+    if (id < 0 || id >= verifier.config().n_vocab) {
+      throw FormatError(fmt::format("{}: token {} is not in the model's vocabulary of {}",
+                                    text.source, id, verifier.config().n_vocab));
+    }
+  }
+
+  ThreadPool pool(n_threads);
+  const SimulationSetup setup =
+      set_up_simulation(models, options, phase(), selector_registry(), pool);
+  const auto task = make_task(setup);
+  for (const std::string& sentence : setup.skipped)
+    note(fmt::format("kvscope: left out: {}", sentence));
+  const SimulationResult result = compute(*task, setup, pool);
+  if (out_) write_output(*task, result);
+  if (json_) {
+    print_json(simulation_json(*task, result));
+  } else {
+    print(summary_table(result));
+  }
+  return kOk;
+}
+
+SimulationResult SimulateCommand::compute(SimulationTask& task, const SimulationSetup& setup,
+                                          ThreadPool& pool) const {
+  const StopOnSignal stop;
+  ProgressReporter progress(work_.progress);
+  const TemporaryJournal temporary;
+  const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
+  if (out_ && !resume_ && !force_ && fs::exists(journal)) {
+    throw IoError(
+        fmt::format("{} exists: --resume goes on with it, --force starts over", journal.string()));
+  }
+  const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
+  try {
+    return run_simulation(task, setup, journal, mode, pool, progress.callback(), stop.token());
+  } catch (const Interrupted& error) {
+    if (!out_) throw;
+    throw Interrupted(fmt::format("{}; what is finished is in {}, --resume goes on", error.what(),
+                                  journal.string()));
+  }
+}
+
+void SimulateCommand::write_output(const SimulationTask& task,
+                                   const SimulationResult& result) const {
+  check_output(*out_, force_);
+  if (out_->extension() == ".h5") {
+    const auto sink = create_result_file(*out_, force_);
+    write_simulation(task, result, *sink, writer_name());
+  } else if (out_->extension() == ".csv") {
+    save_text(*out_, table_csv(result.table, result.config_hash), force_);
+  } else {
+    save_text(*out_,
+              simulation_json(task, result)
+                      .dump(1, ' ', /*ensure_ascii=*/false,
+                            nlohmann::ordered_json::error_handler_t::replace) +
+                  "\n",
+              force_);
+  }
+  fs::remove(journal_of(*out_));
+}
+
+std::vector<Index> parse_counts(const std::string& text, std::string_view option) {
+  std::vector<Index> counts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    Index value = 0;
+    const char* const last = text.data() + end;
+    const auto [stop, error] = std::from_chars(text.data() + at, last, value);
+    if (error != std::errc{} || stop != last || value < 1) {
+      throw UsageError(fmt::format(
+          "--{}: expected whole numbers of at least 1 between commas, found \"{}\"", option, text));
+    }
+    if (std::find(counts.begin(), counts.end(), value) != counts.end())
+      throw UsageError(fmt::format("--{}: {} is given twice", option, value));
+    counts.push_back(value);
+    at = end + 1;
+  }
+  return counts;
+}
+
+double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
+  const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
+  if (at == table.number_names.end()) return std::nan("");
+  return row.numbers[static_cast<std::size_t>(at - table.number_names.begin())];
+}
+
+std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
+  const double budget = cell_of(table, row, "budget");
+  const std::string& kind = row.texts[3];
+  return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);
+}
+
+std::string percent_text(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100.0 * share);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,71 @@
+// What the kinds of kvscope simulate share: models, text, selectors, budgets, journal, outputs.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/simulate/simulation.hpp"
+
+namespace kvscope::cli {
+
+class SimulateCommand : public Command {
+ public:
+  void declare(OptionSet& options) final;
+  int run(const OptionSet& options, const std::string& command_line) final;
+
+ protected:
+  virtual void declare_task(OptionSet& options) = 0;
+  /// The phase that a method must be defined for.
+  virtual Phase phase() const = 0;
+  /// Called before anything is loaded: throws UsageError for values that cannot be.
+  virtual void check_task() const {}
+  virtual std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const = 0;
+  /// The printed table.
+  virtual std::string summary_table(const SimulationResult& result) const = 0;
+  /// True for tasks that cannot run without a draft model.
+  virtual bool needs_draft() const { return false; }
+  /// Selectors when none are given.
+  virtual std::vector<std::string> default_selectors() const { return {}; }
+  /// True if "full" joins the selectors, so that results can be put beside the dense ones.
+  virtual bool adds_full() const { return false; }
+
+  SimulationOptions options_;
+
+ private:
+  SimulationOptions simulation_options() const;
+  std::optional<std::string> draft_word() const;
+  SimulationResult compute(SimulationTask& task, const SimulationSetup& setup,
+                           ThreadPool& pool) const;
+  void write_output(const SimulationTask& task, const SimulationResult& result) const;
+
+  std::string model_ = "verifier";
+  std::optional<std::string> draft_;
+  std::optional<std::filesystem::path> text_;
+  std::optional<std::filesystem::path> tokens_;
+  std::vector<std::string> selectors_;
+  std::vector<std::string> budgets_;
+  std::optional<std::filesystem::path> out_;
+  bool resume_ = false;
+  bool force_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+/// "1024,2048" as numbers of at least 1; throws UsageError naming the option.
+std::vector<Index> parse_counts(const std::string& text, std::string_view option);
+
+/// The number in this column of a row; NaN if the table has no such column.
+double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
+
+/// "quest tokens=256": selector and budget of a row.
+std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
+
+/// "77.4 %", "-" for NaN.
+std::string percent_text(double share);
+
+}  // namespace kvscope::cli

@@ -1,0 +1,72 @@
+// kvscope simulate perplexity: the model's perplexity with a selector inside its attention.
+#include "analysis/simulate/perplexity.hpp"
+
+#include <cmath>
+
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/text_table.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class SimulatePerplexity final : public SimulateCommand {
+ public:
+  std::string name() const override { return "simulate perplexity"; }
+  std::string summary() const override {
+    return "perplexity with a selector inside the model's attention";
+  }
+  std::string description() const override {
+    return "Teacher-forced decoding after a dense prefill (SpecAttn's protocol; --prefill 0 is "
+           "Quest's), or chunked prefill (--mode prefill). Every layer sees what the sparse layers "
+           "before it made, so errors compound. The KV reduction is 1 - keys attended to / keys "
+           "visible, a ratio of totals over the layers where the method answers. Methods that need "
+           "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
+           "of the text unless the method names one.";
+  }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope simulate perplexity --selector full,streamingllm,quest,specattn --budget "
+         "tokens=256,p=0.95,0.97,0.99",
+         "the rows of SpecAttn's Table 1"},
+        {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
+         "ratio=0.25 --out ppl.h5",
+         "chunked prefill; the cumulative curves go to the file"}};
+  }
+
+ protected:
+  void declare_task(OptionSet& options) override {
+    options.fields(task_);
+    options.add("gamma", "N", "tokens per verification for methods that need a draft",
+                options_.gamma);
+  }
+  Phase phase() const override {
+    return task_.mode == PerplexityMode::prefill ? Phase::prefill : Phase::decode;
+  }
+  std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
+    return make_perplexity_task(setup, task_, selector_registry());
+  }
+  std::string summary_table(const SimulationResult& result) const override {
+    TextTable table({"method", "perplexity", "rel. increase", "KV reduction", "of KV heads"});
+    for (const ColumnTable::Row& row : result.table.rows) {
+      const double increase = cell_of(result.table, row, "relative_increase");
+      table.add_row({method_of(result.table, row),
+                     fmt::format("{:.3f}", cell_of(result.table, row, "perplexity")),
+                     std::isnan(increase) ? "-" : fmt::format("{:+.2f} %", 100.0 * increase),
+                     percent_text(cell_of(result.table, row, "kv_reduction")),
+                     percent_text(cell_of(result.table, row, "kv_union_reduction"))});
+    }
+    return table.text();
+  }
+
+ private:
+  PerplexityOptions task_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_simulate_perplexity_command() {
+  return std::make_unique<SimulatePerplexity>();
+}
+
+}  // namespace kvscope::cli

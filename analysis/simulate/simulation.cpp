@@ -1,0 +1,170 @@
+#include "analysis/simulate/simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "analysis/analysis.hpp"
+#include "analysis/checked_lines.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
+  const SimulationOptions& options = setup.options;
+  std::vector<std::string> pairs;
+  for (const LivePair& pair : setup.pairs) pairs.push_back(pair_label(pair.asked));
+  Json config = {
+      {"task", task.name()},
+      {"model", setup.models.verifier_name},
+      {"draft", setup.models.draft == nullptr ? Json(nullptr) : Json(setup.models.draft_name)},
+      {"text", setup.models.text_name},
+      {"text_tokens", setup.models.text.size()},
+      {"text_checksum", text_checksum({reinterpret_cast<const char*>(setup.models.text.data()),
+                                       setup.models.text.size_bytes()})},
+      {"pairs", pairs},
+      {"dense_layers", options.dense_layers ? Json(*options.dense_layers) : Json(nullptr)},
+      {"chunk", options.chunk},
+      {"gamma", options.gamma},
+      {"calibration_tokens", options.n_calibration},
+      {"layer_map", setup.layer_map},
+      {"seed", options.seed}};
+  const Json own = task.config();
+  for (const auto& [key, value] : own.items()) config[key] = value;
+  return config;
+}
+
+Json numbers_to_json(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (double x : values) list.push_back(json_number(x));
+  return list;
+}
+
+std::vector<double> numbers_from_json(const Json& list) {
+  std::vector<double> values;
+  for (const Json& x : list) {
+    values.push_back(x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>());
+  }
+  return values;
+}
+
+/// The units of a journal by index; checks that it belongs to this simulation.
+std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, const Json& config,
+                                             std::size_t n_units, std::uintmax_t& valid_bytes) {
+  std::map<std::size_t, UnitResult> units;
+  Json known;
+  valid_bytes = read_checked_lines(file, "simulation", [&](const Json& line, bool is_first) {
+    if (is_first) {
+      if (line.at("kvscope_simulation").get<int>() != 1) throw ConfigError("a newer version");
+      known = line.at("config");
+      return;
+    }
+    const auto unit = line.at("unit").get<std::size_t>();
+    if (known != config) return;  // refused below, with both configurations at hand
+    if (unit >= n_units) throw ConfigError("a unit outside the simulation");
+    UnitResult result{numbers_from_json(line.at("values")), numbers_from_json(line.at("series"))};
+    if (!units.emplace(unit, std::move(result)).second) {
+      throw ConfigError("a unit that was there before");
+    }
+  });
+  if (known != config) {
+    throw ConfigError(fmt::format("{} belongs to another simulation: {}", file.string(),
+                                  first_difference(config, known)));
+  }
+  return units;
+}
+
+}  // namespace
+
+SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
+                                const std::filesystem::path& journal, JournalMode mode,
+                                ThreadPool& pool, const ProgressFn& progress,
+                                std::stop_token stop) {
+  SimulationResult result;
+  result.task = task.name();
+  result.config = config_of(task, setup);
+  result.config_hash = config_checksum(result.config);
+  result.skipped = setup.skipped;
+  const std::size_t n_pairs = setup.pairs.size();
+  const std::size_t n_units = task.n_cases() * n_pairs;
+
+  const bool exists = std::filesystem::exists(journal);
+  if (exists && mode == JournalMode::fresh) {
+    throw IoError(fmt::format("{} exists: an earlier simulation did not finish", journal.string()));
+  }
+  std::map<std::size_t, UnitResult> units;
+  std::optional<CheckedLineWriter> writer;
+  if (exists && mode == JournalMode::resume) {
+    std::uintmax_t valid_bytes = 0;
+    units = read_units(journal, result.config, n_units, valid_bytes);
+    writer.emplace(journal, valid_bytes);
+  } else {
+    writer.emplace(journal);
+    writer->write({{"kvscope_simulation", 1}, {"config", result.config}});
+  }
+
+  std::mutex mutex;  // units finish in several threads
+  const auto n_known = static_cast<std::int64_t>(units.size());
+  const auto report = [&] {
+    if (!progress) return;
+    progress({result.task, static_cast<std::int64_t>(units.size()) - n_known,
+              static_cast<std::int64_t>(n_units) - n_known, "runs"});
+  };
+  report();
+  for (std::size_t c = 0; c < task.n_cases(); ++c) {
+    std::vector<std::size_t> todo;
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      if (!units.contains(c * n_pairs + p)) todo.push_back(p);
+    }
+    if (todo.empty()) continue;
+    check_stop(stop, "simulate");
+    task.run_case(
+        c, todo,
+        [&](std::size_t pair, UnitResult unit) {
+          const std::lock_guard lock(mutex);
+          writer->write({{"unit", c * n_pairs + pair},
+                         {"values", numbers_to_json(unit.values)},
+                         {"series", numbers_to_json(unit.series)}});
+          units.emplace(c * n_pairs + pair, std::move(unit));
+          report();
+        },
+        pool, stop);
+  }
+  result.units.resize(task.n_cases());
+  for (auto& [index, unit] : units) result.units[index / n_pairs].push_back(std::move(unit));
+  result.table = task.table(result.units);
+  return result;
+}
+
+Json simulation_json(const SimulationTask& task, const SimulationResult& result) {
+  Json json = {{"kind", "simulate " + result.task},
+               {"config_hash", result.config_hash},
+               {"config", result.config},
+               {"skipped", result.skipped},
+               {"rows", table_json(result.table, result.config_hash)}};
+  task.extras(result.units, nullptr, json);
+  return json;
+}
+
+void write_simulation(const SimulationTask& task, const SimulationResult& result, ResultSink& sink,
+                      const std::string& writer) {
+  ResultInfo info;
+  info.kind = "simulate-" + result.task;
+  info.config = result.config;
+  info.command_line = "kvscope simulate " + result.task;  // the configuration says the rest
+  info.writer = writer;
+  sink.begin(info);
+  const Json categories = write_table(result.table, sink);
+  Json extras = Json::object();
+  task.extras(result.units, &sink, extras);
+  sink.finish({{"simulation_hash", result.config_hash},
+               {"skipped", result.skipped},
+               {"categories", categories}});
+}
+
+}  // namespace kvscope

@@ -1,0 +1,142 @@
+// The frame of all closed-loop simulations: cases x (selector, budget) pairs, a journal of finished
+// units, and results in one order whatever the threads and interruptions were.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "analysis/column_table.hpp"
+#include "analysis/replay_pairs.hpp"
+#include "analysis/sweep.hpp"
+#include "core/base/progress.hpp"
+#include "core/model/tokenizer.hpp"
+#include "core/sim/live.hpp"
+
+namespace kvscope {
+
+/// What every simulation runs on. Views must outlive it.
+struct SimulationModels {
+  const Transformer* verifier = nullptr;
+  const Transformer* draft = nullptr;    // may be null
+  const Tokenizer* tokenizer = nullptr;  // of both
+  std::string verifier_name;
+  std::string draft_name;
+  std::span<const TokenId> text;  // what is read, and the filler of prompts
+  std::string text_name;
+};
+
+/// Options that all tasks share.
+struct SimulationOptions {
+  std::vector<std::string> selectors;
+  std::vector<Budget> budgets;
+  std::optional<Index> dense_layers;  // empty = each method's own default
+  Index chunk = 128;                  // B_CP: tokens per prefill call
+  Index gamma = 4;                    // tokens per verification for methods that need a draft
+  Index n_calibration = 1024;  // tokens at the text's end that methods and layer maps learn from
+  Index seed = 0;
+};
+
+/// Measured numbers of one (case, pair), and a series (losses by position); what they mean is the
+/// task's.
+struct UnitResult {
+  std::vector<double> values;
+  std::vector<double> series;
+};
+
+/// A (selector, budget) pair as it runs: the layer map that was measured is part of the spec.
+struct LivePair {
+  ReplayPair asked;
+  LiveOptions options;
+  bool needs_draft = false;
+};
+
+/// What tasks get to work with.
+struct SimulationSetup {
+  SimulationModels models;
+  SimulationOptions options;
+  std::vector<LivePair> pairs;
+  std::vector<std::string> skipped;    // sentences: combinations that were left out
+  std::string layer_map;               // as measured for specattn; empty if nobody needed it
+  std::optional<KvCache> calibration;  // dense keys of the calibration text, if a method learns
+};
+
+/// Plans the pairs, measures the layer map and the calibration keys where a method needs them.
+/// Throws ConfigError for unknown names, budgets that no method takes, a missing draft, a text
+/// shorter than the calibration needs.
+SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
+                                  Phase phase, const SelectorRegistry& registry, ThreadPool& pool);
+
+/// Called with a finished unit; from any thread.
+using UnitDone = std::function<void(std::size_t pair, UnitResult)>;
+
+/// One kind of simulation.
+class SimulationTask {
+ public:
+  virtual ~SimulationTask() = default;
+  virtual std::string name() const = 0;
+  /// Everything that decides the numbers, besides models and SimulationOptions.
+  virtual nlohmann::ordered_json config() const = 0;
+  virtual std::size_t n_cases() const = 0;
+  /// Runs case `index` under `pairs` (indices into setup.pairs) and calls `done` once for each.
+  virtual void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
+                        ThreadPool& pool, std::stop_token stop) = 0;
+  /// The table of all units, [n_cases][n_pairs].
+  virtual ColumnTable table(const std::vector<std::vector<UnitResult>>& units) const = 0;
+  /// Further arrays of the HDF5 result; may add to `json`, which goes beside the rows.
+  virtual void extras(const std::vector<std::vector<UnitResult>>& units, ResultSink* sink,
+                      nlohmann::ordered_json& json) const {
+    (void)units, (void)sink, (void)json;
+  }
+};
+
+struct SimulationResult {
+  std::string task;
+  nlohmann::ordered_json config;
+  std::string config_hash;
+  std::vector<std::string> skipped;
+  ColumnTable table;
+  std::vector<std::vector<UnitResult>> units;  // [n_cases][n_pairs]
+};
+
+/// Runs what the journal does not hold yet and returns everything. Throws ConfigError if the
+/// journal belongs to another simulation, IoError if it exists and mode is fresh, Interrupted on a
+/// stop (what is finished stays in the journal). The result has the same numbers for any thread
+/// count and any interruption; measured seconds, where a task has them, are those of the run that
+/// made the unit.
+SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
+                                const std::filesystem::path& journal, JournalMode mode,
+                                ThreadPool& pool, const ProgressFn& progress = {},
+                                std::stop_token stop = {});
+
+/// {"kind", "config_hash", "config", "skipped", "rows", ...extras}.
+nlohmann::ordered_json simulation_json(const SimulationTask& task, const SimulationResult& result);
+
+/// rows/COLUMN and the task's own arrays.
+void write_simulation(const SimulationTask& task, const SimulationResult& result, ResultSink& sink,
+                      const std::string& writer);
+
+/// Text columns model, task, selector, budget_kind and number column budget, as sweeps write them.
+std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
+                                    std::size_t pair);
+double budget_value(const LivePair& pair);
+
+/// attended, visible, loaded, available: the totals behind KV reductions, as four values.
+std::vector<double> kept_values(const KeptTotals& kept);
+/// The two reductions of four such totals from values[at] on, summed over units.
+struct Reductions {
+  double per_head = 0.0;
+  double per_union = 0.0;
+};
+Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_t at);
+
+/// Runs body(pair, its own single-threaded pool) for all pairs side by side; one pair gets `pool`.
+void for_each_pair(std::span<const std::size_t> pairs, ThreadPool& pool,
+                   const std::function<void(std::size_t, ThreadPool&)>& body);
+
+}  // namespace kvscope

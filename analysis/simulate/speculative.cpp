@@ -1,0 +1,259 @@
+#include "analysis/simulate/speculative.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "analysis/analysis.hpp"
+#include "core/base/error.hpp"
+#include "core/sim/speculative.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Units = std::vector<std::vector<UnitResult>>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Places in UnitResult::values.
+enum Value : std::size_t {
+  kPasses,
+  kAccepted,
+  kTokens,
+  kFirstDifference,  // NaN: none
+  kDraftSeconds,
+  kSelectionSeconds,
+  kAttentionSeconds,
+  kTotalSeconds,
+  kGreedySeconds,
+  kKept,  // four totals
+};
+
+class Speculative final : public SimulationTask {
+ public:
+  Speculative(const SimulationSetup& setup, const SpeculativeOptions& options,
+              std::vector<Index> gammas, const SelectorRegistry& registry)
+      : setup_(setup), options_(options), gammas_(std::move(gammas)), registry_(registry) {
+    check_fields(options);
+    if (setup.models.draft == nullptr) {
+      throw ConfigError("speculative: needs a draft model, and none was given");
+    }
+    if (gammas_.empty()) throw ConfigError("speculative: expected at least one gamma");
+    for (const Index gamma : gammas_) {
+      if (gamma < 1 || gamma > 1024) {
+        throw ConfigError(fmt::format("speculative: expected gamma in [1, 1024], found {}", gamma));
+      }
+    }
+    const auto n_text = static_cast<Index>(setup.models.text.size());
+    const Index needed = options.offset + options.prompts * options.prompt;
+    if (n_text < needed) {
+      throw ConfigError(fmt::format(
+          "speculative: {} has {} tokens, expected at least {} ({} prompts of {} from token {} on)",
+          setup.models.text_name, n_text, needed, options.prompts, options.prompt, options.offset));
+    }
+    const Index positions = std::min(setup.models.verifier->config().max_positions,
+                                     setup.models.draft->config().max_positions);
+    if (capacity() > positions) {
+      throw ConfigError(
+          fmt::format("speculative: {} tokens of prompt, {} new ones and the drafts exceed the "
+                      "models' {} positions",
+                      options.prompt, options.n_new, positions));
+    }
+  }
+
+  std::string name() const override { return "speculative"; }
+  Json config() const override {
+    Json json = fields_to_json(options_);
+    json["gammas"] = gammas_;
+    return json;
+  }
+  /// By gamma, then prompt.
+  std::size_t n_cases() const override {
+    return gammas_.size() * static_cast<std::size_t>(options_.prompts);
+  }
+
+  void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
+                ThreadPool& pool, std::stop_token stop) override {
+    const auto n_prompts = static_cast<std::size_t>(options_.prompts);
+    const Index gamma = gammas_[index / n_prompts];
+    const auto prompt = setup_.models.text.subspan(
+        static_cast<std::size_t>(options_.offset +
+                                 static_cast<Index>(index % n_prompts) * options_.prompt),
+        static_cast<std::size_t>(options_.prompt));
+    const auto before = prompt.first(prompt.size() - 1);
+    const Index chunk = setup_.options.chunk;
+    const auto on_tokens = [&](Index) {
+      check_stop(stop, "simulate");
+      return true;
+    };
+    LiveSequence greedy(*setup_.models.verifier, {}, capacity(), registry_, pool);
+    greedy.prefill(before, chunk, PrefillMode::dense);
+    KvCache prefix(setup_.models.verifier->config(), options_.prompt);
+    prefix.copy_from(greedy.cache());
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<TokenId> expected =
+        decode_greedily(greedy, prompt.back(), options_.n_new, on_tokens);
+    const double greedy_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+    DraftRunner draft(*setup_.models.draft, capacity(), pool);
+    draft.prefill(before, chunk);
+    for (const std::size_t p : pairs) {
+      LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), registry_,
+                        pool, {setup_.calibration ? &*setup_.calibration : nullptr});
+      if (live.shares_dense_prefill()) {
+        live.adopt(prefix);
+      } else {
+        live.prefill(before, chunk, PrefillMode::dense);
+      }
+      live.clear_stats();
+      draft.truncate(static_cast<Index>(before.size()));
+      const SpeculativeResult result =
+          decode_speculatively(live, draft, prompt.back(), options_.n_new, gamma, on_tokens);
+      done(p, to_unit(result, live.stats(), expected, greedy_seconds));
+    }
+  }
+
+  ColumnTable table(const Units& units) const override {
+    ColumnTable table;
+    table.text_names = {"model", "task", "selector", "budget_kind", "draft"};
+    table.number_names = {"budget",
+                          "gamma",
+                          "prompts",
+                          "tokens",
+                          "acceptance_length",
+                          "acceptance_rate",
+                          "tokens_per_pass",
+                          "kv_reduction",
+                          "kv_union_reduction",
+                          "same_as_dense",
+                          "first_difference",
+                          "tokens_per_second",
+                          "draft_seconds",
+                          "selection_seconds",
+                          "attention_seconds",
+                          "rest_seconds"};
+    const auto n_prompts = static_cast<std::size_t>(options_.prompts);
+    add_greedy_row(units, table);
+    for (std::size_t g = 0; g < gammas_.size(); ++g) {
+      for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+        std::vector<const UnitResult*> mine;
+        for (std::size_t i = 0; i < n_prompts; ++i) mine.push_back(&units[g * n_prompts + i][p]);
+        table.rows.push_back(make_row(mine, gammas_[g], p));
+      }
+    }
+    return table;
+  }
+
+ private:
+  Index capacity() const {
+    return options_.prompt + options_.n_new + *std::max_element(gammas_.begin(), gammas_.end()) + 1;
+  }
+
+  static UnitResult to_unit(const SpeculativeResult& result, const LiveStats& stats,
+                            const std::vector<TokenId>& expected, double greedy_seconds) {
+    const auto [one, other] =
+        std::mismatch(expected.begin(), expected.end(), result.tokens.begin(), result.tokens.end());
+    UnitResult unit;
+    unit.values.resize(kKept);
+    unit.values[kPasses] = static_cast<double>(result.accepted.size());
+    for (const Index n : result.accepted) unit.values[kAccepted] += static_cast<double>(n);
+    unit.values[kTokens] = static_cast<double>(result.tokens.size());
+    unit.values[kFirstDifference] =
+        one == expected.end() ? kNan : static_cast<double>(one - expected.begin());
+    unit.values[kDraftSeconds] = result.draft_seconds;
+    unit.values[kSelectionSeconds] = stats.times.selection;
+    unit.values[kAttentionSeconds] = stats.times.attention;
+    unit.values[kTotalSeconds] = result.total_seconds;
+    unit.values[kGreedySeconds] = greedy_seconds;
+    const auto kept = kept_values(stats.of(Phase::verify));
+    unit.values.insert(unit.values.end(), kept.begin(), kept.end());
+    return unit;
+  }
+
+  static double sum(const std::vector<const UnitResult*>& units, Value value) {
+    double total = 0.0;
+    for (const UnitResult* unit : units) total += unit->values[value];
+    return total;
+  }
+
+  /// Decoding without a draft; the seconds of all its runs, which were one per case.
+  void add_greedy_row(const Units& units, ColumnTable& table) const {
+    double seconds = 0.0;
+    for (const auto& of_case : units) seconds += of_case.front().values[kGreedySeconds];
+    const double tokens = static_cast<double>(units.size()) * static_cast<double>(options_.n_new);
+    ColumnTable::Row row;
+    row.texts = {setup_.models.verifier_name, name(), "greedy", "none", ""};
+    row.numbers.assign(table.number_names.size(), kNan);
+    const auto set = [&](std::string_view column, double value) {
+      const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
+      row.numbers[static_cast<std::size_t>(at - table.number_names.begin())] = value;
+    };
+    set("prompts", static_cast<double>(options_.prompts));
+    set("tokens", tokens);
+    set("tokens_per_pass", 1.0);
+    set("tokens_per_second", tokens / seconds);
+    table.rows.push_back(std::move(row));
+  }
+
+  ColumnTable::Row make_row(const std::vector<const UnitResult*>& units, Index gamma,
+                            std::size_t pair) const {
+    const double passes = sum(units, kPasses);
+    const double accepted = sum(units, kAccepted) / passes;
+    double n_same = 0.0;
+    double first = std::numeric_limits<double>::infinity();
+    for (const UnitResult* unit : units) {
+      const double at = unit->values[kFirstDifference];
+      if (at != at) {
+        n_same += 1.0;
+      } else {
+        first = std::min(first, at);
+      }
+    }
+    const Reductions kept = reductions_of(units, kKept);
+    const double total = sum(units, kTotalSeconds);
+    const double draft = sum(units, kDraftSeconds);
+    const double selection = sum(units, kSelectionSeconds);
+    const double attention = sum(units, kAttentionSeconds);
+    ColumnTable::Row row;
+    row.texts = pair_texts(setup_, name(), pair);
+    row.texts.push_back(setup_.models.draft_name);
+    row.numbers = {budget_value(setup_.pairs[pair]),
+                   static_cast<double>(gamma),
+                   static_cast<double>(units.size()),
+                   sum(units, kTokens),
+                   accepted,
+                   accepted / static_cast<double>(gamma),
+                   accepted + 1.0,
+                   kept.per_head,
+                   kept.per_union,
+                   n_same / static_cast<double>(units.size()),
+                   std::isinf(first) ? kNan : first,
+                   sum(units, kTokens) / total,
+                   draft,
+                   selection,
+                   attention,
+                   total - draft - selection - attention};
+    return row;
+  }
+
+  const SimulationSetup& setup_;
+  SpeculativeOptions options_;
+  std::vector<Index> gammas_;
+  const SelectorRegistry& registry_;
+};
+
+}  // namespace
+
+std::unique_ptr<SimulationTask> make_speculative_task(const SimulationSetup& setup,
+                                                      const SpeculativeOptions& options,
+                                                      std::vector<Index> gammas,
+                                                      const SelectorRegistry& registry) {
+  return std::make_unique<Speculative>(setup, options, std::move(gammas), registry);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,164 @@
+#include "core/attention/sparse_attention.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/tensor/lane_kernels.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr Index kQueriesPerTask = 8 * kWideLanes;  // that share one gathering of a list
+
+/// One list as one KV head uses it, and a part of its queries.
+struct Task {
+  const KeyList* list = nullptr;
+  Index kv_head = 0;
+  Index first_head = 0;  // query heads that share the list and the KV head
+  Index n_heads = 0;
+  Index first_row = 0;
+  Index n_rows = 0;
+};
+
+/// A worker's memory, grown as needed.
+struct Scratch {
+  std::vector<KeyPos> keys;  // of the gathered list, ascending
+  Tensor<float> k, v;        // [capacity, d_head]
+  Tensor<float> lanes;       // queries, outputs and the kernel's own
+};
+
+std::vector<Task> plan_tasks(const AttentionCall& call, const Selection& selection) {
+  const Index n_q = call.q.dim(0);
+  const Index n_kv = call.k.dim(0);
+  const Index group = n_q / n_kv;
+  const Index n_heads = selection.owner == ListOwner::q_head ? 1 : group;
+  std::vector<Task> tasks;
+  for (Index block = 0; block < selection.n_row_blocks(); ++block) {
+    const Index begin = block * selection.rows_per_list;
+    const Index end = std::min(call.n_tok, begin + selection.rows_per_list);
+    const Index rows_per_task = std::max<Index>(1, kQueriesPerTask / n_heads);
+    for (Index first_head = 0; first_head < n_q; first_head += n_heads) {
+      const KeyList& list = selection.list(owner_of(selection.owner, first_head, group), begin);
+      for (Index row = begin; row < end; row += rows_per_task) {
+        tasks.push_back({&list, first_head / group, first_head, n_heads, row,
+                         std::min(rows_per_task, end - row)});
+      }
+    }
+  }
+  return tasks;
+}
+
+/// The part of the list that the task's last query sees, with its keys and values in a row.
+void gather(const AttentionCall& call, const Task& task, Scratch& scratch) {
+  const auto last_pos = static_cast<KeyPos>(call.pos_begin + task.first_row + task.n_rows - 1);
+  scratch.keys = merged(*task.list);
+  scratch.keys.erase(std::upper_bound(scratch.keys.begin(), scratch.keys.end(), last_pos),
+                     scratch.keys.end());
+  const Index d = call.k.dim(2);
+  const auto n_keys = static_cast<Index>(scratch.keys.size());
+  if (scratch.k.count() < n_keys * d) {
+    const Shape shape{n_keys + n_keys / 4 + kKeyBlock, d};
+    scratch.k = Tensor<float>::uninitialized(shape);
+    scratch.v = Tensor<float>::uninitialized(shape);
+  }
+  const TensorView<const float> k = call.k.sub(task.kv_head);
+  const TensorView<const float> v = call.v.sub(task.kv_head);
+  for (Index first = 0; first < n_keys;) {
+    Index last = first + 1;  // runs of neighbours are copied at once
+    const KeyPos begin = scratch.keys[static_cast<std::size_t>(first)];
+    while (last < n_keys &&
+           scratch.keys[static_cast<std::size_t>(last)] == begin + (last - first)) {
+      ++last;
+    }
+    std::copy_n(k.row(begin).data(), (last - first) * d, scratch.k.data() + first * d);
+    std::copy_n(v.row(begin).data(), (last - first) * d, scratch.v.data() + first * d);
+    first = last;
+  }
+}
+
+void write_row(const AttentionCall& call, const Selection& selection, Index q_head, Index row,
+               bool has_keys, const float* out, Index lanes, float lse) {
+  const Index d = call.q.dim(2);
+  float* dst = &call.out(q_head, row, Index{0});
+  for (Index f = 0; f < d; ++f) dst[f] = has_keys ? out[f * lanes] : 0.0f;
+  call.lse(q_head, row) = has_keys ? lse : -std::numeric_limits<float>::infinity();
+  if (selection.mix.weight.count() == 0) return;
+  const float weight = selection.mix.weight(q_head, row);
+  const auto rest = selection.mix.rest.view().row(q_head);
+  for (Index f = 0; f < d; ++f) {
+    dst[f] = weight * dst[f] + (1.0f - weight) * rest[static_cast<std::size_t>(f)];
+  }
+}
+
+/// Queries [first, first + n_used) of the task (heads vary fastest) side by side in lanes.
+void attend_block(const AttentionCall& call, const Selection& selection, const Task& task,
+                  Index first, Index n_used, Index lanes, Scratch& scratch) {
+  const Index d = call.q.dim(2);
+  const Index needed = (kKeyBlock + 3 + 2 * d) * lanes;
+  if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
+  float* q = scratch.lanes.data();
+  float* out = q + d * lanes;
+  float lse[kWideLanes];
+  float sinks[kWideLanes];
+  std::int32_t last_slot[kWideLanes];  // the causal mask in the list's own numbering
+  const auto head_of = [&](Index lane) {
+    return task.first_head + (first + std::min(lane, n_used - 1)) % task.n_heads;
+  };
+  const auto row_of = [&](Index lane) {
+    return task.first_row + (first + std::min(lane, n_used - 1)) / task.n_heads;
+  };
+  for (Index lane = 0; lane < lanes; ++lane) {
+    const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(lane));
+    const auto n_seen =
+        std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
+    last_slot[lane] = static_cast<std::int32_t>(n_seen) - 1;
+    sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(lane))];
+    const float scale = lane < n_used ? call.score_scale : 0.0f;
+    const float* src = &call.q(head_of(lane), row_of(lane), Index{0});
+    for (Index f = 0; f < d; ++f) q[f * lanes + lane] = scale * src[f];
+  }
+  LaneAttention kernel;
+  kernel.q = q;
+  kernel.pos = last_slot;
+  kernel.lanes = lanes;
+  kernel.k = scratch.k.data();
+  kernel.v = scratch.v.data();
+  kernel.d_head = d;
+  kernel.key_end = *std::max_element(last_slot, last_slot + lanes) + 1;
+  if (!call.sinks.empty()) kernel.sinks = sinks;
+  kernel.out = out;
+  kernel.lse = lse;
+  kernel.scratch = out + d * lanes;
+  if (kernel.key_end > 0) lane_attention(kernel);
+  for (Index lane = 0; lane < n_used; ++lane) {
+    write_row(call, selection, head_of(lane), row_of(lane), last_slot[lane] >= 0, out + lane, lanes,
+              lse[lane]);
+  }
+}
+
+}  // namespace
+
+void attend_sparse(const AttentionCall& call, const Selection& selection, ThreadPool& pool) {
+  if (selection.is_dense) {
+    attend_dense(call, /*window=*/std::nullopt, pool);
+    return;
+  }
+  const std::vector<Task> tasks = plan_tasks(call, selection);
+  std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
+  pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
+    const Task& task = tasks[static_cast<std::size_t>(index)];
+    Scratch& memory = scratch[static_cast<std::size_t>(worker)];
+    gather(call, task, memory);
+    const Index n_queries = task.n_rows * task.n_heads;
+    const Index lanes = n_queries > kNarrowLanes ? kWideLanes : kNarrowLanes;
+    for (Index first = 0; first < n_queries; first += lanes) {
+      attend_block(call, selection, task, first, std::min(lanes, n_queries - first), lanes, memory);
+    }
+  });
+}
+
+}  // namespace kvscope

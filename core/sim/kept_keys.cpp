@@ -1,0 +1,73 @@
+#include "core/sim/kept_keys.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/attention/visible.hpp"
+
+namespace kvscope {
+
+namespace {
+
+void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
+                 std::vector<std::uint8_t>& marks) {
+  for (auto it = std::lower_bound(keys.begin(), keys.end(), range.begin);
+       it != keys.end() && *it < range.end; ++it) {
+    marks[static_cast<std::size_t>(*it)] = 1;
+  }
+}
+
+}  // namespace
+
+Index count_inside(const std::vector<KeyPos>& keys, TokenRange range) {
+  const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
+  return std::lower_bound(first, keys.end(), range.end) - first;
+}
+
+KeptKeys count_kept_keys(const Selection& selection, Index group, Index kv_head, TokenRange call,
+                         std::optional<Index> window) {
+  KeptKeys kept;
+  kept.attended.assign(static_cast<std::size_t>(group), 0.0);
+  if (selection.is_dense) {
+    double n_attended = 0.0;
+    for (Index pos = call.begin; pos < call.end; ++pos) {
+      n_attended += static_cast<double>(visible_keys(pos, window).size());
+    }
+    kept.attended.assign(static_cast<std::size_t>(group), n_attended);
+    kept.n_union = static_cast<double>(call.end - visible_keys(call.begin, window).begin);
+    return kept;
+  }
+  const bool one_list = selection.owner != ListOwner::q_head && selection.n_row_blocks() == 1;
+  std::vector<std::uint8_t> loaded(one_list ? 0 : static_cast<std::size_t>(call.end), 0);
+  for (Index r = 0; r < group; ++r) {
+    const Index q_head = kv_head * group + r;
+    const bool is_shared = selection.owner != ListOwner::q_head && r > 0;
+    if (is_shared) {
+      kept.attended[static_cast<std::size_t>(r)] = kept.attended[0];
+      continue;
+    }
+    for (Index row = 0; row < call.size(); ++row) {
+      const TokenRange visible = visible_keys(call.begin + row, window);
+      const KeyList& list = selection.list(owner_of(selection.owner, q_head, group), row);
+      kept.attended[static_cast<std::size_t>(r)] += static_cast<double>(
+          count_inside(list.scored, visible) + count_inside(list.forced, visible));
+      const bool is_block_end = row + 1 == call.size() || (row + 1) % selection.rows_per_list == 0;
+      if (!is_block_end) continue;
+      const Index first_row = row / selection.rows_per_list * selection.rows_per_list;
+      const TokenRange seen{visible_keys(call.begin + first_row, window).begin, visible.end};
+      if (one_list) {
+        kept.n_union =
+            static_cast<double>(count_inside(list.scored, seen) + count_inside(list.forced, seen));
+        continue;
+      }
+      mark_inside(list.scored, seen, loaded);
+      mark_inside(list.forced, seen, loaded);
+    }
+  }
+  if (!one_list) {
+    kept.n_union = static_cast<double>(std::count(loaded.begin(), loaded.end(), std::uint8_t{1}));
+  }
+  return kept;
+}
+
+}  // namespace kvscope

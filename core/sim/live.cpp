@@ -1,0 +1,169 @@
+#include "core/sim/live.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/attention/sparse_attention.hpp"
+#include "core/base/error.hpp"
+#include "core/sim/selector_spec.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
+  AttentionShape shape;
+  shape.n_layers = config.n_layers;
+  shape.n_q = config.n_q;
+  shape.n_kv = config.n_kv;
+  shape.d_head = config.d_head;
+  shape.max_tokens = max_tokens;
+  shape.score_scale = config.score_scale();
+  return shape;
+}
+
+/// What the model calls in its layers during one forward call.
+class LiveSequence::Policy final : public AttentionPolicy {
+ public:
+  Policy(LiveSequence& live, Phase phase) : live_(live), phase_(phase) {}
+
+  bool takes(Index layer) const override {
+    return !live_.model_.config().window[static_cast<std::size_t>(layer)];
+  }
+
+  void attend(const AttentionCall& call) override {
+    const auto start = Clock::now();
+    const Selection& answer = live_.run_->layer_call(
+        {call.layer, call.q, call.k, call.v, /*window=*/std::nullopt, call.sinks})[0];
+    live_.stats_.times.selection += seconds_since(start);
+    if (live_.is_sparse_ && live_.run_->selects_in(call.layer)) {
+      live_.stats_.of(phase_).add(answer, call.q.dim(0), call.k.dim(0),
+                                  {call.pos_begin, call.pos_begin + call.n_tok});
+      live_.stats_.n_sparse_queries += static_cast<double>(call.n_tok);
+    }
+    attend_sparse(call, answer, live_.pool_);
+  }
+
+ private:
+  LiveSequence& live_;
+  Phase phase_;
+};
+
+LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options, Index capacity,
+                           const SelectorRegistry& registry, ThreadPool& pool,
+                           const LiveCalibration& calibration)
+    : model_(model),
+      pool_(pool),
+      cache_(model.config(), capacity),
+      shape_(attention_shape(model.config(), capacity)) {
+  auto gate = std::make_unique<GatedSelector>(
+      registry.make(with_dense_layers(registry, options.selector, options.dense_layers)));
+  gate_ = gate.get();
+  const SelectorCaps caps = gate_->caps();
+  if (!caps.budgets.empty() && !options.budget) {
+    throw ConfigError(fmt::format("selector {}: a budget is missing", options.selector));
+  }
+  run_ = std::make_unique<SelectorRun>(std::move(gate), shape_,
+                                       std::vector<Budget>{options.budget.value_or(Budget{})},
+                                       options.dense_layers);
+  has_history_ = caps.permanent || caps.needs_probs;
+  if (!caps.needs_calibration) return;
+  if (calibration.cache == nullptr) {
+    throw ConfigError(fmt::format(
+        "selector {}: needs keys of a calibration text, and there are none", options.selector));
+  }
+  for (Index layer = 0; layer < shape_.n_layers; ++layer) {
+    const auto keys = calibration.cache->k(layer).range(1, 0, calibration.cache->n_tokens());
+    for (Index head = 0; head < shape_.n_kv; ++head) gate_->calibrate(layer, head, keys.sub(head));
+  }
+}
+
+LiveSequence::LiveSequence(LiveSequence&&) noexcept = default;
+LiveSequence::~LiveSequence() = default;
+
+void LiveSequence::set_sparse(bool is_sparse) {
+  is_sparse_ = is_sparse || has_history_;
+  gate_->set_open(is_sparse_);
+}
+
+bool LiveSequence::shares_dense_prefill() const {
+  return !has_history_;
+}
+
+Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Logits logits,
+                                std::span<const Tensor<float>> draft_rows) {
+  const auto start = Clock::now();
+  run_->begin_call(phase, static_cast<Index>(tokens.size()), draft_rows);
+  Policy policy(*this, phase);
+  ForwardTimes times;
+  ForwardOptions options;
+  options.logits = logits;
+  options.policy = &policy;
+  options.times = &times;
+  const double selection_before = stats_.times.selection;
+  Tensor<float> out = model_.forward(tokens, cache_, pool_, options);
+  stats_.times.attention += times.attention_seconds - (stats_.times.selection - selection_before);
+  stats_.times.total += seconds_since(start);
+  return out;
+}
+
+Tensor<float> LiveSequence::prefill(std::span<const TokenId> tokens, Index chunk, PrefillMode mode,
+                                    Logits logits) {
+  if (chunk < 1)
+    throw ConfigError(fmt::format("prefill: expected a chunk of at least 1, found {}", chunk));
+  const bool was_sparse = is_sparse_;
+  set_sparse(mode == PrefillMode::sparse);
+  Tensor<float> last;
+  for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk)) {
+    const auto part =
+        tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at));
+    const bool is_last = at + part.size() == tokens.size();
+    last = run(Phase::prefill, part, is_last ? logits : Logits::none);
+  }
+  set_sparse(was_sparse);
+  return last;
+}
+
+void LiveSequence::adopt(const KvCache& dense) {
+  if (!shares_dense_prefill() || n_tokens() != 0) {
+    throw ConfigError(
+        fmt::format("selector {}: cannot take over a dense prefill of {} tokens (it has seen {}, "
+                    "or it has a history)",
+                    gate_->name(), dense.n_tokens(), n_tokens()));
+  }
+  cache_.copy_from(dense);
+  if (n_tokens() == 0) return;
+  const bool was_sparse = is_sparse_;
+  set_sparse(false);
+  run_->begin_call(Phase::prefill, n_tokens());
+  // Closed methods look at keys and values only: one zero row stands for all queries.
+  const std::vector<float> no_query(static_cast<std::size_t>(shape_.d_head), 0.0f);
+  const TensorView<const float> q(no_query.data(), Shape{shape_.n_q, n_tokens(), shape_.d_head},
+                                  {0, 0, 1, 0});
+  const KvCache& cache = cache_;
+  for (Index layer = 0; layer < shape_.n_layers; ++layer) {
+    if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
+    run_->layer_call({layer, q, cache.k(layer).range(1, 0, n_tokens()),
+                      cache.v(layer).range(1, 0, n_tokens()), /*window=*/std::nullopt});
+  }
+  set_sparse(was_sparse);
+}
+
+void LiveSequence::rollback(Index n_tokens) {
+  cache_.truncate(n_tokens);
+  run_->rollback(n_tokens);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,76 @@
+#include "core/sim/live_stats.hpp"
+
+#include <numeric>
+
+#include "core/sim/kept_keys.hpp"
+
+namespace kvscope {
+
+namespace {
+
+void add_to(std::vector<double>& sums, const std::vector<double>& more) {
+  if (sums.size() < more.size()) sums.resize(more.size(), 0.0);
+  for (std::size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
+}
+
+double total(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+double reduction_of(const std::vector<double>& part, const std::vector<double>& whole) {
+  const double all = total(whole);
+  return all > 0.0 ? 1.0 - total(part) / all : 0.0;
+}
+
+}  // namespace
+
+void KeptTotals::add(const Selection& selection, Index n_q, Index n_kv, TokenRange call) {
+  const Index group = n_q / n_kv;
+  attended.resize(static_cast<std::size_t>(n_q), 0.0);
+  visible.resize(static_cast<std::size_t>(n_q), 0.0);
+  loaded.resize(static_cast<std::size_t>(n_kv), 0.0);
+  available.resize(static_cast<std::size_t>(n_kv), 0.0);
+  // positions begin + 1 .. end: what the rows see
+  const double n_visible =
+      static_cast<double>(call.size()) * static_cast<double>(call.begin + 1 + call.end) / 2.0;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    const KeptKeys kept = count_kept_keys(selection, group, kv_head, call, /*window=*/std::nullopt);
+    for (Index r = 0; r < group; ++r) {
+      const auto q_head = static_cast<std::size_t>(kv_head * group + r);
+      attended[q_head] += kept.attended[static_cast<std::size_t>(r)];
+      visible[q_head] += n_visible;
+    }
+    loaded[static_cast<std::size_t>(kv_head)] += kept.n_union;
+    available[static_cast<std::size_t>(kv_head)] += static_cast<double>(call.end);
+  }
+  n_calls += 1.0;
+}
+
+void KeptTotals::add(const KeptTotals& other) {
+  add_to(attended, other.attended);
+  add_to(visible, other.visible);
+  add_to(loaded, other.loaded);
+  add_to(available, other.available);
+  n_calls += other.n_calls;
+}
+
+double KeptTotals::reduction() const {
+  return reduction_of(attended, visible);
+}
+
+double KeptTotals::union_reduction() const {
+  return reduction_of(loaded, available);
+}
+
+double KeptTotals::mean_kept(double n_queries) const {
+  const double n = n_queries * static_cast<double>(attended.size());
+  return n > 0.0 ? total(attended) / n : 0.0;
+}
+
+KeptTotals LiveStats::all() const {
+  KeptTotals sum;
+  for (const KeptTotals& one : kept) sum.add(one);
+  return sum;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,92 @@
+// Retrieval prompts: exact lengths, facts where they were asked for, answers that score.
+#include "analysis/simulate/prompts.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+struct Source {
+  Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
+  std::vector<TokenId> filler = [this] {
+    std::ifstream in(embedded_text());
+    const std::string all((std::istreambuf_iterator<char>(in)), {});
+    return tokenizer.encode(std::string_view(all).substr(0, 40000));
+  }();
+};
+
+TEST_CASE("prompts have the asked length and hold facts, question and answer", "[simulate]") {
+  const Source source;
+  const auto kind = GENERATE(PromptKind::passkey, PromptKind::multi_key, PromptKind::multi_value,
+                             PromptKind::variable_tracking, PromptKind::common_words);
+  INFO(enum_name(kind));
+  for (const Index length : {Index{400}, Index{1024}, Index{3001}}) {
+    for (const double depth : {0.0, 0.37, 1.0}) {
+      const PromptSpec spec{kind, length, depth, 8, /*seed=*/3, /*trial=*/1};
+      const Prompt prompt = make_prompt(spec, source.filler, source.tokenizer);
+      CHECK(static_cast<Index>(prompt.tokens.size()) == length);
+      const std::string text = source.tokenizer.decode(prompt.tokens);
+      for (const std::string& answer : prompt.answers) CHECK_THAT(text, ContainsSubstring(answer));
+      CHECK((text.ends_with(" is") || text.ends_with(" are") || text.ends_with(" are the")));
+      CHECK(make_prompt(spec, source.filler, source.tokenizer).tokens == prompt.tokens);
+      PromptSpec other = spec;
+      other.trial = 2;
+      CHECK(make_prompt(other, source.filler, source.tokenizer).tokens != prompt.tokens);
+      std::string all;
+      for (const std::string& answer : prompt.answers) all += " " + answer + ".";
+      CHECK(score_answer(kind, prompt, all) == 1.0);
+      CHECK(score_answer(kind, prompt, " nothing") == 0.0);
+    }
+  }
+}
+
+TEST_CASE("the pass key stands at its depth, in the trained wording", "[simulate]") {
+  const Source source;
+  for (const double depth : {0.0, 0.25, 0.5, 1.0}) {
+    const Prompt prompt =
+        make_prompt({PromptKind::passkey, 2000, depth, 8, 0, 0}, source.filler, source.tokenizer);
+    const std::string fact = " The pass key is " + prompt.answers.front() + ". Remember it. " +
+                             prompt.answers.front() + " is the pass key.";
+    const auto fact_tokens = source.tokenizer.encode(fact);
+    const auto found = std::search(prompt.tokens.begin(), prompt.tokens.end(), fact_tokens.begin(),
+                                   fact_tokens.end());
+    REQUIRE(found != prompt.tokens.end());
+    const auto head = source.tokenizer
+                          .encode(
+                              " There is an important info hidden inside a lot of irrelevant "
+                              "text. Find it and memorize it. I will quiz you about the "
+                              "important information there.\n")
+                          .size();
+    const auto question = source.tokenizer.encode(" What is the pass key? The pass key is").size();
+    const auto room = 2000 - head - question - fact_tokens.size();
+    const auto at = static_cast<double>(found - prompt.tokens.begin()) - static_cast<double>(head);
+    CHECK(std::abs(at - depth * static_cast<double>(room)) <= 0.5);
+  }
+  const Prompt prompt =
+      make_prompt({PromptKind::passkey, 600, 0.5, 8, 0, 0}, source.filler, source.tokenizer);
+  CHECK(score_answer(PromptKind::passkey, prompt, " " + prompt.answers.front() + "1") == 0.0);
+}
+
+TEST_CASE("prompts that cannot be are refused", "[simulate]") {
+  const Source source;
+  const auto make = [&](PromptSpec spec) {
+    return make_prompt(spec, source.filler, source.tokenizer);
+  };
+  CHECK_THROWS_AS(make({PromptKind::passkey, 20, 0.5, 8, 0, 0}), ConfigError);
+  CHECK_THROWS_AS(make({PromptKind::passkey, 1000, 1.5, 8, 0, 0}), ConfigError);
+  CHECK_THROWS_AS(make({PromptKind::multi_key, 1000, 0.5, 0, 0, 0}), ConfigError);
+  CHECK_THROWS_AS(make({PromptKind::multi_key, 10000, 0.5, 100, 0, 0}), ConfigError);
+  CHECK_THROWS_WITH(make({PromptKind::passkey, 100000, 0.5, 8, 0, 0}),
+                    ContainsSubstring("tokens, a prompt of 100000 needs"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,239 @@
+// Simulations on the embedded pair: dense results are the plain model's, results do not depend on
+// threads or interruptions, the oracle is ahead of other methods.
+#include "analysis/simulate/simulation.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "analysis/simulate/perplexity.hpp"
+#include "analysis/simulate/retrieval.hpp"
+#include "analysis/simulate/speculative.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+using testing::TempDir;
+
+struct World {
+  Transformer verifier = Transformer::load(embedded_verifier());
+  Transformer draft = Transformer::load(embedded_draft());
+  Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
+  std::vector<TokenId> text = [this] {
+    std::ifstream in(embedded_text());
+    const std::string all((std::istreambuf_iterator<char>(in)), {});
+    return tokenizer.encode(std::string_view(all).substr(0, 30000));
+  }();
+  ThreadPool pool{2};
+
+  SimulationModels models() const {
+    return {&verifier, &draft, &tokenizer, "verifier", "draft", text, "book"};
+  }
+  SimulationSetup setup(std::vector<std::string> selectors, std::vector<std::string> budgets,
+                        Phase phase) {
+    SimulationOptions options;
+    options.selectors = std::move(selectors);
+    for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
+    options.n_calibration = 100;
+    return set_up_simulation(models(), options, phase, selector_registry(), pool);
+  }
+};
+
+const ColumnTable::Row& row_of(const SimulationResult& result, const std::string& selector) {
+  for (const ColumnTable::Row& row : result.table.rows) {
+    if (row.texts[2].starts_with(selector)) return row;
+  }
+  throw std::runtime_error("no row of " + selector);
+}
+
+double number(const SimulationResult& result, const std::string& selector, std::string_view name) {
+  const auto& names = result.table.number_names;
+  const auto at = std::find(names.begin(), names.end(), name) - names.begin();
+  return row_of(result, selector).numbers.at(static_cast<std::size_t>(at));
+}
+
+TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup = world.setup({"full", "streamingllm", "oracle-topk", "specattn"},
+                                            {"tokens=32", "p=0.6"}, Phase::decode);
+  CHECK(setup.skipped.size() == 3);
+  PerplexityOptions options;
+  options.n_tokens = 200;
+  options.offset = 100;
+  const auto task = make_perplexity_task(setup, options, selector_registry());
+  const auto result =
+      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  KvCache cache(world.verifier.config(), 200);
+  const Tensor<float> logits = world.verifier.forward(std::span(world.text).subspan(100, 200),
+                                                      cache, world.pool, {Logits::all});
+  double loss = 0.0;
+  for (Index t = 20; t < 199; ++t) {
+    loss += negative_log_likelihood(logits.view().row(t),
+                                    world.text[static_cast<std::size_t>(100 + t + 1)]);
+  }
+  CHECK_THAT(number(result, "full", "perplexity"), WithinRel(std::exp(loss / 179.0), 1e-12));
+  CHECK(number(result, "full", "kv_reduction") == 0.0);
+  CHECK(number(result, "full", "scored_tokens") == 179.0);
+  double kept = 0.0;
+  double all = 0.0;
+  for (int t = 21; t < 200; ++t) {
+    kept += std::min(32, t);
+    all += t;
+  }
+  CHECK_THAT(number(result, "streamingllm", "kv_reduction"), WithinRel(1.0 - kept / all, 1e-12));
+  CHECK(number(result, "streamingllm", "perplexity") > number(result, "full", "perplexity"));
+  CHECK(number(result, "oracle-topk", "perplexity") < number(result, "streamingllm", "perplexity"));
+  CHECK(number(result, "specattn", "kv_reduction") > 0.0);
+  CHECK(std::isnan(number(result, "full", "budget")));
+}
+
+TEST_CASE("results are the same for any threads and any interruption", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup =
+      world.setup({"full", "quest", "tova"}, {"tokens=32", "tokens=64"}, Phase::decode);
+  PerplexityOptions options;
+  options.n_tokens = 60;
+  options.windows = 2;
+  options.offset = 0;
+  const auto task = make_perplexity_task(setup, options, selector_registry());
+  const auto run = [&](const std::string& journal, JournalMode mode, int threads,
+                       std::stop_token stop = {}, const ProgressFn& progress = {}) {
+    ThreadPool pool(threads);
+    return simulation_json(*task, run_simulation(*task, setup, dir.path() / journal, mode, pool,
+                                                 progress, stop))
+        .dump();
+  };
+  const std::string one = run("one", JournalMode::fresh, 1);
+  CHECK(run("three", JournalMode::fresh, 3) == one);
+
+  std::stop_source source;
+  CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2, source.get_token(),
+                      [&](const Progress& p) {
+                        if (p.done == 3) source.request_stop();
+                      }),
+                  Interrupted);
+  std::ofstream(dir.path() / "cut", std::ios::app) << "{\"sum\":\"half a li";  // as after a kill
+  CHECK(run("cut", JournalMode::resume, 2) == one);
+  CHECK(run("cut", JournalMode::resume, 2) == one);  // nothing left to do
+  CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2), IoError);
+
+  const SimulationSetup other = world.setup({"full"}, {}, Phase::decode);
+  const auto other_task = make_perplexity_task(other, options, selector_registry());
+  CHECK_THROWS_WITH(
+      run_simulation(*other_task, other, dir.path() / "cut", JournalMode::resume, world.pool),
+      ContainsSubstring("belongs to another simulation: pairs was"));
+}
+
+TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup = world.setup({"full", "quest", "streamingllm", "specattn"},
+                                            {"tokens=128", "p=0.9"}, Phase::decode);
+  RetrievalOptions options;
+  options.lengths = {600};
+  options.n_depths = 2;
+  const auto task = make_retrieval_task(setup, options, selector_registry());
+  const auto result =
+      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  CHECK(number(result, "full", "accuracy") == 1.0);
+  CHECK(number(result, "quest", "accuracy") == 1.0);
+  CHECK(number(result, "streamingllm", "accuracy") == 0.5);  // the key right before the question
+  CHECK(number(result, "streamingllm", "kv_reduction") > 0.7);
+  CHECK(row_of(result, "quest").texts.back() == "yes");
+  const auto json = simulation_json(*task, result);
+  CHECK(json.at("grids").size() == 4);
+  CHECK(json.at("grids")[0].at("accuracy").size() == 2);
+  MemoryResult sink;
+  write_simulation(*task, result, sink, "test");
+  CHECK(sink.values<double>("grid/passkey").size() == 8);
+  CHECK(sink.values<double>("rows/accuracy").size() == 4);
+}
+
+TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
+  RetrievalOptions options;
+  options.task = "needle";
+  options.protocol = RetrievalProtocol::prefill;
+  options.kinds = {PromptKind::multi_key};
+  options.lengths = {500};
+  options.n_depths = 1;
+  options.trials = 2;
+  options.by_depth = true;
+  const auto task = make_retrieval_task(setup, options, selector_registry());
+  const auto result =
+      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  CHECK(number(result, "full", "accuracy") == 1.0);
+  CHECK(number(result, "quoka", "accuracy") == 1.0);  // a budget of everything
+  CHECK(number(result, "quoka", "kv_reduction") == 0.0);
+  CHECK(number(result, "quoka", "depth") == 0.5);
+}
+
+TEST_CASE("speculative: dense verification gives the greedy tokens", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup = world.setup({"full", "specattn"}, {"p=0.5"}, Phase::verify);
+  SpeculativeOptions options;
+  options.prompt = 100;
+  options.n_new = 12;
+  options.prompts = 2;
+  options.offset = 0;
+  const auto task = make_speculative_task(setup, options, {2, 4}, selector_registry());
+  const auto result =
+      run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
+  CHECK(result.table.rows.size() == 5);
+  CHECK(number(result, "full", "same_as_dense") == 1.0);
+  CHECK(std::isnan(number(result, "full", "first_difference")));
+  CHECK(number(result, "full", "tokens_per_pass") ==
+        number(result, "full", "acceptance_length") + 1.0);
+  CHECK(number(result, "specattn", "kv_reduction") > 0.0);
+  CHECK(number(result, "greedy", "tokens_per_second") > 0.0);
+}
+
+TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") {
+  World world;
+  const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
+  const auto perplexity = [&](PerplexityOptions options) {
+    return make_perplexity_task(setup, options, selector_registry());
+  };
+  PerplexityOptions options;
+  options.n_tokens = 100000;
+  CHECK_THROWS_WITH(perplexity(options), ContainsSubstring("expected at least 105000"));
+  options = {};
+  options.n_tokens = 100;
+  options.prefill = 1.0;
+  CHECK_THROWS_WITH(perplexity(options), ContainsSubstring("leaves none to score"));
+  RetrievalOptions retrieval;
+  retrieval.lengths = {40000};
+  CHECK_THROWS_AS(make_retrieval_task(setup, retrieval, selector_registry()), ConfigError);
+  retrieval.lengths = {10};
+  CHECK_THROWS_WITH(make_retrieval_task(setup, retrieval, selector_registry()),
+                    ContainsSubstring("too few for a passkey prompt"));
+  CHECK_THROWS_AS(make_speculative_task(setup, {}, {0}, selector_registry()), ConfigError);
+  SpeculativeOptions speculative;
+  speculative.prompt = 5000;
+  speculative.prompts = 40;
+  CHECK_THROWS_WITH(make_speculative_task(setup, speculative, {4}, selector_registry()),
+                    ContainsSubstring("expected at least"));
+  SimulationModels alone = world.models();
+  alone.draft = nullptr;
+  SimulationOptions needs_draft;
+  needs_draft.selectors = {"specattn"};
+  needs_draft.budgets = {Budget::parse("p=0.9")};
+  CHECK_THROWS_WITH(
+      set_up_simulation(alone, needs_draft, Phase::decode, selector_registry(), world.pool),
+      ContainsSubstring("needs a draft model"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,155 @@
+// kvscope simulate and bench live, run as a user runs them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+using Words = std::vector<std::string>;
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Words kPerplexity = {
+    "simulate",          "perplexity", "--n-tokens", "80",       "--selector",
+    "full,quest,recent", "--budget",   "32",         "--offset", "0"};
+
+TEST_CASE("simulate perplexity prints a table and writes the same rows in three formats") {
+  const TempDir dir;
+  const auto table = kvscope_run(kPerplexity);
+  INFO(table.err);
+  REQUIRE(table.code == 0);
+  CHECK(table.out.starts_with("method"));
+  CHECK_THAT(table.out, ContainsSubstring("quest tokens=32"));
+  const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
+  for (const std::string extension : {".csv", ".json", ".h5"}) {
+    const auto one = (dir.path() / ("one" + extension)).string();
+    const auto two = (dir.path() / ("two" + extension)).string();
+    REQUIRE(kvscope_run(with(kPerplexity, {"--out", one, "--threads", "1"}), pinned).code == 0);
+    REQUIRE(kvscope_run(with(kPerplexity, {"--out", two, "--threads", "3"}), pinned).code == 0);
+    CHECK(read_file(one) == read_file(two));
+    CHECK(!std::filesystem::exists(one + ".journal"));
+    CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
+    CHECK(kvscope_run(with(kPerplexity, {"--out", one, "--force"})).code == 0);
+  }
+  CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,budget,"));
+}
+
+TEST_CASE("an interrupted simulation resumes to the same bytes") {
+  const TempDir dir;
+  const auto whole = (dir.path() / "whole.json").string();
+  const auto cut = (dir.path() / "cut.json").string();
+  const Words words = with(kPerplexity, {"--windows", "6", "--threads", "1"});
+  REQUIRE(kvscope_run(with(words, {"--out", whole})).code == 0);
+  RunningProgram running(with(words, {"--out", cut}));
+  const std::filesystem::path journal = cut + ".journal";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (running.is_running() && std::chrono::steady_clock::now() < deadline) {
+    if (std::filesystem::exists(journal) && std::filesystem::file_size(journal) > 3000) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  running.send(SIGKILL);
+  running.wait();
+  if (!std::filesystem::exists(cut)) {  // it may have been faster than the signal
+    REQUIRE(std::filesystem::exists(journal));
+    CHECK(kvscope_run(with(words, {"--out", cut})).code == 3);  // says that there is a journal
+    REQUIRE(kvscope_run(with(words, {"--out", cut, "--resume"})).code == 0);
+  }
+  CHECK(read_file(cut) == read_file(whole));
+}
+
+TEST_CASE("retrieval and speculation run from the command line") {
+  const auto passkey = kvscope_run({"simulate", "passkey", "--lengths", "400", "--depths", "2",
+                                    "--selector", "full,streamingllm", "--budget", "64", "--json"});
+  INFO(passkey.err);
+  REQUIRE(passkey.code == 0);
+  CHECK(passkey.json().at("rows").at(0).at("accuracy") == 1);
+  CHECK(passkey.json().at("rows").at(1).at("accuracy") == 0.5);
+  const auto needle =
+      kvscope_run({"simulate", "needle", "--lengths", "400", "--depths", "2", "--facts", "4",
+                   "--selector", "full,quoka", "--budget", "ratio=0.5", "--by-depth", "--json"});
+  REQUIRE(needle.code == 0);
+  CHECK(needle.json().at("rows").size() == 4);
+  const auto ruler =
+      kvscope_run({"simulate", "ruler", "--lengths", "400", "--depths", "1", "--trials", "1",
+                   "--kinds", "multi_key,common_words", "--selector", "quoka", "--budget", "128"});
+  REQUIRE(ruler.code == 0);
+  CHECK_THAT(ruler.out, ContainsSubstring("full"));
+  const auto speculative = kvscope_run(
+      {"simulate", "speculative", "--prompt", "100", "--n-new", "8", "--prompts", "1", "--json"});
+  REQUIRE(speculative.code == 0);
+  CHECK(speculative.json().at("rows").at(1).at("same_as_dense") == 1);
+  const auto live = kvscope_run(
+      {"bench", "live", "--lengths", "256,384", "--budget", "64", "--repeat", "1", "--json"});
+  REQUIRE(live.code == 0);
+  CHECK(live.json().at("rows").size() == 4);
+}
+
+TEST_CASE("wrong simulations end with a sentence and the right code") {
+  const TempDir dir;
+  const auto check = [](const Words& words, int code, const std::string& says) {
+    const auto result = kvscope_run(words);
+    INFO(result.err);
+    CHECK(result.code == code);
+    CHECK(result.err_is_one_line());
+    CHECK_THAT(result.err, ContainsSubstring(says));
+  };
+  const Words perplexity = {"simulate", "perplexity"};
+  check(perplexity, 2, "--selector is missing");
+  check({"simulate"}, 2, "needs a kind");
+  check(with(perplexity, {"--selector", "nothing"}), 2, "unknown selector");
+  check(with(perplexity, {"--selector", "quest"}), 2,
+        "quest: needs a budget");
+  check(with(perplexity, {"--selector", "full", "--n-tokens", "500000"}), 2,
+        "expected at least 505000");
+  check(with(perplexity, {"--selector", "full", "--n-tokens", "40000"}), 2, "32768 positions");
+  check(with(perplexity, {"--selector", "full", "--prefill", "2"}), 2,
+        "expected a value in [0, 1]");
+  check(with(perplexity, {"--selector", "full", "--out", "x.txt"}), 2, "ends in .csv");
+  check(with(perplexity, {"--selector", "full", "--resume"}), 2, "--resume needs --out");
+  check(with(perplexity, {"--selector", "full", "--model", "nowhere"}), 3, "nowhere");
+  check(with(perplexity, {"--selector", "specattn", "--budget", "p=0.9", "--model", "./nowhere"}),
+        3, "nowhere");
+  const auto text = dir.write("short.txt", "A few words.").string();
+  check(with(perplexity, {"--selector", "full", "--text", text}), 2, "short.txt has");
+  check({"simulate", "passkey", "--selector", "full", "--lengths", "32768"}, 2, "positions");
+  check({"simulate", "passkey", "--selector", "full", "--lengths", "0"}, 2, "--lengths");
+  check({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, "too few");
+  check({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, "--facts");
+  check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "--kinds");
+  check({"simulate", "speculative", "--gamma", "0"}, 2, "--gamma");
+  check({"simulate", "speculative", "--prompt", "32768", "--offset", "0", "--prompts", "1"}, 2,
+        "positions");
+  check({"bench", "live", "--lengths", "40000"}, 2, "positions");
+
+  // a draft with another tokenizer
+  const auto source = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "traces" / "samples" / "draft";
+  const auto other = dir.path() / "other";
+  std::filesystem::copy(source, other);
+  std::string tokenizer = read_file(other / "tokenizer.json");
+  const std::string needle = "\"<|end_of_text|>\"";
+  for (std::size_t at = tokenizer.find(needle); at != std::string::npos;
+       at = tokenizer.find(needle, at + 1)) {
+    tokenizer.replace(at, needle.size(), "\"<|end_of_talk|>\"");
+  }
+  std::ofstream(other / "tokenizer.json", std::ios::trunc) << tokenizer;
+  check({"simulate", "speculative", "--draft", other.string()}, 2, "different tokenizers");
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,154 @@
+// Sparse attention against three loops in double, and against dense attention bit for bit.
+#include "core/attention/sparse_attention.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+#include <limits>
+
+#include "core/attention/dense_attention.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+namespace {
+
+/// A call with outputs of its own.
+struct Problem {
+  CallFixture fixture;
+  Tensor<float> out, lse;
+  explicit Problem(const CallShape& shape)
+      : fixture(shape),
+        out({shape.n_q, shape.n_tok, shape.d_head}),
+        lse({shape.n_q, shape.n_tok}) {}
+  AttentionCall call() {
+    AttentionCall call;
+    call.pos_begin = fixture.call.pos_begin;
+    call.n_tok = fixture.call.n_tok;
+    call.score_scale = fixture.call.score_scale;
+    call.q = fixture.q.view();
+    call.k = fixture.k.view();
+    call.v = fixture.v.view();
+    call.out = out.view();
+    call.lse = lse.view();
+    return call;
+  }
+  Index n_keys() const { return fixture.k.dim(1); }
+};
+
+/// Each key with probability `share`, some of them forced.
+Selection random_selection(const Problem& problem, ListOwner owner, Index rows_per_list,
+                           double share, std::mt19937& rng) {
+  Selection selection;
+  selection.owner = owner;
+  selection.n_tok = problem.fixture.call.n_tok;
+  selection.rows_per_list = rows_per_list;
+  const Index n_owners = owner == ListOwner::q_head    ? problem.fixture.q.dim(0)
+                         : owner == ListOwner::kv_head ? problem.fixture.k.dim(0)
+                                                       : 1;
+  std::uniform_real_distribution<double> uniform;
+  for (Index i = 0; i < n_owners * selection.n_row_blocks(); ++i) {
+    KeyList list;
+    for (Index pos = 0; pos < problem.n_keys(); ++pos) {
+      if (uniform(rng) >= share) continue;
+      (uniform(rng) < 0.3 ? list.forced : list.scored).push_back(static_cast<KeyPos>(pos));
+    }
+    selection.lists.push_back(std::move(list));
+  }
+  return selection;
+}
+
+void check_against_loops(Problem& problem, const Selection& selection) {
+  const CallFixture& f = problem.fixture;
+  for (Index h = 0; h < f.q.dim(0); ++h) {
+    for (Index row = 0; row < f.call.n_tok; ++row) {
+      const auto keys = merged(selection.list(owner_of(selection.owner, h, f.group()), row));
+      double sum = 0.0;
+      std::vector<double> expected(static_cast<std::size_t>(f.v.dim(2)), 0.0);
+      for (const KeyPos pos : keys) {
+        if (pos > f.call.pos_begin + row) continue;
+        const double e = std::exp(f.logit(h, row, pos));
+        sum += e;
+        for (std::size_t c = 0; c < expected.size(); ++c) {
+          expected[c] += e * static_cast<double>(f.v(h / f.group(), pos, static_cast<Index>(c)));
+        }
+      }
+      const double w = selection.mix.weight.count() == 0
+                           ? 1.0
+                           : static_cast<double>(selection.mix.weight(h, row));
+      for (std::size_t c = 0; c < expected.size(); ++c) {
+        const auto at = static_cast<Index>(c);
+        const double y = sum > 0.0 ? expected[c] / sum : 0.0;
+        const double rest = w == 1.0 ? 0.0 : static_cast<double>(selection.mix.rest(h, at));
+        CHECK(std::abs(static_cast<double>(problem.out(h, row, at)) - (w * y + (1.0 - w) * rest)) <
+              2e-5);
+      }
+      if (sum > 0.0) {
+        CHECK(std::abs(static_cast<double>(problem.lse(h, row)) - std::log(sum)) < 2e-5);
+      } else {
+        CHECK(problem.lse(h, row) == -std::numeric_limits<float>::infinity());
+      }
+    }
+  }
+}
+
+TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
+  std::mt19937 rng(7);
+  ThreadPool pool(2);
+  for (const auto& [n_past, n_tok] :
+       {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
+    for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
+      for (const Index rows_per_list : {Index{1}, Index{4}, n_tok}) {
+        for (const double share : {0.02, 0.5}) {
+          Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
+          const Selection selection =
+              random_selection(problem, owner, std::min(rows_per_list, n_tok), share, rng);
+          attend_sparse(problem.call(), selection, pool);
+          check_against_loops(problem, selection);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("an output mix is honoured, also where the list is empty", "[sparse]") {
+  std::mt19937 rng(3);
+  ThreadPool pool(1);
+  Problem problem({.n_past = 20, .n_tok = 3});
+  Selection selection = random_selection(problem, ListOwner::kv_head, 3, 0.3, rng);
+  selection.lists[1] = {};
+  selection.mix.weight = random_tensor({4, 3}, rng);
+  selection.mix.rest = random_tensor({4, 16}, rng);
+  attend_sparse(problem.call(), selection, pool);
+  check_against_loops(problem, selection);
+}
+
+TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
+  const auto threads = GENERATE(1, 3);
+  ThreadPool pool(threads);
+  for (const auto& [n_past, n_tok] :
+       {std::pair<Index, Index>{0, 40}, {500, 1}, {260, 9}, {131, 70}}) {
+    Problem dense({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
+    attend_dense(dense.call(), std::nullopt, pool);
+    for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
+      Problem sparse({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
+      Selection selection;
+      selection.owner = owner;
+      selection.n_tok = selection.rows_per_list = n_tok;
+      KeyList all;
+      all.scored = positions(0, n_past);
+      all.forced = positions(n_past, n_past + n_tok);
+      selection.lists.assign(owner == ListOwner::q_head    ? 8
+                             : owner == ListOwner::kv_head ? 2
+                                                           : 1,
+                             all);
+      attend_sparse(sparse.call(), selection, pool);
+      CHECK(
+          std::equal(dense.out.flat().begin(), dense.out.flat().end(), sparse.out.flat().begin()));
+      CHECK(
+          std::equal(dense.lse.flat().begin(), dense.lse.flat().end(), sparse.lse.flat().begin()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
