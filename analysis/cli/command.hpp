@@ -52,6 +52,8 @@ std::unique_ptr<Command> make_analyze_layer_map_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_selectors_command();
+std::unique_ptr<Command> make_table_command();
+std::unique_ptr<Command> make_notebook_command();
 std::unique_ptr<Command> make_bench_prefill_command();
 std::unique_ptr<Command> make_bench_record_command();
 std::unique_ptr<Command> make_bench_decode_command();
