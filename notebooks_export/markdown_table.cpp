@@ -31,11 +31,11 @@ std::string cell_text(const PaperCell& cell) {
   return cell.spread.empty() ? text : fmt::format("{} {}", text, escape(cell.spread));
 }
 
-/// The column's header in one line; "Value" for a table without any.
-std::string column_title(const PaperTable& table, std::size_t column, const char* separator) {
+/// The column's header in one line.
+std::string column_title(const PaperTable& table, std::size_t column) {
   Texts parts;
   for (const Texts& level : table.header) parts.push_back(level[column]);
-  return fmt::format("{}", fmt::join(parts, separator));
+  return fmt::format("{}", fmt::join(parts, " / "));
 }
 
 /// Characters, not bytes.
@@ -62,7 +62,7 @@ std::string markdown_table(const PaperTable& table) {
   std::vector<Texts> lines(1);
   for (const std::string& head : table.row_heads) lines[0].push_back(escape(head));
   for (std::size_t c = 0; c < n_columns(table); ++c)
-    lines[0].push_back(escape(column_title(table, c, " ")));
+    lines[0].push_back(escape(column_title(table, c)));
   for (const PaperRow& row : table.rows) {
     Texts cells;
     for (const std::string& key : row.keys) cells.push_back(escape(key));
@@ -96,7 +96,7 @@ std::string csv_table(const PaperTable& table) {
   Texts fields;
   for (const std::string& head : table.row_heads) fields.push_back(csv_field(head));
   for (std::size_t c = 0; c < n_columns(table); ++c)
-    fields.push_back(csv_field(column_title(table, c, " / ")));
+    fields.push_back(csv_field(column_title(table, c)));
   std::string out = fmt::format("{}\n", fmt::join(fields, ","));
   for (const PaperRow& row : table.rows) {
     fields.clear();

@@ -7,7 +7,7 @@
 
 namespace kvscope {
 
-/// Header levels share one line ("Llama 4k"); best is **bold**, second <u>underlined</u>; numbers
+/// Header levels share one line ("Llama / 4k"); best is **bold**, second <u>underlined</u>; numbers
 /// are right-aligned, columns padded to equal width. Caption above, note below, if there are any.
 std::string markdown_table(const PaperTable& table);
 

@@ -71,6 +71,11 @@ const std::vector<NotebookKind>& notebook_kinds() {
        "KL divergence of all layer pairs, and SpecAttn's layer map",
        {"layer-map"},
        notebook_source("layer_map")},
+      {"simulation",
+       "perplexity, retrieval and speculative decoding with a selector inside the model",
+       {"simulate-perplexity", "simulate-passkey", "simulate-needle", "simulate-ruler",
+        "simulate-speculative"},
+       notebook_source("simulation")},
   };
   return kinds;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "notebooks_export/table_pivot.hpp"
@@ -54,51 +56,84 @@ double derived(double value, double full, Derive derive) {
   return value;
 }
 
-/// Marks rows [first, last) of one column by what they show.
-void mark_column(std::vector<PaperRow>& rows, std::size_t first, std::size_t last,
-                 std::size_t column, Better better) {
-  if (better == Better::neither) return;
-  std::map<double, Texts> shown;  // by value, as the reader sees it
-  std::size_t n = 0;
-  for (std::size_t r = first; r < last; ++r) {
-    const PaperCell& cell = rows[r].cells[column];
-    if (rows[r].role != RowRole::method || std::isnan(cell.value)) continue;
-    shown[better == Better::higher ? -cell.value : cell.value].push_back(cell.text);
-    ++n;
-  }
-  if (n < 2) return;
-  const std::string best = shown.begin()->second.front();
+/// Marks the best and the second of cells that compete, by what they show.
+void mark(const std::vector<PaperCell*>& cells, Better better) {
+  if (better == Better::neither || cells.size() < 2) return;
+  std::map<double, std::string> shown;
+  for (const PaperCell* cell : cells)
+    shown[better == Better::higher ? -cell->value : cell->value] = cell->text;
+  const std::string best = shown.begin()->second;
   std::string second;
-  for (const auto& [value, texts] : shown) {
-    if (second.empty() && texts.front() != best) second = texts.front();
+  for (const auto& [value, text] : shown) {
+    if (second.empty() && text != best) second = text;
   }
-  for (std::size_t r = first; r < last; ++r) {
-    PaperCell& cell = rows[r].cells[column];
-    if (rows[r].role != RowRole::method || std::isnan(cell.value)) continue;
-    if (cell.text == best) {
-      cell.mark = Mark::best;
-    } else if (cell.text == second) {
-      cell.mark = Mark::second;
+  for (PaperCell* cell : cells) {
+    if (cell->text == best) {
+      cell->mark = Mark::best;
+    } else if (cell->text == second) {
+      cell->mark = Mark::second;
     }
   }
 }
 
-void mark_groups(PaperTable& table, const std::vector<Better>& better) {
-  for (std::size_t first = 0; first < table.rows.size();) {
-    std::size_t last = first;
-    const auto same_group = [&](std::size_t r) {
-      return std::equal(table.rows[r].keys.begin(), table.rows[r].keys.end() - 1,
-                        table.rows[first].keys.begin());
-    };
-    while (last < table.rows.size() && same_group(last)) ++last;
-    for (std::size_t c = 0; c < better.size(); ++c)
-      mark_column(table.rows, first, last, c, better[c]);
-    first = last;
+/// Where a table's methods stand, and what each column is.
+struct Layout {
+  bool methods_in_rows = false;
+  std::optional<std::size_t> method_level;  // of the header, if columns are methods
+  std::vector<Better> better;               // by column
+  std::vector<RowRole> column_roles;        // by column
+};
+
+void mark_methods(PaperTable& table, const Layout& layout) {
+  if (!layout.methods_in_rows && !layout.method_level) return;
+  // Cells compete that differ in the method only.
+  std::map<Texts, std::pair<Better, std::vector<PaperCell*>>> rounds;
+  for (PaperRow& row : table.rows) {
+    for (std::size_t c = 0; c < row.cells.size(); ++c) {
+      const RowRole role = layout.methods_in_rows ? row.role : layout.column_roles[c];
+      if (role != RowRole::method || std::isnan(row.cells[c].value)) continue;
+      Texts round = row.keys;
+      if (layout.methods_in_rows) round.pop_back();
+      for (std::size_t l = 0; l < table.header.size(); ++l) {
+        if (layout.methods_in_rows || l != *layout.method_level)
+          round.push_back(table.header[l][c]);
+      }
+      auto& [better, cells] = rounds[round];
+      better = layout.better[c];
+      cells.push_back(&row.cells[c]);
+    }
   }
+  for (const auto& [round, competitors] : rounds) mark(competitors.second, competitors.first);
+}
+
+/// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
+std::string dense_methods(const TidyTable& table, const RowSlots& rows,
+                          const std::vector<TableField>& fields) {
+  const TidyColumn* dense = table.find("dense");
+  if (!dense || dense->is_text) return "";
+  std::map<std::string, std::pair<std::size_t, std::size_t>> counts;  // dense, all
+  Texts order;
+  for (const TableField& field : fields) {
+    if (!field.is_method()) continue;
+    for (const std::size_t row : rows) {
+      if (role_of_method(field.method(row)) != RowRole::method) continue;
+      const auto [found, is_new] = counts.try_emplace(field.key(row).text);
+      if (is_new) order.push_back(found->first);
+      found->second.first += dense->numbers[row] > 0 ? 1 : 0;
+      ++found->second.second;
+    }
+  }
+  std::string text;
+  for (const std::string& name : order) {
+    const auto [n_dense, n] = counts[name];
+    if (n_dense > 0 && n_dense < n)
+      text += fmt::format("{}{}: {} of {}", text.empty() ? "" : ", ", name, n_dense, n);
+  }
+  return text;
 }
 
 /// "Each cell is the mean of 8 rows; in brackets: the recorded interval."
-std::string note_of(const Pivot& pivot, Spread spread) {
+std::string note_of(const Pivot& pivot, Spread spread, const std::string& dense) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   std::size_t most = 0;
   for (const auto& [key, sample] : pivot.samples) {
@@ -117,7 +152,11 @@ std::string note_of(const Pivot& pivot, Spread spread) {
                         kSpreadNames[static_cast<std::size_t>(spread)],
                         spread == Spread::recorded && most > 1 ? ", its ends averaged" : "");
   }
-  return note.empty() ? note : note + ".";
+  if (!note.empty()) note += ".";
+  if (!dense.empty())
+    note += fmt::format("{}Rows that a method leaves dense count ({}).", note.empty() ? "" : " ",
+                        dense);
+  return note;
 }
 
 }  // namespace
@@ -135,28 +174,43 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
   const std::vector<TableField> column_fields = bind_fields(table, spec.columns, rows, spec);
   check_alike(table, rows, row_fields, column_fields);
   std::vector<BoundValue> values;
+  std::vector<BoundValue*> ambiguous;
   for (const TableValue& value : spec.values)
     values.push_back(bind_value(table, value, rows, spec.spread));
+  for (BoundValue& value : values) {  // two kinds of "Attention kept" go by their columns
+    const auto same = std::count_if(values.begin(), values.end(), [&](const BoundValue& other) {
+      return other.title == value.title && other.column != value.column;
+    });
+    if (same > 0) ambiguous.push_back(&value);
+  }
+  for (BoundValue* value : ambiguous) value->title = value->column->name;
   const Pivot pivot = make_pivot(rows, row_fields, column_fields, values);
 
   // The header.
   PaperTable out;
   out.caption = spec.caption;
   out.label = spec.label;
-  out.note = note_of(pivot, spec.spread);
+  std::vector<TableField> fields = row_fields;
+  fields.insert(fields.end(), column_fields.begin(), column_fields.end());
+  out.note = note_of(pivot, spec.spread, dense_methods(table, rows, fields));
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
   for (const TableField& field : column_fields) out.level_titles.push_back(field.title());
   const bool shows_values = values.size() > 1 || column_fields.empty();
   if (shows_values) out.level_titles.emplace_back();
   out.header.resize(out.level_titles.size());
   const std::vector<std::size_t> columns = column_order(pivot);
-  std::vector<Better> better;
+  Layout layout;
+  layout.methods_in_rows = !row_fields.empty() && row_fields.back().is_method();
+  for (std::size_t l = 0; l < column_fields.size(); ++l) {
+    if (column_fields[l].is_method()) layout.method_level = l;
+  }
   for (const std::size_t c : columns) {
     for (const BoundValue& value : values) {
       for (std::size_t l = 0; l < column_fields.size(); ++l)
         out.header[l].push_back(pivot.columns.keys[c][l].text);
       if (shows_values) out.header.back().push_back(value.title);
-      better.push_back(value.better);
+      layout.better.push_back(value.better);
+      layout.column_roles.push_back(pivot.column_roles[c]);
     }
   }
 
@@ -198,7 +252,7 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
     }
     out.rows.push_back(std::move(row));
   }
-  mark_groups(out, better);
+  mark_methods(out, layout);
   return out;
 }
 

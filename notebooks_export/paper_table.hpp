@@ -85,13 +85,14 @@ struct PaperTable {
   std::vector<PaperRow> rows;                    // full methods first, oracles last, in each group
   std::string caption;
   std::string label;
-  std::string note;  // what a cell is the mean of, what the spread is; may be empty
+  std::string note;  // what a cell is the mean of, what is beside it; may be empty
 };
 
-/// Groups, averages (NaN left out), compares. Ranks are among what is shown: values that round to
-/// the same text share a mark, and a column with one ranked row has none. Where rows have several
-/// heads, the last one is compared within equal values of the others. Rows that do not depend on a
-/// column field (no budget: full attention) show their value in every column.
+/// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are methods
+/// (within equal outer row heads), along a row if columns are (within equal other column fields),
+/// else not at all. Ranks are among what is shown: values that round to the same text share a mark,
+/// and one method alone has none. Rows that do not depend on a column field (no budget: full
+/// attention) show their value in every column.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`
 /// names q_head, kv_head or window.

@@ -58,7 +58,7 @@ std::vector<std::string> split_words(std::string_view text, char separator) {
 }
 
 RowRole role_of_method(std::string_view selector) {
-  if (selector == "full" || selector == "dense") return RowRole::full;
+  if (selector == "full" || selector == "dense" || selector == "greedy") return RowRole::full;
   return selector.starts_with("oracle") ? RowRole::oracle : RowRole::method;
 }
 
@@ -83,6 +83,7 @@ std::optional<TableField> TableField::bind(const TidyTable& table, std::string_v
   if (!optional) return field;
   std::set<std::string> texts;
   for (const std::size_t row : rows) texts.insert(field.key(row).text);
+  texts.erase("");  // a row without one belongs to all
   if (texts.size() < 2) return std::nullopt;
   return field;
 }

@@ -52,7 +52,8 @@ class TableField {
   std::vector<Part> parts_;
 };
 
-/// "full" and "dense" are full attention, names that begin with "oracle" know the answer.
+/// "full", "dense" and "greedy" (decoding without a draft) are full attention, names that begin
+/// with "oracle" know the answer.
 RowRole role_of_method(std::string_view selector);
 
 /// "a|b|c" to {"a", "b", "c"}.

@@ -113,7 +113,7 @@ void check_alike(const TidyTable& table, const Rows& rows, const Fields& row_fie
       for (const std::string& name : field.columns()) used.insert(name);
     }
   }
-  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "protocol"}) {
+  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma"}) {
     const TidyColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;
@@ -178,20 +178,25 @@ const Sample* Pivot::find(std::size_t row, const KeyTexts& column, std::size_t v
   return nullptr;
 }
 
+/// The role of the method that one of the fields names.
+RowRole role_of(const Fields& fields, std::size_t row) {
+  for (const TableField& field : fields) {
+    if (field.is_method()) return role_of_method(field.method(row));
+  }
+  return RowRole::method;
+}
+
 Pivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
                  const std::vector<BoundValue>& values) {
   Pivot pivot;
   for (const std::size_t row : rows) {
     const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
-    if (r == pivot.roles.size()) {
-      RowRole role = RowRole::method;
-      for (const TableField& field : row_fields) {
-        if (field.is_method()) role = role_of_method(field.method(row));
-      }
-      pivot.roles.push_back(role);
-    }
+    if (r == pivot.roles.size()) pivot.roles.push_back(role_of(row_fields, row));
     const std::vector<FieldKey> column = keys_of(column_fields, row);
-    if (is_whole(column)) pivot.columns.find_or_add(column);
+    if (is_whole(column)) {
+      const std::size_t c = pivot.columns.find_or_add(column);
+      if (c == pivot.column_roles.size()) pivot.column_roles.push_back(role_of(column_fields, row));
+    }
     for (std::size_t v = 0; v < values.size(); ++v) {
       const BoundValue& value = values[v];
       pivot.samples[{r, texts_of(column), v}].add(value.column->numbers[row],
@@ -213,6 +218,7 @@ Pivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& colum
       throw ConfigError(fmt::format("no row has a value of {}: nothing to make columns of",
                                     column_fields.front().columns().front()));
     pivot.columns.find_or_add({});
+    pivot.column_roles.push_back(RowRole::method);
   }
   return pivot;
 }

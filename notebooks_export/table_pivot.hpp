@@ -77,7 +77,8 @@ struct Pivot {
   KeyList rows;
   KeyList columns;  // whole keys only
   std::map<std::tuple<std::size_t, KeyTexts, std::size_t>, Sample> samples;
-  std::vector<RowRole> roles;  // by row key
+  std::vector<RowRole> roles;         // by row key
+  std::vector<RowRole> column_roles;  // by column key
 
   /// The sample under a column's key, or under one that leaves fields open.
   const Sample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;

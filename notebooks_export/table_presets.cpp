@@ -103,11 +103,12 @@ std::map<std::string, std::string> method_names() {
   };
   std::map<std::string, int> uses;  // "Oracle" heads several titles
   for (const SelectorEntry& entry : entries) ++uses[short_title(entry)];
-  std::map<std::string, std::string> names;
+  std::map<std::string, std::string> names = {{"greedy", "Greedy decoding"}};
   for (const SelectorEntry& entry : entries) {
     std::string name = short_title(entry);
     if (uses[name] > 1) {
       std::string rest = entry.name.substr(entry.name.find('-') + 1);
+      if (rest.starts_with("top") && rest.size() == 4) rest.insert(3, 1, '-');  // top-k, top-p
       name += " " + rest;
     }
     names[entry.name] = name;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "analysis/cli/read_result.hpp"
 #include "core/base/error.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
@@ -60,6 +61,20 @@ std::optional<OpenTrace> find_trace(const WantedTrace& wanted, const fs::path& n
   return std::nullopt;
 }
 
+/// A simulation's CSV: its task and configuration are columns.
+NotebookFile csv_result(const fs::path& file, const fs::path& notebook) {
+  const TidyTable table = read_result_rows(file);
+  const TidyColumn* task = table.find("task");
+  const TidyColumn* hash = table.find("config_hash");
+  if (!task || !hash || !task->is_text || table.n_rows() == 0) {
+    throw FormatError(fmt::format(
+        "{}: expected a result file (HDF5) or the CSV of a simulation with columns task and "
+        "config_hash",
+        file.string()));
+  }
+  return {relative_to(file, notebook), "simulate-" + task->texts.front(), table.text(*hash, 0), ""};
+}
+
 }  // namespace
 
 NotebookInputs notebook_inputs(const std::vector<fs::path>& results,
@@ -67,10 +82,13 @@ NotebookInputs notebook_inputs(const std::vector<fs::path>& results,
   NotebookInputs inputs;
   std::vector<WantedTrace> wanted;
   for (const fs::path& file : results) {
+    if (file.extension() == ".csv") {
+      inputs.results.push_back(csv_result(file, notebook));
+      continue;
+    }
     const ResultFile result = ResultFile::open(file);
     const ResultInfo& info = result.info();
-    inputs.results.push_back(
-        {relative_to(file, notebook), info.kind, info.config_hash, ""});
+    inputs.results.push_back({relative_to(file, notebook), info.kind, info.config_hash, ""});
     for (std::size_t i = 0; i < info.trace_uuids.size(); ++i) {
       const auto known = [&](const WantedTrace& other) {
         return other.uuid == info.trace_uuids[i];

@@ -1,6 +1,7 @@
 # Cells that every notebook of kvscope begins with: versions, identity of the files, reading tensors, one style of plot.
 
 # %% checks
+import csv
 import json
 import os
 import sys
@@ -8,6 +9,7 @@ import sys
 import h5py
 import matplotlib
 import matplotlib.pyplot as plt
+import matplotlib.ticker
 import numpy as np
 
 
@@ -45,10 +47,47 @@ def check_file(path):
     return file
 
 
-results = {}
+def check_table(path):
+    """The rows of a CSV result as arrays by column; asserts that it is the one this notebook was written about."""
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *lines = list(csv.reader(file))
+    columns = {}
+    for name, cells in zip(header, zip(*lines)):
+        try:
+            columns[name] = np.array([float(cell) if cell else np.nan for cell in cells])
+        except ValueError:
+            columns[name] = np.array(cells, dtype=object)
+    wanted = EXPECTED.get(path, {}).get("config_hash", "")
+    found = lines[0][header.index("config_hash")]
+    assert not wanted or found == wanted, f"{path}: config_hash is {found}, the notebook was written about {wanted}"
+    print(f"{path}: {len(lines)} rows of CSV")
+    return columns
+
+
+def rows_of(file):
+    """The arrays rows/* of a result file; text columns are numbers of the summary's categories."""
+    columns = {name: file["rows"][name][()] for name in file["rows"]}
+    for name, words in json.loads(text(file["summary"][()]))["categories"].items():
+        columns[name] = np.array(words, dtype=object)[columns[name]]
+    return columns
+
+
+def task_of(kind):
+    """"simulate-passkey" is task passkey."""
+    return kind.partition("simulate-")[2] or kind
+
+
+results = {}  # open files by kind
+rows_of_results = {}  # their rows, for results that are tables
 for path in RESULTS:
+    if path.endswith(".csv"):
+        table = check_table(path)
+        rows_of_results[f"simulate-{table['task'][0]}"] = table
+        continue
     file = check_file(path)
     results[text(file.attrs["kind"])] = file
+    if "rows" in file:
+        rows_of_results[text(file.attrs["kind"])] = rows_of(file)
 
 traces = []
 for path in TRACES:
@@ -59,7 +98,7 @@ for path in TRACES:
         traces.append(None)
 
 for kind, file in results.items():
-    uuids = [text(uuid) for uuid in file.attrs["trace_uuids"]]
+    uuids = [text(uuid) for uuid in file.attrs["trace_uuids"]] if "trace_uuids" in file.attrs else []
     for trace, uuid in zip(traces, uuids):
         if trace is None:
             continue
@@ -171,9 +210,24 @@ MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 plt.rcParams.update({
     "figure.dpi": 110, "font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "image.interpolation": "nearest",
-    "figure.constrained_layout.use": True, "pdf.fonttype": 42,
+    "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.09, "pdf.fonttype": 42,
 })
 MASKED = "#e8e8e8"  # cells that do not exist are grey, zero is the colour map's end
+
+
+def known_mean(values, axis):
+    """Mean of what is not NaN; NaN where nothing is known."""
+    values = np.asarray(values, dtype=np.float64)
+    known = np.isfinite(values)
+    n = known.sum(axis=axis)
+    return np.where(n > 0, np.where(known, values, 0).sum(axis=axis) / np.maximum(n, 1), np.nan)
+
+
+def plain_numbers(axis):
+    """1, 2, 5, 10, ... on a logarithmic axis, written out."""
+    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
 
 def heat_map(axes, values, x, y, label, log=False, cmap="viridis"):

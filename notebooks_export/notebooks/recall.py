@@ -16,12 +16,17 @@ WRITTEN_BY = ""
 # %% table
 result = results["sweep"]
 summary, config = summary_of(result), config_of(result)
-columns = {name: result["rows"][name][()] for name in result["rows"]}
-for name, words in summary["categories"].items():
-    columns[name] = np.array(words, dtype=object)[columns[name]]
+columns = rows_of_results["sweep"]
 # Whole layers, without those that a sliding window keeps dense whatever the selector.
 layer_rows = np.isnan(columns["q_head"]) & (columns["window"] == 0)
 assert layer_rows.any(), "the sweep has no layer with full attention"
+# Some methods leave their first layers dense; only layers that all of them thin are compared, if there are any.
+thinned = layer_rows & (columns["selector"] != "full")
+left_dense = np.unique(columns["layer"][thinned & (columns["dense"] != 0)])
+if (thinned & ~np.isin(columns["layer"], left_dense)).any():
+    layer_rows &= ~np.isin(columns["layer"], left_dense)
+    if len(left_dense):
+        print("left out, because a method keeps them dense: layers", " ".join(f"{x:g}" for x in left_dense))
 
 
 def series(selector, kind, x, y):
@@ -42,7 +47,7 @@ for selector, kind in zip(columns["selector"], columns["budget_kind"]):
         lines.append((selector, kind))
 
 
-def draw(panel, x, y, band=()):
+def draw(panel, x, y, band=(), x_scale=1.0):
     for n, (selector, kind) in enumerate(lines):
         points = series(selector, kind, x, (y,) + band)
         is_full, is_oracle = selector == "full", selector.startswith("oracle")
@@ -51,6 +56,7 @@ def draw(panel, x, y, band=()):
             panel.axhline(points[1][0], color="#999999", lw=1, ls=":", label="full")
             continue
         order = np.argsort(points[0])
+        points[0] *= x_scale
         name = selector if kind in ("tokens", "none") else f"{selector} ({kind})"
         panel.plot(points[0][order], points[1][order], marker=MARKERS[n % 8], ms=4, lw=1.2, color=color,
                    ls="--" if is_oracle else "-", label=name)
@@ -68,8 +74,7 @@ draw(panels[1], "kept", "recall10")
 draw(panels[2], "kept", "output_error_rel")
 for panel, label in zip(panels, ("attention kept", "top-10 recall", "relative output error")):
     panel.set(xlabel="keys kept per row (measured)", ylabel=label, xscale="log")
-    panel.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-    panel.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+    plain_numbers(panel.xaxis)
 handles, labels = panels[0].get_legend_handles_labels()
 figure.legend(handles, labels, loc="outside lower center", ncol=min(6, len(labels)), fontsize=8)
 figure.suptitle(f"{config['phase']}: mean over {n_layers} layers and {n_calls} calls; band: 95 % bootstrap over calls, averaged over layers",
@@ -78,8 +83,9 @@ plt.show()
 
 # %% bytes-figure
 figure, panel = plt.subplots(figsize=(5.6, 3.4))
-draw(panel, "bytes", "mass_mean", ("mass_low", "mass_high"))
-panel.set(xlabel="bytes read per layer and call (scoring, keys and values)", ylabel="attention kept", xscale="log")
+draw(panel, "bytes", "mass_mean", ("mass_low", "mass_high"), x_scale=1 / 1024)
+panel.set(xlabel="KiB read per layer and call (scoring, keys and values)", ylabel="attention kept", xscale="log")
+plain_numbers(panel.xaxis)
 panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
@@ -92,8 +98,8 @@ chosen = {}
 for p in worst:
     chosen.setdefault(pairs[p].split(" ")[0], p)  # the first pair of each selector
 for panel, p in zip(panels[0], list(chosen.values())[:3]):
-    mass = np.nanmean(result[f"t0/p{p}/mass"][()], axis=2)
-    heat_map(panel, mass, list(result["t0/q_head"][()]), list(result["t0/layer"][()]), "attention kept")
+    mass = known_mean(result[f"t0/p{p}/mass"][()], axis=2)
+    heat_map(panel, mass, list(result["t0/q_head"][()]), list(result["t0/layer"][()]), "attention kept").set_clim(0, 1)
     panel.set(title=pairs[p], xlabel="query head", ylabel="layer")
 for panel in panels[0][len(chosen):]:
     panel.set_visible(False)
@@ -101,6 +107,7 @@ plt.show()
 
 # %% table-check
 # The table's rows are means of the unaggregated arrays.
+means, stored = [], []
 for t, name in enumerate(summary["traces"]):
     for p, pair in enumerate(pairs):
         grid = result[f"t{t}/p{p}/mass"][()].astype(np.float64)
@@ -111,7 +118,9 @@ for t, name in enumerate(summary["traces"]):
         if t > 0 and result["t0/layer"].shape != result[f"t{t}/layer"].shape:
             continue  # traces of different shape: rows are not where this formula looks
         assert np.all(columns["trace"][own] == name) and np.all(np.isnan(columns["q_head"][own]))
-        check_close(f"mean mass of {pair} by layer", grid.mean(axis=(1, 2)), columns["mass_mean"][own], rtol=1e-5)
+        means.extend(grid.mean(axis=(1, 2)))
+        stored.extend(columns["mass_mean"][own])
+check_close("mean attention kept of every pair and layer", means, stored, rtol=1e-5)
 
 # %% [markdown] recompute-text
 # ## One number again, from the trace
