@@ -22,7 +22,7 @@ def version_of(module):
     return tuple(int(part) for part in module.__version__.split(".")[:2])
 
 
-for module, least in ((np, (1, 20)), (h5py, (3, 0)), (matplotlib, (3, 3))):
+for module, least in ((np, (1, 20)), (h5py, (3, 0)), (matplotlib, (3, 5))):
     assert version_of(module) >= least, f"{module.__name__} {module.__version__} is older than {least[0]}.{least[1]}"
 assert sys.version_info >= (3, 8), sys.version
 print("python", sys.version.split()[0], "| numpy", np.__version__, "| h5py", h5py.__version__,

@@ -117,12 +117,12 @@ else:
 if source is None or trace is None:
     print("nothing to recompute")
 else:
-    skip = config_of(source).get("skip", 1)
-    usable = [i for i, p in enumerate(pos) if trace.has_row(p) and p > skip and np.isfinite(log_weight[i])]
+    skip, skip_recent = config_of(source).get("skip", 1), config_of(source).get("skip_recent", 0)
+    usable = [i for i, p in enumerate(pos) if trace.has_row(p) and p > skip + skip_recent and np.isfinite(log_weight[i])]
     ours = []
     for i in usable[-4:]:
         first, weights = trace.attention(layer, q_head, int(pos[i]))
-        ours.append(np.log(weights[max(0, skip - first):].max()))
+        ours.append(np.log(weights[max(0, skip - first) : len(weights) - skip_recent].max()))
     if ours:
         check_close("log of the largest weight of the last rows", ours, log_weight[usable[-4:]], atol=1e-5)
     else:

@@ -76,7 +76,7 @@ for panel, label in zip(panels, ("attention kept", "top-10 recall", "relative ou
     panel.set(xlabel="keys kept per row (measured)", ylabel=label, xscale="log")
     plain_numbers(panel.xaxis)
 handles, labels = panels[0].get_legend_handles_labels()
-figure.legend(handles, labels, loc="outside lower center", ncol=min(6, len(labels)), fontsize=8)
+figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=min(6, len(labels)), fontsize=8)
 figure.suptitle(f"{config['phase']}: mean over {n_layers} layers and {n_calls} calls; band: 95 % bootstrap over calls, averaged over layers",
                 fontsize=9)
 plt.show()
@@ -160,6 +160,8 @@ else:
         selector, _, budget = pair.partition(" ")
         if selector not in ("streamingllm", "oracle-topk", "full") or not calls or trace.windows[layer] > 0:
             continue
+        if (config["dense_layers"] or 0) > layer:
+            continue  # left dense by order
         if budget and not budget.startswith("tokens="):
             continue
         c = calls[-1]
