@@ -132,6 +132,12 @@ std::string dense_methods(const TidyTable& table, const RowSlots& rows,
   return text;
 }
 
+std::string lower_case(std::string text) {
+  if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z')
+    text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  return text;
+}
+
 /// "Each cell is the mean of 8 rows; in brackets: the recorded interval."
 std::string note_of(const Pivot& pivot, Spread spread, const std::string& dense) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
@@ -189,6 +195,12 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
   // The header.
   PaperTable out;
   out.caption = spec.caption;
+  if (out.caption.empty() && values.size() == 1 && !column_fields.empty()) {
+    constexpr std::string_view kWhich[] = {" (higher is better)", " (lower is better)", ""};
+    out.caption =
+        fmt::format("{} by {}{}.", values[0].title, lower_case(column_fields.back().title()),
+                    kWhich[static_cast<std::size_t>(values[0].better)]);
+  }
   out.label = spec.label;
   std::vector<TableField> fields = row_fields;
   fields.insert(fields.end(), column_fields.begin(), column_fields.end());

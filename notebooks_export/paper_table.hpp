@@ -52,8 +52,8 @@ struct TableSpec {
   std::map<std::string, std::string> names;       // "quest" -> "Quest"
   std::map<std::string, std::string> row_titles;  // field -> heading, where the default will not do
   bool binary_lengths = false;                    // 4096 as 4k
-  std::string caption;
-  std::string label;  // for \ref
+  std::string caption;  // empty: the metric's title and the columns', where the header has not
+  std::string label;    // for \ref
 };
 
 enum class Mark { none, best, second };

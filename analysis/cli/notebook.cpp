@@ -42,7 +42,8 @@ class NotebookCommand final : public Command {
              "a sweep whose trace lies elsewhere"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("KIND", "what it is about", kind_, /*required=*/true);
+    OptionSpec& kind = options.positional("KIND", "what it is about", kind_, /*required=*/true);
+    for (const NotebookKind& each : notebook_kinds()) kind.choices.push_back(each.name);
     options.positional("RESULT", "what analyze, sweep or simulate wrote", results_,
                        /*required=*/true);
     options.add("trace", "FILE", "a trace of the results [found by its name]", traces_);

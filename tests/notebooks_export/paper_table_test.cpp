@@ -65,6 +65,7 @@ TEST_CASE("rows are methods, columns budgets in order; full first, oracles last,
   CHECK(marks(table.rows[0]) == "..");
   CHECK(marks(table.rows[4]) == "..");
   CHECK(table.note.empty());
+  CHECK(table.caption == "Attention kept by budget (higher is better).");
 }
 
 TEST_CASE("the best is marked by what is shown: ties share, the next value is second") {
