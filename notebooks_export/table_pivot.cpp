@@ -71,7 +71,9 @@ Rows select_rows(const TidyTable& table, const TableSpec& spec) {
   const auto keep = [&](const auto& wanted) {
     std::erase_if(rows, [&](std::size_t row) { return !wanted(row); });
   };
-  for (const auto& [name, text] : spec.where) {
+  for (const auto& filter : spec.where) {
+    const std::string& name = filter.first;
+    const std::string& text = filter.second;
     const TidyColumn& column = table.at(name);
     const Rows before = rows;
     keep([&](std::size_t row) { return matches(table, column, row, text); });

@@ -113,8 +113,8 @@ class TableCommand final : public Command {
   }
   void declare(OptionSet& options) override {
     options
-        .positional("PRESET|RESULT", "a layout of the papers, then results of any command",
-                    words_, /*required=*/false)
+        .positional("PRESET|RESULT", "a layout of the papers, then results of any command", words_,
+                    /*required=*/false)
         .kind = ValueKind::file;
     options.add("rows", "FIELD[,FIELD]", "what rows are: outer groups first, the method last",
                 rows_);

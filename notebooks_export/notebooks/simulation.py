@@ -78,6 +78,8 @@ if perplexity is not None:
 retrieval = {task: table for task, table in tables.items() if "accuracy" in table}
 for task, table in retrieval.items():
     lengths = np.unique(table["length"])
+    n_kinds = len(set(table["kind"]))
+    title = task if n_kinds == 1 else f"{task}: mean over {n_kinds} kinds of prompts"
     figure, panel = plt.subplots(figsize=(6.6, 3.2))
     bars = []
     for i in range(len(table["selector"])):
@@ -92,7 +94,7 @@ for task, table in retrieval.items():
         panel.bar(np.arange(len(lengths)) + (n - (len(bars) - 1) / 2) * width, means, width * 0.92, label=name,
                   color="#999999" if is_full else COLORS[n % 6], hatch=None if is_full else ("", "//", "..", "xx")[n // 6 % 4])
     panel.set_xticks(np.arange(len(lengths)), [f"{length:g}" for length in lengths])
-    panel.set(xlabel="length of the prompt in tokens", ylabel="accuracy", ylim=(0, 1.02), title=task)
+    panel.set(xlabel="length of the prompt in tokens", ylabel="accuracy", ylim=(0, 1.02), title=title)
     panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     plt.show()
 
@@ -115,22 +117,27 @@ for task, table in retrieval.items():
         plt.show()
 
 # %% retrieval-check
-# The table's accuracies are means of the grid over its depths (results written as .h5 hold it).
+# The table's accuracies are cells of the grid, or means over its depths (results written as .h5 hold it).
 for task, table in retrieval.items():
     file = results.get(f"simulate-{task}")
-    if file is None or "grid/depth" not in file or "depth" in table:
+    n_rows, by_depth = len(table["selector"]), "depth" in table
+    if file is None or "grid/depth" not in file:
         # No grid behind the rows (CSV): one prompt is right or wrong, so accuracies are whole counts over prompts.
-        single = np.isin(table["kind"], ("passkey", "multi_key")) if "depth" not in table else np.zeros(len(table["selector"]), bool)
+        single = np.isin(table["kind"], ("passkey", "multi_key"))
         counts = np.round(table["accuracy"][single] * table["prompts"][single])
         check_close(f"{task}: accuracy as a count over prompts", counts / table["prompts"][single], table["accuracy"][single], rtol=1e-9)
         continue
+    depths, lengths = list(file["grid/depth"][()]), list(file["grid/length"][()])
     ours = []
-    for i in range(len(table["selector"])):
-        grid = file[f"grid/{table['kind'][i]}"][()]
-        kind_rows = np.flatnonzero((table["kind"] == table["kind"][i]) & (table["length"] == table["length"][i]))
-        p = int(np.flatnonzero(kind_rows == i)[0])
-        ours.append(grid[p, list(file["grid/length"][()]).index(table["length"][i])].mean())
-    check_close(f"{task}: accuracy as the mean over depths", ours, table["accuracy"], rtol=1e-9)
+    for i in range(n_rows):
+        # Rows of the same cell of the grid come in the order of its methods.
+        same = (table["kind"] == table["kind"][i]) & (table["length"] == table["length"][i])
+        if by_depth:
+            same &= table["depth"] == table["depth"][i]
+        p = int(np.flatnonzero(np.flatnonzero(same) == i)[0])
+        cells = file[f"grid/{table['kind'][i]}"][p, lengths.index(table["length"][i])]
+        ours.append(cells[depths.index(table["depth"][i])] if by_depth else cells.mean())
+    check_close(f"{task}: accuracy from the grid of lengths and depths", ours, table["accuracy"], rtol=1e-9)
 
 # %% speculative-figure
 speculative = tables.get("speculative")
