@@ -37,11 +37,11 @@ std::string cell_text(const PaperCell& cell) {
   const std::string number = number_text(cell.text);
   const std::string spread = spread_text(cell.spread);
   switch (cell.mark) {
-    case Mark::best:
+    case CellMark::best:
       return fmt::format("\\textbf{{{}}}{}", number, spread);
-    case Mark::second:
+    case CellMark::second:
       return fmt::format("\\underline{{{}}}{}", number, spread);
-    case Mark::none:
+    case CellMark::none:
       break;
   }
   return number + spread;

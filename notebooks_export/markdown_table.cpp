@@ -26,8 +26,8 @@ std::string escape(const std::string& text) {
 
 std::string cell_text(const PaperCell& cell) {
   std::string text = cell.text;
-  if (cell.mark == Mark::best) text = fmt::format("**{}**", text);
-  if (cell.mark == Mark::second) text = fmt::format("<u>{}</u>", text);
+  if (cell.mark == CellMark::best) text = fmt::format("**{}**", text);
+  if (cell.mark == CellMark::second) text = fmt::format("<u>{}</u>", text);
   return cell.spread.empty() ? text : fmt::format("{} {}", text, escape(cell.spread));
 }
 

@@ -21,7 +21,7 @@ constexpr std::string_view kSpreadNames[] = {"", "the recorded interval", "the s
 
 using Texts = KeyTexts;
 
-std::string spread_text(const Sample& sample, Spread spread, NumberFormat format) {
+std::string spread_text(const CellSample& sample, Spread spread, NumberFormat format) {
   format.percent_sign = false;
   const auto interval = [&](double low, double high) {
     return fmt::format("[{}, {}]", format_number(low, format), format_number(high, format));
@@ -69,9 +69,9 @@ void mark(const std::vector<PaperCell*>& cells, Better better) {
   }
   for (PaperCell* cell : cells) {
     if (cell->text == best) {
-      cell->mark = Mark::best;
+      cell->mark = CellMark::best;
     } else if (cell->text == second) {
-      cell->mark = Mark::second;
+      cell->mark = CellMark::second;
     }
   }
 }
@@ -139,7 +139,7 @@ std::string lower_case(std::string text) {
 }
 
 /// "Each cell is the mean of 8 rows; in brackets: the recorded interval."
-std::string note_of(const Pivot& pivot, Spread spread, const std::string& dense) {
+std::string note_of(const TablePivot& pivot, Spread spread, const std::string& dense) {
   std::size_t least = std::numeric_limits<std::size_t>::max();
   std::size_t most = 0;
   for (const auto& [key, sample] : pivot.samples) {
@@ -172,7 +172,7 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
     throw ConfigError("a table needs at least one field for its rows and one value for its cells");
 
   // What goes where.
-  const RowSlots rows = select_rows(table, spec);
+  const RowSlots rows = chosen_rows(table, spec);
   std::vector<TableField> row_fields = bind_fields(table, spec.rows, rows, spec);
   if (row_fields.empty())  // all were optional: the last one heads the only row
     row_fields =
@@ -190,7 +190,7 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
     if (same > 0) ambiguous.push_back(&value);
   }
   for (BoundValue* value : ambiguous) value->title = value->column->name;
-  const Pivot pivot = make_pivot(rows, row_fields, column_fields, values);
+  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values);
 
   // The header.
   PaperTable out;
@@ -235,7 +235,7 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
       if (pivot.roles[other] != RowRole::full ||
           !std::equal(keys.begin(), keys.end() - 1, group.begin()))
         continue;
-      if (const Sample* sample = pivot.find(other, column, v)) return sample->mean();
+      if (const CellSample* sample = pivot.find(other, column, v)) return sample->mean();
     }
     throw ConfigError(fmt::format("{}: comparing with full attention needs rows of selector full",
                                   values[v].title));
@@ -247,7 +247,7 @@ PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
     for (const std::size_t c : columns) {
       const Texts column = texts_of(pivot.columns.keys[c]);
       for (std::size_t v = 0; v < values.size(); ++v) {
-        const Sample* sample = pivot.find(r, column, v);
+        const CellSample* sample = pivot.find(r, column, v);
         const BoundValue& value = values[v];
         PaperCell cell;
         cell.value = sample ? sample->mean() : kNan;

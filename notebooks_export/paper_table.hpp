@@ -56,12 +56,12 @@ struct TableSpec {
   std::string label;    // for \ref
 };
 
-enum class Mark { none, best, second };
+enum class CellMark { none, best, second };
 
 struct PaperCell {
   std::string text;    // "-" if there is no value
   std::string spread;  // "± 0.01", "[0.90, 0.95]" or empty
-  Mark mark = Mark::none;
+  CellMark mark = CellMark::none;
   double value = 0.0;  // as shown, but unrounded; NaN if there is none
 };
 

@@ -57,6 +57,14 @@ bool is_whole(const std::vector<FieldKey>& key) {
                       [](const FieldKey& part) { return part.text.empty(); });
 }
 
+/// The role of the method that one of the fields names.
+RowRole role_of(const Fields& fields, std::size_t row) {
+  for (const TableField& field : fields) {
+    if (field.is_method()) return role_of_method(field.method(row));
+  }
+  return RowRole::method;
+}
+
 }  // namespace
 
 Texts texts_of(const std::vector<FieldKey>& key) {
@@ -65,7 +73,7 @@ Texts texts_of(const std::vector<FieldKey>& key) {
   return texts;
 }
 
-Rows select_rows(const TidyTable& table, const TableSpec& spec) {
+Rows chosen_rows(const TidyTable& table, const TableSpec& spec) {
   Rows rows(table.n_rows());
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
   const auto keep = [&](const auto& wanted) {
@@ -160,7 +168,8 @@ BoundValue bind_value(const TidyTable& table, const TableValue& value, const Row
   return bound;
 }
 
-const Sample* Pivot::find(std::size_t row, const KeyTexts& column, std::size_t value) const {
+const CellSample* TablePivot::find(std::size_t row, const KeyTexts& column,
+                                   std::size_t value) const {
   const auto exact = samples.find({row, column, value});
   if (exact != samples.end() && exact->second.n > 0) return &exact->second;
   const auto first = samples.lower_bound({row, {}, 0});
@@ -180,17 +189,9 @@ const Sample* Pivot::find(std::size_t row, const KeyTexts& column, std::size_t v
   return nullptr;
 }
 
-/// The role of the method that one of the fields names.
-RowRole role_of(const Fields& fields, std::size_t row) {
-  for (const TableField& field : fields) {
-    if (field.is_method()) return role_of_method(field.method(row));
-  }
-  return RowRole::method;
-}
-
-Pivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
-                 const std::vector<BoundValue>& values) {
-  Pivot pivot;
+TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
+                      const std::vector<BoundValue>& values) {
+  TablePivot pivot;
   for (const std::size_t row : rows) {
     const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
     if (r == pivot.roles.size()) pivot.roles.push_back(role_of(row_fields, row));
@@ -225,8 +226,8 @@ Pivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& colum
   return pivot;
 }
 
-std::vector<std::size_t> column_order(const Pivot& pivot) {
-  const KeyList& list = pivot.columns;
+std::vector<std::size_t> column_order(const TablePivot& pivot) {
+  const PivotKeys& list = pivot.columns;
   const std::size_t n_levels = list.keys.empty() ? 0 : list.keys.front().size();
   std::vector<std::map<std::string, std::size_t>> first_seen(n_levels);
   for (const auto& key : list.keys) {
@@ -252,7 +253,7 @@ std::vector<std::size_t> column_order(const Pivot& pivot) {
   return order;
 }
 
-std::vector<std::size_t> row_order(const Pivot& pivot) {
+std::vector<std::size_t> row_order(const TablePivot& pivot) {
   std::map<Texts, std::size_t> groups;
   std::vector<std::size_t> group_of;
   for (const auto& key : pivot.rows.keys) {

@@ -29,7 +29,7 @@ struct BoundValue {
 };
 
 /// Running mean and spread of the rows behind one cell.
-struct Sample {
+struct CellSample {
   double sum = 0.0;
   double squares = 0.0;
   double low_sum = 0.0;
@@ -59,7 +59,7 @@ struct Sample {
 };
 
 /// Distinct keys in the order in which they are shown.
-struct KeyList {
+struct PivotKeys {
   std::vector<std::vector<FieldKey>> keys;
   std::map<KeyTexts, std::size_t> index;
 
@@ -73,19 +73,19 @@ struct KeyList {
 };
 
 /// The samples of all cells: by row key, column key and value.
-struct Pivot {
-  KeyList rows;
-  KeyList columns;  // whole keys only
-  std::map<std::tuple<std::size_t, KeyTexts, std::size_t>, Sample> samples;
+struct TablePivot {
+  PivotKeys rows;
+  PivotKeys columns;  // whole keys only
+  std::map<std::tuple<std::size_t, KeyTexts, std::size_t>, CellSample> samples;
   std::vector<RowRole> roles;         // by row key
   std::vector<RowRole> column_roles;  // by column key
 
   /// The sample under a column's key, or under one that leaves fields open.
-  const Sample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;
+  const CellSample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;
 };
 
 /// The rows that the spec's `where` and the rules for sweeps leave. Throws ConfigError if none.
-RowSlots select_rows(const TidyTable& table, const TableSpec& spec);
+RowSlots chosen_rows(const TidyTable& table, const TableSpec& spec);
 
 /// The spec's fields; optional ones that distinguish nothing are left out.
 std::vector<TableField> bind_fields(const TidyTable& table, const KeyTexts& names,
@@ -101,16 +101,16 @@ BoundValue bind_value(const TidyTable& table, const TableValue& value, const Row
                       Spread spread);
 
 /// Throws ConfigError for more cells than a page can hold.
-Pivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
-                 const std::vector<TableField>& column_fields,
-                 const std::vector<BoundValue>& values);
+TablePivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
+                      const std::vector<TableField>& column_fields,
+                      const std::vector<BoundValue>& values);
 
 /// Column slots as shown: numbers ascend within their unit, text keeps the order of first
 /// appearance, level by level.
-std::vector<std::size_t> column_order(const Pivot& pivot);
+std::vector<std::size_t> column_order(const TablePivot& pivot);
 
 /// Row slots as shown: group by group, and in each full methods, methods, oracles.
-std::vector<std::size_t> row_order(const Pivot& pivot);
+std::vector<std::size_t> row_order(const TablePivot& pivot);
 
 KeyTexts texts_of(const std::vector<FieldKey>& key);
 

@@ -39,7 +39,7 @@ Texts row_names(const PaperTable& table) {
 std::string marks(const PaperRow& row) {
   std::string text;
   for (const PaperCell& cell : row.cells)
-    text += cell.mark == Mark::best ? 'b' : cell.mark == Mark::second ? 's' : '.';
+    text += cell.mark == CellMark::best ? 'b' : cell.mark == CellMark::second ? 's' : '.';
   return text;
 }
 
