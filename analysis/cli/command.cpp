@@ -23,6 +23,8 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_simulate_ruler_command());
   commands.push_back(make_simulate_speculative_command());
   commands.push_back(make_selectors_command());
+  commands.push_back(make_table_command());
+  commands.push_back(make_notebook_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());

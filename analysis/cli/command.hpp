@@ -60,6 +60,8 @@ std::unique_ptr<Command> make_simulate_passkey_command();
 std::unique_ptr<Command> make_simulate_needle_command();
 std::unique_ptr<Command> make_simulate_ruler_command();
 std::unique_ptr<Command> make_simulate_speculative_command();
+std::unique_ptr<Command> make_table_command();
+std::unique_ptr<Command> make_notebook_command();
 std::unique_ptr<Command> make_bench_prefill_command();
 std::unique_ptr<Command> make_bench_record_command();
 std::unique_ptr<Command> make_bench_decode_command();

@@ -1,0 +1,97 @@
+// kvscope notebook: a Jupyter notebook that checks and draws results.
+#include <algorithm>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/notebook_files.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/suggest.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "notebooks_export/notebook_kinds.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NotebookCommand final : public Command {
+ public:
+  std::string name() const override { return "notebook"; }
+  std::string summary() const override {
+    return "a Jupyter notebook that checks and draws results";
+  }
+  std::string description() const override {
+    std::vector<std::string> kinds;
+    for (const NotebookKind& kind : notebook_kinds())
+      kinds.push_back(fmt::format("{} ({}; from {})", kind.name, kind.summary,
+                                  fmt::join(kind.result_kinds, ", ")));
+    return fmt::format(
+        "Writes nbformat 4.5 without outputs; it needs h5py, numpy and matplotlib and runs under "
+        "jupyter nbconvert --execute. The first cells check versions and that the files are the "
+        "ones it was written about; then it recomputes numbers in NumPy, asserts that they equal "
+        "the program's, and draws the figures. Paths in it are relative to its folder. Traces are "
+        "looked for where the result says, then beside the result; a partial trace (.part) may be "
+        "named with --trace. Kinds: {}.",
+        fmt::join(kinds, "; "));
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope notebook bounds theorem-b1.h5 quest.h5 --out bounds.ipynb",
+             "both bounds in one notebook"},
+            {"kvscope notebook recall sweep.h5 --trace trace.h5 --out recall.ipynb",
+             "a sweep whose trace lies elsewhere"}};
+  }
+  void declare(OptionSet& options) override {
+    OptionSpec& kind = options.positional("KIND", "what it is about", kind_, /*required=*/true);
+    for (const NotebookKind& each : notebook_kinds()) kind.choices.push_back(each.name);
+    options.positional("RESULT", "what analyze, sweep or simulate wrote", results_,
+                       /*required=*/true);
+    options.add("trace", "FILE", "a trace of the results [found by its name]", traces_);
+    options.add("out", "FILE", "the notebook [KIND.ipynb]", out_).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    const NotebookKind& kind = chosen_kind();
+    const fs::path out = out_ ? *out_ : fs::path(kind.name + ".ipynb");
+    if (out.extension() != ".ipynb")
+      throw UsageError(
+          fmt::format("--out: expected a file name that ends in .ipynb, found {}", out.string()));
+    NotebookInputs inputs = notebook_inputs(results_, traces_, out);
+    inputs.writer = writer_name();
+    save_text(out, make_notebook(kind, inputs), overwrite_);
+    for (const NotebookFile& trace : inputs.traces) {
+      if (trace.id.empty())
+        note(fmt::format("kvscope: {} is a partial trace: the notebook uses its whole units",
+                         trace.path));
+    }
+    note(fmt::format("kvscope: run it with: jupyter nbconvert --execute --to html {}",
+                     shell_word(out.string())));
+    return kOk;
+  }
+
+ private:
+  const NotebookKind& chosen_kind() const {
+    std::vector<std::string> names;
+    for (const NotebookKind& kind : notebook_kinds()) names.push_back(kind.name);
+    if (std::find(names.begin(), names.end(), kind_) == names.end()) {
+      throw UsageError(fmt::format("KIND: expected one of {}, found \"{}\"{}",
+                                   fmt::join(names, ", "), kind_, did_you_mean(kind_, names)));
+    }
+    return find_notebook_kind(kind_);
+  }
+
+  std::string kind_;
+  std::vector<fs::path> results_;
+  std::vector<fs::path> traces_;
+  std::optional<fs::path> out_;
+  bool overwrite_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_notebook_command() {
+  return std::make_unique<NotebookCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,271 @@
+// kvscope table: results as tables that go into a paper.
+#include <algorithm>
+#include <charconv>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/read_result.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/suggest.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "notebooks_export/latex_table.hpp"
+#include "notebooks_export/markdown_table.hpp"
+#include "notebooks_export/table_fields.hpp"
+#include "notebooks_export/table_presets.hpp"
+
+namespace kvscope::cli {
+enum class TableFormat { automatic, latex, tabular, markdown, csv };
+}
+
+template <>
+struct kvscope::EnumNames<kvscope::cli::TableFormat> {
+  static constexpr std::array<std::string_view, 5> value = {"automatic", "latex", "tabular",
+                                                            "markdown", "csv"};
+};
+template <>
+struct kvscope::EnumNames<kvscope::Spread> {
+  static constexpr std::array<std::string_view, 4> value = {"none", "recorded", "sd", "range"};
+};
+template <>
+struct kvscope::EnumNames<kvscope::Better> {
+  static constexpr std::array<std::string_view, 3> value = {"higher", "lower", "neither"};
+};
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Texts = std::vector<std::string>;
+
+Texts split_list(const Texts& lists, std::string_view option) {
+  Texts words;
+  for (const std::string& list : lists) {
+    for (std::string& word : split_words(list, ',')) {
+      if (word.empty())
+        throw UsageError(
+            fmt::format("--{}: expected names between the commas of \"{}\"", option, list));
+      words.push_back(std::move(word));
+    }
+  }
+  return words;
+}
+
+/// "NAME=TEXT" in two.
+std::pair<std::string, std::string> split_assignment(const std::string& text,
+                                                     std::string_view option) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("--{}: expected NAME=TEXT, found \"{}\"", option, text));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+/// "mass_mean", "mass_mean:ratio".
+TableValue parse_value(const std::string& text) {
+  TableValue value;
+  const std::size_t colon = text.find(':');
+  value.column = text.substr(0, colon);
+  if (colon == std::string::npos) return value;
+  static constexpr std::array<std::string_view, 3> kNames = {"difference", "relative", "ratio"};
+  const std::string how = text.substr(colon + 1);
+  const auto found = std::find(kNames.begin(), kNames.end(), how);
+  if (found == kNames.end()) {
+    throw UsageError(
+        fmt::format("--value: expected difference, relative or ratio after the colon, "
+                    "found \"{}\"",
+                    text));
+  }
+  value.derive = static_cast<Derive>(found - kNames.begin() + 1);
+  const auto metric = find_metric(value.column);
+  value.title = fmt::format("{} ({})", metric ? metric->title : value.column,
+                            how == "ratio"      ? "of full"
+                            : how == "relative" ? "change"
+                                                : "difference");
+  NumberFormat format = metric ? metric->format : NumberFormat{};
+  if (value.derive == Derive::difference) format.plus_sign = true;
+  if (value.derive == Derive::relative) format = {2, true, true, true};
+  if (value.derive == Derive::ratio) format = {3, false, false, false};
+  value.format = format;
+  return value;
+}
+
+class TableCommand final : public Command {
+ public:
+  std::string name() const override { return "table"; }
+  std::string summary() const override { return "a table for a paper from any result"; }
+  std::string description() const override {
+    return "Reads the rows of sweeps, simulations and analyses (CSV, JSON or HDF5) and writes "
+           "methods "
+           "against lengths or budgets as LaTeX (booktabs), Markdown or CSV. The best value of a "
+           "column is bold, the second underlined; ties by what is shown share a mark; full "
+           "attention and oracles are shown, not ranked. A preset has the layout of a table in the "
+           "papers; --rows, --columns and --value replace its parts. A field is a column, a|b (the "
+           "first there is), a+b (both in one), or a? (left out if it distinguishes nothing).";
+  }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope table --rows selector --columns budget --value mass_mean sweep.csv",
+         "attention kept, methods by budget, as Markdown"},
+        {"kvscope table quest-passkey passkey.csv --out passkey.tex", "Quest's table, for \\input"},
+        {"kvscope table --rows layer --value eval_mass,kernel_mass quest.h5 --format latex",
+         "one line per layer of an analysis"},
+        {"kvscope table --presets", "the layouts there are"}};
+  }
+  void declare(OptionSet& options) override {
+    options
+        .positional("PRESET|RESULT", "a layout of the papers, then results of any command", words_,
+                    /*required=*/false)
+        .kind = ValueKind::file;
+    options.add("rows", "FIELD[,FIELD]", "what rows are: outer groups first, the method last",
+                rows_);
+    options.add("columns", "FIELD[,FIELD]", "what columns are: outer headings first", columns_);
+    options.add(
+        "value", "COLUMN[,COLUMN]",
+        "what cells show; COLUMN:difference, :relative or :ratio compares with full attention",
+        values_);
+    options.add("where", "COLUMN=VALUE", "take only such rows; an empty VALUE means no entry",
+                where_);
+    options.add(
+        "spread", "HOW",
+        "beside each mean: the recorded interval, the sd or the range of the rows in the cell",
+        spread_);
+    options.add("better", "WORD", "which values are best [known by the metric]", better_);
+    options.add("digits", "N", "digits after the point [by the metric]", digits_);
+    options.add("name", "NAME=TEXT", "how a method, model, ... is called in the table", names_);
+    options.add("caption", "TEXT", "caption [the preset's]", caption_);
+    options.add("label", "TEXT", "for \\ref in LaTeX [the preset's]", label_);
+    options.add(
+        "format", "HOW",
+        "latex, tabular (without the floating environment), markdown or csv; automatic goes "
+        "by the ending of --out",
+        format_);
+    options
+        .add("out", "FILE", "write to this file (.tex, .md, .csv) instead of standard output", out_)
+        .short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    options.flag("presets", "list the presets and end", list_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    if (list_) {
+      list_presets();
+      return kOk;
+    }
+    const TableFormat format = resolved_format();
+    TableSpec spec = make_spec();
+    if (files_.empty()) throw UsageError("RESULT is missing: expected at least one result file");
+    const PaperTable table = make_paper_table(read_result_rows(files_), spec);
+    const std::string text = format == TableFormat::csv ? csv_table(table)
+                             : format == TableFormat::markdown
+                                 ? markdown_table(table)
+                                 : latex_table(table, /*floating=*/format == TableFormat::latex);
+    if (out_) {
+      save_text(*out_, text, overwrite_);
+    } else {
+      print(text);
+    }
+    return kOk;
+  }
+
+ private:
+  static void list_presets() {
+    TextTable table({"preset", "layout", "rows", "columns"});
+    for (const TablePreset& preset : table_presets()) {
+      table.add_row({preset.name, preset.summary,
+                     fmt::format("{}", fmt::join(preset.spec.rows, ", ")),
+                     fmt::format("{}", fmt::join(preset.spec.columns, ", "))});
+    }
+    print(table.text());
+  }
+
+  TableFormat resolved_format() const {
+    if (format_ != TableFormat::automatic) return format_;
+    if (!out_) return TableFormat::markdown;
+    const std::string extension = out_->extension().string();
+    if (extension == ".tex") return TableFormat::latex;
+    if (extension == ".md") return TableFormat::markdown;
+    if (extension == ".csv") return TableFormat::csv;
+    throw UsageError(fmt::format(
+        "--out: expected a file name that ends in .tex, .md or .csv (or --format), found {}",
+        out_->string()));
+  }
+
+  /// The preset (the first word, if it is one) with what the options replace; sets files_.
+  TableSpec make_spec() {
+    TableSpec spec;
+    files_.assign(words_.begin(), words_.end());
+    const TablePreset* preset = words_.empty() ? nullptr : find_table_preset(words_.front());
+    if (preset) {
+      spec = preset->spec;
+      files_.erase(files_.begin());
+    } else if (rows_.empty() || values_.empty()) {
+      Texts known;
+      for (const TablePreset& each : table_presets()) known.push_back(each.name);
+      throw UsageError(fmt::format("expected a preset ({}), or --rows and --value{}",
+                                   fmt::join(known, ", "),
+                                   words_.empty() ? "" : did_you_mean(words_.front(), known)));
+    }
+    if (!rows_.empty()) spec.rows = split_list(rows_, "rows");
+    if (!columns_.empty()) spec.columns = split_list(columns_, "columns");
+    if (!values_.empty()) {
+      const bool keeps_format = preset && spec.values.size() == 1;
+      const TableValue old = keeps_format ? spec.values.front() : TableValue{};
+      spec.values.clear();
+      for (const std::string& text : split_list(values_, "value")) {
+        spec.values.push_back(parse_value(text));
+        if (spec.values.back().derive == Derive::none) spec.values.back().derive = old.derive;
+        if (!spec.values.back().format && keeps_format && old.derive == Derive::ratio)
+          spec.values.back().format = old.format;
+      }
+    }
+    for (TableValue& value : spec.values) {
+      if (better_) value.better = better_;
+      if (!digits_) continue;
+      if (*digits_ < 0 || *digits_ > 15)
+        throw UsageError(fmt::format("--digits: expected a value in [0, 15], found {}", *digits_));
+      if (!value.format) {
+        const auto metric = find_metric(split_words(value.column, '|').front());
+        value.format = metric ? metric->format : NumberFormat{};
+      }
+      value.format->digits = *digits_;
+    }
+    spec.spread = spread_;
+    spec.names = method_names();
+    for (const std::string& text : names_) {
+      const auto [key, shown] = split_assignment(text, "name");
+      spec.names[key] = shown;
+    }
+    for (const std::string& text : where_) spec.where.push_back(split_assignment(text, "where"));
+    if (caption_) spec.caption = *caption_;
+    if (label_) spec.label = *label_;
+    if (spec.label.find_first_of("{}\\%#~ \n") != std::string::npos)
+      throw UsageError(
+          fmt::format("--label: expected letters, digits, : and -, found \"{}\"", spec.label));
+    return spec;
+  }
+
+  Texts words_;
+  std::vector<fs::path> files_;
+  Texts rows_;
+  Texts columns_;
+  Texts values_;
+  Texts where_;
+  Texts names_;
+  Spread spread_ = Spread::none;
+  std::optional<Better> better_;
+  std::optional<int> digits_;
+  std::optional<std::string> caption_;
+  std::optional<std::string> label_;
+  TableFormat format_ = TableFormat::automatic;
+  std::optional<fs::path> out_;
+  bool overwrite_ = false;
+  bool list_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_table_command() {
+  return std::make_unique<TableCommand>();
+}
+
+}  // namespace kvscope::cli

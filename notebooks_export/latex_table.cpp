@@ -1,0 +1,166 @@
+#include "notebooks_export/latex_table.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace kvscope {
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+/// Negative numbers, dashes and signs as mathematics sets them.
+std::string number_text(const std::string& text) {
+  if (text == "-") return "--";
+  if (text == "inf") return "$\\infty$";
+  if (text == "-inf") return "$-\\infty$";
+  if (text.starts_with("-")) return "$-$" + latex_escape(text.substr(1));
+  if (text.starts_with("+")) return "$+$" + latex_escape(text.substr(1));
+  return latex_escape(text);
+}
+
+std::string spread_text(const std::string& spread) {
+  std::string text;
+  for (const char c : latex_escape(spread)) {
+    if (c == '-') {
+      text += "$-$";
+    } else {
+      text += c;
+    }
+  }
+  return text.empty() ? text : fmt::format(" {{\\scriptsize {}}}", text);
+}
+
+std::string cell_text(const PaperCell& cell) {
+  const std::string number = number_text(cell.text);
+  const std::string spread = spread_text(cell.spread);
+  switch (cell.mark) {
+    case CellMark::best:
+      return fmt::format("\\textbf{{{}}}{}", number, spread);
+    case CellMark::second:
+      return fmt::format("\\underline{{{}}}{}", number, spread);
+    case CellMark::none:
+      break;
+  }
+  return number + spread;
+}
+
+/// A header level with equal neighbours joined, and the rules below the joined ones.
+std::pair<std::string, std::string> joined_level(const PaperTable& table, std::size_t level) {
+  const Texts& texts = table.header[level];
+  const std::size_t n_heads = table.row_heads.size();
+  std::string line(n_heads == 0 ? 0 : n_heads - 1, '&');
+  std::string rules;
+  line += latex_escape(table.level_titles[level]);
+  for (std::size_t first = 0; first < texts.size();) {
+    std::size_t last = first + 1;
+    const auto continues = [&](std::size_t c) {
+      for (std::size_t l = 0; l <= level; ++l) {
+        if (table.header[l][c] != table.header[l][first]) return false;
+      }
+      return true;
+    };
+    while (last < texts.size() && continues(last)) ++last;
+    line +=
+        fmt::format(" & \\multicolumn{{{}}}{{c}}{{{}}}", last - first, latex_escape(texts[first]));
+    rules += fmt::format("{}\\cmidrule(lr){{{}-{}}}", rules.empty() ? "" : " ", n_heads + first + 1,
+                         n_heads + last);
+    first = last;
+  }
+  return {line, rules};
+}
+
+void add_header(const PaperTable& table, std::string& out) {
+  for (std::size_t l = 0; l + 1 < table.header.size(); ++l) {
+    const auto [line, rules] = joined_level(table, l);
+    out += fmt::format("    {} \\\\\n    {}\n", line, rules);
+  }
+  Texts cells;
+  for (const std::string& head : table.row_heads) cells.push_back(latex_escape(head));
+  if (!table.header.empty()) {
+    for (const std::string& text : table.header.back()) cells.push_back(latex_escape(text));
+  }
+  out += fmt::format("    {} \\\\\n", fmt::join(cells, " & "));
+}
+
+bool starts_group(const PaperTable& table, std::size_t r) {
+  const Texts& keys = table.rows[r].keys;
+  const Texts& before = table.rows[r - 1].keys;
+  if (keys.size() == 1) return table.rows[r].role != table.rows[r - 1].role;
+  return !std::equal(keys.begin(), keys.end() - 1, before.begin());
+}
+
+void add_rows(const PaperTable& table, std::string& out) {
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    const PaperRow& row = table.rows[r];
+    const bool is_first = r == 0 || starts_group(table, r);
+    if (is_first && r > 0) out += "    \\midrule\n";
+    Texts cells;
+    for (std::size_t k = 0; k < row.keys.size(); ++k) {
+      const bool repeats = k + 1 < row.keys.size() && !is_first;  // a group's name stands once
+      cells.push_back(repeats ? "" : latex_escape(row.keys[k]));
+    }
+    for (const PaperCell& cell : row.cells) cells.push_back(cell_text(cell));
+    out += fmt::format("    {} \\\\\n", fmt::join(cells, " & "));
+  }
+}
+
+}  // namespace
+
+std::string latex_escape(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kEscapes = {{
+      {"\\", "\\textbackslash{}"},
+      {"{", "\\{"},
+      {"}", "\\}"},
+      {"$", "\\$"},
+      {"&", "\\&"},
+      {"#", "\\#"},
+      {"%", "\\%"},
+      {"_", "\\_"},
+      {"^", "\\textasciicircum{}"},
+      {"~", "\\textasciitilde{}"},
+      {"<", "\\textless{}"},
+      {">", "\\textgreater{}"},
+      {"±", "$\\pm$"},
+      {"×", "$\\times$"},
+      {"−", "$-$"},
+  }};
+  std::string out;
+  while (!text.empty()) {
+    std::string_view taken = text.substr(0, 1);
+    std::string_view written = taken == "\n" || taken == "\r" ? " " : taken;
+    for (const auto& [plain, escaped] : kEscapes) {
+      if (!text.starts_with(plain)) continue;
+      taken = plain;
+      written = escaped;
+      break;
+    }
+    out += written;
+    text.remove_prefix(taken.size());
+  }
+  return out;
+}
+
+std::string latex_table(const PaperTable& table, bool floating) {
+  const std::size_t n_columns = table.rows.empty() ? 0 : table.rows.front().cells.size();
+  std::string out = "% needs \\usepackage{booktabs}\n";
+  if (floating) {
+    out += "\\begin{table}[t]\n  \\centering\n";
+    std::string caption = latex_escape(table.caption);
+    if (!table.note.empty()) caption += (caption.empty() ? "" : " ") + latex_escape(table.note);
+    if (!caption.empty()) out += fmt::format("  \\caption{{{}}}\n", caption);
+    if (!table.label.empty()) out += fmt::format("  \\label{{{}}}\n", table.label);
+  }
+  out += fmt::format("  \\begin{{tabular}}{{{}{}}}\n    \\toprule\n",
+                     std::string(table.row_heads.size(), 'l'), std::string(n_columns, 'r'));
+  add_header(table, out);
+  out += "    \\midrule\n";
+  add_rows(table, out);
+  out += "    \\bottomrule\n  \\end{tabular}\n";
+  if (floating) out += "\\end{table}\n";
+  return out;
+}
+
+}  // namespace kvscope

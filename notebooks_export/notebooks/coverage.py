@@ -1,0 +1,142 @@
+# kvscope notebook coverage: cells about results of analyze coverage and analyze quest.
+
+# %% [markdown] title
+# # Where selections keep and lose attention
+#
+# Maps of layer by head and of query block by page, and how few keys would do: the nucleus of a row is the smallest set of keys that holds
+# a share $p$ of its attention. Grey cells do not exist (later keys), dark ones are zero.
+
+# %% parameters tags=parameters
+RESULTS = []  # of analyze coverage, analyze quest; relative to this notebook
+TRACES = []  # the recorded trace
+EXPECTED = {}  # what these files were when the notebook was written
+WRITTEN_BY = ""
+LAYER = None  # None: the middle one
+
+# %% choice
+any_result = next(iter(results.values()))
+all_layers, all_heads = list(any_result["layer"][()]), list(any_result["q_head"][()])
+layer = all_layers[len(all_layers) // 2] if LAYER is None else LAYER
+trace = traces[0] if traces else None
+coverage, quest = results.get("coverage"), results.get("quest")
+
+# %% heads-figure
+if coverage is None:
+    print("no result of analyze coverage: skipped")
+else:
+    config = config_of(coverage)
+    pairs = config["pairs"]
+    shown = list(range(min(3, len(pairs))))
+    if shown:
+        figure, panels = plt.subplots(1, len(shown), figsize=(3.4 * len(shown) + 0.6, 3.0), squeeze=False)
+        for panel, p in zip(panels[0], shown):
+            heat_map(panel, coverage["kept_mass"][:, p], all_heads, all_layers, "attention kept").set_clim(0, 1)
+            panel.set(xlabel="query head", ylabel="layer", title=pairs[p])
+        plt.show()
+
+# %% pages-figure
+if coverage is not None:
+    slot = list(coverage["layer"][()]).index(layer)
+    blocks, pages = list(coverage["query_block"][()]), list(coverage["page"][()])
+    maps = [("attention", coverage["map_mass"][slot], True)]
+    maps += [(f"selected: {pairs[p]}", coverage["map_selected"][slot, p], False) for p in shown[:2]]
+    figure, panels = plt.subplots(1, len(maps), figsize=(3.4 * len(maps) + 0.6, 3.0), squeeze=False)
+    for panel, (title, values, log) in zip(panels[0], maps):
+        shown_values = np.where(values == 0, values[values > 0].min(), values) if log else values  # NaN stays NaN
+        image = heat_map(panel, shown_values, pages, blocks, "share of the block's attention" if log else "share of the keys", log=log)
+        if not log:
+            image.set_clim(0, 1)
+        panel.set(xlabel="first key of the page", ylabel="first query of the block", title=title)
+        panel.tick_params(axis="x", labelrotation=45)
+    figure.suptitle(f"layer {layer}", fontsize=9)
+    plt.show()
+
+# %% nucleus-figure
+if coverage is not None:
+    shares, sizes = coverage["p"][()], coverage["nucleus_mean"][()]
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
+    for i, p in enumerate(shares):
+        panels[0].plot(all_layers, sizes[:, :, i].mean(axis=1), marker=MARKERS[i % 8], ms=4, color=COLORS[i % 8], label=f"p = {p:g}")
+        panels[0].fill_between(all_layers, sizes[:, :, i].min(axis=1), sizes[:, :, i].max(axis=1), color=COLORS[i % 8], alpha=0.12, lw=0)
+    panels[0].set(xlabel="layer", ylabel="keys in the nucleus", yscale="log",
+                  title=f"mean over {sizes.shape[1]} heads; band: smallest to largest head")
+    panels[0].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    heat_map(panels[1], coverage["budget_mean"][()].T, all_layers, all_heads, "keys per row")
+    panels[1].set(xlabel="layer", ylabel="query head", title=f"smallest budget for {config['target_mass']:.0%} of the attention")
+    plt.show()
+
+# %% coverage-check
+# Nucleus sizes of one head, and the attention of the last query block by page, from q and k.
+if coverage is None or trace is None:
+    print("nothing to recompute")
+else:
+    row_pos = coverage["row_pos"][()]
+    heads = [int(head) for head in all_heads]
+    inside = [int(pos) for pos in row_pos if trace.has_row(pos)]
+    if len(inside) == len(row_pos):
+        for i in (0, len(shares) - 1):
+            ours = []
+            for pos in inside:
+                if pos + 1 < config["min_visible"]:
+                    continue
+                weights = np.sort(trace.attention(layer, heads[0], pos)[1])[::-1]
+                ours.append(1 + np.argmax(np.cumsum(weights) >= shares[i]) if np.cumsum(weights)[-1] >= shares[i] else len(weights))
+            check_close(f"mean nucleus size for p = {shares[i]:g}, layer {layer}, head {heads[0]}", np.mean(ours),
+                        coverage["nucleus_mean"][slot, 0, i], rtol=1e-4)
+    block_size, page_size = config["query_block"], config["page_size"]
+    whole = [b for b, begin in enumerate(blocks)
+             if all(trace.has_row(pos) for pos in row_pos if begin <= pos < begin + block_size)]
+    for b in whole[-1:]:
+        own = [int(pos) for pos in row_pos if blocks[b] <= pos < blocks[b] + block_size]
+        total = np.zeros(len(pages))
+        for head in heads:
+            for pos in own:
+                first, weights = trace.attention(layer, head, pos)
+                page_of = (first + np.arange(len(weights)) - pages[0]) // page_size
+                total += np.bincount(page_of, weights, minlength=len(pages))
+        seen = np.isfinite(coverage["map_mass"][slot, b])
+        check_close(f"attention by page, queries {blocks[b]} on, {len(own)} rows of {len(heads)} heads",
+                    (total / (len(own) * len(heads)))[seen], coverage["map_mass"][slot, b][seen], atol=1e-5)
+    if not whole:
+        print("none of the result's query blocks is in the (partial) trace: skipped")
+
+# %% [markdown] quest-text
+# ## Pages that Quest reads, step by step (analyze quest)
+
+# %% quest-figure
+if quest is None:
+    print("no result of analyze quest: skipped")
+else:
+    slot = list(quest["layer"][()]).index(layer)
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
+    heat_map(panels[0], known_mean(quest["eval/mass"][()], axis=2).T, list(quest["layer"][()]), list(quest["q_head"][()]), "attention kept").set_clim(0, 1)
+    panels[0].set(xlabel="layer", ylabel="query head", title="mean over steps")
+    if "eval/selected" in quest:
+        selected = quest["eval/selected"][slot].astype(float).mean(axis=0)
+        absent = np.isnan(quest["bound"][slot]).all(axis=0)
+        heat_map(panels[1], np.where(absent, np.nan, selected), list(quest["page"][()]), list(quest["step_pos"][()]), "share of heads")
+        panels[1].set(xlabel="page", ylabel="position of the step", title=f"layer {layer}: pages selected")
+    else:
+        panels[1].set_visible(False)
+    plt.show()
+
+# %% quest-check
+# The attention on the selected pages of one step, all heads.
+if quest is None or trace is None or "eval/selected" not in quest:
+    print("nothing to recompute")
+else:
+    page_size = config_of(quest)["page_size"]
+    usable = [i for i, pos in enumerate(quest["step_pos"][()]) if trace.has_row(pos)]
+    for i in usable[-1:]:
+        pos = int(quest["step_pos"][i])
+        ours = []
+        for h, head in enumerate(quest["q_head"][()]):
+            first, weights = trace.attention(layer, int(head), pos)
+            pages_of = (first + np.arange(len(weights))) // page_size
+            ours.append(weights[quest["eval/selected"][slot, h, i][pages_of] > 0].sum())
+        check_close(f"attention on the selected pages, layer {layer}, position {pos}", ours, quest["eval/mass"][slot, :, i], atol=1e-5)
+    if not usable:
+        print("none of the result's steps is in the (partial) trace: skipped")
+
+# %% summary
+print(n_checked, "numbers or arrays recomputed here equal the program's")

@@ -1,0 +1,175 @@
+# kvscope notebook geometry: cells about results of analyze geometry, analyze query-selection and analyze quoka.
+
+# %% [markdown] title
+# # Where queries and keys lie
+#
+# QuoKA's observation: most queries point the same way, and the few that differ from the mean query look hard at particular keys.
+# $S_q = -\cos(q, M)$ with $M$ the mean query; queries and keys are taken as they enter the dot product (after RoPE). The largest attention
+# weight leaves out key 0, the sink.
+
+# %% parameters tags=parameters
+RESULTS = []  # of analyze geometry, analyze query-selection, analyze quoka; relative to this notebook
+TRACES = []  # the recorded traces
+EXPECTED = {}  # what these files were when the notebook was written
+WRITTEN_BY = ""
+LAYER = None  # None: the first one
+Q_HEAD = None  # None: the first one
+
+# %% choice
+any_result = next(iter(results.values()))
+all_layers, all_heads = list(any_result["layer"][()]), list(any_result["q_head"][()])
+layer = all_layers[0] if LAYER is None else LAYER
+q_head = all_heads[0] if Q_HEAD is None else Q_HEAD
+trace = traces[0] if traces else None
+
+
+def place(file):
+    """Slots of the chosen layer and query head in this result's arrays."""
+    return list(file["layer"][()]).index(layer), list(file["q_head"][()]).index(q_head)
+
+
+# %% [markdown] axes-text
+# ## Principal axes (analyze geometry)
+
+# %% axes-figure
+geometry = results.get("geometry")
+if geometry is None:
+    print("no result of analyze geometry: skipped")
+else:
+    l, h = place(geometry)
+    config = config_of(geometry)
+    group = len(geometry["q_head"]) // len(geometry["kv_head"])
+    kv_slot = h // group
+    basis = h if config["basis"] == "head" else kv_slot
+    queries, keys = geometry["queries/projection"][l, h], geometry["keys/projection"][l, basis]
+    s_q = geometry["queries/s_q"][l, h]
+    explained = geometry["explained"][l, basis]
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), gridspec_kw={"width_ratios": [1.5, 1]})
+    panels[0].plot(keys[:, 0], keys[:, 1], ".", color="#999999", ms=3, label="keys", zorder=1)
+    points = panels[0].scatter(queries[:, 0], queries[:, 1], c=s_q, s=9, cmap="viridis", label="queries", zorder=2)
+    plt.colorbar(points, ax=panels[0], label=r"$S_q$")
+    panels[0].set(xlabel=f"axis 1 ({explained[0]:.0%} of the variance)", ylabel=f"axis 2 ({explained[1]:.0%})",
+                  title=f"layer {layer}, query head {q_head}")
+    panels[0].legend(fontsize=8, loc="best")
+    n_shown = min(32, len(explained))
+    panels[1].bar(np.arange(1, n_shown + 1), explained[:n_shown], color=COLORS[0])
+    panels[1].plot(np.arange(1, n_shown + 1), np.cumsum(explained[:n_shown]), ".-", color=COLORS[1], ms=3, label="sum")
+    panels[1].set(xlabel="principal axis", ylabel="share of the variance", ylim=(0, 1.02))
+    panels[1].legend(fontsize=8)
+    plt.show()
+
+# %% clustering-figure
+if geometry is not None:
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.0))
+    for panel, name, title in ((panels[0], "clustering/queries", "mean cosine of a query with the mean query"),
+                               (panels[1], "clustering/means", "cosine of mean query and mean key")):
+        heat_map(panel, geometry[name][()].T, all_layers, all_heads, "cosine")
+        panel.set(xlabel="layer", ylabel="query head", title=title)
+    plt.show()
+
+# %% axes-check
+# The fit again: eigenvalues of the covariance of the fitted rows; and S_q of all shown queries of one head.
+if geometry is None or trace is None:
+    print("nothing to recompute")
+elif trace.n_tokens < int(trace.file.attrs["n_tokens"]) or trace.rows_begin > 0:
+    print("the (partial) trace does not hold all rows of the fit: skipped")
+else:
+    heads_of = {"head": [q_head], "keys": []}.get(config["basis"], [x for x in geometry["q_head"][()] if x // trace.group == q_head // trace.group])
+    rows = np.concatenate([trace.k(layer, q_head)] + [trace.q(layer, x) for x in heads_of]).astype(np.float64)
+    variance = np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1]
+    check_close("shares of the variance", (variance / variance.sum())[:3], explained[:3], rtol=1e-4)
+    if config["span"] == "prompt" and config["mean"] == "raw":
+        q = trace.q(layer, q_head).astype(np.float64)
+        mean = q[: trace.n_prompt].mean(axis=0)
+        ours = -(q @ mean) / (np.linalg.norm(q, axis=1) * np.linalg.norm(mean))
+        check_close("S_q of the shown queries", ours[geometry["pos"][()]], s_q, atol=1e-5)
+
+# %% [markdown] selection-text
+# ## Does $S_q$ find the queries that look hard at something?
+#
+# Under a causal mask a weight shrinks as the visible length grows, so position confounds both; the results also hold partial correlations.
+
+# %% selection-figure
+selection, quoka = results.get("query-selection"), results.get("quoka")
+source = selection if selection is not None else quoka
+if source is None:
+    print("no result of analyze query-selection or analyze quoka: skipped")
+else:
+    at = place(source)
+    if source is selection:
+        score, log_weight, pos = source["prompt/s_q"][at], source["log_max_weight"][at], source["pos"][()]
+        by_head = source["correlation/prompt/pearson_log"][()]
+    else:
+        score, log_weight = source["s_q_prompt"][at], source["log_max_weight"][at]
+        pos = np.arange(len(score))
+        by_head = source["correlation/pearson_log"][()]
+    known = np.isfinite(score) & np.isfinite(log_weight) & (pos > 0)
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
+    points = panels[0].scatter(score[known], log_weight[known], c=pos[known], s=7, cmap="cividis")
+    plt.colorbar(points, ax=panels[0], label="position")
+    r = np.corrcoef(score[known], log_weight[known])[0, 1]
+    panels[0].set(xlabel=r"$S_q$", ylabel=r"$\log\,\mathrm{max}_k\,A$", title=f"layer {layer}, query head {q_head}: r = {r:.3f}")
+    heat_map(panels[1], by_head.T, list(source["layer"][()]), list(source["q_head"][()]), "Pearson's r", cmap="RdBu_r").set_clim(-1, 1)
+    panels[1].set(xlabel="layer", ylabel="query head", title=r"$S_q$ against $\log\,\mathrm{max}_k\,A$")
+    plt.show()
+
+# %% selection-check
+if source is None or trace is None:
+    print("nothing to recompute")
+else:
+    skip, skip_recent = config_of(source).get("skip", 1), config_of(source).get("skip_recent", 0)
+    usable = [i for i, p in enumerate(pos) if trace.has_row(p) and p > skip + skip_recent and np.isfinite(log_weight[i])]
+    ours = []
+    for i in usable[-4:]:
+        first, weights = trace.attention(layer, q_head, int(pos[i]))
+        ours.append(np.log(weights[max(0, skip - first) : len(weights) - skip_recent].max()))
+    if ours:
+        check_close("log of the largest weight of the last rows", ours, log_weight[usable[-4:]], atol=1e-5)
+    else:
+        print("none of the result's rows is in the (partial) trace: skipped")
+
+# %% [markdown] kept-text
+# ## What QuoKA keeps (analyze quoka)
+
+# %% kept-figure
+if quoka is None:
+    print("no result of analyze quoka: skipped")
+else:
+    kept = known_mean(quoka["mass"][()], axis=2)
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
+    heat_map(panels[0], kept.T, list(quoka["layer"][()]), list(quoka["q_head"][()]), "attention kept").set_clim(0, 1)
+    panels[0].set(xlabel="layer", ylabel="query head", title="mean over positions")
+    recall = known_mean(quoka["oracle_recall"][()], axis=(0, 1))
+    begin = quoka["chunk_begin"][()]
+    panels[1].plot(begin, recall, "o-", ms=3, color=COLORS[0])
+    panels[1].set(xlabel="first position of the chunk", ylabel="kept share of the oracle's keys", ylim=(0, 1.02))
+    plt.show()
+
+# %% kept-check
+# The attention kept by the last chunk's last query, from the positions that the program stored.
+if quoka is None or trace is None:
+    print("nothing to recompute")
+elif config_of(quoka)["scope"] != "past_plus_chunk":
+    print("the candidates include the chunk itself: skipped")
+else:
+    l, h = place(quoka)
+    begins, offsets = quoka["chunk_begin"][()], quoka["selected/offsets"][()]
+    ends = np.append(begins[1:], quoka["mass"].shape[2])
+    usable = [c for c in range(len(begins)) if trace.has_row(ends[c] - 1)]
+    for c in usable[-1:]:
+        pos = int(ends[c] - 1)
+        first, weights = trace.attention(layer, q_head, pos)
+        positions = quoka["selected/positions"][l, h // trace.group, offsets[c] : offsets[c + 1]]
+        kept = np.zeros(pos + 1, dtype=bool)
+        kept[positions[positions >= 0]] = True
+        kept[begins[c] :] = True  # the chunk is attended densely
+        stored = quoka["mass"][l, h, pos]
+        if np.all(positions < 0) and stored == 1:
+            print("this layer stays dense: skipped")
+        else:
+            check_close(f"attention kept at position {pos}", weights[kept[first:]].sum(), stored, atol=1e-5)
+    if not usable:
+        print("none of the result's chunks is in the (partial) trace: skipped")
+
+# %% summary
+print(n_checked, "numbers or arrays recomputed here equal the program's")

@@ -1,0 +1,96 @@
+# kvscope notebook layer-map: cells about a result of analyze layer-map.
+
+# %% [markdown] title
+# # Which draft layer speaks for which verifier layer
+#
+# SpecAttn attends, in the verifier, to the keys that the draft model attended to. $D_{ij}$ is the mean over query rows of
+# $\mathrm{KL}(\text{verifier layer } j \,\Vert\, \text{draft layer } i)$, each row being the layer's attention averaged over its heads. The
+# map that SpecAttn uses is the monotone one of least total divergence.
+
+# %% parameters tags=parameters
+RESULTS = []  # of analyze layer-map; relative to this notebook
+TRACES = []  # the verifier's trace, then the draft's
+EXPECTED = {}  # what these files were when the notebook was written
+WRITTEN_BY = ""
+
+# %% map-figure
+result = results["layer-map"]
+kl = result["kl"][()]
+drafts, verifiers = list(result["draft_layer"][()]), list(result["verifier_layer"][()])
+monotone, nearest = result["monotone_map"][()], result["argmax_map"][()]
+figure, panel = plt.subplots(figsize=(6.4, 3.2))
+heat_map(panel, kl, verifiers, drafts, "KL in nats", cmap="cividis_r")
+for j, layer in enumerate(monotone):
+    if layer >= 0:
+        panel.add_patch(plt.Rectangle((j - 0.46, drafts.index(layer) - 0.46), 0.92, 0.92, fill=False, ec="#D55E00", lw=2))
+for j, layer in enumerate(nearest):
+    if layer >= 0:
+        panel.plot(j, drafts.index(layer), ".", color="black", ms=5)
+panel.set(xlabel="verifier layer", ylabel="draft layer", title="boxed: monotone map; dot: nearest draft layer")
+plt.show()
+print("monotone map:", " ".join(f"{v}<-{d}" for v, d in zip(verifiers, monotone)))
+
+# %% [markdown] position-text
+# ## Does the map hold along the sequence?
+#
+# The divergence of the mapped pairs; each point is the mean of neighbouring rows.
+
+# %% position-figure
+rows = result["kl_rows"][()]
+row_pos = result["row_pos"][()]
+figure, panel = plt.subplots(figsize=(6.4, 3.0))
+shown = [j for j, layer in enumerate(monotone) if layer >= 0]
+for n, j in enumerate(shown):
+    groups = np.array_split(np.arange(len(row_pos)), min(24, len(row_pos)))
+    values = [rows[group, drafts.index(monotone[j]), j].mean() for group in groups]
+    panel.plot([row_pos[group].mean() for group in groups], values, lw=1.0, color=COLORS[n % 8], ls=("-", "--", ":")[n // 8 % 3],
+               marker=MARKERS[n % 8], ms=3, label=f"{verifiers[j]} from {monotone[j]}")
+panel.set(xlabel="position of the query", ylabel="KL in nats", yscale="log")
+plain_numbers(panel.yaxis)
+panel.legend(title="verifier from draft", ncol=2, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+plt.show()
+
+# %% check
+# One row of the divergence again, from the q and k of both traces.
+config = config_of(result)
+
+
+def layer_row(trace, layer, pos):
+    """Attention of a layer, averaged over its heads, over all positions up to pos."""
+    row = np.zeros(pos + 1)
+    for q_head in trace.q_heads:
+        first, weights = trace.attention(layer, q_head, pos)
+        row[first:] += weights / len(trace.q_heads)
+    if config["drop_sink"]:
+        row = row[1:] / row[1:].sum()
+    return row
+
+
+def smooth(row):
+    when = config["smoothing"]
+    if when == "always" or (when == "when_zero" and np.any(row == 0)):
+        return (row + config["eps"]) / (1 + len(row) * config["eps"])
+    return row
+
+
+pair = traces if len(traces) == 2 and all(traces) else None
+if pair is None:
+    print("needs both traces: skipped")
+else:
+    usable = [i for i, pos in enumerate(row_pos) if pair[0].has_row(pos) and pair[1].has_row(pos)]
+    for i in usable[len(usable) // 2 : len(usable) // 2 + 1]:
+        pos = int(row_pos[i])
+        j = shown[0] if shown else 0
+        a = smooth(layer_row(pair[0], verifiers[j], pos))
+        ours = []
+        for draft in drafts:
+            b = smooth(layer_row(pair[1], draft, pos))
+            known = a > 0
+            ours.append(np.sum(a[known] * np.log(a[known] / b[known])))
+        check_close(f"KL of verifier layer {verifiers[j]} and all draft layers at position {pos}", ours, rows[i, :, j], rtol=1e-4)
+    if not usable:
+        print("none of the result's rows is in the (partial) traces: skipped")
+    assert not usable or n_checked > 0
+
+# The mean over rows is the map's matrix.
+check_close("D is the mean over the rows", rows.mean(axis=0), kl, rtol=1e-9)

@@ -1,0 +1,153 @@
+#include "notebooks_export/table_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool is_method_column(std::string_view name) {
+  return name == "selector" || name == "method";
+}
+
+bool is_length_column(std::string_view name) {
+  return name == "length" || name == "n_tokens" || name == "tokens" || name == "context";
+}
+
+/// "64", "8 pages", "25%", "p = 0.95".
+std::string budget_text(double budget, std::string_view kind) {
+  if (kind == "ratio") return fmt::format("{:.4g}%", 100.0 * budget);
+  if (kind == "p") return fmt::format("p = {}", budget);
+  if (kind == "pages") return fmt::format("{} pages", budget);
+  return fmt::format("{}", budget);
+}
+
+std::string length_text(double length) {
+  const bool is_binary = length >= 1024 && std::fmod(length, 1024.0) == 0.0;
+  return is_binary ? fmt::format("{}k", length / 1024.0) : fmt::format("{}", length);
+}
+
+/// "quest:page-size=32" to "Quest (page-size=32)" by the names of the spec.
+std::string named(const std::string& text, const std::map<std::string, std::string>& names) {
+  if (const auto found = names.find(text); found != names.end()) return found->second;
+  const std::size_t colon = text.find(':');
+  const auto found = names.find(text.substr(0, colon));
+  if (colon == std::string::npos || found == names.end()) return text;
+  return fmt::format("{} ({})", found->second, text.substr(colon + 1));
+}
+
+}  // namespace
+
+std::vector<std::string> split_words(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+RowRole role_of_method(std::string_view selector) {
+  if (selector == "full" || selector == "dense" || selector == "greedy") return RowRole::full;
+  return selector.starts_with("oracle") ? RowRole::oracle : RowRole::method;
+}
+
+std::optional<TableField> TableField::bind(const TidyTable& table, std::string_view name,
+                                           const std::vector<std::size_t>& rows,
+                                           const TableSpec& spec) {
+  const bool optional = name.ends_with('?');
+  if (optional) name.remove_suffix(1);
+  TableField field(table, spec);
+  field.name_ = name;
+  for (const std::string& alternatives : split_words(name, '+')) {
+    Part part;
+    const std::vector<std::string> names = split_words(alternatives, '|');
+    for (const std::string& candidate : names) {
+      if (!part.column) part.column = table.find(candidate);
+    }
+    if (!part.column && optional) return std::nullopt;
+    if (!part.column) part.column = &table.at(names.front());  // says what there is instead
+    if (part.column->name == "budget") part.unit = table.find("budget_kind");
+    field.parts_.push_back(part);
+  }
+  if (!optional) return field;
+  std::set<std::string> texts;
+  for (const std::size_t row : rows) texts.insert(field.key(row).text);
+  texts.erase("");  // a row without one belongs to all
+  if (texts.size() < 2) return std::nullopt;
+  return field;
+}
+
+std::string TableField::part_text(const Part& part, std::size_t row) const {
+  const TidyColumn& column = *part.column;
+  if (column.is_text) return named(column.texts[row], spec_->names);
+  const double number = column.numbers[row];
+  if (std::isnan(number)) return "";
+  if (column.name == "budget")
+    return budget_text(number, part.unit ? table_->text(*part.unit, row) : "tokens");
+  if (spec_->binary_lengths && is_length_column(column.name)) return length_text(number);
+  return fmt::format("{}", number);
+}
+
+FieldKey TableField::key(std::size_t row) const {
+  FieldKey key;
+  key.number = kNan;
+  const Part& last = parts_.back();
+  if (!last.column->is_text) key.number = last.column->numbers[row];
+  if (last.unit && !std::isnan(key.number)) key.unit = table_->text(*last.unit, row);
+  key.text = part_text(parts_.front(), row);
+  std::string rest;
+  for (std::size_t i = 1; i < parts_.size(); ++i) {
+    const std::string text = part_text(parts_[i], row);
+    if (!text.empty()) rest += (rest.empty() ? "" : ", ") + text;
+  }
+  if (parts_.size() > 1) key.number = kNan;  // a composite keeps the order of the rows
+  if (!rest.empty()) key.text += fmt::format(" ({})", rest);
+  return key;
+}
+
+std::string TableField::title() const {
+  if (const auto found = spec_->row_titles.find(name_); found != spec_->row_titles.end())
+    return found->second;
+  const std::string& name = parts_.front().column->name;
+  if (is_method_column(name)) return "Method";
+  if (is_length_column(name)) return "Length";
+  std::string title = name;
+  for (char& c : title) c = c == '_' ? ' ' : c;
+  if (title.front() >= 'a' && title.front() <= 'z') title.front() += 'A' - 'a';
+  return title;
+}
+
+std::vector<std::string> TableField::columns() const {
+  std::vector<std::string> names;
+  for (const Part& part : parts_) names.push_back(part.column->name);
+  return names;
+}
+
+bool TableField::is_method() const {
+  for (const Part& part : parts_) {
+    if (is_method_column(part.column->name)) return true;
+  }
+  return false;
+}
+
+std::string TableField::method(std::size_t row) const {
+  for (const Part& part : parts_) {
+    if (!is_method_column(part.column->name)) continue;
+    const std::string text = table_->text(*part.column, row);
+    return text.substr(0, text.find(':'));
+  }
+  return "";
+}
+
+}  // namespace kvscope

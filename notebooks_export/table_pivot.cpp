@@ -1,0 +1,279 @@
+#include "notebooks_export/table_pivot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::size_t kMaxCells = 10'000;
+
+using Rows = RowSlots;
+using Fields = std::vector<TableField>;
+using Texts = KeyTexts;
+
+bool mentions(const TableSpec& spec, std::string_view column) {
+  const auto has = [&](const Texts& fields) {
+    return std::any_of(fields.begin(), fields.end(), [&](const std::string& field) {
+      for (const std::string& part : split_words(field, '+')) {
+        for (const std::string& name : split_words(part, '|')) {
+          if (name == column || name == std::string(column) + "?") return true;
+        }
+      }
+      return false;
+    });
+  };
+  return has(spec.rows) || has(spec.columns) ||
+         std::any_of(spec.where.begin(), spec.where.end(),
+                     [&](const auto& filter) { return filter.first == column; });
+}
+
+/// Text equal, or equal as numbers ("0.50" is 0.5).
+bool matches(const TidyTable& table, const TidyColumn& column, std::size_t row,
+             const std::string& wanted) {
+  if (table.text(column, row) == wanted) return true;
+  if (column.is_text || wanted.empty()) return false;
+  char* end = nullptr;
+  const double number = std::strtod(wanted.c_str(), &end);
+  return *end == '\0' && number == column.numbers[row];
+}
+
+std::vector<FieldKey> keys_of(const Fields& fields, std::size_t row) {
+  std::vector<FieldKey> keys;
+  for (const TableField& field : fields) keys.push_back(field.key(row));
+  return keys;
+}
+
+bool is_whole(const std::vector<FieldKey>& key) {
+  return std::none_of(key.begin(), key.end(),
+                      [](const FieldKey& part) { return part.text.empty(); });
+}
+
+/// The role of the method that one of the fields names.
+RowRole role_of(const Fields& fields, std::size_t row) {
+  for (const TableField& field : fields) {
+    if (field.is_method()) return role_of_method(field.method(row));
+  }
+  return RowRole::method;
+}
+
+}  // namespace
+
+Texts texts_of(const std::vector<FieldKey>& key) {
+  Texts texts;
+  for (const FieldKey& part : key) texts.push_back(part.text);
+  return texts;
+}
+
+Rows chosen_rows(const TidyTable& table, const TableSpec& spec) {
+  Rows rows(table.n_rows());
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
+  const auto keep = [&](const auto& wanted) {
+    std::erase_if(rows, [&](std::size_t row) { return !wanted(row); });
+  };
+  for (const auto& filter : spec.where) {
+    const std::string& name = filter.first;
+    const std::string& text = filter.second;
+    const TidyColumn& column = table.at(name);
+    const Rows before = rows;
+    keep([&](std::size_t row) { return matches(table, column, row, text); });
+    if (!rows.empty()) continue;
+    std::set<std::string> found;
+    for (const std::size_t row : before) {
+      if (found.size() < 12) found.insert(table.text(column, row));
+    }
+    throw ConfigError(
+        fmt::format("no row has {} = {}; there is {}", name, quote(text), fmt::join(found, ", ")));
+  }
+  // a sweep lists layers and their heads: averaging both would count every head twice
+  const TidyColumn* q_head = table.find("q_head");
+  if (q_head && !mentions(spec, "q_head") && !mentions(spec, "kv_head")) {
+    const auto whole_layer = [&](std::size_t row) { return table.text(*q_head, row).empty(); };
+    if (std::any_of(rows.begin(), rows.end(), whole_layer)) keep(whole_layer);
+  }
+  const TidyColumn* window = table.find("window");
+  if (window && !window->is_text && !mentions(spec, "window"))
+    keep([&](std::size_t row) { return !(window->numbers[row] > 0); });
+  if (rows.empty()) throw ConfigError("the result has no rows to make a table of");
+  return rows;
+}
+
+Fields bind_fields(const TidyTable& table, const Texts& names, const Rows& rows,
+                   const TableSpec& spec) {
+  Fields fields;
+  for (const std::string& name : names) {
+    if (auto field = TableField::bind(table, name, rows, spec)) fields.push_back(std::move(*field));
+  }
+  return fields;
+}
+
+void check_alike(const TidyTable& table, const Rows& rows, const Fields& row_fields,
+                 const Fields& column_fields) {
+  std::set<std::string> used;
+  for (const Fields* fields : {&row_fields, &column_fields}) {
+    for (const TableField& field : *fields) {
+      for (const std::string& name : field.columns()) used.insert(name);
+    }
+  }
+  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma"}) {
+    const TidyColumn* column = table.find(name);
+    if (!column || used.contains(name)) continue;
+    std::set<std::string> texts;
+    for (const std::size_t row : rows) texts.insert(table.text(*column, row));
+    texts.erase("");  // full attention has no budget, which is no other one
+    if (texts.size() < 2) continue;
+    throw ConfigError(fmt::format(
+        "the rows differ in {0} ({1}, ...{2}): put it into the rows or columns, or choose one with "
+        "--where {0}={1}",
+        name, *texts.begin(), *texts.rbegin()));
+  }
+}
+
+BoundValue bind_value(const TidyTable& table, const TableValue& value, const Rows& rows,
+                      Spread spread) {
+  BoundValue bound;
+  const Texts names = split_words(value.column, '|');
+  for (const std::string& name : names) {
+    if (!bound.column) bound.column = table.find(name);
+  }
+  if (!bound.column) bound.column = &table.at(names.front());
+  const std::string& name = bound.column->name;
+  if (bound.column->is_text)
+    throw ConfigError(fmt::format("column {} holds text, expected numbers", quote(name)));
+  if (std::all_of(rows.begin(), rows.end(),
+                  [&](std::size_t row) { return std::isnan(bound.column->numbers[row]); }))
+    throw ConfigError(fmt::format("column {} is empty in all {} rows", quote(name), rows.size()));
+  const auto metric = find_metric(name);
+  bound.title = !value.title.empty() ? value.title : metric ? metric->title : name;
+  bound.better = value.better.value_or(metric ? metric->better : Better::neither);
+  bound.format = value.format.value_or(metric ? metric->format : NumberFormat{});
+  bound.derive = value.derive;
+  if (spread != Spread::recorded) return bound;
+  const std::string stem = name.ends_with("_mean") ? name.substr(0, name.size() - 5) : name;
+  bound.low = table.find(stem + "_low");
+  bound.high = table.find(stem + "_high");
+  if (!bound.low || !bound.high || bound.low->is_text || bound.high->is_text) {
+    throw ConfigError(
+        fmt::format("the result records no interval of {}: expected columns {} and {}", quote(name),
+                    stem + "_low", stem + "_high"));
+  }
+  return bound;
+}
+
+const CellSample* TablePivot::find(std::size_t row, const KeyTexts& column,
+                                   std::size_t value) const {
+  const auto exact = samples.find({row, column, value});
+  if (exact != samples.end() && exact->second.n > 0) return &exact->second;
+  const auto first = samples.lower_bound({row, {}, 0});
+  for (auto it = first; it != samples.end() && std::get<0>(it->first) == row; ++it) {
+    const KeyTexts& key = std::get<1>(it->first);
+    if (std::get<2>(it->first) != value || it->second.n == 0) continue;
+    bool fits = false;
+    for (std::size_t l = 0; l < key.size(); ++l) {
+      if (!key[l].empty() && key[l] != column[l]) {
+        fits = false;
+        break;
+      }
+      fits = fits || key[l].empty();
+    }
+    if (fits) return &it->second;
+  }
+  return nullptr;
+}
+
+TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
+                      const std::vector<BoundValue>& values) {
+  TablePivot pivot;
+  for (const std::size_t row : rows) {
+    const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
+    if (r == pivot.roles.size()) pivot.roles.push_back(role_of(row_fields, row));
+    const std::vector<FieldKey> column = keys_of(column_fields, row);
+    if (is_whole(column)) {
+      const std::size_t c = pivot.columns.find_or_add(column);
+      if (c == pivot.column_roles.size()) pivot.column_roles.push_back(role_of(column_fields, row));
+    }
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const BoundValue& value = values[v];
+      pivot.samples[{r, texts_of(column), v}].add(value.column->numbers[row],
+                                                  value.low ? value.low->numbers[row] : kNan,
+                                                  value.high ? value.high->numbers[row] : kNan);
+    }
+    if (pivot.rows.keys.size() * std::max<std::size_t>(1, pivot.columns.keys.size()) *
+            values.size() >
+        kMaxCells) {
+      throw ConfigError(
+          fmt::format("the table would have more than {} cells: choose fields with fewer values, "
+                      "or some of the "
+                      "rows with --where",
+                      kMaxCells));
+    }
+  }
+  if (pivot.columns.keys.empty()) {
+    if (!column_fields.empty())
+      throw ConfigError(fmt::format("no row has a value of {}: nothing to make columns of",
+                                    column_fields.front().columns().front()));
+    pivot.columns.find_or_add({});
+    pivot.column_roles.push_back(RowRole::method);
+  }
+  return pivot;
+}
+
+std::vector<std::size_t> column_order(const TablePivot& pivot) {
+  const PivotKeys& list = pivot.columns;
+  const std::size_t n_levels = list.keys.empty() ? 0 : list.keys.front().size();
+  std::vector<std::map<std::string, std::size_t>> first_seen(n_levels);
+  for (const auto& key : list.keys) {
+    for (std::size_t l = 0; l < n_levels; ++l)
+      first_seen[l].try_emplace(std::isnan(key[l].number) ? key[l].text : key[l].unit,
+                                first_seen[l].size());
+  }
+  std::vector<std::size_t> order(list.keys.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    for (std::size_t l = 0; l < n_levels; ++l) {
+      const FieldKey& x = list.keys[a][l];
+      const FieldKey& y = list.keys[b][l];
+      const auto place = [&](const FieldKey& k) {
+        return first_seen[l].at(std::isnan(k.number) ? k.text : k.unit);
+      };
+      if (place(x) != place(y)) return place(x) < place(y);
+      if (!std::isnan(x.number) && !std::isnan(y.number) && x.number != y.number)
+        return x.number < y.number;
+    }
+    return false;
+  });
+  return order;
+}
+
+std::vector<std::size_t> row_order(const TablePivot& pivot) {
+  std::map<Texts, std::size_t> groups;
+  std::vector<std::size_t> group_of;
+  for (const auto& key : pivot.rows.keys) {
+    Texts texts = texts_of(key);
+    texts.pop_back();
+    group_of.push_back(groups.try_emplace(texts, groups.size()).first->second);
+  }
+  const auto rank = [&](std::size_t r) {
+    constexpr int kPlace[] = {1, 0, 2};  // by RowRole
+    return std::pair(group_of[r], kPlace[static_cast<std::size_t>(pivot.roles[r])]);
+  };
+  std::vector<std::size_t> order(pivot.rows.keys.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const bool numbers = std::none_of(pivot.rows.keys.begin(), pivot.rows.keys.end(),
+                                    [](const auto& key) { return std::isnan(key.back().number); });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    return numbers && pivot.rows.keys[a].back().number < pivot.rows.keys[b].back().number;
+  });
+  return order;
+}
+
+}  // namespace kvscope

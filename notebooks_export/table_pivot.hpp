@@ -1,0 +1,117 @@
+// From tidy rows to the cells of a paper table: which rows count, what they are keyed by, and the
+// mean and spread of what falls into each cell.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "notebooks_export/paper_table.hpp"
+#include "notebooks_export/table_fields.hpp"
+
+namespace kvscope {
+
+using RowSlots = std::vector<std::size_t>;
+using KeyTexts = std::vector<std::string>;
+
+/// One value of the spec, bound to the table.
+struct BoundValue {
+  const TidyColumn* column = nullptr;
+  const TidyColumn* low = nullptr;
+  const TidyColumn* high = nullptr;
+  std::string title;
+  Better better = Better::neither;
+  NumberFormat format;
+  Derive derive = Derive::none;
+};
+
+/// Running mean and spread of the rows behind one cell.
+struct CellSample {
+  double sum = 0.0;
+  double squares = 0.0;
+  double low_sum = 0.0;
+  double high_sum = 0.0;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  std::size_t n = 0;
+
+  void add(double value, double low, double high) {
+    if (std::isnan(value)) return;
+    sum += value;
+    squares += value * value;
+    low_sum += low;
+    high_sum += high;
+    min = std::min(min, value);
+    max = std::max(max, value);
+    ++n;
+  }
+  double mean() const {
+    return n > 0 ? sum / static_cast<double>(n) : std::numeric_limits<double>::quiet_NaN();
+  }
+  double sd() const {
+    if (n < 2) return std::numeric_limits<double>::quiet_NaN();
+    const double count = static_cast<double>(n);
+    return std::sqrt(std::max(0.0, (squares - sum * sum / count) / (count - 1.0)));
+  }
+};
+
+/// Distinct keys in the order in which they are shown.
+struct PivotKeys {
+  std::vector<std::vector<FieldKey>> keys;
+  std::map<KeyTexts, std::size_t> index;
+
+  std::size_t find_or_add(const std::vector<FieldKey>& key) {
+    KeyTexts texts;
+    for (const FieldKey& part : key) texts.push_back(part.text);
+    const auto [found, is_new] = index.try_emplace(texts, keys.size());
+    if (is_new) keys.push_back(key);
+    return found->second;
+  }
+};
+
+/// The samples of all cells: by row key, column key and value.
+struct TablePivot {
+  PivotKeys rows;
+  PivotKeys columns;  // whole keys only
+  std::map<std::tuple<std::size_t, KeyTexts, std::size_t>, CellSample> samples;
+  std::vector<RowRole> roles;         // by row key
+  std::vector<RowRole> column_roles;  // by column key
+
+  /// The sample under a column's key, or under one that leaves fields open.
+  const CellSample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;
+};
+
+/// The rows that the spec's `where` and the rules for sweeps leave. Throws ConfigError if none.
+RowSlots chosen_rows(const TidyTable& table, const TableSpec& spec);
+
+/// The spec's fields; optional ones that distinguish nothing are left out.
+std::vector<TableField> bind_fields(const TidyTable& table, const KeyTexts& names,
+                                    const RowSlots& rows, const TableSpec& spec);
+
+/// Throws ConfigError if two selectors, budgets, phases, ... would be averaged into one cell.
+void check_alike(const TidyTable& table, const RowSlots& rows,
+                 const std::vector<TableField>& row_fields,
+                 const std::vector<TableField>& column_fields);
+
+/// Throws ConfigError for text, a column without numbers in `rows`, or without recorded interval.
+BoundValue bind_value(const TidyTable& table, const TableValue& value, const RowSlots& rows,
+                      Spread spread);
+
+/// Throws ConfigError for more cells than a page can hold.
+TablePivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
+                      const std::vector<TableField>& column_fields,
+                      const std::vector<BoundValue>& values);
+
+/// Column slots as shown: numbers ascend within their unit, text keeps the order of first
+/// appearance, level by level.
+std::vector<std::size_t> column_order(const TablePivot& pivot);
+
+/// Row slots as shown: group by group, and in each full methods, methods, oracles.
+std::vector<std::size_t> row_order(const TablePivot& pivot);
+
+KeyTexts texts_of(const std::vector<FieldKey>& key);
+
+}  // namespace kvscope

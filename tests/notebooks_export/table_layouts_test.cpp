@@ -1,0 +1,184 @@
+// The papers' tables from their own figures, and what LaTeX and Markdown make of a table.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "notebooks_export/latex_table.hpp"
+#include "notebooks_export/markdown_table.hpp"
+#include "notebooks_export/table_presets.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+PaperTable preset_table(const std::string& name, const std::string& csv) {
+  const TablePreset* preset = find_table_preset(name);
+  REQUIRE(preset != nullptr);
+  TableSpec spec = preset->spec;
+  spec.names = method_names();
+  return make_paper_table(tidy_table_from_csv(csv, "test.csv"), spec);
+}
+
+/// QuoKA, table 1: two models, two lengths, three methods.
+constexpr const char* kRuler =
+    "model,selector,length,accuracy\n"
+    "Llama-3.2-3B,snapkv,4096,0.2915\nLlama-3.2-3B,snapkv,32768,0.0621\n"
+    "Llama-3.2-3B,sparq,4096,0.7936\nLlama-3.2-3B,sparq,32768,0.3114\n"
+    "Llama-3.2-3B,quoka,4096,0.8671\nLlama-3.2-3B,quoka,32768,0.5701\n"
+    "Qwen_3-4B,snapkv,4096,0.2729\nQwen_3-4B,snapkv,32768,0.1007\n"
+    "Qwen_3-4B,sparq,4096,0.8793\nQwen_3-4B,sparq,32768,0.3520\n"
+    "Qwen_3-4B,quoka,4096,0.9373\nQwen_3-4B,quoka,32768,0.7483\n";
+
+/// Cells of one LaTeX row, a \multicolumn counted by its width.
+int n_cells(const std::string& line) {
+  int n = 1;
+  for (std::size_t i = 0; i < line.size(); ++i)
+    n += line[i] == '&' && (i == 0 || line[i - 1] != '\\');
+  for (std::size_t at = 0; (at = line.find("\\multicolumn{", at)) != std::string::npos; ++at)
+    n += std::atoi(line.c_str() + at + 13) - 1;
+  return n;
+}
+
+/// Braces balance, environments close in order, every row is as wide as the column list.
+void check_latex(const std::string& latex) {
+  INFO(latex);
+  int depth = 0;
+  for (std::size_t i = 0; i < latex.size(); ++i) {
+    if (i > 0 && latex[i - 1] == '\\') continue;
+    depth += latex[i] == '{' ? 1 : latex[i] == '}' ? -1 : 0;
+    REQUIRE(depth >= 0);
+  }
+  CHECK(depth == 0);
+  const std::size_t begin = latex.find("\\begin{tabular}{");
+  REQUIRE(begin != std::string::npos);
+  const std::size_t columns = begin + 16;
+  const auto width = static_cast<int>(latex.find('}', columns) - columns);
+  std::istringstream lines(latex.substr(columns));
+  int n_rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.ends_with("\\\\")) continue;
+    ++n_rows;
+    CHECK(n_cells(line) == width);
+  }
+  CHECK(n_rows >= 2);
+  for (const char* rule : {"\\toprule", "\\midrule", "\\bottomrule"})
+    CHECK_THAT(latex, ContainsSubstring(rule));
+}
+
+TEST_CASE("QuoKA's table 1: models above lengths, the best bold, the second underlined") {
+  const PaperTable table = preset_table("quoka-1", kRuler);
+  const std::string latex = latex_table(table);
+  check_latex(latex);
+  CHECK_THAT(latex,
+             ContainsSubstring(
+                 "\\multicolumn{2}{c}{Llama-3.2-3B} & \\multicolumn{2}{c}{Qwen\\_3-4B} \\\\\n"
+                 "    \\cmidrule(lr){2-3} \\cmidrule(lr){4-5}\n"
+                 "    Method & 4k & 32k & 4k & 32k \\\\"));
+  CHECK_THAT(latex, ContainsSubstring("SnapKV & 29.15 & 6.21 & 27.29 & 10.07 \\\\"));
+  CHECK_THAT(
+      latex,
+      ContainsSubstring(
+          "QuoKA & \\textbf{86.71} & \\textbf{57.01} & \\textbf{93.73} & \\textbf{74.83} \\\\"));
+  CHECK_THAT(latex, ContainsSubstring("SparQ & \\underline{79.36}"));
+}
+
+TEST_CASE("QuoKA's table 2: full attention and a share, model by model") {
+  const std::string latex =
+      latex_table(preset_table("quoka-2",
+                               "model,selector,budget_kind,budget,length,accuracy\nA,full,none,,"
+                               "4096,0.875\nA,quoka,ratio,0.25,4096,0.8694\n"
+                               "A,full,none,,8192,0.8133\nA,quoka,ratio,0.25,8192,0.7972\nB,full,"
+                               "none,,4096,0.8956\nB,quoka,ratio,0.25,4096,0.8607\n"));
+  check_latex(latex);
+  CHECK_THAT(latex, ContainsSubstring("Model & Budget & 4096 & 8192 \\\\"));
+  CHECK_THAT(
+      latex,
+      ContainsSubstring(
+          "A & Full attention & 87.50 & 81.33 \\\\\n     & QuoKA (25\\%) & 86.94 & 79.72 \\\\\n"
+          "    \\midrule\n    B & Full attention & 89.56 & -- \\\\"));
+  CHECK_THAT(latex, !ContainsSubstring("textbf"));  // one method has no rival
+}
+
+TEST_CASE("QuoKA's table 3: relative to full attention") {
+  const PaperTable table = preset_table("quoka-3",
+                                        "selector,budget_kind,budget,accuracy\nfull,none,,0."
+                                        "5\nquoka,tokens,512,0.4725\nquoka,tokens,1024,0.515\n"
+                                        "loki,tokens,512,0.343\nloki,tokens,1024,0.4005\n");
+  CHECK(table.rows[1].cells[0].text == "0.945");
+  CHECK(table.rows[1].cells[1].text == "1.030");
+  CHECK(table.rows[2].cells[0].text == "0.686");
+}
+
+TEST_CASE("Quest's pass-key table: percent by budget, ties marked alike") {
+  const std::string markdown =
+      markdown_table(preset_table("quest-passkey",
+                                  "selector,budget_kind,budget,accuracy\nh2o,tokens,32,0\nh2o,"
+                                  "tokens,64,0.01\ntova,tokens,32,0\ntova,tokens,64,0.01\n"
+                                  "quest,tokens,32,0.65\nquest,tokens,64,0.99\n"));
+  CHECK(markdown ==
+        "Pass-key retrieval by budget.\n\n"
+        "| Method / Budget |        32 |        64 |\n"
+        "|:----------------|----------:|----------:|\n"
+        "| H2O             | <u>0%</u> | <u>1%</u> |\n"
+        "| TOVA            | <u>0%</u> | <u>1%</u> |\n"
+        "| Quest           |   **65%** |   **99%** |\n");
+}
+
+TEST_CASE("SpecAttn's table 1: perplexity, its difference and increase, KV reduction") {
+  const PaperTable table = preset_table(
+      "specattn-1",
+      "selector,budget_kind,budget,perplexity,kv_reduction\nfull,none,,6.435,0\nstreamingllm,"
+      "tokens,464,186.242,0.774\n"
+      "quest,tokens,464,7.823,0.774\nspecattn,p,0.95,7.419,0.784\nspecattn,p,0.99,6.471,0.443\n");
+  const std::string latex = latex_table(table);
+  check_latex(latex);
+  CHECK_THAT(latex, ContainsSubstring(
+                        "Method & Perplexity & Perp. Diff. & Rel. Increase & KV Reduction \\\\"));
+  CHECK_THAT(latex, ContainsSubstring("Full attention & 6.435 & -- & -- & 0.0\\% \\\\"));
+  CHECK_THAT(latex,
+             ContainsSubstring("186.242 & $+$179.807 & $+$2794.20\\% & \\underline{77.4\\%} \\\\"));
+  CHECK_THAT(latex, ContainsSubstring("SpecAttn (p = 0.99) & \\textbf{6.471} & \\textbf{$+$0.036} "
+                                      "& \\textbf{$+$0.56\\%} & 44.3\\%"));
+}
+
+TEST_CASE("LaTeX's special characters are written, not obeyed") {
+  CHECK(latex_escape("50% of $x_1$ & {y} #2 ~ ^ \\ <a> ± 1") ==
+        "50\\% of \\$x\\_1\\$ \\& \\{y\\} \\#2 \\textasciitilde{} \\textasciicircum{} "
+        "\\textbackslash{} "
+        "\\textless{}a\\textgreater{} $\\pm$ 1");
+  CHECK(latex_escape("two\nlines") == "two lines");
+}
+
+TEST_CASE("hostile names and negative numbers survive every format") {
+  TableSpec spec;
+  spec.rows = {"selector"};
+  spec.values = {
+      {"x", Derive::none, "a|b_c", Better::higher, NumberFormat{1, false, false, false}}};
+  spec.spread = Spread::sd;
+  const PaperTable table = make_paper_table(
+      tidy_table_from_csv("selector,x\n\"a,|_%{\",-1\n\"a,|_%{\",-2\nb,3\n", "t"), spec);
+  check_latex(latex_table(table));
+  check_latex(latex_table(table, /*floating=*/false));
+  CHECK_THAT(latex_table(table),
+             ContainsSubstring("a,|\\_\\%\\{ & \\underline{$-$1.5} {\\scriptsize $\\pm$ 0.7}"));
+  CHECK_THAT(markdown_table(table), ContainsSubstring("| a,\\|\\_%{"));
+  CHECK(csv_table(table) == "Method,a|b_c\n\"a,|_%{\",-1.5\nb,3\n");
+}
+
+TEST_CASE("pdflatex takes the tables, where there is one") {
+  if (std::system("command -v pdflatex > /dev/null 2>&1") != 0) SKIP("pdflatex is not installed");
+  const testing::TempDir dir;
+  std::ofstream(dir.path() / "t.tex")
+      << "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+      << latex_table(preset_table("quoka-1", kRuler)) << "\\end{document}\n";
+  const std::string command = "cd '" + dir.path().string() +
+                              "' && pdflatex -interaction=nonstopmode -halt-on-error t.tex > log";
+  CHECK(std::system(command.c_str()) == 0);
+}
+
+}  // namespace
+}  // namespace kvscope
