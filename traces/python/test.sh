@@ -15,7 +15,7 @@ environment=${KVSCOPE_PYTHON_ENV:-$root/build/python-env}
 python=$environment/bin/python
 log=$environment.log
 # What the reference results were made with; newer versions should work, these are known to.
-packages=(torch==2.13.0 "transformers>=5.12,<6" h5py numpy xxhash pytest)
+packages=(torch==2.13.0 "transformers>=5.12,<6" accelerate h5py numpy xxhash pytest)
 
 say() { printf 'recorder tests: %s\n' "$*" >&2; }
 
