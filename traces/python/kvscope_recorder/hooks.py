@@ -44,6 +44,7 @@ class Shape:
     dtype: str
 
 
+_BATCH_BYTES = 1 << 20
 _DTYPE_NAMES = {torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
@@ -62,6 +63,8 @@ class Recorder:
         self._writer = TraceWriter(path, overwrite)
         self._queue_bytes = queue_bytes
         self._worker: Worker | None = None
+        self._batch: list[Callable[[], None]] = []
+        self._batch_bytes = 0
         self._undo = contextlib.ExitStack()
         self._shape: Shape | None = None
         self._q_heads: tuple[int, ...] = ()
@@ -199,6 +202,7 @@ class Recorder:
             writer.commit()
 
         self._submit(commit, ids.n_bytes)
+        self._flush()
         self._ends.append(self._end)
         self._ids = None
         self._failed = False
@@ -393,8 +397,22 @@ class Recorder:
         self._submit(write, copy.n_bytes)
 
     def _submit(self, job: Callable[[], None], n_bytes: int = 0) -> None:
+        """Hands work to the worker thread, in batches: waking it for every small piece would stall the model."""
+        self._batch.append(job)
+        self._batch_bytes += n_bytes
+        if self._batch_bytes >= min(_BATCH_BYTES, self._queue_bytes):
+            self._flush()
+
+    def _flush(self) -> None:
         assert self._worker is not None
-        self._worker.submit(job, n_bytes)
+        jobs, n_bytes = self._batch, self._batch_bytes
+        self._batch, self._batch_bytes = [], 0
+
+        def run() -> None:
+            while jobs:
+                jobs.pop(0)()  # lets go of each piece as soon as it is written
+
+        self._worker.submit(run, n_bytes)
 
     def _describe(self, ends: list[int]) -> TraceInfo:
         """The trace of a run whose passes end at these tokens."""
@@ -411,6 +429,7 @@ class Recorder:
             d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=shape.scale,
             windows=facts.windows, rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
             rope_factor=facts.rope_factor, qk_norm=facts.qk_norm,
+            sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
             capture=options.capture, dtype=shape.dtype, layers=self._layers,
             q_heads=self._q_heads, kv_heads=self._kv_heads,
             rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, units=units,

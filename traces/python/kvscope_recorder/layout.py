@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5p, h5s, h5t
 
-from .schema import FORMAT, VERSION, ArraySpec, TraceInfo, features_of, trace_arrays
+from .schema import FORMAT, ArraySpec, TraceInfo, features_of, trace_arrays
 
 MAX_TEXT_BYTES = 16384  # longer provenance is cut: HDF5 limits attributes
 
@@ -94,7 +94,7 @@ def _offset(dataset: h5py.Dataset) -> int:
 def _write_header(file: h5py.File, info: TraceInfo) -> None:
     texts = {
         "format": FORMAT,
-        "schema_version": VERSION,
+        "schema_version": info.schema_version,
         "features": ",".join(features_of(info)),
         "seed": str(info.seed),
         "dtype": info.dtype,
@@ -115,6 +115,8 @@ def _write_header(file: h5py.File, info: TraceInfo) -> None:
     _set_number(file, "page_size", info.capture.page_size)
     _set_number(file, "token_text_capacity", info.token_text_capacity)
     _set_number(file, "qk_norm", int(info.qk_norm))
+    if info.schema_version != "1.0":
+        _set_number(file, "n_experts_per_token", info.n_experts_per_token)
     _set_number(file, "score_scale", float(np.float32(info.score_scale)))
     _set_number(file, "rope_theta", float(info.rope_theta))
     _set_number(file, "rope_factor", float(info.rope_factor))
@@ -139,6 +141,11 @@ def _write_small_arrays(file: h5py.File, info: TraceInfo) -> None:
         put("/model/config_json", "u8", np.frombuffer(info.model_config, dtype="u1"), "byte", "1")
     if info.windows:
         indices("/model/windows", info.windows, "layer", "token")
+    if info.sinks is not None:
+        put("/model/sinks", "f32", info.sinks, "layer,q_head", "nat")
+    if info.layer_kinds:
+        kinds = put("/model/layer_kinds", "i64", np.array(info.layer_kinds, dtype="i8"), "layer,field", "1")
+        _set_text(kinds, "fields", "has_rope,n_experts")
 
 
 def create_layout(path: Path, info: TraceInfo) -> Layout:

@@ -13,9 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xxhash
 
 from .errors import ConfigError, UnsupportedModelError
+from .layers import experts_per_token, kinds_of, sinks_of
 
 _SOFTMAX_LAYERS = ("full_attention", "sliding_attention")
 
@@ -36,6 +38,9 @@ class ModelFacts:
     rope_theta: float
     rope_factor: float
     qk_norm: bool
+    sinks: np.ndarray | None  # [n_layers, n_q] f32
+    layer_kinds: tuple[tuple[int, int], ...]
+    n_experts_per_token: int
 
 
 def text_config(model: Any) -> Any:
@@ -84,6 +89,9 @@ def describe_model(model: Any) -> ModelFacts:
         rope_theta=theta,
         rope_factor=factor,
         qk_norm=any(name.endswith(("q_norm", "q_layernorm")) for name, _ in model.named_modules()),
+        sinks=sinks_of(model, n_layers),
+        layer_kinds=kinds_of(model, config, n_layers),
+        n_experts_per_token=experts_per_token(config),
     )
 
 

@@ -1,4 +1,4 @@
-"""Trace schema version 1: what a trace says about itself, and which arrays it therefore has.
+"""Trace schema version 1 (1.0 and 1.1): what a trace says about itself, and which arrays it therefore has.
 
 The format is defined in traces/README.md of kvscope; this module is its Python reading, in the same order
 and with the same names as traces/schema.cpp and traces/hash.cpp.
@@ -14,7 +14,6 @@ import numpy as np
 import xxhash
 
 FORMAT = "kvscope-trace"
-VERSION = "1.0"
 
 #: Storage types of q, k, v and dense attention, and the numpy type that carries their bits.
 CARRIERS = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
@@ -66,6 +65,9 @@ class TraceInfo:
     rope_theta: float
     rope_factor: float
     qk_norm: bool
+    sinks: np.ndarray | None  # [n_layers, n_q] f32: a logit per query head in every softmax; None = the model has none
+    layer_kinds: tuple[tuple[int, int], ...]  # per layer has_rope, n_experts; empty = ordinary layers
+    n_experts_per_token: int
     # what is captured
     capture: CaptureSet
     dtype: str  # key of CARRIERS
@@ -88,6 +90,11 @@ class TraceInfo:
     status: str = "recording"
     uuid: str = ""
     content_hash: str = ""
+
+    @property
+    def schema_version(self) -> str:
+        """The oldest version that knows everything in the file."""
+        return "1.1" if self.sinks is not None or self.layer_kinds else "1.0"
 
     @property
     def n_tokens(self) -> int:
@@ -200,6 +207,7 @@ def features_of(info: TraceInfo) -> list[str]:
         "stats": capture.stats,
         "token-text": info.token_text_capacity > 0,
         "checksums": True,
+        "sinks": info.sinks is not None,
     }
     return [name for name, is_there in present.items() if is_there]
 
@@ -229,9 +237,11 @@ def hash_contents(
         f"kv_heads {listed(info.kv_heads)}",
     ]
     lines += [f"window {window}" for window in info.windows]
-    lines += [f"unit {unit.begin} {unit.end} {int(unit.is_decode)}" for unit in info.units]
     digest = xxhash.xxh3_128(("\n".join(lines) + "\n").encode())
-    for block in (tokens, *checksums, text_checksums):
+    if info.sinks is not None:
+        digest.update(b"sinks\n" + info.sinks.astype("<f4").tobytes())
+    units = "".join(f"unit {unit.begin} {unit.end} {int(unit.is_decode)}\n" for unit in info.units)
+    for block in (units.encode(), tokens, *checksums, text_checksums):
         digest.update(block)
     return "xxh128:" + digest.hexdigest()
 
