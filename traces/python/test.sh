@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Runs the recorder's tests in an environment of its own (PyTorch, transformers), which it makes on the first run.
 #
-#   traces/python/test.sh [pytest arguments...]
+#   traces/python/test.sh [--prepare | pytest arguments...]
 #
+# --prepare           only makes the environment
+# KVSCOPE_PYTHON_TESTS=0  skips them
 # KVSCOPE_PROGRAM     the kvscope program that has to read the files (default: the newest below build/)
 # KVSCOPE_PYTHON_ENV  where the environment is or goes (default: build/python-env); 1.2 GB
+# KVSCOPE_PIP_ARGS    more arguments for pip install, e.g. an --index-url with CPU builds of PyTorch
 # KVSCOPE_PYTHON      the Python that makes it (default: the first of python3 and /usr/bin/python3 that can)
 # Without network or pip the tests are skipped (exit 77) with a sentence; where CI is set, that is a failure.
 set -euo pipefail
@@ -19,14 +22,18 @@ packages=(torch==2.13.0 "transformers>=5.12,<6" accelerate h5py numpy xxhash pyt
 
 say() { printf 'recorder tests: %s\n' "$*" >&2; }
 
+skip() {
+  say "SKIPPED: $1"
+  exit 77
+}
+
 cannot() {
   say "$1"
   if [ -n "${CI:-}" ]; then
-    say "this is CI, so that is a failure"
+    say "this is CI, so that is a failure (KVSCOPE_PYTHON_TESTS=0 leaves these tests out)"
     exit 1
   fi
-  say "SKIPPED: the Python recorder was not tested"
-  exit 77
+  skip "the Python recorder was not tested"
 }
 
 make_environment() {
@@ -43,7 +50,9 @@ make_environment() {
   say "making $environment (PyTorch and transformers, once; log: $log)"
   rm -rf -- "$environment.new"
   { "$maker" -m venv "$environment.new" &&
-    timeout 1500 "$environment.new/bin/python" -m pip install --disable-pip-version-check "${packages[@]}"; } >"$log" 2>&1 || {
+    # shellcheck disable=SC2086  # several arguments
+    timeout 1500 "$environment.new/bin/python" -m pip install --disable-pip-version-check ${KVSCOPE_PIP_ARGS:-} "${packages[@]}" &&
+    printf '%s\n' "${packages[*]}" >"$environment.new/packages.txt"; } >"$log" 2>&1 || {
     tail -n 5 "$log" >&2
     rm -rf -- "$environment.new"
     cannot "pip could not install ${packages[*]} (no network?)"
@@ -52,7 +61,12 @@ make_environment() {
   mv -- "$environment.new" "$environment"
 }
 
-"$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest' 2>/dev/null || make_environment
+[ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] || skip "KVSCOPE_PYTHON_TESTS=0"
+if [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
+  ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest' 2>/dev/null; then
+  make_environment
+fi
+[ "${1:-}" != --prepare ] || exit 0
 
 # Installed as users install it, but from a copy: pip builds inside the folder that it is given.
 copy=$(mktemp -d)
