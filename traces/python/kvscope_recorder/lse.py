@@ -35,7 +35,7 @@ class KernelLse(TorchDispatchMode):
         self._found: list[torch.Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        name = func.overloadpacket.__name__
+        name = getattr(getattr(func, "overloadpacket", None), "__name__", "")
         if name not in self._KERNELS:
             return func(*args, **(kwargs or {}))
         switch = self._KERNELS[name]
