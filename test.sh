@@ -14,6 +14,8 @@ Installs what is missing (apt; sudo only if needed), builds preset "release", ru
   --help    this text
 
 Everything else goes to ctest: ./test.sh -R tokenizer runs the tests whose names contain "tokenizer".
+The tests of the Python recorder need PyTorch and transformers, which the first run installs into build/python-env
+(1.2 GB, minutes); KVSCOPE_PYTHON_TESTS=0 leaves them out, as --asan and --tsan do.
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
 TXT
 }
@@ -26,7 +28,10 @@ labels=(-LE heavy)
 ctest_args=()
 for arg in "$@"; do
   case $arg in
-    --asan | --tsan) preset=${arg#--} ;;
+    --asan | --tsan)
+      preset=${arg#--}
+      export KVSCOPE_PYTHON_TESTS=0
+      ;;
     --heavy) labels=() ;;
     --help | -h)
       usage
@@ -39,5 +44,8 @@ done
 kvscope_install test
 kvscope_configure "$preset" -DKVSCOPE_BUILD_TESTS=ON
 kvscope_build "$preset"
+if [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ]; then
+  "$kvscope_root/traces/python/test.sh" --prepare >&2 || [ $? -eq 77 ] # 77: skipped, said so; ctest shows it again
+fi
 exec "$kvscope_ctest" --test-dir "$kvscope_root/build/$preset" --output-on-failure --no-tests=error \
   --parallel "$(nproc)" ${labels[@]+"${labels[@]}"} ${ctest_args[@]+"${ctest_args[@]}"}

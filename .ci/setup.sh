@@ -64,6 +64,10 @@ kvscope_add_backports() {
 kvscope_install() {
   local wanted=("${kvscope_build_packages[@]}") package
   [ "$1" != test ] || wanted+=("${kvscope_test_packages[@]}")
+  # The Python recorder's tests make a virtual environment; Debian's own Python cannot without this package.
+  if [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+    wanted+=(python3-venv)
+  fi
   kvscope_missing=()
   [ -z "${KVSCOPE_SKIP_INSTALL:-}" ] || return 0
   if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then

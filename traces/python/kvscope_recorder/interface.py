@@ -1,0 +1,128 @@
+"""Stands between transformers models and their attention functions, for the models that are being recorded.
+
+A model looks its attention function up in an AttentionInterface by the name of its implementation (sdpa, eager,
+flash_attention_2, ...) at every call. While a recorder is active, the entry of that name leads here; calls of other
+models pass through. The model, its configuration and its masks stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import transformers
+
+from .errors import UnsupportedModelError
+
+#: (module, query, key, value, attention_mask, ...) -> (output, weights or None)
+AttentionFunction = Callable[..., tuple[torch.Tensor, Any]]
+
+_ABSENT = object()
+
+
+class Listener(Protocol):
+    """Sees the attention calls of the modules it was attached to."""
+
+    def attend(self, function: AttentionFunction, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class _Entry:
+    """One entry of one interface, redirected as long as somebody listens."""
+
+    def __init__(self, interface: Any, name: str) -> None:
+        self.interface = interface
+        self.name = name
+        self.listeners: dict[int, Listener] = {}
+        local = getattr(interface, "_local_mapping", interface)
+        self._before = local.get(name, _ABSENT)
+        self._original = interface[name] if name in interface else None
+        interface[name] = self._call
+
+    # Dynamo would trace into the recorder; a graph break here keeps compiled models working.
+    @torch.compiler.disable
+    def _call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        function = self._original or _eager_of(module)
+        listener = self.listeners.get(id(module))
+        if listener is None:
+            return function(module, *args, **kwargs)
+        return listener.attend(function, module, *args, **kwargs)
+
+    def restore(self) -> None:
+        if self._before is _ABSENT:
+            del self.interface[self.name]
+        else:
+            self.interface[self.name] = self._before
+
+
+_entries: dict[tuple[int, str], _Entry] = {}
+
+
+def _namespace(module: torch.nn.Module, name: str) -> Any:
+    """What `name` means in the source file of the module's class, or None."""
+    for kind in type(module).__mro__:
+        found = getattr(sys.modules.get(kind.__module__), name, None)
+        if found is not None:
+            return found
+    return None
+
+
+def _eager_of(module: torch.nn.Module) -> AttentionFunction:
+    """Eager attention is no entry of the interface: each model's source file brings its own."""
+    function = _namespace(module, "eager_attention_forward")
+    if function is None:
+        raise UnsupportedModelError(
+            f"{type(module).__name__}: no eager_attention_forward found; load the model with attn_implementation='sdpa'"
+        )
+    return function
+
+
+def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The modules that know their layer and whose source file uses the attention interface.
+
+    Raises UnsupportedModelError if there are none.
+    """
+    found = [
+        module
+        for module in model.modules()
+        if isinstance(getattr(module, "layer_idx", None), int)
+        and hasattr(module, "config")
+        and _namespace(module, "ALL_ATTENTION_FUNCTIONS") is not None
+    ]
+    if not found:
+        raise UnsupportedModelError(
+            f"the attention of {type(model).__name__} does not go through transformers' attention interface "
+            f"(ALL_ATTENTION_FUNCTIONS; transformers {transformers.__version__}), so there is nothing to record from: "
+            "use a model class of transformers itself, or record with 'kvscope record'"
+        )
+    return found
+
+
+def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
+    """Lets `listener` see the model's attention calls; returns what ends that. Raises UnsupportedModelError."""
+    attached: list[tuple[_Entry, int]] = []
+
+    def detach() -> None:
+        for entry, key in attached:
+            entry.listeners.pop(key, None)
+            if not entry.listeners and _entries.pop((id(entry.interface), entry.name), None):
+                entry.restore()
+        attached.clear()
+
+    for module in attention_modules(model):
+        name = module.config._attn_implementation
+        interface = _namespace(module, "ALL_ATTENTION_FUNCTIONS")
+        if name is None or str(name).startswith("paged|"):
+            detach()
+            raise UnsupportedModelError(f"attention implementation {name!r} cannot be recorded: use sdpa or eager")
+        key = (id(interface), name)
+        if key not in _entries:
+            _entries[key] = _Entry(interface, name)
+        entry = _entries[key]
+        if id(module) in entry.listeners:
+            detach()
+            raise UnsupportedModelError(f"{type(model).__name__} is being recorded already: one recorder at a time")
+        entry.listeners[id(module)] = listener
+        attached.append((entry, id(module)))
+    return detach

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Runs the recorder's tests in an environment of its own (PyTorch, transformers), which it makes on the first run.
+#
+#   traces/python/test.sh [--prepare | pytest arguments...]
+#
+# --prepare           only makes the environment
+# KVSCOPE_PYTHON_TESTS=0  skips them
+# KVSCOPE_PROGRAM     the kvscope program that has to read the files (default: the newest below build/)
+# KVSCOPE_PYTHON_ENV  where the environment is or goes (default: build/python-env); 1.2 GB
+# KVSCOPE_PIP_ARGS    more arguments for pip install, e.g. an --index-url with CPU builds of PyTorch
+# KVSCOPE_PYTHON      the Python that makes it (default: the first of python3 and /usr/bin/python3 that can)
+# Without network or pip the tests are skipped (exit 77) with a sentence; where CI is set, that is a failure.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+root=$(cd -- "$here/../.." && pwd -P)
+environment=${KVSCOPE_PYTHON_ENV:-$root/build/python-env}
+python=$environment/bin/python
+log=$environment.log
+# What the reference results were made with; newer versions should work, these are known to.
+packages=(torch==2.13.0 "transformers>=5.12,<6" accelerate h5py numpy xxhash pytest)
+
+say() { printf 'recorder tests: %s\n' "$*" >&2; }
+
+skip() {
+  say "SKIPPED: $1"
+  exit 77
+}
+
+cannot() {
+  say "$1"
+  if [ -n "${CI:-}" ]; then
+    say "this is CI, so that is a failure (KVSCOPE_PYTHON_TESTS=0 leaves these tests out)"
+    exit 1
+  fi
+  skip "the Python recorder was not tested"
+}
+
+make_environment() {
+  local maker candidate
+  mkdir -p -- "$(dirname -- "$environment")"
+  maker=
+  for candidate in ${KVSCOPE_PYTHON:-python3 /usr/bin/python3}; do
+    if "$candidate" -c 'import sys, venv, ensurepip; assert sys.version_info >= (3, 10)' 2>/dev/null; then
+      maker=$candidate
+      break
+    fi
+  done
+  [ -n "$maker" ] || cannot "no Python 3.10 or newer with venv and pip (Debian: apt-get install python3-venv)"
+  say "making $environment (PyTorch and transformers, once; log: $log)"
+  rm -rf -- "$environment.new"
+  { "$maker" -m venv "$environment.new" &&
+    # shellcheck disable=SC2086  # several arguments
+    timeout 1500 "$environment.new/bin/python" -m pip install --disable-pip-version-check ${KVSCOPE_PIP_ARGS:-} "${packages[@]}" &&
+    printf '%s\n' "${packages[*]}" >"$environment.new/packages.txt"; } >"$log" 2>&1 || {
+    tail -n 5 "$log" >&2
+    rm -rf -- "$environment.new"
+    cannot "pip could not install ${packages[*]} (no network?)"
+  }
+  rm -rf -- "$environment"
+  mv -- "$environment.new" "$environment"
+}
+
+[ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] || skip "KVSCOPE_PYTHON_TESTS=0"
+if [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
+  ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest' 2>/dev/null; then
+  make_environment
+fi
+[ "${1:-}" != --prepare ] || exit 0
+
+# Installed as users install it, but from a copy: pip builds inside the folder that it is given.
+copy=$(mktemp -d)
+trap 'rm -rf -- "$copy"' EXIT
+cp -R -- "$here" "$copy/recorder"
+"$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
+  "$copy/recorder" >>"$log" 2>&1 || {
+  # Without network the build tool may be missing: the package is plain Python, so its folder serves as well.
+  say "pip install of the folder failed (log: $log); testing the sources in place"
+  export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
+}
+
+if [ -z "${KVSCOPE_PROGRAM:-}" ]; then
+  # shellcheck disable=SC2012
+  KVSCOPE_PROGRAM=$(ls -t "$root"/build/*/bin/kvscope 2>/dev/null | head -n 1 || true)
+  if [ -n "$KVSCOPE_PROGRAM" ]; then export KVSCOPE_PROGRAM; else unset KVSCOPE_PROGRAM; fi
+fi
+# The models are tiny, so threads would only wait for each other.
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=1
+cd -- "$here"
+timeout "${KVSCOPE_PYTHON_TIMEOUT:-840}" "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -1,0 +1,205 @@
+"""Prefill, generation, chunks, filters and captures, on small random models against plain formulas."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT, SAMPLES, array, load, small_llama, token_ids
+from transformers import AutoTokenizer, DynamicCache, MistralConfig, MistralForCausalLM
+
+from kvscope_recorder import record
+
+
+def probabilities(trace: h5py.File, layer: int, window: int = 0) -> np.ndarray:
+    """softmax(q k^T) of all rows [query heads, T, T], three loops long; needs a trace of all rows and heads."""
+    q, k = (array(trace, f"/layers/{layer}/{name}").astype("f8") for name in ("q", "k"))
+    group = q.shape[0] // k.shape[0]
+    out = np.zeros((q.shape[0], q.shape[1], q.shape[1]))
+    for head in range(q.shape[0]):
+        for row in range(q.shape[1]):
+            first = max(0, row + 1 - window) if window else 0
+            score = trace.attrs["score_scale"] * k[head // group, first : row + 1] @ q[head, row]
+            weight = np.exp(score - score.max())
+            out[head, row, first : row + 1] = weight / weight.sum()
+    return out
+
+
+def units(trace: h5py.File) -> list[list[int]]:
+    return trace["/units"][...].tolist()
+
+
+@torch.no_grad()
+def test_recording_does_not_change_the_model(tmp_path):
+    for implementation in ("sdpa", "eager"):
+        model = small_llama()
+        model.set_attn_implementation(implementation)
+        ids = token_ids(40)
+        before = model(ids).logits
+        with record(model, tmp_path / f"{implementation}.h5"):
+            during = model(ids).logits
+        assert torch.equal(before, during) and torch.equal(before, model(ids).logits)
+
+
+@torch.no_grad()
+def test_sdpa_and_eager_record_the_same(tmp_path):
+    ids = token_ids(70)
+    traces = []
+    for implementation in ("sdpa", "eager"):
+        model = small_llama()
+        model.set_attn_implementation(implementation)
+        with record(model, tmp_path / f"{implementation}.h5", capture="attn"):
+            model(ids)
+        traces.append(h5py.File(tmp_path / f"{implementation}.h5"))
+    for layer in (0, 1):
+        for name in ("q", "k", "v", "lse", "attn"):
+            at = f"/layers/{layer}/{name}"
+            np.testing.assert_allclose(traces[0][at], traces[1][at], atol=2e-5)
+        np.testing.assert_allclose(traces[0][f"/layers/{layer}/attn"], probabilities(traces[0], layer), atol=2e-5)
+
+
+@pytest.mark.parametrize("planned", [None, 7, 30])
+@torch.no_grad()
+def test_generate(tmp_path, kvscope, planned):
+    """The same file whether the length was known, unknown, or longer than what came."""
+    model, ids = small_llama(), token_ids(20)
+    path = tmp_path / "trace.h5"
+    with record(model, path, max_new_tokens=planned, capture="attn,attn-topk=5,stats,logits", page_size=4) as recorder:
+        out = model.generate(ids, max_new_tokens=7, min_new_tokens=7, do_sample=False)
+    kvscope("verify", path)
+    with h5py.File(path) as trace:
+        assert recorder.info.n_tokens == trace.attrs["n_tokens"] == 26  # the last token that it yields is not run
+        assert trace.attrs["status"] == b"complete" and trace.attrs["n_prompt"] == trace.attrs["chunk"] == 20
+        assert units(trace) == [[0, 20, 0]] + [[i, i + 1, 1] for i in range(20, 26)]
+        np.testing.assert_array_equal(trace["/tokens"], out[0, :26])
+        np.testing.assert_array_equal(trace["/logits"][19:].argmax(-1), out[0, 20:])
+        for layer in (0, 1):
+            exact = probabilities(trace, layer)
+            np.testing.assert_allclose(trace[f"/layers/{layer}/attn"], exact, atol=2e-5)
+            k = trace[f"/layers/{layer}/k"][...]
+            np.testing.assert_array_equal(trace[f"/layers/{layer}/stats/page_max"], k[:, :24].reshape(2, 6, 4, 8).max(2))
+            np.testing.assert_allclose(trace[f"/layers/{layer}/stats/k_norm"], np.linalg.norm(k, axis=-1), rtol=1e-6)
+            top = trace[f"/layers/{layer}/topk_pos"][...]
+            assert (top[:, 2, 3:] == -1).all()
+            np.testing.assert_array_equal(top[:, 25, 0], exact[:, 25].argmax(-1))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["trace.h5"]
+
+
+@torch.no_grad()
+def test_chunks_and_cacheless_generation_give_the_trace_of_one_pass(tmp_path, kvscope):
+    model, ids = small_llama(), token_ids(45)
+    with record(model, tmp_path / "whole.h5"):
+        model(ids)
+    with record(model, tmp_path / "chunks.h5"):
+        cache = DynamicCache(config=model.config)
+        for first in range(0, 45, 8):
+            model(ids[:, first : first + 8], past_key_values=cache)
+    with record(model, tmp_path / "again.h5"):
+        for end in (30, 31, 45):
+            model(ids[:, :end], use_cache=False)
+    with h5py.File(tmp_path / "whole.h5") as whole:
+        for name, n_prompt, chunk, n_units in (("chunks", 45, 8, 6), ("again", 45, 30, 3)):
+            kvscope("verify", tmp_path / f"{name}.h5")
+            with h5py.File(tmp_path / f"{name}.h5") as other:
+                assert (other.attrs["n_prompt"], other.attrs["chunk"], len(units(other))) == (n_prompt, chunk, n_units)
+                for layer in (0, 1):
+                    for array_name in ("q", "k", "v", "lse"):
+                        at = f"/layers/{layer}/{array_name}"
+                        np.testing.assert_allclose(other[at], whole[at], atol=1e-5)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@torch.no_grad()
+def test_sliding_windows(tmp_path, kvscope, cache):
+    torch.manual_seed(2)
+    model = MistralForCausalLM(MistralConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        vocab_size=64, sliding_window=6, initializer_range=0.3, max_position_embeddings=128)).eval()
+    path = tmp_path / "trace.h5"
+    with record(model, path, capture="attn"):
+        model.generate(token_ids(15), max_new_tokens=9, min_new_tokens=9, do_sample=False, cache_implementation=cache, disable_compile=True)
+    kvscope("verify", path)
+    with h5py.File(path) as trace:
+        assert trace["/model/windows"][...].tolist() == [6, 6]
+        np.testing.assert_allclose(trace["/layers/1/attn"], probabilities(trace, 1, window=6), atol=2e-5)
+
+
+@torch.no_grad()
+def test_filters(tmp_path, kvscope):
+    model, ids = small_llama(), token_ids(32)
+    with record(model, tmp_path / "all.h5", capture="logits"):
+        model(ids)
+    with record(model, tmp_path / "some.h5", layers=[1], heads=[3], rows=(10, 20), capture="logits,attn"):
+        model(ids)
+    kvscope("verify", tmp_path / "some.h5")
+    with h5py.File(tmp_path / "all.h5") as every, h5py.File(tmp_path / "some.h5") as some:
+        assert list(some["/layers"]) == ["1"] and some["/recorded/kv_heads"][...].tolist() == [1]
+        np.testing.assert_array_equal(some["/layers/1/q"], every["/layers/1/q"][3:, 10:20])
+        np.testing.assert_array_equal(some["/layers/1/k"], every["/layers/1/k"][1:])
+        np.testing.assert_array_equal(some["/layers/1/lse"], every["/layers/1/lse"][3:, 10:20])
+        np.testing.assert_array_equal(some["/logits"], every["/logits"][10:20])
+        assert some["/layers/1/attn"].shape == (1, 10, 32)
+
+
+@torch.no_grad()
+def test_bf16_is_kept_bit_by_bit(tmp_path, kvscope):
+    model, ids = small_llama().to(torch.bfloat16), token_ids(24)
+    seen = {}
+    model.model.layers[0].self_attn.v_proj.register_forward_hook(lambda module, args, out: seen.update(v=out))
+    with record(model, tmp_path / "trace.h5"):
+        model(ids)
+    kvscope("verify", tmp_path / "trace.h5")
+    expected = seen["v"][0].view(24, 2, 8).transpose(0, 1)
+    with h5py.File(tmp_path / "trace.h5") as trace:
+        stored = trace["/layers/0/v"]
+        assert stored.id.get_type().get_size() == 2 and stored.attrs["dtype_logical"] == b"bf16"
+        np.testing.assert_array_equal(stored[...].astype("f4"), expected.float().numpy())
+        raw = np.fromfile(tmp_path / "trace.h5", dtype="u2", count=stored.size, offset=stored.id.get_offset())
+        np.testing.assert_array_equal(raw, expected.contiguous().view(torch.int16).numpy().view("u2").ravel())
+
+
+@torch.no_grad()
+def test_equal_runs_give_equal_bytes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    model, ids = small_llama(), token_ids(24)
+    for name in ("a.h5", "b.h5"):
+        with record(model, tmp_path / name):
+            model.generate(ids, max_new_tokens=3, min_new_tokens=3, do_sample=False)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+@torch.no_grad()
+def test_a_small_queue_only_slows_down(tmp_path, kvscope):
+    model = small_llama()
+    with record(model, tmp_path / "trace.h5", queue_bytes=1, capture="attn"):
+        model.generate(token_ids(50), max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    kvscope("verify", tmp_path / "trace.h5")
+
+
+@torch.no_grad()
+def test_the_embedded_verifier_with_text(tmp_path, kvscope, write_ids):
+    """Token text and tokenizer fingerprint equal the native recorder's; Quest and sweep run on the file."""
+    folder = SAMPLES / "verifier"
+    model, tokenizer = load(folder), AutoTokenizer.from_pretrained(folder)
+    text = (SAMPLES / "texts" / "kidnapped.txt").read_text()[:3000]
+    ids = tokenizer(text, return_tensors="pt").input_ids[:, :600]
+    path, native_path = tmp_path / "trace.h5", tmp_path / "native.h5"
+    with record(model, path, tokenizer=tokenizer, max_new_tokens=4, text_source="kidnapped.txt"):
+        model.generate(ids, max_new_tokens=4, min_new_tokens=4, do_sample=False, use_cache=True)
+    kvscope("verify", path)
+    kvscope("record", "--model", folder, "--tokens", write_ids(ids), "--layers", "0", "-o", native_path)
+    with h5py.File(path) as trace, h5py.File(native_path) as native:
+        assert trace.attrs["tokenizer_hash"] == native.attrs["tokenizer_hash"]
+        end = native["/token_offsets"][-1]
+        np.testing.assert_array_equal(trace["/token_offsets"][:601], native["/token_offsets"][:601])
+        np.testing.assert_array_equal(trace["/token_bytes"][:end], native["/token_bytes"][:end])
+        assert bytes(trace["/token_bytes"][:end]).decode() == tokenizer.decode(ids[0])
+    kvscope("analyze", "quest", path, "-o", tmp_path / "quest.h5")
+    kvscope("sweep", path, "--selector", "quest", "--budget", "ratio=0.25", "--layers", "2", "-o", tmp_path / "sweep.csv")
+    example = ROOT / "traces" / "python" / "examples" / "read_trace.py"
+    shown = subprocess.run([sys.executable, example, path], capture_output=True, text=True, check=True).stdout
+    assert "verifier complete 603 tokens" in shown and "row 602" in shown
