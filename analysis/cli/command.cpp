@@ -15,6 +15,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
   commands.push_back(make_selectors_command());
+  commands.push_back(make_figure_command());
+  commands.push_back(make_figures_command());
+  commands.push_back(make_reproduce_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());
