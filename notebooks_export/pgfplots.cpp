@@ -101,7 +101,8 @@ class PgfWriter {
     const Point a = at.place(m.x.low, m.y.low);
     const Point b = at.place(m.x.high, m.y.high);
     const ColourMap map = panel.colour ? panel.colour->map : ColourMap::sequential;
-    picture(heat_map_image(m, at.colour, map, theme_.masked, a.x > b.x, a.y > b.y),
+    picture(heat_map_image(m, at.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+                                        a.x > b.x, a.y > b.y),
             {std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)});
   }
 
@@ -289,12 +290,12 @@ class PgfWriter {
     out_ += fmt::format(
         "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only axis,width={:.2f}pt,"
         "height={:.2f}pt,\n  {}\n  {}\n  title={{{}}},{}tick align=outside,tick pos=left,minor tick "
-        "num=0,axis on top,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
+        "num=0,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
         "\\selectfont}},title style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,yshift=-3pt}}",
         frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
         axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
         tex_text(panel.title),
-        is_map ? "" : "axis lines=left,axis line style={-},",
+        is_map ? "axis on top," : "axis lines=left,axis line style={-},",
         theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size, theme_.title_size,
         1.2 * theme_.title_size);
     if (panel.grid && !is_map) {
@@ -354,8 +355,13 @@ class PgfWriter {
                             tex_marker(style, theme_.marker_radius));
         break;
       case Symbol::patch:
-        out_ += fmt::format("\\addlegendimage{{area legend,draw=none,fill={},fill opacity={}}}\n",
-                            tex_colour(style.colour), entry.tone.role == Role::neutral ? 0.3 : 1.0);
+        out_ += fmt::format("\\addlegendimage{{area legend,draw=none,fill={}}}\n",
+                            tex_colour(style.colour));
+        break;
+      case Symbol::region:
+        out_ += fmt::format("\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
+                            "opacity=0.13}}\n",
+                            tex_colour(style.colour));
         break;
       case Symbol::outline:
         out_ += fmt::format("\\addlegendimage{{area legend,fill=none,draw={}}}\n",

@@ -94,7 +94,8 @@ const SweepMetric& sweep_metric(std::string_view option) {
                                 fmt::join(names, ", ")));
 }
 
-SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options) {
+SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
+                                 DenseLayers dense_layers) {
   const TextColumn& selectors = table.text("selector");
   const TextColumn& phases = table.text("phase");
   const TextColumn& kinds = table.text("budget_kind");
@@ -112,6 +113,10 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   SweepSelection selection;
   selection.budget_kind = usual_budget_kind(kinds);
   std::set<std::string> other_kinds;
+  const auto trace_of = [&](std::size_t r) {
+    return table.has_text("trace") ? table.text("trace").codes[r] : 0;
+  };
+  std::set<std::pair<std::int32_t, double>> left_out;
   std::size_t n_dense = 0;
   std::size_t n_window = 0;
   std::vector<bool> has_rows(selectors.categories.size(), false);
@@ -129,9 +134,14 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
     }
     n_window += window[r] != 0.0;
     n_dense += dense[r] != 0.0;
+    if (dense[r] != 0.0 && selectors.at(r) != "full") left_out.insert({trace_of(r), layer[r]});
     if (window[r] != 0.0 || (dense[r] != 0.0 && selectors.at(r) != "full")) continue;
     selection.rows.push_back(r);
-    has_rows[static_cast<std::size_t>(selectors.codes[r])] = true;
+  }
+  if (dense_layers == DenseLayers::leave_out_for_all) {
+    std::erase_if(selection.rows, [&](std::size_t r) {
+      return left_out.contains({trace_of(r), layer[r]});
+    });
   }
   if (selection.rows.empty()) {
     throw ConfigError(fmt::format(
@@ -139,11 +149,15 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
         table.name(), phase, options.selector.empty() ? "" : ", selector " + options.selector,
         n_dense > 0 ? "; the layers are dense for these methods" : ""));
   }
+  for (std::size_t r : selection.rows) has_rows[static_cast<std::size_t>(selectors.codes[r])] = true;
   for (std::size_t c = 0; c < has_rows.size(); ++c) {
     if (has_rows[c]) selection.selectors.push_back(selectors.categories[c]);
   }
   selection.sentences.push_back(fmt::format("Phase: {}.", phase));
-  if (n_dense > 0) selection.sentences.push_back("Layers that a method leaves dense are left out.");
+  if (n_dense > 0) selection.sentences.push_back(
+        dense_layers == DenseLayers::leave_out_for_all
+            ? "Layers that one of the methods leaves dense are left out for all."
+            : "Layers that a method leaves dense are left out.");
   if (n_window > 0) selection.sentences.push_back("Sliding-window layers are left out.");
   if (!other_kinds.empty()) {
     selection.sentences.push_back(fmt::format("Budgets given as {} are left out.",
@@ -154,7 +168,7 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
 
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback) {
-  const SweepSelection selection = select_sweep_rows(table, options);
+  const SweepSelection selection = select_sweep_rows(table, options, DenseLayers::leave_out_for_all);
   const TextColumn& selectors = table.text("selector");
   const auto budget = table.numbers("budget");
   std::vector<std::string> names = parse_words(options.metric);

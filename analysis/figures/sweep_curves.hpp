@@ -28,9 +28,16 @@ struct SweepSelection {
   std::vector<std::string> sentences;  // for the caption
 };
 
+/// Which layers count.
+enum class DenseLayers {
+  leave_out_for_all,  // a layer that one shown method leaves dense counts for none: means compare
+  leave_out_alone,    // only for the method that leaves it dense
+};
+
 /// Heads of layers that the methods make sparse: dense and sliding-window layers are left out.
 /// Throws ConfigError for an empty selection or a table that is no sweep.
-SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options);
+SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
+                                 DenseLayers dense_layers);
 
 /// What the curves run along.
 enum class Along { budget, bytes };

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "analysis/plot/draw_marks.hpp"
 #include "analysis/plot/rich_text.hpp"
@@ -138,8 +138,11 @@ class FigurePainter {
       canvas_.markers({&middle, 1}, style.marker, theme_.marker_radius, style.colour);
     }
     if (entry.symbol == Symbol::patch) {
-      const bool pale = entry.tone.role == Role::neutral;
-      canvas_.fill_rect(patch, with_alpha(style.colour, pale ? 0.3 : 1.0));
+      canvas_.fill_rect(patch, style.colour);
+    }
+    if (entry.symbol == Symbol::region) {
+      canvas_.fill_rect(patch, with_alpha(style.colour, 0.13));
+      outline(patch, with_alpha(style.colour, 0.4));
     }
     if (entry.symbol == Symbol::outline) outline(patch, style.colour);
     if (entry.symbol == Symbol::masked) {
@@ -157,7 +160,8 @@ class FigurePainter {
 void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme, Canvas& canvas) {
   FigurePainter painter(theme, canvas);
   canvas.begin_group("figure");
-  canvas.fill_rect({0.0, 0.0, layout.size.w, layout.size.h}, theme.ground);
+  // beyond the page's edges, so that a last pixel row that is only partly page is filled, too
+  canvas.fill_rect({-1.0, -1.0, layout.size.w + 2.0, layout.size.h + 2.0}, theme.ground);
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     canvas.begin_group(fmt::format("panel-{}", p + 1));
     painter.panel(figure.panels[p], layout.panels[p]);

@@ -70,7 +70,8 @@ class MarkPainter {
     const Point b = layout_.place(m.x.high, m.y.high);
     const ColourMap map = panel_.colour ? panel_.colour->map : ColourMap::sequential;
     // row 0 lies at y.low, which is the bottom of the page unless the axis is reversed
-    const Image image = heat_map_image(m, layout_.colour, map, theme_.masked, a.x > b.x, a.y > b.y);
+    const Image image = heat_map_image(m, layout_.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+                                        a.x > b.x, a.y > b.y);
     const Rect rect{std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x),
                     std::abs(b.y - a.y)};
     canvas_.image(rect, image);

@@ -68,6 +68,7 @@ struct HeatMap {
   Range x;
   Range y;
   bool print_values = false;  // the number in each cell, where it fits
+  bool show_masked = true;    // false: cells without a value show the ground (densities)
 };
 
 /// Bars between edges: a histogram if they touch.

@@ -33,7 +33,7 @@ struct AxisLayout {
 };
 
 /// How an entry of the legend is shown.
-enum class Symbol { line, marked_line, marker, patch, outline, masked };
+enum class Symbol { line, marked_line, marker, patch, region, outline, masked };
 
 struct LegendEntry {
   std::string label;

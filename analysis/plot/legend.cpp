@@ -11,9 +11,9 @@ namespace {
 
 struct EntryOf {
   const Panel& panel;
-  LegendEntry operator()(const Area& m) const { return {m.label, m.tone, Symbol::patch}; }
+  LegendEntry operator()(const Area& m) const { return {m.label, m.tone, Symbol::region}; }
   LegendEntry operator()(const HeatMap& m) const {
-    const bool has_masked = std::any_of(m.values.begin(), m.values.end(),
+    const bool has_masked = m.show_masked && std::any_of(m.values.begin(), m.values.end(),
                                         [](float v) { return !std::isfinite(v); });
     return {has_masked && panel.colour ? panel.colour->masked_label : std::string(), {},
             Symbol::masked};
@@ -50,7 +50,18 @@ struct DataPlaces {
     }
   }
   void operator()(const Area&) {}
-  void operator()(const HeatMap&) {}
+  void operator()(const HeatMap& m) {
+    if (m.show_masked) return;  // covers the whole panel
+    const double w = (m.x.high - m.x.low) / static_cast<double>(m.n_cols);
+    const double h = (m.y.high - m.y.low) / static_cast<double>(m.n_rows);
+    for (std::size_t i = 0; i < m.values.size(); ++i) {
+      if (std::isnan(m.values[i])) continue;
+      const auto cell = static_cast<Index>(i);
+      const double row = static_cast<double>(cell / m.n_cols) + 0.5;
+      const double col = static_cast<double>(cell % m.n_cols) + 0.5;
+      places.push_back(layout.place(m.x.low + col * w, m.y.low + row * h));
+    }
+  }
   void operator()(const Bars& m) {
     for (std::size_t i = 0; i < m.heights.size(); ++i) {
       const double x = 0.5 * (m.edges[i] + m.edges[i + 1]);

@@ -57,7 +57,7 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
   const int n = static_cast<int>(series.size());
   const int slot = tone.slot < 0 ? 0 : tone.slot;
   return {series[static_cast<std::size_t>(slot % n)], static_cast<MarkerShape>(slot % kMarkers),
-          static_cast<Dash>((slot + slot / n) % kDashes)};
+          static_cast<Dash>((slot + 2 * (slot / n)) % kDashes)};
 }
 
 Theme make_theme(Venue venue, Ground ground) {
