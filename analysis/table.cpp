@@ -120,8 +120,8 @@ void Table::check_new(const std::string& name, std::size_t length) {
   }
   const bool is_first = numbers_.empty() && texts_.empty();
   if (!is_first && length != n_rows_) {
-    throw ShapeError(fmt::format("{}: column \"{}\" has {} rows, expected {}", name_, name, length,
-                                 n_rows_));
+    throw ShapeError(
+        fmt::format("{}: column \"{}\" has {} rows, expected {}", name_, name, length, n_rows_));
   }
   n_rows_ = length;
 }
@@ -161,8 +161,8 @@ Table table_from_csv(std::string_view csv, const std::string& where) {
   for (bool is_last = false; !is_last && at < csv.size();) {
     names.emplace_back(next_field(csv, at, is_last, unquoted));
   }
-  const bool has_empty = std::any_of(names.begin(), names.end(),
-                                     [](const std::string& name) { return name.empty(); });
+  const bool has_empty =
+      std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); });
   if (names.empty() || has_empty) {
     throw FormatError(fmt::format("{}: expected CSV with a header line of column names", where));
   }

@@ -39,7 +39,8 @@ class Table {
   void add_numbers(std::string name, std::vector<double> values);
   void add_text(std::string name, TextColumn values);
 
-  /// Throw ConfigError, naming the columns there are, for an unknown column or one of the other type.
+  /// Throw ConfigError, naming the columns there are, for an unknown column or one of the other
+  /// type.
   std::span<const double> numbers(std::string_view column) const;
   const TextColumn& text(std::string_view column) const;
 

@@ -48,12 +48,12 @@ struct LoadedFont {
   cairo_font_face_t* cairo_face = nullptr;
 
   LoadedFont() {
-    const bool loaded =
-        FT_Init_FreeType(&library) == 0 &&
-        FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(bytes.data()),
-                           static_cast<FT_Long>(bytes.size()), 0, &face) == 0;
+    const bool loaded = FT_Init_FreeType(&library) == 0 &&
+                        FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(bytes.data()),
+                                           static_cast<FT_Long>(bytes.size()), 0, &face) == 0;
     if (!loaded) {
-      throw FormatError(fmt::format("{}: FreeType cannot use this font", plot::figure_font().string()));
+      throw FormatError(
+          fmt::format("{}: FreeType cannot use this font", plot::figure_font().string()));
     }
     cairo_face = cairo_ft_font_face_create_for_ft_face(face, FT_LOAD_NO_HINTING);
   }
@@ -226,9 +226,9 @@ class CairoCanvas : public PageCanvas {
 class PdfCanvas final : public CairoCanvas {
  public:
   PdfCanvas(plot::Size size, const std::string& title, std::unique_ptr<std::string> bytes)
-      : CairoCanvas(Surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w,
-                                                                size.h)),
-                    1.0),
+      : CairoCanvas(
+            Surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h)),
+            1.0),
         bytes_(std::move(bytes)) {
     const auto set = [&](cairo_pdf_metadata_t field, const std::string& value) {
       cairo_pdf_surface_set_metadata(surface(), field, value.c_str());
@@ -280,9 +280,10 @@ std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inc
   const double w = std::round(size.w * scale);
   const double h = std::round(size.h * scale);
   if (!(w >= 1.0 && h >= 1.0 && w <= 20000.0 && h <= 20000.0)) {
-    throw ConfigError(fmt::format("a PNG of {:.0f} x {:.0f} pixels cannot be drawn: at most 20000 a "
-                                  "side; choose another width or resolution",
-                                  w, h));
+    throw ConfigError(
+        fmt::format("a PNG of {:.0f} x {:.0f} pixels cannot be drawn: at most 20000 a "
+                    "side; choose another width or resolution",
+                    w, h));
   }
   return std::make_unique<PngCanvas>(static_cast<int>(w), static_cast<int>(h), scale);
 }

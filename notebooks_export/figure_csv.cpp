@@ -31,6 +31,7 @@ class CsvWriter {
     for (Index row = 0; row < m.n_rows; ++row) {
       for (Index col = 0; col < m.n_cols; ++col) {
         const float value = m.values[static_cast<std::size_t>(row * m.n_cols + col)];
+        if (!std::isfinite(value)) continue;
         line(m.x.low + (static_cast<double>(col) + 0.5) * w,
              m.y.low + (static_cast<double>(row) + 0.5) * h, {}, {}, value);
       }
@@ -63,8 +64,8 @@ class CsvWriter {
           m.label);
     const bool is_vertical = m.kind == Rule::Kind::vertical;
     const bool is_horizontal = m.kind == Rule::Kind::horizontal;
-    line(is_vertical ? cell(m.at) : std::string(), is_horizontal ? cell(m.at) : std::string(), {}, {},
-         {});
+    line(is_vertical ? cell(m.at) : std::string(), is_horizontal ? cell(m.at) : std::string(), {},
+         {}, {});
   }
   void operator()(const Boxes& m) {
     begin("box", m.label);
@@ -84,7 +85,9 @@ class CsvWriter {
     Cell(float v) : text(std::isfinite(v) ? fmt::format("{}", v) : std::string()) {}
   };
 
-  static std::string cell(double v) { return std::isfinite(v) ? fmt::format("{}", v) : std::string(); }
+  static std::string cell(double v) {
+    return std::isfinite(v) ? fmt::format("{}", v) : std::string();
+  }
 
   void begin(std::string_view kind, const std::string& label) {
     std::string name = plain_text(label);
@@ -96,8 +99,8 @@ class CsvWriter {
     head_ = fmt::format("{},{},{}", panel_, kind, name);
   }
   void line(const Cell& x, const Cell& y, const Cell& low, const Cell& high, const Cell& value) {
-    fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{}\n", head_, x.text, y.text, low.text,
-                   high.text, value.text);
+    fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{}\n", head_, x.text, y.text,
+                   low.text, high.text, value.text);
   }
 
   std::size_t panel_ = 0;

@@ -45,7 +45,8 @@ class PendingFiles {
     std::ofstream out(from, std::ios::binary | std::ios::trunc);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     out.close();
-    if (!out) throw IoError(fmt::format("cannot write {}: {}", from.string(), std::strerror(errno)));
+    if (!out)
+      throw IoError(fmt::format("cannot write {}: {}", from.string(), std::strerror(errno)));
   }
 
   void publish() {
@@ -76,8 +77,7 @@ std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOp
                                       const std::string& stem) {
   check_fields(options);
   const plot::Theme theme = plot::make_theme(options.venue, options.theme);
-  const double natural =
-      figure.span == plot::Span::full ? theme.full_width : theme.column_width;
+  const double natural = figure.span == plot::Span::full ? theme.full_width : theme.column_width;
   const double width = options.width > 0.0 ? 72.0 * options.width : natural;
   const std::optional<double> height =
       options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
@@ -95,7 +95,8 @@ std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOp
         files.push_back({name, draw(figure, layout, theme, make_pdf_canvas(layout.size, title))});
         break;
       case FigureFormat::png:
-        files.push_back({name, draw(figure, layout, theme, make_png_canvas(layout.size, options.dpi))});
+        files.push_back(
+            {name, draw(figure, layout, theme, make_png_canvas(layout.size, options.dpi))});
         break;
       case FigureFormat::tex:
         for (OutputFile& file : pgfplots_files(figure, layout, theme, stem)) {

@@ -35,15 +35,16 @@ struct RenderOptions {
     visit(Field{"venue", "widths and letter sizes of acl, icml, neurips, iclr, ieee or a slide"},
           self.venue);
     visit(Field{"theme", "light or dark ground"}, self.theme);
-    visit(Field{"width", "inches; 0 is the venue's column, or its page for wide figures"}.in(0.0, 60.0),
+    visit(Field{"width", "inches; 0 is the venue's column, or its page for wide figures"}.in(0.0,
+                                                                                             60.0),
           self.width);
     visit(Field{"height", "inches; 0 follows from the panels"}.in(0.0, 60.0), self.height);
     visit(Field{"dpi", "pixels per inch of the PNG"}.in(20.0, 2400.0), self.dpi);
   }
 };
 
-/// STEM.svg, .pdf, .png, .tex (with its images STEM-N.png) as asked, and STEM.csv. Throws ConfigError
-/// for a figure that cannot be drawn, IoError without the font.
+/// STEM.svg, .pdf, .png, .tex (with its images STEM-N.png) as asked, and STEM.csv. Throws
+/// ConfigError for a figure that cannot be drawn, IoError without the font.
 std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
                                       const std::string& stem);

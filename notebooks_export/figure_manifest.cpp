@@ -27,7 +27,8 @@ void fields_from_json(const JsonObject& json, Options& options) {
     parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);
   });
   if (n_known != json.value().size()) {
-    throw FormatError(fmt::format("{}: it has options that this version does not know", json.where()));
+    throw FormatError(
+        fmt::format("{}: it has options that this version does not know", json.where()));
   }
 }
 
@@ -44,7 +45,7 @@ std::vector<std::string> strings_of(const JsonObject& json, const std::string& f
 
 ManifestInput describe_input(const ResultView& result, std::string file, std::string hash) {
   const ResultInfo& info = result.info();
-  return {std::move(file), std::move(hash),  info.kind,        info.config_hash,
+  return {std::move(file),   std::move(hash),  info.kind,        info.config_hash,
           info.command_line, info.trace_uuids, info.trace_hashes};
 }
 
@@ -81,11 +82,12 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
   const nlohmann::json json = parse_json(text, where);
   const JsonObject top(json, where);
   if (top.string_if("format") != kFormat) {
-    throw FormatError(fmt::format("{}: this is no manifest of a figure (format \"{}\")", where, kFormat));
+    throw FormatError(
+        fmt::format("{}: this is no manifest of a figure (format \"{}\")", where, kFormat));
   }
   if (top.integer("version", 1, 1'000'000) > kVersion) {
-    throw FormatError(fmt::format("{}: a manifest of version {}, this kvscope knows version {}", where,
-                                  top.integer("version", 1, 1'000'000), kVersion));
+    throw FormatError(fmt::format("{}: a manifest of version {}, this kvscope knows version {}",
+                                  where, top.integer("version", 1, 1'000'000), kVersion));
   }
   FigureManifest manifest;
   manifest.figure = top.string("figure");
@@ -103,7 +105,8 @@ FigureManifest manifest_from_text(std::string_view text, const std::string& wher
     const JsonObject input(item, where, "inputs.");
     manifest.inputs.push_back({input.string("file"), input.string("hash"), input.string("kind"),
                                input.string("config_hash"), input.string("command"),
-                               strings_of(input, "trace_uuids"), strings_of(input, "trace_hashes")});
+                               strings_of(input, "trace_uuids"),
+                               strings_of(input, "trace_hashes")});
   }
   for (const auto& item : top.list("files")) {
     const JsonObject file(item, where, "files.");

@@ -9,52 +9,13 @@
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
+#include "notebooks_export/pgfplots_style.hpp"
 
 namespace kvscope {
 
 namespace {
 
 using namespace plot;
-
-std::string tex_colour(Colour c) {
-  return fmt::format("{{rgb,255:red,{};green,{};blue,{}}}", c.r, c.g, c.b);
-}
-
-std::string_view tex_dash(Dash dash) {
-  constexpr std::string_view kNames[] = {"solid", "dashed", "densely dotted", "dash dot"};
-  return kNames[static_cast<std::size_t>(dash)];
-}
-
-std::string tex_marker(const SeriesStyle& style, double radius) {
-  constexpr std::string_view kNames[] = {"*",         "square*", "triangle*", "diamond*", "triangle*",
-                                         "+",         "x",       "pentagon*", "star"};
-  const bool down = style.marker == MarkerShape::triangle_down;
-  return fmt::format("mark={},mark size={:.2f}pt,mark options={{solid{},fill={}}}",
-                     kNames[static_cast<std::size_t>(style.marker)], radius,
-                     down ? ",rotate=180" : "", tex_colour(style.colour));
-}
-
-/// TeX holds some thousand coordinates: long curves keep the extremes of each stretch.
-void thin(const std::vector<double>& x, const std::vector<double>& y, std::vector<double>& out_x,
-          std::vector<double>& out_y) {
-  constexpr std::size_t kStretches = 600;
-  if (x.size() <= 4 * kStretches) {
-    out_x = x;
-    out_y = y;
-    return;
-  }
-  for (std::size_t s = 0; s < kStretches; ++s) {
-    const std::size_t first = s * x.size() / kStretches;
-    const std::size_t end = (s + 1) * x.size() / kStretches;
-    const auto [low, high] = std::minmax_element(y.begin() + static_cast<std::ptrdiff_t>(first),
-                                                 y.begin() + static_cast<std::ptrdiff_t>(end));
-    for (const auto& it : {std::min(low, high), std::max(low, high)}) {
-      const auto i = static_cast<std::size_t>(it - y.begin());
-      out_x.push_back(x[i]);
-      out_y.push_back(y[i]);
-    }
-  }
-}
 
 class PgfWriter {
  public:
@@ -93,7 +54,9 @@ class PgfWriter {
 
   // ---- marks ----
 
-  void operator()(const Area& m) { polygon(m.x, m.low, m.high, theme_.style_of(m.tone).colour, 0.13); }
+  void operator()(const Area& m) {
+    polygon(m.x, m.low, m.high, theme_.style_of(m.tone).colour, 0.13);
+  }
 
   void operator()(const HeatMap& m) {
     const PanelLayout& at = layout_.panels[panel_];
@@ -101,8 +64,9 @@ class PgfWriter {
     const Point a = at.place(m.x.low, m.y.low);
     const Point b = at.place(m.x.high, m.y.high);
     const ColourMap map = panel.colour ? panel.colour->map : ColourMap::sequential;
-    picture(heat_map_image(m, at.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
-                                        a.x > b.x, a.y > b.y),
+    picture(heat_map_image(m, at.colour, map,
+                           m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+                           a.x > b.x, a.y > b.y),
             {std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)});
   }
 
@@ -118,14 +82,20 @@ class PgfWriter {
 
   void operator()(const Line& m) {
     const SeriesStyle style = theme_.style_of(m.tone);
-    out_ += fmt::format("\\addplot[forget plot,{},{}] coordinates {{", line_style(style),
-                        m.steps     ? std::string("const plot,no marks")
-                        : m.markers ? tex_marker(style, theme_.marker_radius)
-                                    : std::string("no marks"));
     std::vector<double> x;
     std::vector<double> y;
-    thin(m.x, m.y, x, y);
-    coordinates(x, y);
+    thin_curve(m.x, m.y, x, y);
+    std::string marks = m.steps     ? std::string("const plot,no marks")
+                        : m.markers ? tex_marker(style, theme_.marker_radius)
+                                    : std::string("no marks");
+    if (is_dense(m) && m.markers) {
+      const std::size_t stride = std::max<std::size_t>(1, x.size() / 6);
+      marks += fmt::format(",mark repeat={},mark phase={}", stride,
+                           stride * static_cast<std::size_t>(m.tone.slot % 5 + 1) / 6 + 1);
+    }
+    out_ += fmt::format("\\addplot[forget plot,{},{}] coordinates {{",
+                        line_style(style, is_dense(m)), marks);
+    coordinates(x, y, /*jump=*/true);
     out_ += "};\n";
   }
 
@@ -141,7 +111,8 @@ class PgfWriter {
       for (std::size_t i = 0; i < m.x.size(); ++i) {
         places.push_back(at.place(m.x[i], m.y[i]));
         if (!coloured) continue;
-        colours.push_back(with_alpha(colour_at(panel.colour->map, at.colour.to_unit(m.value[i])), m.opacity));
+        colours.push_back(
+            with_alpha(colour_at(panel.colour->map, at.colour.to_unit(m.value[i])), m.opacity));
       }
       if (!coloured) colours.push_back(with_alpha(style.colour, m.opacity));
       picture(cloud_image(places, colours, radius, at.frame, 300.0 / 72.0), at.frame);
@@ -156,13 +127,16 @@ class PgfWriter {
       for (std::size_t i = 0; i < m.x.size(); ++i) {
         const double unit = at.colour.to_unit(m.value[i]);
         if (!std::isfinite(m.x[i] + m.y[i] + unit)) continue;
-        out_ += fmt::format("{:.6g} {:.6g} {:.4f}\\\\\n", m.x[i], m.y[i], std::clamp(unit, 0.0, 1.0));
+        out_ +=
+            fmt::format("{:.6g} {:.6g} {:.4f}\\\\\n", m.x[i], m.y[i], std::clamp(unit, 0.0, 1.0));
       }
       out_ += "};\n";
       return;
     }
-    out_ += fmt::format("\\addplot[forget plot,only marks,draw opacity=0,fill opacity={:.2f},color={},{}] coordinates {{",
-                        m.opacity, tex_colour(style.colour), tex_marker(style, radius));
+    out_ += fmt::format(
+        "\\addplot[forget plot,only marks,opacity={:.2f},color={},{}] "
+        "coordinates {{",
+        m.opacity, tex_colour(style.colour), tex_marker(style, radius));
     coordinates(m.x, m.y);
     out_ += "};\n";
   }
@@ -187,9 +161,10 @@ class PgfWriter {
   void operator()(const Boxes& m) {
     for (std::size_t i = 0; i < m.x.size(); ++i) {
       out_ += fmt::format(
-          "\\draw[{},line width={:.2f}pt] (axis cs:{:.6g},{:.6g}) rectangle (axis cs:{:.6g},{:.6g});\n",
-          tex_colour(theme_.style_of(m.tone).colour).insert(0, "draw="), theme_.line_width, m.x[i].low,
-          m.y[i].low, m.x[i].high, m.y[i].high);
+          "\\draw[{},line width={:.2f}pt] (axis cs:{:.6g},{:.6g}) rectangle (axis "
+          "cs:{:.6g},{:.6g});\n",
+          tex_colour(theme_.style_of(m.tone).colour).insert(0, "draw="), theme_.line_width,
+          m.x[i].low, m.y[i].low, m.x[i].high, m.y[i].high);
     }
   }
 
@@ -203,9 +178,9 @@ class PgfWriter {
   }
 
  private:
-  std::string line_style(const SeriesStyle& style) const {
+  std::string line_style(const SeriesStyle& style, bool solid = false) const {
     return fmt::format("color={},{},line width={:.2f}pt", tex_colour(style.colour),
-                       tex_dash(style.dash), theme_.line_width);
+                       tex_dash(solid ? Dash::solid : style.dash), theme_.line_width);
   }
 
   void bands(const Panel& panel) {
@@ -217,21 +192,27 @@ class PgfWriter {
     }
   }
 
-  void coordinates(const std::vector<double>& x, const std::vector<double>& y) {
+  /// Points without a place are left out, or with `jump` break the curve.
+  void coordinates(const std::vector<double>& x, const std::vector<double>& y, bool jump = false) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      if (std::isfinite(x[i]) && std::isfinite(y[i])) out_ += fmt::format("({:.6g},{:.6g})", x[i], y[i]);
+      if (std::isfinite(x[i]) && std::isfinite(y[i])) {
+        out_ += fmt::format("({:.6g},{:.6g})", x[i], y[i]);
+      } else if (jump) {
+        out_ += "(nan,nan)";
+      }
     }
   }
 
   void polygon(const std::vector<double>& x, const std::vector<double>& low,
                const std::vector<double>& high, Colour colour, double alpha) {
     std::vector<double> lx, ly, hx, hy;
-    thin(x, low, lx, ly);
-    thin(x, high, hx, hy);
+    thin_curve(x, low, lx, ly);
+    thin_curve(x, high, hx, hy);
     std::reverse(lx.begin(), lx.end());
     std::reverse(ly.begin(), ly.end());
-    out_ += fmt::format("\\addplot[forget plot,draw=none,fill={},fill opacity={:.2f}] coordinates {{",
-                        tex_colour(colour), alpha);
+    out_ +=
+        fmt::format("\\addplot[forget plot,draw=none,fill={},fill opacity={:.2f}] coordinates {{",
+                    tex_colour(colour), alpha);
     coordinates(hx, hy);
     coordinates(lx, ly);
     out_ += "} -- cycle;\n";
@@ -253,7 +234,8 @@ class PgfWriter {
     std::string at;
     std::string labels;
     for (const PlacedTick& tick : layout.ticks) {
-      const double unit = is_x ? (tick.at - frame.x) / frame.w : (frame.bottom() - tick.at) / frame.h;
+      const double unit =
+          is_x ? (tick.at - frame.x) / frame.w : (frame.bottom() - tick.at) / frame.h;
       at += fmt::format("{}{:.6g}", at.empty() ? "" : ",", layout.scale.from_unit(unit));
       labels += fmt::format("{}{{{}}}", labels.empty() ? "" : ",",
                             layout.labelled ? tex_text(tick.label) : std::string());
@@ -261,7 +243,8 @@ class PgfWriter {
     return fmt::format("{0}tick={{{1}}},{0}ticklabels={{{2}}},", axis, at, labels);
   }
 
-  std::string axis_options(char axis, const Axis& spec, const AxisLayout& layout, const Rect& frame) {
+  std::string axis_options(char axis, const Axis& spec, const AxisLayout& layout,
+                           const Rect& frame) {
     const Range range = layout.scale.range();
     std::string out = fmt::format("{0}min={1:.6g},{0}max={2:.6g},", axis, range.low, range.high);
     const bool is_log = spec.scale == ScaleKind::log10 || spec.scale == ScaleKind::log2;
@@ -288,21 +271,23 @@ class PgfWriter {
       return std::holds_alternative<HeatMap>(m);
     });
     out_ += fmt::format(
-        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only axis,width={:.2f}pt,"
-        "height={:.2f}pt,\n  {}\n  {}\n  title={{{}}},{}tick align=outside,tick pos=left,minor tick "
+        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
+        "axis,unbounded coords=jump,width={:.2f}pt,"
+        "height={:.2f}pt,\n  {}\n  {}\n  title={{{}}},{}tick align=outside,tick pos=left,minor "
+        "tick "
         "num=0,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
-        "\\selectfont}},title style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,yshift=-3pt}}",
+        "\\selectfont}},title "
+        "style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,yshift=-3pt}}",
         frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
         axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
-        tex_text(panel.title),
-        is_map ? "axis on top," : "axis lines=left,axis line style={-},",
+        tex_text(panel.title), is_map ? "axis on top," : "axis lines=left,axis line style={-},",
         theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size, theme_.title_size,
         1.2 * theme_.title_size);
     if (panel.grid && !is_map) {
       out_ += fmt::format(",grid=major,grid style={{line width={:.2f}pt,{}}}", theme_.grid_width,
                           tex_colour(theme_.grid).insert(0, "color="));
     }
-    if (panel.colour) out_ += "," + colour_map(panel.colour->map);
+    if (panel.colour) out_ += "," + tex_colour_map(panel.colour->map);
     const LegendLayout* legend = p == 0 && layout_.legend ? &*layout_.legend
                                  : layout.legend          ? &*layout.legend
                                                           : nullptr;
@@ -317,15 +302,6 @@ class PgfWriter {
     if (layout.bar) colour_bar(panel, *layout.bar);
   }
 
-  static std::string colour_map(ColourMap map) {
-    std::string out = "colormap={kvscope}{";
-    for (int i = 0; i <= 16; ++i) {
-      const Colour c = colour_at(map, i / 16.0);
-      out += fmt::format("rgb255=({},{},{}) ", c.r, c.g, c.b);
-    }
-    return out + "}";
-  }
-
   std::string legend_style(const LegendLayout& legend, const Rect& frame) const {
     std::size_t columns = 1;
     for (std::size_t i = 1; i < legend.places.size(); ++i) {
@@ -333,35 +309,40 @@ class PgfWriter {
     }
     const std::size_t rows = (legend.entries.size() + columns - 1) / columns;
     return fmt::format(
-        ",legend style={{at={{({:.4f},{:.4f})}},anchor=north west,draw=none,fill={},fill opacity=0.86,"
-        "text opacity=1,inner sep=0pt,/tikz/every even column/.append style={{column sep={:.1f}pt}}}},"
-        "legend cell align=left,transpose legend,legend columns={}",
+        ",legend style={{at={{({:.4f},{:.4f})}},anchor=north west,draw=none,fill={},fill "
+        "opacity=0.86,"
+        "text opacity=1,inner sep=0pt,/tikz/every even column/.append style={{column "
+        "sep={:.1f}pt}}}},"
+        "legend cell align=left,{}",
         (legend.frame.x - frame.x) / frame.w, (frame.bottom() - legend.frame.y) / frame.h,
-        legend.boxed ? "white" : "none", theme_.tick_size, rows);
+        legend.boxed ? "white" : "none", theme_.tick_size,
+        rows > 1 ? fmt::format("transpose legend,legend columns={}", rows)
+                 : std::string("legend columns=-1"));
   }
 
   void legend_entry(const LegendEntry& entry) {
     const SeriesStyle style = theme_.style_of(entry.tone);
     switch (entry.symbol) {
       case Symbol::line:
-        out_ += fmt::format("\\addlegendimage{{{},no marks}}\n", line_style(style));
+        out_ += fmt::format("\\addlegendimage{{{},no marks}}\n", line_style(style, entry.solid));
         break;
       case Symbol::marked_line:
-        out_ += fmt::format("\\addlegendimage{{{},{}}}\n", line_style(style),
+        out_ += fmt::format("\\addlegendimage{{{},{}}}\n", line_style(style, entry.solid),
                             tex_marker(style, theme_.marker_radius));
         break;
       case Symbol::marker:
-        out_ += fmt::format("\\addlegendimage{{only marks,color={},{}}}\n", tex_colour(style.colour),
-                            tex_marker(style, theme_.marker_radius));
+        out_ += fmt::format("\\addlegendimage{{only marks,color={},{}}}\n",
+                            tex_colour(style.colour), tex_marker(style, theme_.marker_radius));
         break;
       case Symbol::patch:
         out_ += fmt::format("\\addlegendimage{{area legend,draw=none,fill={}}}\n",
                             tex_colour(style.colour));
         break;
       case Symbol::region:
-        out_ += fmt::format("\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
-                            "opacity=0.13}}\n",
-                            tex_colour(style.colour));
+        out_ += fmt::format(
+            "\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
+            "opacity=0.13}}\n",
+            tex_colour(style.colour));
         break;
       case Symbol::outline:
         out_ += fmt::format("\\addlegendimage{{area legend,fill=none,draw={}}}\n",
@@ -382,7 +363,8 @@ class PgfWriter {
     const Rect& r = bar.rect;
     const Axis& spec = panel.colour->axis;
     out_ += fmt::format(
-        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only axis,width={:.2f}pt,"
+        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
+        "axis,width={:.2f}pt,"
         "height={:.2f}pt,xmin=0,xmax=1,xtick=\\empty,\n  {}\n  tick align=outside,tick pos=right,"
         "ylabel near ticks,yticklabel pos=right,axis on top,minor tick num=0,major tick "
         "length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont}}]\n",

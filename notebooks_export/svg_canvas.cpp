@@ -94,9 +94,9 @@ class SvgCanvas final : public PageCanvas {
       dashes += (dashes.empty() ? "" : " ") + num(d);
     }
     if (!dashes.empty()) dashes = fmt::format(" stroke-dasharray=\"{}\"", dashes);
-    body_ += fmt::format("<polyline points=\"{}\" fill=\"none\"{} stroke-width=\"{}\"{}/>\n",
-                         points_text(points), paint("stroke", stroke.colour), num(stroke.width),
-                         dashes);
+    body_ +=
+        fmt::format("<polyline points=\"{}\" fill=\"none\"{} stroke-width=\"{}\"{}/>\n",
+                    points_text(points), paint("stroke", stroke.colour), num(stroke.width), dashes);
   }
 
   void polygon(std::span<const Point> points, Colour fill) override {
@@ -108,7 +108,8 @@ class SvgCanvas final : public PageCanvas {
     body_ += fmt::format("<g{}>\n", paint("fill", fill));
     for (const Point& p : points) {
       if (shape == plot::MarkerShape::circle) {
-        body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\"/>\n", num(p.x), num(p.y), num(radius));
+        body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\"/>\n", num(p.x), num(p.y),
+                             num(radius));
       } else {
         body_ += fmt::format("<polygon points=\"{}\"/>\n",
                              points_text(plot::marker_outline(shape), p, radius));
@@ -127,10 +128,10 @@ class SvgCanvas final : public PageCanvas {
   void text(Point at, std::string_view text, const plot::TextStyle& style) override {
     if (text.empty()) return;
     constexpr std::string_view kAnchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
-    const std::string turn =
-        style.rotation == 0.0 ? std::string()
-                              : fmt::format(" transform=\"rotate({} {} {})\"", num(-style.rotation),
-                                            num(at.x), num(at.y));
+    const std::string turn = style.rotation == 0.0
+                                 ? std::string()
+                                 : fmt::format(" transform=\"rotate({} {} {})\"",
+                                               num(-style.rotation), num(at.x), num(at.y));
     body_ += fmt::format(
         "<text x=\"{}\" y=\"{}\" font-size=\"{}\" textLength=\"{}\" "
         "lengthAdjust=\"spacingAndGlyphs\"{}{}{} xml:space=\"preserve\">{}</text>\n",
@@ -142,8 +143,8 @@ class SvgCanvas final : public PageCanvas {
   void push_clip(const Rect& r) override {
     ++n_clips_;
     body_ += fmt::format(
-        "<clipPath id=\"clip{0}\"><rect{1}/></clipPath>\n<g clip-path=\"url(#clip{0})\">\n", n_clips_,
-        box(r));
+        "<clipPath id=\"clip{0}\"><rect{1}/></clipPath>\n<g clip-path=\"url(#clip{0})\">\n",
+        n_clips_, box(r));
   }
   void pop_clip() override { body_ += "</g>\n"; }
   void begin_group(std::string_view name) override {
@@ -155,8 +156,8 @@ class SvgCanvas final : public PageCanvas {
 
  private:
   static std::string box(const Rect& r) {
-    return fmt::format(" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", num(r.x), num(r.y), num(r.w),
-                       num(r.h));
+    return fmt::format(" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", num(r.x), num(r.y),
+                       num(r.w), num(r.h));
   }
   std::string body_;
   int n_clips_ = 0;

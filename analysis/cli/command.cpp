@@ -12,6 +12,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_theorem_b1_command());
   commands.push_back(make_analyze_quest_command());
   commands.push_back(make_analyze_layer_map_command());
+  commands.push_back(make_analyze_attention_map_command());
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
   commands.push_back(make_selectors_command());

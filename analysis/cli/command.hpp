@@ -49,6 +49,7 @@ std::unique_ptr<Command> make_analyze_quoka_command();
 std::unique_ptr<Command> make_analyze_theorem_b1_command();
 std::unique_ptr<Command> make_analyze_quest_command();
 std::unique_ptr<Command> make_analyze_layer_map_command();
+std::unique_ptr<Command> make_analyze_attention_map_command();
 std::unique_ptr<Command> make_sweep_command();
 std::unique_ptr<Command> make_merge_command();
 std::unique_ptr<Command> make_selectors_command();

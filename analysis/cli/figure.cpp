@@ -36,7 +36,8 @@ std::vector<FigureFormat> parse_formats(const std::string& text) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     FigureFormat format{};
     parse_field(Field{"--format", ""}, text.substr(at, end - at), format);
-    if (std::find(formats.begin(), formats.end(), format) == formats.end()) formats.push_back(format);
+    if (std::find(formats.begin(), formats.end(), format) == formats.end())
+      formats.push_back(format);
     at = end + 1;
   }
   return formats;
@@ -48,24 +49,28 @@ class FigureCommand final : public Command {
   std::string summary() const override { return "draw a figure from a result, ready for a paper"; }
   std::string description() const override {
     return "Writes NAME.svg, .pdf, .png and .tex (pgfplots), the plotted numbers as NAME.csv, and "
-           "NAME.json, from which kvscope reproduce draws the figure again. The same result gives the "
-           "same bytes. Nothing is written unless everything is. kvscope figures lists the figures and "
+           "NAME.json, from which kvscope reproduce draws the figure again. The same result gives "
+           "the "
+           "same bytes. Nothing is written unless everything is. kvscope figures lists the figures "
+           "and "
            "the commands that make what they need.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope figure budget sweep.h5 --out figures",
-             "attention mass, recall and error of all methods, in every format"},
-            {"kvscope figure budget sweep.csv --metric mass --venue acl --out mass.pdf",
-             "one panel, as wide as a column of an ACL paper"},
-            {"kvscope figure layer-map map.h5 --theme dark --venue slide --format svg",
-             "for a talk"}};
+    return {
+        {"kvscope figure budget sweep.h5 --out figures",
+         "attention mass, recall and error of all methods, in every format"},
+        {"kvscope figure budget sweep.csv --metric mass --venue acl --out mass.pdf",
+         "one panel, as wide as a column of an ACL paper"},
+        {"kvscope figure layer-map map.h5 --theme dark --venue slide --format svg", "for a talk"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("NAME", "the figure; kvscope figures lists them", figure_, /*required=*/true);
+    options.positional("NAME", "the figure; kvscope figures lists them", figure_,
+                       /*required=*/true);
     options.positional("RESULT", "what it is drawn from, in the order that kvscope figures says",
                        results_, /*required=*/true);
-    options.add("out", "DIR|FILE",
-                "folder for the files, or one file that ends in .svg, .pdf, .png or .tex [.]", out_)
+    options
+        .add("out", "DIR|FILE",
+             "folder for the files, or one file that ends in .svg, .pdf, .png or .tex [.]", out_)
         .short_name = 'o';
     options.add("format", "LIST", "what to write: svg, pdf, png, tex", formats_);
     options.fields(figure_options_);
@@ -77,9 +82,11 @@ class FigureCommand final : public Command {
   int run(const OptionSet& options, const std::string& command_line) override {
     const Target target = target_of(out_, figure_);
     if (target.format && options.given("format")) {
-      throw UsageError("--out names one file, so --format has nothing to say; leave one of them out");
+      throw UsageError(
+          "--out names one file, so --format has nothing to say; leave one of them out");
     }
-    FigureJob job{figure_,  results_, figure_options_, render_, parse_formats(formats_), target.stem};
+    FigureJob job{figure_,    results_, figure_options_, render_, parse_formats(formats_),
+                  target.stem};
     if (target.format) job.formats = {*target.format};
     FigureOutcome outcome = run_figure_job(job, command_line);
     for (ManifestInput& input : outcome.manifest.inputs) {

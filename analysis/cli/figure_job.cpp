@@ -19,7 +19,7 @@ FigureKind find_figure_kind(const std::string& name) {
     if (kind.name == name) return std::move(kind);
     names.push_back(kind.name);
   }
-  throw UsageError(fmt::format("there is no figure \"{}\"{}; kvscope figures lists them", name,
+  throw UsageError(fmt::format("there is no figure \"{}\"; kvscope figures lists them{}", name,
                                did_you_mean(name, names)));
 }
 

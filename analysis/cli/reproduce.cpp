@@ -25,8 +25,10 @@ class ReproduceCommand final : public Command {
     return "draw a figure again from its manifest and compare the bytes";
   }
   std::string description() const override {
-    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same results with "
-           "the same options, and compares with the files beside the manifest. Ends with exit code 5 "
+    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same results "
+           "with "
+           "the same options, and compares with the files beside the manifest. Ends with exit code "
+           "5 "
            "if a result or a file differs. Writes nothing.";
   }
   std::vector<Example> examples() const override {
@@ -43,8 +45,9 @@ class ReproduceCommand final : public Command {
     const fs::path folder = manifest_.has_parent_path() ? manifest_.parent_path() : fs::path(".");
     FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
     for (const ManifestInput& input : before.inputs) {
-      const fs::path file = fs::path(input.file).is_absolute() ? fs::path(input.file)
-                                                               : (folder / input.file).lexically_normal();
+      const fs::path file = fs::path(input.file).is_absolute()
+                                ? fs::path(input.file)
+                                : (folder / input.file).lexically_normal();
       job.results.push_back(file);
     }
     const FigureOutcome now = run_figure_job(job, before.command);
@@ -61,7 +64,8 @@ class ReproduceCommand final : public Command {
       const bool same = before.inputs[i].hash == now.manifest.inputs[i].hash;
       add(before.inputs[i].file, same ? "same" : "this result has changed since");
     }
-    for (const OutputFile& file : now.files) add(file.name, compare(folder / file.name, file.bytes));
+    for (const OutputFile& file : now.files)
+      add(file.name, compare(folder / file.name, file.bytes));
     for (const ManifestFile& file : before.files) {
       const bool drawn = std::any_of(now.files.begin(), now.files.end(),
                                      [&](const OutputFile& f) { return f.name == file.name; });

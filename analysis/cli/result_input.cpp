@@ -69,7 +69,8 @@ class OwnedView final : public ResultView {
 };
 
 std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info) {
-  if (table.n_rows() == 0) throw FormatError(fmt::format("{}: the table has no rows", table.name()));
+  if (table.n_rows() == 0)
+    throw FormatError(fmt::format("{}: the table has no rows", table.name()));
   if (info.config_hash.empty() && table.has_text("config_hash")) {
     info.config_hash = table.text("config_hash").at(0);
   }
@@ -82,12 +83,14 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) throw FormatError(fmt::format("{}: not valid JSON", where));
   if (!json.is_object() || !json.contains("rows")) {
-    throw FormatError(fmt::format(
-        "{}: expected a report with \"rows\", as kvscope sweep --out {} writes it", where, "x.json"));
+    throw FormatError(
+        fmt::format("{}: expected a report with \"rows\", as kvscope sweep --out {} writes it",
+                    where, "x.json"));
   }
   ResultInfo info;
   const auto text_of = [&](const char* key) {
-    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
+                                                       : std::string();
   };
   info.kind = text_of("kind").empty() ? "table" : text_of("kind");
   info.config_hash = text_of("config_hash");
@@ -99,7 +102,8 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
 std::unique_ptr<ResultView> open_result(const fs::path& file) {
   const std::string name = file.string();
   std::error_code error;
-  if (fs::is_directory(file, error)) throw IoError(fmt::format("{} is a folder, expected a file", name));
+  if (fs::is_directory(file, error))
+    throw IoError(fmt::format("{} is a folder, expected a file", name));
   if (!fs::exists(file, error)) throw IoError(fmt::format("cannot read {}: no such file", name));
   const std::string extension = file.extension().string();
   if (extension == ".csv") {

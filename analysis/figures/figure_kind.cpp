@@ -10,7 +10,7 @@ namespace kvscope {
 
 namespace {
 
-/// "a", "a or b".
+/// "a|b": one of them.
 bool kind_matches(const std::string& wanted, const std::string& found) {
   for (std::size_t at = 0; at <= wanted.size();) {
     const std::size_t end = std::min(wanted.find('|', at), wanted.size());
@@ -28,24 +28,29 @@ void check_options(const FigureKind& kind, const FigureOptions& options) {
   for (const auto& [field, value] : now.items()) {
     if (value == before[field] || field == "title") continue;
     if (std::find(kind.options.begin(), kind.options.end(), field) != kind.options.end()) continue;
-    throw ConfigError(fmt::format(
-        "figure {} has no choice of {}; it knows {}", kind.name, field,
-        kind.options.empty() ? std::string("title")
-                             : fmt::format("{}, title", fmt::join(kind.options, ", "))));
+    throw ConfigError(fmt::format("figure {} has no choice of {}; it knows {}", kind.name, field,
+                                  kind.options.empty()
+                                      ? std::string("title")
+                                      : fmt::format("{}, title", fmt::join(kind.options, ", "))));
   }
 }
 
 }  // namespace
 
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
-  if (input.results.size() != kind.kinds.size()) {
+  const auto n_needed = static_cast<std::size_t>(
+      std::count_if(kind.kinds.begin(), kind.kinds.end(),
+                    [](const std::string& wanted) { return !wanted.ends_with('?'); }));
+  if (input.results.size() < n_needed || input.results.size() > kind.kinds.size()) {
     throw ConfigError(fmt::format("figure {} needs {}, found {} result{}; {} makes what it needs",
                                   kind.name, kind.needs, input.results.size(),
                                   input.results.size() == 1 ? "" : "s", kind.command));
   }
-  for (std::size_t i = 0; i < kind.kinds.size(); ++i) {
+  for (std::size_t i = 0; i < input.results.size(); ++i) {
     const ResultView& result = *input.results[i];
-    if (kind_matches(kind.kinds[i], result.info().kind)) continue;
+    std::string wanted = kind.kinds[i];
+    if (wanted.ends_with('?')) wanted.pop_back();
+    if (kind_matches(wanted, result.info().kind)) continue;
     throw ConfigError(fmt::format("figure {} needs {}, but {} is a result of kind {}; {} makes one",
                                   kind.name, kind.needs, result.name(), result.info().kind,
                                   kind.command));

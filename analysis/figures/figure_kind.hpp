@@ -1,7 +1,7 @@
 // Every figure by name: what it shows, what it needs, which command makes that, and how it is made.
 //
-// A figure is one file in analysis/figures/kinds: NAME.cpp defines `FigureKind figure_NAME()` and is
-// then known to the command line, its listing and the explorer (CMake writes the table).
+// A figure is one file in analysis/figures/kinds: NAME.cpp defines `FigureKind figure_NAME()` and
+// is then known to the command line, its listing and the explorer (CMake writes the table).
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ struct EnumNames<BandKind> {
   static constexpr std::array<std::string_view, 4> value = {"ci", "quartiles", "range", "none"};
 };
 
-/// What of a result is shown. Every figure reads the fields it knows; an empty text leaves the choice
-/// to the figure, which says in its caption what it chose.
+/// What of a result is shown. Every figure reads the fields it knows; an empty text leaves the
+/// choice to the figure, which says in its caption what it chose.
 struct FigureOptions {
   std::string metric;
   std::string selector;
@@ -47,12 +47,14 @@ struct FigureOptions {
           self.selector);
     visit(Field{"budget", "the budget shown, where a figure shows one [the middle one]"},
           self.budget);
-    visit(Field{"layers", "layers shown, as 0,4-7 [all, or the one the figure names]"}, self.layers);
+    visit(Field{"layers", "layers shown, as 0,4-7 [all, or the one the figure names]"},
+          self.layers);
     visit(Field{"heads", "query heads shown, as 0,4-7 [all, or the one the figure names]"},
           self.heads);
     visit(Field{"phase", "phase shown, where a table has several [the first]"}, self.phase);
-    visit(Field{"band", "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "
-                        "and range, or none"},
+    visit(Field{"band",
+                "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "
+                "and range, or none"},
           self.band);
     visit(Field{"title", "words above the figure [none: papers put them into the caption]"},
           self.title);
@@ -69,7 +71,8 @@ struct FigureKind {
   std::string shows;    // one sentence without a full stop
   std::string needs;    // results and what must be in them
   std::string command;  // one that makes such a result
-  std::vector<std::string> kinds;    // kinds of results, in the order they are given
+  /// Kinds of results in the order they are given; "a|b" is either, "a?" may be left out.
+  std::vector<std::string> kinds;
   std::vector<std::string> options;  // fields of FigureOptions that matter
   std::function<plot::Figure(const FigureInput&)> make;
 };

@@ -21,13 +21,13 @@ Density density_of(std::span<const double> x, std::span<const double> y, plot::R
   std::vector<double> count(static_cast<std::size_t>(n_cells * n_cells), 0.0);
   Density density;
   const auto cell_of = [&](double v, plot::Range range) {
-    return static_cast<Index>(std::floor((v - range.low) / (range.high - range.low) *
-                                         static_cast<double>(n_cells)));
+    return static_cast<Index>(
+        std::floor((v - range.low) / (range.high - range.low) * static_cast<double>(n_cells)));
   };
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
-    const bool inside = x[i] >= x_range.low && x[i] <= x_range.high && y[i] >= y_range.low &&
-                        y[i] <= y_range.high;
+    const bool inside =
+        x[i] >= x_range.low && x[i] <= x_range.high && y[i] >= y_range.low && y[i] <= y_range.high;
     if (!inside) {
       ++density.n_outside;
       continue;
@@ -101,7 +101,8 @@ plot::Panel head_panel(std::span<const double> layers, std::span<const double> h
   map.values = std::move(values);
   map.x = {0.0, static_cast<double>(map.n_cols)};
   map.y = {0.0, static_cast<double>(map.n_rows)};
-  panel.aspect = std::clamp(static_cast<double>(map.n_rows) / static_cast<double>(map.n_cols), 0.5, 1.3);
+  panel.aspect =
+      std::clamp(static_cast<double>(map.n_rows) / static_cast<double>(map.n_cols), 0.5, 1.3);
   panel.marks.emplace_back(std::move(map));
   return panel;
 }

@@ -19,7 +19,8 @@ struct ArrayData {
   double operator()(I... index) const {
     const Index at[] = {static_cast<Index>(index)...};
     Index offset = 0;
-    for (int a = 0; a < static_cast<int>(sizeof...(I)); ++a) offset = offset * spec.shape[a] + at[a];
+    for (int a = 0; a < static_cast<int>(sizeof...(I)); ++a)
+      offset = offset * spec.shape[a] + at[a];
     return values[static_cast<std::size_t>(offset)];
   }
   ResultArray spec;

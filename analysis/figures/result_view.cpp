@@ -28,8 +28,8 @@ const ResultArray* ResultView::find(std::string_view array) const {
 
 const ResultArray& ResultView::require(std::string_view array) const {
   if (const ResultArray* found = find(array)) return *found;
-  throw ConfigError(fmt::format("{}: this result of kind {} holds no array \"{}\"", name(),
-                                info().kind, array));
+  throw ConfigError(
+      fmt::format("{}: this result of kind {} holds no array \"{}\"", name(), info().kind, array));
 }
 
 std::vector<double> ResultView::axis(std::string_view array, int axis) const {

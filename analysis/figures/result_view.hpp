@@ -1,4 +1,5 @@
-// A result as figures read it, wherever it lies: arrays by name, all as doubles, and what made them.
+// A result as figures read it, wherever it lies: arrays by name, all as doubles, and what made
+// them.
 #pragma once
 
 #include <span>

@@ -52,22 +52,21 @@ Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
               const std::string& where) {
   const auto it = std::find(axis.begin(), axis.end(), static_cast<double>(wanted));
   if (it != axis.end()) return it - axis.begin();
-  throw ConfigError(fmt::format("{}: there is no {} {}; it has {}", where, what, wanted,
-                                fmt::join(axis, ", ")));
+  throw ConfigError(
+      fmt::format("{}: there is no {} {}; it has {}", where, what, wanted, fmt::join(axis, ", ")));
 }
 
 Index one_of(std::string_view option_text, std::string_view option, Index fallback) {
   const std::vector<Index> numbers = parse_numbers(option_text, option);
   if (numbers.empty()) return fallback;
   if (numbers.size() == 1) return numbers[0];
-  throw ConfigError(
-      fmt::format("{}: this figure shows one, found \"{}\"", option, option_text));
+  throw ConfigError(fmt::format("{}: this figure shows one, found \"{}\"", option, option_text));
 }
 
 MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   // in the order in which colours are told apart best
-  static constexpr std::string_view kFixed[] = {"quoka",        "quest",   "specattn", "snapkv", "h2o",
-                                                "streamingllm", "keydiff"};
+  static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
+                                                "h2o",   "streamingllm", "keydiff"};
   std::set<int> taken;
   const auto base_of = [](const std::string& selector) {
     return selector.substr(0, selector.find(':'));
@@ -130,8 +129,8 @@ Summary summarize(std::vector<double> values, BandKind band) {
 
 std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,
                           std::string_view of_what) {
-  const std::string n = n_min == n_max ? fmt::format("n = {}", n_min)
-                                       : fmt::format("n = {} to {}", n_min, n_max);
+  const std::string n =
+      n_min == n_max ? fmt::format("n = {}", n_min) : fmt::format("n = {} to {}", n_min, n_max);
   switch (band) {
     case BandKind::ci:
       return fmt::format("Lines: means; bands: 95% intervals of the mean over {} {}.", n, of_what);

@@ -51,7 +51,8 @@ struct Summary {
 /// ci: normal 95 % interval of the mean, 1.96 standard errors on each side.
 Summary summarize(std::vector<double> values, BandKind band);
 
-/// "Lines: means; bands: 95 % intervals over n = 64 heads." The number of values per point may vary.
+/// "Lines: means; bands: 95 % intervals over n = 64 heads." The number of values per point may
+/// vary.
 std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,
                           std::string_view of_what);
 

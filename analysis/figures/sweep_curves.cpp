@@ -90,8 +90,8 @@ const SweepMetric& sweep_metric(std::string_view option) {
     if (metric.option == option || metric.column == option) return metric;
     names.push_back(metric.option);
   }
-  throw ConfigError(fmt::format("metric: there is no \"{}\"; choose from {}", option,
-                                fmt::join(names, ", ")));
+  throw ConfigError(
+      fmt::format("metric: there is no \"{}\"; choose from {}", option, fmt::join(names, ", ")));
 }
 
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
@@ -149,26 +149,29 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
         table.name(), phase, options.selector.empty() ? "" : ", selector " + options.selector,
         n_dense > 0 ? "; the layers are dense for these methods" : ""));
   }
-  for (std::size_t r : selection.rows) has_rows[static_cast<std::size_t>(selectors.codes[r])] = true;
+  for (std::size_t r : selection.rows)
+    has_rows[static_cast<std::size_t>(selectors.codes[r])] = true;
   for (std::size_t c = 0; c < has_rows.size(); ++c) {
     if (has_rows[c]) selection.selectors.push_back(selectors.categories[c]);
   }
   selection.sentences.push_back(fmt::format("Phase: {}.", phase));
-  if (n_dense > 0) selection.sentences.push_back(
+  if (n_dense > 0)
+    selection.sentences.push_back(
         dense_layers == DenseLayers::leave_out_for_all
             ? "Layers that one of the methods leaves dense are left out for all."
             : "Layers that a method leaves dense are left out.");
   if (n_window > 0) selection.sentences.push_back("Sliding-window layers are left out.");
   if (!other_kinds.empty()) {
-    selection.sentences.push_back(fmt::format("Budgets given as {} are left out.",
-                                              fmt::join(other_kinds, ", ")));
+    selection.sentences.push_back(
+        fmt::format("Budgets given as {} are left out.", fmt::join(other_kinds, ", ")));
   }
   return selection;
 }
 
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback) {
-  const SweepSelection selection = select_sweep_rows(table, options, DenseLayers::leave_out_for_all);
+  const SweepSelection selection =
+      select_sweep_rows(table, options, DenseLayers::leave_out_for_all);
   const TextColumn& selectors = table.text("selector");
   const auto budget = table.numbers("budget");
   std::vector<std::string> names = parse_words(options.metric);
@@ -208,8 +211,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       panel.x.format = plot::TickFormat::bytes;
     } else {
       panel.x.label = axis_of_budget(selection.budget_kind);
-      const bool is_count =
-          selection.budget_kind == "tokens" || selection.budget_kind == "pages";
+      const bool is_count = selection.budget_kind == "tokens" || selection.budget_kind == "pages";
       panel.x.ticks = ticks_at({budgets.begin(), budgets.end()},
                                is_count ? plot::TickFormat::tokens : plot::TickFormat::number);
       if (!is_count) panel.x.scale = plot::ScaleKind::linear;
@@ -253,8 +255,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  figure.caption.push_back(band_sentence(options.band, n_min, n_max,
-                                         "query heads (over layers and traces)"));
+  figure.caption.push_back(
+      band_sentence(options.band, n_min, n_max, "query heads (over layers and traces)"));
   return figure;
 }
 

@@ -78,8 +78,7 @@ std::string hex(Colour colour) {
 }
 
 double luminance(Colour colour) {
-  return 0.2126 * linear_of(colour.r) + 0.7152 * linear_of(colour.g) +
-         0.0722 * linear_of(colour.b);
+  return 0.2126 * linear_of(colour.r) + 0.7152 * linear_of(colour.g) + 0.0722 * linear_of(colour.b);
 }
 
 Colour colour_at(ColourMap map, double t) {

@@ -38,7 +38,8 @@ double luminance(Colour colour);
 
 /// How numbers become colours.
 enum class ColourMap {
-  sequential,  // dark violet over green to yellow: lightness rises evenly, safe for colour blindness
+  sequential,  // dark violet over green to yellow: lightness rises evenly, safe for colour
+               // blindness
   diverging,   // blue over near-white to vermillion: for signed numbers around a centre
 };
 

@@ -28,6 +28,7 @@ struct Collect {
     x.add(m.edges);
     y.add(m.heights);
     y.add(0.0);
+    has_bars = true;
   }
   void operator()(const Line& m) {
     x.add(m.x);
@@ -51,11 +52,12 @@ struct Collect {
   Extent y;
   Extent colour;
   bool has_map = false;
+  bool has_bars = false;
 };
 
-Range chosen(const Axis& axis, const Extent& data, bool exact) {
+Range chosen(const Axis& axis, const Extent& data, bool exact, bool keep_zero) {
   if (axis.range) return *axis.range;
-  return exact ? data.range() : padded(data.range(), axis.scale, axis.linear_width);
+  return exact ? data.range() : padded(data.range(), axis.scale, axis.linear_width, keep_zero);
 }
 
 Range joined(Range a, Range b) {
@@ -68,17 +70,20 @@ std::vector<PanelRanges> ranges_of(const Figure& figure) {
   std::vector<PanelRanges> ranges;
   for (const Panel& panel : figure.panels) {
     const Collect data(panel);
-    PanelRanges r{chosen(panel.x, data.x, data.has_map), chosen(panel.y, data.y, data.has_map),
-                  panel.colour && panel.colour->axis.range ? *panel.colour->axis.range
-                                                           : data.colour.range()};
+    PanelRanges r{
+        chosen(panel.x, data.x, data.has_map, /*keep_zero=*/data.has_bars),
+        chosen(panel.y, data.y, data.has_map, /*keep_zero=*/true),
+        panel.colour && panel.colour->axis.range ? *panel.colour->axis.range : data.colour.range()};
     if (panel.equal_scales) r.x = r.y = joined(r.x, r.y);
     ranges.push_back(r);
   }
   const auto columns = static_cast<std::size_t>(std::max(1, figure.columns));
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     for (std::size_t j = 0; j < ranges.size(); ++j) {
-      if (figure.share_x && i % columns == j % columns) ranges[i].x = joined(ranges[i].x, ranges[j].x);
-      if (figure.share_y && i / columns == j / columns) ranges[i].y = joined(ranges[i].y, ranges[j].y);
+      if (figure.share_x && i % columns == j % columns)
+        ranges[i].x = joined(ranges[i].x, ranges[j].x);
+      if (figure.share_y && i / columns == j / columns)
+        ranges[i].y = joined(ranges[i].y, ranges[j].y);
     }
   }
   return ranges;

@@ -82,7 +82,8 @@ class FigurePainter {
     const double length = theme_.tick_length;
     const double size = theme_.tick_size;
     for (double x : layout.x.minor) {
-      line({x, frame.bottom()}, {x, frame.bottom() + 0.6 * length}, theme_.ink, 0.7 * theme_.rule_width);
+      line({x, frame.bottom()}, {x, frame.bottom() + 0.6 * length}, theme_.ink,
+           0.7 * theme_.rule_width);
     }
     for (double y : layout.y.minor) {
       line({frame.x - 0.6 * length, y}, {frame.x, y}, theme_.ink, 0.7 * theme_.rule_width);
@@ -111,8 +112,8 @@ class FigurePainter {
     canvas_.image(bar.rect, ramp);
     outline(bar.rect, theme_.ink);
     for (const PlacedTick& tick : bar.ticks) {
-      line({bar.rect.right(), tick.at}, {bar.rect.right() + theme_.tick_length, tick.at}, theme_.ink,
-           theme_.rule_width);
+      line({bar.rect.right(), tick.at}, {bar.rect.right() + theme_.tick_length, tick.at},
+           theme_.ink, theme_.rule_width);
       draw_rich(canvas_,
                 {bar.rect.right() + theme_.tick_length + 0.3 * theme_.tick_size,
                  tick.at + 0.36 * theme_.tick_size},
@@ -132,7 +133,8 @@ class FigurePainter {
     }
     if (is_line) {
       const Point ends[] = {at, {at.x + w, at.y}};
-      canvas_.polyline(ends, {style.colour, theme_.line_width, style.dash});
+      canvas_.polyline(ends,
+                       {style.colour, theme_.line_width, entry.solid ? Dash::solid : style.dash});
     }
     if (entry.symbol == Symbol::marked_line || entry.symbol == Symbol::marker) {
       canvas_.markers({&middle, 1}, style.marker, theme_.marker_radius, style.colour);

@@ -70,8 +70,9 @@ class MarkPainter {
     const Point b = layout_.place(m.x.high, m.y.high);
     const ColourMap map = panel_.colour ? panel_.colour->map : ColourMap::sequential;
     // row 0 lies at y.low, which is the bottom of the page unless the axis is reversed
-    const Image image = heat_map_image(m, layout_.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
-                                        a.x > b.x, a.y > b.y);
+    const Image image = heat_map_image(
+        m, layout_.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+        a.x > b.x, a.y > b.y);
     const Rect rect{std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x),
                     std::abs(b.y - a.y)};
     canvas_.image(rect, image);
@@ -100,7 +101,7 @@ class MarkPainter {
     for (const auto& piece : pieces) {
       if (piece.size() < 2) continue;
       canvas_.polyline(fold(piece, layout_.frame.w),
-                       {style.colour, theme_.line_width, style.dash});
+                       {style.colour, theme_.line_width, is_dense(m) ? Dash::solid : style.dash});
     }
     if (!m.markers) {
       lone_points(pieces, style);
@@ -111,7 +112,8 @@ class MarkPainter {
       const Point p = layout_.place(m.x[i], m.y[i]);
       if (is_placed(p)) places.push_back(p);
     }
-    canvas_.markers(places, style.marker, theme_.marker_radius, style.colour);
+    canvas_.markers(is_dense(m) ? some_of(places, m.tone.slot) : places, style.marker,
+                    theme_.marker_radius, style.colour);
   }
 
   /// Bands lie below all curves; the more there are, the paler.
@@ -120,7 +122,8 @@ class MarkPainter {
       const Line* line = std::get_if<Line>(&mark);
       return line != nullptr && !line->low.empty();
     });
-    const double alpha = theme_.band_alpha * (n > 4 ? std::max(0.45, 4.0 / static_cast<double>(n)) : 1.0);
+    const double alpha =
+        theme_.band_alpha * (n > 4 ? std::max(0.45, 4.0 / static_cast<double>(n)) : 1.0);
     for (const Mark& mark : panel_.marks) {
       const Line* line = std::get_if<Line>(&mark);
       if (line == nullptr || line->low.empty()) continue;
@@ -160,12 +163,13 @@ class MarkPainter {
     const Range x = layout_.x.scale.range();
     const Range y = layout_.y.scale.range();
     std::vector<Point> ends;
-    if (m.kind == Rule::Kind::vertical) ends = {layout_.place(m.at, y.low), layout_.place(m.at, y.high)};
-    if (m.kind == Rule::Kind::horizontal) ends = {layout_.place(x.low, m.at), layout_.place(x.high, m.at)};
+    if (m.kind == Rule::Kind::vertical)
+      ends = {layout_.place(m.at, y.low), layout_.place(m.at, y.high)};
+    if (m.kind == Rule::Kind::horizontal)
+      ends = {layout_.place(x.low, m.at), layout_.place(x.high, m.at)};
     if (m.kind == Rule::Kind::diagonal) {
       // straight in data coordinates; sampled, since the scales may differ
-      const Scale both(layout_.x.scale.kind(),
-                       {std::max(x.low, y.low), std::min(x.high, y.high)});
+      const Scale both(layout_.x.scale.kind(), {std::max(x.low, y.low), std::min(x.high, y.high)});
       for (int i = 0; i <= 32; ++i) {
         const double v = both.from_unit(i / 32.0);
         ends.push_back(layout_.place(v, v));
@@ -181,7 +185,8 @@ class MarkPainter {
     for (std::size_t i = 0; i < m.x.size(); ++i) {
       const Point a = layout_.place(m.x[i].low, m.y[i].low);
       const Point b = layout_.place(m.x[i].high, m.y[i].high);
-      const std::vector<Point> corners = {{a.x, a.y}, {b.x, a.y}, {b.x, b.y}, {a.x, b.y}, {a.x, a.y}};
+      const std::vector<Point> corners = {
+          {a.x, a.y}, {b.x, a.y}, {b.x, b.y}, {a.x, b.y}, {a.x, a.y}};
       // a pale edge below keeps the outline visible on every cell colour
       canvas_.polyline(corners, {with_alpha(theme_.ground, 0.85), 2.0 * theme_.line_width});
       canvas_.polyline(corners, {colour, 1.1 * theme_.line_width});
@@ -231,13 +236,24 @@ class MarkPainter {
     close();
   }
 
+  /// Six places along a curve, shifted by series so that markers of close curves stand apart.
+  static std::vector<Point> some_of(const std::vector<Point>& places, int slot) {
+    constexpr std::size_t kMarkers = 6;
+    std::vector<Point> some;
+    const std::size_t stride = std::max<std::size_t>(1, places.size() / kMarkers);
+    const std::size_t shift = stride * static_cast<std::size_t>(slot % 5 + 1) / 6;
+    for (std::size_t i = shift; i < places.size(); i += stride) some.push_back(places[i]);
+    return some;
+  }
+
   /// Points between two gaps have no line to be seen by.
   void lone_points(const std::vector<std::vector<Point>>& pieces, const SeriesStyle& style) {
     std::vector<Point> lone;
     for (const auto& piece : pieces) {
       if (piece.size() == 1) lone.push_back(piece[0]);
     }
-    if (!lone.empty()) canvas_.markers(lone, style.marker, 0.7 * theme_.marker_radius, style.colour);
+    if (!lone.empty())
+      canvas_.markers(lone, style.marker, 0.7 * theme_.marker_radius, style.colour);
   }
 
   void print_values(const HeatMap& m, const Image& image, const Rect& rect) {
@@ -249,15 +265,17 @@ class MarkPainter {
     std::vector<std::string> texts;
     double widest = 0.0;
     for (float value : m.values) {
-      texts.push_back(std::isnan(value) ? std::string() : tick_text(static_cast<double>(value), format));
+      texts.push_back(std::isnan(value) ? std::string()
+                                        : tick_text(static_cast<double>(value), format));
       widest = std::max(widest, rich_width(canvas_.metrics(), texts.back(), 1.0));
     }
-    const double size = std::min({0.85 * theme_.tick_size, 0.86 * w / std::max(widest, 0.1), 0.75 * h});
+    const double size =
+        std::min({0.85 * theme_.tick_size, 0.86 * w / std::max(widest, 0.1), 0.75 * h});
     if (size < 0.55 * theme_.tick_size) return;  // too small to be read: better none
     for (Index row = 0; row < m.n_rows; ++row) {
       for (Index col = 0; col < m.n_cols; ++col) {
-        const Index from = (flip_y ? m.n_rows - 1 - row : row) * m.n_cols +
-                           (flip_x ? m.n_cols - 1 - col : col);
+        const Index from =
+            (flip_y ? m.n_rows - 1 - row : row) * m.n_cols + (flip_x ? m.n_cols - 1 - col : col);
         const auto pixel = static_cast<std::size_t>(4 * (row * m.n_cols + col));
         const Colour cell{image.rgba[pixel], image.rgba[pixel + 1], image.rgba[pixel + 2], 1.0};
         const Colour ink = colour_from_rgb(luminance(cell) > 0.30 ? 0x1A1A1A : 0xFFFFFF);

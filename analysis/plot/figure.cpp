@@ -95,16 +95,14 @@ void check_figure(const Figure& figure) {
         throw ConfigError(fmt::format("{}: the arrays of a mark differ in length", where));
       }
       n_points += result.n_points;
-      const bool linear =
-          panel.x.scale == ScaleKind::linear && panel.y.scale == ScaleKind::linear;
+      const bool linear = panel.x.scale == ScaleKind::linear && panel.y.scale == ScaleKind::linear;
       if (std::holds_alternative<HeatMap>(mark) && !linear) {
         throw ConfigError(fmt::format("{}: a heat map needs linear axes", where));
       }
     }
     if (n_points == 0) {
-      throw ConfigError(
-          fmt::format("{}: nothing to draw: every number of the selection is missing or not finite",
-                      where));
+      throw ConfigError(fmt::format(
+          "{}: nothing to draw: every number of the selection is missing or not finite", where));
     }
     check_axis(panel.x, where + ", x");
     check_axis(panel.y, where + ", y");

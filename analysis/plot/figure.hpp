@@ -48,6 +48,11 @@ struct Line {
   bool steps = false;  // staircase: y holds from x to the next x
 };
 
+/// Too many points for a marker on each and for dashes to be seen: drawn solid, with some markers.
+inline bool is_dense(const Line& line) {
+  return line.x.size() > 60;
+}
+
 /// Points. With `value` they take colours from the panel's colour axis instead of their role's.
 struct Scatter {
   std::string label;
@@ -59,8 +64,8 @@ struct Scatter {
   double opacity = 1.0;  // for clouds
 };
 
-/// A matrix as an image over [x.low, x.high] x [y.low, y.high], on linear axes; row 0 lies at y.low.
-/// NaN = masked, which is drawn apart from every value.
+/// A matrix as an image over [x.low, x.high] x [y.low, y.high], on linear axes; row 0 lies at
+/// y.low. NaN = masked, which is drawn apart from every value.
 struct HeatMap {
   Index n_rows = 0;
   Index n_cols = 0;
@@ -162,9 +167,9 @@ struct Panel {
   Axis y;
   std::vector<Mark> marks;
   std::optional<ColourAxis> colour;
-  double aspect = 0.75;         // height / width of the frame
-  bool equal_scales = false;    // both axes get one range, and a square frame
-  bool grid = true;             // faint lines at the ticks
+  double aspect = 0.75;                    // height / width of the frame
+  bool equal_scales = false;               // both axes get one range, and a square frame
+  bool grid = true;                        // faint lines at the ticks
   LegendPlace legend = LegendPlace::none;  // of this panel alone
 };
 

@@ -139,11 +139,11 @@ std::filesystem::path figure_font() {
     throw IoError(fmt::format("KVSCOPE_FONT names {}, but there is no such file", chosen));
   }
   static constexpr const char* kPlaces[] = {
-      "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",        // Debian, Ubuntu
-      "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",      // Fedora
-      "/usr/share/fonts/dejavu/DejaVuSans.ttf",                 // Alpine, older Fedora
-      "/usr/share/fonts/TTF/DejaVuSans.ttf",                    // Arch
-      "/usr/local/share/fonts/dejavu/DejaVuSans.ttf",           // FreeBSD
+      "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",    // Debian, Ubuntu
+      "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",  // Fedora
+      "/usr/share/fonts/dejavu/DejaVuSans.ttf",             // Alpine, older Fedora
+      "/usr/share/fonts/TTF/DejaVuSans.ttf",                // Arch
+      "/usr/local/share/fonts/dejavu/DejaVuSans.ttf",       // FreeBSD
       "/opt/homebrew/share/fonts/DejaVuSans.ttf",
       "/Library/Fonts/DejaVuSans.ttf",
   };

@@ -27,7 +27,7 @@ class FontMetrics final : public TextMetrics {
   bool has(char32_t code_point) const;
 
  private:
-  std::vector<std::uint16_t> glyph_of_;   // [65536] basic multilingual plane
+  std::vector<std::uint16_t> glyph_of_;    // [65536] basic multilingual plane
   std::vector<std::uint16_t> advance_of_;  // [glyph] font units
   double units_per_em_ = 1000.0;
   double ascent_ = 0.76;

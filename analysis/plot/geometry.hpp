@@ -21,9 +21,7 @@ struct Rect {
   double right() const { return x + w; }
   double bottom() const { return y + h; }
   Point centre() const { return {x + 0.5 * w, y + 0.5 * h}; }
-  bool contains(Point p) const {
-    return p.x >= x && p.x <= right() && p.y >= y && p.y <= bottom();
-  }
+  bool contains(Point p) const { return p.x >= x && p.x <= right() && p.y >= y && p.y <= bottom(); }
 };
 
 }  // namespace kvscope::plot

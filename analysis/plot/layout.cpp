@@ -28,8 +28,8 @@ class LayoutMaker {
       : figure_(figure),
         theme_(theme),
         metrics_(metrics),
-        columns_(static_cast<std::size_t>(std::clamp<int>(
-            figure.columns, 1, static_cast<int>(figure.panels.size())))),
+        columns_(static_cast<std::size_t>(
+            std::clamp<int>(figure.columns, 1, static_cast<int>(figure.panels.size())))),
         rows_((figure.panels.size() + columns_ - 1) / columns_),
         ranges_(ranges_of(figure)) {}
 
@@ -87,8 +87,9 @@ class LayoutMaker {
         }
         stretch = rest / natural;
         if (rest < 3.0 * theme_.label_size * static_cast<double>(rows_)) {
-          throw ConfigError(fmt::format("figure {}: {:.0f} pt are too low for it; give it more height",
-                                        figure_.name, *height));
+          throw ConfigError(
+              fmt::format("figure {}: {:.0f} pt are too low for it; give it more height",
+                          figure_.name, *height));
         }
       }
     }
@@ -115,8 +116,7 @@ class LayoutMaker {
     if (figure_.legend == LegendPlace::above) {
       auto entries = legend_entries(figure_.panels);
       if (!entries.empty()) {
-        layout.legend =
-            legend_above(std::move(entries), theme_.margin, y, inner, theme_, metrics_);
+        layout.legend = legend_above(std::move(entries), theme_.margin, y, inner, theme_, metrics_);
         y = layout.legend->frame.bottom() + 0.5 * theme_.label_size;
       }
     }
@@ -277,8 +277,8 @@ class LayoutMaker {
       m.top = static_cast<double>(title.size()) * line_height(theme_.title_size) + 1.5 * pad();
     }
     if (panel.legend == LegendPlace::above) {
-      const auto legend = legend_above(legend_entries({&panel, 1}), 0.0, 0.0, out.frame.w, theme_,
-                                       metrics_);
+      const auto legend =
+          legend_above(legend_entries({&panel, 1}), 0.0, 0.0, out.frame.w, theme_, metrics_);
       m.top += legend.frame.h + pad();
     }
     return m;
@@ -344,7 +344,8 @@ class LayoutMaker {
     }
     double top = frame.y - 1.5 * pad();
     if (panel.legend == LegendPlace::above) {
-      auto legend = legend_above(legend_entries({&panel, 1}), frame.x, 0.0, frame.w, theme_, metrics_);
+      auto legend =
+          legend_above(legend_entries({&panel, 1}), frame.x, 0.0, frame.w, theme_, metrics_);
       const double shift = frame.y - legend.frame.h - pad();
       legend.frame.y += shift;
       for (Point& place : legend.places) place.y += shift;
@@ -358,7 +359,8 @@ class LayoutMaker {
     }
     const auto title = lines_of(panel.title, theme_.title_size, frame.w * 1.05);
     for (std::size_t i = 0; i < title.size(); ++i) {
-      const double above = static_cast<double>(title.size() - 1 - i) * line_height(theme_.title_size);
+      const double above =
+          static_cast<double>(title.size() - 1 - i) * line_height(theme_.title_size);
       words.push_back({{frame.centre().x, top - above - 0.1 * theme_.title_size},
                        title[i],
                        {theme_.title_size, theme_.ink, Align::centre}});

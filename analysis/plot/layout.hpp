@@ -40,6 +40,7 @@ struct LegendEntry {
   Tone tone;
   Symbol symbol = Symbol::line;
   bool has_band = false;
+  bool solid = false;  // whatever the tone's dash
 };
 
 struct LegendLayout {
@@ -79,7 +80,7 @@ struct Layout {
 /// Lengths inside a legend, in points.
 struct LegendMetrics {
   double symbol_width;
-  double gap;          // symbol to words
+  double gap;  // symbol to words
   double column_gap;
   double line_height;
   explicit LegendMetrics(const Theme& theme)

@@ -14,13 +14,15 @@ struct EntryOf {
   LegendEntry operator()(const Area& m) const { return {m.label, m.tone, Symbol::region}; }
   LegendEntry operator()(const HeatMap& m) const {
     const bool has_masked = m.show_masked && std::any_of(m.values.begin(), m.values.end(),
-                                        [](float v) { return !std::isfinite(v); });
-    return {has_masked && panel.colour ? panel.colour->masked_label : std::string(), {},
+                                                         [](float v) { return !std::isfinite(v); });
+    return {has_masked && panel.colour ? panel.colour->masked_label : std::string(),
+            {},
             Symbol::masked};
   }
   LegendEntry operator()(const Bars& m) const { return {m.label, m.tone, Symbol::patch}; }
   LegendEntry operator()(const Line& m) const {
-    return {m.label, m.tone, m.markers ? Symbol::marked_line : Symbol::line, !m.low.empty()};
+    return {m.label, m.tone, m.markers ? Symbol::marked_line : Symbol::line, !m.low.empty(),
+            is_dense(m)};
   }
   LegendEntry operator()(const Scatter& m) const { return {m.label, m.tone, Symbol::marker}; }
   LegendEntry operator()(const Rule& m) const { return {m.label, m.tone, Symbol::line}; }
@@ -65,7 +67,8 @@ struct DataPlaces {
   void operator()(const Bars& m) {
     for (std::size_t i = 0; i < m.heights.size(); ++i) {
       const double x = 0.5 * (m.edges[i] + m.edges[i + 1]);
-      along({layout.place(x, m.heights[i]).x, layout.frame.bottom()}, layout.place(x, m.heights[i]));
+      along({layout.place(x, m.heights[i]).x, layout.frame.bottom()},
+            layout.place(x, m.heights[i]));
     }
   }
   void operator()(const Line& m) {
@@ -84,7 +87,8 @@ struct DataPlaces {
   void operator()(const Rule& m) {
     const Range x = layout.x.scale.range();
     const Range y = layout.y.scale.range();
-    if (m.kind == Rule::Kind::vertical) along(layout.place(m.at, y.low), layout.place(m.at, y.high));
+    if (m.kind == Rule::Kind::vertical)
+      along(layout.place(m.at, y.low), layout.place(m.at, y.high));
     if (m.kind == Rule::Kind::horizontal) {
       along(layout.place(x.low, m.at), layout.place(x.high, m.at));
     }
@@ -115,9 +119,8 @@ std::vector<LegendEntry> legend_entries(std::span<const Panel> panels) {
     for (const Mark& mark : panel.marks) {
       LegendEntry entry = std::visit(EntryOf{panel}, mark);
       if (entry.label.empty()) continue;
-      const bool known = std::any_of(entries.begin(), entries.end(), [&](const LegendEntry& e) {
-        return e.label == entry.label;
-      });
+      const bool known = std::any_of(entries.begin(), entries.end(),
+                                     [&](const LegendEntry& e) { return e.label == entry.label; });
       if (!known) entries.push_back(std::move(entry));
     }
   }
@@ -172,7 +175,8 @@ LegendLayout legend_inside(std::vector<LegendEntry> entries, const Panel& panel,
   const Rect& frame = layout.frame;
   const double lefts[] = {frame.right() - w - inset, frame.x + inset,
                           frame.x + 0.5 * (frame.w - w)};
-  const double tops[] = {frame.y + inset, frame.bottom() - h - inset, frame.y + 0.5 * (frame.h - h)};
+  const double tops[] = {frame.y + inset, frame.bottom() - h - inset,
+                         frame.y + 0.5 * (frame.h - h)};
   LegendLayout legend;
   legend.boxed = true;
   std::ptrdiff_t fewest = -1;

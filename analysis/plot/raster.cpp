@@ -49,8 +49,10 @@ Image heat_map_image(const HeatMap& map, const Scale& colours, ColourMap colour_
 Image cloud_image(std::span<const Point> places, std::span<const Colour> colours, double radius,
                   const Rect& frame, double pixels_per_point) {
   Image image{std::max(1, static_cast<int>(std::ceil(frame.w * pixels_per_point))),
-              std::max(1, static_cast<int>(std::ceil(frame.h * pixels_per_point))), {}};
-  const auto n_pixels = static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height);
+              std::max(1, static_cast<int>(std::ceil(frame.h * pixels_per_point))),
+              {}};
+  const auto n_pixels =
+      static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height);
   image.rgba.assign(n_pixels * 4, 0);
 
   // 1. points per pixel; the colour of the last one speaks for a pixel
@@ -61,8 +63,8 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
     const double x = (places[i].x - frame.x) / frame.w * image.width;
     const double y = (places[i].y - frame.y) / frame.h * image.height;
     if (x < 0.0 || y < 0.0 || x >= image.width || y >= image.height) continue;
-    const auto pixel =
-        static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) + static_cast<std::size_t>(x);
+    const auto pixel = static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) +
+                       static_cast<std::size_t>(x);
     ++count[pixel];
     last[pixel] = static_cast<std::uint32_t>(i);
   }

@@ -29,8 +29,9 @@ std::string text_of(std::span<const Point> points) {
 }  // namespace
 
 double FixedMetrics::width(std::string_view text, double size) const {
-  const auto n = std::count_if(text.begin(), text.end(),
-                               [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  const auto n = std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  });
   return 0.6 * size * static_cast<double>(n);
 }
 

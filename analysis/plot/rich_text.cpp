@@ -45,14 +45,14 @@ std::string_view take_script(std::string_view label, std::size_t& at) {
 
 /// Characters that LaTeX knows by name; in text they go into math mode.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kTexNames = {{
-    {"α", "\\alpha "},    {"β", "\\beta "},      {"γ", "\\gamma "},   {"δ", "\\delta "},
-    {"ε", "\\epsilon "},  {"θ", "\\theta "},     {"λ", "\\lambda "},  {"μ", "\\mu "},
-    {"π", "\\pi "},       {"ρ", "\\rho "},       {"σ", "\\sigma "},   {"τ", "\\tau "},
-    {"Δ", "\\Delta "},    {"Σ", "\\Sigma "},     {"≤", "\\le "},      {"≥", "\\ge "},
-    {"−", "-"},           {"×", "\\times "},     {"·", "\\cdot "},    {"∞", "\\infty "},
-    {"→", "\\to "},       {"±", "\\pm "},        {"≈", "\\approx "},  {"√", "\\surd "},
-    {"∈", "\\in "},       {"ŝ", "\\hat s"},      {"Ŝ", "\\hat S"},    {"‖", "\\|"},
-    {"∩", "\\cap "},      {"∪", "\\cup "},
+    {"α", "\\alpha "},   {"β", "\\beta "},  {"γ", "\\gamma "},  {"δ", "\\delta "},
+    {"ε", "\\epsilon "}, {"θ", "\\theta "}, {"λ", "\\lambda "}, {"μ", "\\mu "},
+    {"π", "\\pi "},      {"ρ", "\\rho "},   {"σ", "\\sigma "},  {"τ", "\\tau "},
+    {"Δ", "\\Delta "},   {"Σ", "\\Sigma "}, {"≤", "\\le "},     {"≥", "\\ge "},
+    {"−", "-"},          {"×", "\\times "}, {"·", "\\cdot "},   {"∞", "\\infty "},
+    {"→", "\\to "},      {"±", "\\pm "},    {"≈", "\\approx "}, {"√", "\\surd "},
+    {"∈", "\\in "},      {"ŝ", "\\hat s"},  {"Ŝ", "\\hat S"},   {"‖", "\\|"},
+    {"∩", "\\cap "},     {"∪", "\\cup "},
 }};
 
 std::string tex_character(std::string_view c, bool in_math) {
@@ -150,7 +150,9 @@ void draw_rich(Canvas& canvas, Point at, std::string_view label, const TextStyle
   const Point along{std::cos(angle), -std::sin(angle)};
   const Point up{-std::sin(angle), -std::cos(angle)};
   const double width = rich_width(canvas.metrics(), label, style.size);
-  double offset = style.align == Align::left ? 0.0 : style.align == Align::centre ? -0.5 * width : -width;
+  double offset = style.align == Align::left     ? 0.0
+                  : style.align == Align::centre ? -0.5 * width
+                                                 : -width;
   for (const TextRun& run : parse_rich(label)) {
     TextStyle piece = style;
     piece.align = Align::left;

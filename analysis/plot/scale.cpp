@@ -39,9 +39,9 @@ std::string plain_number(double value, int decimals) {
     const int exponent = static_cast<int>(std::floor(std::log10(size) + 1e-12));
     const double mantissa = value / std::pow(10.0, exponent);
     const std::string digits = with_minus(fmt::format("{:.3g}", mantissa));
-    return digits == "1" ? fmt::format("$10^{{{}}}$", with_minus(fmt::format("{}", exponent)))
-                         : fmt::format("${}×10^{{{}}}$", digits,
-                                       with_minus(fmt::format("{}", exponent)));
+    return digits == "1"
+               ? fmt::format("$10^{{{}}}$", with_minus(fmt::format("{}", exponent)))
+               : fmt::format("${}×10^{{{}}}$", digits, with_minus(fmt::format("{}", exponent)));
   }
   return fixed(value, decimals);
 }
@@ -215,11 +215,11 @@ Range Extent::range() const {
   return {low_ - room, low_ + room};
 }
 
-Range padded(Range range, ScaleKind kind, double linear_width) {
+Range padded(Range range, ScaleKind kind, double linear_width, bool keep_zero) {
   constexpr double kRoom = 0.04;
   const Scale scale(kind, range, /*reversed=*/false, linear_width);
   Range wide{scale.from_unit(-kRoom), scale.from_unit(1.0 + kRoom)};
-  if (kind != ScaleKind::linear) return wide;
+  if (kind != ScaleKind::linear || !keep_zero) return wide;
   if (range.low >= 0.0 && wide.low < 0.0) wide.low = 0.0;
   if (range.high <= 0.0 && wide.high > 0.0) wide.high = 0.0;
   return wide;
@@ -261,8 +261,9 @@ std::vector<double> minor_ticks(const Axis& axis, Range range) {
 
 std::string tick_text(double value, TickFormat format) {
   const double size = std::abs(value);
-  const int decimals =
-      size == 0.0 || size >= 100.0 || value == std::round(value) ? 0 : size >= 1.0 ? 1 : 2;
+  const int decimals = size == 0.0 || size >= 100.0 || value == std::round(value) ? 0
+                       : size >= 1.0                                              ? 1
+                                                                                  : 2;
   return label_of(value, format, format == TickFormat::percent ? decimals + 2 : decimals);
 }
 

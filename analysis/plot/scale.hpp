@@ -28,14 +28,15 @@ class Scale {
   Range range_;
   bool reversed_ = false;
   double linear_width_ = 1.0;
-  double low_ = 0.0;   // bent ends
+  double low_ = 0.0;  // bent ends
   double high_ = 1.0;
 };
 
 /// Smallest and largest finite value (positive ones only on a logarithmic axis) of what was added.
 class Extent {
  public:
-  explicit Extent(ScaleKind kind) : positive_only_(kind == ScaleKind::log10 || kind == ScaleKind::log2) {}
+  explicit Extent(ScaleKind kind)
+      : positive_only_(kind == ScaleKind::log10 || kind == ScaleKind::log2) {}
   void add(double value);
   void add(std::span<const double> values) {
     for (double v : values) add(v);
@@ -51,9 +52,9 @@ class Extent {
   bool any_ = false;
 };
 
-/// The range with room for markers: 4 % on each side, in the scale's own measure. A linear range
-/// that reaches zero but not beyond it keeps zero as its end.
-Range padded(Range range, ScaleKind kind, double linear_width);
+/// The range with room for markers: 4 % on each side, in the scale's own measure. With `keep_zero`
+/// a linear range that reaches zero but not beyond it keeps zero as its end.
+Range padded(Range range, ScaleKind kind, double linear_width, bool keep_zero);
 
 /// Ticks in the range, about `n_wanted` of them at most, labelled. Linear: steps of 1, 2, 2.5 or 5
 /// times a power of ten. log10: powers of ten, with 2 and 5 between them where there are few.

@@ -4,15 +4,16 @@ namespace kvscope::plot {
 
 namespace {
 
-/// Okabe and Ito, "Color Universal Design" (2008); black is kept for references, yellow is too light
-/// for lines on paper.
+/// Okabe and Ito, "Color Universal Design" (2008); black is kept for references, yellow is too
+/// light for lines on paper.
 std::vector<Colour> series_colours(Ground ground) {
   std::vector<Colour> colours;
   const std::uint32_t blue = ground == Ground::light ? 0x0072B2 : 0x3D9BD9;
   for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U}) {
     colours.push_back(colour_from_rgb(rgb));
   }
-  colours.push_back(ground == Ground::light ? colour_from_rgb(0x7A7A7A) : colour_from_rgb(0xF0E442));
+  colours.push_back(ground == Ground::light ? colour_from_rgb(0x7A7A7A)
+                                            : colour_from_rgb(0xF0E442));
   return colours;
 }
 
@@ -48,7 +49,7 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
     case Role::reference:
       return {ink, MarkerShape::circle, Dash::dashed};
     case Role::highlight:
-      return {highlight, MarkerShape::circle, Dash::solid};
+      return {highlight, MarkerShape::star, Dash::solid};
     case Role::neutral:
       return {neutral, MarkerShape::circle, Dash::solid};
     case Role::series:

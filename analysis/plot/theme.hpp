@@ -40,8 +40,8 @@ struct Theme {
   double gap = 10.0;    // between panels
 
   Colour ground;
-  Colour ink;      // frames and words
-  Colour muted;    // secondary words
+  Colour ink;    // frames and words
+  Colour muted;  // secondary words
   Colour grid;
   Colour masked;   // cells without a value
   Colour neutral;  // marks that are context

@@ -14,11 +14,12 @@ FigureKind figure_bytes() {
   kind.kinds = {"sweep|table"};
   kind.options = {"metric", "selector", "layers", "heads", "phase", "band"};
   kind.make = [](const FigureInput& input) {
-    plot::Figure figure = figures::sweep_curves(rows_of(*input.results[0]), input.options,
-                                                figures::Along::bytes,
-                                                "mass,recall10,output_error_rel");
+    plot::Figure figure =
+        figures::sweep_curves(rows_of(*input.results[0]), input.options, figures::Along::bytes,
+                              "mass,recall10,output_error_rel");
     figure.caption.emplace_back(
-        "Bytes: what scoring reads, and the keys and values that are loaded, divided among the query "
+        "Bytes: what scoring reads, and the keys and values that are loaded, divided among the "
+        "query "
         "heads of a group.");
     return figure;
   };

@@ -33,8 +33,8 @@ double choose_budget(const std::set<double>& budgets, const std::string& option,
 plot::Figure make(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   FigureOptions options = input.options;
-  const figures::SweepSelection selection = figures::select_sweep_rows(
-      table, options, figures::DenseLayers::leave_out_alone);
+  const figures::SweepSelection selection =
+      figures::select_sweep_rows(table, options, figures::DenseLayers::leave_out_alone);
   const SweepMetric& metric =
       figures::sweep_metric(options.metric.empty() ? "mass" : options.metric);
   const auto values = table.numbers(metric.column);
@@ -97,8 +97,8 @@ plot::Figure make(const FigureInput& input) {
     colour.axis.label = std::string(metric.label);
     colour.axis.range = range;
     colour.masked_label = "dense or not measured";
-    colour.show_bar = n_shown % static_cast<std::size_t>(figure.columns) == 0 ||
-                      n_shown == cells.size();
+    colour.show_bar =
+        n_shown % static_cast<std::size_t>(figure.columns) == 0 || n_shown == cells.size();
     plot::Panel panel = figures::head_panel(layer_list, head_list, std::move(map), colour);
     panel.title = figures::method_label(selector);
     figure.panels.push_back(std::move(panel));

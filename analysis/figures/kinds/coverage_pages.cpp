@@ -49,8 +49,8 @@ plot::Figure make(const FigureInput& input) {
   const auto layers = result.axis("map_mass", 0);
   const auto blocks = result.axis("map_mass", 1);
   const auto pages = result.axis("map_mass", 2);
-  const Index layer =
-      figures::one_of(input.options.layers, "layers", static_cast<Index>(layers[layers.size() / 2]));
+  const Index layer = figures::one_of(input.options.layers, "layers",
+                                      static_cast<Index>(layers[layers.size() / 2]));
   const Index l = figures::slot_of(layers, layer, "layer", result.name());
   const auto n_cells = blocks.size() * pages.size();
 
@@ -62,7 +62,8 @@ plot::Figure make(const FigureInput& input) {
   // four decades below the largest page: what lies below is drawn as the low end
   float largest = 0.0F;
   for (float v : attention) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
-  if (!(largest > 0.0F)) throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
+  if (!(largest > 0.0F))
+    throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
   const plot::Range range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
 
   plot::Figure figure;
@@ -76,17 +77,19 @@ plot::Figure make(const FigureInput& input) {
     for (std::size_t p = 0; p < n_pairs; ++p) {
       // old results name pairs by text, newer ones by objects with "pair"
       const auto& entry = result.summary()["pairs"][p];
-      const std::string name = entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
+      const std::string name =
+          entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
       const std::string selector = name.substr(0, name.find(' '));
-      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end()) continue;
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
+        continue;
       if (wanted.empty() && shown.size() == 3) break;
       shown.push_back(name);
-      figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p), blocks,
-                                        pages, name, range, sentence));
+      figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
+                                        blocks, pages, name, range, sentence));
     }
     if (!wanted.empty() && shown.empty()) {
-      throw ConfigError(fmt::format("selector: {} holds none of {}", result.name(),
-                                    fmt::join(wanted, ", ")));
+      throw ConfigError(
+          fmt::format("selector: {} holds none of {}", result.name(), fmt::join(wanted, ", ")));
     }
   }
   figure.panels.back().colour->show_bar = true;
@@ -95,7 +98,8 @@ plot::Figure make(const FigureInput& input) {
   figure.share_y = true;
   figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(fmt::format(
-      "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled panels "
+      "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
+      "panels "
       "show the part that the method keeps. Colours end four decades below the largest page.",
       layer));
   if (!sentence.empty()) figure.caption.push_back(sentence);

@@ -24,7 +24,8 @@ plot::Figure make(const FigureInput& input) {
   const auto kv_heads = result.read("kv_head");
   const auto basis_heads = result.read("basis_head");
 
-  const Index layer = figures::one_of(input.options.layers, "layers", static_cast<Index>(layers[0]));
+  const Index layer =
+      figures::one_of(input.options.layers, "layers", static_cast<Index>(layers[0]));
   const Index head = figures::one_of(input.options.heads, "heads", static_cast<Index>(q_heads[0]));
   const Index l = figures::slot_of(layers, layer, "layer", result.name());
   const Index h = figures::slot_of(q_heads, head, "query head", result.name());
@@ -42,7 +43,7 @@ plot::Figure make(const FigureInput& input) {
   panel.aspect = 0.85;
   panel.legend = plot::LegendPlace::above;
   panel.colour = plot::ColourAxis{};
-  panel.colour->axis.label = "$S_q$ = −cos($q$, $M_Q$)";
+  panel.colour->axis.label = "Queries: $S_q$ = −cos($q$, $M_Q$)";
 
   plot::Scatter key_cloud;
   key_cloud.label = "keys";
@@ -69,10 +70,9 @@ plot::Figure make(const FigureInput& input) {
   plot::Scatter mean;
   mean.label = "mean query $M_Q$";
   mean.tone = {plot::Role::highlight, 0};
-  mean.size = 1.6;
+  mean.size = 1.9;
   mean.x = {mean_x / n};
   mean.y = {mean_y / n};
-  query_cloud.label = "queries";
   const std::size_t n_keys = key_cloud.x.size();
   panel.marks.emplace_back(std::move(key_cloud));
   panel.marks.emplace_back(std::move(query_cloud));
@@ -93,8 +93,9 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_geometry() {
   FigureKind kind;
   kind.name = "geometry";
-  kind.shows = "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure "
-               "2b)";
+  kind.shows =
+      "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure "
+      "2b)";
   kind.needs = "an analysis of the geometry of q and k";
   kind.command = "kvscope analyze geometry trace.h5 --out geometry.h5";
   kind.kinds = {"geometry"};

@@ -67,10 +67,11 @@ plot::Figure make(const FigureInput& input) {
                                          "one budget for all"});
   }
   figure.panels.push_back(std::move(sorted));
-  figure.caption.push_back(fmt::format(
-      "The smallest number of keys that hold {:g}% of a row's attention, chosen with hindsight (oracle "
-      "top-k), over n = {} query heads.",
-      100.0 * target, mean.size()));
+  figure.caption.push_back(
+      fmt::format("The smallest number of keys that hold {:g}% of a row's attention, chosen with "
+                  "hindsight (oracle "
+                  "top-k), over n = {} query heads.",
+                  100.0 * target, mean.size()));
   return figure;
 }
 
@@ -79,8 +80,9 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_head_budget() {
   FigureKind kind;
   kind.name = "head-budget";
-  kind.shows = "how many keys each query head needs for a share of its attention, and the sorted "
-               "profile";
+  kind.shows =
+      "how many keys each query head needs for a share of its attention, and the sorted "
+      "profile";
   kind.needs = "a coverage analysis";
   kind.command = "kvscope analyze coverage trace.h5 --target-mass 0.99 --out coverage.h5";
   kind.kinds = {"coverage"};

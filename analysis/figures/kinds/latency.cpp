@@ -38,8 +38,7 @@ plot::Figure make(const FigureInput& input) {
                        std::find(wanted.begin(), wanted.end(), selector) != wanted.end();
     if (!shown || !std::isfinite(seconds[r])) continue;
     const bool has_budget = !budget.empty() && !std::isnan(budget[r]);
-    const std::string key =
-        has_budget ? fmt::format("{}:{}", selector, budget[r]) : selector;
+    const std::string key = has_budget ? fmt::format("{}:{}", selector, budget[r]) : selector;
     if (!curves.contains(key)) {
       names.push_back(key);
       labels[key] = selector == "full" ? "dense" : figures::method_label(key);
@@ -48,7 +47,8 @@ plot::Figure make(const FigureInput& input) {
                               has_band ? table.numbers("seconds_high")[r] : seconds[r]};
   }
   if (names.empty()) {
-    throw ConfigError(fmt::format("{}: the selection is empty: no row with seconds is left", table.name()));
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no row with seconds is left", table.name()));
   }
   const figures::MethodTones tones(names);
   plot::Panel latency;
@@ -101,7 +101,8 @@ FigureKind figure_latency() {
   FigureKind kind;
   kind.name = "latency";
   kind.shows = "seconds per call by context length, and speedup over dense attention";
-  kind.needs = "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)";
+  kind.needs =
+      "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)";
   kind.command = "a CSV of measured or predicted times";
   kind.kinds = {"table|latency|simulate-latency"};
   kind.options = {"selector"};

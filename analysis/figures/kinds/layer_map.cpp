@@ -72,13 +72,15 @@ plot::Figure make(const FigureInput& input) {
   const auto& summary = result.summary();
   if (summary.contains("totals")) {
     const auto& totals = summary["totals"];
-    figure.caption.push_back(fmt::format(
-        "KL(verifier ‖ draft): means over n = {} query rows of attention averaged over heads. Boxed: the non-decreasing map "
-        "of least total divergence ({:.3f} nats; {:.3f} without the order).",
-        totals.value("rows", 0), totals.value("monotone_cost", 0.0),
-        totals.value("argmax_cost", 0.0)));
+    figure.caption.push_back(
+        fmt::format("KL(verifier ‖ draft): means over n = {} query rows of attention averaged over "
+                    "heads. Boxed: the non-decreasing map "
+                    "of least total divergence ({:.3f} nats; {:.3f} without the order).",
+                    totals.value("rows", 0), totals.value("monotone_cost", 0.0),
+                    totals.value("argmax_cost", 0.0)));
   }
-  const bool has_dense = std::any_of(monotone.begin(), monotone.end(), [](double m) { return m < 0; });
+  const bool has_dense =
+      std::any_of(monotone.begin(), monotone.end(), [](double m) { return m < 0; });
   if (has_dense) figure.caption.emplace_back("Columns without a box: layers that stay dense.");
   return figure;
 }
@@ -88,8 +90,9 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_layer_map() {
   FigureKind kind;
   kind.name = "layer-map";
-  kind.shows = "divergence between draft and verifier layers, the monotone map boxed (SpecAttn, "
-               "figure 2)";
+  kind.shows =
+      "divergence between draft and verifier layers, the monotone map boxed (SpecAttn, "
+      "figure 2)";
   kind.needs = "a layer map";
   kind.command = "kvscope analyze layer-map verifier.h5 draft.h5 --out map.h5";
   kind.kinds = {"layer-map"};

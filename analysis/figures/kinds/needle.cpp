@@ -1,5 +1,5 @@
-// Retrieval accuracy over prompt length and depth of the fact: the needle grids of QuoKA's figures 4
-// and 7.
+// Retrieval accuracy over prompt length and depth of the fact: the needle grids of QuoKA's figures
+// 4 and 7.
 //
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
 // that agree in all of these are averaged.
@@ -34,11 +34,13 @@ plot::Figure make(const FigureInput& input) {
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = selectors.at(r);
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end()) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
+      continue;
     std::string name = figures::method_label(selector);
     if (!budget.empty() && !std::isnan(budget[r])) {
       const std::string text = plot::tick_text(budget[r], plot::TickFormat::tokens);
-      if (!input.options.budget.empty() && fmt::format("{}", budget[r]) != input.options.budget) continue;
+      if (!input.options.budget.empty() && fmt::format("{}", budget[r]) != input.options.budget)
+        continue;
       name += ", " + text;
     }
     if (std::isnan(accuracy[r])) continue;
@@ -50,8 +52,8 @@ plot::Figure make(const FigureInput& input) {
     depths.insert(depth[r]);
   }
   if (names.empty()) {
-    throw ConfigError(fmt::format("{}: the selection is empty: no row with an accuracy is left",
-                                  table.name()));
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no row with an accuracy is left", table.name()));
   }
   const std::vector<double> length_list(lengths.begin(), lengths.end());
   const std::vector<double> depth_list(depths.begin(), depths.end());
@@ -90,8 +92,8 @@ plot::Figure make(const FigureInput& input) {
                                plot::tick_text(length_list[j], plot::TickFormat::tokens)});
     }
     for (std::size_t j = 0; j < depth_list.size(); ++j) {
-      panel.y.ticks.push_back({static_cast<double>(j) + 0.5,
-                               fmt::format("{:.0f}%", 100.0 * depth_list[j])});
+      panel.y.ticks.push_back(
+          {static_cast<double>(j) + 0.5, fmt::format("{:.0f}%", 100.0 * depth_list[j])});
     }
     panel.aspect = 0.7;
     panel.colour = plot::ColourAxis{};
@@ -99,11 +101,13 @@ plot::Figure make(const FigureInput& input) {
     panel.colour->axis.range = plot::Range{0.0, 1.0};
     panel.colour->axis.format = plot::TickFormat::percent;
     panel.colour->masked_label = "not measured";
-    panel.colour->show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0 || i + 1 == names.size();
+    panel.colour->show_bar =
+        (i + 1) % static_cast<std::size_t>(figure.columns) == 0 || i + 1 == names.size();
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption.emplace_back("Exact-match accuracy by prompt length and depth of the hidden fact.");
+  figure.caption.emplace_back(
+      "Exact-match accuracy by prompt length and depth of the hidden fact.");
   return figure;
 }
 
@@ -112,7 +116,8 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_needle() {
   FigureKind kind;
   kind.name = "needle";
-  kind.shows = "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)";
+  kind.shows =
+      "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)";
   kind.needs = "a table with selector, length, depth and accuracy (budget optional)";
   kind.command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5";
   kind.kinds = {"simulate-needle|simulate-passkey|table"};

@@ -46,7 +46,8 @@ plot::Figure make(const FigureInput& input) {
     std::vector<double> total(bins.size(), 0.0);
     for (Index l = 0; l < counts.spec.shape[0]; ++l) {
       for (Index h = 0; h < counts.spec.shape[1]; ++h) {
-        for (std::size_t b = 0; b < bins.size(); ++b) total[b] += counts(l, h, p, static_cast<Index>(b));
+        for (std::size_t b = 0; b < bins.size(); ++b)
+          total[b] += counts(l, h, p, static_cast<Index>(b));
       }
     }
     double sum = 0.0;
@@ -79,11 +80,13 @@ plot::Figure make(const FigureInput& input) {
   if (n_rows == 0.0) throw ConfigError(fmt::format("{}: no row was counted", result.name()));
   figure.panels.push_back(std::move(shown));
   figure.panels.push_back(std::move(by_layer));
-  figure.caption.push_back(fmt::format(
-      "A row's nucleus: its fewest keys that hold a share p of the attention. Left: n = {} rows of all "
-      "layers and heads. Right: median over n = {} heads of each head's median; bands: the middle half "
-      "of the heads.",
-      n_rows, counts.spec.shape[1]));
+  figure.caption.push_back(
+      fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Left: n "
+                  "= {} rows of all "
+                  "layers and heads. Right: median over n = {} heads of each head's median; bands: "
+                  "the middle half "
+                  "of the heads.",
+                  n_rows, counts.spec.shape[1]));
   return figure;
 }
 
@@ -92,7 +95,8 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_nucleus_size() {
   FigureKind kind;
   kind.name = "nucleus-size";
-  kind.shows = "how many keys hold a share p of the attention: distribution over rows, and by layer";
+  kind.shows =
+      "how many keys hold a share p of the attention: distribution over rows, and by layer";
   kind.needs = "a coverage analysis";
   kind.command = "kvscope analyze coverage trace.h5 --p 0.9,0.95,0.99 --out coverage.h5";
   kind.kinds = {"coverage"};

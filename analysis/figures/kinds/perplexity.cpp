@@ -47,7 +47,8 @@ std::vector<Curve> read_curves(const ResultView& result) {
     const figures::ArrayData values(result, "curve/log_perplexity");
     const auto position = result.read("curve/position");
     for (std::size_t p = 0; p < table.n_rows(); ++p) {
-      Curve curve{selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {}};
+      Curve curve{
+          selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {}};
       for (Index i = 0; i < values.spec.shape[1]; ++i) {
         curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
       }
@@ -72,11 +73,12 @@ plot::Figure make(const FigureInput& input) {
   std::vector<Curve> curves = read_curves(*input.results[0]);
   const auto wanted = figures::parse_words(input.options.selector);
   std::erase_if(curves, [&](const Curve& curve) {
-    return !wanted.empty() && std::find(wanted.begin(), wanted.end(), curve.selector) == wanted.end();
+    return !wanted.empty() &&
+           std::find(wanted.begin(), wanted.end(), curve.selector) == wanted.end();
   });
   if (curves.empty()) {
-    throw ConfigError(fmt::format("{}: the selection is empty: no curve is left",
-                                  input.results[0]->name()));
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no curve is left", input.results[0]->name()));
   }
   // one selector may come with several budgets: each needs a look of its own
   std::vector<std::string> looks;
@@ -93,20 +95,27 @@ plot::Figure make(const FigureInput& input) {
   panel.y.scale = plot::ScaleKind::log10;
   panel.aspect = 0.7;
   panel.legend = plot::LegendPlace::above;
+  plot::Extent extent(plot::ScaleKind::log10);
   for (std::size_t i = 0; i < curves.size(); ++i) {
     plot::Line line;
     line.label = curves[i].label;
     line.tone = tones.of(looks[i]);
-    line.markers = false;
     line.x = curves[i].position;
     line.y = curves[i].perplexity;
+    // the first tokens of a curve are averages over few and would set the scale
+    const std::size_t first = line.y.size() > 200 ? line.y.size() / 25 : 0;
+    for (std::size_t t = first; t < line.y.size(); ++t) extent.add(line.y[t]);
     panel.marks.emplace_back(std::move(line));
+  }
+  if (!extent.empty()) {
+    panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
   }
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(
-      "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far; the "
-      "first tokens of a curve average over few.");
+      "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
+      "The "
+      "first 4% of a long curve average over few tokens and may leave the panel.");
   return figure;
 }
 

@@ -45,12 +45,12 @@ plot::Figure make(const FigureInput& input) {
     if (!(before >= now)) best = std::isnan(now) ? best : i;
   }
   const auto n_heads = static_cast<Index>(heads.size());
-  const Index layer = figures::one_of(
-      input.options.layers, "layers",
-      static_cast<Index>(layers[best / static_cast<std::size_t>(n_heads)]));
-  const Index head = figures::one_of(
-      input.options.heads, "heads",
-      static_cast<Index>(heads[best % static_cast<std::size_t>(n_heads)]));
+  const Index layer =
+      figures::one_of(input.options.layers, "layers",
+                      static_cast<Index>(layers[best / static_cast<std::size_t>(n_heads)]));
+  const Index head =
+      figures::one_of(input.options.heads, "heads",
+                      static_cast<Index>(heads[best % static_cast<std::size_t>(n_heads)]));
   const Index l = figures::slot_of(layers, layer, "layer", result.name());
   const Index h = figures::slot_of(heads, head, "query head", result.name());
 
@@ -96,8 +96,8 @@ plot::Figure make(const FigureInput& input) {
   colour.axis.range = plot::Range{-1.0, 1.0};
   colour.masked_label = "dense or undefined";
   plot::Panel map = figures::head_panel(
-      layers, heads,
-      std::vector<float>(correlation.values.begin(), correlation.values.end()), colour);
+      layers, heads, std::vector<float>(correlation.values.begin(), correlation.values.end()),
+      colour);
   map.title = "All heads";
   map.aspect = 0.8;
   plot::Boxes box;
@@ -107,7 +107,8 @@ plot::Figure make(const FigureInput& input) {
   figure.panels.push_back(std::move(map));
   figure.caption.push_back(fmt::format(
       "Left: n = {} queries; the sink (key 0) is left out of the largest weight, without "
-      "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log of "
+      "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log "
+      "of "
       "the weight. With more visible keys the largest weight falls, so position confounds both.",
       n));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
@@ -121,8 +122,9 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_query_scores() {
   FigureKind kind;
   kind.name = "query-scores";
-  kind.shows = "S_q against the largest attention weight, and their correlation in every head (QuoKA, "
-               "figure 2c)";
+  kind.shows =
+      "S_q against the largest attention weight, and their correlation in every head (QuoKA, "
+      "figure 2c)";
   kind.needs = "an analysis of QuoKA or of its query selection";
   kind.command = "kvscope analyze quoka trace.h5 --out quoka.h5";
   kind.kinds = {"quoka|query-selection"};

@@ -26,7 +26,8 @@ plot::Figure make(const FigureInput& input) {
   for (Index layer : layers) figures::slot_of(layer_axis, layer, "layer", result.name());
   for (Index head : heads) figures::slot_of(head_axis, head, "head", result.name());
   if (bound.spec.shape[3] == 0) {
-    throw ConfigError(fmt::format("{}: the result was made with --store-pages false", result.name()));
+    throw ConfigError(
+        fmt::format("{}: the result was made with --store-pages false", result.name()));
   }
   const auto is_shown = [](const std::vector<Index>& wanted, double number) {
     return wanted.empty() ||
@@ -69,9 +70,9 @@ plot::Figure make(const FigureInput& input) {
     panel.aspect = 0.8;
     panel.colour = figures::log_colours("Pages per cell");
     plot::HeatMap map = figures::density_of(x, y, extent.range(), extent.range(), 120).map;
-    const float most = *std::max_element(map.values.begin(), map.values.end(), [](float a, float b) {
-      return (std::isnan(a) ? 0.0F : a) < (std::isnan(b) ? 0.0F : b);
-    });
+    const float most = *std::max_element(
+        map.values.begin(), map.values.end(),
+        [](float a, float b) { return (std::isnan(a) ? 0.0F : a) < (std::isnan(b) ? 0.0F : b); });
     panel.colour->axis.range = plot::Range{1.0, std::max(2.0, static_cast<double>(most))};
     panel.marks.emplace_back(std::move(map));
     panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = maximum"});
@@ -104,7 +105,8 @@ plot::Figure make(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption.push_back(fmt::format(
-      "Left: n = {} pages (dot products unscaled), {} bounds below the true maximum. Right: share of "
+      "Left: n = {} pages (dot products unscaled), {} bounds below the true maximum. Right: share "
+      "of "
       "n = {} steps and query heads whose page of largest true maximum is among the first pages by "
       "the bound.",
       x.size(), n_violated, ranks.size()));

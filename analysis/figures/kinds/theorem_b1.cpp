@@ -34,7 +34,8 @@ std::vector<Index> slots_of(std::span<const double> axis, const std::string& tex
 plot::Figure make(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData cosine(result, "cos");
-  const auto layers = slots_of(result.axis("cos", 0), input.options.layers, "layers", result.name());
+  const auto layers =
+      slots_of(result.axis("cos", 0), input.options.layers, "layers", result.name());
   const auto heads = slots_of(result.axis("cos", 1), input.options.heads, "heads", result.name());
   auto names = figures::parse_words(input.options.metric);
   if (names.empty()) names = {"printed", "repaired", "jensen"};
@@ -81,7 +82,8 @@ plot::Figure make(const FigureInput& input) {
       throw ConfigError(fmt::format("{}: no row of this selection has a bound", result.name()));
     }
     const figures::Density density = figures::density_of(x, y, kRange, kRange, kCells);
-    for (float v : density.map.values) most = std::max(most, static_cast<double>(std::isnan(v) ? 0.0F : v));
+    for (float v : density.map.values)
+      most = std::max(most, static_cast<double>(std::isnan(v) ? 0.0F : v));
     plot::Panel panel;
     panel.title = std::string(known->second);
     panel.x.label = "Lower bound on cos($k$*, $q$)";
@@ -110,11 +112,13 @@ plot::Figure make(const FigureInput& input) {
     panel.marks.emplace_back(std::move(note));
     figure.panels.push_back(std::move(panel));
   }
-  for (plot::Panel& panel : figure.panels) panel.colour->axis.range = plot::Range{1.0, std::max(most, 2.0)};
-  figure.caption.push_back(fmt::format(
-      "n = {} query rows over {} layers and {} heads; a bound is violated where it exceeds the cosine "
-      "by more than {:g}. Bounds below −1 say nothing and lie outside the panel.",
-      n_rows, layers.size(), heads.size(), kTolerance));
+  for (plot::Panel& panel : figure.panels)
+    panel.colour->axis.range = plot::Range{1.0, std::max(most, 2.0)};
+  figure.caption.push_back(
+      fmt::format("n = {} query rows over {} layers and {} heads; a bound is violated where it "
+                  "exceeds the cosine "
+                  "by more than {:g}. Bounds below −1 say nothing and lie outside the panel.",
+                  n_rows, layers.size(), heads.size(), kTolerance));
   return figure;
 }
 
@@ -123,8 +127,9 @@ plot::Figure make(const FigureInput& input) {
 FigureKind figure_theorem_b1() {
   FigureKind kind;
   kind.name = "theorem-b1";
-  kind.shows = "the measured cosine of query and key against Theorem B.1's bounds, printed and "
-               "repaired";
+  kind.shows =
+      "the measured cosine of query and key against Theorem B.1's bounds, printed and "
+      "repaired";
   kind.needs = "an analysis of Theorem B.1";
   kind.command = "kvscope analyze theorem-b1 trace.h5 --out b1.h5";
   kind.kinds = {"theorem-b1"};
