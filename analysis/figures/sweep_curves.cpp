@@ -207,7 +207,7 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     panel.y.format = plot::TickFormat::number;
     panel.x.scale = plot::ScaleKind::log2;
     if (along == Along::bytes) {
-      panel.x.label = "Bytes read per call and query head";
+      panel.x.label = "Bytes read per query head";
       panel.x.format = plot::TickFormat::bytes;
     } else {
       panel.x.label = axis_of_budget(selection.budget_kind);
@@ -225,7 +225,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       plot::Line line;
       line.label = method_label(selector);
       line.tone = tones.of(selector);
-      if (selector == "oracle-topk") line.label = "oracle top-$k$ (ceiling)";
+      if (selector == "oracle-topk") {
+        line.label = along == Along::budget ? "oracle top-$k$ (ceiling)" : "oracle top-$k$";
+      }
       std::vector<std::pair<double, Summary>> points;
       for (const auto& [key, cell] : cells[selector]) {
         const Summary s = summarize(cell.values, options.band);

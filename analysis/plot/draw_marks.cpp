@@ -101,7 +101,8 @@ class MarkPainter {
     for (const auto& piece : pieces) {
       if (piece.size() < 2) continue;
       canvas_.polyline(fold(piece, layout_.frame.w),
-                       {style.colour, theme_.line_width, is_dense(m) ? Dash::solid : style.dash});
+                       {style.colour, (is_dense(m) ? 0.75 : 1.0) * theme_.line_width,
+                        is_dense(m) ? Dash::solid : style.dash});
     }
     if (!m.markers) {
       lone_points(pieces, style);

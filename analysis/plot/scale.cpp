@@ -105,21 +105,14 @@ std::vector<Tick> log_ticks(const Axis& axis, Range range, int n_wanted, double 
   for (double e = std::ceil(first / stride) * stride; e <= last; e += stride) at.push_back(e);
   std::vector<Tick> ticks;
   const bool few = base == 10.0 && at.size() < 3 && stride == 1.0;
+  if (few && high - low < 0.6) return linear_ticks(axis, range, n_wanted);
   if (few) {
-    const bool wide = high - low > 0.6;
     for (double e = first - 1.0; e <= last + 1.0; e += 1.0) {
-      for (double factor : wide ? std::vector<double>{1, 2, 5}
-                                : std::vector<double>{1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9}) {
+      for (double factor : {1.0, 2.0, 5.0}) {
         const double value = factor * std::pow(10.0, e);
         if (value < range.low * (1 - 1e-9) || value > range.high * (1 + 1e-9)) continue;
-        const int decimals = std::max(0, static_cast<int>(-e)) + (factor == 1.5 ? 1 : 0);
-        ticks.push_back({value, label_of(value, axis.format, decimals)});
+        ticks.push_back({value, label_of(value, axis.format, std::max(0, static_cast<int>(-e)))});
       }
-    }
-    while (static_cast<int>(ticks.size()) > std::max(2, n_wanted)) {
-      std::vector<Tick> thinner;
-      for (std::size_t i = 0; i < ticks.size(); i += 2) thinner.push_back(ticks[i]);
-      ticks = std::move(thinner);
     }
     return ticks;
   }

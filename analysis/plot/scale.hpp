@@ -57,7 +57,8 @@ class Extent {
 Range padded(Range range, ScaleKind kind, double linear_width, bool keep_zero);
 
 /// Ticks in the range, about `n_wanted` of them at most, labelled. Linear: steps of 1, 2, 2.5 or 5
-/// times a power of ten. log10: powers of ten, with 2 and 5 between them where there are few.
+/// times a power of ten. log10: powers of ten, with 2 and 5 between them where there are few, or
+/// linear ones within a factor of four.
 /// log2: powers of two. Labels of one axis have equally many decimals.
 std::vector<Tick> choose_ticks(const Axis& axis, Range range, int n_wanted);
 

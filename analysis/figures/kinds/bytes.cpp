@@ -18,7 +18,8 @@ FigureKind figure_bytes() {
         figures::sweep_curves(rows_of(*input.results[0]), input.options, figures::Along::bytes,
                               "mass,recall10,output_error_rel");
     figure.caption.emplace_back(
-        "Bytes: what scoring reads, and the keys and values that are loaded, divided among the "
+        "Bytes of a call: what scoring reads, and the keys and values that are loaded, divided "
+        "among the "
         "query "
         "heads of a group.");
     return figure;

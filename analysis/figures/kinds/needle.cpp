@@ -2,11 +2,12 @@
 // 4 and 7.
 //
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
-// that agree in all of these are averaged.
+// that agree in all of these are averaged. A simulation's grids do as well.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -19,41 +20,78 @@ namespace kvscope {
 
 namespace {
 
-plot::Figure make(const FigureInput& input) {
-  const Table table = rows_of(*input.results[0]);
+/// One measured prompt, or the mean of several.
+struct Answer {
+  std::string selector;
+  double budget = std::numeric_limits<double>::quiet_NaN();
+  double length = 0.0;
+  double depth = 0.0;
+  double accuracy = 0.0;
+};
+
+std::vector<Answer> read_answers(const ResultView& result, const std::string& kind) {
+  const Table table = rows_of(result);
   const TextColumn& selectors = table.text("selector");
+  const auto budget_of = [&](std::size_t r) {
+    return table.has("budget") ? table.numbers("budget")[r] : std::nan("");
+  };
+  std::vector<Answer> answers;
+  const std::string prefix = "grid/" + kind;
+  for (const ResultArray& array : result.arrays()) {
+    if (array.shape.rank != 3 || !array.name.starts_with(prefix)) continue;
+    // grid/KIND [pair, length, depth]; the table's first rows are the pairs in their order
+    const figures::ArrayData grid(result, array.name);
+    const auto lengths = result.read("grid/length");
+    const auto depths = result.read("grid/depth");
+    for (Index p = 0; p < grid.spec.shape[0]; ++p) {
+      const std::size_t row =
+          static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
+      for (Index l = 0; l < grid.spec.shape[1]; ++l) {
+        for (Index d = 0; d < grid.spec.shape[2]; ++d) {
+          answers.push_back({selectors.at(row), budget_of(row),
+                             lengths[static_cast<std::size_t>(l)],
+                             depths[static_cast<std::size_t>(d)], grid(p, l, d)});
+        }
+      }
+    }
+    return answers;
+  }
   const auto length = table.numbers("length");
   const auto depth = table.numbers("depth");
   const auto accuracy = table.numbers("accuracy");
-  const auto budget = table.has("budget") ? table.numbers("budget") : std::span<const double>();
-  const auto wanted = figures::parse_words(input.options.selector);
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    answers.push_back({selectors.at(r), budget_of(r), length[r], depth[r], accuracy[r]});
+  }
+  return answers;
+}
 
+plot::Figure make(const FigureInput& input) {
+  const auto wanted = figures::parse_words(input.options.selector);
   std::set<double> lengths;
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
-  for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    const std::string& selector = selectors.at(r);
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
-      continue;
-    std::string name = figures::method_label(selector);
-    if (!budget.empty() && !std::isnan(budget[r])) {
-      const std::string text = plot::tick_text(budget[r], plot::TickFormat::tokens);
-      if (!input.options.budget.empty() && fmt::format("{}", budget[r]) != input.options.budget)
-        continue;
-      name += ", " + text;
+  for (const Answer& answer : read_answers(*input.results[0], input.options.metric)) {
+    const bool is_wanted =
+        wanted.empty() || std::find(wanted.begin(), wanted.end(), answer.selector) != wanted.end();
+    if (!is_wanted || std::isnan(answer.accuracy)) continue;
+    std::string name = figures::method_label(answer.selector);
+    if (!std::isnan(answer.budget)) {
+      const bool other =
+          !input.options.budget.empty() && fmt::format("{}", answer.budget) != input.options.budget;
+      if (other) continue;
+      name += ", " + plot::tick_text(answer.budget, plot::TickFormat::tokens);
     }
-    if (std::isnan(accuracy[r])) continue;
     if (!grids.contains(name)) names.push_back(name);
-    auto& [sum, n] = grids[name][{depth[r], length[r]}];
-    sum += accuracy[r];
+    auto& [sum, n] = grids[name][{answer.depth, answer.length}];
+    sum += answer.accuracy;
     ++n;
-    lengths.insert(length[r]);
-    depths.insert(depth[r]);
+    lengths.insert(answer.length);
+    depths.insert(answer.depth);
   }
   if (names.empty()) {
-    throw ConfigError(
-        fmt::format("{}: the selection is empty: no row with an accuracy is left", table.name()));
+    throw ConfigError(fmt::format("{}: the selection is empty: no row with an accuracy is left",
+                                  input.results[0]->name()));
   }
   const std::vector<double> length_list(lengths.begin(), lengths.end());
   const std::vector<double> depth_list(depths.begin(), depths.end());
@@ -118,10 +156,12 @@ FigureKind figure_needle() {
   kind.name = "needle";
   kind.shows =
       "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)";
-  kind.needs = "a table with selector, length, depth and accuracy (budget optional)";
+  kind.needs =
+      "a retrieval simulation, or a table with selector, length, depth and accuracy (budget "
+      "optional); --metric names the kind of prompt";
   kind.command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5";
-  kind.kinds = {"simulate-needle|simulate-passkey|table"};
-  kind.options = {"selector", "budget"};
+  kind.kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"};
+  kind.options = {"metric", "selector", "budget"};
   kind.make = make;
   return kind;
 }

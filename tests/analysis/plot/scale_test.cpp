@@ -66,6 +66,7 @@ TEST_CASE("logarithmic ticks are powers, fewer when they are many", "[plot]") {
   CHECK(labels_of(choose_ticks(axis, {0.01, 100.0}, 8)) == "0.01 0.1 1 10 100");
   CHECK(labels_of(choose_ticks(axis, {1e-8, 1.0}, 3)) == "$10^{\u22126}$ $10^{\u22123}$ $10^{0}$");
   CHECK(labels_of(choose_ticks(axis, {0.15, 0.9}, 6)) == "0.2 0.5");
+  CHECK(labels_of(choose_ticks(axis, {13.0, 27.0}, 4)) == "15 20 25");
   CHECK(minor_ticks(axis, {1.0, 10.0}).size() == 8);
   axis.scale = ScaleKind::log2;
   axis.format = TickFormat::tokens;
