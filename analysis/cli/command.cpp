@@ -15,6 +15,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_geometry_command());
   commands.push_back(make_analyze_query_selection_command());
   commands.push_back(make_analyze_coverage_command());
+  commands.push_back(make_analyze_attention_map_command());
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
   commands.push_back(make_simulate_perplexity_command());
@@ -25,6 +26,9 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_selectors_command());
   commands.push_back(make_table_command());
   commands.push_back(make_notebook_command());
+  commands.push_back(make_figure_command());
+  commands.push_back(make_figures_command());
+  commands.push_back(make_reproduce_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());

@@ -1,0 +1,133 @@
+// kvscope figure: a figure from a result, in every format a paper needs.
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/figure_job.hpp"
+#include "analysis/cli/output.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the files go: a folder, or one file whose ending is the format.
+struct Target {
+  fs::path folder;
+  std::string stem;
+  std::optional<FigureFormat> format;
+};
+
+Target target_of(const std::optional<fs::path>& out, const std::string& figure) {
+  if (!out) return {".", figure, std::nullopt};
+  std::string ending = out->extension().string();
+  if (!ending.empty()) ending.erase(0, 1);
+  for (std::size_t i = 0; i < EnumNames<FigureFormat>::value.size(); ++i) {
+    if (ending != EnumNames<FigureFormat>::value[i]) continue;
+    const fs::path folder = out->has_parent_path() ? out->parent_path() : fs::path(".");
+    return {folder, out->stem().string(), static_cast<FigureFormat>(i)};
+  }
+  return {*out, figure, std::nullopt};
+}
+
+std::vector<FigureFormat> parse_formats(const std::string& text) {
+  std::vector<FigureFormat> formats;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    FigureFormat format{};
+    parse_field(Field{"--format", ""}, text.substr(at, end - at), format);
+    if (std::find(formats.begin(), formats.end(), format) == formats.end())
+      formats.push_back(format);
+    at = end + 1;
+  }
+  return formats;
+}
+
+class FigureCommand final : public Command {
+ public:
+  std::string name() const override { return "figure"; }
+  std::string summary() const override { return "draw a figure from a result, ready for a paper"; }
+  std::string description() const override {
+    return "Writes NAME.svg, .pdf, .png and .tex (pgfplots), the plotted numbers as NAME.csv, and "
+           "NAME.json, from which kvscope reproduce draws the figure again. The same result gives "
+           "the "
+           "same bytes. Nothing is written unless everything is. kvscope figures lists the figures "
+           "and "
+           "the commands that make what they need.";
+  }
+  std::vector<Example> examples() const override {
+    return {
+        {"kvscope figure budget sweep.h5 --out figures",
+         "attention mass, recall and error of all methods, in every format"},
+        {"kvscope figure budget sweep.csv --metric mass --venue acl --out mass.pdf",
+         "one panel, as wide as a column of an ACL paper"},
+        {"kvscope figure layer-map map.h5 --theme dark --venue slide --format svg", "for a talk"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("NAME", "the figure; kvscope figures lists them", figure_,
+                       /*required=*/true);
+    options.positional("RESULT", "what it is drawn from, in the order that kvscope figures says",
+                       results_, /*required=*/true);
+    options
+        .add("out", "DIR|FILE",
+             "folder for the files, or one file that ends in .svg, .pdf, .png or .tex [.]", out_)
+        .short_name = 'o';
+    options.add("format", "LIST", "what to write: svg, pdf, png, tex", formats_);
+    options.fields(figure_options_);
+    options.fields(render_);
+    options.flag("force", "replace existing files", force_);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet& options, const std::string& command_line) override {
+    const Target target = target_of(out_, figure_);
+    if (target.format && options.given("format")) {
+      throw UsageError(
+          "--out names one file, so --format has nothing to say; leave one of them out");
+    }
+    FigureJob job{figure_,    results_, figure_options_, render_, parse_formats(formats_),
+                  target.stem};
+    if (target.format) job.formats = {*target.format};
+    FigureOutcome outcome = run_figure_job(job, command_line);
+    for (ManifestInput& input : outcome.manifest.inputs) {
+      input.file = fs::path(fs::absolute(input.file).lexically_normal())
+                       .lexically_proximate(fs::absolute(target.folder).lexically_normal())
+                       .generic_string();
+    }
+    const auto manifest = manifest_to_json(outcome.manifest);
+    outcome.files.push_back(
+        {target.stem + ".json", manifest.dump(1, ' ', /*ensure_ascii=*/false,
+                                              nlohmann::ordered_json::error_handler_t::replace) +
+                                    "\n"});
+    write_output_files(target.folder, outcome.files, force_);
+    if (json_) {
+      print_json(manifest);
+      return kOk;
+    }
+    for (const std::string& sentence : outcome.manifest.caption) note(sentence);
+    std::string paths;
+    for (const OutputFile& file : outcome.files) {
+      paths += (target.folder / file.name).lexically_normal().string() + "\n";
+    }
+    print(paths);
+    return kOk;
+  }
+
+ private:
+  std::string figure_;
+  std::vector<fs::path> results_;
+  std::optional<fs::path> out_;
+  std::string formats_ = "svg,pdf,png,tex";
+  FigureOptions figure_options_;
+  RenderOptions render_;
+  bool force_ = false;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_figure_command() {
+  return std::make_unique<FigureCommand>();
+}
+
+}  // namespace kvscope::cli

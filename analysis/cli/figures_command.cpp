@@ -1,0 +1,68 @@
+// kvscope figures: which figures there are, what they need, and which command makes that.
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/figure_job.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/text_table.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class FiguresCommand final : public Command {
+ public:
+  std::string name() const override { return "figures"; }
+  std::string summary() const override { return "list the figures and what they are drawn from"; }
+  std::vector<Example> examples() const override {
+    return {{"kvscope figures", "all of them, one line each"},
+            {"kvscope figures budget", "what one needs, and the command that makes it"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("NAME", "one figure, in detail", figure_, /*required=*/false);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    if (figure_) {
+      const FigureKind kind = find_figure_kind(*figure_);
+      if (json_) {
+        print_json(json_of(kind));
+      } else {
+        print(fmt::format("{}: {}\n\nneeds    {}\nmade by  {}\noptions  {}\n", kind.name,
+                          kind.shows, kind.needs, kind.command,
+                          kind.options.empty()
+                              ? "none besides --title"
+                              : fmt::format("--{}", fmt::join(kind.options, ", --"))));
+      }
+      return kOk;
+    }
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    TextTable table({"figure", "shows", "needs"});
+    for (const FigureKind& kind : figure_kinds()) {
+      list.push_back(json_of(kind));
+      table.add_row({kind.name, kind.shows, kind.needs});
+    }
+    if (json_) {
+      print_json({{"figures", list}});
+    } else {
+      print(table.text());
+    }
+    return kOk;
+  }
+
+ private:
+  static nlohmann::ordered_json json_of(const FigureKind& kind) {
+    return {{"name", kind.name},       {"shows", kind.shows}, {"needs", kind.needs},
+            {"command", kind.command}, {"kinds", kind.kinds}, {"options", kind.options}};
+  }
+  std::optional<std::string> figure_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_figures_command() {
+  return std::make_unique<FiguresCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,105 @@
+// kvscope reproduce: draws a figure again from its manifest and compares the bytes.
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/figure_job.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxManifestBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxFileBytes = std::size_t{4} << 30;
+
+class ReproduceCommand final : public Command {
+ public:
+  std::string name() const override { return "reproduce"; }
+  std::string summary() const override {
+    return "draw a figure again from its manifest and compare the bytes";
+  }
+  std::string description() const override {
+    return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same results "
+           "with "
+           "the same options, and compares with the files beside the manifest. Ends with exit code "
+           "5 "
+           "if a result or a file differs. Writes nothing.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("MANIFEST", "the .json beside a figure", manifest_, /*required=*/true);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    const FigureManifest before =
+        manifest_from_text(read_whole_file(manifest_, kMaxManifestBytes), manifest_.string());
+    const fs::path folder = manifest_.has_parent_path() ? manifest_.parent_path() : fs::path(".");
+    FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
+    for (const ManifestInput& input : before.inputs) {
+      const fs::path file = fs::path(input.file).is_absolute()
+                                ? fs::path(input.file)
+                                : (folder / input.file).lexically_normal();
+      job.results.push_back(file);
+    }
+    const FigureOutcome now = run_figure_job(job, before.command);
+
+    bool all_same = true;
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    TextTable table({"file", "verdict"});
+    const auto add = [&](const std::string& file, const std::string& verdict) {
+      rows.push_back({{"file", file}, {"verdict", verdict}});
+      table.add_row({file, verdict});
+      all_same = all_same && verdict == "same";
+    };
+    for (std::size_t i = 0; i < before.inputs.size(); ++i) {
+      const bool same = before.inputs[i].hash == now.manifest.inputs[i].hash;
+      add(before.inputs[i].file, same ? "same" : "this result has changed since");
+    }
+    for (const OutputFile& file : now.files)
+      add(file.name, compare(folder / file.name, file.bytes));
+    for (const ManifestFile& file : before.files) {
+      const bool drawn = std::any_of(now.files.begin(), now.files.end(),
+                                     [&](const OutputFile& f) { return f.name == file.name; });
+      if (!drawn) add(file.name, "is not drawn any more");
+    }
+    if (json_) {
+      print_json({{"figure", before.figure},
+                  {"same", all_same},
+                  {"writer_then", before.writer},
+                  {"writer_now", writer_name()},
+                  {"files", rows}});
+    } else {
+      print(table.text());
+      if (before.writer != writer_name()) {
+        note(fmt::format("drawn then by {}, now by {}", before.writer, writer_name()));
+      }
+    }
+    return all_same ? kOk : kCheckFailed;
+  }
+
+ private:
+  static std::string compare(const fs::path& file, const std::string& bytes) {
+    std::error_code error;
+    if (!fs::exists(file, error)) return "is missing";
+    return read_whole_file(file, kMaxFileBytes) == bytes ? "same" : "differs";
+  }
+  fs::path manifest_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_reproduce_command() {
+  return std::make_unique<ReproduceCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,66 @@
+#include "analysis/figures/figure_kind.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// "a|b": one of them.
+bool kind_matches(const std::string& wanted, const std::string& found) {
+  for (std::size_t at = 0; at <= wanted.size();) {
+    const std::size_t end = std::min(wanted.find('|', at), wanted.size());
+    if (wanted.substr(at, end - at) == found) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+void check_options(const FigureKind& kind, const FigureOptions& options) {
+  const FigureOptions defaults;
+  std::vector<std::pair<std::string, std::string>> given;
+  const nlohmann::ordered_json now = fields_to_json(options);
+  const nlohmann::ordered_json before = fields_to_json(defaults);
+  for (const auto& [field, value] : now.items()) {
+    if (value == before[field] || field == "title") continue;
+    if (std::find(kind.options.begin(), kind.options.end(), field) != kind.options.end()) continue;
+    throw ConfigError(fmt::format("figure {} has no choice of {}; it knows {}", kind.name, field,
+                                  kind.options.empty()
+                                      ? std::string("title")
+                                      : fmt::format("{}, title", fmt::join(kind.options, ", "))));
+  }
+}
+
+}  // namespace
+
+plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
+  const auto n_needed = static_cast<std::size_t>(
+      std::count_if(kind.kinds.begin(), kind.kinds.end(),
+                    [](const std::string& wanted) { return !wanted.ends_with('?'); }));
+  if (input.results.size() < n_needed || input.results.size() > kind.kinds.size()) {
+    throw ConfigError(fmt::format("figure {} needs {}, found {} result{}; {} makes what it needs",
+                                  kind.name, kind.needs, input.results.size(),
+                                  input.results.size() == 1 ? "" : "s", kind.command));
+  }
+  for (std::size_t i = 0; i < input.results.size(); ++i) {
+    const ResultView& result = *input.results[i];
+    std::string wanted = kind.kinds[i];
+    if (wanted.ends_with('?')) wanted.pop_back();
+    if (kind_matches(wanted, result.info().kind)) continue;
+    throw ConfigError(fmt::format("figure {} needs {}, but {} is a result of kind {}; {} makes one",
+                                  kind.name, kind.needs, result.name(), result.info().kind,
+                                  kind.command));
+  }
+  check_options(kind, input.options);
+  plot::Figure figure = kind.make(input);
+  figure.name = kind.name;
+  if (!input.options.title.empty()) figure.title = input.options.title;
+  plot::check_figure(figure);
+  return figure;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,87 @@
+// Every figure by name: what it shows, what it needs, which command makes that, and how it is made.
+//
+// A figure is one file in analysis/figures/kinds: NAME.cpp defines `FigureKind figure_NAME()` and
+// is then known to the command line, its listing and the explorer (CMake writes the table).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/figures/result_view.hpp"
+#include "analysis/plot/figure.hpp"
+#include "core/base/fields.hpp"
+
+namespace kvscope {
+
+/// What the lines and their bands stand for.
+enum class BandKind {
+  ci,         // mean, and its 95 % interval
+  quartiles,  // median, and the middle half
+  range,      // mean, smallest and largest
+  none,       // mean alone
+};
+template <>
+struct EnumNames<BandKind> {
+  static constexpr std::array<std::string_view, 4> value = {"ci", "quartiles", "range", "none"};
+};
+
+/// What of a result is shown. Every figure reads the fields it knows; an empty text leaves the
+/// choice to the figure, which says in its caption what it chose.
+struct FigureOptions {
+  std::string metric;
+  std::string selector;
+  std::string budget;
+  std::string layers;
+  std::string heads;
+  std::string phase;
+  BandKind band = BandKind::ci;
+  std::string title;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"metric", "what is measured, several with commas; kvscope figures names them"},
+          self.metric);
+    visit(Field{"selector", "methods shown, with commas, as the result spells them [all]"},
+          self.selector);
+    visit(Field{"budget", "the budget shown, where a figure shows one [the middle one]"},
+          self.budget);
+    visit(Field{"layers", "layers shown, as 0,4-7 [all, or the one the figure names]"},
+          self.layers);
+    visit(Field{"heads", "query heads shown, as 0,4-7 [all, or the one the figure names]"},
+          self.heads);
+    visit(Field{"phase", "phase shown, where a table has several [the first]"}, self.phase);
+    visit(Field{"band",
+                "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "
+                "and range, or none"},
+          self.band);
+    visit(Field{"title", "words above the figure [none: papers put them into the caption]"},
+          self.title);
+  }
+};
+
+struct FigureInput {
+  std::vector<const ResultView*> results;
+  FigureOptions options;
+};
+
+struct FigureKind {
+  std::string name;     // "budget"
+  std::string shows;    // one sentence without a full stop
+  std::string needs;    // results and what must be in them
+  std::string command;  // one that makes such a result
+  /// Kinds of results in the order they are given; "a|b" is either, "a?" may be left out.
+  std::vector<std::string> kinds;
+  std::vector<std::string> options;  // fields of FigureOptions that matter
+  std::function<plot::Figure(const FigureInput&)> make;
+};
+
+/// In alphabetical order.
+std::vector<FigureKind> figure_kinds();
+
+/// Makes a figure, checked: throws ConfigError for the wrong number or kind of results, options the
+/// figure does not know, an empty selection, or numbers that cannot be drawn.
+plot::Figure make_figure(const FigureKind& kind, const FigureInput& input);
+
+}  // namespace kvscope

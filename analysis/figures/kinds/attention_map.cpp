@@ -1,0 +1,169 @@
+// The attention map of one head, and beside it what QuoKA's selected queries made it keep: QuoKA's
+// figure 2a.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+plot::Panel map_panel(plot::HeatMap map, std::string title, plot::Range range) {
+  plot::Panel panel;
+  panel.title = std::move(title);
+  panel.x.label = "Key position";
+  panel.y.label = "Query position";
+  panel.x.format = panel.y.format = plot::TickFormat::tokens;
+  panel.y.reversed = true;
+  panel.aspect = 1.0;
+  panel.colour = figures::log_colours("Attention weight");
+  panel.colour->axis.range = range;
+  panel.colour->masked_label = "not visible, or not kept";
+  panel.marks.emplace_back(std::move(map));
+  return panel;
+}
+
+/// QuoKA's choice for one head: the keys that each chunk keeps, and the queries that chose them.
+struct Choice {
+  std::vector<double> chunk_begin;
+  std::vector<std::vector<bool>> kept;  // [chunk][key]
+  std::vector<double> queries;          // positions
+};
+
+Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tokens) {
+  const auto layers = quoka.read("layer");
+  const auto heads = quoka.read("q_head");
+  const auto kv_heads = quoka.read("kv_head");
+  const Index l = figures::slot_of(layers, layer, "layer", quoka.name());
+  const Index h = figures::slot_of(heads, head, "query head", quoka.name());
+  const Index kv = h * static_cast<Index>(kv_heads.size()) / static_cast<Index>(heads.size());
+  const figures::ArrayData selected(quoka, "selected/positions");
+  const figures::ArrayData chosen(quoka, "selected_queries");
+  const auto offsets = quoka.read("selected/offsets");
+  const auto available = quoka.read("available");
+  Choice choice;
+  choice.chunk_begin = quoka.read("chunk_begin");
+  for (std::size_t c = 0; c < choice.chunk_begin.size(); ++c) {
+    std::vector<bool> kept(static_cast<std::size_t>(n_tokens), false);
+    for (auto e = static_cast<Index>(offsets[c]); e < static_cast<Index>(offsets[c + 1]); ++e) {
+      const double pos = selected(l, kv, e);
+      if (pos >= 0.0 && pos < static_cast<double>(n_tokens))
+        kept[static_cast<std::size_t>(pos)] = true;
+    }
+    // the chunk's own keys are attended densely
+    for (double key = choice.chunk_begin[c];
+         key < std::min(available[c], static_cast<double>(n_tokens)); key += 1.0) {
+      kept[static_cast<std::size_t>(key)] = true;
+    }
+    choice.kept.push_back(std::move(kept));
+    const bool is_chunk = available[c] - choice.chunk_begin[c] > 1.0;
+    for (Index s = 0; is_chunk && s < chosen.spec.shape[3]; ++s) {
+      const double pos = chosen(l, h, static_cast<Index>(c), s);
+      if (pos >= 0.0) choice.queries.push_back(pos);
+    }
+  }
+  return choice;
+}
+
+plot::Figure make(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  const figures::ArrayData weights(result, "map");
+  const auto& summary = result.summary();
+  const Index layer = summary.value("layer", Index{0});
+  const Index head = summary.value("head", Index{0});
+  const Index n_tokens = summary.value("tokens", Index{0});
+  const Index block = summary.value("block", Index{1});
+  plot::HeatMap map;
+  map.n_rows = weights.spec.shape[0];
+  map.n_cols = weights.spec.shape[1];
+  map.values.assign(weights.values.begin(), weights.values.end());
+  map.x = {0.0, static_cast<double>(map.n_cols * block)};
+  map.y = {0.0, static_cast<double>(map.n_rows * block)};
+  const plot::Range range{1e-4, 1.0};
+
+  plot::Figure figure;
+  figure.legend = plot::LegendPlace::above;
+  figure.caption.push_back(
+      fmt::format("Layer {}, query head {}, {} tokens; weights below 10^-4 are "
+                  "drawn as 10^-4.",
+                  layer, head, n_tokens));
+  if (block > 1) {
+    figure.caption.push_back(
+        fmt::format("Each cell is the {} of {} x {} weights.",
+                    summary.value("pooling", "max") == "max" ? "largest" : "mean", block, block));
+  }
+  plot::Panel all = map_panel(map, "all keys", range);
+  if (input.results.size() < 2) {
+    all.title.clear();
+    all.colour->masked_label = "not visible";
+    figure.panels.push_back(std::move(all));
+    return figure;
+  }
+
+  const Choice choice = read_choice(*input.results[1], layer, head, n_tokens);
+  plot::HeatMap kept = map;
+  for (Index r = 0; r < kept.n_rows; ++r) {
+    const auto query = static_cast<double>(r * block);
+    const auto after =
+        std::upper_bound(choice.chunk_begin.begin(), choice.chunk_begin.end(), query);
+    if (after == choice.chunk_begin.begin()) continue;
+    const auto& keys =
+        choice.kept[static_cast<std::size_t>(after - choice.chunk_begin.begin() - 1)];
+    for (Index c = 0; c < kept.n_cols; ++c) {
+      bool any = false;
+      for (Index key = c * block; key < std::min((c + 1) * block, n_tokens); ++key) {
+        any = any || keys[static_cast<std::size_t>(key)];
+      }
+      if (!any) {
+        kept.values[static_cast<std::size_t>(r * kept.n_cols + c)] =
+            std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+  }
+  plot::Scatter queries;
+  queries.label = "selected queries";
+  queries.tone = {plot::Role::highlight, 0};
+  queries.size = 0.6;
+  for (double pos : choice.queries) {
+    queries.x.push_back(pos + 0.015 * static_cast<double>(n_tokens));
+    queries.y.push_back(pos);
+  }
+  all.marks.emplace_back(std::move(queries));
+  all.colour->show_bar = false;
+  figure.panels.push_back(std::move(all));
+  figure.panels.push_back(map_panel(std::move(kept), "kept by QuoKA", range));
+  figure.columns = 2;
+  figure.share_y = true;
+  figure.span = plot::Span::full;
+  figure.caption.emplace_back(
+      "Left: the queries that speak for each chunk, marked beside the diagonal. Right: a cell is "
+      "kept "
+      "if one of its keys is, for the chunk of its first query; a chunk's own keys are always "
+      "kept.");
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_attention_map() {
+  FigureKind kind;
+  kind.name = "attention-map";
+  kind.shows =
+      "the attention map of one head, with QuoKA's selected queries and kept keys (QuoKA, "
+      "figure 2a)";
+  kind.needs =
+      "an attention map, and an analysis of QuoKA on the same trace if its choice is to be "
+      "shown";
+  kind.command = "kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out attention.h5";
+  kind.kinds = {"attention-map", "quoka?"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,125 @@
+// What every query head keeps under each method at one budget: layer x head.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/sweep_curves.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using figures::SweepMetric;
+
+/// The budget asked for, else the middle one of those that most methods have.
+double choose_budget(const std::set<double>& budgets, const std::string& option,
+                     const std::string& where) {
+  if (budgets.empty()) throw ConfigError(fmt::format("{}: no method here has a budget", where));
+  if (option.empty()) {
+    return *std::next(budgets.begin(), static_cast<std::ptrdiff_t>((budgets.size() - 1) / 2));
+  }
+  for (double budget : budgets) {
+    if (fmt::format("{}", budget) == option) return budget;
+  }
+  throw ConfigError(fmt::format("budget: there is no {} in this table; it has {}", option,
+                                fmt::join(budgets, ", ")));
+}
+
+plot::Figure make(const FigureInput& input) {
+  const Table table = rows_of(*input.results[0]);
+  FigureOptions options = input.options;
+  const figures::SweepSelection selection =
+      figures::select_sweep_rows(table, options, figures::DenseLayers::leave_out_alone);
+  const SweepMetric& metric =
+      figures::sweep_metric(options.metric.empty() ? "mass" : options.metric);
+  const auto values = table.numbers(metric.column);
+  const auto layer = table.numbers("layer");
+  const auto head = table.numbers("q_head");
+  const auto budget = table.numbers("budget");
+  const TextColumn& selectors = table.text("selector");
+
+  std::set<double> budgets;
+  std::set<double> layers;
+  std::set<double> heads;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    if (!std::isnan(head[r])) layers.insert(layer[r]);
+  }
+  for (std::size_t r : selection.rows) {
+    if (!std::isnan(budget[r])) budgets.insert(budget[r]);
+    heads.insert(head[r]);
+  }
+  const double chosen = choose_budget(budgets, options.budget, table.name());
+  const std::vector<double> layer_list(layers.begin(), layers.end());
+  const std::vector<double> head_list(heads.begin(), heads.end());
+
+  // mean over traces per method, layer and head
+  struct Cell {
+    double sum = 0.0;
+    int n = 0;
+  };
+  std::map<std::string, std::map<std::pair<double, double>, Cell>> cells;
+  plot::Range range{1e300, -1e300};
+  for (std::size_t r : selection.rows) {
+    if (budget[r] != chosen || std::isnan(values[r])) continue;
+    Cell& cell = cells[selectors.at(r)][{layer[r], head[r]}];
+    cell.sum += values[r];
+    ++cell.n;
+    range.low = std::min(range.low, values[r]);
+    range.high = std::max(range.high, values[r]);
+  }
+  if (metric.is_share) range.high = 1.0;
+  if (!(range.low < range.high)) range.low = range.high - 0.1;
+
+  plot::Figure figure;
+  figure.columns = static_cast<int>(std::min<std::size_t>(cells.size(), 4));
+  figure.span = cells.size() > 1 ? plot::Span::full : plot::Span::column;
+  figure.share_x = figure.share_y = true;
+  figure.legend = plot::LegendPlace::above;
+  std::size_t n_shown = 0;
+  for (const std::string& selector : selection.selectors) {
+    if (!cells.contains(selector)) continue;
+    std::vector<float> map;
+    for (double l : layer_list) {
+      for (double h : head_list) {
+        const auto it = cells[selector].find({l, h});
+        const bool is_known = it != cells[selector].end();
+        map.push_back(is_known ? static_cast<float>(it->second.sum / it->second.n)
+                               : std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+    ++n_shown;
+    plot::ColourAxis colour;
+    colour.axis.label = std::string(metric.label);
+    colour.axis.range = range;
+    colour.masked_label = "dense or not measured";
+    colour.show_bar =
+        n_shown % static_cast<std::size_t>(figure.columns) == 0 || n_shown == cells.size();
+    plot::Panel panel = figures::head_panel(layer_list, head_list, std::move(map), colour);
+    panel.title = figures::method_label(selector);
+    figure.panels.push_back(std::move(panel));
+  }
+  figure.caption = selection.sentences;
+  figure.caption.push_back(fmt::format("Budget: {} {}.", chosen, selection.budget_kind));
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_coverage_heads() {
+  FigureKind kind;
+  kind.name = "coverage-heads";
+  kind.shows = "what every layer and query head keeps under each method at one budget";
+  kind.needs = "the table of a sweep (.h5, .csv or .json)";
+  kind.command = "kvscope sweep trace.h5 --selector quoka,quest --budget 64,128,256 --out sweep.h5";
+  kind.kinds = {"sweep|table"};
+  kind.options = {"metric", "selector", "budget", "layers", "heads", "phase"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,124 @@
+// Where attention lies and what a method keeps of it: query block x page of one layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// One matrix [block, page] as a panel; blocks run downwards, as attention maps are drawn.
+plot::Panel map_panel(const std::vector<float>& values, std::span<const double> blocks,
+                      std::span<const double> pages, std::string title, plot::Range range,
+                      std::string& sentence) {
+  const auto end_of = [](std::span<const double> begins) {
+    const double step = begins.size() > 1 ? begins[1] - begins[0] : 1.0;
+    return begins.back() + step;
+  };
+  plot::HeatMap map;
+  map.n_rows = static_cast<Index>(blocks.size());
+  map.n_cols = static_cast<Index>(pages.size());
+  map.values = values;
+  map.x = {pages.front(), end_of(pages)};
+  map.y = {blocks.front(), end_of(blocks)};
+  figures::PooledMap pooled = figures::pool_map(map, 1024, figures::Pooling::mean);
+  sentence = pooled.sentence;
+  plot::Panel panel;
+  panel.title = std::move(title);
+  panel.x.label = "Key position";
+  panel.y.label = "Query position";
+  panel.x.format = panel.y.format = plot::TickFormat::tokens;
+  panel.y.reversed = true;
+  panel.aspect = 0.95;
+  panel.colour = figures::log_colours("Attention per page");
+  panel.colour->axis.range = range;
+  panel.colour->masked_label = "not visible";
+  panel.colour->show_bar = false;
+  panel.marks.emplace_back(std::move(pooled.map));
+  return panel;
+}
+
+plot::Figure make(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  const figures::ArrayData mass(result, "map_mass");
+  const auto layers = result.axis("map_mass", 0);
+  const auto blocks = result.axis("map_mass", 1);
+  const auto pages = result.axis("map_mass", 2);
+  const Index layer = figures::one_of(input.options.layers, "layers",
+                                      static_cast<Index>(layers[layers.size() / 2]));
+  const Index l = figures::slot_of(layers, layer, "layer", result.name());
+  const auto n_cells = blocks.size() * pages.size();
+
+  const auto part = [&](const figures::ArrayData& data, std::size_t offset) {
+    const auto first = data.values.begin() + static_cast<std::ptrdiff_t>(offset * n_cells);
+    return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n_cells));
+  };
+  const std::vector<float> attention = part(mass, static_cast<std::size_t>(l));
+  // four decades below the largest page: what lies below is drawn as the low end
+  float largest = 0.0F;
+  for (float v : attention) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
+  if (!(largest > 0.0F))
+    throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
+  const plot::Range range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+
+  plot::Figure figure;
+  std::string sentence;
+  figure.panels.push_back(map_panel(attention, blocks, pages, "attention", range, sentence));
+  std::vector<std::string> shown;
+  if (result.find("map_kept") != nullptr) {
+    const figures::ArrayData kept(result, "map_kept");
+    const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
+    const auto wanted = figures::parse_words(input.options.selector);
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      // old results name pairs by text, newer ones by objects with "pair"
+      const auto& entry = result.summary()["pairs"][p];
+      const std::string name =
+          entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
+      const std::string selector = name.substr(0, name.find(' '));
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
+        continue;
+      if (wanted.empty() && shown.size() == 3) break;
+      shown.push_back(name);
+      figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
+                                        blocks, pages, name, range, sentence));
+    }
+    if (!wanted.empty() && shown.empty()) {
+      throw ConfigError(
+          fmt::format("selector: {} holds none of {}", result.name(), fmt::join(wanted, ", ")));
+    }
+  }
+  figure.panels.back().colour->show_bar = true;
+  figure.columns = static_cast<int>(std::min<std::size_t>(figure.panels.size(), 4));
+  figure.span = figure.panels.size() > 1 ? plot::Span::full : plot::Span::column;
+  figure.share_y = true;
+  figure.legend = plot::LegendPlace::above;
+  figure.caption.push_back(fmt::format(
+      "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
+      "panels "
+      "show the part that the method keeps. Colours end four decades below the largest page.",
+      layer));
+  if (!sentence.empty()) figure.caption.push_back(sentence);
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_coverage_pages() {
+  FigureKind kind;
+  kind.name = "coverage-pages";
+  kind.shows = "attention by query block and page in one layer, and what methods keep of it";
+  kind.needs = "a coverage analysis";
+  kind.command =
+      "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5";
+  kind.kinds = {"coverage"};
+  kind.options = {"layers", "selector"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

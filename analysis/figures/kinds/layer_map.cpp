@@ -1,0 +1,104 @@
+// The divergence between the layers of a verifier and its draft, with the monotone map boxed:
+// SpecAttn's figure 2.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+plot::Figure make(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  const std::string metric = input.options.metric.empty() ? "kl" : input.options.metric;
+  static constexpr std::pair<std::string_view, std::string_view> kMetrics[] = {
+      {"kl", "KL divergence (nats)"},
+      {"kl_smoothed", "KL of smoothed rows (nats)"},
+      {"total_variation", "Total variation distance"},
+      {"pinsker_floor", "Floor on the verifier's mass"}};
+  const auto known = std::find_if(std::begin(kMetrics), std::end(kMetrics),
+                                  [&](const auto& m) { return m.first == metric; });
+  if (known == std::end(kMetrics)) {
+    throw ConfigError(fmt::format(
+        "metric: there is no \"{}\"; choose from kl, kl_smoothed, total_variation, pinsker_floor",
+        metric));
+  }
+  const figures::ArrayData values(result, metric);
+  const auto draft = result.axis(metric, 0);
+  const auto verifier = result.axis(metric, 1);
+  const auto monotone = result.read("monotone_map");
+  const auto argmax = result.read("argmax_map");
+
+  plot::ColourAxis colour;
+  colour.axis.label = std::string(known->second);
+  plot::Panel panel = figures::head_panel(
+      draft, verifier, std::vector<float>(values.values.begin(), values.values.end()), colour);
+  panel.x.label = "Verifier layer";
+  panel.y.label = "Draft layer";
+  panel.legend = plot::LegendPlace::above;
+  auto& map = std::get<plot::HeatMap>(panel.marks[0]);
+  map.print_values = true;
+
+  plot::Boxes boxes;
+  boxes.label = "monotone map";
+  plot::Scatter least;
+  least.label = "least divergence of its column";
+  least.tone = {plot::Role::highlight, 0};
+  least.size = 0.8;
+  for (std::size_t j = 0; j < verifier.size(); ++j) {
+    const double x = static_cast<double>(j);
+    const auto row_of = [&](double layer) {
+      return static_cast<double>(std::find(draft.begin(), draft.end(), layer) - draft.begin());
+    };
+    if (monotone[j] >= 0.0) {
+      boxes.x.push_back({x, x + 1.0});
+      boxes.y.push_back({row_of(monotone[j]), row_of(monotone[j]) + 1.0});
+    }
+    if (argmax[j] != monotone[j]) {
+      least.x.push_back(x + 0.5);
+      least.y.push_back(row_of(argmax[j]) + 0.12);
+    }
+  }
+  panel.marks.emplace_back(std::move(boxes));
+  if (!least.x.empty()) panel.marks.emplace_back(std::move(least));
+
+  plot::Figure figure;
+  figure.panels.push_back(std::move(panel));
+  const auto& summary = result.summary();
+  if (summary.contains("totals")) {
+    const auto& totals = summary["totals"];
+    figure.caption.push_back(
+        fmt::format("KL(verifier ‖ draft): means over n = {} query rows of attention averaged over "
+                    "heads. Boxed: the non-decreasing map "
+                    "of least total divergence ({:.3f} nats; {:.3f} without the order).",
+                    totals.value("rows", 0), totals.value("monotone_cost", 0.0),
+                    totals.value("argmax_cost", 0.0)));
+  }
+  const bool has_dense =
+      std::any_of(monotone.begin(), monotone.end(), [](double m) { return m < 0; });
+  if (has_dense) figure.caption.emplace_back("Columns without a box: layers that stay dense.");
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_layer_map() {
+  FigureKind kind;
+  kind.name = "layer-map";
+  kind.shows =
+      "divergence between draft and verifier layers, the monotone map boxed (SpecAttn, "
+      "figure 2)";
+  kind.needs = "a layer map";
+  kind.command = "kvscope analyze layer-map verifier.h5 draft.h5 --out map.h5";
+  kind.kinds = {"layer-map"};
+  kind.options = {"metric"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,107 @@
+// How many keys hold a share p of a row's attention: distribution over rows, and medians by layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+plot::Figure make(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  const figures::ArrayData counts(result, "nucleus_counts");
+  const figures::ArrayData median(result, "nucleus_p50");
+  const auto layers = result.axis("nucleus_p50", 0);
+  const auto shares = result.axis("nucleus_p50", 2);
+  const auto bins = result.axis("nucleus_counts", 3);  // smallest size of each
+
+  plot::Figure figure;
+  figure.columns = 2;
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  plot::Panel shown;
+  shown.x.label = "Nucleus size (keys)";
+  shown.y.label = "Rows with at most this many";
+  shown.x.scale = plot::ScaleKind::log2;
+  shown.x.format = plot::TickFormat::tokens;
+  shown.y.format = plot::TickFormat::percent;
+  shown.y.range = plot::Range{0.0, 1.02};
+  plot::Panel by_layer;
+  by_layer.x.label = "Layer";
+  by_layer.y.label = "Median nucleus size (keys)";
+  by_layer.y.scale = plot::ScaleKind::log2;
+  by_layer.y.format = plot::TickFormat::tokens;
+  by_layer.x.whole_numbers = true;
+  double n_rows = 0.0;
+  for (Index p = 0; p < static_cast<Index>(shares.size()); ++p) {
+    plot::Line line;
+    line.label = fmt::format("$p$ = {:g}", shares[static_cast<std::size_t>(p)]);
+    line.tone = {plot::Role::series, static_cast<int>(p)};
+    std::vector<double> total(bins.size(), 0.0);
+    for (Index l = 0; l < counts.spec.shape[0]; ++l) {
+      for (Index h = 0; h < counts.spec.shape[1]; ++h) {
+        for (std::size_t b = 0; b < bins.size(); ++b)
+          total[b] += counts(l, h, p, static_cast<Index>(b));
+      }
+    }
+    double sum = 0.0;
+    for (double c : total) sum += c;
+    n_rows = sum;
+    double so_far = 0.0;
+    for (std::size_t b = 0; b < bins.size() && sum > 0.0; ++b) {
+      so_far += total[b];
+      // a bin holds the sizes [2^i, 2^(i+1)): the share is known at its last size
+      line.x.push_back(2.0 * bins[b] - 1.0);
+      line.y.push_back(so_far / sum);
+    }
+    shown.marks.emplace_back(line);
+
+    plot::Line medians;
+    medians.label = line.label;
+    medians.tone = line.tone;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      std::vector<double> of_heads;
+      for (Index h = 0; h < median.spec.shape[1]; ++h) {
+        of_heads.push_back(median(static_cast<Index>(l), h, p));
+      }
+      medians.x.push_back(layers[l]);
+      medians.y.push_back(quantile(of_heads, 0.5));
+      medians.low.push_back(quantile(of_heads, 0.25));
+      medians.high.push_back(quantile(of_heads, 0.75));
+    }
+    by_layer.marks.emplace_back(std::move(medians));
+  }
+  if (n_rows == 0.0) throw ConfigError(fmt::format("{}: no row was counted", result.name()));
+  figure.panels.push_back(std::move(shown));
+  figure.panels.push_back(std::move(by_layer));
+  figure.caption.push_back(
+      fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Left: n "
+                  "= {} rows of all "
+                  "layers and heads. Right: median over n = {} heads of each head's median; bands: "
+                  "the middle half "
+                  "of the heads.",
+                  n_rows, counts.spec.shape[1]));
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_nucleus_size() {
+  FigureKind kind;
+  kind.name = "nucleus-size";
+  kind.shows =
+      "how many keys hold a share p of the attention: distribution over rows, and by layer";
+  kind.needs = "a coverage analysis";
+  kind.command = "kvscope analyze coverage trace.h5 --p 0.9,0.95,0.99 --out coverage.h5";
+  kind.kinds = {"coverage"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

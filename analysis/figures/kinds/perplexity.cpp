@@ -1,0 +1,136 @@
+// Perplexity of everything read so far, by position: SpecAttn's figure 5, Quest's figure on PG19.
+//
+// Arrays: curve/log_perplexity [pair, position] with curve/position, and the table's columns
+// selector, budget_kind and budget, whose row i belongs to pair i. As a table: columns selector,
+// position, log_perplexity (the mean loss in nats up to this position), budget optional.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/plot/scale.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct Curve {
+  std::string selector;
+  std::string label;
+  std::vector<double> position;
+  std::vector<double> perplexity;
+};
+
+std::string label_of(const std::string& selector, double budget, const std::string& kind) {
+  std::string label = figures::method_label(selector);
+  if (std::isnan(budget)) return label;
+  label += kind == "p" ? fmt::format(", $p$ = {:g}", budget)
+                       : ", " + plot::tick_text(budget, plot::TickFormat::tokens);
+  return label;
+}
+
+std::vector<Curve> read_curves(const ResultView& result) {
+  const Table table = rows_of(result);
+  const TextColumn& selectors = table.text("selector");
+  const auto budget_of = [&](std::size_t r) {
+    return table.has("budget") ? table.numbers("budget")[r] : std::nan("");
+  };
+  const auto kind_of = [&](std::size_t r) {
+    return table.has_text("budget_kind") ? table.text("budget_kind").at(r) : std::string();
+  };
+  std::vector<Curve> curves;
+  if (result.find("curve/log_perplexity") != nullptr) {
+    const figures::ArrayData values(result, "curve/log_perplexity");
+    const auto position = result.read("curve/position");
+    for (std::size_t p = 0; p < table.n_rows(); ++p) {
+      Curve curve{
+          selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {}};
+      for (Index i = 0; i < values.spec.shape[1]; ++i) {
+        curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
+      }
+      curves.push_back(std::move(curve));
+    }
+    return curves;
+  }
+  const auto position = table.numbers("position");
+  const auto loss = table.numbers("log_perplexity");
+  std::map<std::string, std::size_t> slot_of;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    const std::string label = label_of(selectors.at(r), budget_of(r), kind_of(r));
+    const auto [it, is_new] = slot_of.try_emplace(label, curves.size());
+    if (is_new) curves.push_back({selectors.at(r), label, {}, {}});
+    curves[it->second].position.push_back(position[r]);
+    curves[it->second].perplexity.push_back(std::exp(loss[r]));
+  }
+  return curves;
+}
+
+plot::Figure make(const FigureInput& input) {
+  std::vector<Curve> curves = read_curves(*input.results[0]);
+  const auto wanted = figures::parse_words(input.options.selector);
+  std::erase_if(curves, [&](const Curve& curve) {
+    return !wanted.empty() &&
+           std::find(wanted.begin(), wanted.end(), curve.selector) == wanted.end();
+  });
+  if (curves.empty()) {
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no curve is left", input.results[0]->name()));
+  }
+  // one selector may come with several budgets: each needs a look of its own
+  std::vector<std::string> looks;
+  std::map<std::string, int> seen;
+  for (const Curve& curve : curves) {
+    const int n = seen[curve.selector]++;
+    looks.push_back(n == 0 ? curve.selector : fmt::format("{}:{}", curve.selector, n));
+  }
+  const figures::MethodTones tones(looks);
+  plot::Panel panel;
+  panel.x.label = "Position (tokens)";
+  panel.x.format = plot::TickFormat::number;
+  panel.y.label = "Cumulative perplexity";
+  panel.y.scale = plot::ScaleKind::log10;
+  panel.aspect = 0.7;
+  panel.legend = plot::LegendPlace::above;
+  plot::Extent extent(plot::ScaleKind::log10);
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    plot::Line line;
+    line.label = curves[i].label;
+    line.tone = tones.of(looks[i]);
+    line.x = curves[i].position;
+    line.y = curves[i].perplexity;
+    // the first tokens of a curve are averages over few and would set the scale
+    const std::size_t first = line.y.size() > 200 ? line.y.size() / 25 : 0;
+    for (std::size_t t = first; t < line.y.size(); ++t) extent.add(line.y[t]);
+    panel.marks.emplace_back(std::move(line));
+  }
+  if (!extent.empty()) {
+    panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
+  }
+  plot::Figure figure;
+  figure.panels.push_back(std::move(panel));
+  figure.caption.emplace_back(
+      "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
+      "The "
+      "first 4% of a long curve average over few tokens and may leave the panel.");
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_perplexity() {
+  FigureKind kind;
+  kind.name = "perplexity";
+  kind.shows = "cumulative perplexity by position under each method (SpecAttn, figure 5)";
+  kind.needs = "a perplexity simulation, or a table with selector, position and log_perplexity";
+  kind.command = "kvscope simulate perplexity --selector quest,full --budget 256 --out ppl.h5";
+  kind.kinds = {"simulate-perplexity|table"};
+  kind.options = {"selector"};
+  kind.make = make;
+  return kind;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,110 @@
+#include "analysis/figures/maps.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/figures/selection.hpp"
+
+namespace kvscope::figures {
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
+                   plot::Range y_range, Index n_cells) {
+  std::vector<double> count(static_cast<std::size_t>(n_cells * n_cells), 0.0);
+  Density density;
+  const auto cell_of = [&](double v, plot::Range range) {
+    return static_cast<Index>(
+        std::floor((v - range.low) / (range.high - range.low) * static_cast<double>(n_cells)));
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
+    const bool inside =
+        x[i] >= x_range.low && x[i] <= x_range.high && y[i] >= y_range.low && y[i] <= y_range.high;
+    if (!inside) {
+      ++density.n_outside;
+      continue;
+    }
+    ++density.n_shown;
+    const Index col = std::min(cell_of(x[i], x_range), n_cells - 1);
+    const Index row = std::min(cell_of(y[i], y_range), n_cells - 1);
+    count[static_cast<std::size_t>(row * n_cells + col)] += 1.0;
+  }
+  density.map.n_rows = density.map.n_cols = n_cells;
+  density.map.x = x_range;
+  density.map.y = y_range;
+  density.map.show_masked = false;
+  for (double c : count) density.map.values.push_back(c > 0.0 ? static_cast<float>(c) : kNan);
+  return density;
+}
+
+PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling) {
+  const Index by_row = (map.n_rows + most - 1) / most;
+  const Index by_col = (map.n_cols + most - 1) / most;
+  if (by_row <= 1 && by_col <= 1) return {map, {}};
+  PooledMap out{map, fmt::format("Each cell is the {} of {} x {} values.",
+                                 pooling == Pooling::mean ? "mean" : "largest", by_row, by_col)};
+  out.map.n_rows = (map.n_rows + by_row - 1) / by_row;
+  out.map.n_cols = (map.n_cols + by_col - 1) / by_col;
+  // the last block may be short: the map's ends move so that cells keep their size
+  const double h = (map.y.high - map.y.low) / static_cast<double>(map.n_rows);
+  const double w = (map.x.high - map.x.low) / static_cast<double>(map.n_cols);
+  out.map.y.high = map.y.low + h * static_cast<double>(out.map.n_rows * by_row);
+  out.map.x.high = map.x.low + w * static_cast<double>(out.map.n_cols * by_col);
+  out.map.values.clear();
+  for (Index r = 0; r < out.map.n_rows; ++r) {
+    for (Index c = 0; c < out.map.n_cols; ++c) {
+      double sum = 0.0;
+      double largest = -std::numeric_limits<double>::infinity();
+      Index n = 0;
+      for (Index i = r * by_row; i < std::min((r + 1) * by_row, map.n_rows); ++i) {
+        for (Index j = c * by_col; j < std::min((c + 1) * by_col, map.n_cols); ++j) {
+          const float v = map.values[static_cast<std::size_t>(i * map.n_cols + j)];
+          if (std::isnan(v)) continue;
+          sum += static_cast<double>(v);
+          largest = std::max(largest, static_cast<double>(v));
+          ++n;
+        }
+      }
+      const double value = pooling == Pooling::mean ? sum / static_cast<double>(n) : largest;
+      out.map.values.push_back(n > 0 ? static_cast<float>(value) : kNan);
+    }
+  }
+  return out;
+}
+
+plot::ColourAxis log_colours(std::string label) {
+  plot::ColourAxis colour;
+  colour.axis.label = std::move(label);
+  colour.axis.scale = plot::ScaleKind::log10;
+  return colour;
+}
+
+plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
+                       std::vector<float> values, plot::ColourAxis colour) {
+  plot::Panel panel;
+  panel.x.label = "Query head";
+  panel.y.label = "Layer";
+  panel.x.ticks = cell_ticks(heads);
+  panel.y.ticks = cell_ticks(layers);
+  panel.colour = std::move(colour);
+  plot::HeatMap map;
+  map.n_rows = static_cast<Index>(layers.size());
+  map.n_cols = static_cast<Index>(heads.size());
+  map.values = std::move(values);
+  map.x = {0.0, static_cast<double>(map.n_cols)};
+  map.y = {0.0, static_cast<double>(map.n_rows)};
+  panel.aspect =
+      std::clamp(static_cast<double>(map.n_rows) / static_cast<double>(map.n_cols), 0.5, 1.3);
+  panel.marks.emplace_back(std::move(map));
+  return panel;
+}
+
+}  // namespace kvscope::figures

@@ -1,0 +1,57 @@
+// Matrices for figures: arrays of results by index, densities of point clouds, maps made small
+// enough to print.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/figures/result_view.hpp"
+#include "analysis/plot/figure.hpp"
+
+namespace kvscope::figures {
+
+/// An array of a result, read whole.
+struct ArrayData {
+  ArrayData(const ResultView& result, std::string_view name)
+      : spec(result.require(name)), values(result.read(name)) {}
+  template <class... I>
+  double operator()(I... index) const {
+    const Index at[] = {static_cast<Index>(index)...};
+    Index offset = 0;
+    for (int a = 0; a < static_cast<int>(sizeof...(I)); ++a)
+      offset = offset * spec.shape[a] + at[a];
+    return values[static_cast<std::size_t>(offset)];
+  }
+  ResultArray spec;
+  std::vector<double> values;
+};
+
+/// How many of the points lie in each of n x n cells of the ranges, NaN where none does.
+struct Density {
+  plot::HeatMap map;
+  std::size_t n_shown = 0;    // points inside the ranges
+  std::size_t n_outside = 0;  // finite points beyond them
+};
+Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
+                   plot::Range y_range, Index n_cells);
+
+/// What stands for the cells that one cell of a smaller map replaces.
+enum class Pooling { mean, max };
+
+/// The map with at most `most` rows and columns: whole blocks of cells pooled, NaN left out. The
+/// sentence says how, for a caption; empty if the map is small enough as it is.
+struct PooledMap {
+  plot::HeatMap map;
+  std::string sentence;
+};
+PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling);
+
+/// A colour axis for counts or shares: logarithmic over positive values.
+plot::ColourAxis log_colours(std::string label);
+
+/// A layer x head map with the layers upwards from 0 and ticks in the middle of cells.
+plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
+                       std::vector<float> values, plot::ColourAxis colour);
+
+}  // namespace kvscope::figures

@@ -1,0 +1,161 @@
+#include "analysis/figures/selection.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "analysis/plot/scale.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::figures {
+
+std::vector<std::string> parse_words(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) words.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+std::vector<Index> parse_numbers(std::string_view text, std::string_view option) {
+  constexpr Index kLargest = 1'000'000;
+  std::vector<Index> numbers;
+  const auto parse = [&](std::string_view part) {
+    Index value = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || end != part.data() + part.size() || value < 0 || value > kLargest) {
+      throw ConfigError(
+          fmt::format("{}: expected numbers and ranges like 0,4-7, found \"{}\"", option, text));
+    }
+    return value;
+  };
+  for (const std::string& part : parse_words(text)) {
+    const std::size_t dash = part.find('-');
+    const Index first = parse(std::string_view(part).substr(0, dash));
+    const Index last =
+        dash == std::string::npos ? first : parse(std::string_view(part).substr(dash + 1));
+    for (Index i = first; i <= last; ++i) numbers.push_back(i);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
+              const std::string& where) {
+  const auto it = std::find(axis.begin(), axis.end(), static_cast<double>(wanted));
+  if (it != axis.end()) return it - axis.begin();
+  throw ConfigError(
+      fmt::format("{}: there is no {} {}; it has {}", where, what, wanted, fmt::join(axis, ", ")));
+}
+
+Index one_of(std::string_view option_text, std::string_view option, Index fallback) {
+  const std::vector<Index> numbers = parse_numbers(option_text, option);
+  if (numbers.empty()) return fallback;
+  if (numbers.size() == 1) return numbers[0];
+  throw ConfigError(fmt::format("{}: this figure shows one, found \"{}\"", option, option_text));
+}
+
+MethodTones::MethodTones(const std::vector<std::string>& selectors) {
+  // in the order in which colours are told apart best
+  static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
+                                                "h2o",   "streamingllm", "keydiff"};
+  std::set<int> taken;
+  const auto base_of = [](const std::string& selector) {
+    return selector.substr(0, selector.find(':'));
+  };
+  for (const std::string& selector : selectors) {
+    const std::string base = base_of(selector);
+    const auto at = std::find(std::begin(kFixed), std::end(kFixed), base);
+    const int slot = static_cast<int>(at - std::begin(kFixed));
+    if (base.starts_with("oracle") || base == "full") {
+      tones_[selector] = {plot::Role::reference, 0};
+    } else if (at != std::end(kFixed) && taken.insert(slot).second) {
+      tones_[selector] = {plot::Role::series, slot};
+    }
+  }
+  int slot = 0;
+  for (const std::string& selector : selectors) {
+    if (tones_.contains(selector)) continue;
+    while (!taken.insert(slot).second) ++slot;
+    tones_[selector] = {plot::Role::series, slot};
+  }
+}
+
+std::string method_label(std::string_view selector) {
+  std::string label(selector);
+  std::replace(label.begin(), label.end(), ':', ' ');
+  return label;
+}
+
+Summary summarize(std::vector<double> values, BandKind band) {
+  std::erase_if(values, [](double v) { return std::isnan(v); });
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  if (values.empty()) return {nan, nan, nan, 0};
+  Summary s;
+  s.n = values.size();
+  s.middle = s.low = s.high = mean(values);
+  switch (band) {
+    case BandKind::none:
+      break;
+    case BandKind::ci: {
+      double squares = 0.0;
+      for (double v : values) squares += (v - s.middle) * (v - s.middle);
+      const auto n = static_cast<double>(s.n);
+      const double half = s.n > 1 ? 1.96 * std::sqrt(squares / (n - 1.0) / n) : 0.0;
+      s.low = s.middle - half;
+      s.high = s.middle + half;
+      break;
+    }
+    case BandKind::quartiles:
+      s.middle = quantile(values, 0.5);
+      s.low = quantile(values, 0.25);
+      s.high = quantile(values, 0.75);
+      break;
+    case BandKind::range:
+      s.low = *std::min_element(values.begin(), values.end());
+      s.high = *std::max_element(values.begin(), values.end());
+      break;
+  }
+  return s;
+}
+
+std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,
+                          std::string_view of_what) {
+  const std::string n =
+      n_min == n_max ? fmt::format("n = {}", n_min) : fmt::format("n = {} to {}", n_min, n_max);
+  switch (band) {
+    case BandKind::ci:
+      return fmt::format("Lines: means; bands: 95% intervals of the mean over {} {}.", n, of_what);
+    case BandKind::quartiles:
+      return fmt::format("Lines: medians; bands: the middle half of {} {}.", n, of_what);
+    case BandKind::range:
+      return fmt::format("Lines: means; bands: smallest to largest of {} {}.", n, of_what);
+    case BandKind::none:
+      return fmt::format("Lines: means over {} {}.", n, of_what);
+  }
+  return {};
+}
+
+std::vector<plot::Tick> ticks_at(const std::vector<double>& numbers, plot::TickFormat format) {
+  std::vector<plot::Tick> ticks;
+  for (double number : numbers) ticks.push_back({number, plot::tick_text(number, format)});
+  return ticks;
+}
+
+std::vector<plot::Tick> cell_ticks(std::span<const double> names) {
+  std::vector<plot::Tick> ticks;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    ticks.push_back({static_cast<double>(i) + 0.5, fmt::format("{}", names[i])});
+  }
+  return ticks;
+}
+
+}  // namespace kvscope::figures

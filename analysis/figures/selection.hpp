@@ -1,0 +1,65 @@
+// What figures share: choices written as text, colours by method, means with bands.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/plot/figure.hpp"
+
+namespace kvscope::figures {
+
+/// "a,b" to its parts; empty text to none.
+std::vector<std::string> parse_words(std::string_view text);
+
+/// "0,4-7" to numbers; empty text to none. Throws ConfigError naming the option.
+std::vector<Index> parse_numbers(std::string_view text, std::string_view option);
+
+/// The slot of `wanted` in an axis of coordinates. Throws ConfigError listing what there is.
+Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
+              const std::string& where);
+
+/// The one layer or head that is shown: the option's, which must name one, else `fallback`.
+Index one_of(std::string_view option_text, std::string_view option, Index fallback);
+
+/// Tones of the methods of one figure: the best known ones look alike in every figure, oracles are
+/// references, the others take the colours that are free.
+class MethodTones {
+ public:
+  explicit MethodTones(const std::vector<std::string>& selectors);
+  /// A selector that was given to the constructor.
+  plot::Tone of(const std::string& selector) const { return tones_.at(selector); }
+
+ private:
+  std::map<std::string, plot::Tone> tones_;
+};
+
+/// How a method is written in a legend: "quest page-size=32" for "quest:page-size=32".
+std::string method_label(std::string_view selector);
+
+/// A mean or median with its band.
+struct Summary {
+  double middle = 0.0;
+  double low = 0.0;
+  double high = 0.0;
+  std::size_t n = 0;  // values that are not NaN
+};
+
+/// ci: normal 95 % interval of the mean, 1.96 standard errors on each side.
+Summary summarize(std::vector<double> values, BandKind band);
+
+/// "Lines: means; bands: 95 % intervals over n = 64 heads." The number of values per point may
+/// vary.
+std::string band_sentence(BandKind band, std::size_t n_min, std::size_t n_max,
+                          std::string_view of_what);
+
+/// Ticks at these numbers, labelled as tokens.
+std::vector<plot::Tick> ticks_at(const std::vector<double>& numbers, plot::TickFormat format);
+
+/// Ticks in the middle of cells 0..n-1 for the names of rows or columns.
+std::vector<plot::Tick> cell_ticks(std::span<const double> names);
+
+}  // namespace kvscope::figures

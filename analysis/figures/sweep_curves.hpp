@@ -1,0 +1,49 @@
+// Curves of a sweep's table, one per method: a metric against budget, keys or bytes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/figures/selection.hpp"
+#include "analysis/table.hpp"
+
+namespace kvscope::figures {
+
+/// A number column of the sweep as an axis.
+struct SweepMetric {
+  std::string_view column;  // "mass_mean"
+  std::string_view option;  // "mass"
+  std::string_view label;   // "Attention mass kept"
+  bool is_share = false;    // lies in [0, 1]
+};
+
+/// Throws ConfigError for a name that is none, listing those there are.
+const SweepMetric& sweep_metric(std::string_view option);
+
+/// Rows of query heads that a figure shows, and what was left out.
+struct SweepSelection {
+  std::vector<std::size_t> rows;
+  std::string budget_kind;             // the one shown; rows without a budget are in as well
+  std::vector<std::string> selectors;  // in the order of the table
+  std::vector<std::string> sentences;  // for the caption
+};
+
+/// Which layers count.
+enum class DenseLayers {
+  leave_out_for_all,  // a layer that one shown method leaves dense counts for none: means compare
+  leave_out_alone,    // only for the method that leaves it dense
+};
+
+/// Heads of layers that the methods make sparse: dense and sliding-window layers are left out.
+/// Throws ConfigError for an empty selection or a table that is no sweep.
+SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
+                                 DenseLayers dense_layers);
+
+/// What the curves run along.
+enum class Along { budget, bytes };
+
+/// One panel per metric. `fallback`: metrics, if the options name none.
+plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
+                          std::string_view fallback);
+
+}  // namespace kvscope::figures

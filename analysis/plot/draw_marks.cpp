@@ -1,0 +1,305 @@
+#include "analysis/plot/draw_marks.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/plot/draw.hpp"
+#include "analysis/plot/raster.hpp"
+#include "analysis/plot/rich_text.hpp"
+
+namespace kvscope::plot {
+
+namespace {
+
+bool is_placed(Point p) {
+  return std::isfinite(p.x) && std::isfinite(p.y);
+}
+
+/// Curves without gaps, from data that may have some.
+std::vector<std::vector<Point>> pieces_of(const PanelLayout& layout, std::span<const double> x,
+                                          std::span<const double> y, bool steps) {
+  std::vector<std::vector<Point>> pieces(1);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Point p = layout.place(x[i], y[i]);
+    if (!is_placed(p)) {
+      if (!pieces.back().empty()) pieces.emplace_back();
+      continue;
+    }
+    if (steps && !pieces.back().empty()) pieces.back().push_back({p.x, pieces.back().back().y});
+    pieces.back().push_back(p);
+  }
+  if (pieces.back().empty()) pieces.pop_back();
+  return pieces;
+}
+
+/// Keeps first, lowest, highest and last point of each column a quarter point wide.
+std::vector<Point> fold(const std::vector<Point>& points, double frame_width) {
+  constexpr double kColumn = 0.25;
+  if (static_cast<double>(points.size()) < 8.0 * frame_width / kColumn) return points;
+  std::vector<Point> out;
+  for (std::size_t first = 0; first < points.size();) {
+    const double column = std::floor(points[first].x / kColumn);
+    std::size_t last = first;
+    std::size_t low = first;
+    std::size_t high = first;
+    while (last + 1 < points.size() && std::floor(points[last + 1].x / kColumn) == column) {
+      ++last;
+      if (points[last].y < points[low].y) low = last;
+      if (points[last].y > points[high].y) high = last;
+    }
+    std::size_t kept[] = {first, std::min(low, high), std::max(low, high), last};
+    for (std::size_t i = 0; i < 4; ++i) {
+      if (i == 0 || kept[i] != kept[i - 1]) out.push_back(points[kept[i]]);
+    }
+    first = last + 1;
+  }
+  return out;
+}
+
+class MarkPainter {
+ public:
+  MarkPainter(const Panel& panel, const PanelLayout& layout, const Theme& theme, Canvas& canvas)
+      : panel_(panel), layout_(layout), theme_(theme), canvas_(canvas) {}
+
+  void operator()(const Area& m) {
+    fill_between(m.x, m.low, m.high, with_alpha(theme_.style_of(m.tone).colour, 0.13));
+  }
+
+  void operator()(const HeatMap& m) {
+    const Point a = layout_.place(m.x.low, m.y.low);
+    const Point b = layout_.place(m.x.high, m.y.high);
+    const ColourMap map = panel_.colour ? panel_.colour->map : ColourMap::sequential;
+    // row 0 lies at y.low, which is the bottom of the page unless the axis is reversed
+    const Image image = heat_map_image(
+        m, layout_.colour, map, m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+        a.x > b.x, a.y > b.y);
+    const Rect rect{std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x),
+                    std::abs(b.y - a.y)};
+    canvas_.image(rect, image);
+    if (m.print_values) print_values(m, image, rect);
+  }
+
+  void operator()(const Bars& m) {
+    const Colour colour = theme_.style_of(m.tone).colour;
+    for (std::size_t i = 0; i < m.heights.size(); ++i) {
+      const Point top = layout_.place(m.edges[i], m.heights[i]);
+      const double right = layout_.place(m.edges[i + 1], m.heights[i]).x;
+      if (!is_placed(top) || !std::isfinite(right)) continue;
+      const double zero = layout_.y.scale.to_unit(0.0);
+      const double base = std::isfinite(zero) ? layout_.frame.bottom() - zero * layout_.frame.h
+                                              : layout_.frame.bottom();
+      const double gap = std::min(0.4, 0.1 * std::abs(right - top.x));
+      canvas_.fill_rect({std::min(top.x, right) + gap, std::min(top.y, base),
+                         std::abs(right - top.x) - 2 * gap, std::abs(base - top.y)},
+                        colour);
+    }
+  }
+
+  void operator()(const Line& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    const auto pieces = pieces_of(layout_, m.x, m.y, m.steps);
+    for (const auto& piece : pieces) {
+      if (piece.size() < 2) continue;
+      canvas_.polyline(fold(piece, layout_.frame.w),
+                       {style.colour, (is_dense(m) ? 0.75 : 1.0) * theme_.line_width,
+                        is_dense(m) ? Dash::solid : style.dash});
+    }
+    if (!m.markers) {
+      lone_points(pieces, style);
+      return;
+    }
+    std::vector<Point> places;
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      const Point p = layout_.place(m.x[i], m.y[i]);
+      if (is_placed(p)) places.push_back(p);
+    }
+    canvas_.markers(is_dense(m) ? some_of(places, m.tone.slot) : places, style.marker,
+                    theme_.marker_radius, style.colour);
+  }
+
+  /// Bands lie below all curves; the more there are, the paler.
+  void bands() {
+    const auto n = std::count_if(panel_.marks.begin(), panel_.marks.end(), [](const Mark& mark) {
+      const Line* line = std::get_if<Line>(&mark);
+      return line != nullptr && !line->low.empty();
+    });
+    const double alpha =
+        theme_.band_alpha * (n > 4 ? std::max(0.45, 4.0 / static_cast<double>(n)) : 1.0);
+    for (const Mark& mark : panel_.marks) {
+      const Line* line = std::get_if<Line>(&mark);
+      if (line == nullptr || line->low.empty()) continue;
+      fill_between(line->x, line->low, line->high,
+                   with_alpha(theme_.style_of(line->tone).colour, alpha));
+    }
+  }
+
+  void operator()(const Scatter& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    std::vector<Point> places;
+    std::vector<Colour> colours;
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      const Point p = layout_.place(m.x[i], m.y[i]);
+      if (!is_placed(p) || (!m.value.empty() && std::isnan(m.value[i]))) continue;
+      places.push_back(p);
+      if (m.value.empty() || !panel_.colour) continue;
+      const double unit = layout_.colour.to_unit(m.value[i]);
+      colours.push_back(with_alpha(colour_at(panel_.colour->map, unit), m.opacity));
+    }
+    if (colours.empty()) colours.push_back(with_alpha(style.colour, m.opacity));
+    const double radius = theme_.marker_radius * m.size;
+    if (places.size() > kMostVectorMarkers) {
+      canvas_.image(layout_.frame,
+                    cloud_image(places, colours, radius, layout_.frame, 300.0 / 72.0));
+    } else if (colours.size() == 1) {
+      canvas_.markers(places, style.marker, radius, colours[0]);
+    } else {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        canvas_.markers({&places[i], 1}, style.marker, radius, colours[i]);
+      }
+    }
+  }
+
+  void operator()(const Rule& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    const Range x = layout_.x.scale.range();
+    const Range y = layout_.y.scale.range();
+    std::vector<Point> ends;
+    if (m.kind == Rule::Kind::vertical)
+      ends = {layout_.place(m.at, y.low), layout_.place(m.at, y.high)};
+    if (m.kind == Rule::Kind::horizontal)
+      ends = {layout_.place(x.low, m.at), layout_.place(x.high, m.at)};
+    if (m.kind == Rule::Kind::diagonal) {
+      // straight in data coordinates; sampled, since the scales may differ
+      const Scale both(layout_.x.scale.kind(), {std::max(x.low, y.low), std::min(x.high, y.high)});
+      for (int i = 0; i <= 32; ++i) {
+        const double v = both.from_unit(i / 32.0);
+        ends.push_back(layout_.place(v, v));
+      }
+    }
+    if (std::all_of(ends.begin(), ends.end(), is_placed)) {
+      canvas_.polyline(ends, {style.colour, 0.75 * theme_.line_width, style.dash});
+    }
+  }
+
+  void operator()(const Boxes& m) {
+    const Colour colour = theme_.style_of(m.tone).colour;
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      const Point a = layout_.place(m.x[i].low, m.y[i].low);
+      const Point b = layout_.place(m.x[i].high, m.y[i].high);
+      const std::vector<Point> corners = {
+          {a.x, a.y}, {b.x, a.y}, {b.x, b.y}, {a.x, b.y}, {a.x, a.y}};
+      // a pale edge below keeps the outline visible on every cell colour
+      canvas_.polyline(corners, {with_alpha(theme_.ground, 0.85), 2.0 * theme_.line_width});
+      canvas_.polyline(corners, {colour, 1.1 * theme_.line_width});
+    }
+  }
+
+  void operator()(const Note& m) {
+    const Rect& frame = layout_.frame;
+    Point at{frame.x + m.x * frame.w, frame.y + m.y * frame.h};
+    TextStyle style{theme_.tick_size, theme_.ink, Align::left};
+    if (m.align == Note::Align::right) style.align = Align::right;
+    if (m.align == Note::Align::centre) style.align = Align::centre;
+    for (std::size_t begin = 0; begin <= m.text.size();) {
+      const std::size_t end = std::min(m.text.find('\n', begin), m.text.size());
+      at.y += 1.25 * theme_.tick_size;
+      draw_rich(canvas_, {at.x, at.y - canvas_.metrics().descent() * theme_.tick_size},
+                std::string_view(m.text).substr(begin, end - begin), style);
+      begin = end + 1;
+    }
+  }
+
+ private:
+  void fill_between(std::span<const double> x, std::span<const double> low,
+                    std::span<const double> high, Colour fill) {
+    std::vector<Point> upper;
+    std::vector<Point> lower;
+    const auto close = [&] {
+      if (upper.size() >= 2) {
+        std::vector<Point> outline = fold(upper, layout_.frame.w);
+        const std::vector<Point> back = fold(lower, layout_.frame.w);
+        outline.insert(outline.end(), back.rbegin(), back.rend());
+        canvas_.polygon(outline, fill);
+      }
+      upper.clear();
+      lower.clear();
+    };
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Point a = layout_.place(x[i], low[i]);
+      const Point b = layout_.place(x[i], high[i]);
+      if (!is_placed(a) || !is_placed(b)) {
+        close();
+        continue;
+      }
+      lower.push_back(a);
+      upper.push_back(b);
+    }
+    close();
+  }
+
+  /// Six places along a curve, shifted by series so that markers of close curves stand apart.
+  static std::vector<Point> some_of(const std::vector<Point>& places, int slot) {
+    constexpr std::size_t kMarkers = 6;
+    std::vector<Point> some;
+    const std::size_t stride = std::max<std::size_t>(1, places.size() / kMarkers);
+    const std::size_t shift = stride * static_cast<std::size_t>(slot % 5 + 1) / 6;
+    for (std::size_t i = shift; i < places.size(); i += stride) some.push_back(places[i]);
+    return some;
+  }
+
+  /// Points between two gaps have no line to be seen by.
+  void lone_points(const std::vector<std::vector<Point>>& pieces, const SeriesStyle& style) {
+    std::vector<Point> lone;
+    for (const auto& piece : pieces) {
+      if (piece.size() == 1) lone.push_back(piece[0]);
+    }
+    if (!lone.empty())
+      canvas_.markers(lone, style.marker, 0.7 * theme_.marker_radius, style.colour);
+  }
+
+  void print_values(const HeatMap& m, const Image& image, const Rect& rect) {
+    const double w = rect.w / static_cast<double>(m.n_cols);
+    const double h = rect.h / static_cast<double>(m.n_rows);
+    const TickFormat format = panel_.colour ? panel_.colour->axis.format : TickFormat::number;
+    const bool flip_x = layout_.place(m.x.low, m.y.low).x > layout_.place(m.x.high, m.y.low).x;
+    const bool flip_y = layout_.place(m.x.low, m.y.low).y > layout_.place(m.x.low, m.y.high).y;
+    std::vector<std::string> texts;
+    double widest = 0.0;
+    for (float value : m.values) {
+      texts.push_back(std::isnan(value) ? std::string()
+                                        : tick_text(static_cast<double>(value), format));
+      widest = std::max(widest, rich_width(canvas_.metrics(), texts.back(), 1.0));
+    }
+    const double size =
+        std::min({0.85 * theme_.tick_size, 0.86 * w / std::max(widest, 0.1), 0.75 * h});
+    if (size < 0.55 * theme_.tick_size) return;  // too small to be read: better none
+    for (Index row = 0; row < m.n_rows; ++row) {
+      for (Index col = 0; col < m.n_cols; ++col) {
+        const Index from =
+            (flip_y ? m.n_rows - 1 - row : row) * m.n_cols + (flip_x ? m.n_cols - 1 - col : col);
+        const auto pixel = static_cast<std::size_t>(4 * (row * m.n_cols + col));
+        const Colour cell{image.rgba[pixel], image.rgba[pixel + 1], image.rgba[pixel + 2], 1.0};
+        const Colour ink = colour_from_rgb(luminance(cell) > 0.30 ? 0x1A1A1A : 0xFFFFFF);
+        draw_rich(canvas_,
+                  {rect.x + (static_cast<double>(col) + 0.5) * w,
+                   rect.y + (static_cast<double>(row) + 0.5) * h + 0.36 * size},
+                  texts[static_cast<std::size_t>(from)], {size, ink, Align::centre});
+      }
+    }
+  }
+
+  const Panel& panel_;
+  const PanelLayout& layout_;
+  const Theme& theme_;
+  Canvas& canvas_;
+};
+
+}  // namespace
+
+void draw_marks(const Panel& panel, const PanelLayout& layout, const Theme& theme, Canvas& canvas) {
+  MarkPainter painter(panel, layout, theme, canvas);
+  painter.bands();
+  for (const Mark& mark : panel.marks) std::visit(painter, mark);
+}
+
+}  // namespace kvscope::plot

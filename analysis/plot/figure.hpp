@@ -1,0 +1,198 @@
+// What a figure is: panels with axes and marks that hold data and roles; no pixels and no colours.
+//
+// A figure is made once from a result (analysis/figures), laid out for a width (layout.hpp) and
+// drawn on any canvas (draw.hpp). Labels may hold formulas between dollar signs (rich_text.hpp).
+// NaN in data is a gap; positions beyond an axis' range are clipped.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "analysis/plot/colour.hpp"
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope::plot {
+
+/// What a mark stands for; the theme turns it into colour, marker and dash.
+enum class Role {
+  series,     // one of several things compared: `slot` says which
+  reference,  // what cannot be beaten, or what is compared with: oracle, dense, y = x
+  highlight,  // what the reader should look at: a boxed cell, a selected key
+  neutral,    // context behind the rest
+};
+
+struct Tone {
+  Role role = Role::series;
+  int slot = 0;  // series only; the same thing has the same slot in every figure
+  bool operator==(const Tone&) const = default;
+};
+
+/// Two ends of an axis or a range.
+struct Range {
+  double low = 0.0;
+  double high = 1.0;
+  bool operator==(const Range&) const = default;
+};
+
+/// A curve through points in order, with an optional band around it.
+struct Line {
+  std::string label;  // in the legend; empty = none
+  Tone tone;
+  std::vector<double> x;
+  std::vector<double> y;
+  std::vector<double> low;  // empty, or one per point
+  std::vector<double> high;
+  bool markers = true;
+  bool steps = false;  // staircase: y holds from x to the next x
+};
+
+/// Too many points for a marker on each and for dashes to be seen: drawn solid, with some markers.
+inline bool is_dense(const Line& line) {
+  return line.x.size() > 60;
+}
+
+/// Points. With `value` they take colours from the panel's colour axis instead of their role's.
+struct Scatter {
+  std::string label;
+  Tone tone;
+  std::vector<double> x;
+  std::vector<double> y;
+  std::vector<double> value;
+  double size = 1.0;     // times the theme's marker size
+  double opacity = 1.0;  // for clouds
+};
+
+/// A matrix as an image over [x.low, x.high] x [y.low, y.high], on linear axes; row 0 lies at
+/// y.low. NaN = masked, which is drawn apart from every value.
+struct HeatMap {
+  Index n_rows = 0;
+  Index n_cols = 0;
+  std::vector<float> values;  // [n_rows, n_cols]
+  Range x;
+  Range y;
+  bool print_values = false;  // the number in each cell, where it fits
+  bool show_masked = true;    // false: cells without a value show the ground (densities)
+};
+
+/// Bars between edges: a histogram if they touch.
+struct Bars {
+  std::string label;
+  Tone tone;
+  std::vector<double> edges;    // [n + 1]
+  std::vector<double> heights;  // [n]
+};
+
+/// A straight line across the panel.
+struct Rule {
+  enum class Kind { vertical, horizontal, diagonal };  // diagonal: y = x
+  Kind kind = Kind::horizontal;
+  double at = 0.0;
+  std::string label;  // in the legend; empty = none
+  Tone tone{Role::reference, 0};
+};
+
+/// Outlines of rectangles, in data coordinates.
+struct Boxes {
+  std::string label;
+  Tone tone{Role::highlight, 0};
+  std::vector<Range> x;
+  std::vector<Range> y;
+};
+
+/// A filled area between two curves over x, behind everything: a region with a meaning.
+struct Area {
+  std::string label;
+  Tone tone{Role::neutral, 0};
+  std::vector<double> x;
+  std::vector<double> low;
+  std::vector<double> high;
+};
+
+/// Words inside a panel, at a place given as parts of its width and height (0, 0 = top left).
+struct Note {
+  std::string text;  // may hold line breaks
+  double x = 0.0;
+  double y = 0.0;
+  enum class Align { left, centre, right } align = Align::left;
+};
+
+using Mark = std::variant<Area, HeatMap, Bars, Line, Scatter, Rule, Boxes, Note>;
+
+enum class ScaleKind {
+  linear,
+  log10,   // ticks at powers of ten
+  log2,    // ticks at powers of two
+  symlog,  // linear within +-linear_width, logarithmic (base 10) beyond
+};
+
+/// How numbers on an axis are written.
+enum class TickFormat {
+  number,
+  percent,  // 0.25 as 25 %
+  tokens,   // 2048 as 2k (k = 1024)
+  bytes,    // 2048 as 2 KiB
+};
+
+struct Tick {
+  double at = 0.0;
+  std::string label;
+};
+
+struct Axis {
+  std::string label;
+  ScaleKind scale = ScaleKind::linear;
+  std::optional<Range> range;  // empty: from the data, rounded outwards on linear axes
+  std::vector<Tick> ticks;     // empty: chosen
+  TickFormat format = TickFormat::number;
+  bool reversed = false;       // x from right to left, y from top to bottom
+  bool whole_numbers = false;  // ticks at integers only
+  double linear_width = 1.0;   // symlog only
+};
+
+/// Which numbers the colours of a panel's heat maps and valued points stand for.
+struct ColourAxis {
+  Axis axis;  // label, scale (linear or log10), range, ticks, format
+  ColourMap map = ColourMap::sequential;
+  bool show_bar = true;
+  std::string masked_label;  // names the masked cells in the legend; empty = not named
+};
+
+enum class LegendPlace { none, inside, above };
+
+struct Panel {
+  std::string title;
+  Axis x;
+  Axis y;
+  std::vector<Mark> marks;
+  std::optional<ColourAxis> colour;
+  double aspect = 0.75;                    // height / width of the frame
+  bool equal_scales = false;               // both axes get one range, and a square frame
+  bool grid = true;                        // faint lines at the ticks
+  LegendPlace legend = LegendPlace::none;  // of this panel alone
+};
+
+/// The width a figure is made for: one text column, or the whole page.
+enum class Span { column, full };
+
+struct Figure {
+  std::string name;                  // "budget"
+  std::string title;                 // above everything; papers put it into the caption instead
+  std::vector<std::string> caption;  // sentences: what is shown, n, what was reduced or left out
+  std::vector<Panel> panels;
+  int columns = 1;       // panels per row
+  bool share_x = false;  // panels of a column have one x range; inner labels are left out
+  bool share_y = false;  // panels of a row have one y range; inner labels are left out
+  LegendPlace legend = LegendPlace::none;  // one legend for all panels: none or above
+  Span span = Span::column;
+};
+
+/// Points of a mark that have a place, and legend entries, whatever its kind.
+std::size_t count_points(const Mark& mark);
+
+/// Throws ConfigError unless the figure can be drawn: a panel, at least one finite number in each,
+/// arrays of equal length, ranges with low < high, positive ranges on logarithmic axes.
+void check_figure(const Figure& figure);
+
+}  // namespace kvscope::plot

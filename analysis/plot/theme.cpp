@@ -1,0 +1,89 @@
+#include "analysis/plot/theme.hpp"
+
+namespace kvscope::plot {
+
+namespace {
+
+/// Okabe and Ito, "Color Universal Design" (2008); black is kept for references, yellow is too
+/// light for lines on paper.
+std::vector<Colour> series_colours(Ground ground) {
+  std::vector<Colour> colours;
+  const std::uint32_t blue = ground == Ground::light ? 0x0072B2 : 0x3D9BD9;
+  for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U}) {
+    colours.push_back(colour_from_rgb(rgb));
+  }
+  colours.push_back(ground == Ground::light ? colour_from_rgb(0x7A7A7A)
+                                            : colour_from_rgb(0xF0E442));
+  return colours;
+}
+
+struct Widths {
+  double column;  // inches
+  double full;
+  double letters;  // points
+};
+
+Widths widths_of(Venue venue) {
+  switch (venue) {
+    case Venue::acl:
+      return {3.03, 6.30, 8.0};
+    case Venue::icml:
+      return {3.25, 6.75, 8.0};
+    case Venue::neurips:
+    case Venue::iclr:
+      return {5.5, 5.5, 8.0};
+    case Venue::ieee:
+      return {3.5, 7.16, 8.0};
+    case Venue::slide:
+      return {10.0, 10.0, 16.0};
+  }
+  return {3.25, 6.75, 8.0};
+}
+
+}  // namespace
+
+SeriesStyle Theme::style_of(const Tone& tone) const {
+  constexpr int kMarkers = 9;
+  constexpr int kDashes = 4;
+  switch (tone.role) {
+    case Role::reference:
+      return {ink, MarkerShape::circle, Dash::dashed};
+    case Role::highlight:
+      return {highlight, MarkerShape::star, Dash::solid};
+    case Role::neutral:
+      return {neutral, MarkerShape::circle, Dash::solid};
+    case Role::series:
+      break;
+  }
+  const int n = static_cast<int>(series.size());
+  const int slot = tone.slot < 0 ? 0 : tone.slot;
+  return {series[static_cast<std::size_t>(slot % n)], static_cast<MarkerShape>(slot % kMarkers),
+          static_cast<Dash>((slot + 2 * (slot / n)) % kDashes)};
+}
+
+Theme make_theme(Venue venue, Ground ground) {
+  const Widths widths = widths_of(venue);
+  Theme theme;
+  theme.column_width = 72.0 * widths.column;
+  theme.full_width = 72.0 * widths.full;
+  const double k = widths.letters / 8.0;
+  theme.label_size = widths.letters;
+  theme.title_size = widths.letters;
+  theme.tick_size = 7.0 * k;
+  for (double* length : {&theme.line_width, &theme.rule_width, &theme.grid_width,
+                         &theme.marker_radius, &theme.tick_length, &theme.margin, &theme.gap}) {
+    *length *= k;
+  }
+  const bool light = ground == Ground::light;
+  theme.ground = colour_from_rgb(light ? 0xFFFFFF : 0x16181D);
+  theme.ink = colour_from_rgb(light ? 0x1A1A1A : 0xE8E8E8);
+  theme.muted = colour_from_rgb(light ? 0x5A5A5A : 0xA8A8A8);
+  theme.grid = colour_from_rgb(light ? 0xE4E4E4 : 0x33363D);
+  theme.masked = colour_from_rgb(light ? 0xE2E2E2 : 0x3C4048);
+  theme.neutral = colour_from_rgb(light ? 0x9A9A9A : 0x7C8088);
+  theme.highlight = colour_from_rgb(0xD81B60);  // apart from every series and both colour maps
+  theme.series = series_colours(ground);
+  return theme;
+}
+
+}  // namespace kvscope::plot

@@ -1,0 +1,119 @@
+#include "notebooks_export/figure_csv.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/plot/rich_text.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using namespace plot;
+
+class CsvWriter {
+ public:
+  void panel(std::size_t number, const Panel& panel) {
+    panel_ = number;
+    for (const Mark& mark : panel.marks) std::visit(*this, mark);
+  }
+  std::string take() { return std::move(text_); }
+
+  void operator()(const Area& m) {
+    begin("area", m.label);
+    for (std::size_t i = 0; i < m.x.size(); ++i) line(m.x[i], {}, m.low[i], m.high[i], {});
+  }
+  void operator()(const HeatMap& m) {
+    begin("cell", "");
+    const double w = (m.x.high - m.x.low) / static_cast<double>(m.n_cols);
+    const double h = (m.y.high - m.y.low) / static_cast<double>(m.n_rows);
+    for (Index row = 0; row < m.n_rows; ++row) {
+      for (Index col = 0; col < m.n_cols; ++col) {
+        const float value = m.values[static_cast<std::size_t>(row * m.n_cols + col)];
+        if (!std::isfinite(value)) continue;
+        line(m.x.low + (static_cast<double>(col) + 0.5) * w,
+             m.y.low + (static_cast<double>(row) + 0.5) * h, {}, {}, value);
+      }
+    }
+  }
+  void operator()(const Bars& m) {
+    begin("bar", m.label);
+    for (std::size_t i = 0; i < m.heights.size(); ++i) {
+      line(0.5 * (m.edges[i] + m.edges[i + 1]), m.heights[i], m.edges[i], m.edges[i + 1], {});
+    }
+  }
+  void operator()(const Line& m) {
+    begin("line", m.label);
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      const bool has_band = !m.low.empty();
+      line(m.x[i], m.y[i], has_band ? cell(m.low[i]) : std::string(),
+           has_band ? cell(m.high[i]) : std::string(), {});
+    }
+  }
+  void operator()(const Scatter& m) {
+    begin("point", m.label);
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      line(m.x[i], m.y[i], {}, {}, m.value.empty() ? std::string() : cell(m.value[i]));
+    }
+  }
+  void operator()(const Rule& m) {
+    begin(m.kind == Rule::Kind::vertical     ? "vertical rule"
+          : m.kind == Rule::Kind::horizontal ? "horizontal rule"
+                                             : "diagonal rule",
+          m.label);
+    const bool is_vertical = m.kind == Rule::Kind::vertical;
+    const bool is_horizontal = m.kind == Rule::Kind::horizontal;
+    line(is_vertical ? cell(m.at) : std::string(), is_horizontal ? cell(m.at) : std::string(), {},
+         {}, {});
+  }
+  void operator()(const Boxes& m) {
+    begin("box", m.label);
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      line(0.5 * (m.x[i].low + m.x[i].high), 0.5 * (m.y[i].low + m.y[i].high), {}, {}, {});
+    }
+  }
+  void operator()(const Note&) {}
+
+ private:
+  /// A number or nothing.
+  struct Cell {
+    std::string text;
+    Cell() = default;
+    Cell(std::string t) : text(std::move(t)) {}
+    Cell(double v) : text(cell(v)) {}
+    Cell(float v) : text(std::isfinite(v) ? fmt::format("{}", v) : std::string()) {}
+  };
+
+  static std::string cell(double v) {
+    return std::isfinite(v) ? fmt::format("{}", v) : std::string();
+  }
+
+  void begin(std::string_view kind, const std::string& label) {
+    std::string name = plain_text(label);
+    if (name.find_first_of(",\"\r\n") != std::string::npos) {
+      std::string quoted;
+      for (char c : name) quoted.append(c == '"' ? 2 : 1, c);
+      name = "\"" + quoted + "\"";
+    }
+    head_ = fmt::format("{},{},{}", panel_, kind, name);
+  }
+  void line(const Cell& x, const Cell& y, const Cell& low, const Cell& high, const Cell& value) {
+    fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{}\n", head_, x.text, y.text,
+                   low.text, high.text, value.text);
+  }
+
+  std::size_t panel_ = 0;
+  std::string head_;
+  std::string text_ = "panel,mark,series,x,y,low,high,value\n";
+};
+
+}  // namespace
+
+std::string figure_csv(const Figure& figure) {
+  CsvWriter writer;
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) writer.panel(p + 1, figure.panels[p]);
+  return writer.take();
+}
+
+}  // namespace kvscope

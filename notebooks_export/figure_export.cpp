@@ -1,0 +1,129 @@
+#include "notebooks_export/figure_export.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "analysis/plot/draw.hpp"
+#include "analysis/plot/layout.hpp"
+#include "core/base/error.hpp"
+#include "notebooks_export/cairo_canvas.hpp"
+#include "notebooks_export/figure_csv.hpp"
+#include "notebooks_export/svg_canvas.hpp"
+
+namespace kvscope {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Files under temporary names, removed unless they were all published.
+class PendingFiles {
+ public:
+  ~PendingFiles() {
+    std::error_code ignored;
+    for (const auto& [from, to] : names_) fs::remove(from, ignored);
+    if (!folder_.empty()) fs::remove(folder_, ignored);  // only if it is empty
+  }
+
+  void make_folder(const fs::path& folder) {
+    std::error_code error;
+    if (fs::is_directory(folder, error)) return;
+    if (!fs::create_directory(folder, error) || error) {
+      throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(),
+                                error ? error.message() : "a file has this name"));
+    }
+    folder_ = folder;
+  }
+
+  void add(const fs::path& to, const std::string& bytes) {
+    fs::path from = to;
+    from += ".part";
+    names_.emplace_back(from, to);
+    std::ofstream out(from, std::ios::binary | std::ios::trunc);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    out.close();
+    if (!out)
+      throw IoError(fmt::format("cannot write {}: {}", from.string(), std::strerror(errno)));
+  }
+
+  void publish() {
+    for (const auto& [from, to] : names_) {
+      std::error_code error;
+      fs::rename(from, to, error);
+      if (error) throw IoError(fmt::format("cannot write {}: {}", to.string(), error.message()));
+    }
+    names_.clear();
+    folder_.clear();
+  }
+
+ private:
+  std::vector<std::pair<fs::path, fs::path>> names_;
+  fs::path folder_;  // made by us
+};
+
+std::string draw(const plot::Figure& figure, const plot::Layout& layout, const plot::Theme& theme,
+                 std::unique_ptr<PageCanvas> canvas) {
+  plot::draw_figure(figure, layout, theme, *canvas);
+  return canvas->finish();
+}
+
+}  // namespace
+
+std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOptions& options,
+                                      const std::vector<FigureFormat>& formats,
+                                      const std::string& stem) {
+  check_fields(options);
+  const plot::Theme theme = plot::make_theme(options.venue, options.theme);
+  const double natural = figure.span == plot::Span::full ? theme.full_width : theme.column_width;
+  const double width = options.width > 0.0 ? 72.0 * options.width : natural;
+  const std::optional<double> height =
+      options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
+  const plot::Layout layout =
+      plot::layout_figure(figure, width, height, theme, figure_font_metrics());
+  const std::string title = figure.title.empty() ? figure.name : figure.title;
+  std::vector<OutputFile> files;
+  for (FigureFormat format : formats) {
+    const std::string name = fmt::format("{}.{}", stem, enum_name(format));
+    switch (format) {
+      case FigureFormat::svg:
+        files.push_back({name, draw(figure, layout, theme, make_svg_canvas(layout.size, title))});
+        break;
+      case FigureFormat::pdf:
+        files.push_back({name, draw(figure, layout, theme, make_pdf_canvas(layout.size, title))});
+        break;
+      case FigureFormat::png:
+        files.push_back(
+            {name, draw(figure, layout, theme, make_png_canvas(layout.size, options.dpi))});
+        break;
+      case FigureFormat::tex:
+        for (OutputFile& file : pgfplots_files(figure, layout, theme, stem)) {
+          files.push_back(std::move(file));
+        }
+        break;
+    }
+  }
+  files.push_back({stem + ".csv", figure_csv(figure)});
+  return files;
+}
+
+void write_output_files(const fs::path& folder, const std::vector<OutputFile>& files,
+                        bool overwrite) {
+  const fs::path where = folder.empty() ? fs::path(".") : folder;
+  for (const OutputFile& file : files) {
+    const fs::path to = where / file.name;
+    std::error_code error;
+    if (fs::is_directory(to, error)) throw IoError(fmt::format("{} is a folder", to.string()));
+    if (!overwrite && fs::exists(to, error)) {
+      throw IoError(fmt::format("{} exists; --force replaces it", to.string()));
+    }
+  }
+  PendingFiles pending;
+  pending.make_folder(where);
+  for (const OutputFile& file : files) pending.add(where / file.name, file.bytes);
+  pending.publish();
+}
+
+}  // namespace kvscope

@@ -1,0 +1,57 @@
+// From a figure to the files of a paper: drawings in every format, the numbers behind them, and how
+// they came about.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/plot/figure.hpp"
+#include "analysis/plot/theme.hpp"
+#include "core/base/fields.hpp"
+#include "notebooks_export/pgfplots.hpp"
+
+namespace kvscope {
+
+enum class FigureFormat { svg, pdf, png, tex };
+template <>
+struct EnumNames<FigureFormat> {
+  static constexpr std::array<std::string_view, 4> value = {"svg", "pdf", "png", "tex"};
+};
+
+/// How a figure is put on the page.
+struct RenderOptions {
+  plot::Venue venue = plot::Venue::icml;
+  plot::Ground theme = plot::Ground::light;
+  double width = 0.0;
+  double height = 0.0;
+  double dpi = 300.0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"venue", "widths and letter sizes of acl, icml, neurips, iclr, ieee or a slide"},
+          self.venue);
+    visit(Field{"theme", "light or dark ground"}, self.theme);
+    visit(Field{"width", "inches; 0 is the venue's column, or its page for wide figures"}.in(0.0,
+                                                                                             60.0),
+          self.width);
+    visit(Field{"height", "inches; 0 follows from the panels"}.in(0.0, 60.0), self.height);
+    visit(Field{"dpi", "pixels per inch of the PNG"}.in(20.0, 2400.0), self.dpi);
+  }
+};
+
+/// STEM.svg, .pdf, .png, .tex (with its images STEM-N.png) as asked, and STEM.csv. Throws
+/// ConfigError for a figure that cannot be drawn, IoError without the font.
+std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOptions& options,
+                                      const std::vector<FigureFormat>& formats,
+                                      const std::string& stem);
+
+/// Writes all files or none: first under temporary names, then renamed. The folder is made if its
+/// parent exists. Throws IoError if a file exists (unless overwrite) or cannot be written.
+void write_output_files(const std::filesystem::path& folder, const std::vector<OutputFile>& files,
+                        bool overwrite);
+
+}  // namespace kvscope

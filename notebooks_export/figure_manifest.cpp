@@ -1,0 +1,124 @@
+#include "notebooks_export/figure_manifest.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "kvscope-figure";
+constexpr std::int64_t kVersion = 1;
+
+/// Sets the fields that `json` has; unknown keys are refused.
+template <class Options>
+void fields_from_json(const JsonObject& json, Options& options) {
+  std::size_t n_known = 0;
+  Options::visit_fields(options, [&](const Field& field, auto& value) {
+    std::string key(field.name);
+    for (char& c : key) c = c == '-' ? '_' : c;
+    const nlohmann::json* found = json.find(key);
+    if (found == nullptr) return;
+    ++n_known;
+    parse_field(field, found->is_string() ? found->get<std::string>() : found->dump(), value);
+  });
+  if (n_known != json.value().size()) {
+    throw FormatError(
+        fmt::format("{}: it has options that this version does not know", json.where()));
+  }
+}
+
+std::vector<std::string> strings_of(const JsonObject& json, const std::string& field) {
+  std::vector<std::string> list;
+  for (const auto& item : json.list(field)) {
+    if (!item.is_string()) json.refuse(field, "a list of texts");
+    list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
+}  // namespace
+
+ManifestInput describe_input(const ResultView& result, std::string file, std::string hash) {
+  const ResultInfo& info = result.info();
+  return {std::move(file),   std::move(hash),  info.kind,        info.config_hash,
+          info.command_line, info.trace_uuids, info.trace_hashes};
+}
+
+Json manifest_to_json(const FigureManifest& manifest) {
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"figure", manifest.figure},
+               {"stem", manifest.stem},
+               {"caption", manifest.caption},
+               {"options", fields_to_json(manifest.options)},
+               {"render", fields_to_json(manifest.render)},
+               {"formats", Json::array()},
+               {"inputs", Json::array()},
+               {"files", Json::array()},
+               {"command", manifest.command},
+               {"writer", manifest.writer}};
+  for (FigureFormat format : manifest.formats) json["formats"].push_back(enum_name(format));
+  for (const ManifestInput& input : manifest.inputs) {
+    json["inputs"].push_back({{"file", input.file},
+                              {"hash", input.hash},
+                              {"kind", input.kind},
+                              {"config_hash", input.config_hash},
+                              {"command", input.command},
+                              {"trace_uuids", input.trace_uuids},
+                              {"trace_hashes", input.trace_hashes}});
+  }
+  for (const ManifestFile& file : manifest.files) {
+    json["files"].push_back({{"name", file.name}, {"bytes", file.n_bytes}, {"hash", file.hash}});
+  }
+  return json;
+}
+
+FigureManifest manifest_from_text(std::string_view text, const std::string& where) {
+  const nlohmann::json json = parse_json(text, where);
+  const JsonObject top(json, where);
+  if (top.string_if("format") != kFormat) {
+    throw FormatError(
+        fmt::format("{}: this is no manifest of a figure (format \"{}\")", where, kFormat));
+  }
+  if (top.integer("version", 1, 1'000'000) > kVersion) {
+    throw FormatError(fmt::format("{}: a manifest of version {}, this kvscope knows version {}",
+                                  where, top.integer("version", 1, 1'000'000), kVersion));
+  }
+  FigureManifest manifest;
+  manifest.figure = top.string("figure");
+  manifest.stem = top.string("stem");
+  fields_from_json(top.object("options"), manifest.options);
+  fields_from_json(top.object("render"), manifest.render);
+  check_fields(manifest.render);
+  for (const std::string& name : strings_of(top, "formats")) {
+    FigureFormat format{};
+    parse_field(Field{"formats", ""}, name, format);
+    manifest.formats.push_back(format);
+  }
+  manifest.caption = strings_of(top, "caption");
+  for (const auto& item : top.list("inputs")) {
+    const JsonObject input(item, where, "inputs.");
+    manifest.inputs.push_back({input.string("file"), input.string("hash"), input.string("kind"),
+                               input.string("config_hash"), input.string("command"),
+                               strings_of(input, "trace_uuids"),
+                               strings_of(input, "trace_hashes")});
+  }
+  for (const auto& item : top.list("files")) {
+    const JsonObject file(item, where, "files.");
+    const std::string& name = file.string("name");
+    if (name.find('/') != std::string::npos || name.empty()) file.refuse("name", "a file name");
+    manifest.files.push_back(
+        {name, static_cast<std::size_t>(file.integer("bytes", 0, std::int64_t{1} << 40)),
+         file.string("hash")});
+  }
+  manifest.command = top.string("command");
+  manifest.writer = top.string("writer");
+  return manifest;
+}
+
+}  // namespace kvscope

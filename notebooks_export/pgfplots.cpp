@@ -1,0 +1,402 @@
+#include "notebooks_export/pgfplots.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/plot/draw.hpp"
+#include "analysis/plot/raster.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "notebooks_export/cairo_canvas.hpp"
+#include "notebooks_export/pgfplots_style.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using namespace plot;
+
+class PgfWriter {
+ public:
+  PgfWriter(const Figure& figure, const Layout& layout, const Theme& theme, std::string stem)
+      : figure_(figure), layout_(layout), theme_(theme), stem_(std::move(stem)) {}
+
+  std::vector<OutputFile> write() {
+    out_ = fmt::format(
+        "% {}: drawn by kvscope. The document needs \\usepackage{{pgfplots}},\n"
+        "% \\pgfplotsset{{compat=1.18}} and \\usetikzlibrary{{plotmarks}}; include with "
+        "\\input{{{}}}.\n",
+        figure_.name, stem_);
+    for (const std::string& sentence : figure_.caption) out_ += "% " + plain_text(sentence) + "\n";
+    out_ += fmt::format(
+        "\\begin{{tikzpicture}}[font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,line join=round]\n",
+        theme_.tick_size, 1.2 * theme_.tick_size);
+    // the same outline as in the other formats
+    out_ += fmt::format("\\useasboundingbox (0pt,0pt) rectangle ({:.2f}pt,{:.2f}pt);\n",
+                        layout_.size.w, layout_.size.h);
+    for (std::size_t p = 0; p < figure_.panels.size(); ++p) panel(p);
+    if (!figure_.title.empty()) {
+      for (const PlacedText& words : layout_.words) {
+        if (words.at.y > layout_.panels[0].frame.y || words.style.rotation != 0.0) continue;
+        const bool is_panel_title = std::any_of(
+            figure_.panels.begin(), figure_.panels.end(),
+            [&](const Panel& q) { return q.title.find(words.text) != std::string::npos; });
+        if (is_panel_title) continue;
+        out_ += fmt::format("\\node[anchor=base] at ({:.2f}pt,{:.2f}pt) {{{}}};\n", words.at.x,
+                            layout_.size.h - words.at.y, tex_text(words.text));
+      }
+    }
+    out_ += "\\end{tikzpicture}\n";
+    files_.insert(files_.begin(), {stem_ + ".tex", std::move(out_)});
+    return std::move(files_);
+  }
+
+  // ---- marks ----
+
+  void operator()(const Area& m) {
+    polygon(m.x, m.low, m.high, theme_.style_of(m.tone).colour, 0.13);
+  }
+
+  void operator()(const HeatMap& m) {
+    const PanelLayout& at = layout_.panels[panel_];
+    const Panel& panel = figure_.panels[panel_];
+    const Point a = at.place(m.x.low, m.y.low);
+    const Point b = at.place(m.x.high, m.y.high);
+    const ColourMap map = panel.colour ? panel.colour->map : ColourMap::sequential;
+    picture(heat_map_image(m, at.colour, map,
+                           m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
+                           a.x > b.x, a.y > b.y),
+            {std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)});
+  }
+
+  void operator()(const Bars& m) {
+    out_ += fmt::format("\\addplot[ybar interval,forget plot,draw=none,fill={}] coordinates {{",
+                        tex_colour(theme_.style_of(m.tone).colour));
+    for (std::size_t i = 0; i < m.edges.size(); ++i) {
+      const double height = i < m.heights.size() ? m.heights[i] : 0.0;
+      out_ += fmt::format("({:.6g},{:.6g})", m.edges[i], std::isfinite(height) ? height : 0.0);
+    }
+    out_ += "};\n";
+  }
+
+  void operator()(const Line& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    std::vector<double> x;
+    std::vector<double> y;
+    thin_curve(m.x, m.y, x, y);
+    std::string marks = m.steps     ? std::string("const plot,no marks")
+                        : m.markers ? tex_marker(style, theme_.marker_radius)
+                                    : std::string("no marks");
+    if (is_dense(m) && m.markers) {
+      const std::size_t stride = std::max<std::size_t>(1, x.size() / 6);
+      marks += fmt::format(",mark repeat={},mark phase={}", stride,
+                           stride * static_cast<std::size_t>(m.tone.slot % 5 + 1) / 6 + 1);
+    }
+    out_ += fmt::format("\\addplot[forget plot,{},{}] coordinates {{",
+                        line_style(style, is_dense(m)), marks);
+    coordinates(x, y, /*jump=*/true);
+    out_ += "};\n";
+  }
+
+  void operator()(const Scatter& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    const PanelLayout& at = layout_.panels[panel_];
+    const Panel& panel = figure_.panels[panel_];
+    const bool coloured = !m.value.empty() && panel.colour;
+    const double radius = theme_.marker_radius * m.size;
+    if (m.x.size() > kMostVectorMarkers) {
+      std::vector<Point> places;
+      std::vector<Colour> colours;
+      for (std::size_t i = 0; i < m.x.size(); ++i) {
+        places.push_back(at.place(m.x[i], m.y[i]));
+        if (!coloured) continue;
+        colours.push_back(
+            with_alpha(colour_at(panel.colour->map, at.colour.to_unit(m.value[i])), m.opacity));
+      }
+      if (!coloured) colours.push_back(with_alpha(style.colour, m.opacity));
+      picture(cloud_image(places, colours, radius, at.frame, 300.0 / 72.0), at.frame);
+      return;
+    }
+    if (coloured) {
+      out_ += fmt::format(
+          "\\addplot[forget plot,only marks,mark=*,mark size={:.2f}pt,scatter,scatter src=explicit,"
+          "point meta min=0,point meta max=1,mark options={{draw opacity=0,fill opacity={:.2f}}}] "
+          "table[meta=c,row sep=\\\\] {{x y c\\\\\n",
+          radius, m.opacity);
+      for (std::size_t i = 0; i < m.x.size(); ++i) {
+        const double unit = at.colour.to_unit(m.value[i]);
+        if (!std::isfinite(m.x[i] + m.y[i] + unit)) continue;
+        out_ +=
+            fmt::format("{:.6g} {:.6g} {:.4f}\\\\\n", m.x[i], m.y[i], std::clamp(unit, 0.0, 1.0));
+      }
+      out_ += "};\n";
+      return;
+    }
+    out_ += fmt::format(
+        "\\addplot[forget plot,only marks,opacity={:.2f},color={},{}] "
+        "coordinates {{",
+        m.opacity, tex_colour(style.colour), tex_marker(style, radius));
+    coordinates(m.x, m.y);
+    out_ += "};\n";
+  }
+
+  void operator()(const Rule& m) {
+    const SeriesStyle style = theme_.style_of(m.tone);
+    const Range x = layout_.panels[panel_].x.scale.range();
+    const Range y = layout_.panels[panel_].y.scale.range();
+    std::vector<double> xs = {x.low, x.high};
+    std::vector<double> ys = {m.at, m.at};
+    if (m.kind == Rule::Kind::vertical) {
+      xs = {m.at, m.at};
+      ys = {y.low, y.high};
+    } else if (m.kind == Rule::Kind::diagonal) {
+      xs = ys = {std::max(x.low, y.low), std::min(x.high, y.high)};
+    }
+    out_ += fmt::format("\\addplot[forget plot,{},no marks] coordinates {{", line_style(style));
+    coordinates(xs, ys);
+    out_ += "};\n";
+  }
+
+  void operator()(const Boxes& m) {
+    for (std::size_t i = 0; i < m.x.size(); ++i) {
+      out_ += fmt::format(
+          "\\draw[{},line width={:.2f}pt] (axis cs:{:.6g},{:.6g}) rectangle (axis "
+          "cs:{:.6g},{:.6g});\n",
+          tex_colour(theme_.style_of(m.tone).colour).insert(0, "draw="), theme_.line_width,
+          m.x[i].low, m.y[i].low, m.x[i].high, m.y[i].high);
+    }
+  }
+
+  void operator()(const Note& m) {
+    constexpr std::string_view kAnchors[] = {"north west", "north", "north east"};
+    constexpr std::string_view kAligns[] = {"left", "center", "right"};
+    const auto align = static_cast<std::size_t>(m.align);
+    out_ += fmt::format(
+        "\\node[anchor={},align={},inner sep=0pt] at (axis description cs:{:.4f},{:.4f}) {{{}}};\n",
+        kAnchors[align], kAligns[align], m.x, 1.0 - m.y, tex_text(m.text));
+  }
+
+ private:
+  std::string line_style(const SeriesStyle& style, bool solid = false) const {
+    return fmt::format("color={},{},line width={:.2f}pt", tex_colour(style.colour),
+                       tex_dash(solid ? Dash::solid : style.dash), theme_.line_width);
+  }
+
+  void bands(const Panel& panel) {
+    for (const Mark& mark : panel.marks) {
+      const Line* line = std::get_if<Line>(&mark);
+      if (line == nullptr || line->low.empty()) continue;
+      polygon(line->x, line->low, line->high, theme_.style_of(line->tone).colour,
+              0.6 * theme_.band_alpha);
+    }
+  }
+
+  /// Points without a place are left out, or with `jump` break the curve.
+  void coordinates(const std::vector<double>& x, const std::vector<double>& y, bool jump = false) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (std::isfinite(x[i]) && std::isfinite(y[i])) {
+        out_ += fmt::format("({:.6g},{:.6g})", x[i], y[i]);
+      } else if (jump) {
+        out_ += "(nan,nan)";
+      }
+    }
+  }
+
+  void polygon(const std::vector<double>& x, const std::vector<double>& low,
+               const std::vector<double>& high, Colour colour, double alpha) {
+    std::vector<double> lx, ly, hx, hy;
+    thin_curve(x, low, lx, ly);
+    thin_curve(x, high, hx, hy);
+    std::reverse(lx.begin(), lx.end());
+    std::reverse(ly.begin(), ly.end());
+    out_ +=
+        fmt::format("\\addplot[forget plot,draw=none,fill={},fill opacity={:.2f}] coordinates {{",
+                    tex_colour(colour), alpha);
+    coordinates(hx, hy);
+    coordinates(lx, ly);
+    out_ += "} -- cycle;\n";
+  }
+
+  void picture(const Image& image, const Rect& rect) {
+    const std::string name = fmt::format("{}-{}.png", stem_, files_.size() + 1);
+    const int factor = std::clamp(600 / std::max(image.width, image.height), 1, 64);
+    files_.push_back({name, encode_png(factor > 1 ? enlarge(image, factor) : image)});
+    const Rect& frame = layout_.panels[panel_].frame;
+    out_ += fmt::format(
+        "\\node[anchor=south west,inner sep=0pt] at (axis description cs:{:.5f},{:.5f}) "
+        "{{\\includegraphics[width={:.2f}pt,height={:.2f}pt]{{{}}}}};\n",
+        (rect.x - frame.x) / frame.w, (frame.bottom() - rect.bottom()) / frame.h, rect.w, rect.h,
+        name);
+  }
+
+  std::string ticks(char axis, const AxisLayout& layout, bool is_x, const Rect& frame) const {
+    std::string at;
+    std::string labels;
+    for (const PlacedTick& tick : layout.ticks) {
+      const double unit =
+          is_x ? (tick.at - frame.x) / frame.w : (frame.bottom() - tick.at) / frame.h;
+      at += fmt::format("{}{:.6g}", at.empty() ? "" : ",", layout.scale.from_unit(unit));
+      labels += fmt::format("{}{{{}}}", labels.empty() ? "" : ",",
+                            layout.labelled ? tex_text(tick.label) : std::string());
+    }
+    return fmt::format("{0}tick={{{1}}},{0}ticklabels={{{2}}},", axis, at, labels);
+  }
+
+  std::string axis_options(char axis, const Axis& spec, const AxisLayout& layout,
+                           const Rect& frame) {
+    const Range range = layout.scale.range();
+    std::string out = fmt::format("{0}min={1:.6g},{0}max={2:.6g},", axis, range.low, range.high);
+    const bool is_log = spec.scale == ScaleKind::log10 || spec.scale == ScaleKind::log2;
+    if (is_log) out += fmt::format("{}mode=log,", axis);
+    if (is_log && spec.scale == ScaleKind::log2) out += fmt::format("log basis {}=2,", axis);
+    if (spec.scale == ScaleKind::symlog) {
+      out += fmt::format(
+          "{0} coord trafo/.code={{\\pgfmathparse{{abs(##1)/{1:.6g}<=1?##1/{1:.6g}:(##1>0?1:-1)*(1+"
+          "log10(abs(##1)/{1:.6g}))}}}},",
+          axis, spec.linear_width);
+    }
+    if (spec.reversed) out += fmt::format("{} dir=reverse,", axis);
+    out += ticks(axis, layout, axis == 'x', frame);
+    if (layout.labelled) out += fmt::format("{}label={{{}}},", axis, tex_text(spec.label));
+    return out;
+  }
+
+  void panel(std::size_t p) {
+    panel_ = p;
+    const Panel& panel = figure_.panels[p];
+    const PanelLayout& layout = layout_.panels[p];
+    const Rect& frame = layout.frame;
+    const bool is_map = std::any_of(panel.marks.begin(), panel.marks.end(), [](const Mark& m) {
+      return std::holds_alternative<HeatMap>(m);
+    });
+    out_ += fmt::format(
+        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
+        "axis,unbounded coords=jump,width={:.2f}pt,"
+        "height={:.2f}pt,\n  {}\n  {}\n  title={{{}}},{}tick align=outside,tick pos=left,minor "
+        "tick "
+        "num=0,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
+        "\\selectfont}},title "
+        "style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,yshift=-3pt}}",
+        frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
+        axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
+        tex_text(panel.title), is_map ? "axis on top," : "axis lines=left,axis line style={-},",
+        theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size, theme_.title_size,
+        1.2 * theme_.title_size);
+    if (panel.grid && !is_map) {
+      out_ += fmt::format(",grid=major,grid style={{line width={:.2f}pt,{}}}", theme_.grid_width,
+                          tex_colour(theme_.grid).insert(0, "color="));
+    }
+    if (panel.colour) out_ += "," + tex_colour_map(panel.colour->map);
+    const LegendLayout* legend = p == 0 && layout_.legend ? &*layout_.legend
+                                 : layout.legend          ? &*layout.legend
+                                                          : nullptr;
+    if (legend != nullptr) out_ += legend_style(*legend, frame);
+    out_ += "]\n";
+    bands(panel);
+    for (const Mark& mark : panel.marks) std::visit(*this, mark);
+    if (legend != nullptr) {
+      for (const LegendEntry& entry : legend->entries) legend_entry(entry);
+    }
+    out_ += "\\end{axis}\n";
+    if (layout.bar) colour_bar(panel, *layout.bar);
+  }
+
+  std::string legend_style(const LegendLayout& legend, const Rect& frame) const {
+    std::size_t columns = 1;
+    for (std::size_t i = 1; i < legend.places.size(); ++i) {
+      columns += legend.places[i].x > legend.places[i - 1].x + 0.1;
+    }
+    const std::size_t rows = (legend.entries.size() + columns - 1) / columns;
+    return fmt::format(
+        ",legend style={{at={{({:.4f},{:.4f})}},anchor=north west,draw=none,fill={},fill "
+        "opacity=0.86,"
+        "text opacity=1,inner sep=0pt,/tikz/every even column/.append style={{column "
+        "sep={:.1f}pt}}}},"
+        "legend cell align=left,{}",
+        (legend.frame.x - frame.x) / frame.w, (frame.bottom() - legend.frame.y) / frame.h,
+        legend.boxed ? "white" : "none", theme_.tick_size,
+        rows > 1 ? fmt::format("transpose legend,legend columns={}", rows)
+                 : std::string("legend columns=-1"));
+  }
+
+  void legend_entry(const LegendEntry& entry) {
+    const SeriesStyle style = theme_.style_of(entry.tone);
+    switch (entry.symbol) {
+      case Symbol::line:
+        out_ += fmt::format("\\addlegendimage{{{},no marks}}\n", line_style(style, entry.solid));
+        break;
+      case Symbol::marked_line:
+        out_ += fmt::format("\\addlegendimage{{{},{}}}\n", line_style(style, entry.solid),
+                            tex_marker(style, theme_.marker_radius));
+        break;
+      case Symbol::marker:
+        out_ += fmt::format("\\addlegendimage{{only marks,color={},{}}}\n",
+                            tex_colour(style.colour), tex_marker(style, theme_.marker_radius));
+        break;
+      case Symbol::patch:
+        out_ += fmt::format("\\addlegendimage{{area legend,draw=none,fill={}}}\n",
+                            tex_colour(style.colour));
+        break;
+      case Symbol::region:
+        out_ += fmt::format(
+            "\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
+            "opacity=0.13}}\n",
+            tex_colour(style.colour));
+        break;
+      case Symbol::outline:
+        out_ += fmt::format("\\addlegendimage{{area legend,fill=none,draw={}}}\n",
+                            tex_colour(style.colour));
+        break;
+      case Symbol::masked:
+        out_ += fmt::format("\\addlegendimage{{area legend,draw={},fill={}}}\n",
+                            tex_colour(theme_.muted), tex_colour(theme_.masked));
+        break;
+    }
+    out_ += fmt::format("\\addlegendentry{{{}}}\n", tex_text(entry.label));
+  }
+
+  void colour_bar(const Panel& panel, const ColourBarLayout& bar) {
+    AxisLayout axis;
+    axis.scale = bar.scale;
+    axis.ticks = bar.ticks;
+    const Rect& r = bar.rect;
+    const Axis& spec = panel.colour->axis;
+    out_ += fmt::format(
+        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
+        "axis,width={:.2f}pt,"
+        "height={:.2f}pt,xmin=0,xmax=1,xtick=\\empty,\n  {}\n  tick align=outside,tick pos=right,"
+        "ylabel near ticks,yticklabel pos=right,axis on top,minor tick num=0,major tick "
+        "length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont}}]\n",
+        r.x, layout_.size.h - r.bottom(), r.w, r.h, axis_options('y', spec, axis, r),
+        theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size);
+    Image ramp{1, 256, {}};
+    for (int i = 255; i >= 0; --i) {
+      const Colour c = colour_at(panel.colour->map, i / 255.0);
+      ramp.rgba.insert(ramp.rgba.end(), {c.r, c.g, c.b, 255});
+    }
+    const std::string name = fmt::format("{}-{}.png", stem_, files_.size() + 1);
+    files_.push_back({name, encode_png(ramp)});
+    out_ += fmt::format(
+        "\\node[anchor=south west,inner sep=0pt] at (axis description cs:0,0) "
+        "{{\\includegraphics[width={:.2f}pt,height={:.2f}pt]{{{}}}}};\n\\end{{axis}}\n",
+        r.w, r.h, name);
+  }
+
+  const Figure& figure_;
+  const Layout& layout_;
+  const Theme& theme_;
+  std::string stem_;
+  std::string out_;
+  std::vector<OutputFile> files_;
+  std::size_t panel_ = 0;
+};
+
+}  // namespace
+
+std::vector<OutputFile> pgfplots_files(const Figure& figure, const Layout& layout,
+                                       const Theme& theme, const std::string& stem) {
+  return PgfWriter(figure, layout, theme, stem).write();
+}
+
+}  // namespace kvscope

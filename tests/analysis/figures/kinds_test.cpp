@@ -1,0 +1,221 @@
+// Figures from results with known numbers.
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <limits>
+
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/figures/maps.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+const FigureKind& kind_named(const std::string& name) {
+  static const std::vector<FigureKind> kinds = figure_kinds();
+  const auto it = std::find_if(kinds.begin(), kinds.end(),
+                               [&](const FigureKind& kind) { return kind.name == name; });
+  REQUIRE(it != kinds.end());
+  return *it;
+}
+
+/// A table as a result, and a figure made of it.
+struct TableResult {
+  explicit TableResult(const std::string& csv, const std::string& kind = "table") {
+    ResultInfo info;
+    info.kind = kind;
+    table_to_result(table_from_csv(csv, "t.csv"), info, memory);
+  }
+  plot::Figure make(const std::string& name, const FigureOptions& options = {}) const {
+    const MemoryResultView view(memory, "t.csv");
+    return make_figure(kind_named(name), {{&view}, options});
+  }
+  MemoryResult memory;
+};
+
+const std::string kSweepHead =
+    "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
+    "output_error_rel,bytes\n";
+
+/// Two methods, two budgets, layers 0 and 1 with two heads; quest leaves layer 0 dense.
+std::string sweep_csv_text() {
+  std::string csv = kSweepHead;
+  for (int layer : {0, 1}) {
+    for (int head : {-1, 0, 1}) {
+      for (int budget : {32, 64}) {
+        for (const std::string selector : {"quest", "oracle-topk"}) {
+          const bool dense = selector == "quest" && layer == 0;
+          const double mass =
+              dense ? 1.0 : (selector == "quest" ? 0.5 : 0.6) + 0.1 * head + budget / 640.0;
+          csv += "a,prefill," + selector + ",tokens," + std::to_string(layer) + "," +
+                 (head < 0 ? std::string() : std::to_string(head)) + "," + std::to_string(budget) +
+                 "," + (dense ? "1" : "0") + ",0," + std::to_string(mass) + ",0.5,0.1," +
+                 std::to_string(budget * 100) + "\n";
+        }
+      }
+    }
+  }
+  return csv;
+}
+
+const plot::Line& line_named(const plot::Panel& panel, const std::string& label) {
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* line = std::get_if<plot::Line>(&mark);
+    if (line != nullptr && line->label == label) return *line;
+  }
+  FAIL("no line " << label);
+  return std::get<plot::Line>(panel.marks[0]);
+}
+
+TEST_CASE("budget curves are means over the heads of layers that are sparse for all", "[figures]") {
+  const TableResult result(sweep_csv_text(), "sweep");
+  const plot::Figure figure = result.make("budget");
+  REQUIRE(figure.panels.size() == 3);
+  const plot::Line& quest = line_named(figure.panels[0], "quest");
+  CHECK(quest.x == std::vector<double>{32, 64});
+  CHECK(quest.y[0] == Approx(0.5 + 0.05 + 0.05));  // heads 0 and 1 of layer 1
+  CHECK(quest.y[1] == Approx(0.5 + 0.05 + 0.1));
+  const plot::Line& oracle = line_named(figure.panels[0], "oracle top-$k$ (ceiling)");
+  CHECK(oracle.tone.role == plot::Role::reference);
+  CHECK(oracle.y[0] == Approx(0.7));  // layer 0 does not count, though it is sparse for the oracle
+  // 1.96 standard errors of {0.55, 0.65}
+  CHECK(quest.high[0] - quest.y[0] == Approx(1.96 * std::sqrt(0.005 / 2.0)));
+  const std::string caption = figure.caption.back();
+  CHECK_THAT(caption, ContainsSubstring("n = 2"));
+  FigureOptions options;
+  options.metric = "recall10";
+  options.band = BandKind::range;
+  CHECK(result.make("budget", options).panels.size() == 1);
+  const plot::Figure bytes = result.make("bytes");
+  CHECK(line_named(bytes.panels[0], "quest").x[0] == Approx(3200.0));
+}
+
+TEST_CASE("selections that leave nothing and unknown choices are refused", "[figures]") {
+  const TableResult result(sweep_csv_text(), "sweep");
+  const auto fails = [&](const std::string& figure, auto change, const std::string& part) {
+    FigureOptions options;
+    change(options);
+    CHECK_THROWS_WITH(result.make(figure, options), ContainsSubstring(part));
+  };
+  fails(
+      "budget", [](auto& o) { o.selector = "quests"; }, "there is no \"quests\"");
+  fails(
+      "budget", [](auto& o) { o.layers = "9"; }, "empty");
+  fails(
+      "budget", [](auto& o) { o.layers = "a"; }, "numbers and ranges");
+  fails(
+      "budget", [](auto& o) { o.phase = "decode"; }, "there is no \"decode\"");
+  fails(
+      "budget", [](auto& o) { o.metric = "beauty"; }, "choose from mass");
+  fails(
+      "budget", [](auto& o) { o.budget = "32"; }, "has no choice of budget");
+  fails(
+      "coverage-heads", [](auto& o) { o.budget = "48"; }, "32, 64");
+  fails(
+      "layer-map", [](auto&) {}, "is a result of kind sweep");
+  const TableResult nan(kSweepHead + "a,prefill,quest,tokens,1,0,32,0,0,,,,\n", "sweep");
+  CHECK_THROWS_WITH(nan.make("budget"), ContainsSubstring("nothing to draw"));
+  CHECK_THROWS_WITH(TableResult("x,y\n1,2\n").make("budget"), ContainsSubstring("selector"));
+  CHECK_THROWS_WITH(make_figure(kind_named("budget"), {{}, {}}),
+                    ContainsSubstring("found 0 results"));
+}
+
+TEST_CASE("coverage by head masks what is dense", "[figures]") {
+  const TableResult result(sweep_csv_text(), "sweep");
+  FigureOptions options;
+  options.budget = "64";
+  options.selector = "quest";
+  const plot::Figure figure = result.make("coverage-heads", options);
+  const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
+  REQUIRE(map.values.size() == 4);
+  CHECK(std::isnan(map.values[0]));
+  CHECK(map.values[3] == Approx(0.7));
+}
+
+TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
+  MemoryResult memory;
+  ResultInfo info;
+  info.kind = "layer-map";
+  memory.begin(info);
+  const auto put = [&](const char* name, Shape shape, std::vector<std::string> axes, auto values) {
+    using T = typename decltype(values)::value_type;
+    memory.declare({name, result_type_of<T>(), shape, std::move(axes), "1", name});
+    memory.write<T>(name, 0, values);
+  };
+  put("kl", {2, 3}, {"draft_layer", "verifier_layer"}, std::vector<double>{1, 2, 3, 4, 5, 6});
+  put("draft_layer", {2}, {"draft_layer"}, std::vector<std::int64_t>{0, 1});
+  put("verifier_layer", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 1, 2});
+  put("monotone_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{-1, 0, 1});
+  put("argmax_map", {3}, {"verifier_layer"}, std::vector<std::int64_t>{0, 0, 0});
+  memory.finish({{"totals", {{"rows", 8}}}});
+  const MemoryResultView view(memory, "m.h5");
+  const plot::Figure figure = make_figure(kind_named("layer-map"), {{&view}, {}});
+  const auto& boxes = std::get<plot::Boxes>(figure.panels[0].marks[1]);
+  REQUIRE(boxes.x.size() == 2);
+  CHECK(boxes.x[1] == plot::Range{2.0, 3.0});
+  CHECK(boxes.y[1] == plot::Range{1.0, 2.0});
+}
+
+TEST_CASE("needle, perplexity and latency are made from plain tables", "[figures]") {
+  const TableResult needle(
+      "selector,budget,length,depth,accuracy\nquoka,64,1024,0,1\nquoka,64,1024,1,0.5\n"
+      "quoka,64,2048,0,0\nquoka,64,1024,0,0\n");
+  const plot::Figure grid = needle.make("needle");
+  const auto& map = std::get<plot::HeatMap>(grid.panels[0].marks[0]);
+  CHECK(map.values[0] == 0.5F);  // two prompts averaged
+  CHECK(std::isnan(map.values[3]));
+  const TableResult ppl("selector,position,log_perplexity\nfull,1,0\nfull,2,1\n");
+  const plot::Figure curves = ppl.make("perplexity");
+  CHECK(line_named(curves.panels[0], "full").y[1] == Approx(std::exp(1.0)));
+  const TableResult times(
+      "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
+      "001\n");
+  const plot::Figure latency = times.make("latency");
+  CHECK(line_named(latency.panels[1], "quest").y == std::vector<double>{2.0, 4.0});
+}
+
+TEST_CASE("densities count what they show and what lies outside", "[figures]") {
+  const std::vector<double> x = {0.0, 0.5, 1.0, 2.0, std::nan("")};
+  const auto density = figures::density_of(x, x, {0.0, 1.0}, {0.0, 1.0}, 2);
+  CHECK(density.n_shown == 3);
+  CHECK(density.n_outside == 1);
+  CHECK(density.map.values[0] == 1.0F);
+  CHECK(density.map.values[3] == 2.0F);
+  CHECK(std::isnan(density.map.values[1]));
+}
+
+TEST_CASE("every figure says what it needs, and names are unique", "[figures]") {
+  std::vector<std::string> names;
+  for (const FigureKind& kind : figure_kinds()) {
+    names.push_back(kind.name);
+    INFO(kind.name);
+    CHECK(!kind.shows.empty());
+    CHECK(!kind.needs.empty());
+    CHECK(!kind.command.empty());
+    CHECK(!kind.kinds.empty());
+    CHECK(kind.make);
+  }
+  CHECK(std::is_sorted(names.begin(), names.end()));
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+}
+
+TEST_CASE("tables from CSV: quotes, gaps, words, and damage", "[figures]") {
+  const Table table = table_from_csv("a,\"b,c\",d\r\n1,\"x \"\"y\"\"\",\r\n,z,2\n", "t.csv");
+  CHECK(table.n_rows() == 2);
+  CHECK(std::isnan(table.numbers("a")[1]));
+  CHECK(table.text("b,c").at(0) == "x \"y\"");
+  CHECK(table.numbers("d")[1] == 2.0);
+  CHECK_THROWS_WITH(table_from_csv("a,b\n1\n", "t.csv"), ContainsSubstring("line 2: 1 fields"));
+  CHECK_THROWS_AS(table_from_csv("", "t.csv"), FormatError);
+  CHECK_THROWS_AS(table_from_csv("a,a\n1,2\n", "t.csv"), ConfigError);
+  CHECK_THROWS_WITH(table.numbers("x"), ContainsSubstring("it has"));
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,184 @@
+// kvscope figure, figures and reproduce, run as a user runs them.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+const std::string kTimes =
+    "selector,length,seconds\nfull,1024,0.002\nquest,1024,0.001\nfull,2048,0.004\nquest,2048,0."
+    "001\n";
+
+struct Folder {
+  TempDir dir;
+  std::string times = dir.write("times.csv", kTimes).string();
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+};
+
+TEST_CASE("results of the program become figures, and come out the same again") {
+  const Folder folder;
+  const auto trace = folder.file("t.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "80", "--decode", "2"}).code == 0);
+  const auto draft = folder.file("d.h5");
+  REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
+  const auto result = [&](Words words, const std::string& name) {
+    words.insert(words.end(), {"--out", folder.file(name)});
+    const auto run = kvscope_run(words);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    return folder.file(name);
+  };
+  const auto sweep = result({"sweep", trace, "--selector", "quest,streamingllm,oracle-topk",
+                             "--budget", "16,32", "--chunk", "16"},
+                            "sweep.h5");
+  const auto sweep_csv = result(
+      {"sweep", trace, "--selector", "quest", "--budget", "16,32", "--chunk", "16"}, "sweep.csv");
+  const auto sweep_json = result(
+      {"sweep", trace, "--selector", "quest", "--budget", "16,32", "--chunk", "16"}, "sweep.json");
+  const auto quoka =
+      result({"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"}, "quoka.h5");
+  const auto map = result(
+      {"analyze", "attention-map", trace, "--layer", "2", "--head", "3", "--max-cells", "50"},
+      "map.h5");
+  const std::vector<Words> figures = {
+      {"budget", sweep},
+      {"bytes", sweep_csv},
+      {"top10-recall", sweep_json},
+      {"coverage-heads", sweep},
+      {"layer-map", result({"analyze", "layer-map", trace, draft}, "lm.h5")},
+      {"theorem-b1", result({"analyze", "theorem-b1", trace}, "b1.h5")},
+      {"quest-bounds", result({"analyze", "quest", trace}, "quest.h5")},
+      {"query-scores", quoka},
+      {"attention-map", map},
+      {"attention-map", map, quoka, "--force"},
+      {"latency", folder.times}};
+  const auto out = folder.file("figures");
+  for (const Words& figure : figures) {
+    Words words = {"figure", "--out", out};
+    words.insert(words.end(), figure.begin(), figure.end());
+    const auto run = kvscope_run(words);
+    INFO(figure[0] << ": " << run.err);
+    REQUIRE(run.code == 0);
+    for (const char* ending : {".svg", ".pdf", ".png", ".tex", ".csv", ".json"}) {
+      CHECK(fs::file_size(out + "/" + figure[0] + ending) > 40);
+    }
+    const auto again = kvscope_run({"reproduce", out + "/" + figure[0] + ".json"});
+    INFO(again.out);
+    CHECK(again.code == 0);
+  }
+  const auto manifest = kvscope_run({"reproduce", out + "/budget.json", "--json"}).json();
+  CHECK(manifest.at("same") == true);
+  const std::string text = read_file(out + "/budget.json");
+  CHECK_THAT(text, ContainsSubstring("trace_uuids") &&
+                       ContainsSubstring("\"file\": \"../sweep.h5\"") &&
+                       ContainsSubstring("config_hash"));
+  // a changed drawing and a changed result are seen
+  std::ofstream(out + "/latency.svg", std::ios::app) << " ";
+  CHECK(kvscope_run({"reproduce", out + "/latency.json"}).code == 5);
+  std::ofstream(folder.times, std::ios::app) << "quest,4096,0.001\nfull,4096,0.01\n";
+  const auto changed = kvscope_run({"reproduce", out + "/latency.json"});
+  CHECK(changed.code == 5);
+  CHECK_THAT(changed.out, ContainsSubstring("has changed"));
+}
+
+TEST_CASE("one file, chosen formats, widths") {
+  const Folder folder;
+  REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", folder.file("x.pdf")}).code ==
+          0);
+  CHECK(fs::exists(folder.file("x.csv")));
+  CHECK(fs::exists(folder.file("x.json")));
+  CHECK(!fs::exists(folder.file("x.svg")));
+  REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", folder.file("y"), "--format",
+                       "svg", "--venue", "acl", "--theme", "dark", "--width", "4"})
+              .code == 0);
+  CHECK_THAT(read_file(folder.file("y/latency.svg")), ContainsSubstring("width=\"288pt\""));
+  CHECK(!fs::exists(folder.file("y/latency.png")));
+}
+
+TEST_CASE("wrong figures end with one sentence and leave nothing behind") {
+  const Folder folder;
+  const auto out = folder.file("out");
+  folder.dir.write("nan.csv", "selector,length,seconds\nquest,1024,\n");
+  folder.dir.write("empty.csv", "selector,length,seconds\n");
+  folder.dir.write("damaged.csv", "selector,length,seconds\nquest,1\n");
+  folder.dir.write("damaged.h5", "no HDF5");
+  folder.dir.write("damaged.json", "{");
+  folder.dir.write("norows.json", "{\"kind\": \"sweep\"}");
+  folder.dir.write("in_the_way", "a file");
+  struct Case {
+    Words words;
+    int code;
+    std::string part;
+  };
+  const std::vector<Case> cases = {
+      {{"latncy", folder.times}, 2, "Did you mean latency"},
+      {{"latency", folder.times, "--metric", "mass"}, 2, "no choice of metric"},
+      {{"latency", folder.times, "--selector", "snapkv,h2o", "--format", "bmp"},
+       2,
+       "svg, pdf, png, tex"},
+      {{"latency", folder.times, folder.times}, 2, "found 2 results"},
+      {{"latency", folder.times, "--width", "-3"}, 2, "width"},
+      {{"latency", folder.times, "--width", "0.3"}, 2, "too narrow"},
+      {{"needle", folder.times}, 2, "depth"},
+      {{"layer-map", folder.times}, 2, "kind table"},
+      {{"latency", folder.file("nan.csv")}, 2, "selection is empty"},
+      {{"latency", folder.file("empty.csv")}, 3, "no rows"},
+      {{"latency", folder.file("damaged.csv")}, 3, "line 2"},
+      {{"latency", folder.file("damaged.h5")}, 3, "damaged.h5"},
+      {{"latency", folder.file("damaged.json")}, 3, "not valid JSON"},
+      {{"budget", folder.file("norows.json")}, 3, "rows"},
+      {{"latency", folder.file("missing.csv")}, 3, "missing.csv"},
+      {{"latency", folder.dir.path().string()}, 3, "folder"},
+      {{"latency"}, 2, "RESULT"},
+  };
+  for (const Case& c : cases) {
+    Words words = {"figure", "--out", out};
+    words.insert(words.end(), c.words.begin(), c.words.end());
+    const auto run = kvscope_run(words);
+    INFO(run.err);
+    CHECK(run.code == c.code);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(c.part));
+    CHECK(!fs::exists(out));
+  }
+  const auto blocked =
+      kvscope_run({"figure", "latency", folder.times, "--out", folder.file("in_the_way")});
+  CHECK(blocked.code == 3);
+  CHECK(read_file(folder.file("in_the_way")) == "a file");
+  REQUIRE(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 0);
+  CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out}).code == 3);
+  CHECK(kvscope_run({"figure", "latency", folder.times, "--out", out, "--force"}).code == 0);
+  for (const auto& entry : fs::directory_iterator(out)) CHECK(entry.path().extension() != ".part");
+  CHECK(kvscope_run({"reproduce", folder.times}).code == 3);
+}
+
+TEST_CASE("figures lists every figure with the command that makes what it needs") {
+  const auto list = kvscope_run({"figures", "--json"}).json().at("figures");
+  CHECK(list.size() >= 15);
+  CHECK_THAT(kvscope_run({"figures", "layer-map"}).out,
+             ContainsSubstring("kvscope analyze layer-map"));
+  CHECK(kvscope_run({"figures", "lyer-map"}).code == 2);
+}
+
+TEST_CASE("a figure without its font says which package to install") {
+  const Folder folder;
+  const RunSetup no_font{"", {"KVSCOPE_FONT=/no/such/font.ttf"}};
+  const auto run =
+      kvscope_run({"figure", "latency", folder.times, "--out", folder.file("o")}, no_font);
+  CHECK(run.code == 3);
+  CHECK_THAT(run.err, ContainsSubstring("KVSCOPE_FONT"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
