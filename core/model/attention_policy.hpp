@@ -18,9 +18,9 @@ struct AttentionCall {
   TensorView<const float> q;  // [n_q, n_tok, d_head]
   TensorView<const float> k;  // [n_kv, pos_begin + n_tok, d_head]
   TensorView<const float> v;  // [n_kv, pos_begin + n_tok, d_head]
-  std::span<const float>
-      sinks;                  // [n_q] or empty: a logit per head that joins every softmax and has
-                              // no value: prob[j] = exp(score[j]) / (exp(sink) + sum exp(score))
+  /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
+  /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
+  std::span<const float> sinks;
   TensorView<float> out;      // [n_q, n_tok, d_head] to be filled
   TensorView<float> lse;      // [n_q, n_tok] to be filled; -infinity where a query attended to nothing
 };

@@ -109,8 +109,8 @@ struct SelectCall {
   Index n_tok = 0;
   float score_scale = 1.0f;
   std::optional<Index> window;    // the layer's sliding window
-  std::span<const float>
-      sinks;  // [n_q] or empty: a logit per query head that joins every softmax, without a key
+  /// [n_q] or empty: a logit per query head that joins every softmax, without a key
+  std::span<const float> sinks;
   TensorView<const float> q;      // [n_q, n_tok, d_head]
   TensorView<const float> k;      // [n_kv, n_ctx, d_head], n_ctx = pos_begin + n_tok
   TensorView<const float> v;      // [n_kv, n_ctx, d_head]

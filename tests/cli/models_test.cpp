@@ -1,4 +1,6 @@
 // Checkpoints of every family through the program, and checkpoints that it must refuse.
+#include <sys/stat.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -142,6 +144,68 @@ TEST_CASE("checkpoints that cannot be used end in a sentence and exit code 3") {
     check_refused(model, dir, "mxfp4");
   }
 }
+
+#ifndef __SANITIZE_ADDRESS__  // a sanitizer's shadow memory is not the program's
+// A Qwen3-MoE checkpoint of zeros in bfloat16: one hole on disk, whatever its size.
+fs::path hollow_checkpoint(const TempDir& dir) {
+  const nlohmann::json config = {
+      {"model_type", "qwen3_moe"},     {"hidden_size", 512},       {"num_hidden_layers", 4},
+      {"num_attention_heads", 8},      {"num_key_value_heads", 2}, {"head_dim", 64},
+      {"intermediate_size", 1024},     {"vocab_size", 320},        {"num_experts", 512},
+      {"moe_intermediate_size", 1024}, {"num_experts_per_tok", 2}};
+  nlohmann::json header;
+  std::int64_t end = 0;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    std::int64_t size = 2;
+    for (const std::int64_t n : shape) size *= n;
+    header[name] = {{"dtype", "BF16"}, {"shape", shape}, {"data_offsets", {end, end + size}}};
+    end += size;
+  };
+  add("model.embed_tokens.weight", {320, 512});
+  add("lm_head.weight", {320, 512});
+  add("model.norm.weight", {512});
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+    add(prefix + "input_layernorm.weight", {512});
+    add(prefix + "post_attention_layernorm.weight", {512});
+    add(prefix + "self_attn.q_proj.weight", {512, 512});
+    add(prefix + "self_attn.k_proj.weight", {128, 512});
+    add(prefix + "self_attn.v_proj.weight", {128, 512});
+    add(prefix + "self_attn.o_proj.weight", {512, 512});
+    add(prefix + "self_attn.q_norm.weight", {64});
+    add(prefix + "self_attn.k_norm.weight", {64});
+    add(prefix + "mlp.gate.weight", {512, 512});
+    for (int e = 0; e < 512; ++e) {
+      const std::string expert = prefix + "mlp.experts." + std::to_string(e) + ".";
+      add(expert + "gate_proj.weight", {1024, 512});
+      add(expert + "up_proj.weight", {1024, 512});
+      add(expert + "down_proj.weight", {512, 1024});
+    }
+  }
+  const std::string json = header.dump();
+  std::string front(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) front[i] = static_cast<char>(json.size() >> (8 * i));
+  const fs::path model = dir.path() / "hollow";
+  fs::create_directory(model);
+  std::ofstream(model / "config.json") << config.dump();
+  std::ofstream(model / "model.safetensors", std::ios::binary) << front << json;
+  fs::resize_file(model / "model.safetensors", 8 + json.size() + static_cast<std::uintmax_t>(end));
+  return model;
+}
+
+TEST_CASE("of six gigabytes of experts only the routed ones come into memory") {
+  const TempDir dir;
+  const fs::path model = hollow_checkpoint(dir);
+  struct stat file {};
+  REQUIRE(stat((model / "model.safetensors").c_str(), &file) == 0);
+  REQUIRE(file.st_size > 6'000'000'000);
+  if (file.st_blocks * 512 > 100'000'000) SKIP("the temporary folder stores holes");
+  const auto run = record(model, dir);
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.max_rss_kib < 400 * 1024);
+}
+#endif
 
 TEST_CASE("tokenize --pieces shows each id with its text") {
   const auto run = kvscope_run({"tokenize", "--prompt", "the ship\n", "--pieces", "--model",
