@@ -130,7 +130,7 @@ class SimulateNeedle final : public SimulateRetrieval {
   }
   std::string name() const override { return "simulate needle"; }
   std::string summary() const override {
-    return "a needle in a haystack, depth x length, under chunked prefill (QuoKA's protocol)";
+    return "a needle in a haystack under chunked prefill (QuoKA's protocol)";
   }
   std::string description() const override {
     return "The whole prompt goes in by chunks (--chunk, B_CP) under the selector (--budget, "

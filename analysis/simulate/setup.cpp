@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "analysis/simulate/simulation.hpp"
 #include "core/base/error.hpp"

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <map>
+#include <mutex>
 
 #include "analysis/analysis.hpp"
 #include "analysis/checked_lines.hpp"

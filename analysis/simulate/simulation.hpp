@@ -4,7 +4,7 @@
 
 #include <filesystem>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>

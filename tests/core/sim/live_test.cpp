@@ -2,9 +2,11 @@
 // it to rounding, evicted keys are gone, and rollbacks leave no trace.
 #include "core/sim/live.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
+#include <functional>
 
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
@@ -107,6 +109,7 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
       continue;  // static patterns keep what they keep
     }
     if (entry.name == "specattn") options.selector += ":layer-map=identity";
+    if (entry.name == "twilight") options.selector += ":base=full";  // else the base has a budget too
     INFO(entry.name);
     LiveSequence live(golden.model, options, golden.n(), selector_registry(), pool, {&calibration});
     DraftRunner draft(golden.model, golden.n(), pool);
