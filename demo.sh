@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job from one command: records the embedded verifier and draft model on a book, verifies the traces, runs the four
-# analyses, and prints what they found and where the files lie.
+# The whole way from one command: records the embedded verifier and draft model on a book, verifies the traces, runs the
+# analyses and a sweep over selectors, draws the figures, executes a notebook, and ends with a page that shows them.
 set -euo pipefail
 
 usage() {
@@ -8,7 +8,8 @@ usage() {
 usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N]
 
 Installs what is missing (apt; sudo only if needed), builds, then records the embedded model pair on the embedded book,
-verifies both traces and runs the four analyses.
+verifies both traces, runs the analyses, compares selectors, draws the figures, writes a notebook and an index.html that
+shows it all without a network. The notebook is executed if Jupyter can be had (a first run fetches it with pip).
 
   --out DIR        where the files go [kvscope-demo in the current folder]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
@@ -59,23 +60,24 @@ out=$(cd -- "$out" && pwd -P)
 started=$SECONDS
 step() { printf '\n== %s\n' "$*" >&2; }
 
-step "1/4 recording the verifier: $max_tokens tokens of the book, then $decode decode steps"
+step "1/7 recording the verifier: $max_tokens tokens of the book, then $decode decode steps"
 "$kvscope" record --model verifier --max-tokens "$max_tokens" --decode "$decode" --out "$out/verifier.h5" --overwrite \
   --progress "$progress"
 
-step "2/4 recording the draft model on the same tokens"
+step "2/7 recording the draft model on the same tokens"
 "$kvscope" record --model draft --tokens "$out/verifier.h5" --out "$out/draft.h5" --overwrite --progress "$progress"
 
-step "3/4 verifying both traces"
+step "3/7 verifying both traces"
 for trace in verifier draft; do
   "$kvscope" verify "$out/$trace.h5" --progress "$progress"
 done
 
-step "4/4 analysing"
+step "4/7 analysing"
 findings=()
-for kind in quoka theorem-b1 quest layer-map; do
+for kind in quoka theorem-b1 quest layer-map geometry query-selection coverage; do
   traces=("$out/verifier.h5")
   [ "$kind" != layer-map ] || traces+=("$out/draft.h5")
+  [ "$kind" != coverage ] || traces+=(--draft "$out/draft.h5" --selector quoka,streamingllm --budget 256)
   report=$out/$kind.txt
   code=0
   "$kvscope" analyze "$kind" "${traces[@]}" --out "$out/$kind.h5" --csv "$out/$kind.csv" --overwrite \
@@ -84,21 +86,98 @@ for kind in quoka theorem-b1 quest layer-map; do
   findings+=("$(tail -n 1 -- "$report")")
 done
 
-printf '\nWhat the four analyses found (%s tokens, %s s):\n\n' "$((max_tokens + decode))" "$((SECONDS - started))"
+step "5/7 comparing selectors in the decode steps"
+"$kvscope" sweep "$out/verifier.h5" --phase decode --dense-layers 0 --budget 64,128,256,512,1024 \
+  --selector full,oracle-topk,quest,sparq,loki,quoka,snapkv,keydiff,streamingllm,random \
+  --out "$out/sweep.h5" --force --progress "$progress" >"$out/sweep.txt"
+
+step "6/7 drawing"
+figures=$out/figures
+mkdir -p -- "$figures"
+draw() { # NAME RESULT...
+  local name=$1
+  shift
+  "$kvscope" figure "$name" "$@" --out "$figures" --force 2>"$figures/$name.txt" >/dev/null ||
+    kvscope_die "figure $name: $(tail -n 1 -- "$figures/$name.txt")"
+}
+draw budget "$out/sweep.h5"
+draw bytes "$out/sweep.h5"
+draw top10-recall "$out/sweep.h5"
+draw coverage-heads "$out/sweep.h5"
+draw geometry "$out/geometry.h5"
+draw query-scores "$out/query-selection.h5"
+draw theorem-b1 "$out/theorem-b1.h5"
+draw quest-bounds "$out/quest.h5"
+draw layer-map "$out/layer-map.h5"
+draw coverage-pages "$out/coverage.h5"
+draw nucleus-size "$out/coverage.h5"
+draw head-budget "$out/coverage.h5"
+"$kvscope" table --rows selector --columns budget --value mass_mean "$out/sweep.h5" --format markdown \
+  --out "$out/table.md" --force >/dev/null
+
+step "7/7 a notebook"
+"$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --force >/dev/null
+notebook_state="not executed: no Jupyter"
+if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_root/build/notebook-env"); then
+  (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --execute --to notebook --inplace recall.ipynb >recall.log 2>&1) ||
+    kvscope_die "the notebook failed; see $out/recall.log"
+  (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --to html recall.ipynb >>recall.log 2>&1) || true
+  notebook_state="executed: its assertions hold"
+fi
+
+# ---- the page ----
+escape() { sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g' -e 's/>/\&gt;/g'; }
+figure_block() { # NAME SENTENCE
+  printf '<figure><a href="figures/%s.pdf"><img src="figures/%s.svg" alt="%s"></a><figcaption>%s <a href="figures/%s.csv">numbers</a> <a href="figures/%s.tex">TeX</a></figcaption></figure>\n' \
+    "$1" "$1" "$1" "$2" "$1" "$1"
+}
+{
+  cat <<'HTML'
+<!doctype html><html lang="en"><meta charset="utf-8"><title>kvscope demo</title>
+<style>body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}figure{margin:2rem 0}
+img{max-width:100%;background:#fff}figcaption{color:#555;margin-top:.5rem}pre{overflow:auto;background:#f6f6f6;padding:.8rem}a{color:#0b62a4}</style>
+<h1>kvscope demo</h1>
+HTML
+  printf '<p>%s tokens of <i>Kidnapped</i> through the embedded verifier and draft model. Every figure comes with its numbers and a manifest; <code>kvscope reproduce figures/NAME.json</code> makes it again.</p>\n<h2>Findings</h2><pre>' "$((max_tokens + decode))"
+  printf '%s\n' "${findings[@]}" | escape
+  printf '</pre>\n<h2>Figures</h2>\n'
+  figure_block budget "How much attention, top-k recall and output each method keeps, by budget; the oracle is the ceiling."
+  figure_block bytes "The same against the bytes that each method reads, which is what time follows."
+  figure_block top10-recall "How many of the ten heaviest keys each method keeps (Quest, figure 4)."
+  figure_block coverage-heads "What every layer and head keeps: methods fail in different heads."
+  figure_block geometry "Queries and keys along their principal axes, coloured by S_q (QuoKA, figure 2b)."
+  figure_block query-scores "Do queries far from the mean put much weight on one key? (QuoKA, figure 2c)"
+  figure_block theorem-b1 "Theorem B.1: measured cosines against the printed and the repaired bounds."
+  figure_block quest-bounds "Quest's page bound against the true page maximum: always above, and how far."
+  figure_block layer-map "Divergence between draft and verifier layers, the monotone map boxed (SpecAttn, figure 2)."
+  figure_block coverage-pages "Where the attention lies by query block and page, and what selections keep of it."
+  figure_block nucleus-size "How many keys hold a share p of the attention."
+  figure_block head-budget "How many keys each head needs: budgets shared by all heads waste them."
+  printf '<h2>Attention kept, by method and budget</h2><pre>'
+  escape <"$out/table.md"
+  printf '</pre>\n<h2>Notebook</h2><p><a href="recall.ipynb">recall.ipynb</a> %s (%s).</p></html>\n' \
+    "$([ ! -e "$out/recall.html" ] || printf '<a href="recall.html">as a page</a>')" "$notebook_state"
+} >"$out/index.html"
+
+printf '\nWhat the analyses found (%s tokens, %s s):\n\n' "$((max_tokens + decode))" "$((SECONDS - started))"
 for finding in "${findings[@]}"; do
-  printf '  %-11s %s\n' "${finding%%: *}" "${finding#*: }"
+  printf '  %-15s %s\n' "${finding%%: *}" "${finding#*: }"
 done
 printf '\nFiles in %s:\n\n' "$out"
 (
   cd -- "$out"
-  for file in verifier.h5 draft.h5 quoka.h5 theorem-b1.h5 quest.h5 layer-map.h5; do
+  for file in verifier.h5 draft.h5 quoka.h5 theorem-b1.h5 quest.h5 layer-map.h5 geometry.h5 query-selection.h5 coverage.h5 sweep.h5 \
+    index.html recall.ipynb; do
     [ ! -e "$file" ] || printf '  %-14s %6s   %s\n' "$file" "$(du -h --apparent-size -- "$file" | cut -f1)" "$(
       case $file in
         verifier.h5) echo 'trace: q, k, v, lse of every layer of the verifier' ;;
         draft.h5) echo 'trace of the draft model over the same tokens' ;;
+        sweep.h5) echo 'ten selectors at five budgets; table in sweep.txt' ;;
+        index.html) echo 'the page that shows all figures (folder figures)' ;;
+        recall.ipynb) echo "notebook, $notebook_state" ;;
         *) echo "arrays and plots of one analysis; per-layer table in ${file%.h5}.txt and .csv" ;;
       esac
     )"
   done
 )
-printf '\nLook closer: %q info %q\n' "$kvscope" "$out/verifier.h5"
+printf '\nOpen %s in a browser. Look closer: %q info %q\n' "$out/index.html" "$kvscope" "$out/verifier.h5"

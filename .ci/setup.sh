@@ -10,8 +10,8 @@
 kvscope_root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 kvscope_build_packages=(g++ cmake ninja-build pkg-config git libeigen3-dev libhdf5-dev libboost-program-options-dev
-  nlohmann-json3-dev libfmt-dev libhwy-dev libpcre2-dev libxxhash-dev libcairo2-dev fonts-dejavu-core)
-kvscope_test_packages=(catch2 hdf5-tools python3-h5py python3-numpy python3-venv poppler-utils)
+  nlohmann-json3-dev libfmt-dev libhwy-dev libpcre2-dev libxxhash-dev libcairo2-dev fonts-dejavu-core python3-venv)
+kvscope_test_packages=(catch2 hdf5-tools python3-h5py python3-numpy poppler-utils)
 
 kvscope_say() { printf 'kvscope: %s\n' "$*" >&2; }
 kvscope_die() {
