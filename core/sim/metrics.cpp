@@ -54,7 +54,7 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   const double lse = softmax_in_place(probs_, sink);
   sink_ = sink;
   sink_prob_ = sink ? std::exp(*sink - lse) : 0.0;
-  keys_prob_ = sink ? sum_of(probs_) : 1.0;
+  keys_prob_ = sink ? std::max(sum_of(probs_), kTinyMass) : 1.0;
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
   add_weighted_rows(probs_, v.range(0, visible.begin, visible.end), output_);
   output_norm_ = norm_of(output_);
@@ -95,7 +95,7 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   }
   const bool is_all = size == n;
   if (is_all && mix.rest.empty()) {
-    quality.sink_share = sink;
+    quality.sink_share = sink / keys_prob_;
     return quality;
   }
 
