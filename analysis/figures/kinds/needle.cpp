@@ -46,6 +46,11 @@ std::vector<Answer> read_answers(const ResultView& result, const std::string& ki
     for (Index p = 0; p < grid.spec.shape[0]; ++p) {
       const std::size_t row =
           static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
+      if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
+          depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
+        throw FormatError(
+            fmt::format("{}: {} does not fit its axes or the table", result.name(), array.name));
+      }
       for (Index l = 0; l < grid.spec.shape[1]; ++l) {
         for (Index d = 0; d < grid.spec.shape[2]; ++d) {
           answers.push_back({selectors.at(row), budget_of(row),
