@@ -99,6 +99,11 @@ plot::ColourAxis log_colours(std::string label) {
   return colour;
 }
 
+int balanced_columns(std::size_t n_panels) {
+  const std::size_t n_rows = std::max<std::size_t>(1, (n_panels + 3) / 4);
+  return static_cast<int>(std::max<std::size_t>(1, (n_panels + n_rows - 1) / n_rows));
+}
+
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
                        std::vector<float> values, plot::ColourAxis colour) {
   plot::Panel panel;

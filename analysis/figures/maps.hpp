@@ -62,6 +62,9 @@ PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling);
 /// A colour axis for counts or shares: logarithmic over positive values.
 plot::ColourAxis log_colours(std::string label);
 
+/// Panels per row, at most four, so that rows are about equally full.
+int balanced_columns(std::size_t n_panels);
+
 /// A layer x head map with the layers upwards from 0 and ticks in the middle of cells.
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
                        std::vector<float> values, plot::ColourAxis colour);

@@ -101,7 +101,7 @@ plot::Figure make(const FigureInput& input) {
   const std::vector<double> length_list(lengths.begin(), lengths.end());
   const std::vector<double> depth_list(depths.begin(), depths.end());
   plot::Figure figure;
-  figure.columns = static_cast<int>(std::min<std::size_t>(names.size(), 3));
+  figure.columns = figures::balanced_columns(names.size());
   figure.span = names.size() > 1 ? plot::Span::full : plot::Span::column;
   figure.share_x = figure.share_y = true;
   figure.legend = plot::LegendPlace::above;
@@ -144,8 +144,7 @@ plot::Figure make(const FigureInput& input) {
     panel.colour->axis.range = plot::Range{0.0, 1.0};
     panel.colour->axis.format = plot::TickFormat::percent;
     panel.colour->masked_label = "not measured";
-    panel.colour->show_bar =
-        (i + 1) % static_cast<std::size_t>(figure.columns) == 0 || i + 1 == names.size();
+    panel.colour->show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0;
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }
