@@ -160,8 +160,7 @@ class CairoCanvas : public PageCanvas {
 
   void image(const Rect& rect, const Image& small) override {
     if (small.width <= 0 || small.height <= 0) return;
-    // Some viewers smooth small images whatever the file says: cells of several pixels stay crisp.
-    const int factor = std::clamp(600 / std::max(small.width, small.height), 1, 64);
+    const int factor = plot::crisp_factor(small);
     const Image large = factor > 1 ? plot::enlarge(small, factor) : Image{};
     const Image& shown = factor > 1 ? large : small;
     const Surface source = surface_of(shown);

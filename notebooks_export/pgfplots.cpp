@@ -220,8 +220,7 @@ class PgfWriter {
 
   void picture(const Image& image, const Rect& rect) {
     const std::string name = fmt::format("{}-{}.png", stem_, files_.size() + 1);
-    const int factor = std::clamp(600 / std::max(image.width, image.height), 1, 64);
-    files_.push_back({name, encode_png(factor > 1 ? enlarge(image, factor) : image)});
+    files_.push_back({name, encode_png(enlarge(image, crisp_factor(image)))});
     const Rect& frame = layout_.panels[panel_].frame;
     out_ += fmt::format(
         "\\node[anchor=south west,inner sep=0pt] at (axis description cs:{:.5f},{:.5f}) "

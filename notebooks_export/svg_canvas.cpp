@@ -122,7 +122,7 @@ class SvgCanvas final : public PageCanvas {
     body_ += fmt::format(
         "<image{} preserveAspectRatio=\"none\" image-rendering=\"optimizeSpeed\" "
         "style=\"image-rendering:pixelated\" xlink:href=\"data:image/png;base64,{}\"/>\n",
-        box(r), base64(encode_png(image)));
+        box(r), base64(encode_png(plot::enlarge(image, plot::crisp_factor(image)))));
   }
 
   void text(Point at, std::string_view text, const plot::TextStyle& style) override {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
 
 namespace kvscope::figures {
 
@@ -15,6 +16,17 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
+
+void ArrayData::require_shape(const Shape& shape) const {
+  if (spec.shape == shape) return;
+  throw FormatError(fmt::format("{}: {} has shape {}, expected {}", where, spec.name,
+                                to_string(spec.shape), to_string(shape)));
+}
+
+void ArrayData::fail() const {
+  throw FormatError(fmt::format("{}: {} has shape {}, which does not fit the other arrays", where,
+                                spec.name, to_string(spec.shape)));
+}
 
 Density density_of(std::span<const double> x, std::span<const double> y, plot::Range x_range,
                    plot::Range y_range, Index n_cells) {
@@ -85,6 +97,11 @@ plot::ColourAxis log_colours(std::string label) {
   colour.axis.label = std::move(label);
   colour.axis.scale = plot::ScaleKind::log10;
   return colour;
+}
+
+int balanced_columns(std::size_t n_panels) {
+  const std::size_t n_rows = std::max<std::size_t>(1, (n_panels + 3) / 4);
+  return static_cast<int>(std::max<std::size_t>(1, (n_panels + n_rows - 1) / n_rows));
 }
 
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,

@@ -11,20 +11,32 @@
 
 namespace kvscope::figures {
 
-/// An array of a result, read whole.
+/// An array of a result, read whole. Indices are checked: a file may hold other shapes than its
+/// kind has.
 struct ArrayData {
   ArrayData(const ResultView& result, std::string_view name)
-      : spec(result.require(name)), values(result.read(name)) {}
+      : where(result.name()), spec(result.require(name)), values(result.read(name)) {}
+  /// Throws FormatError for an index beyond the array or the wrong number of them.
   template <class... I>
   double operator()(I... index) const {
     const Index at[] = {static_cast<Index>(index)...};
+    constexpr int kRank = static_cast<int>(sizeof...(I));
     Index offset = 0;
-    for (int a = 0; a < static_cast<int>(sizeof...(I)); ++a)
+    for (int a = 0; a < kRank; ++a) {
+      if (spec.shape.rank != kRank || at[a] < 0 || at[a] >= spec.shape[a]) fail();
       offset = offset * spec.shape[a] + at[a];
+    }
     return values[static_cast<std::size_t>(offset)];
   }
+  /// Throws FormatError unless the array has this shape.
+  void require_shape(const Shape& shape) const;
+
+  std::string where;
   ResultArray spec;
   std::vector<double> values;
+
+ private:
+  [[noreturn]] void fail() const;
 };
 
 /// How many of the points lie in each of n x n cells of the ranges, NaN where none does.
@@ -49,6 +61,9 @@ PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling);
 
 /// A colour axis for counts or shares: logarithmic over positive values.
 plot::ColourAxis log_colours(std::string label);
+
+/// Panels per row, at most four, so that rows are about equally full.
+int balanced_columns(std::size_t n_panels);
 
 /// A layer x head map with the layers upwards from 0 and ticks in the middle of cells.
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,

@@ -34,6 +34,10 @@ const ResultArray& ResultView::require(std::string_view array) const {
 
 std::vector<double> ResultView::axis(std::string_view array, int axis) const {
   const ResultArray& spec = require(array);
+  if (axis >= spec.shape.rank || spec.axes.size() != static_cast<std::size_t>(spec.shape.rank)) {
+    throw FormatError(fmt::format("{}: {} has shape {} and {} named axes, expected more axes",
+                                  name(), array, to_string(spec.shape), spec.axes.size()));
+  }
   const std::string& axis_name = spec.axes[static_cast<std::size_t>(axis)];
   // "row" has its positions in "row_pos", "step" in "step_pos"
   for (const std::string& candidate : {axis_name, axis_name + "_pos", axis_name + "_begin"}) {

@@ -82,6 +82,10 @@ std::span<const Point> marker_outline(MarkerShape shape) {
   return outlines[static_cast<std::size_t>(shape)];
 }
 
+int crisp_factor(const Image& image) {
+  return std::clamp(600 / std::max({image.width, image.height, 1}), 1, 64);
+}
+
 Image enlarge(const Image& image, int factor) {
   Image out{image.width * factor, image.height * factor, {}};
   out.rgba.resize(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(out.height) * 4);

@@ -59,8 +59,12 @@ struct Image {
   std::vector<std::uint8_t> rgba;  // [height, width, 4]
 };
 
-/// Every pixel as a square of factor x factor: for viewers that smooth what they should not.
+/// Every pixel as a square of factor x factor.
 Image enlarge(const Image& image, int factor);
+
+/// By how much a small image is enlarged before it goes into a file: many viewers smooth images
+/// whatever the file says, and cells of several pixels stay crisp.
+int crisp_factor(const Image& image);
 
 enum class Align { left, centre, right };
 

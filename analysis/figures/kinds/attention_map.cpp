@@ -49,6 +49,11 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
   const auto available = quoka.read("available");
   Choice choice;
   choice.chunk_begin = quoka.read("chunk_begin");
+  if (offsets.size() != choice.chunk_begin.size() + 1 ||
+      available.size() != choice.chunk_begin.size()) {
+    throw FormatError(fmt::format("{}: {} offsets and {} sizes for {} chunks", quoka.name(),
+                                  offsets.size(), available.size(), choice.chunk_begin.size()));
+  }
   for (std::size_t c = 0; c < choice.chunk_begin.size(); ++c) {
     std::vector<bool> kept(static_cast<std::size_t>(n_tokens), false);
     for (auto e = static_cast<Index>(offsets[c]); e < static_cast<Index>(offsets[c + 1]); ++e) {
@@ -57,7 +62,7 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
         kept[static_cast<std::size_t>(pos)] = true;
     }
     // the chunk's own keys are attended densely
-    for (double key = choice.chunk_begin[c];
+    for (double key = std::max(0.0, choice.chunk_begin[c]);
          key < std::min(available[c], static_cast<double>(n_tokens)); key += 1.0) {
       kept[static_cast<std::size_t>(key)] = true;
     }
@@ -79,6 +84,11 @@ plot::Figure make(const FigureInput& input) {
   const Index head = summary.value("head", Index{0});
   const Index n_tokens = summary.value("tokens", Index{0});
   const Index block = summary.value("block", Index{1});
+  if (weights.spec.shape.rank != 2 || block < 1 || n_tokens < 1 ||
+      n_tokens > block * std::min(weights.spec.shape[0], weights.spec.shape[1])) {
+    throw FormatError(fmt::format("{}: a map of shape {} for {} tokens in blocks of {}",
+                                  result.name(), to_string(weights.spec.shape), n_tokens, block));
+  }
   plot::HeatMap map;
   map.n_rows = weights.spec.shape[0];
   map.n_cols = weights.spec.shape[1];

@@ -76,7 +76,7 @@ plot::Figure make(const FigureInput& input) {
   if (!(range.low < range.high)) range.low = range.high - 0.1;
 
   plot::Figure figure;
-  figure.columns = static_cast<int>(std::min<std::size_t>(cells.size(), 4));
+  figure.columns = figures::balanced_columns(cells.size());
   figure.span = cells.size() > 1 ? plot::Span::full : plot::Span::column;
   figure.share_x = figure.share_y = true;
   figure.legend = plot::LegendPlace::above;
@@ -97,8 +97,7 @@ plot::Figure make(const FigureInput& input) {
     colour.axis.label = std::string(metric.label);
     colour.axis.range = range;
     colour.masked_label = "dense or not measured";
-    colour.show_bar =
-        n_shown % static_cast<std::size_t>(figure.columns) == 0 || n_shown == cells.size();
+    colour.show_bar = n_shown % static_cast<std::size_t>(figure.columns) == 0;
     plot::Panel panel = figures::head_panel(layer_list, head_list, std::move(map), colour);
     panel.title = figures::method_label(selector);
     figure.panels.push_back(std::move(panel));

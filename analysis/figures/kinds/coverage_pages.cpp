@@ -75,7 +75,12 @@ plot::Figure make(const FigureInput& input) {
     const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
     const auto wanted = figures::parse_words(input.options.selector);
     for (std::size_t p = 0; p < n_pairs; ++p) {
-      // old results name pairs by text, newer ones by objects with "pair"
+      if (!result.summary().contains("pairs") || p >= result.summary()["pairs"].size() ||
+          kept.values.size() != mass.values.size() * n_pairs) {
+        throw FormatError(
+            fmt::format("{}: map_kept does not fit the summary's pairs", result.name()));
+      }
+      // pairs are objects that hold their name, or names alone
       const auto& entry = result.summary()["pairs"][p];
       const std::string name =
           entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");

@@ -83,7 +83,10 @@ plot::Figure make(const FigureInput& input) {
   figure.caption.push_back(fmt::format(
       "Layer {}, query head {} and its KV head {}: n = {} queries and {} keys along the first two "
       "principal axes of the basis ({}); the mean is that of the shown queries.",
-      layer, head, kv_heads[static_cast<std::size_t>(h / std::max<Index>(1, group))], n, n_keys,
+      layer, head,
+      kv_heads[std::min(kv_heads.size() - 1,
+                        static_cast<std::size_t>(h / std::max<Index>(1, group)))],
+      n, n_keys,
       result.info().config.is_object() ? result.info().config.value("basis", "joint") : "joint"));
   return figure;
 }

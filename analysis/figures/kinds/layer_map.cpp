@@ -34,6 +34,11 @@ plot::Figure make(const FigureInput& input) {
   const auto monotone = result.read("monotone_map");
   const auto argmax = result.read("argmax_map");
 
+  if (monotone.size() != verifier.size() || argmax.size() != verifier.size()) {
+    throw FormatError(fmt::format("{}: maps of {} and {} entries for {} verifier layers",
+                                  result.name(), monotone.size(), argmax.size(), verifier.size()));
+  }
+
   plot::ColourAxis colour;
   colour.axis.label = std::string(known->second);
   plot::Panel panel = figures::head_panel(

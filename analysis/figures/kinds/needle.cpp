@@ -46,6 +46,11 @@ std::vector<Answer> read_answers(const ResultView& result, const std::string& ki
     for (Index p = 0; p < grid.spec.shape[0]; ++p) {
       const std::size_t row =
           static_cast<std::size_t>(p) * (table.has("depth") ? depths.size() : std::size_t{1});
+      if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
+          depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
+        throw FormatError(
+            fmt::format("{}: {} does not fit its axes or the table", result.name(), array.name));
+      }
       for (Index l = 0; l < grid.spec.shape[1]; ++l) {
         for (Index d = 0; d < grid.spec.shape[2]; ++d) {
           answers.push_back({selectors.at(row), budget_of(row),
@@ -96,7 +101,7 @@ plot::Figure make(const FigureInput& input) {
   const std::vector<double> length_list(lengths.begin(), lengths.end());
   const std::vector<double> depth_list(depths.begin(), depths.end());
   plot::Figure figure;
-  figure.columns = static_cast<int>(std::min<std::size_t>(names.size(), 3));
+  figure.columns = figures::balanced_columns(names.size());
   figure.span = names.size() > 1 ? plot::Span::full : plot::Span::column;
   figure.share_x = figure.share_y = true;
   figure.legend = plot::LegendPlace::above;
@@ -139,8 +144,7 @@ plot::Figure make(const FigureInput& input) {
     panel.colour->axis.range = plot::Range{0.0, 1.0};
     panel.colour->axis.format = plot::TickFormat::percent;
     panel.colour->masked_label = "not measured";
-    panel.colour->show_bar =
-        (i + 1) % static_cast<std::size_t>(figure.columns) == 0 || i + 1 == names.size();
+    panel.colour->show_bar = (i + 1) % static_cast<std::size_t>(figure.columns) == 0;
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }

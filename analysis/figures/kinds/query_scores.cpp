@@ -37,6 +37,14 @@ plot::Figure make(const FigureInput& input) {
   const auto found = result.find("pos");
   const auto positions = found != nullptr ? result.read("pos") : result.axis(names.s_q, 2);
 
+  const auto n_layers = static_cast<Index>(layers.size());
+  correlation.require_shape({n_layers, static_cast<Index>(heads.size())});
+  log_weight.require_shape(s_q.spec.shape);
+  if (positions.size() != static_cast<std::size_t>(s_q.spec.shape[2])) {
+    throw FormatError(fmt::format("{}: {} positions for {} queries", result.name(),
+                                  positions.size(), s_q.spec.shape[2]));
+  }
+
   // the head of largest correlation, unless asked for another
   std::size_t best = 0;
   for (std::size_t i = 0; i < correlation.values.size(); ++i) {
