@@ -126,7 +126,7 @@ class SimulateNeedle final : public SimulateRetrieval {
  public:
   SimulateNeedle() {
     task_.task = "needle";
-    task_.protocol = RetrievalProtocol::prefill;
+    task_.protocol = RetrievalProtocol::all;
   }
   std::string name() const override { return "simulate needle"; }
   std::string summary() const override {
@@ -134,8 +134,9 @@ class SimulateNeedle final : public SimulateRetrieval {
   }
   std::string description() const override {
     return "The whole prompt goes in by chunks (--chunk, B_CP) under the selector (--budget, "
-           "B_SA); "
-           "the answer is decoded densely unless --protocol all. With --facts 8, eight magic "
+           "B_SA), "
+           "and so does the answer. With --protocol prefill the answer is decoded densely, which "
+           "lets the model look the needle up in the cache after all. With --facts 8, eight magic "
            "numbers are hidden and one is asked for. The grid depth x length is in the .json and "
            ".h5 results.";
   }
@@ -168,7 +169,7 @@ class SimulateRuler final : public SimulateRetrieval {
  public:
   SimulateRuler() {
     task_.task = "ruler";
-    task_.protocol = RetrievalProtocol::prefill;
+    task_.protocol = RetrievalProtocol::all;
     task_.n_depths = 5;
     task_.trials = 2;
   }
