@@ -50,9 +50,7 @@ const ListProbs::Gathered& ListProbs::gathered(Index q_head, Index row) const {
                             ? nullptr
                             : &selection_.list(owner_of(selection_.owner, q_head, group_), row);
   if (gathered_ && gathered_->list == list && gathered_->kv_head == kv_head) return *gathered_;
-  gathered_.emplace();
-  gathered_->list = list;
-  gathered_->kv_head = kv_head;
+  gathered_ = Gathered{kv_head, list, /*keys=*/{}, /*table=*/std::nullopt};
   const TensorView<const float> k = call_.k.sub(kv_head);
   gathered_->keys = list == nullptr ? positions({0, k.dim(0)}) : merged(*list);
   Tensor<float> rows(Shape{static_cast<Index>(gathered_->keys.size()), k.dim(1)});

@@ -32,8 +32,8 @@ class ListProbs final : public ObservedProbs {
 
  private:
   struct Gathered {
-    Index kv_head = 0;
-    const KeyList* list = nullptr;  // what was gathered; null for a dense selection
+    Index kv_head;
+    const KeyList* list;            // what was gathered; null for a dense selection
     std::vector<KeyPos> keys;       // ascending
     std::optional<KeyTable> table;  // of those keys, in order
   };
