@@ -1,18 +1,23 @@
-// A selector decides which keys a layer's queries attend to. This header is the call protocol of all of them.
+// A selector decides which keys a layer's queries attend to. This header is the call protocol of
+// all of them.
 //
 // Per sequence:
-//   1. calibrate(...)      once per layer and KV head, if caps().needs_calibration (Loki's PCA, SpecAttn's layer map)
+//   1. calibrate(...)      once per layer and KV head, if caps().needs_calibration (Loki's PCA,
+//   SpecAttn's layer map)
 //   2. reset(shape)        before every sequence
-// Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in ascending order:
+// Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in
+// ascending order:
 //   3. the engine appends the call's keys and values to its cache and marks them alive
 //   4. on_append(layer, ...)   metadata: page boxes, key norms, rotated keys
 //   5. select(call)            the answer; only alive and visible keys count as candidates
-//   6. the engine attends to the selection (causal mask per row, softmax renormalised over the list)
+//   6. the engine attends to the selection (causal mask per row, softmax renormalised over the
+//   list)
 //   7. observe(...)            if caps().needs_probs: the softmax weights over what was attended
 //   8. evict(...)              permanent methods clear bits of the alive mask; nothing else may
 // On rejection of drafts:
 //   9. rollback(n_keys)        forget everything about positions >= n_keys
-// The engine owns keys, values, true positions, the alive mask and the cross-layer context; a selector owns its metadata.
+// The engine owns keys, values, true positions, the alive mask and the cross-layer context; a
+// selector owns its metadata.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +46,33 @@ struct AttentionShape {
   Index d_head = 0;
   Index max_tokens = 0;
   float score_scale = 1.0f;
+  /// [n_layers] or empty: layers with a sliding window, which the engine leaves as they are and
+  /// never asks about.
+  std::vector<bool> has_window;
   Index group() const { return n_q / n_kv; }
+  /// The first layer from `layer` on that is asked about; n_layers if there is none.
+  Index next_asked(Index layer) const {
+    while (layer < n_layers && layer < static_cast<Index>(has_window.size()) &&
+           has_window[static_cast<std::size_t>(layer)]) {
+      ++layer;
+    }
+    return layer;
+  }
 };
 
-/// How much a selector may keep. Whether forced positions count inside is a property of the method (caps).
+/// How much a selector may keep. Whether forced positions count inside is a property of the method
+/// (caps).
 struct Budget {
   enum class Kind { tokens, pages, ratio, mass };
   Kind kind = Kind::tokens;
   double value = 1024.0;
 
-  /// "tokens=1024", "pages=64", "ratio=0.25", "p=0.95". Throws ConfigError: 0 or negative, ratio or p outside (0, 1].
+  /// "tokens=1024", "pages=64", "ratio=0.25", "p=0.95". Throws ConfigError: 0 or negative, ratio or
+  /// p outside (0, 1].
   static Budget parse(std::string_view text);
   std::string to_string() const;
-  /// Tokens for a context of n_keys candidates: ratio floors, at least 1; pages times page_size. Kind mass throws ConfigError.
+  /// Tokens for a context of n_keys candidates: ratio floors, at least 1; pages times page_size.
+  /// Kind mass throws ConfigError.
   Index tokens(Index n_candidates, Index page_size) const;
 };
 
@@ -63,20 +82,21 @@ struct SelectorCaps {
   bool decode = false;
   bool verify = false;
   ListOwner owner = ListOwner::kv_head;
-  bool permanent = false;             // evicts keys for good
-  bool needs_probs = false;           // observe() must be fed
+  bool permanent = false;    // evicts keys for good
+  bool needs_probs = false;  // observe() must be fed
   bool needs_calibration = false;
-  bool needs_draft = false;           // SelectCall::draft_rows must be there
+  bool needs_draft = false;  // SelectCall::draft_rows must be there
   bool needs_values = false;
   bool cross_layer = false;           // uses SelectCall::context
   bool is_static = false;             // ignores q and k
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
-  Index page_size = 1;                // granularity of the lists
-  Index dense_layers = 0;             // the method's own default of leading layers kept dense
+  Index page_size = 1;     // granularity of the lists
+  Index dense_layers = 0;  // the method's own default of leading layers kept dense
 };
 
-/// Which keys are still there, per KV head (layer's share). The engine owns it; only evict() clears bits.
+/// Which keys are still there, per KV head (layer's share). The engine owns it; only evict() clears
+/// bits.
 class AliveMask {
  public:
   AliveMask() = default;
@@ -95,7 +115,8 @@ class AliveMask {
   Index n_keys_ = 0;
 };
 
-/// What later layers of the same call may read of earlier ones. The engine makes a fresh one per call.
+/// What later layers of the same call may read of earlier ones. The engine makes a fresh one per
+/// call.
 struct CrossLayerContext {
   std::map<std::string, std::vector<KeyPos>, std::less<>> lists;
 };
@@ -104,20 +125,21 @@ struct CrossLayerContext {
 struct SelectCall {
   Index layer = 0;
   Phase phase = Phase::prefill;
-  Index step = 0;                 // counts forward calls from 0
-  Index pos_begin = 0;            // position of the first query
+  Index step = 0;       // counts forward calls from 0
+  Index pos_begin = 0;  // position of the first query
   Index n_tok = 0;
   float score_scale = 1.0f;
-  std::optional<Index> window;    // the layer's sliding window
+  std::optional<Index> window;  // the layer's sliding window
   /// [n_q] or empty: a logit per query head that joins every softmax, without a key
   std::span<const float> sinks;
-  TensorView<const float> q;      // [n_q, n_tok, d_head]
-  TensorView<const float> k;      // [n_kv, n_ctx, d_head], n_ctx = pos_begin + n_tok
-  TensorView<const float> v;      // [n_kv, n_ctx, d_head]
+  TensorView<const float> q;  // [n_q, n_tok, d_head]
+  TensorView<const float> k;  // [n_kv, n_ctx, d_head], n_ctx = pos_begin + n_tok
+  TensorView<const float> v;  // [n_kv, n_ctx, d_head]
   const AliveMask* alive = nullptr;
   Budget budget;
   CrossLayerContext* context = nullptr;
-  /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx], rows of the drafted tokens.
+  /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx],
+  /// rows of the drafted tokens.
   std::span<const Tensor<float>> draft_rows;
 };
 
@@ -143,16 +165,19 @@ class Selector {
   virtual ~Selector() = default;
   virtual std::string_view name() const = 0;
   virtual SelectorCaps caps() const = 0;
-  /// Learns from the keys [n_keys, d_head] of one layer and KV head of a calibration text, before reset. Called once per
-  /// pair if caps().needs_calibration; what was learned outlives reset.
-  virtual void calibrate(Index layer, Index kv_head, TensorView<const float> keys) { (void)layer, (void)kv_head, (void)keys; }
+  /// Learns from the keys [n_keys, d_head] of one layer and KV head of a calibration text, before
+  /// reset. Called once per pair if caps().needs_calibration; what was learned outlives reset.
+  virtual void calibrate(Index layer, Index kv_head, TensorView<const float> keys) {
+    (void)layer, (void)kv_head, (void)keys;
+  }
   virtual void reset(const AttentionShape& shape) = 0;
-  virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) {
+  virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                         TensorView<const float> v) {
     (void)layer, (void)pos_begin, (void)k, (void)v;
   }
   virtual Selection select(const SelectCall& call) = 0;
-  /// The answers for several budgets (call.budget is ignored). Methods whose scores do not depend on the budget
-  /// override this to score once. Only for methods that are not permanent.
+  /// The answers for several budgets (call.budget is ignored). Methods whose scores do not depend
+  /// on the budget override this to score once. Only for methods that are not permanent.
   virtual std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) {
     std::vector<Selection> answers;
     for (const Budget& budget : budgets) {

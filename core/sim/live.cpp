@@ -31,6 +31,7 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   shape.d_head = config.d_head;
   shape.max_tokens = max_tokens;
   shape.score_scale = config.score_scale();
+  for (const auto& window : config.window) shape.has_window.push_back(window.has_value());
   return shape;
 }
 
@@ -156,7 +157,8 @@ void LiveSequence::adopt(const KvCache& dense) {
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
     run_->layer_call({layer, q, cache.k(layer).range(1, 0, n_tokens()),
-                      cache.v(layer).range(1, 0, n_tokens()), /*window=*/std::nullopt});
+                      cache.v(layer).range(1, 0, n_tokens()), /*window=*/std::nullopt,
+                      /*sinks=*/{}});  // nothing is attended to here
   }
   set_sparse(was_sparse);
 }

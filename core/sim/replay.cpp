@@ -67,6 +67,7 @@ AttentionShape shape_of(const TraceInfo& info) {
   shape.d_head = info.d_head;
   shape.max_tokens = info.n_tokens;
   shape.score_scale = info.score_scale;
+  for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
   return shape;
 }
 

@@ -197,7 +197,7 @@ TEST_CASE("completions are valid scripts that know every command and option") {
   const std::string script = (dir.path() / "completion.bash").string();
   const std::string ask =
       "bash -c '. \"$0\"; COMP_WORDS=(kvscope analyze q); COMP_CWORD=2; _kvscope; test "
-      "\"${COMPREPLY[*]}\" = \"quoka quest\" && "
+      "\"${COMPREPLY[*]}\" = \"quoka quest query-selection\" && "
       "COMP_WORDS=(kvscope record --max); COMP_CWORD=2; _kvscope; test \"${COMPREPLY[*]}\" = "
       "--max-tokens' '" +
       script + "'";

@@ -18,7 +18,8 @@
 // correction layer depends on the model (13 for Llama-3.1-8B); a model with fewer layers has none.
 // Decode: the budget covers everything, the current token included among the latest. Chunked
 // prefill and verification: mean logits over the chunk's queries, the list covers the past, the
-// chunk is forced beside the budget. Lists live in the call's context, one per budget: nothing of
+// chunk is forced beside the budget. Where a selection layer has a sliding window, the next layer
+// without one takes its part. Lists live in the call's context, one per budget: nothing of
 // an earlier token can be used by accident. Keys that only some KV heads still hold stay with
 // those.
 #include <fmt/format.h>
@@ -71,7 +72,10 @@ class LessIsMore final : public Selector {
     caps.dense_layers = options_.dense_layers;
     return caps;
   }
-  void reset(const AttentionShape&) override {}
+  void reset(const AttentionShape& shape) override {
+    first_layer_ = shape.next_asked(options_.dense_layers);
+    correction_layer_ = shape.next_asked(options_.correction_layer);
+  }
 
   Selection select(const SelectCall& call) override {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
@@ -102,8 +106,7 @@ class LessIsMore final : public Selector {
 
  private:
   bool selects(Index layer) const {
-    return layer == options_.dense_layers ||
-           (layer == options_.correction_layer && layer > options_.dense_layers);
+    return layer == first_layer_ || (layer == correction_layer_ && layer > first_layer_);
   }
   static bool is_decode(const SelectCall& call) {
     return call.phase == Phase::decode && call.n_tok == 1;
@@ -198,7 +201,7 @@ class LessIsMore final : public Selector {
       throw ConfigError(fmt::format(
           "lessismore: layer {} uses the list that layer {} makes in the same call, which was "
           "not run before it",
-          call.layer, options_.dense_layers));
+          call.layer, first_layer_));
     }
     const TokenRange visible = call_range(call);
     const Parts parts = parts_of(budget, scored_range(call).size());
@@ -221,6 +224,8 @@ class LessIsMore final : public Selector {
   }
 
   LessIsMoreOptions options_;
+  Index first_layer_ = 0;
+  Index correction_layer_ = 0;
   KeyDots dots_;
 };
 

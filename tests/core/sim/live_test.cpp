@@ -76,7 +76,8 @@ double worst_difference(const std::vector<float>& a, const std::vector<float>& b
 }
 
 TEST_CASE("full is the plain model bit for bit in prefill, decode and verification", "[live]") {
-  const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3");
+  const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3",
+                                    "qwen3_moe", "smollm3", "gpt_oss");
   const int threads = GENERATE(1, 3);
   const Golden golden(name);
   ThreadPool pool(threads);
@@ -88,7 +89,8 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
 
 TEST_CASE("a budget of the context equals the plain model to rounding, for every method",
           "[live]") {
-  const Golden golden("llama3_gqa");
+  const std::string name = GENERATE("llama3_gqa", "gpt_oss");  // the latter with attention sinks
+  const Golden golden(name);
   const auto plain = plain_logits(golden);
   ThreadPool pool(2);
   KvCache calibration(golden.model.config(), golden.n());
@@ -109,7 +111,8 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
       continue;  // static patterns keep what they keep
     }
     if (entry.name == "specattn") options.selector += ":layer-map=identity";
-    if (entry.name == "twilight") options.selector += ":base=full";  // else the base has a budget too
+    if (entry.name == "twilight")
+      options.selector += ":base=full";  // else the base has a budget too
     INFO(entry.name);
     LiveSequence live(golden.model, options, golden.n(), selector_registry(), pool, {&calibration});
     DraftRunner draft(golden.model, golden.n(), pool);

@@ -34,7 +34,7 @@ TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of 
   Tensor<float> v({5, 4});
   for (float& x : v.flat()) x = static_cast<float>(random.normal());
   DenseRow row;
-  row.prepare(scores, {0, 5}, v.view(), 5, sink);
+  row.prepare(scores, {0, 5}, v.view(), {}, sink);
   const std::vector<KeyPos> keys = {1, 4};
   const RowQuality quality = row.compare(keys, 2, /*n_sink=*/2);
 
