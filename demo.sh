@@ -113,10 +113,10 @@ draw coverage-pages "$out/coverage.h5"
 draw nucleus-size "$out/coverage.h5"
 draw head-budget "$out/coverage.h5"
 "$kvscope" table --rows selector --columns budget --value mass_mean "$out/sweep.h5" --format markdown \
-  --out "$out/table.md" --force >/dev/null
+  --out "$out/table.md" --overwrite >/dev/null
 
 step "7/7 a notebook"
-"$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --force >/dev/null
+"$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --overwrite >/dev/null
 notebook_state="not executed: no Jupyter"
 if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_root/build/notebook-env"); then
   (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --execute --to notebook --inplace recall.ipynb >recall.log 2>&1) ||
