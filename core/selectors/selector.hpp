@@ -89,6 +89,7 @@ struct SelectorCaps {
   bool needs_values = false;
   bool cross_layer = false;           // uses SelectCall::context
   bool is_static = false;             // ignores q and k
+  bool uses_pool = false;             // divides one answer among the threads of SelectCall::pool
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
   Index page_size = 1;     // granularity of the lists
@@ -141,6 +142,9 @@ struct SelectCall {
   /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx],
   /// rows of the drafted tokens.
   std::span<const Tensor<float>> draft_rows;
+  /// Threads that a method with caps().uses_pool may work on, outside any other loop of this pool;
+  /// null = the calling thread alone. Never changes an answer.
+  ThreadPool* pool = nullptr;
 };
 
 /// Softmax weights over the attended keys, for methods that vote with them.

@@ -125,6 +125,7 @@ class Stack final : public Selector {
       all.needs_values |= stage.caps.needs_values;
       all.cross_layer |= stage.caps.cross_layer;
       all.is_static &= stage.caps.is_static;
+      all.uses_pool |= stage.caps.uses_pool;
       all.dense_layers = std::min(all.dense_layers, stage.caps.dense_layers);
       if (&stage == &stages_.back()) break;
       if (!stage.caps.permanent) all.owner = finer(all.owner, stage.caps.owner);

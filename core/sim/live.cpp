@@ -47,7 +47,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
   void attend(const AttentionCall& call) override {
     const auto start = Clock::now();
     const Selection& answer = live_.run_->layer_call(
-        {call.layer, call.q, call.k, call.v, /*window=*/std::nullopt, call.sinks})[0];
+        {call.layer, call.q, call.k, call.v, /*window=*/std::nullopt, call.sinks, &live_.pool_})[0];
     live_.stats_.times.selection += seconds_since(start);
     if (live_.is_sparse_ && live_.run_->selects_in(call.layer)) {
       live_.stats_.of(phase_).add(answer, call.q.dim(0), call.k.dim(0),

@@ -135,7 +135,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .alive = &alive,
                      .budget = budgets_.back(),
                      .context = &context_,
-                     .draft_rows = draft_rows_};
+                     .draft_rows = draft_rows_,
+                     .pool = input.pool};
   if (keeps_dense(input.layer)) {
     answers_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) answers_.push_back(alive_selection(call_));

@@ -30,6 +30,7 @@ struct LayerCall {
   TensorView<const float> v;     // same as k; may be empty unless the method needs values
   std::optional<Index> window;   // the layer's sliding window
   std::span<const float> sinks;  // [n_q] or empty: the layer's attention sinks
+  ThreadPool* pool = nullptr;    // see SelectCall
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.

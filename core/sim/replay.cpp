@@ -138,8 +138,12 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
       const Tensor<float> q = read_queries(trace, data[i].layer, call);
       pool.parallel_for(n_runs, [&](Index r, int) {
         if (stop.stop_requested()) throw Interrupted("replay: stopped on request");
-        runs[static_cast<std::size_t>(r)].ask(data[i], q.view(), call);
+        ReplayRun& run = runs[static_cast<std::size_t>(r)];
+        if (!run.caps().uses_pool) run.ask(data[i], q.view(), call);
       });
+      for (ReplayRun& run : runs) {
+        if (run.caps().uses_pool) run.ask(data[i], q.view(), call, &pool);
+      }
       if (!measured[i]) continue;
       for (const ReplayRun& run : runs) {
         for (std::size_t m = 0; m < run.members().size(); ++m) {

@@ -83,8 +83,11 @@ void ReplayRun::begin_call(Phase phase, TokenRange call,
   run_->begin_call(phase, call.size(), draft_rows);
 }
 
-void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call) {
-  answers_ = run_->layer_call(layer_call(layer, q, call.end));
+void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
+                    ThreadPool* pool) {
+  LayerCall input = layer_call(layer, q, call.end);
+  input.pool = pool;
+  answers_ = run_->layer_call(input);
   costs_.clear();
   SelectCall question = run_->last_call();
   for (std::size_t i = 0; i < members_.size(); ++i) {

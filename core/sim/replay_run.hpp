@@ -41,7 +41,8 @@ class ReplayRun {
                Index chunk);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
   /// Asks about one layer; answers() and costs() then hold one entry per member.
-  void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call);
+  void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
+           ThreadPool* pool = nullptr);
 
   const std::vector<std::size_t>& members() const { return members_; }
   std::span<const Selection> answers() const { return answers_; }

@@ -18,6 +18,7 @@
 //
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
+#include <iterator>
 
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
@@ -71,6 +72,7 @@ class OracleTopk final : public Selector {
     caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
     caps.forced_inside_budget = !forces_chunk();
     caps.dense_layers = options_.dense_layers;
+    caps.uses_pool = true;
     return caps;
   }
   void reset(const AttentionShape&) override {}
@@ -91,15 +93,25 @@ class OracleTopk final : public Selector {
     if (call.layer < options_.dense_layers) return answers;
     const Index group = call.q.dim(0) / call.k.dim(0);
     const Index heads_per_owner = options_.variant == OracleVariant::per_q_head ? 1 : group;
-    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
-      const TokenRange q_heads{first, first + heads_per_owner};
-      if (options_.variant == OracleVariant::per_chunk) {
-        const TokenRange keys = past_range(call);
-        std::vector<double> sums(static_cast<std::size_t>(keys.size()), 0.0);
-        add_softmax_weights(call, q_heads, first / group, all_rows(call), keys, 1.0, dots_, sums);
-        add_lists(call, first / group, keys, chunk_range(call), sums, budgets, answers);
-      } else {
-        add_rows(call, q_heads, first / group, budgets, answers);
+    const Index n_owners = call.q.dim(0) / heads_per_owner;
+    std::vector<std::vector<Selection>> parts(static_cast<std::size_t>(n_owners));
+    const auto answer_owner = [&](Index owner, int worker) {
+      auto& part = parts[static_cast<std::size_t>(owner)];
+      part.resize(budgets.size());
+      const TokenRange q_heads{owner * heads_per_owner, (owner + 1) * heads_per_owner};
+      add_owner(call, q_heads, q_heads.begin / group, budgets,
+                dots_[static_cast<std::size_t>(worker)], part);
+    };
+    if (call.pool != nullptr) {
+      dots_.resize(static_cast<std::size_t>(call.pool->n_threads()));
+      call.pool->parallel_for(n_owners, answer_owner);
+    } else {
+      dots_.resize(1);
+      for (Index owner = 0; owner < n_owners; ++owner) answer_owner(owner, /*worker=*/0);
+    }
+    for (auto& part : parts) {
+      for (std::size_t i = 0; i < budgets.size(); ++i) {
+        std::move(part[i].lists.begin(), part[i].lists.end(), std::back_inserter(answers[i].lists));
       }
     }
     return answers;
@@ -123,12 +135,27 @@ class OracleTopk final : public Selector {
     return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
   }
 
+  /// The lists of one owner, appended to `answers`.
+  void add_owner(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                 std::span<const Budget> budgets, KeyDots& dots,
+                 std::vector<Selection>& answers) const {
+    if (options_.variant != OracleVariant::per_chunk) {
+      add_rows(call, q_heads, kv_head, budgets, dots, answers);
+      return;
+    }
+    const TokenRange keys = past_range(call);
+    std::vector<double> sums(static_cast<std::size_t>(keys.size()), 0.0);
+    add_softmax_weights(call, q_heads, kv_head, all_rows(call), keys, 1.0, dots, sums);
+    add_lists(call, kv_head, keys, chunk_range(call), sums, budgets, answers);
+  }
+
   /// One list per row. One query head ranks by its scores, as its weights do (underflow cannot make
   /// ties); a group ranks by its softmax weights, of which [n_tok][visible] are held.
   void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
-                std::span<const Budget> budgets, std::vector<Selection>& answers) {
+                std::span<const Budget> budgets, KeyDots& dots,
+                std::vector<Selection>& answers) const {
     if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
-      for_each_score_row(call, q_heads.begin, kv_head, dots_,
+      for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
                            add_row(call, kv_head, row, scores, budgets, answers);
                          });
@@ -136,7 +163,7 @@ class OracleTopk final : public Selector {
     }
     std::vector<std::vector<double>> combined(static_cast<std::size_t>(call.n_tok));
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      for_each_score_row(call, q_head, kv_head, dots_, [&](Index row, std::span<double> values) {
+      for_each_score_row(call, q_head, kv_head, dots, [&](Index row, std::span<double> values) {
         softmax_over_visible(call, kv_head, row, row_range(call, row), values,
                              sink_of(call, q_head));
         std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
@@ -180,7 +207,7 @@ class OracleTopk final : public Selector {
   }
 
   OracleTopkOptions options_;
-  KeyDots dots_;
+  std::vector<KeyDots> dots_;  // by worker
 };
 
 }  // namespace
