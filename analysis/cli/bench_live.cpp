@@ -118,7 +118,7 @@ class BenchLive final : public Command {
       }
       for (std::size_t r = 0; r < turns.size(); ++r) {
         report["rows"].push_back(
-            row_of(r == 0 ? "dense" : pair_label(plan.pairs[r - 1]), length, turns[r], turns[0]));
+            row_of(r == 0 ? nullptr : &plan.pairs[r - 1], length, turns[r], turns[0]));
       }
     }
     if (json_) {
@@ -167,7 +167,8 @@ class BenchLive final : public Command {
             0.0};
   }
 
-  static Json row_of(const std::string& method, Index length, const std::vector<Seconds>& own,
+  /// pair null: dense, which figures know as the method "full".
+  static Json row_of(const ReplayPair* pair, Index length, const std::vector<Seconds>& own,
                      const std::vector<Seconds>& dense) {
     std::vector<double> total, attention, selection, ttft_ratio, attention_ratio;
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -177,8 +178,15 @@ class BenchLive final : public Command {
       ttft_ratio.push_back(dense[i].total / own[i].total);
       attention_ratio.push_back(dense[i].attention / (own[i].attention + own[i].selection));
     }
-    return {{"method", method},
+    const auto [fastest, slowest] = std::minmax_element(total.begin(), total.end());
+    const bool has_budget = pair != nullptr && pair->budget.has_value();
+    return {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
+            {"selector", pair == nullptr ? "full" : pair->selector},
+            {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
             {"length", length},
+            {"seconds", median(total)},
+            {"seconds_low", *fastest},
+            {"seconds_high", *slowest},
             {"ttft_seconds", median(total)},
             {"attention_seconds", median(attention)},
             {"selection_seconds", median(selection)},

@@ -103,7 +103,7 @@ FigureKind figure_latency() {
   kind.shows = "seconds per call by context length, and speedup over dense attention";
   kind.needs =
       "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)";
-  kind.command = "a CSV of measured or predicted times";
+  kind.command = "kvscope bench live --json > live.json, or a CSV of measured or predicted times";
   kind.kinds = {"table|latency|simulate-latency"};
   kind.options = {"selector"};
   kind.make = make;
