@@ -1,7 +1,5 @@
 #include "analysis/cli/simulate_base.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/selector_lists.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/cli/temporary_journal.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -22,23 +21,6 @@ namespace kvscope::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A journal that nobody asked for: removed at the end, whatever happens.
-class TemporaryJournal {
- public:
-  TemporaryJournal()
-      : file_(fs::temp_directory_path() / fmt::format("kvscope-simulate-{}.journal", ::getpid())) {}
-  ~TemporaryJournal() {
-    std::error_code ignored;
-    fs::remove(file_, ignored);
-  }
-  TemporaryJournal(const TemporaryJournal&) = delete;
-  TemporaryJournal& operator=(const TemporaryJournal&) = delete;
-  const fs::path& file() const { return file_; }
-
- private:
-  fs::path file_;
-};
 
 void check_output(const fs::path& out, bool overwrite) {
   const std::string extension = out.extension().string();
@@ -169,7 +151,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
                                           ThreadPool& pool) const {
   const StopOnSignal stop;
   ProgressReporter progress(work_.progress);
-  const TemporaryJournal temporary;
+  const TemporaryJournal temporary("simulate");
   const fs::path journal = out_ ? journal_of(*out_) : temporary.file();
   if (out_ && !resume_ && !force_ && fs::exists(journal)) {
     throw IoError(

@@ -1,8 +1,6 @@
 // kvscope sweep: traces x selectors x budgets in one table.
 #include "analysis/sweep.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -13,6 +11,7 @@
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
+#include "analysis/cli/temporary_journal.hpp"
 #include "core/base/error.hpp"
 #include "traces/reader.hpp"
 
@@ -35,23 +34,6 @@ Shard parse_shard(std::string_view text) {
   }
   return shard;
 }
-
-/// A journal that nobody asked for: removed at the end, whatever happens.
-class TemporaryJournal {
- public:
-  TemporaryJournal()
-      : file_(fs::temp_directory_path() / fmt::format("kvscope-sweep-{}.journal", ::getpid())) {}
-  ~TemporaryJournal() {
-    std::error_code ignored;
-    fs::remove(file_, ignored);
-  }
-  TemporaryJournal(const TemporaryJournal&) = delete;
-  TemporaryJournal& operator=(const TemporaryJournal&) = delete;
-  const fs::path& file() const { return file_; }
-
- private:
-  fs::path file_;
-};
 
 class SweepCommand final : public Command {
  public:
@@ -111,7 +93,7 @@ class SweepCommand final : public Command {
       note(fmt::format("kvscope: left out: {}", sentence));
 
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
-    TemporaryJournal temporary;
+    TemporaryJournal temporary("sweep");
     const fs::path journal = journal_file(shard, temporary);
     compute(plan, journal, shard, n_threads);
     if (shard_) {

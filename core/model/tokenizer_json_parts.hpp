@@ -20,7 +20,8 @@ struct Vocabulary {
   StringMap<TokenId> id_from_content;
 };
 
-/// Throws ConfigError: the field is of a kind that is not implemented.
+/// Throws ConfigError: the field names a kind that this program does not know; the message lists
+/// those it does.
 [[noreturn]] void refuse_kind(const JsonObject& fields, const std::string& field,
                               std::string_view expected);
 
