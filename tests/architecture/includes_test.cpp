@@ -19,8 +19,11 @@ const std::map<std::string, Parts> kMayInclude = {
     {"analysis", {"analysis", "core"}},
     {"notebooks_export", {"notebooks_export", "core", "analysis"}},
     {"analysis/cli", {"analysis/cli", "core", "traces", "analysis", "notebooks_export"}},
-    {"gui", {"gui", "core", "traces", "analysis", "notebooks_export"}},
-    {"tests", {"tests", "core", "traces", "analysis", "analysis/cli", "notebooks_export", "gui"}},
+    {"gui/model", {"gui/model", "core", "traces", "analysis", "notebooks_export"}},
+    {"gui", {"gui", "gui/model", "core", "traces", "analysis", "notebooks_export"}},
+    {"tests",
+     {"tests", "core", "traces", "analysis", "analysis/cli", "notebooks_export", "gui",
+      "gui/model"}},
 };
 
 // Libraries that only some parts may know, by how their headers begin.
@@ -32,11 +35,12 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"hwy/", {"core", "tests"}},
     {"pcre2", {"core"}},
     {"xxh", {"core", "traces", "tests"}},
-    {"boost/", {"analysis/cli"}},
+    {"boost/", {"analysis/cli", "gui"}},
     {"catch2/", {"tests"}},
     {"imgui", {"gui"}},
     {"GLFW/", {"gui"}},
     {"GL/", {"gui"}},
+    {"EGL/", {"gui"}},
     {"cairo", {"notebooks_export"}},
 };
 

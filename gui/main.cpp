@@ -1,0 +1,4 @@
+// kvscope-explorer: the window program.
+int main() {
+  return 0;
+}
