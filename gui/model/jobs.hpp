@@ -65,8 +65,8 @@ class JobRunner {
   JobRunner& operator=(const JobRunner&) = delete;
 
   /// Starts work; `deliver` gets its value in poll(), and is not called if the work failed or was
-  /// cancelled. Newer jobs of a lane go first when `urgent`. An exception becomes the status' error:
-  /// its sentence.
+  /// cancelled. Newer jobs of a lane go first when `urgent`. An exception becomes the status'
+  /// error: its sentence.
   Job start(std::string title, Lane lane, std::function<std::any(JobContext&)> work,
             std::function<void(std::any)> deliver, bool urgent = false);
 

@@ -1,10 +1,13 @@
 // A place for one computed value, asked for anew in every frame: the way panels get what they show.
 //
-//   const auto view = slot_.ask(bench, key, {"Geometry of layer 3", Lane::heavy}, [=](JobContext& job) {
-//     return compute(*document, options, job);          // captures by value: runs on another thread
+//   const auto view = slot_.ask(bench, key, {"Geometry of layer 3", Lane::heavy}, [=](JobContext&
+//   job) {
+//     return compute(*document, options, job);          // captures by value: runs on another
+//     thread
 //   });
 //   if (view.value) draw(*view.value);                  // of this key, or of the one before
-//   if (!view.fresh) show_progress(view.status);        // still computing, or failed with a sentence
+//   if (!view.fresh) show_progress(view.status);        // still computing, or failed with a
+//   sentence
 //
 // Asking with another key cancels what runs and starts the new one; the last value stays to be
 // shown meanwhile. Asking with a key that the cache holds is instant.

@@ -54,8 +54,7 @@ TEST_CASE("a failed job keeps its sentence and delivers nothing") {
   JobRunner jobs;
   bool delivered = false;
   const Job job = jobs.start(
-      "bad", Lane::quick,
-      [](JobContext&) -> std::any { throw FormatError("x.h5: not a trace"); },
+      "bad", Lane::quick, [](JobContext&) -> std::any { throw FormatError("x.h5: not a trace"); },
       [&](std::any) { delivered = true; });
   REQUIRE(jobs.drain(kSeconds));
   CHECK_FALSE(delivered);
@@ -74,7 +73,8 @@ TEST_CASE("cancelled work delivers nothing, whether it waits, runs or has just e
         return 0;
       },
       count);
-  const Job waiting = jobs.start("next", Lane::heavy, [](JobContext&) -> std::any { return 0; }, count);
+  const Job waiting = jobs.start(
+      "next", Lane::heavy, [](JobContext&) -> std::any { return 0; }, count);
   waiting.cancel();
   running.cancel();
   REQUIRE(jobs.drain(kSeconds));
@@ -85,13 +85,12 @@ TEST_CASE("cancelled work delivers nothing, whether it waits, runs or has just e
 
 TEST_CASE("the quick lane does not wait for the heavy one; urgent jobs go first") {
   JobRunner jobs;
-  const Job heavy = jobs.start(
-      "long", Lane::heavy,
-      [](JobContext& job) -> std::any {
-        wait_for_stop(job);
-        return 0;
-      },
-      {});
+  const Job heavy = jobs.start("long", Lane::heavy,
+                               [](JobContext& job) -> std::any {
+                                 wait_for_stop(job);
+                                 return 0;
+                               },
+                               {});
   std::string order;
   std::atomic<bool> go = false;
   const auto note = [&](char c) { return [&order, c](std::any) { order += c; }; };
