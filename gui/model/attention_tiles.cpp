@@ -21,12 +21,19 @@ struct SamplePiece {
   Index group = 1;
 };
 
+/// What a head needs before anything can be drawn: made by a job, since it is tens of megabytes.
+struct Loaded {
+  std::shared_ptr<const AttentionHead> head;
+  std::shared_ptr<const MapOverview> complete;  // either this one, from the cache,
+  std::shared_ptr<MapOverview> growing;         // or one to be filled in
+};
+
 std::vector<SamplePiece> sample_plan(const MapGrid& grid, Index near) {
   std::vector<SamplePiece> plan;
   const int level = grid.base_level();
   if (level < kFirstSampledLevel) return plan;
   const CellRange rows{grid.rows.begin >> level, ((grid.rows.end - 1) >> level) + 1};
-  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 512}, {1, 64}}) {
+  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 256}, {1, 64}}) {
     const auto first = static_cast<std::ptrdiff_t>(plan.size());
     for (Index begin = rows.begin; begin < rows.end; begin += piece) {
       plan.push_back({{begin, std::min(rows.end, begin + piece)}, group});
@@ -123,14 +130,11 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
     error.clear();
   }
 
-  void take_head(std::shared_ptr<const AttentionHead> loaded) {
-    head = std::move(loaded);
-    overview = bench.cache.find<MapOverview>(prefix + "overview");
-    if (overview && overview->is_complete()) return;
-    growing = overview ? std::make_shared<MapOverview>(*overview)
-                       : std::make_shared<MapOverview>(head->grid());
-    if (!overview) samples = sample_plan(head->grid(), near);
-    overview = growing;
+  void take(Loaded loaded) {
+    head = std::move(loaded.head);
+    growing = std::move(loaded.growing);
+    overview = growing ? growing : std::move(loaded.complete);
+    if (growing && !growing->has_picture()) samples = sample_plan(head->grid(), near);
   }
 
   void note_failures() {
@@ -146,19 +150,30 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
   }
 
   void start_loading() {
-    if (auto known = bench.cache.find<AttentionHead>(prefix + "head")) {
-      take_head(std::move(known));
+    auto known = bench.cache.find<AttentionHead>(prefix + "head");
+    auto seen = bench.cache.find<MapOverview>(prefix + "overview");
+    if (known && seen && seen->is_complete()) {
+      take({std::move(known), std::move(seen), nullptr});
       return;
     }
-    loading = start<std::shared_ptr<const AttentionHead>>(
-        [trace = subject->trace, layer = subject->layer,
-         q_head = subject->q_head](JobContext& context) {
-          return AttentionHead::load(*trace, layer, q_head, context.stop);
+    loading = start<Loaded>(
+        [trace = subject->trace, layer = subject->layer, q_head = subject->q_head, known,
+         seen](JobContext& context) {
+          Loaded loaded;
+          loaded.head = known ? known : AttentionHead::load(*trace, layer, q_head, context.stop);
+          if (seen && seen->is_complete()) {
+            loaded.complete = seen;
+          } else {
+            loaded.growing = seen ? std::make_shared<MapOverview>(*seen)
+                                  : std::make_shared<MapOverview>(loaded.head->grid());
+          }
+          return loaded;
         },
-        [](State& state, std::shared_ptr<const AttentionHead> loaded) {
+        [](State& state, Loaded loaded) {
           state.loading = {};
-          state.bench.cache.put<AttentionHead>(state.prefix + "head", loaded, loaded->bytes());
-          state.take_head(std::move(loaded));
+          state.bench.cache.put<AttentionHead>(state.prefix + "head", loaded.head,
+                                               loaded.head->bytes());
+          state.take(std::move(loaded));
         },
         /*urgent=*/true);
   }

@@ -127,7 +127,8 @@ TEST_CASE("the command line's pooled map has the same cells", "[map]") {
       const auto map = result.values<float>("map");
       const auto& own = pooling == MapPooling::max ? cells.max : cells.mean;
       REQUIRE(map.size() == own.size());
-      for (std::size_t i = 0; i < own.size(); ++i) REQUIRE(same(own[i], static_cast<double>(map[i])));
+      for (std::size_t i = 0; i < own.size(); ++i)
+        REQUIRE(same(own[i], static_cast<double>(map[i])));
     }
   }
 }

@@ -174,6 +174,45 @@ TEST_CASE("finer tiles than the overview come when they are looked at", "[map]")
   }
 }
 
+TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
+  Desk desk;
+  const Index n = 8300;  // the overview begins at level 3
+  const auto trace = plain_trace(n);
+  AttentionTiles tiles(desk.bench());
+  tiles.show({trace, "a", 0, 1});
+  MapView view;
+  view.set_size(1100, 1100);
+  view.set_map(n);
+  REQUIRE(view.level() == 3);
+  bool was_sampled = false;
+  while (tiles.progress().phase != MapProgress::Phase::complete) {
+    desk.jobs.poll();
+    for (const MapTile* tile : tiles.picture(view).tiles) {
+      was_sampled =
+          was_sampled || std::count(tile->rows.begin(), tile->rows.end(), RowState::sampled) > 0;
+    }
+    REQUIRE(tiles.progress().error.empty());
+  }
+  CHECK(was_sampled);
+  ThreadPool pool(2);
+  const CellRange rows{1000, 1038};
+  const PooledCells expected =
+      tiles.head()->pool(3, rows, {0, tiles.head()->grid().cells(3)}, pool, {});
+  for (const MapTile* tile : tiles.picture(view).tiles) {
+    for (Index row = 0; row < tile->n_rows; ++row) {
+      CHECK(tile->rows[static_cast<std::size_t>(row)] == RowState::exact);
+      const Index own = tile->id.row * kTileCells + row;
+      if (own < rows.begin || own >= rows.end) continue;
+      for (Index col = 0; col < tile->n_cols; ++col) {
+        const auto at = static_cast<std::size_t>(row * tile->n_cols + col);
+        const std::size_t from = expected.at(own, tile->id.col * kTileCells + col);
+        REQUIRE(same(tile->max[at], static_cast<double>(expected.max[from])));
+        REQUIRE(same(tile->mean[at], static_cast<double>(expected.mean[from])));
+      }
+    }
+  }
+}
+
 TEST_CASE("a cache that is too small for anything still ends, with a whole picture", "[map]") {
   Desk desk(/*limit=*/1000);
   const auto trace = plain_trace(2300);
@@ -262,6 +301,7 @@ TEST_CASE("showing another head cancels the work for the one before", "[map]") {
   for (const Job& job : old) CHECK(job.status().is_over());
   // what was known of the first head is still there
   tiles.show({trace, "a", 0, 0});
+  while (tiles.overview() == nullptr) desk.jobs.poll();
   CHECK(tiles.progress().rows_exact >= before);
   tiles.clear();
   REQUIRE(desk.jobs.drain(kSeconds));
