@@ -129,15 +129,16 @@ void Session::add(Opened opened, std::optional<std::size_t> replaces) {
     const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
     if (same_tokens(first, *opened.trace)) second_ = index;
   }
-  if (index == 0) {
-    // Look at the end of the prompt first: it sees everything.
-    const TraceInfo& info = opened.trace->info();
-    state_.selection.trace = 0;
-    state_.selection.query = std::max<Index>(0, info.n_prompt - 1);
-  }
-  if (wanted_ && opened.trace->info().uuid == wanted_uuid_) {
+  const bool is_wanted =
+      wanted_ && (wanted_uuid_.empty() ? index == 0 : opened.trace->info().uuid == wanted_uuid_);
+  if (is_wanted) {
     state_ = *wanted_;
     state_.selection.trace = index;
+    wanted_.reset();
+  } else if (index == 0 && !wanted_) {
+    // Look at the end of the prompt first: it sees everything.
+    state_.selection.trace = 0;
+    state_.selection.query = std::max<Index>(0, opened.trace->info().n_prompt - 1);
   }
   if (opened.trace->info().uuid == wanted_second_) second_ = index;
   clamp();

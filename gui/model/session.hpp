@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analysis/figures/result_view.hpp"
+#include "core/selectors/selector.hpp"
 #include "gui/model/document.hpp"
 #include "gui/model/selection.hpp"
 #include "gui/model/slot.hpp"
