@@ -1,0 +1,317 @@
+#include "gui/model/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "gui/model/methods.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+/// What a file turned out to be.
+struct Session::Opened {
+  fs::path path;
+  std::shared_ptr<const Document> trace;
+  std::shared_ptr<const ResultView> result;
+};
+
+namespace {
+
+/// True for what only a result can be, by its name.
+bool is_table(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".csv" || extension == ".json";
+}
+
+template <class T>
+T stepped(const std::vector<T>& values, T current, int by) {
+  const auto at = std::find(values.begin(), values.end(), current);
+  if (at == values.end() || values.empty()) return current;
+  const auto index = std::clamp<std::ptrdiff_t>((at - values.begin()) + by, 0,
+                                                static_cast<std::ptrdiff_t>(values.size()) - 1);
+  return values[static_cast<std::size_t>(index)];
+}
+
+bool same_tokens(const Document& a, const Document& b) {
+  const auto x = a.source().tokens();
+  const auto y = b.source().tokens();
+  const std::size_t n = std::min(x.size(), y.size());
+  return n > 0 && std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n), y.begin());
+}
+
+}  // namespace
+
+// ---- files ----
+
+void Session::open(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::weakly_canonical(path, error);
+  const fs::path& file = error ? path : absolute;
+  for (std::size_t i = 0; i < documents_.size(); ++i) {
+    if (documents_[i]->path() != file) continue;
+    select("open", [&](Selection& s) { s.trace = static_cast<Index>(i); });
+    return;
+  }
+  load(file, std::nullopt);
+}
+
+void Session::load(const fs::path& path, std::optional<std::size_t> replaces) {
+  ++n_opening_;
+  const std::weak_ptr<int> alive = alive_;
+  const auto work = [path, open_result = open_result_,
+                     &cache = bench_.cache](JobContext&) -> std::any {
+    auto opened = std::make_shared<Opened>();
+    opened->path = path;
+    std::string why_no_trace;
+    std::error_code error;
+    // Every failure becomes a value here, so that the session learns of it as of a success.
+    try {
+      if (!fs::exists(path, error)) {
+        throw IoError(fmt::format("{}: no such file; it may have been moved since", path.string()));
+      }
+      if (fs::is_directory(path, error)) {
+        throw IoError(
+            fmt::format("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
+                        path.string()));
+      }
+      if (!is_table(path)) {
+        try {
+          opened->trace = Document::open(path, cache);
+          return opened;
+        } catch (const Error& e) {
+          why_no_trace = e.what();
+        }
+      }
+      opened->result = open_result(path);
+      return opened;
+    } catch (const Error& e) {
+      return why_no_trace.empty() ? std::string(e.what()) : why_no_trace;
+    }
+  };
+  const auto deliver = [this, alive, replaces](std::any value) {
+    if (alive.expired()) return;
+    --n_opening_;
+    ++revision_;
+    if (const auto* sentence = std::any_cast<std::string>(&value)) {
+      notify(*sentence);
+    } else {
+      add(*std::any_cast<std::shared_ptr<Opened>>(value), replaces);
+    }
+  };
+  bench_.jobs.start(fmt::format("Opening {}", path.filename().string()), Lane::quick, work, deliver,
+                    /*urgent=*/true);
+}
+
+void Session::add(Opened opened, std::optional<std::size_t> replaces) {
+  if (opened.result) {
+    const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
+    if (known != result_paths_.end()) {
+      results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
+    } else {
+      results_.push_back(opened.result);
+      result_paths_.push_back(opened.path);
+    }
+    return;
+  }
+  gone_.erase(opened.path);
+  if (replaces && *replaces < documents_.size() && documents_[*replaces]->path() == opened.path) {
+    documents_[*replaces] = opened.trace;
+    clamp();
+    return;
+  }
+  documents_.push_back(opened.trace);
+  const auto index = static_cast<Index>(documents_.size()) - 1;
+  // Over the same tokens, the smaller model is the draft.
+  if (index > 0 && !second_) {
+    const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
+    if (same_tokens(first, *opened.trace)) second_ = index;
+  }
+  const bool is_wanted =
+      wanted_ && (wanted_uuid_.empty() ? index == 0 : opened.trace->info().uuid == wanted_uuid_);
+  if (is_wanted) {
+    state_ = *wanted_;
+    state_.selection.trace = index;
+    wanted_.reset();
+  } else if (index == 0 && !wanted_) {
+    // Look at the end of the prompt first: it sees everything.
+    state_.selection.trace = 0;
+    state_.selection.query = std::max<Index>(0, opened.trace->info().n_prompt - 1);
+  }
+  if (opened.trace->info().uuid == wanted_second_) second_ = index;
+  clamp();
+}
+
+void Session::close_trace(Index trace) {
+  if (trace < 0 || trace >= static_cast<Index>(documents_.size())) return;
+  gone_.erase(documents_[static_cast<std::size_t>(trace)]->path());
+  documents_.erase(documents_.begin() + trace);
+  const auto moved = [&](Index i) { return i > trace ? i - 1 : i; };
+  if (second_ && *second_ == trace) second_.reset();
+  if (second_) second_ = moved(*second_);
+  if (state_.selection.trace == trace) {
+    state_.selection.trace = 0;
+  } else {
+    state_.selection.trace = moved(state_.selection.trace);
+  }
+  if (second_ == state_.selection.trace) second_.reset();
+  history_ = {};  // its steps name traces by their place
+  clamp();
+}
+
+void Session::close_result(Index result) {
+  if (result < 0 || result >= static_cast<Index>(results_.size())) return;
+  results_.erase(results_.begin() + result);
+  result_paths_.erase(result_paths_.begin() + result);
+  ++revision_;
+}
+
+void Session::watch_files() {
+  if (n_opening_ > 0) return;
+  for (std::size_t i = 0; i < documents_.size(); ++i) {
+    const Document& document = *documents_[i];
+    if (!document.has_changed()) continue;
+    if (!document.is_gone()) {
+      load(document.path(), i);
+    } else if (gone_.insert(document.path()).second) {
+      notify(
+          fmt::format("{} was deleted or moved. What is open stays readable; copy what you need "
+                      "before you close it.",
+                      document.path().string()));
+    }
+  }
+}
+
+std::shared_ptr<const Document> Session::document() const {
+  const auto i = static_cast<std::size_t>(state_.selection.trace);
+  return i < documents_.size() ? documents_[i] : nullptr;
+}
+
+std::shared_ptr<const Document> Session::second() const {
+  if (!second_ || *second_ == state_.selection.trace) return nullptr;
+  const auto i = static_cast<std::size_t>(*second_);
+  return i < documents_.size() ? documents_[i] : nullptr;
+}
+
+void Session::set_second(std::optional<Index> trace) {
+  if (trace && (*trace < 0 || *trace >= static_cast<Index>(documents_.size()))) trace.reset();
+  second_ = trace;
+  ++revision_;
+}
+
+// ---- selection ----
+
+void Session::clamp() {
+  const auto last = static_cast<Index>(documents_.size()) - 1;
+  state_.selection.trace = std::clamp<Index>(state_.selection.trace, 0, std::max<Index>(0, last));
+  if (const auto open = document()) {
+    state_.selection = clamped(state_.selection, open->info());
+  }
+  ++revision_;
+}
+
+void Session::change(std::string_view origin, const std::function<void(Snapshot&)>& change) {
+  const Snapshot before = state_;
+  change(state_);
+  clamp();
+  if (state_ == before) return;
+  history_.note(before, origin, History::Clock::now());
+}
+
+void Session::select(std::string_view origin, const std::function<void(Selection&)>& change_it) {
+  change(origin, [&](Snapshot& state) { change_it(state.selection); });
+}
+
+void Session::set_parameters(std::string_view origin,
+                             const std::function<void(Parameters&)>& change_it) {
+  change(origin, [&](Snapshot& state) {
+    change_it(state.parameters);
+    Parameters::visit_fields(state.parameters, [](const Field& field, auto& value) {
+      using T = std::remove_cvref_t<decltype(value)>;
+      value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
+    });
+  });
+}
+
+void Session::undo() {
+  if (!history_.can_undo()) return;
+  state_ = history_.undo(state_);
+  clamp();
+}
+
+void Session::redo() {
+  if (!history_.can_redo()) return;
+  state_ = history_.redo(state_);
+  clamp();
+}
+
+void Session::step_layer(int by) {
+  if (const auto open = document()) {
+    select("layer keys",
+           [&](Selection& s) { s.layer = stepped(open->info().layers, s.layer, by); });
+  }
+}
+
+void Session::step_head(int by) {
+  if (const auto open = document()) {
+    select("head keys",
+           [&](Selection& s) { s.q_head = stepped(open->info().q_heads, s.q_head, by); });
+  }
+}
+
+void Session::step_query(Index by) {
+  select("query keys", [&](Selection& s) { s.query = std::max<Index>(0, s.query + by); });
+}
+
+bool Session::is_ticked(const std::string& selector) const {
+  return std::find(ticked_.begin(), ticked_.end(), selector) != ticked_.end();
+}
+
+void Session::set_ticked(const std::string& selector, bool on) {
+  if (on == is_ticked(selector)) return;
+  if (on) {
+    ticked_.push_back(selector);
+  } else {
+    std::erase(ticked_, selector);
+  }
+  ++revision_;
+}
+
+Index Session::kv_head() const {
+  const auto open = document();
+  return open ? state_.selection.q_head / std::max<Index>(1, open->info().group()) : 0;
+}
+
+Phase Session::phase() const {
+  const auto open = document();
+  return open ? phase_of(open->info(), state_.selection.query) : Phase::prefill;
+}
+
+TokenRange Session::call() const {
+  const Index query = state_.selection.query;
+  const auto open = document();
+  if (!open || phase() != Phase::prefill) return {query, query + 1};
+  const Index chunk = state_.parameters.chunk;
+  const Index begin = query / chunk * chunk;
+  return {begin, std::min(begin + chunk, open->info().n_prompt)};
+}
+
+// ---- the rest ----
+
+void Session::notify(std::string sentence, bool is_error) {
+  for (const Notice& notice : notices_) {
+    if (notice.sentence == sentence) return;
+  }
+  notices_.push_back({std::move(sentence), is_error});
+  ++revision_;
+}
+
+void Session::dismiss(std::size_t notice) {
+  if (notice >= notices_.size()) return;
+  notices_.erase(notices_.begin() + static_cast<std::ptrdiff_t>(notice));
+  ++revision_;
+}
+
+}  // namespace kvscope::gui

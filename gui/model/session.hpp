@@ -1,0 +1,127 @@
+// What is open and what is selected: the one state that all panels share. Used from one thread.
+//
+// Panels read it in every frame and change it through select() and set_parameters(), which keep
+// indices inside the trace and remember the way back. Files are opened in the background.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analysis/figures/result_view.hpp"
+#include "core/selectors/selector.hpp"
+#include "gui/model/document.hpp"
+#include "gui/model/selection.hpp"
+#include "gui/model/slot.hpp"
+
+namespace kvscope::gui {
+
+/// Something the user must know, until they dismiss it.
+struct Notice {
+  std::string sentence;
+  bool is_error = false;
+};
+
+class Session {
+ public:
+  using ResultOpener =
+      std::function<std::unique_ptr<ResultView>(const std::filesystem::path& file)>;
+  /// `open_result` reads files that are no traces; it runs on worker threads.
+  Session(Workbench bench, ResultOpener open_result)
+      : bench_(bench), open_result_(std::move(open_result)) {}
+
+  // ---- files ----
+  /// Opens a trace or a result in the background; what it is, is decided by its contents. A file
+  /// that is open already is shown again. Problems become notices.
+  void open(const std::filesystem::path& path);
+  void close_trace(Index trace);
+  void close_result(Index result);
+  /// Opens files again that were changed on disk, and says so of those that are gone. Cheap; call
+  /// about once a second.
+  void watch_files();
+  bool is_opening() const { return n_opening_ > 0; }
+
+  const std::vector<std::shared_ptr<const Document>>& documents() const { return documents_; }
+  const std::vector<std::shared_ptr<const ResultView>>& results() const { return results_; }
+  /// The selected trace; null if none is open.
+  std::shared_ptr<const Document> document() const;
+  /// The trace it is compared with: the draft of layer maps and SpecAttn. Null if there is none.
+  std::shared_ptr<const Document> second() const;
+  std::optional<Index> second_index() const { return second_; }
+  void set_second(std::optional<Index> trace);
+
+  // ---- selection ----
+  const Selection& selection() const { return state_.selection; }
+  const Parameters& parameters() const { return state_.parameters; }
+  /// `origin` names the gesture ("layer keys", "budget slider"): quick changes of one origin are
+  /// one step of undo. Indices are clamped to what was recorded.
+  void select(std::string_view origin, const std::function<void(Selection&)>& change);
+  void set_parameters(std::string_view origin, const std::function<void(Parameters&)>& change);
+  bool can_undo() const { return history_.can_undo(); }
+  bool can_redo() const { return history_.can_redo(); }
+  void undo();
+  void redo();
+  /// To the next or previous recorded layer, head; by that many positions.
+  void step_layer(int by);
+  void step_head(int by);
+  void step_query(Index by);
+  /// Methods drawn beside each other in curves.
+  const std::vector<std::string>& ticked() const { return ticked_; }
+  void set_ticked(const std::string& selector, bool on);
+  bool is_ticked(const std::string& selector) const;
+
+  /// KV head that the selected query head reads.
+  Index kv_head() const;
+  Phase phase() const;
+  /// The call in which the selected query is asked about: its prefill chunk, or its decode step.
+  TokenRange call() const;
+
+  // ---- the rest ----
+  const std::vector<Notice>& notices() const { return notices_; }
+  void notify(std::string sentence, bool is_error = true);
+  void dismiss(std::size_t notice);
+  Workbench bench() const { return bench_; }
+  /// Grows with every change of what is open or selected.
+  std::uint64_t revision() const { return revision_; }
+
+  /// Everything but the panels' own options: files by uuid and path, selection, sliders. Relative
+  /// paths are relative to `base`.
+  nlohmann::ordered_json to_json(const std::filesystem::path& base) const;
+  /// Opens the files that are named, unless traces are open already: then the rest is applied to
+  /// them. Throws ConfigError for what is no session.
+  void apply(const nlohmann::ordered_json& json, const std::filesystem::path& base);
+
+ private:
+  struct Opened;
+  void change(std::string_view origin, const std::function<void(Snapshot&)>& change);
+  void add(Opened opened, std::optional<std::size_t> replaces);
+  void clamp();
+  void load(const std::filesystem::path& path, std::optional<std::size_t> replaces);
+
+  Workbench bench_;
+  ResultOpener open_result_;
+  std::vector<std::shared_ptr<const Document>> documents_;
+  std::vector<std::shared_ptr<const ResultView>> results_;
+  std::vector<std::filesystem::path> result_paths_;
+  std::optional<Index> second_;
+  Snapshot state_;
+  std::optional<Snapshot> wanted_;  // by a session file, until its trace is open
+  std::string wanted_uuid_;
+  std::string wanted_second_;
+  History history_;
+  std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
+  std::vector<Notice> notices_;
+  std::set<std::filesystem::path> gone_;
+  int n_opening_ = 0;
+  std::uint64_t revision_ = 0;
+  std::shared_ptr<int> alive_ =
+      std::make_shared<int>(0);  // deliveries that come too late do nothing
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,76 @@
+// A panel: one view of the session. This header is the contract of all of them.
+//
+// One file per panel: gui/panels/NAME_panel.cpp defines `std::unique_ptr<Panel> make_NAME_panel()`;
+// CMake writes the table that calls these functions, so nothing else names a panel.
+//
+// In every frame in which it is shown:
+//   1. controls(context)   the panel's own switches, on one line at the right of its header
+//   2. draw(context)       everything else, into the current ImGui child window, which it may fill
+// Panels share nothing but the session. What takes longer than a millisecond is asked for through a
+// Slot (gui/model/slot.hpp), with the last value shown meanwhile. They never block, print, or
+// throw: what fails becomes a sentence with the next step (widgets.hpp).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/plot/figure.hpp"
+#include "gui/model/session.hpp"
+#include "gui/render/look.hpp"
+
+namespace kvscope::gui {
+
+class FontAtlas;
+class TextureStore;
+
+/// What panels may ask of the window around them.
+struct Requests {
+  std::string show_panel;  // bring this panel into view
+  bool redraw = false;     // another frame soon: something moves
+};
+
+struct PanelContext {
+  Session& session;
+  const Look& look;
+  FontAtlas& fonts;
+  TextureStore& textures;
+  Requests& requests;
+};
+
+/// How a panel is named and found.
+struct PanelInfo {
+  std::string name;      // "attention-map": sessions, --panel
+  std::string title;     // "Attention map"
+  std::string sentence;  // what one sees and what clicking does
+};
+
+class Panel {
+ public:
+  virtual ~Panel() = default;
+  virtual PanelInfo info() const = 0;
+  virtual void controls(PanelContext& context) { (void)context; }
+  virtual void draw(PanelContext& context) = 0;
+
+  /// What is shown, zoom and choices included, as the command line's figures are; empty if there is
+  /// nothing to see yet. Its caption says which trace, layer, head, method and budget it shows.
+  virtual std::optional<plot::Figure> figure() const { return std::nullopt; }
+  /// The numbers behind what is shown; by default those of figure().
+  virtual std::optional<std::string> csv() const;
+
+  /// The panel's own switches, for sessions. set_options ignores what it does not know and throws
+  /// ConfigError for values of the wrong type.
+  virtual nlohmann::ordered_json options() const { return nlohmann::ordered_json::object(); }
+  virtual void set_options(const nlohmann::ordered_json& options) { (void)options; }
+
+  /// Something is still computed or in motion: screenshots wait for it.
+  virtual bool is_busy() const { return false; }
+};
+
+/// One of each, in alphabetical order of their names.
+std::vector<std::unique_ptr<Panel>> make_panels();
+
+}  // namespace kvscope::gui

@@ -1,0 +1,334 @@
+#include "gui/panels/widgets.hpp"
+
+#include <fmt/format.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+ImVec4 vec(plot::Colour c) {
+  return ImGui::ColorConvertU32ToFloat4(packed(c));
+}
+
+void text_line(std::string_view text) {
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+/// Wrapped lines, centred in the window, starting at the cursor.
+void centred(std::string_view text, float wrap_width) {
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float wrap = std::min(width, wrap_width);
+  const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, wrap);
+  const float left = ImGui::GetCursorPosX() + std::max(0.0f, (width - size.x) / 2);
+  ImGui::SetCursorPosX(left);
+  ImGui::PushTextWrapPos(left + wrap + 1.0f);
+  text_line(text);
+  ImGui::PopTextWrapPos();
+}
+
+bool centred_button(const char* label) {
+  const float width = ImGui::CalcTextSize(label).x + 2 * ImGui::GetStyle().FramePadding.x;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() +
+                       std::max(0.0f, (ImGui::GetContentRegionAvail().x - width) / 2));
+  return ImGui::Button(label);
+}
+
+void to_upper_third(float height) {
+  const float room = ImGui::GetContentRegionAvail().y;
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.0f, (room - height) * 0.4f));
+}
+
+std::string progress_words(const JobStatus& status) {
+  const Progress& p = status.progress;
+  if (status.state == JobState::waiting) return "waiting for other work";
+  if (p.total > 0) {
+    return fmt::format("{} {}/{} {}", p.stage, p.done, p.total, p.unit);
+  }
+  return p.stage.empty() ? "working" : p.stage;
+}
+
+void progress_bar(const JobStatus& status, float width) {
+  const Progress& p = status.progress;
+  const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
+  ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {width, ImGui::GetTextLineHeight() * 0.35f},
+                     "");
+}
+
+SlotAction report_in_middle(const PanelContext& context, const JobStatus& status) {
+  SlotAction action = SlotAction::none;
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  if (status.state == JobState::failed) {
+    return error_place(context, status.error) ? SlotAction::retry : SlotAction::none;
+  }
+  if (status.state == JobState::cancelled) {
+    to_upper_third(3 * line);
+    centred(status.title + ": cancelled", context.look.px(360));
+    return centred_button("Compute it") ? SlotAction::retry : SlotAction::none;
+  }
+  to_upper_third(4 * line);
+  centred(status.title, context.look.px(360));
+  const float width = std::min(ImGui::GetContentRegionAvail().x, context.look.px(220));
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() + (ImGui::GetContentRegionAvail().x - width) / 2);
+  progress_bar(status, width);
+  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.muted));
+  centred(progress_words(status), context.look.px(360));
+  ImGui::PopStyleColor();
+  if (centred_button("Cancel")) action = SlotAction::cancel;
+  return action;
+}
+
+/// Over the picture: a small box in the corner that takes no room.
+SlotAction report_in_corner(const PanelContext& context, const JobStatus& status) {
+  SlotAction action = SlotAction::none;
+  const ImVec2 keep = ImGui::GetCursorPos();
+  const float width = std::min(ImGui::GetContentRegionAvail().x, context.look.px(230));
+  const bool failed = status.state == JobState::failed;
+  const std::string words = failed ? status.error
+                            : status.state == JobState::cancelled
+                                ? status.title + ": cancelled; an earlier picture is shown"
+                                : status.title;
+  const float inner = width - 2 * ImGui::GetStyle().WindowPadding.x;
+  const ImVec2 text = ImGui::CalcTextSize(words.c_str(), nullptr, false, inner);
+  const float height = text.y + ImGui::GetFrameHeight() + ImGui::GetTextLineHeight() +
+                       2 * ImGui::GetStyle().WindowPadding.y;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::SetCursorScreenPos({at.x + ImGui::GetContentRegionAvail().x - width, at.y});
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, vec(context.look.raised));
+  ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));
+  ImGui::BeginChild("job", {width, height}, true, ImGuiWindowFlags_NoScrollbar);
+  ImGui::PushStyleColor(ImGuiCol_Text, vec(failed ? context.look.error : context.look.ink));
+  ImGui::PushTextWrapPos(0.0f);
+  text_line(words);
+  ImGui::PopTextWrapPos();
+  ImGui::PopStyleColor();
+  if (failed || status.state == JobState::cancelled) {
+    if (ImGui::SmallButton(failed ? "Try again" : "Compute it")) action = SlotAction::retry;
+  } else {
+    progress_bar(status, inner);
+    if (ImGui::SmallButton("Cancel")) action = SlotAction::cancel;
+  }
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::SetCursorPos(keep);
+  return action;
+}
+
+}  // namespace
+
+void empty_place(const PanelContext& context, std::string_view headline,
+                 std::string_view sentence) {
+  const float wrap = context.look.px(420);
+  const ImVec2 size =
+      ImGui::CalcTextSize(sentence.data(), sentence.data() + sentence.size(), false, wrap);
+  to_upper_third(size.y + 2 * ImGui::GetTextLineHeightWithSpacing());
+  centred(headline, wrap);
+  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.muted));
+  centred(sentence, wrap);
+  ImGui::PopStyleColor();
+}
+
+bool error_place(const PanelContext& context, std::string_view sentence) {
+  const float wrap = context.look.px(460);
+  const ImVec2 size =
+      ImGui::CalcTextSize(sentence.data(), sentence.data() + sentence.size(), false, wrap);
+  to_upper_third(size.y + 2 * ImGui::GetFrameHeightWithSpacing());
+  ImGui::PushStyleColor(ImGuiCol_Text, vec(context.look.error));
+  centred(sentence, wrap);
+  ImGui::PopStyleColor();
+  return centred_button("Try again");
+}
+
+SlotAction job_place(const PanelContext& context, const JobStatus& status, bool has_value,
+                     bool fresh) {
+  if (fresh) return SlotAction::none;
+  return has_value ? report_in_corner(context, status) : report_in_middle(context, status);
+}
+
+bool needs_trace(const PanelContext& context) {
+  if (context.session.document()) return false;
+  empty_place(
+      context, "No trace is open",
+      "Drop a trace (.h5) onto the window, or open one with Ctrl+O. kvscope record makes them.");
+  return true;
+}
+
+bool needs_second(const PanelContext& context, std::string_view why) {
+  if (context.session.second()) return false;
+  empty_place(
+      context, "A second trace is needed",
+      fmt::format("This view compares two models: {}. Open the other trace, and choose it as "
+                  "the second one at the left.",
+                  why));
+  return true;
+}
+
+bool segmented(const char* id, int& chosen, std::span<const std::string_view> names) {
+  bool changed = false;
+  ImGui::PushID(id);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {1.0f, ImGui::GetStyle().ItemSpacing.y});
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) ImGui::SameLine();
+    std::string words(names[i]);
+    std::replace(words.begin(), words.end(), '_', ' ');
+    const bool on = chosen == static_cast<int>(i);
+    if (on) {
+      const ImVec4 accent = ImGui::GetStyleColorVec4(ImGuiCol_CheckMark);
+      ImGui::PushStyleColor(ImGuiCol_Button, {accent.x, accent.y, accent.z, 0.28f});
+    }
+    if (ImGui::Button(words.c_str()) && !on) {
+      chosen = static_cast<int>(i);
+      changed = true;
+    }
+    if (on) ImGui::PopStyleColor();
+  }
+  ImGui::PopStyleVar();
+  ImGui::PopID();
+  return changed;
+}
+
+bool choose(const char* id, std::string& chosen, const std::vector<std::string>& names,
+            float width) {
+  bool changed = false;
+  if (width != 0.0f) ImGui::SetNextItemWidth(width);
+  if (ImGui::BeginCombo(id, chosen.c_str(), ImGuiComboFlags_HeightLarge)) {
+    for (const std::string& name : names) {
+      const bool on = name == chosen;
+      if (ImGui::Selectable(name.c_str(), on) && !on) {
+        chosen = name;
+        changed = true;
+      }
+      if (on) ImGui::SetItemDefaultFocus();
+    }
+    ImGui::EndCombo();
+  }
+  return changed;
+}
+
+void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines) {
+  float names = 0.0f;
+  for (const auto& [name, value] : lines)
+    names = std::max(names, ImGui::CalcTextSize(name.c_str()).x);
+  ImGui::BeginTooltip();
+  for (const auto& [name, value] : lines) {
+    ImGui::TextDisabled("%s", name.c_str());
+    ImGui::SameLine(names + 2 * ImGui::GetStyle().ItemSpacing.x);
+    text_line(value);
+  }
+  ImGui::EndTooltip();
+}
+
+std::string token_words(const Document& document, Index pos) {
+  const auto tokens = document.source().tokens();
+  if (pos < 0 || pos >= static_cast<Index>(tokens.size())) return fmt::format("{}", pos);
+  const TokenId id = tokens[static_cast<std::size_t>(pos)];
+  if (!document.has_text()) return fmt::format("{}  (id {})", pos, id);
+  return fmt::format("{}  “{}”  (id {})", pos, document.token_text(pos), id);
+}
+
+void help_tooltip(std::string_view sentence) {
+  constexpr float kMoment = 0.5f;
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) ||
+      ImGui::GetCurrentContext() == nullptr) {
+    return;
+  }
+  static ImGuiID hovered = 0;
+  static double since = 0.0;
+  const ImGuiID here = ImGui::GetID(sentence.data(), sentence.data() + sentence.size());
+  if (here != hovered) {
+    hovered = here;
+    since = ImGui::GetTime();
+  }
+  if (ImGui::GetTime() - since < kMoment) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(ImGui::GetFontSize() * 24.0f);
+  text_line(sentence);
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+namespace detail {
+
+namespace {
+
+std::string label_of(const Field& field) {
+  return "##" + std::string(field.name);
+}
+
+void name_above(const Field& field) {
+  ImGui::TextDisabled("%.*s", static_cast<int>(field.name.size()), field.name.data());
+  help_tooltip(field.help);
+  ImGui::SetNextItemWidth(-1.0f);
+}
+
+}  // namespace
+
+bool index_control(const Field& field, Index& value) {
+  name_above(field);
+  const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
+  bool changed = false;
+  if (bounded) {
+    const auto low = static_cast<Index>(field.min);
+    const auto high = static_cast<Index>(field.max);
+    const bool wide = high - low > 512;  // sizes: equal steps of the slider double them
+    changed =
+        ImGui::SliderScalar(label_of(field).c_str(), ImGuiDataType_S64, &value, &low, &high, "%lld",
+                            ImGuiSliderFlags_AlwaysClamp |
+                                (wide ? ImGuiSliderFlags_Logarithmic : ImGuiSliderFlags_None));
+  } else {
+    const Index step = 1;
+    changed = ImGui::InputScalar(label_of(field).c_str(), ImGuiDataType_S64, &value, &step);
+    const double number = std::clamp(static_cast<double>(value), field.min, field.max);
+    if (changed) value = static_cast<Index>(number);
+  }
+  help_tooltip(field.help);
+  return changed;
+}
+
+bool number_control(const Field& field, double& value) {
+  name_above(field);
+  const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
+  const double low = field.min;
+  const double high = field.max;
+  const bool changed =
+      bounded ? ImGui::SliderScalar(label_of(field).c_str(), ImGuiDataType_Double, &value, &low,
+                                    &high, "%.3g", ImGuiSliderFlags_AlwaysClamp)
+              : ImGui::InputDouble(label_of(field).c_str(), &value, 0.0, 0.0, "%.6g",
+                                   ImGuiInputTextFlags_EnterReturnsTrue);
+  if (changed) value = std::clamp(value, field.min, field.max);
+  help_tooltip(field.help);
+  return changed;
+}
+
+bool flag_control(const Field& field, bool& value) {
+  const bool changed = ImGui::Checkbox(std::string(field.name).c_str(), &value);
+  help_tooltip(field.help);
+  return changed;
+}
+
+bool word_control(const Field& field, std::string& value) {
+  name_above(field);
+  const bool changed =
+      ImGui::InputText(label_of(field).c_str(), &value, ImGuiInputTextFlags_EnterReturnsTrue);
+  help_tooltip(field.help);
+  return changed;
+}
+
+bool enum_control(const Field& field, int& value, std::span<const std::string_view> names) {
+  name_above(field);
+  std::vector<std::string> words(names.begin(), names.end());
+  std::string chosen = words[static_cast<std::size_t>(value)];
+  if (!choose(label_of(field).c_str(), chosen, words, -1.0f)) return false;
+  value = static_cast<int>(std::find(words.begin(), words.end(), chosen) - words.begin());
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace kvscope::gui

@@ -1,0 +1,112 @@
+// What panels say in the same words and shapes: progress, failures, empty places, options, details.
+#pragma once
+
+#include <imgui.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/fields.hpp"
+#include "gui/model/jobs.hpp"
+#include "gui/model/slot.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+/// In the middle of what is left of the window: a headline, a sentence with the next step.
+void empty_place(const PanelContext& context, std::string_view headline, std::string_view sentence);
+
+/// A sentence in the colour of errors, wrapped; true if "Try again" was pressed.
+bool error_place(const PanelContext& context, std::string_view sentence);
+
+/// What was pressed in the report of a computation.
+enum class SlotAction { none, cancel, retry };
+
+/// Progress or failure of a job: small in the top right corner of the window if a value is shown
+/// below it, else in the middle.
+SlotAction job_place(const PanelContext& context, const JobStatus& status, bool has_value,
+                     bool fresh);
+
+/// job_place for a Slot; returns true if there is a value to draw (perhaps of the key before).
+template <class T>
+bool slot_place(const PanelContext& context, Slot<T>& slot, const SlotView<T>& view) {
+  const SlotAction action = job_place(context, view.status, view.value != nullptr, view.fresh);
+  if (action == SlotAction::cancel) slot.cancel();
+  if (action == SlotAction::retry) slot.retry();
+  return view.value != nullptr;
+}
+
+/// "No trace is open", with what to do; true if it was drawn: the panel has nothing else to show.
+bool needs_trace(const PanelContext& context);
+/// The same for the second trace: `why` completes "This view compares two models: ...".
+bool needs_second(const PanelContext& context, std::string_view why);
+
+/// One line of switches: the chosen one in the accent colour. True if the choice changed.
+bool segmented(const char* id, int& chosen, std::span<const std::string_view> names);
+/// The same for an enum with EnumNames; underscores are shown as spaces.
+template <class E>
+bool segmented(const char* id, E& value) {
+  int chosen = static_cast<int>(value);
+  const bool changed = segmented(id, chosen, EnumNames<E>::value);
+  if (changed) value = static_cast<E>(chosen);
+  return changed;
+}
+
+/// A drop-down of words; true if another one was chosen.
+bool choose(const char* id, std::string& chosen, const std::vector<std::string>& names,
+            float width = 0.0f);
+
+/// A slider, box or switch for every field of an options struct, with its help as a tooltip.
+/// Returns the name of the field that changed, or "".
+template <class Options>
+std::string field_controls(Options& options);
+
+/// Lines "name  value" in a tooltip at the mouse.
+void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines);
+
+/// "12  “ the”  (id 262)" of a position, for tooltips and the status bar.
+std::string token_words(const Document& document, Index pos);
+
+/// A sentence shown beside the mouse while the last item is hovered for a moment.
+void help_tooltip(std::string_view sentence);
+
+// ---- details ----
+
+namespace detail {
+bool index_control(const Field& field, Index& value);
+bool number_control(const Field& field, double& value);
+bool flag_control(const Field& field, bool& value);
+bool word_control(const Field& field, std::string& value);
+bool enum_control(const Field& field, int& value, std::span<const std::string_view> names);
+}  // namespace detail
+
+template <class Options>
+std::string field_controls(Options& options) {
+  std::string changed;
+  Options::visit_fields(options, [&](const Field& field, auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    bool here = false;
+    if constexpr (std::is_enum_v<T>) {
+      int chosen = static_cast<int>(value);
+      here = detail::enum_control(field, chosen, EnumNames<T>::value);
+      if (here) value = static_cast<T>(chosen);
+    } else if constexpr (std::same_as<T, bool>) {
+      here = detail::flag_control(field, value);
+    } else if constexpr (std::integral<T>) {
+      Index number = static_cast<Index>(value);
+      here = detail::index_control(field, number);
+      if (here) value = static_cast<T>(number);
+    } else if constexpr (std::floating_point<T>) {
+      here = detail::number_control(field, value);
+    } else {
+      here = detail::word_control(field, value);
+    }
+    if (here) changed = std::string(field.name);
+  });
+  return changed;
+}
+
+}  // namespace kvscope::gui
