@@ -33,7 +33,7 @@ std::vector<SamplePiece> sample_plan(const MapGrid& grid, Index near) {
   const int level = grid.base_level();
   if (level < kFirstSampledLevel) return plan;
   const CellRange rows{grid.rows.begin >> level, ((grid.rows.end - 1) >> level) + 1};
-  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 256}, {1, 64}}) {
+  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 128}, {1, 32}}) {
     const auto first = static_cast<std::ptrdiff_t>(plan.size());
     for (Index begin = rows.begin; begin < rows.end; begin += piece) {
       plan.push_back({{begin, std::min(rows.end, begin + piece)}, group});

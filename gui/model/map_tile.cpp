@@ -129,6 +129,7 @@ void MapOverview::fold_tile(MapTile& tile, CellRange rows) {
     // a row knows what the least known of its recorded parts knows
     RowState state = RowState::unrecorded;
     bool any = false;
+    bool all_known = true;
     for (Index r = below.begin; r < below.end; ++r) {
       const TokenRange queries = grid_.recorded(grid_.tokens(level - 1, {r, r + 1}));
       if (queries.size() == 0) continue;
@@ -138,9 +139,12 @@ void MapOverview::fold_tile(MapTile& tile, CellRange rows) {
       }
       state = std::min(state, part);
       any = any || part != RowState::pending;
+      all_known = all_known && part != RowState::pending;
     }
     if (any && state == RowState::pending) state = RowState::sampled;
     tile.rows[static_cast<std::size_t>(row - own.begin)] = state;
+    const TokenRange queries_of_row = grid_.tokens(level, {row, row + 1});
+    const Index whole = Index{1} << (2 * level);  // pairs of a cell without a mask
     // the four parts of a cell lie in at most two tiles across and one down
     const std::array<const MapTile*, 2> parts = {
         this->tile({level - 1, below.begin / kTileCells, 2 * tile.id.col}),
@@ -153,6 +157,18 @@ void MapOverview::fold_tile(MapTile& tile, CellRange rows) {
       tile.mean[to] = tile.max[to];
       if (part == nullptr) continue;
       const std::span<const float> means = part->values(MapPooling::mean);
+      const Index seen = grid_.visible_pairs(
+          queries_of_row, grid_.tokens(level, {first_col + c, first_col + c + 1}));
+      if (seen == 0) continue;
+      if (seen == whole && all_known) {  // four parts of equal weight: most of the map
+        const auto at =
+            static_cast<std::size_t>(below.begin % kTileCells * part->n_cols + key % kTileCells);
+        const auto under = at + static_cast<std::size_t>(part->n_cols);
+        tile.max[to] = std::max(std::max(part->max[at], part->max[at + 1]),
+                                std::max(part->max[under], part->max[under + 1]));
+        tile.mean[to] = 0.25F * ((means[at] + means[at + 1]) + (means[under] + means[under + 1]));
+        continue;
+      }
       double sum = 0.0;
       float max = 0.0F;
       Index pairs = 0;
