@@ -124,6 +124,14 @@ void ImGuiCanvas::stroke(std::span<const Point> pixels, bool closed, double widt
     colour.alpha *= width;
     width = 1.0;
   }
+  constexpr std::size_t kMostPoints = 8000;  // of one piece: 16-bit indices
+  if (pixels.size() > kMostPoints) {
+    for (std::size_t i = 0; i + 1 < pixels.size(); i += kMostPoints - 1) {
+      stroke(pixels.subspan(i, std::min(kMostPoints, pixels.size() - i)), /*closed=*/false, width,
+             colour);
+    }
+    return;
+  }
   std::vector<ImVec2> points;
   points.reserve(pixels.size());
   for (const Point& p : pixels) points.push_back(vec(p));
@@ -181,7 +189,7 @@ void ImGuiCanvas::polygon(std::span<const Point> points, Colour fill) {
       std::all_of(pixels.begin(), pixels.end(), [&](Point p) { return box.contains(p); });
   const Triangles triangles = triangulate(all_inside ? pixels : clip_polygon(pixels, box));
   const ImU32 colour = packed(fill);
-  const ImVec2 white = list_._Data->TexUvWhitePixel;
+  const ImVec2 white = ImGui::GetFontTexUvWhitePixel();
   // vertices are not shared, so that any number of triangles passes 16-bit indices
   for (std::size_t i = 0; i + 2 < triangles.indices.size(); i += 3) {
     list_.PrimReserve(3, 3);
