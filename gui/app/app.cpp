@@ -168,7 +168,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, panel("traces"));
+    draw_sidebar(shared, find_panel("traces"));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();
@@ -282,11 +282,7 @@ void App::step_method(int by) {
 }
 
 Panel* App::focused_panel() {
-  const std::string& name = !cells_.maximised().empty() ? cells_.maximised() : cells_.focused();
-  for (const auto& panel : panels_) {
-    if (panel->info().name == name) return panel.get();
-  }
-  return nullptr;
+  return find_panel(!cells_.maximised().empty() ? cells_.maximised() : cells_.focused());
 }
 
 void App::open(const fs::path& file) {

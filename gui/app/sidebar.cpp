@@ -84,7 +84,7 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
 
 }  // namespace
 
-void draw_sidebar(PanelContext& context, Panel& traces) {
+void draw_sidebar(PanelContext& context, Panel* traces) {
   Session& session = context.session;
   const bool has_trace = session.document() != nullptr;
   const float height = ImGui::GetContentRegionAvail().y;
@@ -93,7 +93,7 @@ void draw_sidebar(PanelContext& context, Panel& traces) {
   const float controls = has_trace ? std::min(height * 0.62f, 20.5f * line) : 0.0f;
   ImGui::BeginChild("traces", {0, height - controls}, false);
   try {
-    traces.draw(context);
+    if (traces != nullptr) traces->draw(context);
   } catch (const Error& e) {
     error_place(context, e.what());
   }
