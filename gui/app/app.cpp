@@ -67,8 +67,10 @@ void App::frame(float screen_scale) {
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                    ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
   draw_banners();
+  ImGui::PopStyleVar();
   draw_body();
   ImGui::End();
   draw_dialogs();
