@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvscope::cli {
+namespace kvscope {
 
 /// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
 int edit_distance(std::string_view a, std::string_view b);
@@ -19,4 +19,4 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
                          std::string_view prefix = "");
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

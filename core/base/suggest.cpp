@@ -1,10 +1,10 @@
-#include "analysis/cli/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace kvscope::cli {
+namespace kvscope {
 
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> d(a.size() + 1, std::vector<int>(b.size() + 1));
@@ -46,4 +46,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return found ? fmt::format(". Did you mean {}{}?", prefix, *found) : "";
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

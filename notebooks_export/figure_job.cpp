@@ -1,27 +1,14 @@
-#include "analysis/cli/figure_job.hpp"
+#include "notebooks_export/figure_job.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
-#include "analysis/cli/exit_code.hpp"
-#include "analysis/cli/result_input.hpp"
-#include "analysis/cli/suggest.hpp"
 #include "core/base/version.hpp"
+#include "notebooks_export/open_result.hpp"
 #include "traces/hash.hpp"
 
-namespace kvscope::cli {
-
-FigureKind find_figure_kind(const std::string& name) {
-  std::vector<std::string> names;
-  for (FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return std::move(kind);
-    names.push_back(kind.name);
-  }
-  throw UsageError(fmt::format("there is no figure \"{}\"; kvscope figures lists them{}", name,
-                               did_you_mean(name, names)));
-}
+namespace kvscope {
 
 FigureOutcome run_figure_job(const FigureJob& job, const std::string& command_line) {
   const FigureKind kind = find_figure_kind(job.figure);
@@ -55,4 +42,4 @@ FigureOutcome run_figure_job(const FigureJob& job, const std::string& command_li
   return outcome;
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

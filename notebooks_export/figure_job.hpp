@@ -1,4 +1,5 @@
-// Drawing one figure from result files: what `figure` and `reproduce` have in common.
+// Drawing one figure from result files: what `kvscope figure`,
+// `kvscope reproduce` and the explorer have in common.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +8,7 @@
 
 #include "notebooks_export/figure_manifest.hpp"
 
-namespace kvscope::cli {
+namespace kvscope {
 
 /// What is to be drawn, from which files.
 struct FigureJob {
@@ -25,10 +26,8 @@ struct FigureOutcome {
   FigureManifest manifest;  // inputs named as given
 };
 
-/// The kind of that name. Throws UsageError with the nearest name for an unknown one.
-FigureKind find_figure_kind(const std::string& name);
-
-/// Reads, makes, lays out and draws. Throws what these throw.
+/// Reads the results, makes the figure, lays it out and draws it. `command_line` is what the
+/// manifest names as its maker. Throws ConfigError for an unknown kind, and what the steps throw.
 FigureOutcome run_figure_job(const FigureJob& job, const std::string& command_line);
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

@@ -1,40 +1,25 @@
-#include "analysis/cli/selector_lists.hpp"
+#include "core/selectors/spec_lists.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string_view>
+#include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 
-#include "analysis/cli/exit_code.hpp"
+namespace kvscope {
 
-namespace kvscope::cli {
-
-namespace {
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-}  // namespace
-
-std::vector<std::string> split_selectors(const std::vector<std::string>& lists) {
+std::vector<std::string> split_selectors(const std::vector<std::string>& lists,
+                                         std::string_view name) {
   std::vector<std::string> specs;
   for (const std::string& list : lists) {
     bool is_first = true;
-    for (const std::string& part : split(list)) {
+    for (const std::string& part : split_words(list, ',')) {
       if (part.empty())
-        throw UsageError(
-            fmt::format("--selector: expected names between the commas of \"{}\"", list));
+        throw ConfigError(
+            fmt::format("{}: expected names between the commas of \"{}\"", name, list));
       const bool is_option = part.find('=') < part.find_first_of(":@+");
       if (is_option && is_first) {
-        throw UsageError(
-            fmt::format("--selector: expected a method's name first, found \"{}\"", part));
+        throw ConfigError(
+            fmt::format("{}: expected a method's name first, found \"{}\"", name, part));
       }
       if (is_option) {
         const bool has_options =
@@ -53,7 +38,7 @@ std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {
   std::vector<Budget> budgets;
   for (const std::string& list : lists) {
     std::string kind = "tokens";
-    for (const std::string& part : split(list)) {
+    for (const std::string& part : split_words(list, ',')) {
       const std::size_t equals = part.find('=');
       if (equals != std::string::npos) kind = part.substr(0, equals);
       budgets.push_back(
@@ -63,4 +48,4 @@ std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {
   return budgets;
 }
 
-}  // namespace kvscope::cli
+}  // namespace kvscope

@@ -1,16 +1,15 @@
-#include "notebooks_export/tidy_table.hpp"
+#include "analysis/read_table.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope {
 
@@ -20,11 +19,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The number that the whole field is; NaN for an empty one; nothing for text.
 std::optional<double> number_of(std::string_view field) {
-  if (field.empty()) return kNan;
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc{} || end != field.data() + field.size()) return std::nullopt;
-  return value;
+  return field.empty() ? kNan : number_from<double>(field);
 }
 
 /// Walks over the fields of a CSV text, line by line.
@@ -97,14 +92,14 @@ class CsvReader {
 };
 
 /// The list of rows in a JSON result.
-const nlohmann::json& rows_of(const nlohmann::json& json, const std::string& where) {
+const nlohmann::json& row_list(const nlohmann::json& json, const std::string& where) {
   if (json.is_array()) return json;
   if (json.is_object()) {
     for (const char* key : {"rows", "layers"}) {
       if (json.contains(key) && json[key].is_array()) return json[key];
     }
     if (json.contains("summary") && json["summary"].is_object())
-      return rows_of(json["summary"], where);
+      return row_list(json["summary"], where);
   }
   throw FormatError(
       fmt::format("{}: expected a list of rows, or an object with \"rows\" or \"layers\", found {}",
@@ -113,89 +108,19 @@ const nlohmann::json& rows_of(const nlohmann::json& json, const std::string& whe
 
 }  // namespace
 
-const TidyColumn* TidyTable::find(std::string_view name) const {
-  for (const TidyColumn& column : columns_) {
-    if (column.name == name) return &column;
-  }
-  return nullptr;
-}
-
-const TidyColumn& TidyTable::at(std::string_view name) const {
-  if (const TidyColumn* column = find(name)) return *column;
-  std::vector<std::string> names;
-  for (const TidyColumn& column : columns_) names.push_back(column.name);
-  throw ConfigError(
-      fmt::format("there is no column {}; the result has {}", quote(name), fmt::join(names, ", ")));
-}
-
-TidyColumn& TidyTable::new_column(std::string name, std::size_t n_rows) {
-  if (find(name)) throw ConfigError(fmt::format("column {} occurs twice", quote(name)));
-  if (!columns_.empty() && n_rows != n_rows_) {
-    throw ShapeError(fmt::format("column {}: {} rows, expected {}", quote(name), n_rows, n_rows_));
-  }
-  n_rows_ = n_rows;
-  columns_.push_back({});
-  columns_.back().name = std::move(name);
-  return columns_.back();
-}
-
-void TidyTable::add(std::string name, std::vector<double> numbers) {
-  new_column(std::move(name), numbers.size()).numbers = std::move(numbers);
-}
-
-void TidyTable::add(std::string name, std::vector<std::string> texts) {
-  TidyColumn& column = new_column(std::move(name), texts.size());
-  column.is_text = true;
-  column.texts = std::move(texts);
-}
-
-void TidyTable::append(const TidyTable& other) {
-  if (columns_.empty()) {
-    *this = other;
-    return;
-  }
-  const std::size_t n_rows = n_rows_ + other.n_rows_;
-  for (TidyColumn& column : columns_) {
-    const TidyColumn* more = other.find(column.name);
-    if (!column.is_text && more && more->is_text) {  // text wins: numbers are written out
-      for (std::size_t row = 0; row < n_rows_; ++row) column.texts.push_back(text(column, row));
-      column.numbers.clear();
-      column.is_text = true;
-    }
-    if (column.is_text) {
-      for (std::size_t row = 0; more && row < other.n_rows_; ++row)
-        column.texts.push_back(other.text(*more, row));
-      column.texts.resize(n_rows);
-    } else {
-      if (more)
-        column.numbers.insert(column.numbers.end(), more->numbers.begin(), more->numbers.end());
-      column.numbers.resize(n_rows, kNan);
-    }
-  }
-  for (const TidyColumn& more : other.columns_) {
-    if (find(more.name)) continue;
-    TidyColumn column = more;
-    column.numbers.insert(column.numbers.begin(), more.is_text ? 0 : n_rows_, kNan);
-    column.texts.insert(column.texts.begin(), more.is_text ? n_rows_ : 0, std::string());
-    columns_.push_back(std::move(column));
-  }
-  n_rows_ = n_rows;
-}
-
-std::string TidyTable::text(const TidyColumn& column, std::size_t row) const {
-  if (column.is_text) return column.texts[row];
-  const double value = column.numbers[row];
-  return std::isnan(value) ? std::string() : fmt::format("{}", value);
-}
-
-TidyTable tidy_table_from_csv(std::string_view text, const std::string& where) {
+Table table_from_csv(std::string_view text, const std::string& where) {
   CsvReader reader(text, where);
   std::vector<std::string> header;
   if (!reader.next(header))
     throw FormatError(fmt::format("{}: empty, expected a CSV header", where));
+  for (std::size_t c = 0; c < header.size(); ++c) {
+    if (std::find(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(c), header[c]) !=
+        header.begin() + static_cast<std::ptrdiff_t>(c))
+      reader.fail(fmt::format("column {} occurs twice", quote(header[c])));
+  }
 
-  // Columns start as numbers; the first cell that is none turns its column into text, for which the
-  // file is read once more: tables are long, and text cells cost ten times the memory.
+  // Columns start as numbers; the first cell that is none turns its column into words, for which
+  // the text is read once more: "0.50" stays "0.50" there.
   std::vector<bool> is_text(header.size(), false);
   for (std::size_t c = 0; c < header.size(); ++c)
     is_text[c] = header[c].ends_with("hash");  // "12345e67" is no number there
@@ -212,36 +137,34 @@ TidyTable tidy_table_from_csv(std::string_view text, const std::string& where) {
     ++n_rows;
   }
   std::vector<std::vector<double>> numbers(header.size());
-  std::vector<std::vector<std::string>> texts(header.size());
+  std::vector<TextColumnBuilder> words(header.size());
   for (std::size_t c = 0; c < header.size(); ++c) {
-    is_text[c] ? texts[c].reserve(n_rows) : numbers[c].reserve(n_rows);
+    if (!is_text[c]) numbers[c].reserve(n_rows);
   }
   CsvReader again(text, where);
   again.next(fields);
   while (again.next(fields)) {
     for (std::size_t c = 0; c < fields.size(); ++c) {
       if (is_text[c]) {
-        texts[c].push_back(std::move(fields[c]));
+        words[c].add(fields[c]);
       } else {
         numbers[c].push_back(*number_of(fields[c]));
       }
     }
   }
-  TidyTable table;
+  Table table(where);
   for (std::size_t c = 0; c < header.size(); ++c) {
-    if (table.find(header[c]))
-      throw FormatError(fmt::format("{}: column {} occurs twice", where, quote(header[c])));
     if (is_text[c]) {
-      table.add(header[c], std::move(texts[c]));
+      table.add_text(header[c], words[c].take());
     } else {
-      table.add(header[c], std::move(numbers[c]));
+      table.add_numbers(header[c], std::move(numbers[c]));
     }
   }
   return table;
 }
 
-TidyTable tidy_table_from_json(const nlohmann::json& json, const std::string& where) {
-  const nlohmann::json& rows = rows_of(json, where);
+Table table_from_json(const nlohmann::json& json, const std::string& where) {
+  const nlohmann::json& rows = row_list(json, where);
   std::map<std::string, bool> is_text;  // of every flat key
   for (const nlohmann::json& row : rows) {
     if (!row.is_object())
@@ -251,17 +174,17 @@ TidyTable tidy_table_from_json(const nlohmann::json& json, const std::string& wh
       if (!value.is_structured()) is_text[key] = is_text[key] || value.is_string();
     }
   }
-  TidyTable table;
+  Table table(where);
   for (const auto& [key, text] : is_text) {
     std::vector<double> numbers;
-    std::vector<std::string> texts;
+    TextColumnBuilder words;
     for (const nlohmann::json& row : rows) {
       const auto value = row.find(key);
       const bool empty = value == row.end() || value->is_null() || value->is_structured();
       if (text) {
-        texts.push_back(empty                ? ""
-                        : value->is_string() ? value->get<std::string>()
-                                             : value->dump());
+        words.add(empty                ? std::string()
+                  : value->is_string() ? value->get<std::string>()
+                                       : value->dump());
       } else {
         numbers.push_back(empty                 ? kNan
                           : value->is_boolean() ? static_cast<double>(value->get<bool>())
@@ -269,9 +192,9 @@ TidyTable tidy_table_from_json(const nlohmann::json& json, const std::string& wh
       }
     }
     if (text) {
-      table.add(key, std::move(texts));
+      table.add_text(key, words.take());
     } else {
-      table.add(key, std::move(numbers));
+      table.add_numbers(key, std::move(numbers));
     }
   }
   return table;
