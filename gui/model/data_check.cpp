@@ -115,8 +115,8 @@ HeadNorms check_head(GroupCheck& check, Index layer, std::string_view array, Ind
 }  // namespace
 
 std::string DataProblem::sentence() const {
-  const std::string place = fmt::format("Layer {}, {} head {}", layer,
-                                        array == "q" ? "query" : "key/value", head);
+  const std::string place =
+      fmt::format("Layer {}, {} head {}", layer, array == "q" ? "query" : "key/value", head);
   if (what == "NaN" || what == "Inf") {
     return fmt::format("{}: {} holds {}, first at position {}. Views of this head fail there.",
                        place, array, what, pos);

@@ -12,9 +12,9 @@ namespace kvscope::gui {
 
 /// Norms of one array of one head, in at most kNormBins bins of neighbouring positions.
 struct HeadNorms {
-  Index head = 0;           // true index: of queries for q, of keys for k
-  TokenRange positions;     // recorded ones
-  double mean = 0.0;        // over all finite rows
+  Index head = 0;        // true index: of queries for q, of keys for k
+  TokenRange positions;  // recorded ones
+  double mean = 0.0;     // over all finite rows
   double largest = 0.0;
   std::vector<float> bins;  // mean Euclidean norm; NaN where no row of the bin could be read
 };

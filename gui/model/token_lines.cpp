@@ -88,9 +88,8 @@ TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
   for (Index pos = 0; pos < n; ++pos) {
     if (pos % kTokensPerStopCheck == 0) check_stop(job.stop, "reading the text");
     const std::string shown = document.token_text(pos);
-    const bool ends =
-        has_text &&
-        document.token_bytes()[static_cast<std::size_t>(pos)].find('\n') != std::string::npos;
+    const bool ends = has_text && document.token_bytes()[static_cast<std::size_t>(pos)].find(
+                                      '\n') != std::string::npos;
     texts.add(has_text ? with_visible_spaces(shown) : shown, ends);
   }
   for_each_character(texts.all_, [&](char32_t c) { alphabet.insert(c); });

@@ -63,8 +63,8 @@ KeptRequest kept_request(const Session& session, const std::string& selector);
 
 /// One method's keys for the query that is looked at.
 struct KeptKeys {
-  std::string method;  // "quoka" as it is called in the session
-  std::string budget;  // "256", or empty
+  std::string method;            // "quoka" as it is called in the session
+  std::string budget;            // "256", or empty
   const KeptRow* row = nullptr;  // of the measured query nearest to the one that is looked at
   bool is_dense = false;
   bool holds(Index pos) const;

@@ -27,9 +27,8 @@ std::string rope_words(const TraceInfo& info) {
   if (info.rope_kind.empty()) return {};
   std::string words = fmt::format("{}, theta {:g}", info.rope_kind, info.rope_theta);
   if (info.rope_factor != 1.0) words += fmt::format(", stretched {:g} times", info.rope_factor);
-  const auto without =
-      std::count_if(info.layer_kinds.begin(), info.layer_kinds.end(),
-                    [](const LayerKind& kind) { return !kind.has_rope; });
+  const auto without = std::count_if(info.layer_kinds.begin(), info.layer_kinds.end(),
+                                     [](const LayerKind& kind) { return !kind.has_rope; });
   if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));
   return words;
 }
@@ -65,8 +64,7 @@ FactSection model_facts(const TraceInfo& info) {
   add(section, "name", info.model_name);
   add(section, "family", info.model_family);
   add(section, "layers", fmt::format("{}", info.n_layers));
-  add(section, "heads",
-      fmt::format("{} query, {} key/value", info.n_q, info.n_kv),
+  add(section, "heads", fmt::format("{} query, {} key/value", info.n_q, info.n_kv),
       fmt::format("{} read each key/value head",
                   plural(info.group(), "query head", "query heads")));
   add(section, "head size", fmt::format("{}", info.d_head), "d_head: channels of q, k and v");
@@ -99,8 +97,7 @@ FactSection size_facts(const Document& document) {
   FactSection section{"Recording", {}};
   add(section, "status", status_words(info, document.file().planned()));
   add(section, "tokens", fmt::format("{}", info.n_tokens));
-  add(section, "prompt",
-      fmt::format("{} in chunks of {}", info.n_prompt, info.chunk),
+  add(section, "prompt", fmt::format("{} in chunks of {}", info.n_prompt, info.chunk),
       "tokens of the prompt, and how many of them one forward call took");
   add(section, "decoded", fmt::format("{}", info.n_tokens - info.n_prompt),
       "tokens after the prompt, one forward call each");
@@ -176,8 +173,8 @@ std::string index_ranges(const std::vector<Index>& indices) {
     std::size_t last = i;
     while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
     if (!words.empty()) words += ", ";
-    words += last == i ? fmt::format("{}", indices[i])
-                       : fmt::format("{}-{}", indices[i], indices[last]);
+    words +=
+        last == i ? fmt::format("{}", indices[i]) : fmt::format("{}-{}", indices[i], indices[last]);
     i = last + 1;
   }
   return words;
@@ -238,10 +235,10 @@ HeadGrid head_grid(const TraceInfo& info) {
     any_window |= window.has_value();
     if (at < info.layer_kinds.size()) {
       const LayerKind& kind = info.layer_kinds[at];
-      layer.words.push_back(kind.n_experts > 0 ? fmt::format("{} experts, {} per token",
-                                                             kind.n_experts,
-                                                             info.n_experts_per_token)
-                                               : "dense MLP");
+      layer.words.push_back(
+          kind.n_experts > 0
+              ? fmt::format("{} experts, {} per token", kind.n_experts, info.n_experts_per_token)
+              : "dense MLP");
       if (kind.n_experts > 0) layer.marks += 'e';
       any_experts |= kind.n_experts > 0;
       if (!kind.has_rope) {
