@@ -15,7 +15,7 @@
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
-#include "notebooks_export/result_input.hpp"
+#include "notebooks_export/open_result.hpp"
 
 namespace kvscope::gui {
 
@@ -69,8 +69,9 @@ void App::frame(float screen_scale) {
   ImGui::SetNextWindowSize(size);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
   ImGui::Begin("explorer", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                   ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
   draw_top_bar();
   draw_banners();
@@ -82,11 +83,14 @@ void App::frame(float screen_scale) {
   wants_redraw_ = requests_.redraw || session_->revision() != before || now < flash_until_;
 }
 
-PanelContext App::context() { return {*session_, look_, fonts_, textures_, requests_}; }
+PanelContext App::context() {
+  return {*session_, look_, fonts_, textures_, requests_};
+}
 
 void App::look_again(float screen_scale) {
   const float scale = std::clamp(screen_scale * static_cast<float>(settings_.ui_scale), 0.5f, 4.0f);
-  if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r) return;
+  if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r)
+    return;
   look_ = make_look(settings_.theme, scale);
   apply_look(look_, ImGui::GetStyle());
   fonts_.set_scale(scale);
@@ -117,7 +121,8 @@ void App::draw_top_bar() {
                       4 * ImGui::GetStyle().FramePadding.x + ImGui::GetStyle().ItemSpacing.x;
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - right);
   if (ImGui::Button(theme)) {
-    settings_.theme = settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
+    settings_.theme =
+        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   }
   help_tooltip("Light or dark (T)");
   ImGui::SameLine();
@@ -136,7 +141,8 @@ void App::draw_banners() {
     const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
     const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
     ImGui::PushID(static_cast<int>(i));
-    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+    ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                          packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
     ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
     ImGui::AlignTextToFramePadding();
@@ -217,7 +223,8 @@ void App::draw_body() {
 
 void App::draw_dialogs() {
   file_dialog_.draw(look_);
-  export_dialog_.draw(look_);
+  PanelContext shared = context();
+  export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
 }
 
@@ -229,7 +236,8 @@ void App::flash(std::string words) {
 }
 
 void App::ask_open() {
-  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result", {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
+  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result",
+                   {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
                    [this](const fs::path& file) { open(file); });
 }
 
@@ -248,12 +256,11 @@ void App::ask_save_session() {
 void App::ask_export() {
   Panel* from = focused_panel();
   if (from == nullptr) return;
-  const auto figure = from->figure();
-  if (!figure) {
-    flash("nothing to export: " + from->info().title + " shows no figure yet");
+  if (!from->figure() && !from->csv()) {
+    flash("nothing to export: " + from->info().title + " shows nothing yet");
     return;
   }
-  export_dialog_.ask(*figure, from->info().name, settings_.theme, session_json({}));
+  export_dialog_.ask(*session_, *from, settings_.theme);
 }
 
 void App::copy_csv() {
@@ -329,6 +336,8 @@ std::string App::title() const {
   return document ? document->name() + " - kvscope explorer" : "kvscope explorer";
 }
 
-std::optional<Area> App::area_of(const std::string& panel) const { return cells_.area_of(panel); }
+std::optional<Area> App::area_of(const std::string& panel) const {
+  return cells_.area_of(panel);
+}
 
 }  // namespace kvscope::gui

@@ -22,8 +22,8 @@ bool stepper(const char* name, Index& value, const char* keys) {
   ImGui::SetNextItemWidth(-1.0f);
   const Index step = 1;
   const Index page = 16;
-  return ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step, &page,
-                            "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
+  return ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step,
+                            &page, "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
 }
 
 void draw_selection(PanelContext& context) {
@@ -33,7 +33,8 @@ void draw_selection(PanelContext& context) {
   Index layer = now.layer;
   Index head = now.q_head;
   Index query = now.query;
-  if (stepper("layer", layer, "Layer, by its number in the model. L and Shift+L step through the recorded ones.")) {
+  if (stepper("layer", layer,
+              "Layer, by its number in the model. L and Shift+L step through the recorded ones.")) {
     session.select("layer field", [&](Selection& s) { s.layer = layer; });
   }
   if (stepper("head", head, "Query head. H and Shift+H step through the recorded ones.")) {
@@ -46,8 +47,10 @@ void draw_selection(PanelContext& context) {
   const TokenRange call = session.call();
   const std::string where =
       session.phase() == Phase::prefill
-          ? fmt::format("prefill chunk {} to {}, KV head {}", call.begin, call.end - 1, session.kv_head())
-          : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt, session.kv_head());
+          ? fmt::format("prefill chunk {} to {}, KV head {}", call.begin, call.end - 1,
+                        session.kv_head())
+          : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt,
+                        session.kv_head());
   ImGui::TextWrapped("%s", where.c_str());
   ImGui::TextWrapped("query %s", token_words(*document, now.query).c_str());
   if (now.key) ImGui::TextWrapped("key %s", token_words(*document, *now.key).c_str());
@@ -68,7 +71,8 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
     session.select(origin, [&](Selection& s) { s.*field = chosen; });
   }
   for (const SelectorEntry& entry : selector_registry().entries()) {
-    if (entry.name == current) help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
+    if (entry.name == current)
+      help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
   }
   const std::string why = obstacle(current, session.phase(), session.second() != nullptr);
   if (!why.empty()) {
