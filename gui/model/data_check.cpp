@@ -9,6 +9,7 @@
 
 #include "analysis/analysis.hpp"
 #include "core/base/error.hpp"
+#include "gui/model/trace_facts.hpp"
 
 namespace kvscope::gui {
 
@@ -41,12 +42,17 @@ std::pair<Index, std::string> first_unreadable(const Read& read, TokenRange rang
   return {range.begin, why};
 }
 
+/// Neighbouring positions that share a bin.
+Index bin_width(TokenRange positions) {
+  return std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins);
+}
+
 /// Adds norms bin by bin; bins are positions.begin + i * width.
 class NormSums {
  public:
   explicit NormSums(TokenRange positions)
       : begin_(positions.begin),
-        per_bin_(std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins)),
+        per_bin_(bin_width(positions)),
         sums_(static_cast<std::size_t>((positions.size() + per_bin_ - 1) / per_bin_), 0.0),
         counts_(sums_.size(), 0) {}
 
@@ -166,6 +172,131 @@ GroupCheck check_group(const Document& document, Index layer, Index kv_head, Job
       [&](TokenRange range) { return file.read_v(layer, kv_head, range); }, job);
   tell();
   return check;
+}
+
+std::optional<plot::Figure> norms_figure(const Document& document, Index layer, Index q_head,
+                                         const GroupCheck& check) {
+  const auto found = std::find_if(check.q.begin(), check.q.end(),
+                                  [&](const HeadNorms& norms) { return norms.head == q_head; });
+  if (found == check.q.end() || found->bins.empty() || check.k.bins.empty()) return std::nullopt;
+  Index widest = 1;
+  const auto line_of = [&](const HeadNorms& norms, std::string label, int slot) {
+    plot::Line line;
+    line.label = std::move(label);
+    line.tone = {plot::Role::series, slot};
+    line.markers = false;
+    const Index width = bin_width(norms.positions);
+    widest = std::max(widest, width);
+    for (std::size_t i = 0; i < norms.bins.size(); ++i) {
+      const Index begin = norms.positions.begin + static_cast<Index>(i) * width;
+      const Index end = std::min(begin + width, norms.positions.end);
+      line.x.push_back(0.5 * static_cast<double>(begin + end - 1));
+      line.y.push_back(static_cast<double>(norms.bins[i]));
+    }
+    return line;
+  };
+  plot::Panel panel;
+  panel.x.label = "position";
+  panel.x.whole_numbers = true;
+  panel.y.label = "Euclidean norm";
+  panel.aspect = 0.5;
+  panel.legend = plot::LegendPlace::above;
+  panel.marks.push_back(line_of(*found, fmt::format("query head {}", q_head), 0));
+  panel.marks.push_back(line_of(check.k, fmt::format("keys of head {}", check.k.head), 1));
+  plot::Figure figure;
+  figure.name = "norms";
+  figure.title = fmt::format("Norms of layer {}, query head {}", layer, q_head);
+  figure.panels.push_back(std::move(panel));
+  figure.caption.push_back(
+      fmt::format("Norms of the queries of head {} and of the keys they read, layer {} of {} ({}).",
+                  q_head, layer, document.info().model_name, document.name()));
+  if (widest > 1) {
+    figure.caption.push_back(fmt::format("Means of {} neighbouring positions.", widest));
+  }
+  return figure;
+}
+
+// ---- checks as they are needed ----
+
+void DataChecks::update(Workbench bench, const std::shared_ptr<const Document>& document,
+                        Index layer) {
+  const std::string key = document ? document->key() : std::string();
+  if (key != document_) {
+    slot_.clear();
+    groups_.clear();
+    skipped_.clear();
+    problems_.clear();
+    asked_.clear();
+    largest_q_norm_ = 0.0;
+    document_ = key;
+  }
+  is_busy_ = false;
+  if (!document) return;
+  const TraceInfo& info = document->info();
+  if (!info.capture.qkv || !info.has_layer(layer)) return;
+  for (const Index kv_head : info.kv_heads) {
+    const Place place{layer, kv_head};
+    if (groups_.contains(place) || skipped_.contains(place)) continue;
+    const std::string wanted = key + group_check_key(layer, kv_head);
+    is_busy_ = true;
+    const bool is_known = bench.cache.find<GroupCheck>(wanted) != nullptr;
+    if (wanted != asked_ && !is_known && !bench.jobs.is_idle()) return;
+    asked_ = wanted;
+    const auto view = slot_.ask(
+        bench, wanted, {fmt::format("Checking the numbers of layer {}", layer), Lane::quick},
+        [document, layer, kv_head](JobContext& job) {
+          return check_group(*document, layer, kv_head, job);
+        });
+    if (view.fresh) {
+      take(place, view.value);
+    } else if (view.status.is_over() && view.status.state != JobState::done) {
+      skipped_.insert(place);
+      slot_.retry();
+      asked_.clear();
+    } else {
+      return;
+    }
+    is_busy_ = false;
+  }
+}
+
+void DataChecks::take(Place place, std::shared_ptr<const GroupCheck> check) {
+  problems_.insert(problems_.end(), check->problems.begin(), check->problems.end());
+  for (const HeadNorms& norms : check->q) largest_q_norm_ = std::max(largest_q_norm_, norms.mean);
+  groups_[place] = std::move(check);
+}
+
+const GroupCheck* DataChecks::find(Index layer, Index kv_head) const {
+  const auto found = groups_.find({layer, kv_head});
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+const HeadNorms* DataChecks::find_q(Index layer, Index q_head) const {
+  for (auto group = groups_.lower_bound({layer, 0});
+       group != groups_.end() && group->first.first == layer; ++group) {
+    for (const HeadNorms& norms : group->second->q) {
+      if (norms.head == q_head) return &norms;
+    }
+  }
+  return nullptr;
+}
+
+std::string head_table_csv(const TraceInfo& info, const DataChecks& checks) {
+  const HeadGrid grid = head_grid(info);
+  std::string csv = "layer,q_head,kv_head,recorded,kind,q_norm_mean,k_norm_mean\n";
+  for (const GridLayer& layer : grid.layers) {
+    const std::string kind = fmt::format("\"{}\"", fmt::join(layer.words, ", "));
+    for (Index head = 0; head < info.n_q; ++head) {
+      const Index kv_head = head / grid.group;
+      const HeadNorms* q = checks.find_q(layer.layer, head);
+      const GroupCheck* group = checks.find(layer.layer, kv_head);
+      csv += fmt::format("{},{},{},{},{},{},{}\n", layer.layer, head, kv_head,
+                         grid.is_recorded(layer.layer, head) ? 1 : 0, kind,
+                         q != nullptr ? fmt::format("{:.6g}", q->mean) : "",
+                         group != nullptr ? fmt::format("{:.6g}", group->k.mean) : "");
+    }
+  }
+  return csv;
 }
 
 }  // namespace kvscope::gui

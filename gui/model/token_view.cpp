@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "analysis/figures/selection.hpp"
-#include "analysis/plot/scale.hpp"
 #include "gui/model/methods.hpp"
 
 namespace kvscope::gui {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/plot/scale.hpp"
+#include "gui/model/folder.hpp"
 
 namespace kvscope::gui {
 
@@ -115,8 +115,7 @@ FactSection size_facts(const Document& document) {
   add(section, "captured", capture_words(info.capture));
   add(section, "stored as",
       fmt::format("{}{}", name_of(info.dtype), document.file().is_chunked() ? ", compressed" : ""));
-  add(section, "file",
-      plot::tick_text(static_cast<double>(document.file().file_bytes()), plot::TickFormat::bytes));
+  add(section, "file", bytes_words(static_cast<double>(document.file().file_bytes())));
   add(section, "text", document.has_text() ? "" : "not recorded: tokens show as ids");
   return section;
 }

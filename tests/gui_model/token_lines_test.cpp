@@ -58,8 +58,7 @@ TEST_CASE("texts show spaces that cannot be counted otherwise, and where lines e
   CHECK_FALSE(texts.ends_line(0));
   CHECK(texts.alphabet().find("↵") != std::string::npos);
   CHECK(texts.alphabet().find("the") == std::string::npos);  // sorted, each once
-  CHECK(characters_of(texts.alphabet()).size() ==
-        characters_of(" ·.48<>BEabdehnt↵x").size());
+  CHECK(characters_of(texts.alphabet()).size() == characters_of(" ·.48<>BEabdehnt↵x").size());
 }
 
 TEST_CASE("without text, tokens show as ids") {

@@ -23,7 +23,8 @@ bool is_utf8(const std::string& text) {
     } else if (in(i, 0xc2, 0xdf) && tail(i + 1)) {
       i += 2;
     } else if (((in(i, 0xe0, 0xe0) && in(i + 1, 0xa0, 0xbf)) ||
-                (in(i, 0xe1, 0xec) && tail(i + 1)) || (in(i, 0xed, 0xed) && in(i + 1, 0x80, 0x9f)) ||
+                (in(i, 0xe1, 0xec) && tail(i + 1)) ||
+                (in(i, 0xed, 0xed) && in(i + 1, 0x80, 0x9f)) ||
                 (in(i, 0xee, 0xef) && tail(i + 1))) &&
                tail(i + 2)) {
       i += 3;
@@ -72,23 +73,23 @@ TEST_CASE("whole characters stay, line breaks and tabs get a sign, the rest beco
 }
 
 TEST_CASE("bytes that are no whole character are written as numbers, one by one") {
-  CHECK(printable("\xe4\xb8") == "<E4><B8>");                // the beginning of one
-  CHECK(printable("\xad") == "<AD>");                        // the end of one
-  CHECK(printable("\xc0\xaf") == "<C0><AF>");                // overlong
-  CHECK(printable("\xe0\x80\xaf") == "<E0><80><AF>");        // overlong
-  CHECK(printable("\xed\xa0\x80") == "<ED><A0><80>");        // a surrogate
+  CHECK(printable("\xe4\xb8") == "<E4><B8>");                  // the beginning of one
+  CHECK(printable("\xad") == "<AD>");                          // the end of one
+  CHECK(printable("\xc0\xaf") == "<C0><AF>");                  // overlong
+  CHECK(printable("\xe0\x80\xaf") == "<E0><80><AF>");          // overlong
+  CHECK(printable("\xed\xa0\x80") == "<ED><A0><80>");          // a surrogate
   CHECK(printable("\xf4\x90\x80\x80") == "<F4><90><80><80>");  // beyond U+10FFFF
   CHECK(printable("\xff\xfe") == "<FF><FE>");
   CHECK(printable("a\xe4z") == "a<E4>z");
 }
 
 TEST_CASE("characters that show nothing or turn the line around are named") {
-  CHECK(printable("\xc2\x85") == "<U+0085>");      // a control character
-  CHECK(printable("\u200b") == "<U+200B>");        // no width
-  CHECK(printable("\u202e") == "<U+202E>");        // right to left from here
-  CHECK(printable("\u2028") == "<U+2028>");        // a line break of its own
-  CHECK(printable("\ufeff") == "<U+FEFF>");        // byte order mark
-  CHECK(printable("\u00a0") == "\u00a0");          // a space after all
+  CHECK(printable("\xc2\x85") == "<U+0085>");  // a control character
+  CHECK(printable("\u200b") == "<U+200B>");    // no width
+  CHECK(printable("\u202e") == "<U+202E>");    // right to left from here
+  CHECK(printable("\u2028") == "<U+2028>");    // a line break of its own
+  CHECK(printable("\ufeff") == "<U+FEFF>");    // byte order mark
+  CHECK(printable("\u00a0") == "\u00a0");      // a space after all
 }
 
 TEST_CASE("whatever the bytes, the text is valid UTF-8 on one line") {
