@@ -15,7 +15,7 @@
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
-#include "notebooks_export/result_input.hpp"
+#include "notebooks_export/open_result.hpp"
 
 namespace kvscope::gui {
 
@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kFlashSeconds = 3.0;
-constexpr double kWatchSeconds = 1.0;
 constexpr float kSidebar = 262.0f;  // points
 
 }  // namespace
@@ -56,11 +55,6 @@ void App::frame(float screen_scale) {
   look_again(screen_scale);
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
-  const double now = ImGui::GetTime();
-  if (now - last_watch_ > kWatchSeconds) {
-    last_watch_ = now;
-    session_->watch_files();
-  }
   const std::uint64_t before = session_->revision();
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
 
@@ -69,24 +63,31 @@ void App::frame(float screen_scale) {
   ImGui::SetNextWindowSize(size);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
   ImGui::Begin("explorer", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                   ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
   draw_banners();
+  ImGui::PopStyleVar();
   draw_body();
   ImGui::End();
   draw_dialogs();
   remember();
-  // A tooltip that waits for the mouse to rest needs a frame after its moment.
-  wants_redraw_ = requests_.redraw || session_->revision() != before || now < flash_until_;
+  drawn_revision_ = session_->revision();
+  wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
+                  ImGui::GetTime() < flash_until_;
 }
 
-PanelContext App::context() { return {*session_, look_, fonts_, textures_, requests_}; }
+PanelContext App::context() {
+  return {*session_, look_, fonts_, textures_, requests_};
+}
 
 void App::look_again(float screen_scale) {
   const float scale = std::clamp(screen_scale * static_cast<float>(settings_.ui_scale), 0.5f, 4.0f);
-  if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r) return;
+  if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r)
+    return;
   look_ = make_look(settings_.theme, scale);
   apply_look(look_, ImGui::GetStyle());
   fonts_.set_scale(scale);
@@ -117,7 +118,8 @@ void App::draw_top_bar() {
                       4 * ImGui::GetStyle().FramePadding.x + ImGui::GetStyle().ItemSpacing.x;
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - right);
   if (ImGui::Button(theme)) {
-    settings_.theme = settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
+    settings_.theme =
+        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   }
   help_tooltip("Light or dark (T)");
   ImGui::SameLine();
@@ -136,7 +138,8 @@ void App::draw_banners() {
     const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
     const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
     ImGui::PushID(static_cast<int>(i));
-    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+    ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                          packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
     ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
     ImGui::AlignTextToFramePadding();
@@ -167,7 +170,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, panel("traces"));
+    draw_sidebar(shared, find_panel("traces"));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();
@@ -217,7 +220,8 @@ void App::draw_body() {
 
 void App::draw_dialogs() {
   file_dialog_.draw(look_);
-  export_dialog_.draw(look_);
+  PanelContext shared = context();
+  export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
 }
 
@@ -229,7 +233,8 @@ void App::flash(std::string words) {
 }
 
 void App::ask_open() {
-  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result", {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
+  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result",
+                   {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
                    [this](const fs::path& file) { open(file); });
 }
 
@@ -248,12 +253,11 @@ void App::ask_save_session() {
 void App::ask_export() {
   Panel* from = focused_panel();
   if (from == nullptr) return;
-  const auto figure = from->figure();
-  if (!figure) {
-    flash("nothing to export: " + from->info().title + " shows no figure yet");
+  if (!from->figure() && !from->csv()) {
+    flash("nothing to export: " + from->info().title + " shows nothing yet");
     return;
   }
-  export_dialog_.ask(*figure, from->info().name, settings_.theme, session_json({}));
+  export_dialog_.ask(*session_, *from, settings_.theme);
 }
 
 void App::copy_csv() {
@@ -280,11 +284,7 @@ void App::step_method(int by) {
 }
 
 Panel* App::focused_panel() {
-  const std::string& name = !cells_.maximised().empty() ? cells_.maximised() : cells_.focused();
-  for (const auto& panel : panels_) {
-    if (panel->info().name == name) return panel.get();
-  }
-  return nullptr;
+  return find_panel(!cells_.maximised().empty() ? cells_.maximised() : cells_.focused());
 }
 
 void App::open(const fs::path& file) {
@@ -324,11 +324,18 @@ bool App::is_busy() const {
   });
 }
 
+bool App::has_news() {
+  session_->watch_files();
+  return session_->revision() != drawn_revision_;
+}
+
 std::string App::title() const {
   const auto document = session_->document();
   return document ? document->name() + " - kvscope explorer" : "kvscope explorer";
 }
 
-std::optional<Area> App::area_of(const std::string& panel) const { return cells_.area_of(panel); }
+std::optional<Area> App::area_of(const std::string& panel) const {
+  return cells_.area_of(panel);
+}
 
 }  // namespace kvscope::gui

@@ -26,12 +26,14 @@ void App::show_layout(const std::string& name) {
     settings_.last_layout = name;
     cells_.maximise("");
     const auto shown = panels_in(arrangement_);
-    if (std::find(shown.begin(), shown.end(), cells_.focused()) == shown.end()) cells_.focus(shown.front());
+    if (std::find(shown.begin(), shown.end(), cells_.focused()) == shown.end())
+      cells_.focus(shown.front());
     return;
   }
   std::vector<std::string> names;
   for (const Layout& layout : layouts_) names.push_back(layout.name);
-  throw ConfigError(fmt::format("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  throw ConfigError(
+      fmt::format("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", ")));
 }
 
 void App::keep_arrangement() {
@@ -57,18 +59,25 @@ std::vector<std::string> App::panel_names() const {
   return names;
 }
 
-Panel& App::panel(const std::string& name) {
+Panel* App::find_panel(const std::string& name) {
   for (const auto& panel : panels_) {
-    if (panel->info().name == name) return *panel;
+    if (panel->info().name == name) return panel.get();
   }
-  throw ConfigError(fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
+  return nullptr;
+}
+
+Panel& App::panel(const std::string& name) {
+  if (Panel* found = find_panel(name)) return *found;
+  throw ConfigError(
+      fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
 }
 
 // ---- sessions ----
 
 Json App::session_json(const fs::path& base) const {
   Json json = session_->to_json(base);
-  json["layout"] = {{"name", layout_}, {"maximised", cells_.maximised()}, {"arrangement", to_json(arrangement_)}};
+  json["layout"] = {
+      {"name", layout_}, {"maximised", cells_.maximised()}, {"arrangement", to_json(arrangement_)}};
   json["theme"] = std::string(enum_name(settings_.theme));
   json["panels"] = Json::object();
   for (const auto& panel : panels_) json["panels"][panel->info().name] = panel->options();
@@ -85,13 +94,15 @@ void App::save_session(const fs::path& file) const {
   if (!out || error) {
     std::error_code ignored;
     fs::remove(part, ignored);
-    throw IoError(fmt::format("cannot write {}: is the folder there and writable, the disk full?", file.string()));
+    throw IoError(fmt::format("cannot write {}: is the folder there and writable, the disk full?",
+                              file.string()));
   }
 }
 
 void App::load_session(const fs::path& file) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) throw IoError(fmt::format("cannot read {}: no such file", file.string()));
+  if (!fs::is_regular_file(file, error))
+    throw IoError(fmt::format("cannot read {}: no such file", file.string()));
   std::ifstream in(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -121,6 +132,23 @@ void App::load_session(const fs::path& file) {
   }
 }
 
+Json App::state() const {
+  Json json = session_json({});
+  json["kind"] = "kvscope-explorer-state";
+  json["busy"] = is_busy();
+  json["focused"] = cells_.focused();
+  json["notices"] = Json::array();
+  for (const Notice& notice : session_->notices()) json["notices"].push_back(notice.sentence);
+  json["areas"] = Json::object();
+  for (const auto& panel : panels_) {
+    const std::string name = panel->info().name;
+    if (const auto area = cells_.area_of(name)) {
+      json["areas"][name] = {area->x, area->y, area->w, area->h};
+    }
+  }
+  return json;
+}
+
 // ---- keys ----
 
 void App::make_shortcuts() {
@@ -135,14 +163,18 @@ void App::make_shortcuts() {
     add("Selection", key, false, false, next, [step] { step(1); });
     add("Selection", key, false, kShift, previous, [step] { step(-1); });
   };
-  both_ways(GLFW_KEY_L, "next layer", "previous layer", [&session](int by) { session.step_layer(by); });
-  both_ways(GLFW_KEY_H, "next query head", "previous query head", [&session](int by) { session.step_head(by); });
-  both_ways(GLFW_KEY_Q, "next query", "previous query", [&session](int by) { session.step_query(by); });
+  both_ways(GLFW_KEY_L, "next layer", "previous layer",
+            [&session](int by) { session.step_layer(by); });
+  both_ways(GLFW_KEY_H, "next query head", "previous query head",
+            [&session](int by) { session.step_head(by); });
+  both_ways(GLFW_KEY_Q, "next query", "previous query",
+            [&session](int by) { session.step_query(by); });
   both_ways(GLFW_KEY_C, "next chunk", "previous chunk",
             [&session](int by) { session.step_query(by * session.parameters().chunk); });
   both_ways(GLFW_KEY_M, "next method", "previous method", [this](int by) { step_method(by); });
   both_ways(GLFW_KEY_B, "double the budget", "halve the budget", [&session](int by) {
-    session.set_parameters("budget keys", [by](Parameters& p) { p.budget = by > 0 ? p.budget * 2 : p.budget / 2; });
+    session.set_parameters(
+        "budget keys", [by](Parameters& p) { p.budget = by > 0 ? p.budget * 2 : p.budget / 2; });
   });
   add("Selection", GLFW_KEY_Z, kCtrl, false, "undo", [&session] { session.undo(); });
   add("Selection", GLFW_KEY_Y, kCtrl, false, "redo", [&session] { session.redo(); });
@@ -165,13 +197,16 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_TAB, false, false, "next panel", [this] {
     const auto names = panels_in(arrangement_);
     const auto at = std::find(names.begin(), names.end(), cells_.focused());
-    const std::size_t next = at == names.end() ? 0 : (static_cast<std::size_t>(at - names.begin()) + 1) % names.size();
+    const std::size_t next =
+        at == names.end() ? 0 : (static_cast<std::size_t>(at - names.begin()) + 1) % names.size();
     cells_.focus(names[next]);
     if (!cells_.maximised().empty()) cells_.maximise(names[next]);
   });
-  add("View", GLFW_KEY_S, false, false, "side bar", [this] { settings_.show_sidebar = !settings_.show_sidebar; });
+  add("View", GLFW_KEY_S, false, false, "side bar",
+      [this] { settings_.show_sidebar = !settings_.show_sidebar; });
   add("View", GLFW_KEY_T, false, false, "light or dark", [this] {
-    settings_.theme = settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
+    settings_.theme =
+        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
   });
   const auto rescale = [this](double factor) {
     settings_.ui_scale = std::clamp(std::round(settings_.ui_scale * factor * 20) / 20, 0.5, 4.0);
@@ -181,12 +216,16 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_MINUS, kCtrl, false, "smaller letters", [rescale] { rescale(1 / 1.1); });
 
   add("Files", GLFW_KEY_O, kCtrl, false, "open a trace or a result", [this] { ask_open(); });
-  add("Files", GLFW_KEY_W, kCtrl, false, "close the trace", [&session] { session.close_trace(session.selection().trace); });
+  add("Files", GLFW_KEY_W, kCtrl, false, "close the trace",
+      [&session] { session.close_trace(session.selection().trace); });
   add("Files", GLFW_KEY_S, kCtrl, false, "save the session", [this] { ask_save_session(); });
   add("Files", GLFW_KEY_E, kCtrl, false, "export what the panel shows", [this] { ask_export(); });
   add("Files", GLFW_KEY_C, kCtrl, false, "copy the panel's numbers as CSV", [this] { copy_csv(); });
-  add("Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
-  add("Files", GLFW_KEY_F1, false, false, "this page", [this] { shows_help_ = !shows_help_; }, /*in_text=*/true);
+  add(
+      "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
+  add(
+      "Files", GLFW_KEY_F1, false, false, "this page", [this] { shows_help_ = !shows_help_; },
+      /*in_text=*/true);
 }
 
 }  // namespace kvscope::gui

@@ -13,7 +13,7 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr float kBar = 5.0f;     // points between panels
+constexpr float kBar = 5.0f;      // points between panels
 constexpr float kLeast = 140.0f;  // points that a panel keeps
 
 Panel* find(const Cells::Panels& panels, const std::string& name) {
@@ -107,9 +107,9 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
   if (focused_ == info.name) {
-    ImGui::GetWindowDrawList()->AddRectFilled(
-        {at.x - look.px(6), at.y - look.px(4)}, {at.x + width + look.px(6), at.y - look.px(2.5f)},
-        packed(look.accent));
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x - look.px(6), at.y - look.px(4)},
+                                              {at.x + width + look.px(6), at.y - look.px(2.5f)},
+                                              packed(look.accent));
   }
 
   // The title is a menu of all panels.
@@ -168,7 +168,9 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
 }
 
-CellAction Cells::take_action() { return std::exchange(action_, CellAction::none); }
+CellAction Cells::take_action() {
+  return std::exchange(action_, CellAction::none);
+}
 
 std::optional<Area> Cells::area_of(const std::string& panel) const {
   const auto found = areas_.find(panel);

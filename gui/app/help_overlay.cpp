@@ -27,7 +27,8 @@ constexpr MouseHint kMouse[] = {
 bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::SetNextWindowSize({std::min(room.x * 0.94f, look.px(860)), std::min(room.y * 0.92f, look.px(560))});
+  ImGui::SetNextWindowSize(
+      {std::min(room.x * 0.94f, look.px(860)), std::min(room.y * 0.92f, look.px(560))});
   ImGui::SetNextWindowFocus();
   bool open = true;
   ImGui::Begin("Keys and mouse", &open,

@@ -14,7 +14,7 @@ namespace {
 
 /// A number with buttons to either side, in the width of the bar; true if it changed.
 bool stepper(const char* name, Index& value, const char* keys) {
-  const float label = ImGui::GetFontSize() * 3.6f;
+  const float label = ImGui::GetFontSize() * 4.2f;
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%s", name);
   help_tooltip(keys);
@@ -22,8 +22,8 @@ bool stepper(const char* name, Index& value, const char* keys) {
   ImGui::SetNextItemWidth(-1.0f);
   const Index step = 1;
   const Index page = 16;
-  return ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step, &page,
-                            "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
+  return ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step,
+                            &page, "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
 }
 
 void draw_selection(PanelContext& context) {
@@ -33,7 +33,8 @@ void draw_selection(PanelContext& context) {
   Index layer = now.layer;
   Index head = now.q_head;
   Index query = now.query;
-  if (stepper("layer", layer, "Layer, by its number in the model. L and Shift+L step through the recorded ones.")) {
+  if (stepper("layer", layer,
+              "Layer, by its number in the model. L and Shift+L step through the recorded ones.")) {
     session.select("layer field", [&](Selection& s) { s.layer = layer; });
   }
   if (stepper("head", head, "Query head. H and Shift+H step through the recorded ones.")) {
@@ -46,8 +47,10 @@ void draw_selection(PanelContext& context) {
   const TokenRange call = session.call();
   const std::string where =
       session.phase() == Phase::prefill
-          ? fmt::format("prefill chunk {} to {}, KV head {}", call.begin, call.end - 1, session.kv_head())
-          : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt, session.kv_head());
+          ? fmt::format("prefill chunk {} to {}, KV head {}", call.begin, call.end - 1,
+                        session.kv_head())
+          : fmt::format("decode step {}, KV head {}", now.query - document->info().n_prompt,
+                        session.kv_head());
   ImGui::TextWrapped("%s", where.c_str());
   ImGui::TextWrapped("query %s", token_words(*document, now.query).c_str());
   if (now.key) ImGui::TextWrapped("key %s", token_words(*document, *now.key).c_str());
@@ -58,7 +61,7 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
                    const char* origin, std::string Selection::*field, const char* help) {
   Session& session = context.session;
   static const std::vector<std::string> names = method_names();
-  const float label = ImGui::GetFontSize() * 3.6f;
+  const float label = ImGui::GetFontSize() * 4.2f;
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%s", name);
   help_tooltip(help);
@@ -68,7 +71,8 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
     session.select(origin, [&](Selection& s) { s.*field = chosen; });
   }
   for (const SelectorEntry& entry : selector_registry().entries()) {
-    if (entry.name == current) help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
+    if (entry.name == current)
+      help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
   }
   const std::string why = obstacle(current, session.phase(), session.second() != nullptr);
   if (!why.empty()) {
@@ -80,16 +84,16 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
 
 }  // namespace
 
-void draw_sidebar(PanelContext& context, Panel& traces) {
+void draw_sidebar(PanelContext& context, Panel* traces) {
   Session& session = context.session;
   const bool has_trace = session.document() != nullptr;
   const float height = ImGui::GetContentRegionAvail().y;
   // What is chosen stays in sight; the tree above it scrolls.
   const float line = ImGui::GetFrameHeightWithSpacing();
-  const float controls = has_trace ? std::min(height * 0.62f, 20.5f * line) : 0.0f;
+  const float controls = has_trace ? std::min(height * 0.62f, 15.5f * line) : 0.0f;
   ImGui::BeginChild("traces", {0, height - controls}, false);
   try {
-    traces.draw(context);
+    if (traces != nullptr) traces->draw(context);
   } catch (const Error& e) {
     error_place(context, e.what());
   }

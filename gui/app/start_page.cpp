@@ -34,7 +34,9 @@ StartChoice draw_start_page(PanelContext& context, const Settings& settings) {
   ImGui::TextUnformatted("kvscope explorer");
   ImGui::PopFont();
   ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-  ImGui::TextWrapped("%s", "Look inside the attention of a recorded model: what it needs, and what sparse methods keep of it.");
+  ImGui::TextWrapped("%s",
+                     "Look inside the attention of a recorded model: what it needs, and what "
+                     "sparse methods keep of it.");
   ImGui::PopStyleColor();
   ImGui::Dummy({0, look.px(14)});
   if (ImGui::Button("Open a trace or result...   Ctrl+O")) choice.ask_for_file = true;
@@ -48,7 +50,10 @@ StartChoice draw_start_page(PanelContext& context, const Settings& settings) {
   const auto demo = demo_traces(fs::current_path(error));
   if (demo.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-    ImGui::TextWrapped("%s", "./demo.sh records the embedded model pair into the folder kvscope-demo; started beside that folder, the explorer offers it here. Your own model: kvscope record --model FOLDER --out trace.h5");
+    ImGui::TextWrapped("%s",
+                       "./demo.sh records the embedded model pair into the folder kvscope-demo; "
+                       "started beside that folder, the explorer offers it here. Your own model: "
+                       "kvscope record --model FOLDER --out trace.h5");
     ImGui::PopStyleColor();
   } else if (ImGui::Selectable("  The embedded verifier and draft model on a book")) {
     choice.open = demo;
@@ -62,7 +67,8 @@ StartChoice draw_start_page(PanelContext& context, const Settings& settings) {
       const bool is_there = fs::exists(path, error);
       ImGui::PushID(file.c_str());
       const ImGuiSelectableFlags off = is_there ? 0 : ImGuiSelectableFlags_Disabled;
-      if (ImGui::Selectable(("  " + path.filename().string()).c_str(), false, off)) choice.open = {path};
+      if (ImGui::Selectable(("  " + path.filename().string()).c_str(), false, off))
+        choice.open = {path};
       ImGui::SameLine();
       const std::string place = is_there ? path.parent_path().string() : "no longer there";
       ImGui::TextDisabled("%s", place.c_str());

@@ -18,8 +18,10 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   if (!jobs.empty()) {
     const JobStatus status = jobs.front().status();
     const Progress& p = status.progress;
-    const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
-    ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {context.look.px(110), ImGui::GetTextLineHeight() * 0.5f}, "");
+    const float share =
+        p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
+    ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f),
+                       {context.look.px(110), ImGui::GetTextLineHeight() * 0.5f}, "");
     ImGui::SameLine();
     std::string words = status.title;
     if (p.total > 0) words += fmt::format("  {} {}/{}", p.stage, p.done, p.total);
@@ -32,8 +34,9 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
   } else {
     ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : flash.c_str());
   }
-  const std::string memory = fmt::format("cache {} of {}", bytes_words(static_cast<double>(bench.cache.bytes())),
-                                         bytes_words(static_cast<double>(bench.cache.limit())));
+  const std::string memory =
+      fmt::format("cache {} of {}", bytes_words(static_cast<double>(bench.cache.bytes())),
+                  bytes_words(static_cast<double>(bench.cache.limit())));
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x);
   ImGui::TextDisabled("%s", memory.c_str());
   help_tooltip("Memory of computed values and slices. The limit is in the settings (cache-mib).");
