@@ -1,26 +1,48 @@
-// A table in memory: columns of numbers or words, one line per thing measured.
+// A table in memory: columns of numbers or words, one line per thing measured; what figures, paper
+// tables and lists of results are made of, whichever command and file format the rows came from.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
-/// Words by number: a million lines with a few different words stay small.
+/// Words by number: a million lines with a few different words stay small. "" is an empty cell.
 struct TextColumn {
   std::vector<std::string> categories;
   std::vector<std::int32_t> codes;  // [n_rows] into categories
   const std::string& at(std::size_t row) const {
     return categories[static_cast<std::size_t>(codes[row])];
   }
+};
+
+/// Makes a TextColumn from words that come one after the other.
+class TextColumnBuilder {
+ public:
+  void add(std::string_view word);
+  TextColumn take() { return std::move(column_); }
+
+ private:
+  TextColumn column_;
+  std::map<std::string, std::int32_t, std::less<>> code_of_;
+};
+
+/// One column of a table.
+struct TableColumn {
+  std::string name;
+  bool is_text = false;
+  std::vector<double> numbers;  // [n_rows] unless is_text; NaN is an empty cell
+  TextColumn words;             // [n_rows] if is_text
+
+  /// The cell as text: "" where it is empty, shortest form that reads back for a number.
+  std::string cell(std::size_t row) const;
 };
 
 class Table {
@@ -30,36 +52,38 @@ class Table {
 
   const std::string& name() const { return name_; }
   std::size_t n_rows() const { return n_rows_; }
-  std::vector<std::string> column_names() const;
-  bool has(std::string_view column) const;
+  /// In the order in which they were added.
+  const std::vector<TableColumn>& columns() const { return columns_; }
+
+  /// Null if there is no such column.
+  const TableColumn* find(std::string_view column) const;
+  /// Throws ConfigError that lists the columns there are.
+  const TableColumn& at(std::string_view column) const;
+
+  bool has(std::string_view column) const;  // a column of numbers
   bool has_text(std::string_view column) const;
-
-  /// Throw ShapeError if the column has another length than the others, ConfigError if there is one
-  /// of that name.
-  void add_numbers(std::string name, std::vector<double> values);
-  void add_text(std::string name, TextColumn values);
-
   /// Throw ConfigError, naming the columns there are, for an unknown column or one of the other
   /// type.
   std::span<const double> numbers(std::string_view column) const;
   const TextColumn& text(std::string_view column) const;
 
+  /// Throw ShapeError if the column has another length than the others, ConfigError if there is one
+  /// of that name.
+  void add_numbers(std::string name, std::vector<double> values);
+  void add_text(std::string name, TextColumn values);
+  /// The same word in every line.
+  void add_text(std::string name, std::string word);
+  /// The rows of `other` below these; cells of columns that only one of them has are empty, and a
+  /// column of words in one of them is one in the result.
+  void append(const Table& other);
+
  private:
-  void check_new(const std::string& name, std::size_t length);
-  [[noreturn]] void fail(std::string_view column, std::string_view wanted) const;
+  TableColumn& new_column(std::string name, std::size_t length);
+  [[noreturn]] void fail(std::string_view column, std::string_view kind) const;
 
   std::string name_;
   std::size_t n_rows_ = 0;
-  std::vector<std::pair<std::string, std::vector<double>>> numbers_;
-  std::vector<std::pair<std::string, TextColumn>> texts_;
+  std::vector<TableColumn> columns_;
 };
-
-/// CSV with a header line; fields may be quoted. A column whose fields are all numbers or empty is
-/// one of numbers (empty = NaN), any other one of words. Throws FormatError naming `where` and the
-/// line for rows of another length or no header.
-Table table_from_csv(std::string_view csv, const std::string& where);
-
-/// A JSON list of objects with the same keys: numbers, null (NaN), words. Throws FormatError.
-Table table_from_json(const nlohmann::ordered_json& rows, const std::string& where);
 
 }  // namespace kvscope

@@ -107,9 +107,9 @@ void mark_methods(PaperTable& table, const Layout& layout) {
 }
 
 /// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
-std::string dense_methods(const TidyTable& table, const RowSlots& rows,
+std::string dense_methods(const Table& table, const RowSlots& rows,
                           const std::vector<TableField>& fields) {
-  const TidyColumn* dense = table.find("dense");
+  const TableColumn* dense = table.find("dense");
   if (!dense || dense->is_text) return "";
   std::map<std::string, std::pair<std::size_t, std::size_t>> counts;  // dense, all
   Texts order;
@@ -167,7 +167,7 @@ std::string note_of(const TablePivot& pivot, Spread spread, const std::string& d
 
 }  // namespace
 
-PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec) {
+PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   if (spec.rows.empty() || spec.values.empty())
     throw ConfigError("a table needs at least one field for its rows and one value for its cells");
 

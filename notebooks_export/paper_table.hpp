@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/table.hpp"
 #include "notebooks_export/metric_info.hpp"
-#include "notebooks_export/tidy_table.hpp"
 
 namespace kvscope {
 
@@ -100,6 +100,6 @@ struct PaperTable {
 /// Throws ConfigError for a field that the result lacks, an empty selection, a value column of text
 /// or without numbers, a table of more than 10 000 cells, a derived value without a full method,
 /// and rows that would average unlike things (two phases, tasks, selectors or budgets in one cell).
-PaperTable make_paper_table(const TidyTable& table, const TableSpec& spec);
+PaperTable make_paper_table(const Table& table, const TableSpec& spec);
 
 }  // namespace kvscope

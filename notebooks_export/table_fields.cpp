@@ -6,8 +6,8 @@
 #include <limits>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope {
 
@@ -47,27 +47,17 @@ std::string named(const std::string& text, const std::map<std::string, std::stri
 
 }  // namespace
 
-std::vector<std::string> split_words(std::string_view text, char separator) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    words.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 RowRole role_of_method(std::string_view selector) {
   if (selector == "full" || selector == "dense" || selector == "greedy") return RowRole::full;
   return selector.starts_with("oracle") ? RowRole::oracle : RowRole::method;
 }
 
-std::optional<TableField> TableField::bind(const TidyTable& table, std::string_view name,
+std::optional<TableField> TableField::bind(const Table& table, std::string_view name,
                                            const std::vector<std::size_t>& rows,
                                            const TableSpec& spec) {
   const bool optional = name.ends_with('?');
   if (optional) name.remove_suffix(1);
-  TableField field(table, spec);
+  TableField field(spec);
   field.name_ = name;
   for (const std::string& alternatives : split_words(name, '+')) {
     Part part;
@@ -89,12 +79,12 @@ std::optional<TableField> TableField::bind(const TidyTable& table, std::string_v
 }
 
 std::string TableField::part_text(const Part& part, std::size_t row) const {
-  const TidyColumn& column = *part.column;
-  if (column.is_text) return named(column.texts[row], spec_->names);
+  const TableColumn& column = *part.column;
+  if (column.is_text) return named(column.words.at(row), spec_->names);
   const double number = column.numbers[row];
   if (std::isnan(number)) return "";
   if (column.name == "budget")
-    return budget_text(number, part.unit ? table_->text(*part.unit, row) : "tokens");
+    return budget_text(number, part.unit ? part.unit->cell(row) : "tokens");
   if (spec_->binary_lengths && is_length_column(column.name)) return length_text(number);
   return fmt::format("{}", number);
 }
@@ -104,7 +94,7 @@ FieldKey TableField::key(std::size_t row) const {
   key.number = kNan;
   const Part& last = parts_.back();
   if (!last.column->is_text) key.number = last.column->numbers[row];
-  if (last.unit && !std::isnan(key.number)) key.unit = table_->text(*last.unit, row);
+  if (last.unit && !std::isnan(key.number)) key.unit = last.unit->cell(row);
   key.text = part_text(parts_.front(), row);
   std::string rest;
   for (std::size_t i = 1; i < parts_.size(); ++i) {
@@ -144,7 +134,7 @@ bool TableField::is_method() const {
 std::string TableField::method(std::size_t row) const {
   for (const Part& part : parts_) {
     if (!is_method_column(part.column->name)) continue;
-    const std::string text = table_->text(*part.column, row);
+    const std::string text = part.column->cell(row);
     return text.substr(0, text.find(':'));
   }
   return "";

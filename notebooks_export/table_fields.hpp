@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/table.hpp"
 #include "notebooks_export/paper_table.hpp"
-#include "notebooks_export/tidy_table.hpp"
 
 namespace kvscope {
 
@@ -25,7 +25,7 @@ class TableField {
  public:
   /// `name` as in TableSpec; empty for an optional field that the rows [of the selection] do not
   /// distinguish. Throws ConfigError if the table has none of the columns.
-  static std::optional<TableField> bind(const TidyTable& table, std::string_view name,
+  static std::optional<TableField> bind(const Table& table, std::string_view name,
                                         const std::vector<std::size_t>& rows,
                                         const TableSpec& spec);
 
@@ -41,12 +41,11 @@ class TableField {
 
  private:
   struct Part {
-    const TidyColumn* column = nullptr;
-    const TidyColumn* unit = nullptr;  // budget_kind beside budget
+    const TableColumn* column = nullptr;
+    const TableColumn* unit = nullptr;  // budget_kind beside budget
   };
-  TableField(const TidyTable& table, const TableSpec& spec) : table_(&table), spec_(&spec) {}
+  explicit TableField(const TableSpec& spec) : spec_(&spec) {}
   std::string part_text(const Part& part, std::size_t row) const;
-  const TidyTable* table_;
   const TableSpec* spec_;
   std::string name_;
   std::vector<Part> parts_;
@@ -55,8 +54,5 @@ class TableField {
 /// "full", "dense" and "greedy" (decoding without a draft) are full attention, names that begin
 /// with "oracle" know the answer.
 RowRole role_of_method(std::string_view selector);
-
-/// "a|b|c" to {"a", "b", "c"}.
-std::vector<std::string> split_words(std::string_view text, char separator);
 
 }  // namespace kvscope

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope {
 
@@ -37,9 +38,8 @@ bool mentions(const TableSpec& spec, std::string_view column) {
 }
 
 /// Text equal, or equal as numbers ("0.50" is 0.5).
-bool matches(const TidyTable& table, const TidyColumn& column, std::size_t row,
-             const std::string& wanted) {
-  if (table.text(column, row) == wanted) return true;
+bool matches(const TableColumn& column, std::size_t row, const std::string& wanted) {
+  if (column.cell(row) == wanted) return true;
   if (column.is_text || wanted.empty()) return false;
   char* end = nullptr;
   const double number = std::strtod(wanted.c_str(), &end);
@@ -73,7 +73,7 @@ Texts texts_of(const std::vector<FieldKey>& key) {
   return texts;
 }
 
-Rows chosen_rows(const TidyTable& table, const TableSpec& spec) {
+Rows chosen_rows(const Table& table, const TableSpec& spec) {
   Rows rows(table.n_rows());
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
   const auto keep = [&](const auto& wanted) {
@@ -82,31 +82,31 @@ Rows chosen_rows(const TidyTable& table, const TableSpec& spec) {
   for (const auto& filter : spec.where) {
     const std::string& name = filter.first;
     const std::string& text = filter.second;
-    const TidyColumn& column = table.at(name);
+    const TableColumn& column = table.at(name);
     const Rows before = rows;
-    keep([&](std::size_t row) { return matches(table, column, row, text); });
+    keep([&](std::size_t row) { return matches(column, row, text); });
     if (!rows.empty()) continue;
     std::set<std::string> found;
     for (const std::size_t row : before) {
-      if (found.size() < 12) found.insert(table.text(column, row));
+      if (found.size() < 12) found.insert(column.cell(row));
     }
     throw ConfigError(
         fmt::format("no row has {} = {}; there is {}", name, quote(text), fmt::join(found, ", ")));
   }
   // a sweep lists layers and their heads: averaging both would count every head twice
-  const TidyColumn* q_head = table.find("q_head");
+  const TableColumn* q_head = table.find("q_head");
   if (q_head && !mentions(spec, "q_head") && !mentions(spec, "kv_head")) {
-    const auto whole_layer = [&](std::size_t row) { return table.text(*q_head, row).empty(); };
+    const auto whole_layer = [&](std::size_t row) { return q_head->cell(row).empty(); };
     if (std::any_of(rows.begin(), rows.end(), whole_layer)) keep(whole_layer);
   }
-  const TidyColumn* window = table.find("window");
+  const TableColumn* window = table.find("window");
   if (window && !window->is_text && !mentions(spec, "window"))
     keep([&](std::size_t row) { return !(window->numbers[row] > 0); });
   if (rows.empty()) throw ConfigError("the result has no rows to make a table of");
   return rows;
 }
 
-Fields bind_fields(const TidyTable& table, const Texts& names, const Rows& rows,
+Fields bind_fields(const Table& table, const Texts& names, const Rows& rows,
                    const TableSpec& spec) {
   Fields fields;
   for (const std::string& name : names) {
@@ -115,7 +115,7 @@ Fields bind_fields(const TidyTable& table, const Texts& names, const Rows& rows,
   return fields;
 }
 
-void check_alike(const TidyTable& table, const Rows& rows, const Fields& row_fields,
+void check_alike(const Table& table, const Rows& rows, const Fields& row_fields,
                  const Fields& column_fields) {
   std::set<std::string> used;
   for (const Fields* fields : {&row_fields, &column_fields}) {
@@ -124,10 +124,10 @@ void check_alike(const TidyTable& table, const Rows& rows, const Fields& row_fie
     }
   }
   for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma"}) {
-    const TidyColumn* column = table.find(name);
+    const TableColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;
-    for (const std::size_t row : rows) texts.insert(table.text(*column, row));
+    for (const std::size_t row : rows) texts.insert(column->cell(row));
     texts.erase("");  // full attention has no budget, which is no other one
     if (texts.size() < 2) continue;
     throw ConfigError(fmt::format(
@@ -137,7 +137,7 @@ void check_alike(const TidyTable& table, const Rows& rows, const Fields& row_fie
   }
 }
 
-BoundValue bind_value(const TidyTable& table, const TableValue& value, const Rows& rows,
+BoundValue bind_value(const Table& table, const TableValue& value, const Rows& rows,
                       Spread spread) {
   BoundValue bound;
   const Texts names = split_words(value.column, '|');

@@ -19,9 +19,9 @@ using KeyTexts = std::vector<std::string>;
 
 /// One value of the spec, bound to the table.
 struct BoundValue {
-  const TidyColumn* column = nullptr;
-  const TidyColumn* low = nullptr;
-  const TidyColumn* high = nullptr;
+  const TableColumn* column = nullptr;
+  const TableColumn* low = nullptr;
+  const TableColumn* high = nullptr;
   std::string title;
   Better better = Better::neither;
   NumberFormat format;
@@ -85,19 +85,19 @@ struct TablePivot {
 };
 
 /// The rows that the spec's `where` and the rules for sweeps leave. Throws ConfigError if none.
-RowSlots chosen_rows(const TidyTable& table, const TableSpec& spec);
+RowSlots chosen_rows(const Table& table, const TableSpec& spec);
 
 /// The spec's fields; optional ones that distinguish nothing are left out.
-std::vector<TableField> bind_fields(const TidyTable& table, const KeyTexts& names,
-                                    const RowSlots& rows, const TableSpec& spec);
+std::vector<TableField> bind_fields(const Table& table, const KeyTexts& names, const RowSlots& rows,
+                                    const TableSpec& spec);
 
 /// Throws ConfigError if two selectors, budgets, phases, ... would be averaged into one cell.
-void check_alike(const TidyTable& table, const RowSlots& rows,
+void check_alike(const Table& table, const RowSlots& rows,
                  const std::vector<TableField>& row_fields,
                  const std::vector<TableField>& column_fields);
 
 /// Throws ConfigError for text, a column without numbers in `rows`, or without recorded interval.
-BoundValue bind_value(const TidyTable& table, const TableValue& value, const RowSlots& rows,
+BoundValue bind_value(const Table& table, const TableValue& value, const RowSlots& rows,
                       Spread spread);
 
 /// Throws ConfigError for more cells than a page can hold.

@@ -9,6 +9,8 @@
 #include <ctime>
 #include <new>
 
+#include "core/base/mapped_file.hpp"
+
 namespace kvscope {
 
 struct Checksum::State {
@@ -51,6 +53,10 @@ void append_bytes(std::string& out, std::span<const T> values) {
 
 std::string hash_text(std::string_view text) {
   return hex(XXH3_128bits(text.data(), text.size()));
+}
+
+std::string hash_file(const std::filesystem::path& file) {
+  return "xxh128:" + hash_text(MappedFile(file).text());
 }
 
 std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ class Checksum {
 
 /// XXH128 of the text, 32 hexadecimal digits.
 std::string hash_text(std::string_view text);
+
+/// "xxh128:" and the hash of all bytes of a regular file. Throws IoError if it cannot be read.
+std::string hash_file(const std::filesystem::path& file);
 
 /// What a trace holds, in one name: "xxh128:" and XXH128 (32 hexadecimal digits) over the
 /// shape-defining metadata, the tokens and the checksum tables (in the order of

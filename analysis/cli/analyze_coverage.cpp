@@ -5,6 +5,8 @@
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/coverage.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -14,12 +16,10 @@ namespace fs = std::filesystem;
 /// "0.5,0.9" as numbers; the analysis checks their range.
 std::vector<double> parse_shares(std::string_view text) {
   std::vector<double> shares;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
+  for (const std::string& word : split_words(text, ',')) {
     double share = 0.0;
-    detail::set_value("--p", text.substr(at, end - at), share);
+    detail::set_value("--p", word, share);
     shares.push_back(share);
-    at = end + 1;
   }
   return shares;
 }

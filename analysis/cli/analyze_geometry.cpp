@@ -3,6 +3,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/selection_options.hpp"
 #include "analysis/geometry.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -2,6 +2,7 @@
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/layer_map.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

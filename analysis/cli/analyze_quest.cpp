@@ -2,6 +2,7 @@
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/quest_bounds.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

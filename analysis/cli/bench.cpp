@@ -15,6 +15,7 @@
 #include "analysis/cli/stopwatch.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/model/flop_count.hpp"
 

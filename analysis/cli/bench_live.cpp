@@ -8,14 +8,15 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/selector_lists.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
+#include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -73,7 +74,8 @@ class BenchLive final : public Command {
       throw UsageError(
           fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
     PairPlan plan = plan_pairs(
-        split_selectors(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
+        split_selectors(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_,
+                        "--selector"),
         split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
         Phase::prefill, /*without_draft=*/std::nullopt, selector_registry(), "bench live");
     for (const std::string& sentence : plan.skipped)

@@ -7,16 +7,17 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/read_input.hpp"
-#include "analysis/cli/selector_lists.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/spec_lists.hpp"
 #include "core/sim/attended.hpp"
 
 namespace kvscope::cli {
@@ -319,7 +320,7 @@ class BenchSelect final : public Command {
       throw UsageError(fmt::format("--n-q: expected a multiple of the {} KV heads, found {}",
                                    shape_.n_kv, shape_.n_q));
     }
-    const std::vector<Index> lengths = parse_index_list(tokens_, "tokens");
+    const std::vector<Index> lengths = parse_index_list(tokens_, "--tokens");
     const Index shortest = phase_ == BenchPhase::decode ? 2 : chunk_ + 1;
     if (lengths.front() < shortest) {
       throw UsageError(fmt::format(
@@ -337,7 +338,7 @@ class BenchSelect final : public Command {
   }
 
   std::vector<std::string> chosen_selectors() const {
-    if (!selectors_.empty()) return split_selectors(selectors_);
+    if (!selectors_.empty()) return split_selectors(selectors_, "--selector");
     std::vector<std::string> names;
     for (const SelectorEntry& entry : selector_registry().entries()) names.push_back(entry.name);
     return names;

@@ -1,10 +1,10 @@
 #include "analysis/cli/capture_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 
-#include "analysis/cli/read_input.hpp"
-#include "analysis/cli/suggest.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kvscope::cli {
 
@@ -16,13 +16,25 @@ constexpr std::string_view kTopkPrefix = "attn-topk=";
 constexpr Index kMaxTopk = 65536;
 
 Index parse_number(std::string_view text, std::string_view what, Index low, Index high) {
-  Index value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high) {
+  const auto value = number_from<Index>(text);
+  if (!value || *value < low || *value > high) {
     throw UsageError(fmt::format("{}: expected a whole number in [{}, {}], found \"{}\"", what, low,
                                  high, text));
   }
-  return value;
+  return *value;
+}
+
+/// "A:B" to [A, B).
+TokenRange parse_token_range(std::string_view text, std::string_view option) {
+  const std::size_t colon = text.find(':');
+  const auto begin = number_from<Index>(text.substr(0, colon));
+  const auto end =
+      number_from<Index>(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+  if (!begin || !end || *begin < 0 || *end <= *begin) {
+    throw UsageError(
+        fmt::format("--{}: expected positions A:B with A < B, found \"{}\"", option, text));
+  }
+  return {*begin, *end};
 }
 
 }  // namespace
@@ -97,8 +109,8 @@ RecordOptions CaptureOptions::record_options() const {
   options.capture.page_size = page_size;
   options.dtype = dtype;
   options.chunk = chunk;
-  if (!layers.empty()) options.layers = parse_index_list(layers, "layers");
-  if (!heads.empty()) options.q_heads = parse_index_list(heads, "heads");
+  if (!layers.empty()) options.layers = parse_index_list(layers, "--layers");
+  if (!heads.empty()) options.q_heads = parse_index_list(heads, "--heads");
   if (!rows.empty()) options.rows = parse_token_range(rows, "rows");
   return options;
 }

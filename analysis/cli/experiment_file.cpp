@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analysis/cli/read_input.hpp"
-#include "analysis/cli/suggest.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/suggest.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 

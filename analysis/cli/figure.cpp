@@ -3,8 +3,9 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/figure_job.hpp"
 #include "analysis/cli/output.hpp"
+#include "core/base/lists.hpp"
+#include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -32,13 +33,11 @@ Target target_of(const std::optional<fs::path>& out, const std::string& figure) 
 
 std::vector<FigureFormat> parse_formats(const std::string& text) {
   std::vector<FigureFormat> formats;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
+  for (const std::string& word : split_words(text, ',')) {
     FigureFormat format{};
-    parse_field(Field{"--format", ""}, text.substr(at, end - at), format);
+    parse_field(Field{"--format", ""}, word, format);
     if (std::find(formats.begin(), formats.end(), format) == formats.end())
       formats.push_back(format);
-    at = end + 1;
   }
   return formats;
 }

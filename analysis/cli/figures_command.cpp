@@ -3,9 +3,9 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/figure_job.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/figures/figure_kind.hpp"
 
 namespace kvscope::cli {
 namespace {

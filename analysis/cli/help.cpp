@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/suggest.hpp"
+#include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {

@@ -8,6 +8,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/model/weights.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"

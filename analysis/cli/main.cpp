@@ -10,8 +10,8 @@
 #include "analysis/cli/help.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
-#include "analysis/cli/suggest.hpp"
 #include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "analysis/cli/read_input.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 

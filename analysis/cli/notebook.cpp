@@ -5,8 +5,8 @@
 #include "analysis/cli/notebook_files.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
-#include "analysis/cli/suggest.hpp"
 #include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 #include "notebooks_export/notebook_kinds.hpp"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "analysis/cli/read_result.hpp"
 #include "core/base/error.hpp"
+#include "notebooks_export/open_result.hpp"
 #include "traces/reader.hpp"
 #include "traces/result_file.hpp"
 
@@ -63,16 +63,16 @@ std::optional<OpenTrace> find_trace(const WantedTrace& wanted, const fs::path& n
 
 /// A simulation's CSV: its task and configuration are columns.
 NotebookFile csv_result(const fs::path& file, const fs::path& notebook) {
-  const TidyTable table = read_result_rows(file);
-  const TidyColumn* task = table.find("task");
-  const TidyColumn* hash = table.find("config_hash");
+  const Table table = read_rows(file);
+  const TableColumn* task = table.find("task");
+  const TableColumn* hash = table.find("config_hash");
   if (!task || !hash || !task->is_text || table.n_rows() == 0) {
     throw FormatError(fmt::format(
         "{}: expected a result file (HDF5) or the CSV of a simulation with columns task and "
         "config_hash",
         file.string()));
   }
-  return {relative_to(file, notebook), "simulate-" + task->texts.front(), table.text(*hash, 0), ""};
+  return {relative_to(file, notebook), "simulate-" + task->cell(0), hash->cell(0), ""};
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <boost/program_options.hpp>
 #include <cassert>
 
-#include "analysis/cli/suggest.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kvscope::cli {
 

@@ -31,15 +31,6 @@ void print_json_line(const nlohmann::ordered_json& json);
 /// Writes a line to standard error.
 void note(std::string_view line);
 
-/// "1.5 GiB", "812 KiB", "96 bytes".
-std::string bytes_text(double n_bytes);
-
-/// "12.3 s", "850 ms", "2 min 5 s".
-std::string seconds_text(double seconds);
-
-/// A number for a table: up to `digits` significant digits, "-" for NaN.
-std::string number_text(double value, int digits = 4);
-
 /// A word quoted for a shell if it needs to be.
 std::string shell_word(std::string_view word);
 

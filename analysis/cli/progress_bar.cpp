@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "analysis/cli/output.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 

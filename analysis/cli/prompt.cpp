@@ -1,8 +1,9 @@
 #include "analysis/cli/prompt.hpp"
 
-#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/token_ids.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {

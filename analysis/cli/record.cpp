@@ -9,6 +9,7 @@
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope::cli {

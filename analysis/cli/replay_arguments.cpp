@@ -1,7 +1,7 @@
 #include "analysis/cli/replay_arguments.hpp"
 
-#include "analysis/cli/read_input.hpp"
-#include "analysis/cli/selector_lists.hpp"
+#include "core/base/lists.hpp"
+#include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
 
@@ -27,7 +27,7 @@ void ReplayArguments::declare(OptionSet& options) {
 }
 
 std::vector<std::string> ReplayArguments::selectors() const {
-  return split_selectors(selectors_);
+  return split_selectors(selectors_, "--selector");
 }
 
 std::vector<Budget> ReplayArguments::budgets() const {
@@ -51,12 +51,12 @@ ReplayOptions ReplayArguments::replay() const {
       throw UsageError(fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
     out.rows_per_chunk = rows;
   }
-  if (heads_) out.q_heads = parse_index_list(*heads_, "heads");
+  if (heads_) out.q_heads = parse_index_list(*heads_, "--heads");
   return out;
 }
 
 std::vector<Index> ReplayArguments::layers() const {
-  return layers_ ? parse_index_list(*layers_, "layers") : std::vector<Index>{};
+  return layers_ ? parse_index_list(*layers_, "--layers") : std::vector<Index>{};
 }
 
 }  // namespace kvscope::cli

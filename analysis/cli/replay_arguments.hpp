@@ -23,14 +23,14 @@ class ReplayArguments {
 
   bool has_selectors() const { return !selectors_.empty(); }
   /// "quest,quoka:n-queries=8,pairing=rank" as {"quest", "quoka:n-queries=8,pairing=rank"}. Throws
-  /// UsageError for empty names.
+  /// ConfigError for empty names.
   std::vector<std::string> selectors() const;
   /// "tokens=64,128,ratio=0.25" as three budgets: a bare number is of the kind before it. Throws
   /// ConfigError.
   std::vector<Budget> budgets() const;
-  /// Calls, rows, heads, dense layers. Throws UsageError.
+  /// Calls, rows, heads, dense layers. Throws UsageError or ConfigError.
   ReplayOptions replay() const;
-  /// Empty = all. Throws UsageError.
+  /// Empty = all. Throws ConfigError.
   std::vector<Index> layers() const;
 
  private:

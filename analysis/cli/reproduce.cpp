@@ -3,12 +3,12 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
-#include "analysis/cli/figure_job.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/read_input.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
+#include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
 namespace {

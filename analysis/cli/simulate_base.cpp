@@ -8,11 +8,11 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/save_text.hpp"
-#include "analysis/cli/selector_lists.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
+#include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
 #include "traces/result_file.hpp"
 
@@ -76,7 +76,7 @@ std::optional<std::string> SimulateCommand::draft_word() const {
 
 SimulationOptions SimulateCommand::simulation_options() const {
   SimulationOptions options = options_;
-  options.selectors = split_selectors(selectors_);
+  options.selectors = split_selectors(selectors_, "--selector");
   if (options.selectors.empty()) options.selectors = default_selectors();
   if (options.selectors.empty())
     throw UsageError("--selector is missing: expected at least one method");

@@ -10,6 +10,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "traces/result_file.hpp"
 

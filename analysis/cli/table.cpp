@@ -4,13 +4,14 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/read_result.hpp"
 #include "analysis/cli/save_text.hpp"
-#include "analysis/cli/suggest.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/suggest.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
+#include "notebooks_export/open_result.hpp"
 #include "notebooks_export/table_fields.hpp"
 #include "notebooks_export/table_presets.hpp"
 
@@ -154,7 +155,7 @@ class TableCommand final : public Command {
     const TableFormat format = resolved_format();
     TableSpec spec = make_spec();
     if (files_.empty()) throw UsageError("RESULT is missing: expected at least one result file");
-    const PaperTable table = make_paper_table(read_result_rows(files_), spec);
+    const PaperTable table = make_paper_table(read_rows(files_), spec);
     const std::string text = format == TableFormat::csv ? csv_table(table)
                              : format == TableFormat::markdown
                                  ? markdown_table(table)

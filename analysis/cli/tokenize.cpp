@@ -4,9 +4,10 @@
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
-#include "analysis/cli/read_input.hpp"
+#include "analysis/cli/token_ids.hpp"
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kvscope {
 
@@ -12,12 +14,8 @@ namespace {
 
 /// "a|b": one of them.
 bool kind_matches(const std::string& wanted, const std::string& found) {
-  for (std::size_t at = 0; at <= wanted.size();) {
-    const std::size_t end = std::min(wanted.find('|', at), wanted.size());
-    if (wanted.substr(at, end - at) == found) return true;
-    at = end + 1;
-  }
-  return false;
+  const std::vector<std::string> words = split_words(wanted, '|');
+  return std::find(words.begin(), words.end(), found) != words.end();
 }
 
 void check_options(const FigureKind& kind, const FigureOptions& options) {
@@ -36,6 +34,16 @@ void check_options(const FigureKind& kind, const FigureOptions& options) {
 }
 
 }  // namespace
+
+FigureKind find_figure_kind(const std::string& name) {
+  std::vector<std::string> names;
+  for (FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return std::move(kind);
+    names.push_back(kind.name);
+  }
+  throw ConfigError(fmt::format("there is no figure \"{}\"; kvscope figures lists them{}", name,
+                                did_you_mean(name, names)));
+}
 
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
   const auto n_needed = static_cast<std::size_t>(

@@ -80,6 +80,9 @@ struct FigureKind {
 /// In alphabetical order.
 std::vector<FigureKind> figure_kinds();
 
+/// The kind of that name. Throws ConfigError with the nearest name for an unknown one.
+FigureKind find_figure_kind(const std::string& name);
+
 /// Makes a figure, checked: throws ConfigError for the wrong number or kind of results, options the
 /// figure does not know, an empty selection, or numbers that cannot be drawn.
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -12,9 +13,22 @@ namespace {
 
 constexpr std::string_view kRows = "rows/";
 
-template <class T>
-std::vector<double> as_doubles(std::span<const T> values) {
-  return {values.begin(), values.end()};
+TextColumn words_of(const std::vector<double>& codes, const nlohmann::ordered_json& categories,
+                    const std::string& where) {
+  TextColumn words;
+  for (const auto& category : categories) {
+    if (!category.is_string())
+      throw FormatError(fmt::format("{}: expected categories that are words", where));
+    words.categories.push_back(category.get<std::string>());
+  }
+  for (const double code : codes) {
+    if (!(code >= 0.0 && code < static_cast<double>(words.categories.size()))) {
+      throw FormatError(fmt::format("{}: {} is not the number of a category, there are {}", where,
+                                    code, words.categories.size()));
+    }
+    words.codes.push_back(static_cast<std::int32_t>(code));
+  }
+  return words;
 }
 
 }  // namespace
@@ -52,19 +66,10 @@ std::vector<double> ResultView::axis(std::string_view array, int axis) const {
 }
 
 std::vector<double> MemoryResultView::read(std::string_view array) const {
-  switch (require(array).type) {
-    case ResultType::f32:
-      return as_doubles(result_.values<float>(array));
-    case ResultType::f64:
-      return as_doubles(result_.values<double>(array));
-    case ResultType::i32:
-      return as_doubles(result_.values<std::int32_t>(array));
-    case ResultType::i64:
-      return as_doubles(result_.values<std::int64_t>(array));
-    case ResultType::u8:
-      break;
-  }
-  return as_doubles(result_.values<std::uint8_t>(array));
+  return with_type(require(array).type, [&]<class T>(T) {
+    const std::span<const T> values = result_.values<T>(array);
+    return std::vector<double>(values.begin(), values.end());
+  });
 }
 
 Table rows_of(const ResultView& result) {
@@ -77,42 +82,34 @@ Table rows_of(const ResultView& result) {
     if (!array.name.starts_with(kRows) || array.shape.rank != 1) continue;
     const std::string column = array.name.substr(kRows.size());
     std::vector<double> values = result.read(array.name);
-    if (!categories.contains(column)) {
+    if (categories.is_object() && categories.contains(column) && categories[column].is_array()) {
+      table.add_text(column, words_of(values, categories[column],
+                                      fmt::format("{}: {}", result.name(), array.name)));
+    } else {
       table.add_numbers(column, std::move(values));
-      continue;
     }
-    TextColumn words;
-    words.categories = categories[column].get<std::vector<std::string>>();
-    for (double code : values) {
-      if (!(code >= 0.0 && code < static_cast<double>(words.categories.size()))) {
-        throw FormatError(fmt::format("{}: {} holds the code {}, but there are {} words",
-                                      result.name(), array.name, code, words.categories.size()));
-      }
-      words.codes.push_back(static_cast<std::int32_t>(code));
-    }
-    table.add_text(column, std::move(words));
   }
-  if (table.column_names().empty()) {
-    throw ConfigError(fmt::format("{}: this result of kind {} holds no table of rows",
+  if (!table.columns().empty()) return table;
+  if (!summary.is_object() || !summary.contains("layers")) {
+    throw FormatError(fmt::format("{}: this result of kind {} holds no table of rows",
                                   result.name(), result.info().kind));
   }
-  return table;
+  return table_from_json(nlohmann::json(summary), result.name());
 }
 
 void table_to_result(const Table& table, const ResultInfo& info, ResultSink& sink) {
   sink.begin(info);
   const auto n = static_cast<Index>(table.n_rows());
   nlohmann::ordered_json categories = nlohmann::ordered_json::object();
-  for (const std::string& column : table.column_names()) {
-    const std::string name = std::string(kRows) + column;
-    if (table.has(column)) {
-      sink.declare({name, ResultType::f64, {n}, {"row"}, "1", column});
-      sink.write<double>(name, 0, table.numbers(column));
+  for (const TableColumn& column : table.columns()) {
+    const std::string name = std::string(kRows) + column.name;
+    if (column.is_text) {
+      sink.declare({name, ResultType::i32, {n}, {"row"}, "1", column.name});
+      sink.write<std::int32_t>(name, 0, column.words.codes);
+      categories[column.name] = column.words.categories;
     } else {
-      const TextColumn& words = table.text(column);
-      sink.declare({name, ResultType::i32, {n}, {"row"}, "1", column});
-      sink.write<std::int32_t>(name, 0, words.codes);
-      categories[column] = words.categories;
+      sink.declare({name, ResultType::f64, {n}, {"row"}, "1", column.name});
+      sink.write<double>(name, 0, column.numbers);
     }
   }
   sink.finish({{"categories", categories}});

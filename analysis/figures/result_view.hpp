@@ -12,6 +12,24 @@
 
 namespace kvscope {
 
+/// Calls visit(T{}) with the C++ type of the elements, for code that converts them.
+template <class Visit>
+auto with_type(ResultType type, Visit&& visit) {
+  switch (type) {
+    case ResultType::f32:
+      return visit(float{});
+    case ResultType::f64:
+      return visit(double{});
+    case ResultType::i32:
+      return visit(std::int32_t{});
+    case ResultType::i64:
+      return visit(std::int64_t{});
+    case ResultType::u8:
+      break;
+  }
+  return visit(std::uint8_t{});
+}
+
 class ResultView {
  public:
   virtual ~ResultView() = default;
@@ -47,8 +65,8 @@ class MemoryResultView final : public ResultView {
   std::string name_;
 };
 
-/// The columns "rows/NAME" of a result as a table; those that summary.categories names are words.
-/// Throws ConfigError if the result has none.
+/// The columns "rows/NAME" of a result as a table, where those that summary.categories names are
+/// words; else the summary's list "layers". Throws FormatError if the result has neither.
 Table rows_of(const ResultView& result);
 
 /// A table as a result of `kind` with arrays rows/NAME: the other way round.

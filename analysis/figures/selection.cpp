@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -11,41 +10,18 @@
 #include "analysis/plot/scale.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope::figures {
 
 std::vector<std::string> parse_words(std::string_view text) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) words.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::vector<std::string> words = split_words(text, ',');
+  std::erase(words, "");
   return words;
 }
 
 std::vector<Index> parse_numbers(std::string_view text, std::string_view option) {
-  constexpr Index kLargest = 1'000'000;
-  std::vector<Index> numbers;
-  const auto parse = [&](std::string_view part) {
-    Index value = -1;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc{} || end != part.data() + part.size() || value < 0 || value > kLargest) {
-      throw ConfigError(
-          fmt::format("{}: expected numbers and ranges like 0,4-7, found \"{}\"", option, text));
-    }
-    return value;
-  };
-  for (const std::string& part : parse_words(text)) {
-    const std::size_t dash = part.find('-');
-    const Index first = parse(std::string_view(part).substr(0, dash));
-    const Index last =
-        dash == std::string::npos ? first : parse(std::string_view(part).substr(dash + 1));
-    for (Index i = first; i <= last; ++i) numbers.push_back(i);
-  }
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
+  return text.empty() ? std::vector<Index>{} : parse_index_list(text, option);
 }
 
 Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,

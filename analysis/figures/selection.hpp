@@ -12,10 +12,10 @@
 
 namespace kvscope::figures {
 
-/// "a,b" to its parts; empty text to none.
+/// "a,b" to its parts, without empty ones.
 std::vector<std::string> parse_words(std::string_view text);
 
-/// "0,4-7" to numbers; empty text to none. Throws ConfigError naming the option.
+/// parse_index_list of an option that may be left empty, which chooses nothing in particular.
 std::vector<Index> parse_numbers(std::string_view text, std::string_view option);
 
 /// The slot of `wanted` in an axis of coordinates. Throws ConfigError listing what there is.

@@ -80,6 +80,8 @@ class Canvas {
   virtual ~Canvas() = default;
   /// The metrics of the font that text() uses.
   virtual const TextMetrics& metrics() const = 0;
+  /// How finely pictures of clouds are made: what printers resolve, unless the canvas has pixels.
+  virtual double pixels_per_point() const { return 300.0 / 72.0; }
   virtual void fill_rect(const Rect& rect, Colour colour) = 0;
   virtual void polyline(std::span<const Point> points, const Stroke& stroke) = 0;
   virtual void polygon(std::span<const Point> points, Colour fill) = 0;

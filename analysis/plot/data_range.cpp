@@ -74,7 +74,8 @@ std::vector<PanelRanges> ranges_of(const Figure& figure) {
         chosen(panel.x, data.x, data.has_map, /*keep_zero=*/data.has_bars),
         chosen(panel.y, data.y, data.has_map, /*keep_zero=*/true),
         panel.colour && panel.colour->axis.range ? *panel.colour->axis.range : data.colour.range()};
-    if (panel.equal_scales) r.x = r.y = joined(r.x, r.y);
+    const bool asked = panel.x.range && panel.y.range;  // a view that was zoomed, say
+    if (panel.equal_scales && !asked) r.x = r.y = joined(r.x, r.y);
     ranges.push_back(r);
   }
   const auto columns = static_cast<std::size_t>(std::max(1, figure.columns));

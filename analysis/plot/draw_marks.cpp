@@ -149,7 +149,8 @@ class MarkPainter {
     const double radius = theme_.marker_radius * m.size;
     if (places.size() > kMostVectorMarkers) {
       canvas_.image(layout_.frame,
-                    cloud_image(places, colours, radius, layout_.frame, 300.0 / 72.0));
+                    cloud_image(places, colours, radius, layout_.frame,
+                                                 canvas_.pixels_per_point()));
     } else if (colours.size() == 1) {
       canvas_.markers(places, style.marker, radius, colours[0]);
     } else {

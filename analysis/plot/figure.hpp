@@ -168,7 +168,7 @@ struct Panel {
   std::vector<Mark> marks;
   std::optional<ColourAxis> colour;
   double aspect = 0.75;                    // height / width of the frame
-  bool equal_scales = false;               // both axes get one range, and a square frame
+  bool equal_scales = false;               // a square frame, one range unless both axes have one
   bool grid = true;                        // faint lines at the ticks
   LegendPlace legend = LegendPlace::none;  // of this panel alone
 };

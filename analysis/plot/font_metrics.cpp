@@ -84,20 +84,6 @@ std::vector<std::uint16_t> read_character_map(const FontBytes& font, std::size_t
   return glyph_of;
 }
 
-/// The code point at `at`, which moves past it; broken bytes give U+FFFD.
-char32_t next_code_point(std::string_view text, std::size_t& at) {
-  const auto lead = static_cast<unsigned char>(text[at++]);
-  if (lead < 0x80) return lead;
-  const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
-  if (more == 0) return 0xFFFD;
-  char32_t code = lead & (0x3F >> more);
-  for (int i = 0; i < more; ++i) {
-    if (at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80) return 0xFFFD;
-    code = code << 6 | (static_cast<unsigned char>(text[at++]) & 0x3F);
-  }
-  return code;
-}
-
 }  // namespace
 
 FontMetrics::FontMetrics(std::string_view bytes, const std::string& where) {
@@ -117,6 +103,19 @@ FontMetrics::FontMetrics(std::string_view bytes, const std::string& where) {
     advance_of_[g] = font.u16(hmtx + 4 * std::min(g, n_long - 1));
   }
   glyph_of_ = read_character_map(font, find_character_map(font));
+}
+
+char32_t next_code_point(std::string_view text, std::size_t& at) {
+  const auto lead = static_cast<unsigned char>(text[at++]);
+  if (lead < 0x80) return lead;
+  const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+  if (more == 0) return 0xFFFD;
+  char32_t code = lead & (0x3F >> more);
+  for (int i = 0; i < more; ++i) {
+    if (at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80) return 0xFFFD;
+    code = code << 6 | (static_cast<unsigned char>(text[at++]) & 0x3F);
+  }
+  return code;
 }
 
 bool FontMetrics::has(char32_t code_point) const {

@@ -35,6 +35,9 @@ class FontMetrics final : public TextMetrics {
   double height_per_em_ = 1.0;
 };
 
+/// The code point at byte `at` of `text`, which moves past it; broken bytes give U+FFFD.
+char32_t next_code_point(std::string_view text, std::size_t& at);
+
 /// The one font of all figures, DejaVu Sans: the file that the environment variable KVSCOPE_FONT
 /// names (if set, it decides alone), else the first of the places where systems install it. No
 /// font matching service is asked: it would silently give another font, and with it other bytes.

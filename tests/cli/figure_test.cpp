@@ -136,7 +136,7 @@ TEST_CASE("wrong figures end with one sentence and leave nothing behind") {
       {{"latency", folder.file("empty.csv")}, 3, "no rows"},
       {{"latency", folder.file("damaged.csv")}, 3, "line 2"},
       {{"latency", folder.file("damaged.h5")}, 3, "damaged.h5"},
-      {{"latency", folder.file("damaged.json")}, 3, "not valid JSON"},
+      {{"latency", folder.file("damaged.json")}, 3, "expected JSON"},
       {{"budget", folder.file("norows.json")}, 3, "rows"},
       {{"latency", folder.file("missing.csv")}, 3, "missing.csv"},
       {{"latency", folder.dir.path().string()}, 3, "folder"},

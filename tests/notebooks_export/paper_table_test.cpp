@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -26,7 +27,7 @@ TableSpec spec_of(Texts rows, Texts columns, const std::string& value) {
 }
 
 PaperTable table_of(const char* csv, const TableSpec& spec) {
-  return make_paper_table(tidy_table_from_csv(csv, "test.csv"), spec);
+  return make_paper_table(table_from_csv(csv, "test.csv"), spec);
 }
 
 Texts row_names(const PaperTable& table) {
@@ -187,7 +188,7 @@ TEST_CASE("what cannot be a table is refused in a sentence") {
     CHECK_THROWS_MATCHES(table_of(kSweep, spec), ConfigError,
                          MessageMatches(ContainsSubstring(words)));
   };
-  refuses(spec_of({"selector"}, {"depth"}, "mass_mean"), "no column \"depth\"; the result has");
+  refuses(spec_of({"selector"}, {"depth"}, "mass_mean"), "no column \"depth\"; it has");
   refuses(spec_of({"selector"}, {"budget"}, "selector"), "holds text, expected numbers");
   refuses(spec_of({"selector"}, {}, "mass_mean"), "differ in budget");
   refuses(spec_of({"budget"}, {}, "mass_mean"), "differ in selector");

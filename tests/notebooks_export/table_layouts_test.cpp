@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "analysis/read_table.hpp"
 #include "notebooks_export/latex_table.hpp"
 #include "notebooks_export/markdown_table.hpp"
 #include "notebooks_export/table_presets.hpp"
@@ -20,7 +21,7 @@ PaperTable preset_table(const std::string& name, const std::string& csv) {
   REQUIRE(preset != nullptr);
   TableSpec spec = preset->spec;
   spec.names = method_names();
-  return make_paper_table(tidy_table_from_csv(csv, "test.csv"), spec);
+  return make_paper_table(table_from_csv(csv, "test.csv"), spec);
 }
 
 /// QuoKA, table 1: two models, two lengths, three methods.
@@ -160,7 +161,7 @@ TEST_CASE("hostile names and negative numbers survive every format") {
       {"x", Derive::none, "a|b_c", Better::higher, NumberFormat{1, false, false, false}}};
   spec.spread = Spread::sd;
   const PaperTable table = make_paper_table(
-      tidy_table_from_csv("selector,x\n\"a,|_%{\",-1\n\"a,|_%{\",-2\nb,3\n", "t"), spec);
+      table_from_csv("selector,x\n\"a,|_%{\",-1\n\"a,|_%{\",-2\nb,3\n", "t"), spec);
   check_latex(latex_table(table));
   check_latex(latex_table(table, /*floating=*/false));
   CHECK_THAT(latex_table(table),

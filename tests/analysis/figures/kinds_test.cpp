@@ -9,6 +9,7 @@
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -205,16 +206,19 @@ TEST_CASE("every figure says what it needs, and names are unique", "[figures]") 
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
 }
 
-TEST_CASE("tables from CSV: quotes, gaps, words, and damage", "[figures]") {
-  const Table table = table_from_csv("a,\"b,c\",d\r\n1,\"x \"\"y\"\"\",\r\n,z,2\n", "t.csv");
-  CHECK(table.n_rows() == 2);
-  CHECK(std::isnan(table.numbers("a")[1]));
-  CHECK(table.text("b,c").at(0) == "x \"y\"");
-  CHECK(table.numbers("d")[1] == 2.0);
-  CHECK_THROWS_WITH(table_from_csv("a,b\n1\n", "t.csv"), ContainsSubstring("line 2: 1 fields"));
-  CHECK_THROWS_AS(table_from_csv("", "t.csv"), FormatError);
-  CHECK_THROWS_AS(table_from_csv("a,a\n1,2\n", "t.csv"), ConfigError);
-  CHECK_THROWS_WITH(table.numbers("x"), ContainsSubstring("it has"));
+TEST_CASE("the rows of a result are its columns, its words, or its layers", "[figures]") {
+  const TableResult result("selector,x\nquest,1\nfull,2\n");
+  const Table rows = rows_of(MemoryResultView(result.memory, "t.csv"));
+  CHECK(rows.text("selector").at(1) == "full");
+  CHECK(rows.numbers("x")[1] == 2.0);
+  MemoryResult layers;
+  layers.begin({});
+  layers.finish({{"layers", {{{"layer", 0}, {"mass", 0.5}}, {{"layer", 1}, {"mass", 0.25}}}}});
+  CHECK(rows_of(MemoryResultView(layers, "quest.h5")).numbers("mass")[1] == 0.25);
+  MemoryResult nothing;
+  nothing.begin({});
+  nothing.finish({{"total", 1}});
+  CHECK_THROWS_AS(rows_of(MemoryResultView(nothing, "x.h5")), FormatError);
 }
 
 }  // namespace

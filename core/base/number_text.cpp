@@ -1,0 +1,34 @@
+#include "core/base/number_text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace kvscope {
+
+std::string bytes_text(double n_bytes) {
+  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int unit = 0;
+  while (n_bytes >= 1024.0 && unit < 5) {
+    n_bytes /= 1024.0;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{:.0f} bytes", n_bytes);
+  return fmt::format("{:.{}f} {}", n_bytes, n_bytes < 9.95 ? 1 : 0, kUnits[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds < 0.9995) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 60.0) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string number_text(double value, int digits) {
+  if (std::isnan(value)) return "-";
+  if (value == std::floor(value) && std::abs(value) < 1e15) return fmt::format("{:.0f}", value);
+  return fmt::format("{:.{}g}", value, digits);
+}
+
+}  // namespace kvscope

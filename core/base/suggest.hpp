@@ -1,0 +1,22 @@
+// "Did you mean": the known word nearest to an unknown one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvscope {
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The nearest of `known` if it is near enough to be meant (a third of the length, or one begins
+/// with the other).
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
+
+/// ". Did you mean X?" or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known,
+                         std::string_view prefix = "");
+
+}  // namespace kvscope

@@ -1,0 +1,343 @@
+#include "gui/app/app.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "gui/app/help_overlay.hpp"
+#include "gui/app/sidebar.hpp"
+#include "gui/app/start_page.hpp"
+#include "gui/app/status_bar.hpp"
+#include "gui/model/methods.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/fonts.hpp"
+#include "notebooks_export/open_result.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kFlashSeconds = 3.0;
+constexpr double kWatchSeconds = 1.0;
+constexpr float kSidebar = 262.0f;  // points
+
+}  // namespace
+
+App::App(AppOptions options, FontAtlas& fonts, TextureStore& textures)
+    : settings_(std::move(options.settings)),
+      settings_file_(std::move(options.settings_file)),
+      fonts_(fonts),
+      textures_(textures),
+      panels_(make_panels()),
+      layouts_(standard_layouts()) {
+  cache_ = std::make_unique<Cache>(static_cast<std::size_t>(settings_.cache_mib) << 20);
+  jobs_ = std::make_unique<JobRunner>(std::move(options.wake), options.n_threads);
+  session_ = std::make_unique<Session>(Workbench{*jobs_, *cache_}, open_result);
+  const bool known = std::any_of(layouts_.begin(), layouts_.end(),
+                                 [&](const Layout& l) { return l.name == settings_.last_layout; });
+  show_layout(known ? settings_.last_layout : layouts_.front().name);
+  make_shortcuts();
+}
+
+App::~App() {
+  // Work that still runs may deliver into what is about to go: end it first.
+  jobs_.reset();
+}
+
+// ---- one frame ----
+
+void App::frame(float screen_scale) {
+  look_again(screen_scale);
+  requests_ = {};
+  if (jobs_->poll()) requests_.redraw = true;
+  const double now = ImGui::GetTime();
+  if (now - last_watch_ > kWatchSeconds) {
+    last_watch_ = now;
+    session_->watch_files();
+  }
+  const std::uint64_t before = session_->revision();
+  if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
+
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({0, 0});
+  ImGui::SetNextWindowSize(size);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
+  ImGui::Begin("explorer", nullptr,
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                   ImGuiWindowFlags_NoScrollWithMouse);
+  ImGui::PopStyleVar();
+  draw_top_bar();
+  draw_banners();
+  draw_body();
+  ImGui::End();
+  draw_dialogs();
+  remember();
+  // A tooltip that waits for the mouse to rest needs a frame after its moment.
+  wants_redraw_ = requests_.redraw || session_->revision() != before || now < flash_until_;
+}
+
+PanelContext App::context() {
+  return {*session_, look_, fonts_, textures_, requests_};
+}
+
+void App::look_again(float screen_scale) {
+  const float scale = std::clamp(screen_scale * static_cast<float>(settings_.ui_scale), 0.5f, 4.0f);
+  if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r)
+    return;
+  look_ = make_look(settings_.theme, scale);
+  apply_look(look_, ImGui::GetStyle());
+  fonts_.set_scale(scale);
+}
+
+void App::draw_top_bar() {
+  const Look& look = look_;
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look.surface));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(8), look.px(4)});
+  ImGui::BeginChild("top", {0, ImGui::GetFrameHeight() + look.px(8)}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+  if (ImGui::Button("Open")) ask_open();
+  help_tooltip("Traces and results (Ctrl+O); files can be dropped onto the window");
+  ImGui::SameLine();
+  ImGui::Dummy({look.px(8), 0});
+  for (std::size_t i = 0; i < layouts_.size(); ++i) {
+    ImGui::SameLine();
+    const bool on = layouts_[i].name == layout_ && cells_.maximised().empty();
+    std::string words = layouts_[i].name;
+    words[0] = static_cast<char>(std::toupper(words[0]));
+    ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
+    if (ImGui::Button(fmt::format("{}  {}", i + 1, words).c_str())) show_layout(layouts_[i].name);
+    ImGui::PopStyleColor();
+    help_tooltip(layouts_[i].sentence);
+  }
+  const char* theme = settings_.theme == plot::Ground::light ? "Dark" : "Light";
+  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("Keys").x +
+                      4 * ImGui::GetStyle().FramePadding.x + ImGui::GetStyle().ItemSpacing.x;
+  ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - right);
+  if (ImGui::Button(theme)) {
+    settings_.theme =
+        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
+  }
+  help_tooltip("Light or dark (T)");
+  ImGui::SameLine();
+  if (ImGui::Button("Keys")) shows_help_ = true;
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+}
+
+void App::draw_banners() {
+  for (std::size_t i = 0; i < session_->notices().size(); ++i) {
+    const Notice notice = session_->notices()[i];
+    const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float wrap = width - look_.px(100);
+    const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
+    const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
+    ImGui::PushID(static_cast<int>(i));
+    ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                          packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
+    ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushTextWrapPos(wrap);
+    ImGui::TextUnformatted(notice.sentence.c_str());
+    ImGui::PopTextWrapPos();
+    ImGui::SameLine(width - look_.px(80));
+    const bool dismissed = ImGui::Button("Dismiss");
+    ImGui::EndChild();
+    ImGui::PopStyleVar();
+    ImGui::PopStyleColor();
+    ImGui::PopID();
+    if (dismissed) session_->dismiss(i);
+  }
+}
+
+void App::draw_body() {
+  PanelContext shared = context();
+  const float status = ImGui::GetFrameHeight() + look_.px(6);
+  const float bar = look_.px(5);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float height = std::max(1.0f, room.y - status - bar);
+  float left = 0.0f;
+  if (settings_.show_sidebar && (!session_->documents().empty() || !session_->results().empty())) {
+    left = std::min(look_.px(kSidebar), room.x * 0.3f);
+    ImGui::SetCursorScreenPos({at.x, at.y + bar});
+    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
+    ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    draw_sidebar(shared, panel("traces"));
+    ImGui::EndChild();
+    ImGui::PopStyleVar();
+    ImGui::PopStyleColor();
+    left += bar;
+  }
+  const Area area{at.x + left, at.y + bar, room.x - left, height - bar};
+  const bool nothing = session_->documents().empty() && session_->results().empty();
+  if (nothing && cells_.maximised().empty()) {
+    ImGui::SetCursorScreenPos({area.x, area.y});
+    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
+    ImGui::BeginChild("page", {area.w, area.h}, false);
+    const StartChoice choice = draw_start_page(shared, settings_);
+    ImGui::EndChild();
+    ImGui::PopStyleColor();
+    for (const auto& file : choice.open) open(file);
+    if (choice.ask_for_file) ask_open();
+  } else {
+    cells_.draw(shared, panels_, arrangement_, area);
+    if (cells_.has_changed()) keep_arrangement();
+    switch (cells_.take_action()) {
+      case CellAction::copy_csv:
+        copy_csv();
+        break;
+      case CellAction::export_figure:
+        ask_export();
+        break;
+      case CellAction::none:
+        break;
+    }
+  }
+  if (!requests_.show_panel.empty()) {
+    const auto shown = panels_in(arrangement_);
+    const bool visible = std::find(shown.begin(), shown.end(), requests_.show_panel) != shown.end();
+    if (!visible || !cells_.maximised().empty()) cells_.maximise(requests_.show_panel);
+    cells_.focus(requests_.show_panel);
+  }
+  ImGui::SetCursorScreenPos({at.x, at.y + room.y - status});
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(3)});
+  ImGui::BeginChild("status", {0, status}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+  draw_status_bar(shared, ImGui::GetTime() < flash_until_ ? flash_ : std::string());
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+}
+
+void App::draw_dialogs() {
+  file_dialog_.draw(look_);
+  PanelContext shared = context();
+  export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
+  if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
+}
+
+// ---- what keys and menus do ----
+
+void App::flash(std::string words) {
+  flash_ = std::move(words);
+  flash_until_ = ImGui::GetTime() + kFlashSeconds;
+}
+
+void App::ask_open() {
+  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result",
+                   {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
+                   [this](const fs::path& file) { open(file); });
+}
+
+void App::ask_save_session() {
+  file_dialog_.ask(FileDialog::Purpose::save, "Save the session", {".json"}, "session.json",
+                   [this](const fs::path& file) {
+                     try {
+                       save_session(file);
+                       flash("saved " + file.string());
+                     } catch (const Error& e) {
+                       session_->notify(e.what());
+                     }
+                   });
+}
+
+void App::ask_export() {
+  Panel* from = focused_panel();
+  if (from == nullptr) return;
+  if (!from->figure() && !from->csv()) {
+    flash("nothing to export: " + from->info().title + " shows nothing yet");
+    return;
+  }
+  export_dialog_.ask(*session_, *from, settings_.theme);
+}
+
+void App::copy_csv() {
+  const Panel* from = focused_panel();
+  if (from == nullptr) return;
+  const auto csv = from->csv();
+  if (!csv) {
+    flash("nothing to copy: " + from->info().title + " shows no numbers yet");
+    return;
+  }
+  ImGui::SetClipboardText(csv->c_str());
+  flash(fmt::format("copied {} lines of CSV from {}", std::count(csv->begin(), csv->end(), '\n'),
+                    from->info().title));
+}
+
+void App::step_method(int by) {
+  static const std::vector<std::string> names = method_names();
+  const auto at = std::find(names.begin(), names.end(), session_->selection().selector);
+  const auto n = static_cast<std::ptrdiff_t>(names.size());
+  const std::ptrdiff_t next = at == names.end() ? 0 : ((at - names.begin()) + by + n) % n;
+  session_->select("method keys",
+                   [&](Selection& s) { s.selector = names[static_cast<std::size_t>(next)]; });
+  flash("method " + session_->selection().selector);
+}
+
+Panel* App::focused_panel() {
+  const std::string& name = !cells_.maximised().empty() ? cells_.maximised() : cells_.focused();
+  for (const auto& panel : panels_) {
+    if (panel->info().name == name) return panel.get();
+  }
+  return nullptr;
+}
+
+void App::open(const fs::path& file) {
+  session_->open(file);
+  const std::string extension = file.extension().string();
+  if (extension == ".csv" || extension == ".json") show_layout("results");
+}
+
+void App::remember() {
+  bool changed = false;
+  const auto& documents = session_->documents();
+  for (; n_known_ < documents.size(); ++n_known_) {
+    settings_.add_recent(documents[n_known_]->path());
+    changed = true;
+  }
+  n_known_ = std::min(n_known_, documents.size());
+  const nlohmann::ordered_json now = fields_to_json(settings_);
+  if (!changed && !unsaved_ && now == saved_) return;
+  saved_ = now;
+  unsaved_ = false;
+  if (settings_file_.empty() || ImGui::IsAnyMouseDown()) {
+    unsaved_ = !settings_file_.empty();
+    return;
+  }
+  try {
+    save_settings(settings_, settings_file_);
+  } catch (const Error& e) {
+    session_->notify(e.what(), /*is_error=*/false);
+    settings_file_.clear();  // said once
+  }
+}
+
+bool App::is_busy() const {
+  if (session_->is_opening() || !jobs_->is_idle()) return true;
+  return std::any_of(panels_.begin(), panels_.end(), [&](const auto& panel) {
+    return cells_.area_of(panel->info().name) && panel->is_busy();
+  });
+}
+
+std::string App::title() const {
+  const auto document = session_->document();
+  return document ? document->name() + " - kvscope explorer" : "kvscope explorer";
+}
+
+std::optional<Area> App::area_of(const std::string& panel) const {
+  return cells_.area_of(panel);
+}
+
+}  // namespace kvscope::gui

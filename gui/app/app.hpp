@@ -1,0 +1,119 @@
+// The explorer without its window: session, panels, layouts, keyboard; draws one frame at a time.
+//
+// A Backend (gui/platform) begins a frame of Dear ImGui, App::frame draws it, the backend shows it.
+// The same App runs in a window, without a display for screenshots, and in tests.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/app/cells.hpp"
+#include "gui/app/export_dialog.hpp"
+#include "gui/app/file_dialog.hpp"
+#include "gui/app/shortcuts.hpp"
+#include "gui/model/session.hpp"
+#include "gui/model/settings.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/render/look.hpp"
+
+namespace kvscope::gui {
+
+struct AppOptions {
+  Settings settings;
+  /// Where settings are kept; empty: nowhere (tests, screenshots).
+  std::filesystem::path settings_file;
+  int n_threads = 0;           // of background work; 0: all cores
+  std::function<void()> wake;  // called from other threads: another frame is wanted
+};
+
+class App {
+ public:
+  App(AppOptions options, FontAtlas& fonts, TextureStore& textures);
+  ~App();
+  App(const App&) = delete;
+  App& operator=(const App&) = delete;
+
+  /// Between the backend's begin and end of a frame. `screen_scale`: of the monitor.
+  void frame(float screen_scale);
+
+  Session& session() { return *session_; }
+  JobRunner& jobs() { return *jobs_; }
+  const Settings& settings() const { return settings_; }
+  const Look& look() const { return look_; }
+
+  void open(const std::filesystem::path& file);
+  /// Applies a saved session: files, selection, layout, panels' switches. Throws IoError,
+  /// FormatError or ConfigError.
+  void load_session(const std::filesystem::path& file);
+  void save_session(const std::filesystem::path& file) const;
+  /// Throw ConfigError naming what there is.
+  void show_layout(const std::string& name);
+  void show_panel_alone(const std::string& name);
+  std::vector<std::string> panel_names() const;
+  Panel& panel(const std::string& name);
+  /// The panel that keys and menus act on.
+  Panel* focused_panel();
+
+  /// Where a panel was drawn in the last frame, header included; empty if it is not shown.
+  std::optional<Area> area_of(const std::string& panel) const;
+
+  bool wants_quit() const { return wants_quit_; }
+  /// A frame soon, though nothing happened: something moves, or a delayed tooltip.
+  bool wants_redraw() const { return wants_redraw_; }
+  /// Something is being opened or computed.
+  bool is_busy() const;
+  /// For the title bar.
+  std::string title() const;
+
+ private:
+  void make_shortcuts();
+  void look_again(float screen_scale);
+  void draw_top_bar();
+  void draw_banners();
+  void draw_body();
+  void draw_dialogs();
+  void ask_open();
+  void ask_save_session();
+  void ask_export();
+  void flash(std::string words);
+  void reset_layout();
+  void copy_csv();
+  void step_method(int by);
+  void keep_arrangement();
+  void remember();
+  PanelContext context();
+  nlohmann::ordered_json session_json(const std::filesystem::path& base) const;
+
+  Settings settings_;
+  std::filesystem::path settings_file_;
+  std::unique_ptr<Cache> cache_;
+  std::unique_ptr<JobRunner> jobs_;
+  std::unique_ptr<Session> session_;
+  FontAtlas& fonts_;
+  TextureStore& textures_;
+  Look look_;
+  Requests requests_;
+  std::vector<std::unique_ptr<Panel>> panels_;
+  std::vector<Layout> layouts_;
+  Cells cells_;
+  Place arrangement_;
+  std::string layout_;
+  std::vector<Shortcut> shortcuts_;
+  std::vector<std::string> layout_words_;
+  FileDialog file_dialog_;
+  ExportDialog export_dialog_;
+  bool shows_help_ = false;
+  bool wants_quit_ = false;
+  bool wants_redraw_ = false;
+  double last_watch_ = 0.0;
+  std::string flash_;  // what a key just did, in the status bar for a moment
+  double flash_until_ = 0.0;
+  std::size_t n_known_ = 0;  // documents that are among the recent files
+  bool unsaved_ = false;     // settings that saved_ does not show
+  nlohmann::ordered_json saved_;
+};
+
+}  // namespace kvscope::gui

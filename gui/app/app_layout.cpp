@@ -1,0 +1,209 @@
+// The App's layouts, its sessions on disk, and its table of keys.
+#include <GLFW/glfw3.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/error.hpp"
+#include "gui/app/app.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// ---- layouts ----
+
+void App::show_layout(const std::string& name) {
+  for (const Layout& layout : layouts_) {
+    if (layout.name != name) continue;
+    const auto kept = settings_.arrangements.find(name);
+    arrangement_ = kept != settings_.arrangements.end() ? kept->second : layout.root;
+    layout_ = name;
+    settings_.last_layout = name;
+    cells_.maximise("");
+    const auto shown = panels_in(arrangement_);
+    if (std::find(shown.begin(), shown.end(), cells_.focused()) == shown.end())
+      cells_.focus(shown.front());
+    return;
+  }
+  std::vector<std::string> names;
+  for (const Layout& layout : layouts_) names.push_back(layout.name);
+  throw ConfigError(
+      fmt::format("there is no layout \"{}\"; there are {}", name, fmt::join(names, ", ")));
+}
+
+void App::keep_arrangement() {
+  settings_.arrangements[layout_] = arrangement_;
+  unsaved_ = true;
+}
+
+void App::reset_layout() {
+  settings_.arrangements.erase(layout_);
+  unsaved_ = true;
+  show_layout(std::string(layout_));
+}
+
+void App::show_panel_alone(const std::string& name) {
+  panel(name);
+  cells_.maximise(name);
+  cells_.focus(name);
+}
+
+std::vector<std::string> App::panel_names() const {
+  std::vector<std::string> names;
+  for (const auto& panel : panels_) names.push_back(panel->info().name);
+  return names;
+}
+
+Panel& App::panel(const std::string& name) {
+  for (const auto& panel : panels_) {
+    if (panel->info().name == name) return *panel;
+  }
+  throw ConfigError(
+      fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
+}
+
+// ---- sessions ----
+
+Json App::session_json(const fs::path& base) const {
+  Json json = session_->to_json(base);
+  json["layout"] = {
+      {"name", layout_}, {"maximised", cells_.maximised()}, {"arrangement", to_json(arrangement_)}};
+  json["theme"] = std::string(enum_name(settings_.theme));
+  json["panels"] = Json::object();
+  for (const auto& panel : panels_) json["panels"][panel->info().name] = panel->options();
+  return json;
+}
+
+void App::save_session(const fs::path& file) const {
+  const fs::path part = file.string() + ".part";
+  std::error_code error;
+  std::ofstream out(part, std::ios::binary);
+  out << session_json(fs::absolute(file, error).parent_path()).dump(2) << '\n';
+  out.close();
+  if (out) fs::rename(part, file, error);
+  if (!out || error) {
+    std::error_code ignored;
+    fs::remove(part, ignored);
+    throw IoError(fmt::format("cannot write {}: is the folder there and writable, the disk full?",
+                              file.string()));
+  }
+}
+
+void App::load_session(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error))
+    throw IoError(fmt::format("cannot read {}: no such file", file.string()));
+  std::ifstream in(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw FormatError(fmt::format("{}: not valid JSON", file.string()));
+  try {
+    session_->apply(json, fs::absolute(file, error).parent_path());
+    if (json.contains("panels") && json["panels"].is_object()) {
+      for (const auto& panel : panels_) {
+        const std::string name = panel->info().name;
+        if (json["panels"].contains(name)) panel->set_options(json["panels"][name]);
+      }
+    }
+    if (json.contains("theme") && json["theme"].is_string()) {
+      parse_field(Field{"theme", ""}, json["theme"].get<std::string>(), settings_.theme);
+    }
+    if (json.contains("layout") && json["layout"].is_object()) {
+      const Json& layout = json["layout"];
+      const bool named = layout.contains("name") && layout["name"].is_string();
+      if (named) show_layout(layout["name"].get<std::string>());
+      if (layout.contains("arrangement")) arrangement_ = place_from_json(layout["arrangement"]);
+      const bool alone = layout.contains("maximised") && layout["maximised"].is_string() &&
+                         !layout["maximised"].get<std::string>().empty();
+      if (alone) show_panel_alone(layout["maximised"].get<std::string>());
+    }
+  } catch (const Error& e) {
+    throw ConfigError(fmt::format("{}: {}", file.string(), e.what()));
+  }
+}
+
+// ---- keys ----
+
+void App::make_shortcuts() {
+  const auto add = [&](const char* group, int key, bool ctrl, bool shift, const char* words,
+                       std::function<void()> run, bool in_text = false) {
+    shortcuts_.push_back({group, key, ctrl, shift, words, std::move(run), in_text});
+  };
+  constexpr bool kCtrl = true;
+  constexpr bool kShift = true;
+  Session& session = *session_;
+  const auto both_ways = [&](int key, const char* next, const char* previous, auto step) {
+    add("Selection", key, false, false, next, [step] { step(1); });
+    add("Selection", key, false, kShift, previous, [step] { step(-1); });
+  };
+  both_ways(GLFW_KEY_L, "next layer", "previous layer",
+            [&session](int by) { session.step_layer(by); });
+  both_ways(GLFW_KEY_H, "next query head", "previous query head",
+            [&session](int by) { session.step_head(by); });
+  both_ways(GLFW_KEY_Q, "next query", "previous query",
+            [&session](int by) { session.step_query(by); });
+  both_ways(GLFW_KEY_C, "next chunk", "previous chunk",
+            [&session](int by) { session.step_query(by * session.parameters().chunk); });
+  both_ways(GLFW_KEY_M, "next method", "previous method", [this](int by) { step_method(by); });
+  both_ways(GLFW_KEY_B, "double the budget", "halve the budget", [&session](int by) {
+    session.set_parameters(
+        "budget keys", [by](Parameters& p) { p.budget = by > 0 ? p.budget * 2 : p.budget / 2; });
+  });
+  add("Selection", GLFW_KEY_Z, kCtrl, false, "undo", [&session] { session.undo(); });
+  add("Selection", GLFW_KEY_Y, kCtrl, false, "redo", [&session] { session.redo(); });
+
+  for (std::size_t i = 0; i < layouts_.size(); ++i) {
+    layout_words_.push_back("layout " + layouts_[i].name);
+    add("View", GLFW_KEY_1 + static_cast<int>(i), false, false, layout_words_.back().c_str(),
+        [this, i] { show_layout(layouts_[i].name); });
+  }
+  add("View", GLFW_KEY_0, kCtrl, false, "layout as it was made", [this] { reset_layout(); });
+  add("View", GLFW_KEY_F, false, false, "this panel alone, and back",
+      [this] { cells_.maximise(cells_.maximised().empty() ? cells_.focused() : ""); });
+  add("View", GLFW_KEY_ESCAPE, false, false, "back to the layout", [this] {
+    if (shows_help_) {
+      shows_help_ = false;
+    } else {
+      cells_.maximise("");
+    }
+  });
+  add("View", GLFW_KEY_TAB, false, false, "next panel", [this] {
+    const auto names = panels_in(arrangement_);
+    const auto at = std::find(names.begin(), names.end(), cells_.focused());
+    const std::size_t next =
+        at == names.end() ? 0 : (static_cast<std::size_t>(at - names.begin()) + 1) % names.size();
+    cells_.focus(names[next]);
+    if (!cells_.maximised().empty()) cells_.maximise(names[next]);
+  });
+  add("View", GLFW_KEY_S, false, false, "side bar",
+      [this] { settings_.show_sidebar = !settings_.show_sidebar; });
+  add("View", GLFW_KEY_T, false, false, "light or dark", [this] {
+    settings_.theme =
+        settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
+  });
+  const auto rescale = [this](double factor) {
+    settings_.ui_scale = std::clamp(std::round(settings_.ui_scale * factor * 20) / 20, 0.5, 4.0);
+    flash(fmt::format("scale {:.0f} %", 100 * settings_.ui_scale));
+  };
+  add("View", GLFW_KEY_EQUAL, kCtrl, false, "larger letters", [rescale] { rescale(1.1); });
+  add("View", GLFW_KEY_MINUS, kCtrl, false, "smaller letters", [rescale] { rescale(1 / 1.1); });
+
+  add("Files", GLFW_KEY_O, kCtrl, false, "open a trace or a result", [this] { ask_open(); });
+  add("Files", GLFW_KEY_W, kCtrl, false, "close the trace",
+      [&session] { session.close_trace(session.selection().trace); });
+  add("Files", GLFW_KEY_S, kCtrl, false, "save the session", [this] { ask_save_session(); });
+  add("Files", GLFW_KEY_E, kCtrl, false, "export what the panel shows", [this] { ask_export(); });
+  add("Files", GLFW_KEY_C, kCtrl, false, "copy the panel's numbers as CSV", [this] { copy_csv(); });
+  add(
+      "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
+  add(
+      "Files", GLFW_KEY_F1, false, false, "this page", [this] { shows_help_ = !shows_help_; },
+      /*in_text=*/true);
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,181 @@
+#include "gui/app/cells.hpp"
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr float kBar = 5.0f;      // points between panels
+constexpr float kLeast = 140.0f;  // points that a panel keeps
+
+Panel* find(const Cells::Panels& panels, const std::string& name) {
+  for (const auto& panel : panels) {
+    if (panel->info().name == name) return panel.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const Area& area) {
+  changed_ = false;
+  areas_.clear();
+  if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
+    Place alone = panel_place(maximised_);
+    draw_cell(context, panels, alone, area);
+    if (alone.panel != maximised_) maximised_ = alone.panel;
+    return;
+  }
+  Arranged arranged = arrange(root, area, context.look.px(kBar), context.look.px(kLeast));
+  for (Splitter& splitter : arranged.splitters) draw_splitter(context, splitter);
+  for (PlacedPanel& placed : arranged.panels) {
+    draw_cell(context, panels, *placed.leaf, placed.area);
+  }
+}
+
+void Cells::draw_splitter(PanelContext& context, Splitter& splitter) {
+  const bool sideways = splitter.split->kind == Place::Kind::columns;
+  ImGui::PushID(splitter.split);
+  ImGui::SetCursorScreenPos({splitter.area.x, splitter.area.y});
+  ImGui::InvisibleButton("bar", {std::max(1.0f, splitter.area.w), std::max(1.0f, splitter.area.h)});
+  const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
+  if (hot) {
+    ImGui::SetMouseCursor(sideways ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
+    const ImVec2 from = ImGui::GetItemRectMin();
+    const ImVec2 to = ImGui::GetItemRectMax();
+    const float inset = context.look.px(1.5f);
+    const ImVec2 a = sideways ? ImVec2{from.x + inset, from.y} : ImVec2{from.x, from.y + inset};
+    const ImVec2 b = sideways ? ImVec2{to.x - inset, to.y} : ImVec2{to.x, to.y - inset};
+    ImGui::GetWindowDrawList()->AddRectFilled(a, b, packed(context.look.accent));
+  }
+  if (ImGui::IsItemActive()) {
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    drag_splitter(splitter, mouse.x, mouse.y, context.look.px(kBar), context.look.px(kLeast));
+    changed_ = true;
+  }
+  if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
+    splitter.split->share = 0.5;
+    changed_ = true;
+  }
+  ImGui::PopID();
+}
+
+void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, const Area& area) {
+  Panel* panel = find(panels, leaf.panel);
+  ImGui::SetCursorScreenPos({area.x, area.y});
+  ImGui::PushID(&leaf);
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(context.look.surface));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
+  ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
+                        ImGuiWindowFlags_NoScrollWithMouse);
+  const bool hovered = ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
+  if (hovered && (ImGui::IsMouseClicked(ImGuiMouseButton_Left) || focused_.empty())) {
+    focused_ = leaf.panel;
+  }
+  if (panel == nullptr) {
+    empty_place(context, "Unknown panel \"" + leaf.panel + "\"",
+                "The session names a panel that this version does not have.");
+  } else {
+    areas_[leaf.panel] = area;
+    draw_header(context, panels, leaf, *panel);
+    ImGui::BeginChild("content", {0, 0}, false);
+    try {
+      panel->draw(context);
+    } catch (const Error& e) {
+      error_place(context, e.what());
+    }
+    ImGui::EndChild();
+  }
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::PopID();
+}
+
+void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf, Panel& panel) {
+  const Look& look = context.look;
+  const PanelInfo info = panel.info();
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  if (focused_ == info.name) {
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x - look.px(6), at.y - look.px(4)},
+                                              {at.x + width + look.px(6), at.y - look.px(2.5f)},
+                                              packed(look.accent));
+  }
+
+  // The title is a menu of all panels.
+  ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
+  if (ImGui::Button((info.title + " ▾").c_str())) ImGui::OpenPopup("panels");
+  help_tooltip(info.sentence);
+  const float title_width = ImGui::GetItemRectSize().x;
+  if (ImGui::BeginPopup("panels")) {
+    for (const auto& other : panels) {
+      const PanelInfo named = other->info();
+      if (named.name == "traces") continue;  // stands in the side bar
+      if (ImGui::MenuItem(named.title.c_str(), nullptr, named.name == info.name)) {
+        leaf.panel = named.name;
+        focused_ = named.name;
+        changed_ = true;
+      }
+      help_tooltip(named.sentence);
+    }
+    ImGui::EndPopup();
+  }
+
+  // At the right: maximise, and what can be taken away.
+  const float button = ImGui::GetFrameHeight();
+  const float tools = 2 * button + ImGui::GetStyle().ItemSpacing.x * 0.5f;
+  ImGui::SetCursorScreenPos({at.x + width - tools, at.y});
+  if (ImGui::Button("⋯", {button, 0})) ImGui::OpenPopup("menu");
+  ImGui::SetCursorScreenPos({at.x + width - button, at.y});
+  const bool is_alone = maximised_ == info.name;
+  if (ImGui::Button(is_alone ? "↙" : "↗", {button, 0})) maximised_ = is_alone ? "" : info.name;
+  help_tooltip(is_alone ? "Back to the layout (F)" : "This panel alone (F)");
+  ImGui::PopStyleColor();
+  if (ImGui::BeginPopup("menu")) {
+    focused_ = info.name;
+    if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
+    if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
+    ImGui::EndPopup();
+  }
+
+  // The panel's switches: beside the title where they fit, else below it.
+  const float wanted = controls_width_[info.name];
+  const float room = width - title_width - tools - 2 * ImGui::GetStyle().ItemSpacing.x;
+  if (wanted <= room) {
+    ImGui::SetCursorScreenPos({at.x + title_width + ImGui::GetStyle().ItemSpacing.x, at.y});
+  } else {
+    ImGui::SetCursorScreenPos({at.x, at.y + ImGui::GetFrameHeightWithSpacing()});
+  }
+  ImGui::BeginGroup();
+  try {
+    panel.controls(context);
+  } catch (const Error& e) {
+    context.session.notify(e.what());
+  }
+  ImGui::EndGroup();
+  controls_width_[info.name] = ImGui::GetItemRectSize().x;
+  const float bottom = std::max(ImGui::GetItemRectMax().y, at.y + ImGui::GetFrameHeight());
+  ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
+}
+
+CellAction Cells::take_action() {
+  return std::exchange(action_, CellAction::none);
+}
+
+std::optional<Area> Cells::area_of(const std::string& panel) const {
+  const auto found = areas_.find(panel);
+  if (found == areas_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace kvscope::gui

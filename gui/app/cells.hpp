@@ -1,0 +1,54 @@
+// The arranged panels: a header for each with its switches and menu, bars to drag between them, one
+// of them maximised at times.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/model/arrangement.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+/// What a header's menu asks for.
+enum class CellAction { none, copy_csv, export_figure };
+
+class Cells {
+ public:
+  using Panels = std::vector<std::unique_ptr<Panel>>;
+
+  /// Draws all panels of the arrangement into the area; headers may exchange panels, bars change
+  /// shares.
+  void draw(PanelContext& context, const Panels& panels, Place& root, const Area& area);
+
+  /// The panel that was clicked last, or is under the mouse; empty if none was yet.
+  const std::string& focused() const { return focused_; }
+  void focus(const std::string& panel) { focused_ = panel; }
+  /// Only this panel is drawn; empty: all.
+  const std::string& maximised() const { return maximised_; }
+  void maximise(const std::string& panel) { maximised_ = panel; }
+
+  /// Asked for by a header's menu in the last frame, for `focused()`.
+  CellAction take_action();
+  /// True if a bar was moved or a panel exchanged in the last frame.
+  bool has_changed() const { return changed_; }
+  std::optional<Area> area_of(const std::string& panel) const;
+
+ private:
+  void draw_cell(PanelContext& context, const Panels& panels, Place& leaf, const Area& area);
+  void draw_header(PanelContext& context, const Panels& panels, Place& leaf, Panel& panel);
+  void draw_splitter(PanelContext& context, Splitter& splitter);
+
+  std::string focused_;
+  std::string maximised_;
+  CellAction action_ = CellAction::none;
+  bool changed_ = false;
+  std::map<std::string, Area> areas_;            // of the last frame
+  std::map<std::string, float> controls_width_;  // of each panel's switches, in the last frame
+};
+
+}  // namespace kvscope::gui

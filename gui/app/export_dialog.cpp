@@ -1,0 +1,132 @@
+#include "gui/app/export_dialog.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr const char* kId = "Export what I see";
+}  // namespace
+
+void ExportDialog::ask(const Session& session, const Panel& panel, plot::Ground ground) {
+  std::error_code error;
+  if (folder_.empty()) folder_ = fs::current_path(error).string();
+  const RenderOptions render = request_.render;
+  const ExportFormat format = request_.format;
+  request_ = export_request(session, panel.info().name, folder_);
+  request_.figure = panel.figure();
+  request_.csv = panel.csv();
+  request_.options = panel.options();
+  request_.render = render;
+  request_.render.theme = ground;
+  request_.format = format;
+  problem_.clear();
+  replace_ = false;
+  should_open_ = true;
+}
+
+void ExportDialog::draw(PanelContext& context, const std::function<void(std::string)>& report) {
+  const Look& look = context.look;
+  if (should_open_) {
+    ImGui::OpenPopup(kId);
+    should_open_ = false;
+  }
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
+  ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look.px(520)), 0});
+  if (!ImGui::BeginPopupModal(kId, nullptr,
+                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+                                  ImGuiWindowFlags_AlwaysAutoResize)) {
+    return;
+  }
+  ImGui::TextDisabled("format");
+  segmented("format", request_.format);
+  ImGui::TextDisabled("venue: widths and sizes of letters");
+  segmented("venue", request_.render.venue);
+  ImGui::TextDisabled("ground");
+  segmented("ground", request_.render.theme);
+  ImGui::TextDisabled("folder");
+  ImGui::SetNextItemWidth(-1);
+  ImGui::InputText("##folder", &folder_);
+  ImGui::TextDisabled("name, without an ending");
+  ImGui::SetNextItemWidth(-1);
+  if (ImGui::InputText("##stem", &request_.stem)) replace_ = false;
+  if (request_.figure && !request_.figure->caption.empty()) {
+    ImGui::TextDisabled("caption, kept in the manifest");
+    std::string words;
+    for (const auto& sentence : request_.figure->caption)
+      words += (words.empty() ? "" : " ") + sentence;
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
+    ImGui::TextWrapped("%s", words.c_str());
+    ImGui::PopStyleColor();
+  }
+  if (!problem_.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
+    ImGui::TextWrapped("%s", problem_.c_str());
+    ImGui::PopStyleColor();
+  }
+  ImGui::Dummy({0, look.px(4)});
+  if (ImGui::Button(replace_ ? "Replace" : "Export", {look.px(90), 0})) {
+    try {
+      std::error_code error;
+      request_.folder = folder_;
+      if (!fs::is_directory(request_.folder, error)) {
+        throw IoError(fmt::format("{} is no folder; name one that exists", folder_));
+      }
+      const bool taken = free_stem(request_.folder, request_.stem) != request_.stem;
+      if (taken && !replace_) {
+        problem_ =
+            fmt::format("{} has files of the name {}: press Replace, or choose another name.",
+                        folder_, request_.stem);
+        replace_ = true;
+      } else {
+        start(context.session, replace_ ? Existing::replace : Existing::keep, report);
+        ImGui::CloseCurrentPopup();
+      }
+    } catch (const Error& e) {
+      problem_ = e.what();
+    }
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Cancel", {look.px(90), 0}) ||
+      ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape))) {
+    ImGui::CloseCurrentPopup();
+  }
+  ImGui::EndPopup();
+}
+
+void ExportDialog::start(Session& session, Existing existing,
+                         const std::function<void(std::string)>& report) {
+  // A failure is a value too: the session must hear of it.
+  session.bench().jobs.start(
+      "Exporting " + request_.stem, Lane::quick,
+      [request = request_, existing](JobContext&) -> std::any {
+        try {
+          const auto files = export_view(request, existing);
+          return fmt::format("wrote {} and {} more files", files.front().string(),
+                             files.size() - 1);
+        } catch (const Error& e) {
+          return std::string("!") + e.what();
+        }
+      },
+      [report, &session](std::any value) {
+        const auto words = std::any_cast<std::string>(std::move(value));
+        if (words.starts_with("!")) {
+          session.notify(words.substr(1));
+        } else {
+          report(words);
+        }
+      });
+}
+
+}  // namespace kvscope::gui

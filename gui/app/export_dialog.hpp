@@ -1,0 +1,31 @@
+// The dialog behind "Export what I see": format, place and name; the drawing itself happens in the
+// background.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "gui/model/export.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+class ExportDialog {
+ public:
+  /// Opens the dialog for what the panel shows now. Files go to the folder chosen last, at first
+  /// the current one.
+  void ask(const Session& session, const Panel& panel, plot::Ground ground);
+  /// Draws it while it is open; `report` gets a sentence on what was written.
+  void draw(PanelContext& context, const std::function<void(std::string)>& report);
+
+ private:
+  void start(Session& session, Existing existing, const std::function<void(std::string)>& report);
+
+  ExportRequest request_;
+  std::string folder_;
+  std::string problem_;
+  bool should_open_ = false;
+  bool replace_ = false;
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,128 @@
+#include "gui/app/file_dialog.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+void FileDialog::ask(Purpose purpose, std::string title, std::vector<std::string> extensions,
+                     std::string suggested_name, std::function<void(const fs::path&)> chosen) {
+  purpose_ = purpose;
+  title_ = std::move(title);
+  extensions_ = std::move(extensions);
+  typed_ = std::move(suggested_name);
+  chosen_ = std::move(chosen);
+  problem_.clear();
+  overwrite_agreed_ = false;
+  should_open_ = true;
+  std::error_code error;
+  go_to(listing_.folder.empty() ? fs::current_path(error) : listing_.folder);
+}
+
+void FileDialog::go_to(const fs::path& folder) {
+  FolderListing next = list_folder(folder, extensions_);
+  if (next.error.empty() || listing_.folder.empty()) {
+    listing_ = std::move(next);
+  } else {
+    problem_ = next.error;
+  }
+}
+
+void FileDialog::choose(const fs::path& file) {
+  std::error_code error;
+  const fs::path whole = file.is_absolute() ? file : listing_.folder / file;
+  if (fs::is_directory(whole, error)) {
+    go_to(whole);
+    if (purpose_ == Purpose::open) typed_.clear();
+    return;
+  }
+  const bool exists = fs::exists(whole, error);
+  if (purpose_ == Purpose::open && !exists) {
+    problem_ = fmt::format("{}: no such file", whole.string());
+    return;
+  }
+  if (purpose_ == Purpose::save && exists && !overwrite_agreed_) {
+    problem_ = fmt::format("{} exists. Press Save again to replace it.", whole.filename().string());
+    overwrite_agreed_ = true;
+    return;
+  }
+  ImGui::CloseCurrentPopup();
+  if (chosen_) chosen_(whole);
+}
+
+void FileDialog::draw(const Look& look) {
+  const std::string id = title_ + "###file-dialog";
+  if (should_open_) {
+    ImGui::OpenPopup(id.c_str());
+    should_open_ = false;
+  }
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
+  ImGui::SetNextWindowSize(
+      {std::min(room.x * 0.9f, look.px(640)), std::min(room.y * 0.9f, look.px(480))});
+  if (!ImGui::BeginPopupModal(id.c_str(), nullptr,
+                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove))
+    return;
+  if (ImGui::Button("Up")) go_to(listing_.folder.parent_path());
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted(listing_.folder.string().c_str());
+
+  const float below = 2 * ImGui::GetFrameHeightWithSpacing() +
+                      (problem_.empty() ? 0.0f : 2 * ImGui::GetTextLineHeightWithSpacing());
+  ImGui::BeginChild("entries", {0, -below}, true);
+  if (!listing_.error.empty()) ImGui::TextWrapped("%s", listing_.error.c_str());
+  if (listing_.error.empty() && listing_.entries.empty())
+    ImGui::TextDisabled("%s", "Nothing here that could be opened.");
+  fs::path clicked;
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(listing_.entries.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      const FolderEntry& entry = listing_.entries[static_cast<std::size_t>(i)];
+      const std::string words = entry.name + (entry.is_folder ? "/" : "");
+      if (ImGui::Selectable(
+              words.c_str(), typed_ == entry.name,
+              ImGuiSelectableFlags_AllowDoubleClick | ImGuiSelectableFlags_DontClosePopups)) {
+        if (entry.is_folder || ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
+          clicked = entry.name;
+        } else {
+          typed_ = entry.name;
+          overwrite_agreed_ = false;
+          problem_.clear();
+        }
+      }
+      if (!entry.is_folder) {
+        const std::string size = bytes_words(static_cast<double>(entry.bytes));
+        ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(size.c_str()).x);
+        ImGui::TextDisabled("%s", size.c_str());
+      }
+    }
+  }
+  ImGui::EndChild();
+  if (!problem_.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.error));
+    ImGui::TextWrapped("%s", problem_.c_str());
+    ImGui::PopStyleColor();
+  }
+  const char* verb = purpose_ == Purpose::open ? "Open" : "Save";
+  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1);
+  const bool entered = ImGui::InputTextWithHint("##name", "file or folder", &typed_,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  const bool pressed = ImGui::Button(verb, {look.px(90), 0});
+  ImGui::SameLine();
+  const bool cancelled = ImGui::Button("Cancel", {look.px(90), 0}) ||
+                         ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
+  if (!clicked.empty()) choose(clicked);
+  if ((entered || pressed) && !typed_.empty()) choose(typed_);
+  if (cancelled) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,38 @@
+// A dialog that chooses a file to open or a name to save under.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gui/model/folder.hpp"
+#include "gui/render/look.hpp"
+
+namespace kvscope::gui {
+
+class FileDialog {
+ public:
+  enum class Purpose { open, save };
+  /// Opens the dialog; `chosen` is called once with the file.
+  void ask(Purpose purpose, std::string title, std::vector<std::string> extensions,
+           std::string suggested_name, std::function<void(const std::filesystem::path&)> chosen);
+  /// Draws it while it is open.
+  void draw(const Look& look);
+
+ private:
+  void go_to(const std::filesystem::path& folder);
+  void choose(const std::filesystem::path& file);
+
+  Purpose purpose_ = Purpose::open;
+  std::string title_;
+  std::vector<std::string> extensions_;
+  std::function<void(const std::filesystem::path&)> chosen_;
+  FolderListing listing_;
+  std::string typed_;
+  std::string problem_;
+  bool should_open_ = false;
+  bool overwrite_agreed_ = false;
+};
+
+}  // namespace kvscope::gui

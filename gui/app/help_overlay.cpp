@@ -1,0 +1,72 @@
+#include "gui/app/help_overlay.hpp"
+
+#include <imgui.h>
+
+#include <algorithm>
+
+namespace kvscope::gui {
+
+namespace {
+
+struct MouseHint {
+  const char* gesture;
+  const char* words;
+};
+constexpr MouseHint kMouse[] = {
+    {"hover", "exact value, token, position"},
+    {"click", "select it, in all panels"},
+    {"wheel", "zoom about the mouse (Ctrl: across only, Shift: up and down only)"},
+    {"drag", "pan; orbit in 3D"},
+    {"double click", "everything again"},
+    {"drag a bar", "resize panels; double click: equal parts"},
+    {"Shift or right click", "the key instead of the query, in the token strip"},
+};
+
+}  // namespace
+
+bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
+  ImGui::SetNextWindowSize(
+      {std::min(room.x * 0.94f, look.px(860)), std::min(room.y * 0.92f, look.px(560))});
+  ImGui::SetNextWindowFocus();
+  bool open = true;
+  ImGui::Begin("Keys and mouse", &open,
+               ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoCollapse);
+  if (ImGui::BeginTable("columns", 2)) {
+    std::string group;
+    const auto row = [&](const std::string& left, const std::string& right) {
+      ImGui::TextUnformatted(right.c_str());
+      ImGui::SameLine(look.px(250));
+      ImGui::TextDisabled("%s", left.c_str());
+    };
+    ImGui::TableNextColumn();
+    const std::size_t half = shortcuts.size() / 2;
+    for (std::size_t i = 0; i < shortcuts.size(); ++i) {
+      const Shortcut& s = shortcuts[i];
+      if (s.group != group) {
+        if (i >= half && ImGui::TableGetColumnIndex() == 0) ImGui::TableNextColumn();
+        ImGui::Dummy({0, look.px(4)});
+        ImGui::TextDisabled("%s", s.group.c_str());
+        ImGui::Separator();
+        group = s.group;
+      }
+      row(keys_of(s), s.words);
+    }
+    ImGui::Dummy({0, look.px(4)});
+    ImGui::TextDisabled("Mouse");
+    ImGui::Separator();
+    for (const MouseHint& hint : kMouse) {
+      ImGui::TextUnformatted(hint.gesture);
+      ImGui::SameLine(look.px(130));
+      ImGui::PushTextWrapPos(0.0f);
+      ImGui::TextDisabled("%s", hint.words);
+      ImGui::PopTextWrapPos();
+    }
+    ImGui::EndTable();
+  }
+  ImGui::End();
+  return open;
+}
+
+}  // namespace kvscope::gui

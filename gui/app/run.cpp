@@ -1,0 +1,136 @@
+#include "gui/app/run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "gui/app/app.hpp"
+#include "gui/platform/offscreen.hpp"
+#include "gui/platform/window.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What the command line says, once the App is there.
+void prepare(App& app, const CommandLine& line) {
+  for (const auto& file : line.files) {
+    std::error_code error;
+    if (!fs::exists(file, error))
+      throw IoError(fmt::format("cannot read {}: no such file", file.string()));
+    app.open(file);
+  }
+  if (line.session) app.load_session(*line.session);
+  if (line.layout) app.show_layout(*line.layout);
+  if (line.panel) app.show_panel_alone(*line.panel);
+}
+
+/// Once the trace is open: layers and heads are known only then.
+bool select_given(App& app, const CommandLine& line) {
+  if (!app.session().document()) return false;
+  app.session().select("command line", [&](Selection& s) {
+    if (line.layer) s.layer = *line.layer;
+    if (line.head) s.q_head = *line.head;
+    if (line.query) s.query = *line.query;
+  });
+  return true;
+}
+
+Settings settings_for(const CommandLine& line, std::string& problem) {
+  Settings settings;
+  try {
+    if (!line.screenshot) settings = load_settings(settings_file());
+  } catch (const Error& e) {
+    problem = e.what();
+  }
+  if (line.theme) settings.theme = *line.theme;
+  if (line.scale) settings.ui_scale = *line.scale;
+  return settings;
+}
+
+int take_screenshot(const CommandLine& line) {
+  using Clock = std::chrono::steady_clock;
+  Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
+  std::string problem;
+  AppOptions options;
+  options.settings = settings_for(line, problem);
+  options.n_threads = line.n_threads;
+  App app(std::move(options), backend.fonts(), backend.texture_store());
+  prepare(app, line);
+  const auto end = Clock::now() + std::chrono::duration<double>(line.timeout);
+  bool selected = false;
+  // Some frames settle the layout; then as many as the background work needs.
+  constexpr int kSettle = 4;
+  for (int calm = 0; calm < kSettle;) {
+    backend.begin_frame();
+    app.frame(1.0f);
+    backend.end_frame();
+    if (!selected) selected = select_given(app, line);
+    if (app.is_busy()) {
+      calm = 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    } else {
+      ++calm;
+    }
+    if (Clock::now() > end) {
+      throw IoError(fmt::format("the picture was not finished after {} s; give more with --timeout",
+                                line.timeout));
+    }
+  }
+  // What went wrong while opening ends the program: nobody would read it in the picture.
+  for (const Notice& notice : app.session().notices()) {
+    if (notice.is_error) throw FormatError(notice.sentence);
+  }
+  const std::string png = backend.png();
+  std::ofstream out(*line.screenshot, std::ios::binary);
+  out.write(png.data(), static_cast<std::streamsize>(png.size()));
+  out.close();
+  if (!out) throw IoError(fmt::format("cannot write {}", line.screenshot->string()));
+  return 0;
+}
+
+int show_window(const CommandLine& line) {
+  WindowOptions window;
+  window.width = line.width;
+  window.height = line.height;
+  Window backend(window);
+  std::string problem;
+  AppOptions options;
+  options.settings = settings_for(line, problem);
+  options.settings_file = problem.empty() ? settings_file() : fs::path();
+  options.n_threads = line.n_threads;
+  options.wake = [&backend] { backend.wake(); };
+  App app(std::move(options), backend.fonts(), backend.texture_store());
+  if (!problem.empty()) app.session().notify(problem + " (settings are not saved until then)");
+  prepare(app, line);
+  bool selected = false;
+  std::string title;
+  while (!backend.wants_close() && !app.wants_quit()) {
+    for (const auto& file : backend.take_dropped_files()) app.open(file);
+    backend.wait(1.0);
+    backend.begin_frame();
+    app.frame(static_cast<float>(backend.display_scale()));
+    backend.end_frame();
+    if (!selected) selected = select_given(app, line);
+    if (app.wants_redraw()) backend.request_redraw();
+    if (app.title() != title) {
+      title = app.title();
+      backend.set_title(title);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run(const CommandLine& line) {
+  return line.screenshot ? take_screenshot(line) : show_window(line);
+}
+
+}  // namespace kvscope::gui

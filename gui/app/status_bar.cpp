@@ -1,0 +1,45 @@
+#include "gui/app/status_bar.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "gui/model/folder.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+void draw_status_bar(PanelContext& context, const std::string& flash) {
+  const Workbench bench = context.session.bench();
+  const auto jobs = bench.jobs.active();
+  ImGui::AlignTextToFramePadding();
+  if (!jobs.empty()) {
+    const JobStatus status = jobs.front().status();
+    const Progress& p = status.progress;
+    const float share =
+        p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
+    ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f),
+                       {context.look.px(110), ImGui::GetTextLineHeight() * 0.5f}, "");
+    ImGui::SameLine();
+    std::string words = status.title;
+    if (p.total > 0) words += fmt::format("  {} {}/{}", p.stage, p.done, p.total);
+    if (jobs.size() > 1) words += fmt::format("  and {} more", jobs.size() - 1);
+    ImGui::TextUnformatted(words.c_str());
+    ImGui::SameLine();
+    if (ImGui::SmallButton("Cancel all")) {
+      for (const Job& job : jobs) job.cancel();
+    }
+  } else {
+    ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : flash.c_str());
+  }
+  const std::string memory =
+      fmt::format("cache {} of {}", bytes_words(static_cast<double>(bench.cache.bytes())),
+                  bytes_words(static_cast<double>(bench.cache.limit())));
+  ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x);
+  ImGui::TextDisabled("%s", memory.c_str());
+  help_tooltip("Memory of computed values and slices. The limit is in the settings (cache-mib).");
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,31 @@
+// What lies in a folder, for the open dialog: folders first, then the files that the explorer can
+// open.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kvscope::gui {
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;
+  std::uintmax_t bytes = 0;  // files only
+};
+
+struct FolderListing {
+  std::filesystem::path folder;  // absolute
+  std::vector<FolderEntry> entries;
+  std::string error;  // a sentence; the entries are empty then
+};
+
+/// Hidden entries are left out. `extensions`: those of files that are listed (".h5"); all if empty.
+FolderListing list_folder(const std::filesystem::path& folder,
+                          const std::vector<std::string>& extensions);
+
+/// "3.2 MiB".
+std::string bytes_words(double bytes);
+
+}  // namespace kvscope::gui

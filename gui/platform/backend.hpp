@@ -1,0 +1,76 @@
+// What the explorer runs on: a window, an invisible picture, or nothing at all, all alike.
+//
+//   while (!backend.wants_close()) {
+//     if (!backend.wait(1.0)) continue;     // nothing happened: nothing is drawn
+//     backend.begin_frame();
+//     ... deliver finished jobs, draw with ImGui ...
+//     backend.end_frame();
+//   }
+//
+// A backend owns the ImGui context, its letters and its textures. All calls but wake() come from
+// the thread that made it.
+#pragma once
+
+#include <imgui.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gui/render/fonts.hpp"
+#include "gui/render/textures.hpp"
+
+namespace kvscope::gui {
+
+class Backend {
+ public:
+  virtual ~Backend();
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  /// Waits until there is something to draw: input, wake(), request_redraw(), or the frames that
+  /// ImGui needs to settle after these. False if `seconds` passed first.
+  virtual bool wait(double seconds) = 0;
+  /// Rebuilds the letters if needed, and begins an ImGui frame in this backend's context.
+  void begin_frame();
+  /// Draws and shows the frame, and frees textures that were dropped.
+  void end_frame();
+
+  /// One more frame without waiting; from within a frame: the next one.
+  void request_redraw() { redraw_ = true; }
+  /// As request_redraw, from any thread; ends wait().
+  virtual void wake();
+
+  virtual bool wants_close() const = 0;
+  virtual void set_wants_close(bool value) = 0;
+  virtual void set_title(const std::string&) {}
+  /// Files dropped on the window since the last call.
+  virtual std::vector<std::filesystem::path> take_dropped_files() { return {}; }
+  /// Pixels of the drawing area.
+  virtual ImVec2 size() const = 0;
+  /// The UI scale that the display asks for; 1 without one.
+  virtual double display_scale() const { return 1.0; }
+
+  FontAtlas& fonts() { return fonts_; }
+  virtual TextureStore& texture_store() = 0;
+  ImGuiContext* imgui() { return context_; }
+
+ protected:
+  explicit Backend(double scale);
+  virtual void begin_platform_frame() = 0;
+  virtual void upload_fonts() = 0;
+  virtual void draw(ImDrawData* data) = 0;
+  /// For destructors of derived classes: the context goes while their renderer still can.
+  void destroy_context();
+  bool take_redraw();
+
+ private:
+  FontAtlas fonts_;
+  ImGuiContext* context_ = nullptr;
+  std::atomic<bool> woken_ = false;
+  bool redraw_ = true;
+};
+
+}  // namespace kvscope::gui

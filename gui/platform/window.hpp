@@ -1,0 +1,49 @@
+// The real window: GLFW and OpenGL 3.3. It draws when something happened and sleeps otherwise.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gui/platform/backend.hpp"
+
+namespace kvscope::gui {
+
+struct WindowOptions {
+  std::string title = "kvscope explorer";
+  int width = 1600;  // in the display's own units; times the scale where it has none
+  int height = 900;
+  std::optional<double> scale;  // of the interface [what the monitor asks for]
+  bool visible = true;
+};
+
+/// One at a time per process (GLFW's state is global).
+class Window final : public Backend {
+ public:
+  /// Throws IoError, saying what to do, without a display or without OpenGL 3.3.
+  explicit Window(const WindowOptions& options);
+  ~Window() override;
+
+  bool wait(double seconds) override;
+  void wake() override;
+  bool wants_close() const override;
+  void set_wants_close(bool value) override;
+  void set_title(const std::string& title) override;
+  std::vector<std::filesystem::path> take_dropped_files() override;
+  ImVec2 size() const override;
+  double display_scale() const override;
+  TextureStore& texture_store() override;
+  /// What was drawn last, for screenshots.
+  plot::Image image() const;
+
+ private:
+  void begin_platform_frame() override;
+  void upload_fonts() override;
+  void draw(ImDrawData* data) override;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,106 @@
+// A figure in a rectangle of a window: drawn once, shown every frame, zoomed and asked with the
+// mouse.
+//
+//   if (ImGui::Begin(...)) {
+//     view_.show(figure, version, ImGui::GetContentRegionAvail(), {ground});
+//     if (const auto& hit = view_.hit()) { tooltip of what is under the cursor; hit->clicked }
+//   }
+//
+// Laying out and drawing happen only when the figure (`version`), the size, the style, the zoom or
+// the letters change; in between a frame copies vertices.
+#pragma once
+
+#include <imgui.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "analysis/plot/figure.hpp"
+#include "analysis/plot/layout.hpp"
+#include "analysis/plot/theme.hpp"
+#include "gui/render/fonts.hpp"
+#include "gui/render/textures.hpp"
+
+namespace kvscope::gui {
+
+/// How a figure looks in a window.
+struct FigureStyle {
+  plot::Ground ground = plot::Ground::light;
+  std::optional<plot::Colour> paper;  // instead of the theme's ground: the panel's own
+  std::optional<double> text_em;      // pixels per em of axis labels [the body font's]
+  bool zoomable = true;
+  bool operator==(const FigureStyle&) const = default;
+};
+
+/// The theme of figures on screen: paper's proportions with letters of `text_em` pixels.
+/// `pixels_per_point` turns its points into pixels.
+struct ScreenTheme {
+  plot::Theme theme;
+  double pixels_per_point = 1.0;
+};
+ScreenTheme screen_theme(const FigureStyle& style, double text_em);
+
+/// What lies under the cursor.
+struct FigureHit {
+  std::size_t panel = 0;
+  double x = 0.0;  // of the cursor, in data
+  double y = 0.0;
+  /// The nearest point within 6 pixels, or the bar, or the cell of a heat map (the topmost).
+  std::optional<std::size_t> mark;   // in the panel's marks
+  std::optional<std::size_t> point;  // in the mark's arrays: Line, Scatter, Bars
+  double point_x = 0.0;              // its data; the middle of a bar
+  double point_y = 0.0;
+  std::optional<Index> row;     // HeatMap
+  std::optional<Index> col;     // HeatMap
+  std::optional<double> value;  // of the cell (NaN: masked), of a Scatter's colour
+  bool clicked = false;         // released here without a drag, in this frame
+  bool double_clicked = false;  // which also resets the zoom
+};
+
+/// Mouse: the wheel zooms about the cursor (with Ctrl along x only, with Shift along y only),
+/// dragging pans, a double click or R resets. Axes that the figure shares move together.
+class FigureView {
+ public:
+  /// Both must outlive the view.
+  FigureView(FontAtlas& fonts, TextureStore& textures);
+  ~FigureView();
+  FigureView(FigureView&&) noexcept;
+  FigureView& operator=(FigureView&&) noexcept;
+
+  /// An item of the current ImGui window, `size` pixels large. `version` names the figure's
+  /// content: another number means another figure. Zoom is kept as long as panels and ranges stay
+  /// the same. A figure that cannot be drawn becomes a sentence in the middle.
+  void show(const plot::Figure& figure, std::uint64_t version, ImVec2 size,
+            const FigureStyle& style);
+
+  /// Of the last show(); empty if the cursor is not in a panel.
+  const std::optional<FigureHit>& hit() const;
+  /// The sentence shown instead of the figure; empty if all is well.
+  const std::string& problem() const;
+
+  bool is_zoomed() const;
+  void reset_zoom();
+  /// The figure with the ranges that are visible: what an export should draw. Throws ConfigError
+  /// before the first show().
+  plot::Figure current_figure() const;
+
+  /// Where a place of the data is on screen; empty where it has none or nothing is drawn.
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const;
+  /// A panel's frame on screen, low and high corner; empty if nothing is drawn.
+  struct ScreenRect {
+    ImVec2 low;
+    ImVec2 high;
+  };
+  std::optional<ScreenRect> frame(std::size_t panel) const;
+
+  /// How often the figure was drawn anew, for tests and measurements.
+  std::uint64_t n_recordings() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope::gui

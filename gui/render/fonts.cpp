@@ -1,0 +1,255 @@
+#include "gui/render/fonts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "analysis/plot/font_metrics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/mapped_file.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr char32_t kReplacement = 0x25A1;  // an empty box
+constexpr char32_t kLastOfPlane = 0xFFFF;  // ImWchar has 16 bits
+
+/// What every size has: Latin, Greek, punctuation, signs and arrows of formulas, shapes.
+constexpr ImWchar kAlways[] = {
+    0x0020, 0x007E, 0x00A0, 0x017F, 0x0370, 0x03FF, 0x2010, 0x2027, 0x2030, 0x203A, 0x2044,
+    0x2044, 0x2070, 0x209C, 0x20AC, 0x20AC, 0x2102, 0x2102, 0x2113, 0x2115, 0x211A, 0x211D,
+    0x2190, 0x2199, 0x21B5, 0x21B5, 0x21D0, 0x21D5, 0x2200, 0x222B, 0x2234, 0x226B, 0x2282,
+    0x228B, 0x2295, 0x229B, 0x22A5, 0x22A5, 0x22C5, 0x22C6, 0x22EE, 0x22EF, 0x2308, 0x230B,
+    0x2318, 0x2318, 0x25A0, 0x25CF, 0x25E6, 0x25E6, 0x2605, 0x2606, 0x2713, 0x2717, 0x27E8,
+    0x27E9, 0xFFFD, 0xFFFD, 0};
+
+bool is_always_there(char32_t code) {
+  for (std::size_t i = 0; kAlways[i] != 0; i += 2) {
+    if (code >= kAlways[i] && code <= kAlways[i + 1]) return true;
+  }
+  return false;
+}
+
+/// Where systems keep a font for all scripts that DejaVu lacks.
+std::optional<std::filesystem::path> fallback_font() {
+  static constexpr const char* kPlaces[] = {
+      "/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",  // Debian, Ubuntu
+      "/usr/share/fonts/google-droid-sans-fonts/DroidSansFallbackFull.ttf",  // Fedora
+      "/usr/share/fonts/droid/DroidSansFallbackFull.ttf",                    // Arch
+      "/usr/local/share/fonts/Droid/DroidSansFallbackFull.ttf",              // FreeBSD
+  };
+  for (const char* place : kPlaces) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(place, ignored)) return place;
+  }
+  return std::nullopt;
+}
+
+struct FontFile {
+  explicit FontFile(const std::filesystem::path& path)
+      : file(path), metrics(file.text(), path.string()) {}
+  MappedFile file;
+  plot::FontMetrics metrics;
+};
+
+/// Pairs of first and last code point, ended by zero.
+std::vector<ImWchar> ranges_of(const std::set<char32_t>& codes) {
+  std::vector<ImWchar> ranges;
+  for (char32_t code : codes) {
+    if (!ranges.empty() && ranges.back() + 1U == code) {
+      ranges.back() = static_cast<ImWchar>(code);
+    } else {
+      ranges.insert(ranges.end(), 2, static_cast<ImWchar>(code));
+    }
+  }
+  ranges.push_back(0);
+  return ranges;
+}
+
+/// Sizes of figure text in steps that the eye does not tell apart: few sizes serve many figures.
+double rounded_size(double em) {
+  const double step = em < 16.0 ? 0.5 : em < 32.0 ? 1.0 : 4.0;
+  return std::clamp(std::round(em / step) * step, 5.0, 96.0);
+}
+
+}  // namespace
+
+/// The font files, and widths over both of them.
+struct FontAtlas::Sources final : plot::TextMetrics {
+  Sources() : figure(plot::figure_font()) {}
+
+  /// Reads the fallback font when it is first needed; a damaged one counts as missing.
+  const FontFile* fallback() const {
+    if (!looked_for_fallback) {
+      looked_for_fallback = true;
+      try {
+        if (const auto path = fallback_font()) fallback_file.emplace(*path);
+      } catch (const Error&) {
+        fallback_file.reset();
+      }
+    }
+    return fallback_file ? &*fallback_file : nullptr;
+  }
+
+  double width(std::string_view text, double size) const override {
+    double total = 0.0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t begin = at;
+      const char32_t code = plot::next_code_point(text, at);
+      const std::string_view letter = text.substr(begin, at - begin);
+      if (code < 0x80 || figure.metrics.has(code)) {
+        total += figure.metrics.width(letter, size);
+      } else if (const FontFile* other = fallback(); other && other->metrics.has(code)) {
+        total += other->metrics.width(letter, size);
+      } else {
+        total += figure.metrics.width("\u25A1", size);
+      }
+    }
+    return total;
+  }
+  double ascent() const override { return figure.metrics.ascent(); }
+  double descent() const override { return figure.metrics.descent(); }
+
+  FontFile figure;
+  mutable std::optional<FontFile> fallback_file;
+  mutable bool looked_for_fallback = false;
+};
+
+/// What the atlas should hold beyond kAlways.
+struct FontAtlas::Request {
+  std::set<char32_t> of_figure_font;
+  std::set<char32_t> of_fallback;
+  std::set<char32_t> nowhere;
+  std::vector<ImWchar> figure_ranges;  // ImGui reads them while it builds
+  std::vector<ImWchar> fallback_ranges;
+
+  std::size_t n_extra() const { return of_figure_font.size() + of_fallback.size(); }
+};
+
+FontAtlas::FontAtlas(double scale)
+    : sources_(std::make_unique<Sources>()), request_(std::make_unique<Request>()) {
+  set_scale(scale);
+}
+
+FontAtlas::~FontAtlas() = default;
+
+void FontAtlas::set_scale(double scale) {
+  scale = std::clamp(scale, 0.5, 4.0);
+  if (scale == scale_ && body_.em > 0.0) return;
+  scale_ = scale;
+  // whole pixels in ImGui's measure, so that lines of text are whole pixels high
+  const double height_per_em = sources_->figure.metrics.height_per_em();
+  const auto em = [&](double size) {
+    return std::round(size * scale * height_per_em) / height_per_em;
+  };
+  body_.em = em(13.0);
+  small_.em = em(11.0);
+  title_.em = em(18.0);
+  figure_sizes_.clear();
+  stale_ = true;
+}
+
+BakedFont FontAtlas::nearest(double em) {
+  const double wanted = rounded_size(em);
+  BakedFont best = body_;
+  bool wanted_is_known = false;
+  const auto offer = [&](const BakedFont& baked, double tolerance) {
+    wanted_is_known = wanted_is_known || std::abs(baked.em - em) <= tolerance * em;
+    if (baked.font == nullptr) return;
+    if (std::abs(std::log(baked.em / em)) < std::abs(std::log(best.em / em))) best = baked;
+  };
+  for (const BakedFont* baked : {&body_, &small_, &title_}) offer(*baked, 0.02);
+  for (const BakedFont& baked : figure_sizes_) {
+    offer(baked, 0.02);
+    wanted_is_known = wanted_is_known || baked.em == wanted;
+  }
+  if (!wanted_is_known && figure_sizes_.size() < kMostFigureSizes) {
+    figure_sizes_.push_back({nullptr, wanted});
+    stale_ = true;
+  }
+  return best;
+}
+
+bool FontAtlas::require(std::string_view utf8) {
+  bool complete = true;
+  for (std::size_t at = 0; at < utf8.size();) {
+    const char32_t code = plot::next_code_point(utf8, at);
+    if (code < 0x7F || is_always_there(code)) continue;
+    Request& request = *request_;
+    if (request.of_figure_font.contains(code) || request.of_fallback.contains(code)) {
+      complete = complete && !stale_;
+      continue;
+    }
+    if (code < 0x20 || code > kLastOfPlane || request.nowhere.contains(code)) continue;
+    if (request.n_extra() >= kMostExtraCharacters) continue;
+    if (sources_->figure.metrics.has(code)) {
+      request.of_figure_font.insert(code);
+    } else if (const FontFile* other = sources_->fallback(); other && other->metrics.has(code)) {
+      request.of_fallback.insert(code);
+    } else {
+      request.nowhere.insert(code);
+      continue;
+    }
+    stale_ = true;
+    complete = false;
+  }
+  return complete;
+}
+
+const plot::TextMetrics& FontAtlas::metrics() const {
+  return *sources_;
+}
+
+void FontAtlas::add_font(BakedFont& baked, bool with_extras) {
+  const auto add = [&](const FontFile& source, const ImWchar* ranges, bool merge) {
+    ImFontConfig config;
+    const std::string_view bytes = source.file.text();
+    config.FontData = const_cast<char*>(bytes.data());  // read only
+    config.FontDataSize = static_cast<int>(bytes.size());
+    config.SizePixels = static_cast<float>(baked.em * source.metrics.height_per_em());
+    config.OversampleH = merge ? 1 : 2;
+    config.OversampleV = 1;
+    config.GlyphRanges = ranges;
+    config.MergeMode = merge;
+    ImFont* font = atlas_.AddFont(&config);
+    // "owned" until here so that AddFont does not copy megabytes per size; ours from here on
+    atlas_.ConfigData.back().FontDataOwnedByAtlas = false;
+    return font;
+  };
+  baked.font = add(sources_->figure, kAlways, /*merge=*/false);
+  if (!with_extras) return;
+  if (!request_->of_figure_font.empty()) {
+    add(sources_->figure, request_->figure_ranges.data(), /*merge=*/true);
+  }
+  if (!request_->of_fallback.empty()) {
+    add(*sources_->fallback(), request_->fallback_ranges.data(), /*merge=*/true);
+  }
+}
+
+bool FontAtlas::prepare() {
+  if (!stale_) return false;
+  request_->figure_ranges = ranges_of(request_->of_figure_font);
+  request_->fallback_ranges = ranges_of(request_->of_fallback);
+  atlas_.Clear();
+  atlas_.Flags |= ImFontAtlasFlags_NoPowerOfTwoHeight;
+  // the first font of an atlas is ImGui's own choice
+  for (BakedFont* baked : {&body_, &small_, &title_}) add_font(*baked, /*with_extras=*/true);
+  // thousands of characters in every size of figures would fill the atlas: words in figures are
+  // few, and take them from the nearest of the sizes above
+  for (BakedFont& baked : figure_sizes_) add_font(baked, /*with_extras=*/false);
+  atlas_.Build();
+  for (ImFont* font : atlas_.Fonts) {
+    font->FallbackChar = static_cast<ImWchar>(kReplacement);
+    font->BuildLookupTable();
+  }
+  stale_ = false;
+  ++generation_;
+  return true;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,100 @@
+// Pictures for the window: RGBA8 textures that are freed only when nothing on screen needs them.
+//
+// Textures are made by a TextureStore: of OpenGL, or one that only counts (tests without a GPU). A
+// texture that its owner drops lives until the store collects it, after the frame that may still
+// show it.
+#pragma once
+
+#include <imgui.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "analysis/plot/canvas.hpp"
+
+namespace kvscope::gui {
+
+/// How a texture looks when it is enlarged; made small it is always averaged between neighbours.
+enum class Filter { nearest, linear };
+
+/// Makes and keeps textures; owned by a Backend. Used from the frame's thread alone.
+class TextureStore {
+ public:
+  virtual ~TextureStore() = default;
+  /// The longest side of a texture in pixels.
+  virtual int max_side() const = 0;
+  /// Frees what was dropped; called by the backend after a frame was drawn.
+  void collect();
+  /// Of the textures that live.
+  std::size_t count() const { return count_; }
+  std::size_t bytes() const { return bytes_; }
+
+ protected:
+  TextureStore() : grave_(std::make_shared<Grave>()) {}
+  virtual ImTextureID create(int width, int height, Filter filter) = 0;
+  virtual void write(ImTextureID id, int x, int y, int width, int height,
+                     const std::uint8_t* rgba) = 0;
+  virtual void destroy(ImTextureID id) = 0;
+
+ private:
+  friend class Texture;
+  /// What textures leave behind; they may outlive the store.
+  struct Dead {
+    ImTextureID id;
+    std::size_t bytes;
+  };
+  struct Grave {
+    std::vector<Dead> dead;
+  };
+  std::shared_ptr<Grave> grave_;
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// One texture; movable, dropped with its last owner. It must not be drawn after its store is gone.
+class Texture {
+ public:
+  Texture() = default;
+  /// Of undefined content. Throws ConfigError beyond the store's longest side or below one pixel.
+  Texture(TextureStore& store, int width, int height, Filter filter);
+  /// Throws as above.
+  Texture(TextureStore& store, const plot::Image& image, Filter filter);
+  ~Texture();
+  Texture(Texture&& other) noexcept;
+  Texture& operator=(Texture&& other) noexcept;
+
+  explicit operator bool() const { return id_ != nullptr; }
+  ImTextureID id() const { return id_; }
+  int width() const { return width_; }
+  int height() const { return height_; }
+
+  /// Replaces a rectangle by `rgba` [height, width, 4], row 0 on top. Throws ShapeError if it does
+  /// not fit.
+  void update(int x, int y, int width, int height, std::span<const std::uint8_t> rgba);
+
+ private:
+  TextureStore* store_ = nullptr;
+  std::weak_ptr<TextureStore::Grave> grave_;
+  ImTextureID id_ = nullptr;
+  int width_ = 0;
+  int height_ = 0;
+};
+
+/// A store without a GPU: numbers instead of pictures.
+class NullTextureStore final : public TextureStore {
+ public:
+  int max_side() const override { return 16384; }
+
+ protected:
+  ImTextureID create(int width, int height, Filter filter) override;
+  void write(ImTextureID, int, int, int, int, const std::uint8_t*) override {}
+  void destroy(ImTextureID) override {}
+
+ private:
+  std::uintptr_t next_ = 1000;
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,23 @@
+// Results as figures, tables and the explorer read them, from whatever file holds them: HDF5, CSV,
+// JSON. The one place of this part that opens HDF5, which is why it may include `traces`.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "analysis/figures/result_view.hpp"
+
+namespace kvscope {
+
+/// Opens a result file (HDF5), a report with rows (JSON) or a table (CSV; kind "table"), told apart
+/// by their contents. Throws IoError or FormatError.
+std::unique_ptr<ResultView> open_result(const std::filesystem::path& file);
+
+/// The rows of a result: rows_of what open_result opens.
+Table read_rows(const std::filesystem::path& file);
+
+/// The rows of all files, one below the other; with several files a column "file" tells them apart.
+Table read_rows(const std::vector<std::filesystem::path>& files);
+
+}  // namespace kvscope

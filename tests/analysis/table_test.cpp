@@ -1,0 +1,118 @@
+// Tables from CSV and JSON, well formed and not, and below each other.
+#include "analysis/read_table.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+using Texts = std::vector<std::string>;
+
+Texts words_of(const Table& table, const std::string& name) {
+  const TextColumn& column = table.text(name);
+  Texts words;
+  for (std::size_t row = 0; row < table.n_rows(); ++row) words.push_back(column.at(row));
+  return words;
+}
+
+TEST_CASE("CSV becomes columns of numbers and text") {
+  const Table table = table_from_csv(
+      "\xEF\xBB\xBFname,budget,note,config_hash\r\nquest,64,\"a, "
+      "\"\"b\"\"\",12e4\r\n\r\nfull,,\"two\nlines\",34\n",
+      "x.csv");
+  REQUIRE(table.n_rows() == 2);
+  CHECK(words_of(table, "name") == Texts{"quest", "full"});
+  CHECK(table.at("budget").numbers[0] == 64.0);
+  CHECK(std::isnan(table.at("budget").numbers[1]));
+  CHECK(words_of(table, "note") == Texts{"a, \"b\"", "two\nlines"});
+  CHECK(words_of(table, "config_hash") == Texts{"12e4", "34"});  // never a number
+  CHECK(table.at("budget").cell(0) == "64");
+  CHECK(table.at("budget").cell(1).empty());
+}
+
+TEST_CASE("one word makes a column text, wherever it stands") {
+  const Table table = table_from_csv("a,b\n1,0.50\n2,x\n", "x.csv");
+  CHECK(words_of(table, "b") == Texts{"0.50", "x"});
+  CHECK(!table.at("a").is_text);
+}
+
+TEST_CASE("a last field may be empty, with and without a line's end") {
+  for (const char* text : {"a,b\n1,\n", "a,b\n1,"}) {
+    const Table table = table_from_csv(text, "x.csv");
+    REQUIRE(table.n_rows() == 1);
+    CHECK(std::isnan(table.at("b").numbers[0]));
+  }
+}
+
+TEST_CASE("columns are asked for by type, and refused by name") {
+  Table table = table_from_csv("a,\"b,c\",d\r\n1,\"x \"\"y\"\"\",\r\n,z,2\n", "t.csv");
+  CHECK(std::isnan(table.numbers("a")[1]));
+  CHECK(table.text("b,c").at(0) == "x \"y\"");
+  CHECK(table.numbers("d")[1] == 2.0);
+  CHECK(table.has("a"));
+  CHECK_FALSE(table.has("b,c"));
+  CHECK_FALSE(table.has_text("a"));
+  CHECK_THROWS_MATCHES(table.numbers("x"), ConfigError,
+                       MessageMatches(ContainsSubstring("it has a, b,c, d")));
+  CHECK_THROWS_AS(table.text("a"), ConfigError);
+  CHECK_THROWS_AS(table.add_numbers("a", {1.0, 2.0}), ConfigError);
+  CHECK_THROWS_AS(table.add_numbers("e", {1.0}), ShapeError);
+}
+
+TEST_CASE("broken CSV is refused with its line") {
+  const auto refuses = [](const char* text, const char* words) {
+    INFO(text);
+    CHECK_THROWS_MATCHES(table_from_csv(text, "x.csv"), FormatError,
+                         MessageMatches(ContainsSubstring(words)));
+  };
+  refuses("", "x.csv: empty");
+  refuses("a,b\n1,2\n3\n", "line 3: expected 2 fields as in the header, found 1");
+  refuses("a,b\n1,\"2\n", "line 2: a quoted field has no closing quote");
+  refuses("a,b\n\"1\"2,3\n", "line 2: expected a comma");
+  refuses("a,a\n1,2\n", "occurs twice");
+}
+
+TEST_CASE("JSON rows are found in lists, results and summaries") {
+  for (const char* text :
+       {R"([{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1, "mass": null, "more": [1]}])",
+        R"({"kind": "sweep", "rows": [{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1}]})",
+        R"({"summary": {"layers": [{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1}]}})"}) {
+    const Table table = table_from_json(nlohmann::json::parse(text), "x.json");
+    REQUIRE(table.n_rows() == 2);
+    CHECK(table.at("layer").numbers == std::vector<double>{0.0, 1.0});
+    CHECK(table.at("mass").numbers[0] == 0.5);
+    CHECK(std::isnan(table.at("mass").numbers[1]));
+    CHECK(words_of(table, "name") == Texts{"x", ""});
+    CHECK(table.find("more") == nullptr);
+  }
+  CHECK_THROWS_AS(table_from_json(nlohmann::json::parse("{\"a\": 1}"), "x"), FormatError);
+  CHECK_THROWS_AS(table_from_json(nlohmann::json::parse("[1]"), "x"), FormatError);
+}
+
+TEST_CASE("tables of different columns stand below each other") {
+  Table one = table_from_csv("a,b\n1,2\n", "one");
+  one.append(table_from_csv("b,c\nx,3\n", "two"));
+  REQUIRE(one.n_rows() == 2);
+  CHECK(one.at("a").numbers[0] == 1.0);
+  CHECK(std::isnan(one.at("a").numbers[1]));
+  CHECK(words_of(one, "b") == Texts{"2", "x"});
+  CHECK(std::isnan(one.at("c").numbers[0]));
+  CHECK(one.at("c").numbers[1] == 3.0);
+  CHECK_THROWS_MATCHES(one.at("d"), ConfigError, MessageMatches(ContainsSubstring("a, b, c")));
+  Table none("none");
+  none.append(one);
+  none.add_text("file", std::string("one"));
+  CHECK(none.n_rows() == 2);
+  CHECK(words_of(none, "file") == Texts{"one", "one"});
+}
+
+}  // namespace
+}  // namespace kvscope

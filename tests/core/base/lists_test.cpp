@@ -1,0 +1,73 @@
+// Lists, numbers and words as people type them.
+#include "core/base/lists.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/suggest.hpp"
+#include "core/selectors/spec_lists.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Numbers = std::vector<Index>;
+using Words = std::vector<std::string>;
+
+TEST_CASE("words between separators keep empty ones") {
+  CHECK(split_words("a,,b", ',') == Words{"a", "", "b"});
+  CHECK(split_words("", ',') == Words{""});
+  CHECK(split_words("a|", '|') == Words{"a", ""});
+}
+
+TEST_CASE("numbers and ranges come in order, once each") {
+  CHECK(parse_index_list("0,3-5", "layers") == Numbers{0, 3, 4, 5});
+  CHECK(parse_index_list("5,4-6,0", "layers") == Numbers{0, 4, 5, 6});
+  for (const char* text : {"", "a", "1,", "-1", "3-2", "1-", "0-9999999999", "1000000", " 1", "1.5",
+                           "99999999999999999999"}) {
+    INFO(text);
+    CHECK_THROWS_AS(parse_index_list(text, "layers"), ConfigError);
+  }
+  CHECK_THROWS_WITH(
+      parse_index_list("0,x", "--layers"),
+      ContainsSubstring("--layers: expected numbers and ranges like 0,3-5, found \"x\""));
+}
+
+TEST_CASE("a number is the whole word or none") {
+  CHECK(number_from<Index>("12") == 12);
+  CHECK(number_from<double>("1e3") == 1000.0);
+  CHECK_FALSE(number_from<Index>("12 "));
+  CHECK_FALSE(number_from<Index>(""));
+  CHECK_FALSE(number_from<std::int8_t>("300"));
+}
+
+TEST_CASE("an assignment belongs to the method before it, in its last stage") {
+  CHECK(split_selectors({"quest,quoka:n-queries=8,pairing=rank", "full"}, "--selector") ==
+        Words{"quest", "quoka:n-queries=8,pairing=rank", "full"});
+  CHECK(split_selectors({"quoka,n-queries=8"}, "--selector") == Words{"quoka:n-queries=8"});
+  CHECK(split_selectors({"keydiff@tokens=8+quest,page-size=32"}, "--selector") ==
+        Words{"keydiff@tokens=8+quest:page-size=32"});
+  CHECK_THROWS_WITH(split_selectors({"quest,,full"}, "--selector"),
+                    ContainsSubstring("--selector: expected names between the commas"));
+  CHECK_THROWS_AS(split_selectors({"page-size=32"}, "--selector"), ConfigError);
+}
+
+TEST_CASE("a bare number is a budget of the kind before it") {
+  const std::vector<Budget> budgets = split_budgets({"64,128,ratio=0.25,0.5", "32"});
+  Words texts;
+  for (const Budget& budget : budgets) texts.push_back(budget.to_string());
+  CHECK(texts == Words{"tokens=64", "tokens=128", "ratio=0.25", "ratio=0.5", "tokens=32"});
+  CHECK_THROWS_AS(split_budgets({"tokens=64,"}), ConfigError);
+}
+
+TEST_CASE("the nearest word is suggested, a far one is not") {
+  const Words known = {"latency", "budget", "needle"};
+  CHECK(did_you_mean("latncy", known) == ". Did you mean latency?");
+  CHECK(did_you_mean("budgets", known) == ". Did you mean budget?");
+  CHECK(did_you_mean("perplexity", known).empty());
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,90 @@
+// Results from every kind of file, told apart by what is in it.
+#include "notebooks_export/open_result.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using testing::TempDir;
+
+/// A result file of `kind` with an array and a summary.
+std::filesystem::path write_result(const TempDir& dir, const std::string& name,
+                                   const nlohmann::ordered_json& summary) {
+  const auto file = dir.path() / name;
+  const auto sink = create_result_file(file, /*overwrite=*/false);
+  ResultInfo info;
+  info.kind = "quest";
+  info.created = "2026-01-01T00:00:00Z";
+  sink->begin(info);
+  sink->declare({"mass", ResultType::f32, {2}, {"layer"}, "1", "mass"});
+  sink->write<float>("mass", 0, std::vector<float>{0.5F, 0.25F});
+  sink->finish(summary);
+  return file;
+}
+
+TEST_CASE("contents decide what a result is, not its name") {
+  const TempDir dir;
+  const char* csv = "selector,mass\nquest,0.5\n";
+  const char* json = R"( {"kind": "sweep", "config_hash": "ab",
+                          "rows": [{"selector": "quest", "mass": 0.5}]})";
+  for (const char* name : {"a.csv", "a.txt", "a"}) {
+    INFO(name);
+    const auto table = open_result(dir.write(name, csv));
+    CHECK(table->info().kind == "table");
+    CHECK(rows_of(*table).text("selector").at(0) == "quest");
+    const auto report = open_result(dir.write(std::string(name) + ".x", json));
+    CHECK(report->info().kind == "sweep");
+    CHECK(report->info().config_hash == "ab");
+    CHECK(rows_of(*report).numbers("mass")[0] == 0.5);
+  }
+  const auto file =
+      write_result(dir, "quest.h5", {{"layers", {{{"layer", 0}, {"mass", 0.5}}, {{"layer", 1}}}}});
+  std::filesystem::rename(file, dir.path() / "renamed.result");
+  const auto result = open_result(dir.path() / "renamed.result");
+  CHECK(result->info().kind == "quest");
+  CHECK(result->read("mass") == std::vector<double>{0.5, 0.25});
+  CHECK(rows_of(*result).n_rows() == 2);
+}
+
+TEST_CASE("rows of several files stand below each other, with their file's name") {
+  const TempDir dir;
+  const auto one = dir.write("one.csv", "selector,mass\nquest,0.5\n");
+  const auto two = dir.write("two.json", R"([{"selector": "full", "mass": 1}])");
+  CHECK(read_rows(one).find("file") == nullptr);
+  CHECK(read_rows(std::vector{one}).find("file") == nullptr);
+  const Table both = read_rows({one, two});
+  REQUIRE(both.n_rows() == 2);
+  CHECK(both.text("file").at(0) == "one.csv");
+  CHECK(both.text("file").at(1) == "two.json");
+  CHECK(both.numbers("mass")[1] == 1.0);
+}
+
+TEST_CASE("what is no result is refused in a sentence") {
+  const TempDir dir;
+  const auto refuses = [&](const std::filesystem::path& file, const char* words) {
+    INFO(file);
+    CHECK_THROWS_MATCHES(open_result(file), FormatError, MessageMatches(ContainsSubstring(words)));
+  };
+  refuses(dir.write("text.h5", "no HDF5"), "text.h5");
+  refuses(dir.write("cut.json", "{"), "expected JSON");
+  refuses(dir.write("norows.json", R"({"kind": "sweep"})"), "rows");
+  refuses(dir.write("empty.csv", ""), "empty");
+  refuses(dir.write("header.csv", "selector,mass\n"), "no rows");
+  refuses(dir.write("picture.png", std::string("\x89PNG\0\1", 6)), "HDF5, CSV or JSON");
+  CHECK_THROWS_AS(open_result(dir.path()), IoError);
+  CHECK_THROWS_AS(open_result(dir.path() / "none"), IoError);
+  CHECK_THROWS_AS(rows_of(*open_result(write_result(dir, "norows.h5", {{"total", 1}}))),
+                  FormatError);
+}
+
+}  // namespace
+}  // namespace kvscope
