@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kFlashSeconds = 3.0;
-constexpr double kWatchSeconds = 1.0;
 constexpr float kSidebar = 262.0f;  // points
 
 }  // namespace
@@ -56,11 +55,6 @@ void App::frame(float screen_scale) {
   look_again(screen_scale);
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
-  const double now = ImGui::GetTime();
-  if (now - last_watch_ > kWatchSeconds) {
-    last_watch_ = now;
-    session_->watch_files();
-  }
   const std::uint64_t before = session_->revision();
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
 
@@ -79,8 +73,9 @@ void App::frame(float screen_scale) {
   ImGui::End();
   draw_dialogs();
   remember();
-  // A tooltip that waits for the mouse to rest needs a frame after its moment.
-  wants_redraw_ = requests_.redraw || session_->revision() != before || now < flash_until_;
+  drawn_revision_ = session_->revision();
+  wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
+                  ImGui::GetTime() < flash_until_;
 }
 
 PanelContext App::context() {
@@ -329,6 +324,11 @@ bool App::is_busy() const {
   return std::any_of(panels_.begin(), panels_.end(), [&](const auto& panel) {
     return cells_.area_of(panel->info().name) && panel->is_busy();
   });
+}
+
+bool App::has_news() {
+  session_->watch_files();
+  return session_->revision() != drawn_revision_;
 }
 
 std::string App::title() const {

@@ -127,6 +127,23 @@ void App::load_session(const fs::path& file) {
   }
 }
 
+Json App::state() const {
+  Json json = session_json({});
+  json["kind"] = "kvscope-explorer-state";
+  json["busy"] = is_busy();
+  json["focused"] = cells_.focused();
+  json["notices"] = Json::array();
+  for (const Notice& notice : session_->notices()) json["notices"].push_back(notice.sentence);
+  json["areas"] = Json::object();
+  for (const auto& panel : panels_) {
+    const std::string name = panel->info().name;
+    if (const auto area = cells_.area_of(name)) {
+      json["areas"][name] = {area->x, area->y, area->w, area->h};
+    }
+  }
+  return json;
+}
+
 // ---- keys ----
 
 void App::make_shortcuts() {

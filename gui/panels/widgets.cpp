@@ -232,25 +232,37 @@ std::string token_words(const Document& document, Index pos) {
   return fmt::format("{}  “{}”  (id {})", pos, document.token_text(pos), id);
 }
 
+namespace {
+/// Which sentence the mouse rests on; one mouse, hence one of these.
+struct TooltipState {
+  ImGuiID hovered = 0;
+  double since = 0.0;
+  bool waits = false;
+};
+TooltipState tooltip_state;
+}  // namespace
+
 void help_tooltip(std::string_view sentence) {
-  constexpr float kMoment = 0.5f;
-  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) ||
-      ImGui::GetCurrentContext() == nullptr) {
+  constexpr double kMoment = 0.5;
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  const ImGuiID here = ImGui::GetID(sentence.data(), sentence.data() + sentence.size());
+  if (here != tooltip_state.hovered) {
+    tooltip_state.hovered = here;
+    tooltip_state.since = ImGui::GetTime();
+  }
+  if (ImGui::GetTime() - tooltip_state.since < kMoment) {
+    tooltip_state.waits = true;
     return;
   }
-  static ImGuiID hovered = 0;
-  static double since = 0.0;
-  const ImGuiID here = ImGui::GetID(sentence.data(), sentence.data() + sentence.size());
-  if (here != hovered) {
-    hovered = here;
-    since = ImGui::GetTime();
-  }
-  if (ImGui::GetTime() - since < kMoment) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(ImGui::GetFontSize() * 24.0f);
   text_line(sentence);
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+}
+
+bool take_tooltip_wait() {
+  return std::exchange(tooltip_state.waits, false);
 }
 
 namespace detail {
