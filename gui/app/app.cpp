@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kFlashSeconds = 3.0;
-constexpr double kWatchSeconds = 1.0;
 constexpr float kSidebar = 262.0f;  // points
 
 }  // namespace
@@ -56,11 +55,6 @@ void App::frame(float screen_scale) {
   look_again(screen_scale);
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
-  const double now = ImGui::GetTime();
-  if (now - last_watch_ > kWatchSeconds) {
-    last_watch_ = now;
-    session_->watch_files();
-  }
   const std::uint64_t before = session_->revision();
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
 
@@ -73,14 +67,17 @@ void App::frame(float screen_scale) {
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                    ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
   draw_banners();
+  ImGui::PopStyleVar();
   draw_body();
   ImGui::End();
   draw_dialogs();
   remember();
-  // A tooltip that waits for the mouse to rest needs a frame after its moment.
-  wants_redraw_ = requests_.redraw || session_->revision() != before || now < flash_until_;
+  drawn_revision_ = session_->revision();
+  wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
+                  ImGui::GetTime() < flash_until_;
 }
 
 PanelContext App::context() {
@@ -173,7 +170,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, panel("traces"));
+    draw_sidebar(shared, find_panel("traces"));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();
@@ -287,11 +284,7 @@ void App::step_method(int by) {
 }
 
 Panel* App::focused_panel() {
-  const std::string& name = !cells_.maximised().empty() ? cells_.maximised() : cells_.focused();
-  for (const auto& panel : panels_) {
-    if (panel->info().name == name) return panel.get();
-  }
-  return nullptr;
+  return find_panel(!cells_.maximised().empty() ? cells_.maximised() : cells_.focused());
 }
 
 void App::open(const fs::path& file) {
@@ -329,6 +322,11 @@ bool App::is_busy() const {
   return std::any_of(panels_.begin(), panels_.end(), [&](const auto& panel) {
     return cells_.area_of(panel->info().name) && panel->is_busy();
   });
+}
+
+bool App::has_news() {
+  session_->watch_files();
+  return session_->revision() != drawn_revision_;
 }
 
 std::string App::title() const {

@@ -54,6 +54,8 @@ class App {
   void show_panel_alone(const std::string& name);
   std::vector<std::string> panel_names() const;
   Panel& panel(const std::string& name);
+  /// Null if there is none of that name.
+  Panel* find_panel(const std::string& name);
   /// The panel that keys and menus act on.
   Panel* focused_panel();
 
@@ -63,8 +65,14 @@ class App {
   bool wants_quit() const { return wants_quit_; }
   /// A frame soon, though nothing happened: something moves, or a delayed tooltip.
   bool wants_redraw() const { return wants_redraw_; }
+  /// Looks after files that changed on disk; true if there is something new to draw. For the time
+  /// between frames.
+  bool has_news();
   /// Something is being opened or computed.
   bool is_busy() const;
+  /// What is selected, where panels stand, what is said and whether work is going on: for programs
+  /// that watch this one.
+  nlohmann::ordered_json state() const;
   /// For the title bar.
   std::string title() const;
 
@@ -108,7 +116,7 @@ class App {
   bool shows_help_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
-  double last_watch_ = 0.0;
+  std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;
   std::size_t n_known_ = 0;  // documents that are among the recent files

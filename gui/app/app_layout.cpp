@@ -59,10 +59,15 @@ std::vector<std::string> App::panel_names() const {
   return names;
 }
 
-Panel& App::panel(const std::string& name) {
+Panel* App::find_panel(const std::string& name) {
   for (const auto& panel : panels_) {
-    if (panel->info().name == name) return *panel;
+    if (panel->info().name == name) return panel.get();
   }
+  return nullptr;
+}
+
+Panel& App::panel(const std::string& name) {
+  if (Panel* found = find_panel(name)) return *found;
   throw ConfigError(
       fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
 }
@@ -125,6 +130,23 @@ void App::load_session(const fs::path& file) {
   } catch (const Error& e) {
     throw ConfigError(fmt::format("{}: {}", file.string(), e.what()));
   }
+}
+
+Json App::state() const {
+  Json json = session_json({});
+  json["kind"] = "kvscope-explorer-state";
+  json["busy"] = is_busy();
+  json["focused"] = cells_.focused();
+  json["notices"] = Json::array();
+  for (const Notice& notice : session_->notices()) json["notices"].push_back(notice.sentence);
+  json["areas"] = Json::object();
+  for (const auto& panel : panels_) {
+    const std::string name = panel->info().name;
+    if (const auto area = cells_.area_of(name)) {
+      json["areas"][name] = {area->x, area->y, area->w, area->h};
+    }
+  }
+  return json;
 }
 
 // ---- keys ----

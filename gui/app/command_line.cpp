@@ -58,28 +58,32 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string theme;
   std::string session;
   std::string screenshot;
+  std::string state;
   po::options_description visible("Options");
-  visible.add_options()(
-      "session", po::value(&session)->value_name("FILE"),
-      "a saved session (Ctrl+S); given together with traces, it is applied to these")(
-      "layout", po::value<std::string>()->value_name("NAME"),
-      "overview, budget, bounds, draft or results")(
-      "panel", po::value<std::string>()->value_name("NAME"), "show this panel alone")(
-      "layer", po::value<long long>()->value_name("N"), "layer selected at the start")(
-      "head", po::value<long long>()->value_name("N"), "query head selected at the start")(
-      "query", po::value<long long>()->value_name("N"),
-      "position of the query selected at the start")("theme", po::value(&theme)->value_name("NAME"),
-                                                     "light or dark")(
-      "scale", po::value<double>()->value_name("X"),
-      "size of letters and controls, times that of the screen")(
-      "size", po::value(&size)->value_name("WxH"), "of the window or picture in pixels [1600x900]")(
-      "screenshot", po::value(&screenshot)->value_name("FILE.png"),
-      "draw one picture without a display, and end")(
-      "timeout", po::value(&line.timeout)->value_name("SECONDS"),
-      "how long a screenshot waits for what is computed [120]")(
-      "threads", po::value(&line.n_threads)->value_name("N"),
-      "threads of background work [all cores]")("version", "print the version")("help,h",
-                                                                                "print this text");
+  auto add = visible.add_options();
+  add("session", po::value(&session)->value_name("FILE"),
+      "a saved session (Ctrl+S); given together with traces, it is applied to these");
+  add("layout", po::value<std::string>()->value_name("NAME"),
+      "overview, budget, bounds, draft or results");
+  add("panel", po::value<std::string>()->value_name("NAME"), "show this panel alone");
+  add("layer", po::value<long long>()->value_name("N"), "layer selected at the start");
+  add("head", po::value<long long>()->value_name("N"), "query head selected at the start");
+  add("query", po::value<long long>()->value_name("N"),
+      "position of the query selected at the start");
+  add("theme", po::value(&theme)->value_name("NAME"), "light or dark");
+  add("scale", po::value<double>()->value_name("X"),
+      "size of letters and controls, times that of the screen");
+  add("size", po::value(&size)->value_name("WxH"), "of the window or picture in pixels [1600x900]");
+  add("screenshot", po::value(&screenshot)->value_name("FILE.png"),
+      "draw one picture without a display, and end");
+  add("timeout", po::value(&line.timeout)->value_name("SECONDS"),
+      "how long a screenshot waits for what is computed [120]");
+  add("state", po::value(&state)->value_name("FILE"),
+      "keep a JSON of what is selected and where panels stand in FILE, for programs that watch");
+  add("threads", po::value(&line.n_threads)->value_name("N"),
+      "threads of background work [all cores]");
+  add("version", "print the version");
+  add("help,h", "print this text");
   po::options_description all;
   all.add(visible).add_options()("file", po::value(&files));
   po::positional_options_description positional;
@@ -110,6 +114,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   line.files.assign(files.begin(), files.end());
   if (!session.empty()) line.session = session;
+  if (!state.empty()) line.state = state;
   if (!screenshot.empty()) line.screenshot = screenshot;
   take(given, "panel", line.panel);
   take(given, "layout", line.layout);

@@ -42,6 +42,29 @@ bool select_given(App& app, const CommandLine& line) {
   return true;
 }
 
+/// Keeps the state file up to date, whole at every moment.
+class StateFile {
+ public:
+  explicit StateFile(const std::optional<fs::path>& file) : file_(file) {}
+  void update(const App& app) {
+    if (!file_) return;
+    std::string text = app.state().dump(1);
+    if (text == last_) return;
+    const fs::path part = file_->string() + ".part";
+    std::ofstream out(part, std::ios::binary);
+    out << text << '\n';
+    out.close();
+    std::error_code error;
+    if (out) fs::rename(part, *file_, error);
+    if (!out || error) throw IoError(fmt::format("--state: cannot write {}", file_->string()));
+    last_ = std::move(text);
+  }
+
+ private:
+  std::optional<fs::path> file_;
+  std::string last_;
+};
+
 Settings settings_for(const CommandLine& line, std::string& problem) {
   Settings settings;
   try {
@@ -87,6 +110,7 @@ int take_screenshot(const CommandLine& line) {
   for (const Notice& notice : app.session().notices()) {
     if (notice.is_error) throw FormatError(notice.sentence);
   }
+  StateFile(line.state).update(app);
   const std::string png = backend.png();
   std::ofstream out(*line.screenshot, std::ios::binary);
   out.write(png.data(), static_cast<std::streamsize>(png.size()));
@@ -110,15 +134,18 @@ int show_window(const CommandLine& line) {
   if (!problem.empty()) app.session().notify(problem + " (settings are not saved until then)");
   prepare(app, line);
   bool selected = false;
+  StateFile state(line.state);
   std::string title;
   while (!backend.wants_close() && !app.wants_quit()) {
+    // Once a second without an event: files may have changed, else nothing is drawn.
+    if (!backend.wait(1.0) && !app.has_news()) continue;
     for (const auto& file : backend.take_dropped_files()) app.open(file);
-    backend.wait(1.0);
     backend.begin_frame();
     app.frame(static_cast<float>(backend.display_scale()));
     backend.end_frame();
     if (!selected) selected = select_given(app, line);
     if (app.wants_redraw()) backend.request_redraw();
+    state.update(app);
     if (app.title() != title) {
       title = app.title();
       backend.set_title(title);

@@ -232,25 +232,37 @@ std::string token_words(const Document& document, Index pos) {
   return fmt::format("{}  “{}”  (id {})", pos, document.token_text(pos), id);
 }
 
+namespace {
+/// Which sentence the mouse rests on; one mouse, hence one of these.
+struct TooltipState {
+  ImGuiID hovered = 0;
+  double since = 0.0;
+  bool waits = false;
+};
+TooltipState tooltip_state;
+}  // namespace
+
 void help_tooltip(std::string_view sentence) {
-  constexpr float kMoment = 0.5f;
-  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) ||
-      ImGui::GetCurrentContext() == nullptr) {
+  constexpr double kMoment = 0.5;
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  const ImGuiID here = ImGui::GetID(sentence.data(), sentence.data() + sentence.size());
+  if (here != tooltip_state.hovered) {
+    tooltip_state.hovered = here;
+    tooltip_state.since = ImGui::GetTime();
+  }
+  if (ImGui::GetTime() - tooltip_state.since < kMoment) {
+    tooltip_state.waits = true;
     return;
   }
-  static ImGuiID hovered = 0;
-  static double since = 0.0;
-  const ImGuiID here = ImGui::GetID(sentence.data(), sentence.data() + sentence.size());
-  if (here != hovered) {
-    hovered = here;
-    since = ImGui::GetTime();
-  }
-  if (ImGui::GetTime() - since < kMoment) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(ImGui::GetFontSize() * 24.0f);
   text_line(sentence);
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+}
+
+bool take_tooltip_wait() {
+  return std::exchange(tooltip_state.waits, false);
 }
 
 namespace detail {
@@ -261,16 +273,19 @@ std::string label_of(const Field& field) {
   return "##" + std::string(field.name);
 }
 
-void name_above(const Field& field) {
+/// The name at the left, the control in what is left of the line.
+void name_before(const Field& field) {
+  ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%.*s", static_cast<int>(field.name.size()), field.name.data());
   help_tooltip(field.help);
+  ImGui::SameLine(ImGui::GetFontSize() * 5.8f);
   ImGui::SetNextItemWidth(-1.0f);
 }
 
 }  // namespace
 
 bool index_control(const Field& field, Index& value) {
-  name_above(field);
+  name_before(field);
   const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
   bool changed = false;
   if (bounded) {
@@ -292,7 +307,7 @@ bool index_control(const Field& field, Index& value) {
 }
 
 bool number_control(const Field& field, double& value) {
-  name_above(field);
+  name_before(field);
   const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
   const double low = field.min;
   const double high = field.max;
@@ -313,7 +328,7 @@ bool flag_control(const Field& field, bool& value) {
 }
 
 bool word_control(const Field& field, std::string& value) {
-  name_above(field);
+  name_before(field);
   const bool changed =
       ImGui::InputText(label_of(field).c_str(), &value, ImGuiInputTextFlags_EnterReturnsTrue);
   help_tooltip(field.help);
@@ -321,7 +336,7 @@ bool word_control(const Field& field, std::string& value) {
 }
 
 bool enum_control(const Field& field, int& value, std::span<const std::string_view> names) {
-  name_above(field);
+  name_before(field);
   std::vector<std::string> words(names.begin(), names.end());
   std::string chosen = words[static_cast<std::size_t>(value)];
   if (!choose(label_of(field).c_str(), chosen, words, -1.0f)) return false;

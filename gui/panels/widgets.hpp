@@ -70,8 +70,10 @@ void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& line
 /// "12  “ the”  (id 262)" of a position, for tooltips and the status bar.
 std::string token_words(const Document& document, Index pos);
 
-/// A sentence shown beside the mouse while the last item is hovered for a moment.
+/// A sentence shown beside the mouse once it has rested on the last item for a moment.
 void help_tooltip(std::string_view sentence);
+/// True if a sentence waits for its moment: a frame is needed though nothing will happen.
+bool take_tooltip_wait();
 
 // ---- details ----
 

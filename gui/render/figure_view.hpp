@@ -20,6 +20,7 @@
 #include "analysis/plot/figure.hpp"
 #include "analysis/plot/layout.hpp"
 #include "analysis/plot/theme.hpp"
+#include "gui/render/figure_pick.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/textures.hpp"
 
@@ -34,30 +35,13 @@ struct FigureStyle {
   bool operator==(const FigureStyle&) const = default;
 };
 
-/// The theme of figures on screen: paper's proportions with letters of `text_em` pixels.
+/// The theme of figures on screen: paper's proportions, with letters as large as the interface's.
 /// `pixels_per_point` turns its points into pixels.
 struct ScreenTheme {
   plot::Theme theme;
   double pixels_per_point = 1.0;
 };
-ScreenTheme screen_theme(const FigureStyle& style, double text_em);
-
-/// What lies under the cursor.
-struct FigureHit {
-  std::size_t panel = 0;
-  double x = 0.0;  // of the cursor, in data
-  double y = 0.0;
-  /// The nearest point within 6 pixels, or the bar, or the cell of a heat map (the topmost).
-  std::optional<std::size_t> mark;   // in the panel's marks
-  std::optional<std::size_t> point;  // in the mark's arrays: Line, Scatter, Bars
-  double point_x = 0.0;              // its data; the middle of a bar
-  double point_y = 0.0;
-  std::optional<Index> row;     // HeatMap
-  std::optional<Index> col;     // HeatMap
-  std::optional<double> value;  // of the cell (NaN: masked), of a Scatter's colour
-  bool clicked = false;         // released here without a drag, in this frame
-  bool double_clicked = false;  // which also resets the zoom
-};
+ScreenTheme screen_theme(const FigureStyle& style, const FontAtlas& fonts);
 
 /// Mouse: the wheel zooms about the cursor (with Ctrl along x only, with Shift along y only),
 /// dragging pans, a double click or R resets. Axes that the figure shares move together.

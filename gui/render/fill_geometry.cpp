@@ -104,10 +104,10 @@ Triangles clip_ears(std::span<const Point> outline) {
     const std::uint32_t ia = left[(at + n - 1) % n];
     const std::uint32_t ib = left[at];
     const std::uint32_t ic = left[(at + 1) % n];
-    const bool is_ear =
-        cross(p[ia], p[ib], p[ic]) >= 0.0 &&
-        std::none_of(left.begin(), left.end(),
-                     [&](std::uint32_t i) { return holds(p[ia], p[ib], p[ic], p[i]); });
+    const bool is_ear = cross(p[ia], p[ib], p[ic]) >= 0.0 &&
+                        std::none_of(left.begin(), left.end(), [&](std::uint32_t i) {
+                          return holds(p[ia], p[ib], p[ic], p[i]);
+                        });
     // an outline that crosses itself may have no ear: then any corner must do
     if (!is_ear && failures < n) {
       ++failures;

@@ -56,8 +56,7 @@ void DrawnImages::end() {
 }
 
 const Texture& DrawnImages::of(const plot::Image& image) {
-  const std::string_view bytes(reinterpret_cast<const char*>(image.rgba.data()),
-                               image.rgba.size());
+  const std::string_view bytes(reinterpret_cast<const char*>(image.rgba.data()), image.rgba.size());
   const std::uint64_t key = std::hash<std::string_view>()(bytes) * 31 +
                             static_cast<std::uint64_t>(image.width) * 1000003 +
                             static_cast<std::uint64_t>(image.height);
@@ -119,12 +118,19 @@ bool ImGuiCanvas::crisp_line(std::span<const Point> pixels, double width, ImU32 
   return true;
 }
 
-void ImGuiCanvas::stroke(std::span<const Point> pixels, bool closed, double width,
-                         Colour colour) {
+void ImGuiCanvas::stroke(std::span<const Point> pixels, bool closed, double width, Colour colour) {
   if (pixels.size() < 2) return;
   if (width < 1.0) {
     colour.alpha *= width;
     width = 1.0;
+  }
+  constexpr std::size_t kMostPoints = 8000;  // of one piece: 16-bit indices
+  if (pixels.size() > kMostPoints) {
+    for (std::size_t i = 0; i + 1 < pixels.size(); i += kMostPoints - 1) {
+      stroke(pixels.subspan(i, std::min(kMostPoints, pixels.size() - i)), /*closed=*/false, width,
+             colour);
+    }
+    return;
   }
   std::vector<ImVec2> points;
   points.reserve(pixels.size());
@@ -149,8 +155,8 @@ void ImGuiCanvas::polyline(std::span<const Point> points, const plot::Stroke& st
   std::vector<double> pattern = plot::dash_pattern(stroke_style.dash, stroke_style.width);
   for (double& length : pattern) length *= scale_;
 
-  const bool all_inside = std::all_of(pixels.begin(), pixels.end(),
-                                      [&](Point p) { return box.contains(p); });
+  const bool all_inside =
+      std::all_of(pixels.begin(), pixels.end(), [&](Point p) { return box.contains(p); });
   if (pattern.empty() && all_inside) {
     if (crisp_line(pixels, width, packed(stroke_style.colour))) return;
     if (is_closed(pixels)) {
@@ -179,11 +185,11 @@ void ImGuiCanvas::polygon(std::span<const Point> points, Colour fill) {
     if (std::isfinite(at.x + at.y)) pixels.push_back(at);
   }
   const Rect box = clip_box(2.0);
-  const bool all_inside = std::all_of(pixels.begin(), pixels.end(),
-                                      [&](Point p) { return box.contains(p); });
+  const bool all_inside =
+      std::all_of(pixels.begin(), pixels.end(), [&](Point p) { return box.contains(p); });
   const Triangles triangles = triangulate(all_inside ? pixels : clip_polygon(pixels, box));
   const ImU32 colour = packed(fill);
-  const ImVec2 white = list_._Data->TexUvWhitePixel;
+  const ImVec2 white = ImGui::GetFontTexUvWhitePixel();
   // vertices are not shared, so that any number of triangles passes 16-bit indices
   for (std::size_t i = 0; i + 2 < triangles.indices.size(); i += 3) {
     list_.PrimReserve(3, 3);

@@ -66,7 +66,7 @@ MarkerStamp::MarkerStamp(plot::MarkerShape shape, double radius) {
 void MarkerStamp::draw(ImDrawList& list, ImVec2 at, ImU32 colour) const {
   list.PrimReserve(static_cast<int>(indices_.size()), static_cast<int>(places_.size()));
   const auto base = static_cast<ImDrawIdx>(list._VtxCurrentIdx);
-  const ImVec2 white = list._Data->TexUvWhitePixel;
+  const ImVec2 white = ImGui::GetFontTexUvWhitePixel();
   const ImU32 clear = colour & ~IM_COL32_A_MASK;
   const std::size_t first_outer = 1 + places_.size() / 2;
   for (ImDrawIdx index : indices_) list.PrimWriteIdx(static_cast<ImDrawIdx>(base + index));

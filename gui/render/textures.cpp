@@ -63,8 +63,8 @@ Texture& Texture::operator=(Texture&& other) noexcept {
 }
 
 void Texture::update(int x, int y, int width, int height, std::span<const std::uint8_t> rgba) {
-  const bool inside = x >= 0 && y >= 0 && width >= 0 && height >= 0 && x <= width_ - width &&
-                      y <= height_ - height;
+  const bool inside =
+      x >= 0 && y >= 0 && width >= 0 && height >= 0 && x <= width_ - width && y <= height_ - height;
   if (id_ == nullptr || !inside || rgba.size() != bytes_of(width, height)) {
     throw ShapeError(
         fmt::format("a piece of {} x {} pixels at ({}, {}) given as {} bytes does not fit into a "

@@ -1,0 +1,53 @@
+#include "gui/platform/backend.hpp"
+
+namespace kvscope::gui {
+
+Backend::Backend(double scale) : fonts_(scale) {
+  IMGUI_CHECKVERSION();
+  context_ = ImGui::CreateContext(&fonts_.imgui());
+  ImGui::SetCurrentContext(context_);
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;  // settings are the application's
+  io.LogFilename = nullptr;
+  io.ConfigInputTextCursorBlink = false;  // nothing blinks, and an idle window need not wake up
+  io.ConfigWindowsMoveFromTitleBarOnly = true;
+}
+
+Backend::~Backend() {
+  destroy_context();
+}
+
+void Backend::destroy_context() {
+  if (context_ == nullptr) return;
+  ImGuiContext* const before = ImGui::GetCurrentContext();
+  ImGui::DestroyContext(context_);
+  if (before != context_) ImGui::SetCurrentContext(before);
+  context_ = nullptr;
+}
+
+void Backend::begin_frame() {
+  ImGui::SetCurrentContext(context_);
+  if (fonts_.prepare()) upload_fonts();
+  begin_platform_frame();
+  ImGui::NewFrame();
+}
+
+void Backend::end_frame() {
+  ImGui::Render();
+  draw(ImGui::GetDrawData());
+  texture_store().collect();
+  if (fonts_.is_stale()) request_redraw();
+}
+
+void Backend::wake() {
+  woken_ = true;
+}
+
+bool Backend::take_redraw() {
+  const bool woken = woken_.exchange(false);
+  const bool wanted = redraw_ || woken;
+  redraw_ = false;
+  return wanted;
+}
+
+}  // namespace kvscope::gui

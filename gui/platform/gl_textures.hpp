@@ -1,0 +1,32 @@
+// Textures in OpenGL; the context must be current whenever the store is used.
+#pragma once
+
+#include "gui/render/textures.hpp"
+
+namespace kvscope::gui {
+
+class GlTextureStore final : public TextureStore {
+ public:
+  GlTextureStore();
+  int max_side() const override { return max_side_; }
+
+ protected:
+  ImTextureID create(int width, int height, Filter filter) override;
+  void write(ImTextureID id, int x, int y, int width, int height,
+             const std::uint8_t* rgba) override;
+  void destroy(ImTextureID id) override;
+
+ private:
+  int max_side_ = 0;
+};
+
+/// "4.5 (Core Profile) Mesa 22.3.6" of the current context; throws IoError below 3.3.
+std::string require_opengl_33();
+
+/// Uploads the current ImGui context's letters and forgets their pixels in main memory.
+void upload_font_texture();
+
+/// The lower left part of what is bound for reading, opaque, row 0 on top.
+plot::Image read_pixels(int width, int height);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,349 @@
+#include "gui/render/figure_view.hpp"
+
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/plot/data_range.hpp"
+#include "analysis/plot/draw.hpp"
+#include "core/base/error.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/display_list.hpp"
+#include "gui/render/figure_zoom.hpp"
+#include "gui/render/imgui_canvas.hpp"
+#include "gui/render/visible_figure.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr double kReach = 6.0;            // pixels from the cursor to a point
+constexpr double kWheelStep = 1.0 / 1.2;  // of the visible range, per notch
+constexpr float kDragThreshold = 4.0F;
+
+}  // namespace
+
+ScreenTheme screen_theme(const FigureStyle& style, const FontAtlas& fonts) {
+  ScreenTheme screen;
+  screen.theme = plot::make_theme(plot::Venue::icml, style.ground);
+  const double em = style.text_em.value_or(fonts.body_em());
+  screen.pixels_per_point = em / screen.theme.label_size;
+  // ticks in a size that the atlas has, so that they are crisp
+  screen.theme.tick_size = em * fonts.small_em() / fonts.body_em() / screen.pixels_per_point;
+  screen.theme.margin = 3.0;
+  if (style.paper) screen.theme.ground = *style.paper;
+  return screen;
+}
+
+struct FigureView::Impl {
+  Impl(FontAtlas& f, TextureStore& t) : fonts(f), images(t) {}
+
+  FontAtlas& fonts;
+  DrawnImages images;
+
+  // what is shown
+  plot::Figure figure;
+  std::optional<std::uint64_t> version;
+  FigureFacts facts;
+  FigureZoom zoom;
+  FigurePicker picker;
+  std::string figure_problem;  // whatever its size
+
+  // how it is drawn
+  FigureStyle style;
+  ScreenTheme screen;
+  ImVec2 size{0.0F, 0.0F};
+  std::uint64_t letters = 0;
+  bool is_drawn = false;
+  std::string layout_problem;
+  std::optional<plot::Layout> layout;
+  ImVec2 shift{0.0F, 0.0F};  // of the figure in the rectangle, pixels
+  DisplayList drawing;
+  std::uint64_t n_recordings = 0;
+
+  // what the mouse does
+  ImVec2 at{0.0F, 0.0F};  // of the rectangle on screen
+  std::optional<FigureHit> hit;
+  std::optional<std::size_t> dragged_panel;
+  bool dragged_far = false;
+
+  void set_figure(const plot::Figure& new_figure, std::uint64_t new_version) {
+    if (version == new_version) return;
+    version = new_version;
+    figure = new_figure;
+    is_drawn = false;
+    dragged_panel.reset();
+    figure_problem.clear();
+    try {
+      plot::check_figure(figure);
+      facts = FigureFacts(figure);
+      zoom.set_figure(figure, facts.ranges);
+      picker.set_figure(figure, facts.ranges);
+    } catch (const Error& error) {
+      figure_problem = error.what();
+    }
+  }
+
+  std::vector<plot::PanelRanges> visible() const {
+    std::vector<plot::PanelRanges> ranges = facts.ranges;
+    for (std::size_t p = 0; p < ranges.size(); ++p) {
+      ranges[p].x = zoom.visible(p, AxisOf::x);
+      ranges[p].y = zoom.visible(p, AxisOf::y);
+    }
+    return ranges;
+  }
+
+  /// Fills the rectangle; panels with equal scales stay square, in its middle.
+  plot::Layout lay_out(const plot::Figure& shown, plot::Size page) {
+    const auto& metrics = fonts.metrics();
+    double width = page.w;
+    plot::Layout made = plot::layout_figure(shown, width, page.h, screen.theme, metrics);
+    for (int round = 0; round < 2; ++round) {
+      double excess = 0.0;
+      for (std::size_t p = 0; p < shown.panels.size(); ++p) {
+        if (!shown.panels[p].equal_scales) return made;
+        excess = std::max(excess, made.panels[p].frame.w - made.panels[p].frame.h);
+      }
+      if (excess < 0.5) break;
+      width -= excess * std::min<double>(shown.columns, static_cast<double>(shown.panels.size()));
+      made = plot::layout_figure(shown, width, page.h, screen.theme, metrics);
+    }
+    return made;
+  }
+
+  void record() {
+    is_drawn = true;
+    letters = fonts.generation();
+    layout_problem.clear();
+    layout.reset();
+    if (!figure_problem.empty()) return;
+    const double scale = screen.pixels_per_point;
+    const plot::Size page{size.x / scale, size.y / scale};
+    try {
+      const auto ranges = visible();
+      plot::Figure shown = figure_for_layout(figure, facts, ranges);
+      set_columns(shown, best_columns(shown, page, screen.theme), ranges);
+      layout = lay_out(shown, page);
+      fit_maps(figure, ranges, *layout, scale, shown);
+      shift = {
+          static_cast<float>(std::floor(0.5 * scale * (page.w - layout->size.w))),
+          static_cast<float>(std::floor(0.5 * scale * std::max(0.0, page.h - layout->size.h)))};
+      images.begin();
+      drawing.record(size, [&](ImDrawList& list) {
+        list.AddRectFilled({0.0F, 0.0F}, size, packed(screen.theme.ground));
+        ImGuiCanvas canvas(list, fonts, images, shift, scale);
+        plot::draw_figure(shown, *layout, screen.theme, canvas);
+      });
+      images.end();
+      ++n_recordings;
+    } catch (const ConfigError&) {
+      layout.reset();
+      layout_problem =
+          "There is too little room for this figure here. Make its part of the "
+          "window larger, or show fewer panels.";
+    }
+  }
+
+  const std::string& problem() const {
+    return figure_problem.empty() ? layout_problem : figure_problem;
+  }
+
+  /// The problem's words, centred, in lines that fit.
+  void draw_problem(ImDrawList& list) const {
+    list.AddRectFilled(at, {at.x + size.x, at.y + size.y}, packed(screen.theme.ground));
+    ImFont* font = fonts.body();
+    const float wrap =
+        std::max(40.0F, std::min(size.x - 2.0F * font->FontSize, 34.0F * font->FontSize));
+    const std::string& words = problem();
+    const ImVec2 extent = font->CalcTextSizeA(font->FontSize, FLT_MAX, wrap, words.c_str());
+    const ImVec2 from{std::floor(at.x + 0.5F * (size.x - extent.x)),
+                      std::floor(at.y + std::max(0.0F, 0.5F * (size.y - extent.y)))};
+    list.PushClipRect(at, {at.x + size.x, at.y + size.y}, /*intersect=*/true);
+    list.AddText(font, font->FontSize, from, packed(screen.theme.muted), words.c_str(), nullptr,
+                 wrap);
+    list.PopClipRect();
+  }
+
+  plot::Point to_page(ImVec2 screen_place) const {
+    const double scale = screen.pixels_per_point;
+    return {(screen_place.x - at.x - shift.x) / scale, (screen_place.y - at.y - shift.y) / scale};
+  }
+  ImVec2 to_screen(plot::Point page_place) const {
+    const double scale = screen.pixels_per_point;
+    return {at.x + shift.x + static_cast<float>(scale * page_place.x),
+            at.y + shift.y + static_cast<float>(scale * page_place.y)};
+  }
+
+  std::optional<std::size_t> panel_at(plot::Point p) const {
+    for (std::size_t i = 0; layout && i < layout->panels.size(); ++i) {
+      if (layout->panels[i].frame.contains(p)) return i;
+    }
+    return std::nullopt;
+  }
+
+  /// Wheel, drag and keys; true if ranges may have changed.
+  bool handle_zoom(bool hovered, bool active) {
+    const ImGuiIO& io = ImGui::GetIO();
+    bool changed = false;
+    const plot::Point cursor = to_page(io.MousePos);
+    const auto over = hovered ? panel_at(cursor) : std::nullopt;
+    if (over && io.MouseWheel != 0.0F) {
+      const plot::Rect& frame = layout->panels[*over].frame;
+      const double factor = std::pow(kWheelStep, static_cast<double>(io.MouseWheel));
+      if (!io.KeyShift) zoom.zoom(*over, AxisOf::x, (cursor.x - frame.x) / frame.w, factor);
+      if (!io.KeyCtrl) zoom.zoom(*over, AxisOf::y, (frame.bottom() - cursor.y) / frame.h, factor);
+      changed = true;
+    }
+    if (ImGui::IsItemActivated()) {
+      dragged_panel = over;
+      dragged_far = false;
+    }
+    if (active && ImGui::IsMouseDragging(ImGuiMouseButton_Left, kDragThreshold)) {
+      dragged_far = true;
+      if (dragged_panel && layout && (io.MouseDelta.x != 0.0F || io.MouseDelta.y != 0.0F)) {
+        const plot::Rect& frame = layout->panels[*dragged_panel].frame;
+        const double scale = screen.pixels_per_point;
+        zoom.pan(*dragged_panel, AxisOf::x, -io.MouseDelta.x / (scale * frame.w));
+        zoom.pan(*dragged_panel, AxisOf::y, io.MouseDelta.y / (scale * frame.h));
+        changed = true;
+      }
+    }
+    const bool reset_key = hovered && !io.WantTextInput && !io.KeyCtrl && !io.KeyAlt &&
+                           ImGui::IsKeyPressed('R', /*repeat=*/false);  // GLFW's code
+    const bool double_click = over && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
+    if ((reset_key || double_click) && zoom.is_zoomed()) {
+      zoom.reset();
+      changed = true;
+    }
+    return changed;
+  }
+
+  void find_hit(bool hovered) {
+    hit.reset();
+    if (!layout || !hovered || (dragged_far && ImGui::IsItemActive())) return;
+    const plot::Point cursor = to_page(ImGui::GetIO().MousePos);
+    hit = picker.pick(figure, *layout, cursor, kReach / screen.pixels_per_point);
+    if (!hit) return;
+    hit->clicked = ImGui::IsItemDeactivated() && !dragged_far;
+    hit->double_clicked = ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
+  }
+
+  /// A ring around the point, or a frame around the cell, that is hit.
+  void draw_highlight(ImDrawList& list) const {
+    if (!hit || !hit->mark) return;
+    const plot::PanelLayout& place = layout->panels[hit->panel];
+    const plot::Mark& mark = figure.panels[hit->panel].marks[*hit->mark];
+    const ImU32 ink = packed(screen.theme.highlight);
+    const ImU32 halo = packed(plot::with_alpha(screen.theme.ground, 0.85));
+    list.PushClipRect(to_screen({place.frame.x, place.frame.y}),
+                      to_screen({place.frame.right(), place.frame.bottom()}), /*intersect=*/true);
+    if (hit->point && !std::holds_alternative<plot::Bars>(mark)) {
+      const ImVec2 centre = to_screen(place.place(hit->point_x, hit->point_y));
+      const auto radius =
+          static_cast<float>(1.6 * screen.theme.marker_radius * screen.pixels_per_point);
+      list.AddCircle(centre, radius, halo, 0, 4.0F);
+      list.AddCircle(centre, radius, ink, 0, 2.0F);
+    } else if (const auto* map = std::get_if<plot::HeatMap>(&mark)) {
+      const auto edge = [](plot::Range axis, Index n, Index i) {
+        return axis.low + (axis.high - axis.low) * static_cast<double>(i) / static_cast<double>(n);
+      };
+      const ImVec2 a = to_screen(
+          place.place(edge(map->x, map->n_cols, *hit->col), edge(map->y, map->n_rows, *hit->row)));
+      const ImVec2 b = to_screen(place.place(edge(map->x, map->n_cols, *hit->col + 1),
+                                             edge(map->y, map->n_rows, *hit->row + 1)));
+      const ImVec2 low{std::round(std::min(a.x, b.x)), std::round(std::min(a.y, b.y))};
+      const ImVec2 high{std::round(std::max(a.x, b.x)), std::round(std::max(a.y, b.y))};
+      if (high.x - low.x >= 3.0F && high.y - low.y >= 3.0F) {
+        list.AddRect({low.x - 1.0F, low.y - 1.0F}, {high.x + 1.0F, high.y + 1.0F}, halo);
+        list.AddRect(low, high, ink);
+      }
+    }
+    list.PopClipRect();
+  }
+};
+
+FigureView::FigureView(FontAtlas& fonts, TextureStore& textures)
+    : impl_(std::make_unique<Impl>(fonts, textures)) {}
+FigureView::~FigureView() = default;
+FigureView::FigureView(FigureView&&) noexcept = default;
+FigureView& FigureView::operator=(FigureView&&) noexcept = default;
+
+void FigureView::show(const plot::Figure& figure, std::uint64_t version, ImVec2 size,
+                      const FigureStyle& style) {
+  Impl& view = *impl_;
+  size = {std::max(1.0F, std::floor(size.x)), std::max(1.0F, std::floor(size.y))};
+  view.set_figure(figure, version);
+  if (size.x != view.size.x || size.y != view.size.y || style != view.style) {
+    view.is_drawn = false;
+  }
+  view.size = size;
+  view.style = style;
+  view.screen = screen_theme(style, view.fonts);
+
+  ImGui::PushID(impl_.get());
+  ImGui::InvisibleButton("figure", size);
+  const ImVec2 corner = ImGui::GetItemRectMin();
+  view.at = {std::floor(corner.x), std::floor(corner.y)};
+  const bool hovered = ImGui::IsItemHovered();
+  const bool active = ImGui::IsItemActive();
+  if (hovered) ImGui::SetItemUsingMouseWheel();
+  if (style.zoomable && view.layout && view.handle_zoom(hovered, active)) view.is_drawn = false;
+  if (!style.zoomable && ImGui::IsItemActivated()) view.dragged_far = false;
+
+  if (!view.is_drawn || view.letters != view.fonts.generation()) view.record();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  view.hit.reset();
+  if (view.layout) {
+    view.drawing.replay(list, view.at);
+    view.find_hit(hovered);
+    view.draw_highlight(list);
+  } else {
+    view.draw_problem(list);
+  }
+  ImGui::PopID();
+}
+
+const std::optional<FigureHit>& FigureView::hit() const {
+  return impl_->hit;
+}
+
+const std::string& FigureView::problem() const {
+  return impl_->problem();
+}
+
+bool FigureView::is_zoomed() const {
+  return impl_->zoom.is_zoomed();
+}
+
+void FigureView::reset_zoom() {
+  impl_->zoom.reset();
+  impl_->is_drawn = false;
+}
+
+plot::Figure FigureView::current_figure() const {
+  if (!impl_->version) throw ConfigError("there is no figure to export yet");
+  plot::Figure figure = impl_->figure;
+  impl_->zoom.apply(figure);
+  return figure;
+}
+
+std::optional<ImVec2> FigureView::place(std::size_t panel, double x, double y) const {
+  if (!impl_->layout || panel >= impl_->layout->panels.size()) return std::nullopt;
+  const plot::Point at = impl_->layout->panels[panel].place(x, y);
+  if (!std::isfinite(at.x + at.y)) return std::nullopt;
+  return impl_->to_screen(at);
+}
+
+std::optional<FigureView::ScreenRect> FigureView::frame(std::size_t panel) const {
+  if (!impl_->layout || panel >= impl_->layout->panels.size()) return std::nullopt;
+  const plot::Rect& frame = impl_->layout->panels[panel].frame;
+  return ScreenRect{impl_->to_screen({frame.x, frame.y}),
+                    impl_->to_screen({frame.right(), frame.bottom()})};
+}
+
+std::uint64_t FigureView::n_recordings() const {
+  return impl_->n_recordings;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,248 @@
+#include "gui/render/visible_figure.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analysis/plot/draw.hpp"
+#include "analysis/plot/scale.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+using plot::HeatMap;
+using plot::Range;
+
+/// Cells [first, last) of n that a range shows; at least one.
+struct Cells {
+  Index first;
+  Index last;
+};
+Cells visible_cells(Range axis, Index n, Range shown) {
+  const double width = (axis.high - axis.low) / static_cast<double>(n);
+  const auto cell = [&](double v) {
+    return std::clamp((v - axis.low) / width, 0.0, static_cast<double>(n));
+  };
+  const auto first = std::min(n - 1, static_cast<Index>(std::floor(cell(shown.low))));
+  const auto last = static_cast<Index>(std::ceil(cell(shown.high)));
+  return {first, std::max(first + 1, last)};
+}
+
+Range edges(Range axis, Index n, Cells cells) {
+  const double width = (axis.high - axis.low) / static_cast<double>(n);
+  return {axis.low + width * static_cast<double>(cells.first),
+          cells.last == n ? axis.high : axis.low + width * static_cast<double>(cells.last)};
+}
+
+/// The points that can be seen, with room for markers at the edge.
+plot::Scatter visible_points(const plot::Scatter& cloud, const plot::Panel& panel,
+                             const plot::PanelRanges& visible) {
+  const auto widened = [](const plot::Axis& axis, Range range) {
+    const plot::Scale scale(axis.scale, range, /*reversed=*/false, axis.linear_width);
+    return Range{scale.from_unit(-0.03), scale.from_unit(1.03)};
+  };
+  const Range x = widened(panel.x, visible.x);
+  const Range y = widened(panel.y, visible.y);
+  plot::Scatter out{cloud.label, cloud.tone, {}, {}, {}, cloud.size, cloud.opacity};
+  for (std::size_t i = 0; i < cloud.x.size(); ++i) {
+    const bool inside =
+        cloud.x[i] >= x.low && cloud.x[i] <= x.high && cloud.y[i] >= y.low && cloud.y[i] <= y.high;
+    if (!inside) continue;
+    out.x.push_back(cloud.x[i]);
+    out.y.push_back(cloud.y[i]);
+    if (!cloud.value.empty()) out.value.push_back(cloud.value[i]);
+  }
+  return out;
+}
+
+/// A point below the frame: a panel of which nothing is visible is still a panel.
+plot::Scatter unseen_point(const plot::Panel& panel, const plot::PanelRanges& visible) {
+  const plot::Scale y(panel.y.scale, visible.y, /*reversed=*/false, panel.y.linear_width);
+  plot::Scatter point;
+  point.x = {visible.x.low};
+  point.y = {y.from_unit(-1.0)};
+  return point;
+}
+
+bool same(Range a, Range b) {
+  const double room = 1e-9 * (std::abs(a.high - a.low) + std::abs(b.high - b.low));
+  return std::abs(a.low - b.low) <= room && std::abs(a.high - b.high) <= room;
+}
+
+}  // namespace
+
+FigureFacts::FigureFacts(const plot::Figure& figure) : ranges(plot::ranges_of(figure)) {
+  for (const plot::Panel& panel : figure.panels) {
+    has_masked.emplace_back();
+    for (const plot::Mark& mark : panel.marks) {
+      const auto* map = std::get_if<HeatMap>(&mark);
+      has_masked.back().push_back(map != nullptr &&
+                                  std::any_of(map->values.begin(), map->values.end(),
+                                              [](float v) { return !std::isfinite(v); }));
+    }
+  }
+}
+
+plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& facts,
+                               const std::vector<plot::PanelRanges>& visible) {
+  plot::Figure out;
+  out.name = figure.name;
+  out.title = figure.title;
+  out.columns = figure.columns;
+  out.share_x = figure.share_x;
+  out.share_y = figure.share_y;
+  out.legend = figure.legend;
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const plot::Panel& panel = figure.panels[p];
+    plot::Panel copy{panel.title,        panel.x,    panel.y,     {}, panel.colour, panel.aspect,
+                     panel.equal_scales, panel.grid, panel.legend};
+    bool was_cut = false;
+    for (std::size_t m = 0; m < panel.marks.size(); ++m) {
+      const plot::Mark& mark = panel.marks[m];
+      if (const auto* map = std::get_if<HeatMap>(&mark)) {
+        constexpr Index kRough = 48;
+        HeatMap rough = visible_map(*map, visible[p].x, visible[p].y, kRough, kRough);
+        // the legend names masked cells if there are any at all
+        if (facts.has_masked[p][m]) rough.values[0] = std::numeric_limits<float>::quiet_NaN();
+        copy.marks.emplace_back(std::move(rough));
+        was_cut = true;
+        continue;
+      }
+      const auto* cloud = std::get_if<plot::Scatter>(&mark);
+      if (cloud != nullptr && cloud->x.size() > plot::kMostVectorMarkers) {
+        copy.marks.emplace_back(visible_points(*cloud, panel, visible[p]));
+        was_cut = true;
+      } else {
+        copy.marks.push_back(mark);
+      }
+    }
+    if (was_cut) copy.marks.emplace_back(unseen_point(panel, visible[p]));
+    // all ranges are explicit: what was cut away must not count
+    copy.x.range = visible[p].x;
+    copy.y.range = visible[p].y;
+    if (copy.colour) copy.colour->axis.range = facts.ranges[p].colour;
+    // ticks that were chosen for the whole axis may miss a small part of a logarithmic one
+    for (auto [axis, whole] :
+         {std::pair{&copy.x, facts.ranges[p].x}, std::pair{&copy.y, facts.ranges[p].y}}) {
+      const bool is_log =
+          axis->scale == plot::ScaleKind::log10 || axis->scale == plot::ScaleKind::log2;
+      if (!is_log || same(*axis->range, whole)) continue;
+      const auto n = std::count_if(axis->ticks.begin(), axis->ticks.end(), [&](const auto& tick) {
+        return tick.at >= axis->range->low && tick.at <= axis->range->high;
+      });
+      if (n < 2) axis->ticks.clear();
+    }
+    out.panels.push_back(std::move(copy));
+  }
+  return out;
+}
+
+void fit_maps(const plot::Figure& figure, const std::vector<plot::PanelRanges>& visible,
+              const plot::Layout& layout, double pixels_per_point, plot::Figure& shown) {
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const plot::Rect& frame = layout.panels[p].frame;
+    for (std::size_t m = 0; m < figure.panels[p].marks.size(); ++m) {
+      const auto* map = std::get_if<HeatMap>(&figure.panels[p].marks[m]);
+      if (map == nullptr) continue;
+      // pixels that the map's whole visible cells take; the outermost may reach beyond the frame
+      const auto pixels = [&](double length, Range axis, Index n, Range range) {
+        const Range covered = edges(axis, n, visible_cells(axis, n, range));
+        const double part = (covered.high - covered.low) / (range.high - range.low);
+        return std::max<Index>(1, std::llround(length * pixels_per_point * part));
+      };
+      shown.panels[p].marks[m] = visible_map(*map, visible[p].x, visible[p].y,
+                                             pixels(frame.w, map->x, map->n_cols, visible[p].x),
+                                             pixels(frame.h, map->y, map->n_rows, visible[p].y));
+    }
+  }
+}
+
+HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index most_rows) {
+  const Cells cols = visible_cells(map.x, map.n_cols, x);
+  const Cells rows = visible_cells(map.y, map.n_rows, y);
+  HeatMap out;
+  out.print_values = map.print_values;
+  out.show_masked = map.show_masked;
+  out.x = edges(map.x, map.n_cols, cols);
+  out.y = edges(map.y, map.n_rows, rows);
+  out.n_cols = std::min(cols.last - cols.first, most_cols);
+  out.n_rows = std::min(rows.last - rows.first, most_rows);
+  out.values.resize(static_cast<std::size_t>(out.n_rows * out.n_cols));
+  std::vector<double> sum(static_cast<std::size_t>(out.n_cols));
+  std::vector<Index> count(sum.size());
+  const auto begin_of = [](Cells cells, Index i, Index n) {
+    return cells.first + i * (cells.last - cells.first) / n;
+  };
+  for (Index row = 0; row < out.n_rows; ++row) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    std::fill(count.begin(), count.end(), Index{0});
+    const Index row_end = begin_of(rows, row + 1, out.n_rows);
+    for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
+      const float* values = map.values.data() + r * map.n_cols;
+      for (Index col = 0; col < out.n_cols; ++col) {
+        const Index end = begin_of(cols, col + 1, out.n_cols);
+        for (Index c = begin_of(cols, col, out.n_cols); c < end; ++c) {
+          if (std::isnan(values[c])) continue;
+          sum[static_cast<std::size_t>(col)] += static_cast<double>(values[c]);
+          ++count[static_cast<std::size_t>(col)];
+        }
+      }
+    }
+    for (std::size_t col = 0; col < sum.size(); ++col) {
+      out.values[static_cast<std::size_t>(row * out.n_cols) + col] =
+          count[col] == 0 ? std::numeric_limits<float>::quiet_NaN()
+                          : static_cast<float>(sum[col] / static_cast<double>(count[col]));
+    }
+  }
+  return out;
+}
+
+int best_columns(const plot::Figure& figure, plot::Size size, const plot::Theme& theme) {
+  const int n = static_cast<int>(figure.panels.size());
+  const double beside = 5.5 * theme.label_size;  // tick labels and words around a frame
+  const double above = 5.0 * theme.label_size;
+  double aspect = 0.0;
+  for (const plot::Panel& panel : figure.panels) {
+    aspect += (panel.equal_scales ? 1.0 : panel.aspect) / n;
+  }
+  const int own = std::clamp(figure.columns, 1, n);
+  int best = own;
+  double best_area = 0.0;
+  for (int columns = 1; columns <= n; ++columns) {
+    const int rows = (n + columns - 1) / columns;
+    const double w = size.w / columns - beside;
+    const double h = size.h / rows - above;
+    if (w <= 0.0 || h <= 0.0) continue;
+    // panels may be stretched, but look best near their aspect
+    double area = std::min(w, 1.8 * h / aspect) * std::min(h, 1.8 * w * aspect);
+    if (columns == own)
+      area *= 1.1;  // the figure's own number stays where others are hardly better
+    if (area <= best_area) continue;
+    best_area = area;
+    best = columns;
+  }
+  return best;
+}
+
+void set_columns(plot::Figure& figure, int columns, const std::vector<plot::PanelRanges>& ranges) {
+  if (figure.columns == columns) return;
+  figure.columns = columns;
+  const auto n_columns = static_cast<std::size_t>(std::max(1, columns));
+  for (std::size_t a = 0; a < figure.panels.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const plot::Panel& pa = figure.panels[a];
+      const plot::Panel& pb = figure.panels[b];
+      if (a % n_columns == b % n_columns &&
+          !(same(ranges[a].x, ranges[b].x) && pa.x.label == pb.x.label)) {
+        figure.share_x = false;
+      }
+      if (a / n_columns == b / n_columns &&
+          !(same(ranges[a].y, ranges[b].y) && pa.y.label == pb.y.label)) {
+        figure.share_y = false;
+      }
+    }
+  }
+}
+
+}  // namespace kvscope::gui
