@@ -62,7 +62,12 @@ void AttentionMapPanel::controls(PanelContext& context) {
 }
 
 void AttentionMapPanel::draw(PanelContext& context) {
-  if (needs_trace(context)) return;
+  if (needs_trace(context)) {
+    if (tiles_) tiles_->clear();
+    picture_ = {};
+    subject_.clear();
+    return;
+  }
   Session& session = context.session;
   const auto document = session.document();
   const Selection& selection = session.selection();
@@ -81,6 +86,8 @@ void AttentionMapPanel::draw(PanelContext& context) {
                 selection.layer, selection.q_head});
   view_.set_map(document->info().n_tokens);
   canvas_.begin(context, view_);
+  if (wanted_view_) view_.look_at(wanted_view_->centre, wanted_view_->tokens_per_pixel);
+  wanted_view_.reset();
   follow_selection(session);
   picture_ = tiles_->picture(view_);
 
@@ -124,9 +131,9 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   scene.whole = whole;
   scene.query = session.selection().query;
   scene.key = session.selection().key;
-  scene.bar_title = options_.scale == MapScaleKind::percentile ? "weight by rank"
-                    : options_.pooling == MapPooling::max      ? "weight (max)"
-                                                               : "weight (mean)";
+  scene.bar_title = options_.scale == MapScaleKind::percentile ? "by rank"
+                    : options_.pooling == MapPooling::max      ? "max weight"
+                                                               : "mean weight";
   scene.left_words = left_words();
   scene.right_words = right_words();
   const MapGesture gesture = canvas_.draw(context, view_, scene);
@@ -422,14 +429,27 @@ std::optional<plot::Figure> AttentionMapPanel::figure() const {
 }
 
 nlohmann::ordered_json AttentionMapPanel::options() const {
-  return fields_to_json(options_);
+  nlohmann::ordered_json json = fields_to_json(options_);
+  if (wanted_view_ || (tiles_ && !view_.is_fitted())) {
+    const MapPlace place = wanted_view_ ? *wanted_view_
+                                        : MapPlace{view_.at(view_.width() / 2, view_.height() / 2),
+                                                   view_.tokens_per_pixel()};
+    json["view"] = fields_to_json(place);
+  }
+  return json;
 }
 
 void AttentionMapPanel::set_options(const nlohmann::ordered_json& options) {
   MapOptions changed = options_;
   fields_from_json(options, changed);
   check_fields(changed);
+  MapPlace place;
+  if (options.contains("view")) {
+    fields_from_json(options["view"], place);
+    check_fields(place);
+  }
   options_ = changed;
+  wanted_view_ = place;
 }
 
 bool AttentionMapPanel::is_busy() const {

@@ -47,6 +47,7 @@ class AttentionMapPanel final : public Panel {
   std::string subject_;  // document and head that are shown
   MapNames names_;
   MapView view_;
+  std::optional<MapPlace> wanted_view_;  // by a session, until a map is there
   AttentionMapView canvas_;
   MapPicture picture_;
   TileTextures textures_;

@@ -14,7 +14,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr float kBarWidth = 12.0f;  // points
-constexpr float kBarLabels = 58.0f;
+constexpr float kBarLabels = 62.0f;
 constexpr float kTick = 4.0f;
 
 ImU32 tinted(plot::Colour colour, double alpha) {
@@ -37,18 +37,25 @@ std::vector<plot::Tick> position_ticks(double from, double to, double pixels, do
   return plot::choose_ticks(axis, {from, to}, std::max(2, static_cast<int>(pixels / spacing)));
 }
 
+/// Two digits: "0.025", "3.2e-5".
+std::string weight_words(double weight) {
+  if (weight == 0.0 || weight >= 1e-3) return fmt::format("{:.2g}", weight);
+  const int exponent = static_cast<int>(std::floor(std::log10(weight) + 1e-9));
+  return fmt::format("{:.2g}e{}", weight / std::pow(10.0, exponent), exponent);
+}
+
 /// What stands beside the colour bar: places in [0, 1] and words.
 std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
   std::vector<plot::Tick> ticks;
   if (colours.kind() == MapScaleKind::percentile) {
     for (double u : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      ticks.push_back({u, fmt::format("{:.1e}", colours.weight_at(u))});
+      ticks.push_back({u, weight_words(colours.weight_at(u))});
     }
     return ticks;
   }
   plot::Axis axis;
   if (colours.kind() == MapScaleKind::log10) axis.scale = plot::ScaleKind::log10;
-  for (plot::Tick& tick : plot::choose_ticks(axis, colours.range(), n_wanted)) {
+  for (const plot::Tick& tick : plot::choose_ticks(axis, colours.range(), n_wanted)) {
     if (tick.at < colours.range().low * (1.0 - 1e-9) ||
         tick.at > colours.range().high * (1.0 + 1e-9)) {
       continue;
@@ -169,17 +176,21 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
   const bool wide = view.tokens_per_pixel() < 0.2;  // a token is five pixels: two lines around it
   const ImU32 accent = packed(context.look.accent);
   const ImU32 halo = tinted(context.look.surface, 0.6);
+  const auto n = static_cast<double>(scene.grid.n_tokens);
+  const ImVec2 end = screen(view, {n, n});
+  const float right = std::min(high_.x, end.x);
+  const float bottom = std::min(high_.y, end.y);
   const auto line = [&](ImVec2 a, ImVec2 b) {
     list.AddLine(a, b, halo, 3.0f);
     list.AddLine(a, b, accent, 1.0f);
   };
   const auto horizontal = [&](double query) {
     const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
-    line({low_.x, y}, {high_.x, y});
+    line({low_.x, y}, {right, y});
   };
   const auto vertical = [&](double key) {
     const float x = std::floor(screen(view, {0.0, key}).x) + 0.5f;
-    line({x, low_.y}, {x, high_.y});
+    line({x, low_.y}, {x, bottom});
   };
   if (scene.query) {
     const auto at = static_cast<double>(*scene.query);
