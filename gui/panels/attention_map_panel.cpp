@@ -77,7 +77,7 @@ void AttentionMapPanel::draw(PanelContext& context) {
   if (subject != subject_) {
     subject_ = subject;
     textures_.clear();
-    counted_ = 0;
+    counted_.clear();
     counts_due_ = true;
     next_count_ = 0.0;
   }
@@ -189,10 +189,11 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
 // ---- colours ----
 
 void AttentionMapPanel::count_weights(PanelContext& context, const MapPicture& picture) {
-  std::uint64_t now_shown =
-      fingerprint(picture) * 31 + static_cast<std::uint64_t>(options_.sinks());
-  now_shown = now_shown * 2 + (options_.pooling == MapPooling::max ? 1 : 0);
-  if (now_shown == counted_ || picture.tiles.empty()) return;
+  const std::string shown =
+      fmt::format("{} {} {} {} {} {} {}", subject_, fingerprint(picture), options_.sinks(),
+                  enum_name(options_.pooling), view_.origin().query, view_.origin().key,
+                  view_.tokens_per_pixel());
+  if (shown == counted_ || picture.tiles.empty()) return;
   // while something moves or fills in, colours that change all the time would only flicker
   const double now = ImGui::GetTime();
   const bool waits = moving_ || picture.n_missing > 0 || now < next_count_;
@@ -200,15 +201,22 @@ void AttentionMapPanel::count_weights(PanelContext& context, const MapPicture& p
     context.requests.redraw = true;
     return;
   }
+  // as much again on every side of what is in sight: small moves seldom change the range
+  const auto widened = [](TokenRange range) {
+    return TokenRange{std::max<Index>(0, range.begin - range.size()), range.end + range.size()};
+  };
+  const TokenRange queries = widened(view_.queries());
+  const TokenRange keys = widened(view_.keys());
   WeightCounts counts;
-  for (const MapTile* tile : picture.tiles) {
-    if (tile->id.level == picture.level) counts.add(*tile, options_.pooling, options_.sinks());
-  }
-  if (counts.n() == 0) {
-    for (const MapTile* tile : picture.tiles) counts.add(*tile, options_.pooling, options_.sinks());
+  for (const bool any_level : {false, true}) {
+    for (const MapTile* tile : picture.tiles) {
+      if (!any_level && tile->id.level != picture.level) continue;
+      counts.add(*tile, options_.pooling, options_.sinks(), queries, keys);
+    }
+    if (counts.n() > 0) break;
   }
   counts_ = std::move(counts);
-  counted_ = now_shown;
+  counted_ = shown;
   next_count_ = now + kCountEvery;
   counts_due_ = false;
 }

@@ -54,8 +54,8 @@ class AttentionMapPanel final : public Panel {
   bool textures_whole_ = true;
 
   WeightCounts counts_;
-  std::uint64_t counted_ = 0;  // what the counts are of
-  double next_count_ = 0.0;    // not before this time
+  std::string counted_;      // what the counts are of
+  double next_count_ = 0.0;  // not before this time
   bool counts_due_ = false;
   std::optional<MapColours> colours_;
   std::uint64_t colours_version_ = 0;

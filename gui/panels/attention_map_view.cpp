@@ -60,9 +60,7 @@ std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
         tick.at > colours.range().high * (1.0 + 1e-9)) {
       continue;
     }
-    const std::string words = colours.kind() == MapScaleKind::log10 ? fmt::format("{:.0e}", tick.at)
-                                                                    : std::move(tick.label);
-    ticks.push_back({colours.unit(tick.at), words});
+    ticks.push_back({colours.unit(tick.at), weight_words(tick.at)});
   }
   return ticks;
 }
@@ -81,7 +79,7 @@ void AttentionMapView::begin(const PanelContext& context, MapView& view) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   area_high_ = {area_low_.x + room.x, area_low_.y + room.y};
   const float letters = small->FontSize;
-  const float left = text_size(small, "00000").x + look.px(kTick + 4) + letters;
+  const float left = text_size(small, "000000").x + look.px(kTick + 4) + letters;
   const float below = 3 * letters + look.px(kTick + 8);
   low_ = {std::round(area_low_.x + left), std::round(area_low_.y + look.px(2))};
   high_ = {std::round(
@@ -175,14 +173,14 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const bool wide = view.tokens_per_pixel() < 0.2;  // a token is five pixels: two lines around it
   const ImU32 accent = packed(context.look.accent);
-  const ImU32 halo = tinted(context.look.surface, 0.6);
+  const ImU32 halo = tinted(context.look.surface, 0.55);
   const auto n = static_cast<double>(scene.grid.n_tokens);
   const ImVec2 end = screen(view, {n, n});
   const float right = std::min(high_.x, end.x);
   const float bottom = std::min(high_.y, end.y);
   const auto line = [&](ImVec2 a, ImVec2 b) {
     list.AddLine(a, b, halo, 3.0f);
-    list.AddLine(a, b, accent, 1.0f);
+    list.AddLine(a, b, accent, 1.5f);
   };
   const auto horizontal = [&](double query) {
     const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
@@ -240,14 +238,20 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
   }
   const std::string key_words = "key position";
   const ImVec2 key_size = text_size(small, key_words);
+  // words stand at the middle of the map's own part
+  const float map_right = std::clamp(
+      low_.x + static_cast<float>(view.x_of(static_cast<double>(keys.end))), low_.x, high_.x);
+  const float map_bottom = std::clamp(
+      low_.y + static_cast<float>(view.y_of(static_cast<double>(queries.end))), low_.y, high_.y);
   text_at(list, small,
-          {(low_.x + high_.x - key_size.x) / 2, high_.y + tick + look.px(3) + small->FontSize}, ink,
-          key_words);
+          {std::max(low_.x, (low_.x + map_right - key_size.x) / 2),
+           high_.y + tick + look.px(3) + small->FontSize},
+          ink, key_words);
   // "query position" upwards: letters are turned by turning their corners
   const std::string query_words = "query position";
   const ImVec2 size = text_size(small, query_words);
   const int first = list.VtxBuffer.Size;
-  const ImVec2 at{std::round(area_low_.x), std::round((low_.y + high_.y + size.x) / 2)};
+  const ImVec2 at{std::round(area_low_.x), std::round((low_.y + map_bottom + size.x) / 2)};
   list.PushClipRectFullScreen();
   text_at(list, small, at, ink, query_words);
   list.PopClipRect();
