@@ -54,6 +54,8 @@ class App {
   void show_panel_alone(const std::string& name);
   std::vector<std::string> panel_names() const;
   Panel& panel(const std::string& name);
+  /// Null if there is none of that name.
+  Panel* find_panel(const std::string& name);
   /// The panel that keys and menus act on.
   Panel* focused_panel();
 
@@ -111,6 +113,7 @@ class App {
   std::vector<std::string> layout_words_;
   FileDialog file_dialog_;
   ExportDialog export_dialog_;
+  float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
