@@ -170,7 +170,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, find_panel("traces"));
+    draw_sidebar(shared, find_panel("traces"), controls_height_);
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();

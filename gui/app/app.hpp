@@ -113,6 +113,7 @@ class App {
   std::vector<std::string> layout_words_;
   FileDialog file_dialog_;
   ExportDialog export_dialog_;
+  float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
