@@ -67,8 +67,10 @@ void App::frame(float screen_scale) {
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                    ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
   draw_banners();
+  ImGui::PopStyleVar();
   draw_body();
   ImGui::End();
   draw_dialogs();
@@ -168,7 +170,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, panel("traces"));
+    draw_sidebar(shared, find_panel("traces"));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();
@@ -282,11 +284,7 @@ void App::step_method(int by) {
 }
 
 Panel* App::focused_panel() {
-  const std::string& name = !cells_.maximised().empty() ? cells_.maximised() : cells_.focused();
-  for (const auto& panel : panels_) {
-    if (panel->info().name == name) return panel.get();
-  }
-  return nullptr;
+  return find_panel(!cells_.maximised().empty() ? cells_.maximised() : cells_.focused());
 }
 
 void App::open(const fs::path& file) {

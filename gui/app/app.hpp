@@ -54,6 +54,8 @@ class App {
   void show_panel_alone(const std::string& name);
   std::vector<std::string> panel_names() const;
   Panel& panel(const std::string& name);
+  /// Null if there is none of that name.
+  Panel* find_panel(const std::string& name);
   /// The panel that keys and menus act on.
   Panel* focused_panel();
 

@@ -59,10 +59,15 @@ std::vector<std::string> App::panel_names() const {
   return names;
 }
 
-Panel& App::panel(const std::string& name) {
+Panel* App::find_panel(const std::string& name) {
   for (const auto& panel : panels_) {
-    if (panel->info().name == name) return *panel;
+    if (panel->info().name == name) return panel.get();
   }
+  return nullptr;
+}
+
+Panel& App::panel(const std::string& name) {
+  if (Panel* found = find_panel(name)) return *found;
   throw ConfigError(
       fmt::format("there is no panel \"{}\"; there are {}", name, fmt::join(panel_names(), ", ")));
 }

@@ -5,7 +5,7 @@
 
 namespace kvscope::gui {
 
-/// `traces`: the panel of the traces, drawn on top.
-void draw_sidebar(PanelContext& context, Panel& traces);
+/// `traces`: the panel of the traces, drawn on top; null if there is none.
+void draw_sidebar(PanelContext& context, Panel* traces);
 
 }  // namespace kvscope::gui
