@@ -242,7 +242,7 @@ class QuerySelectionPanel final : public Panel {
   }
 
   void draw_numbers(PanelContext& context) const {
-    const float value_width = context.look.px(44);
+    const float value_width = context.look.px(50);
     for (const Coefficient& c : coefficients_of(head_, switches_.span)) {
       ImGui::BeginGroup();
       const std::string value = coefficient_text(c.value);
