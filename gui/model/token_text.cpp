@@ -30,6 +30,22 @@ std::size_t character_length(std::string_view bytes, std::size_t at) {
   return n;
 }
 
+/// The code point of the valid character of n bytes at `at`.
+char32_t code_point(std::string_view bytes, std::size_t at, std::size_t n) {
+  auto c = static_cast<char32_t>(static_cast<std::uint8_t>(bytes[at]));
+  if (n > 1) c &= 0x7fU >> n;
+  for (std::size_t i = 1; i < n; ++i) {
+    c = (c << 6) | (static_cast<std::uint8_t>(bytes[at + i]) & 0x3fU);
+  }
+  return c;
+}
+
+/// Characters beyond ASCII that draw nothing, break the line or turn its direction.
+bool is_invisible(char32_t c) {
+  return (c >= 0x80 && c <= 0x9f) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
+}
+
 char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
@@ -47,6 +63,8 @@ std::string printable(std::string_view bytes) {
       text += "\u2192";
     } else if (n == 0 || (n == 1 && (byte < 0x20 || byte == 0x7f))) {
       text += fmt::format("<{:02X}>", byte);
+    } else if (const char32_t c = code_point(bytes, i, n); is_invisible(c)) {
+      text += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c));
     } else {
       text += bytes.substr(i, n);
     }

@@ -8,7 +8,8 @@
 namespace kvscope::gui {
 
 /// The bytes of a token as valid UTF-8 on one line: line breaks as U+21B5, tabs as U+2192, other
-/// control characters and bytes that are no whole character as <0A>. Spaces stay.
+/// control characters and bytes that are no whole character as <0A>, characters beyond ASCII that
+/// draw nothing or turn the line around as <U+200B>. Spaces stay.
 std::string printable(std::string_view bytes);
 
 /// Positions of tokens, ascending, in which an occurrence of `needle` in the running text begins;

@@ -211,7 +211,13 @@ bool choose(const char* id, std::string& chosen, const std::vector<std::string>&
   return changed;
 }
 
-void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines) {
+namespace {
+/// There is one mouse, hence one tooltip.
+HoverLines hover_lines;
+}  // namespace
+
+void detail_tooltip(const HoverLines& lines) {
+  hover_lines = lines;
   float names = 0.0f;
   for (const auto& [name, value] : lines)
     names = std::max(names, ImGui::CalcTextSize(name.c_str()).x);
@@ -222,6 +228,10 @@ void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& line
     text_line(value);
   }
   ImGui::EndTooltip();
+}
+
+HoverLines take_hover_lines() {
+  return std::exchange(hover_lines, {});
 }
 
 std::string token_words(const Document& document, Index pos) {
@@ -273,16 +283,19 @@ std::string label_of(const Field& field) {
   return "##" + std::string(field.name);
 }
 
-void name_above(const Field& field) {
+/// The name at the left, the control in what is left of the line.
+void name_before(const Field& field) {
+  ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%.*s", static_cast<int>(field.name.size()), field.name.data());
   help_tooltip(field.help);
+  ImGui::SameLine(ImGui::GetFontSize() * 5.8f);
   ImGui::SetNextItemWidth(-1.0f);
 }
 
 }  // namespace
 
 bool index_control(const Field& field, Index& value) {
-  name_above(field);
+  name_before(field);
   const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
   bool changed = false;
   if (bounded) {
@@ -304,7 +317,7 @@ bool index_control(const Field& field, Index& value) {
 }
 
 bool number_control(const Field& field, double& value) {
-  name_above(field);
+  name_before(field);
   const bool bounded = std::isfinite(field.min) && std::isfinite(field.max);
   const double low = field.min;
   const double high = field.max;
@@ -325,7 +338,7 @@ bool flag_control(const Field& field, bool& value) {
 }
 
 bool word_control(const Field& field, std::string& value) {
-  name_above(field);
+  name_before(field);
   const bool changed =
       ImGui::InputText(label_of(field).c_str(), &value, ImGuiInputTextFlags_EnterReturnsTrue);
   help_tooltip(field.help);
@@ -333,7 +346,7 @@ bool word_control(const Field& field, std::string& value) {
 }
 
 bool enum_control(const Field& field, int& value, std::span<const std::string_view> names) {
-  name_above(field);
+  name_before(field);
   std::vector<std::string> words(names.begin(), names.end());
   std::string chosen = words[static_cast<std::size_t>(value)];
   if (!choose(label_of(field).c_str(), chosen, words, -1.0f)) return false;

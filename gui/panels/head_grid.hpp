@@ -1,0 +1,34 @@
+// The grid of layers and heads: recorded cells to click on, KV groups as blocks, kinds of layers
+// marked.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gui/model/trace_facts.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+/// What the grid says of one cell beyond being there.
+struct CellState {
+  double shade = 0.0;  // in [0, 1]; 0: not measured
+  bool has_problem = false;
+  std::vector<std::pair<std::string, std::string>> details;  // lines of the tooltip
+};
+
+struct HeadGridInput {
+  const HeadGrid& grid;
+  Index layer = 0;
+  Index q_head = 0;
+  std::function<CellState(Index layer, Index q_head)> state;
+};
+
+/// Fills the width of the window; returns the cell that was clicked.
+std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& context,
+                                                      const HeadGridInput& input);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,404 @@
+// The open traces: which is selected and which is second, what is odd about them, their layers and
+// heads, their facts.
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/model/data_check.hpp"
+#include "gui/model/trace_facts.hpp"
+#include "gui/panels/head_grid.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/fonts.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+using plot::blend;
+using plot::with_alpha;
+
+constexpr std::size_t kMostSentences = 8;
+
+void coloured(plot::Colour colour, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  ImGui::TextUnformatted(text.c_str());
+  ImGui::PopStyleColor();
+}
+
+void wrapped(plot::Colour colour, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  ImGui::TextWrapped("%s", text.c_str());
+  ImGui::PopStyleColor();
+}
+
+std::string fitting(const std::string& text, float width) {
+  return shortened_middle(text, [&](std::string_view part) {
+    return ImGui::CalcTextSize(part.data(), part.data() + part.size()).x <= width;
+  });
+}
+
+/// A small word to press, without a frame; in the accent colour while it is on.
+bool word_button(const PanelContext& context, const char* label, bool on) {
+  ImGui::PushStyleColor(ImGuiCol_Button, packed(on ? with_alpha(context.look.accent, 0.22)
+                                                   : with_alpha(context.look.raised, 0.0)));
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(on ? context.look.accent : context.look.muted));
+  const bool pressed = ImGui::SmallButton(label);
+  ImGui::PopStyleColor(2);
+  return pressed;
+}
+
+}  // namespace
+
+class TracesPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"traces", "Traces",
+            "The open traces. Click one to look at it, a cell to go to that layer and head."};
+  }
+
+  void draw(PanelContext& context) override {
+    const auto document = context.session.document();
+    checks_.update(context.session.bench(), document, context.session.selection().layer);
+    document_ = document;
+    layer_ = context.session.selection().layer;
+    q_head_ = context.session.selection().q_head;
+    if (document == nullptr) {
+      if (context.session.is_opening()) {
+        wrapped(context.look.muted, "Opening...");
+      } else {
+        needs_trace(context);
+      }
+      return;
+    }
+    draw_list(context);
+    draw_warnings(context, *document);
+    draw_grid(context, *document);
+    draw_norms(context);
+    draw_facts(context, *document);
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    const auto document = document_.lock();
+    const GroupCheck* check = document ? checks_.find(layer_, kv_head()) : nullptr;
+    if (check == nullptr) return std::nullopt;
+    return norms_figure(*document, layer_, q_head_, *check);
+  }
+
+  std::optional<std::string> csv() const override {
+    const auto document = document_.lock();
+    if (!document) return std::nullopt;
+    return head_table_csv(document->info(), checks_);
+  }
+
+  bool is_busy() const override { return checks_.is_busy(); }
+
+ private:
+  Index kv_head() const {
+    const auto document = document_.lock();
+    return document ? q_head_ / std::max<Index>(1, document->info().group()) : 0;
+  }
+
+  void draw_list(PanelContext& context) {
+    Session& session = context.session;
+    std::optional<Index> closed;
+    std::optional<Index> chosen;
+    const auto& documents = session.documents();
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+      ImGui::PushID(static_cast<int>(i));
+      draw_entry(context, static_cast<Index>(i), *documents[i], chosen, closed);
+      ImGui::PopID();
+    }
+    if (session.is_opening()) coloured(context.look.muted, "Opening...");
+    if (chosen) choose_trace(session, *chosen);
+    if (closed) session.close_trace(*closed);
+  }
+
+  /// What was looked at becomes the second trace where the second one is chosen: they change
+  /// places.
+  static void choose_trace(Session& session, Index trace) {
+    const Index before = session.selection().trace;
+    if (trace == before) return;
+    const bool swaps = session.second_index() == trace;
+    session.select("trace list", [&](Selection& s) { s.trace = trace; });
+    if (swaps) session.set_second(before);
+  }
+
+  void draw_entry(PanelContext& context, Index index, const Document& document,
+                  std::optional<Index>& chosen, std::optional<Index>& closed) {
+    const Look& look = context.look;
+    Session& session = context.session;
+    const bool is_selected = session.selection().trace == index;
+    const bool is_second = session.second_index() == index && !is_selected;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float pad = look.px(6);
+    ImGui::PushFont(context.fonts.small());
+    const float small_line = ImGui::GetTextLineHeight();
+    const ImVec2 frame = ImGui::GetStyle().FramePadding;
+    const float tools = ImGui::CalcTextSize("2nd×").x + 4 * frame.x + look.px(4);
+    ImGui::PopFont();
+    const float height = ImGui::GetTextLineHeight() + small_line + look.px(8);
+    if (ImGui::InvisibleButton("entry", {std::max(1.0f, width - tools), height})) chosen = index;
+    const bool hovered = ImGui::IsItemHovered();
+    if (hovered) entry_tooltip(document);
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 end{at.x + width, at.y + height};
+    if (is_selected) {
+      list->AddRectFilled(at, end, packed(with_alpha(look.accent, 0.13)), look.px(4));
+      list->AddRectFilled(at, {at.x + look.px(3), end.y}, packed(look.accent), look.px(1.5f));
+    } else if (hovered) {
+      list->AddRectFilled(at, end, packed(with_alpha(look.accent, 0.07)), look.px(4));
+    }
+    const float room = width - tools - pad - look.px(2);
+    list->AddText({at.x + pad, at.y + look.px(3)}, packed(look.ink),
+                  fitting(document.name(), room).c_str());
+    ImGui::PushFont(context.fonts.small());
+    const bool is_whole = document.info().status == TraceStatus::complete;
+    list->AddText({at.x + pad, at.y + look.px(4) + ImGui::GetFontSize() * 1.18f},
+                  packed(is_whole ? look.muted : look.warning),
+                  fitting(trace_summary(document), width - 2 * pad).c_str());
+    ImGui::SetCursorScreenPos({end.x - tools, at.y + look.px(4)});
+    if (is_selected) {
+      ImGui::Dummy({ImGui::CalcTextSize("2nd").x + 2 * frame.x, small_line});
+    } else {
+      if (word_button(context, "2nd", is_second)) {
+        session.set_second(is_second ? std::nullopt : std::optional<Index>(index));
+      }
+      help_tooltip(is_second ? "This is the second trace: the draft model of SpecAttn and layer "
+                               "maps, or the one compared with. Click to leave it out."
+                             : "Use as the second trace: the draft model of SpecAttn and layer "
+                               "maps, or the one compared with.");
+    }
+    ImGui::SameLine(0, 0);
+    if (word_button(context, "×", false)) closed = index;
+    help_tooltip("Close this trace");
+    ImGui::PopFont();
+    ImGui::SetCursorScreenPos({at.x, end.y + look.px(2)});
+  }
+
+  static void entry_tooltip(const Document& document) {
+    const TraceInfo& info = document.info();
+    detail_tooltip(
+        {{"file", document.path().string()},
+         {"model", info.model_name},
+         {"tokens", fmt::format("{}, of them {} in the prompt", info.n_tokens, info.n_prompt)},
+         {"status", status_words(info, document.file().planned())}});
+  }
+
+  void draw_warnings(PanelContext& context, const Document& document) {
+    std::vector<std::string> sentences;
+    for (const DataProblem& problem : checks_.problems()) sentences.push_back(problem.sentence());
+    const bool is_error = !sentences.empty();
+    for (const std::string& warning : document.warnings()) sentences.push_back(warning);
+    if (sentences.empty()) return;
+    // What is new is shown, even if what was there had been put away.
+    if (banner_of_ != document.key() || n_seen_ != sentences.size()) {
+      folded_ = banner_of_ == document.key() && n_seen_ > sentences.size() && folded_;
+      banner_of_ = document.key();
+      n_seen_ = sentences.size();
+    }
+    const Look& look = context.look;
+    const plot::Colour colour = is_error ? look.error : look.warning;
+    ImGui::Dummy({0, look.px(1)});
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    list->ChannelsSplit(2);
+    list->ChannelsSetCurrent(1);
+    const float pad = look.px(7);
+    ImGui::SetCursorScreenPos({at.x + pad, at.y + look.px(4)});
+    ImGui::BeginGroup();
+    ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width - 2 * pad);
+    const std::string count = sentences.size() == 1 ? std::string("1 warning")
+                                                    : fmt::format("{} warnings", sentences.size());
+    coloured(colour, count);
+    ImGui::SameLine();
+    if (word_button(context, folded_ ? "Show" : "Put away", false)) folded_ = !folded_;
+    if (!folded_) {
+      for (std::size_t i = 0; i < std::min(sentences.size(), kMostSentences); ++i) {
+        wrapped(look.ink, sentences[i]);
+      }
+      if (sentences.size() > kMostSentences) {
+        wrapped(look.muted, fmt::format("and {} more", sentences.size() - kMostSentences));
+      }
+    }
+    ImGui::PopTextWrapPos();
+    ImGui::EndGroup();
+    const float bottom = ImGui::GetItemRectMax().y + look.px(4);
+    list->ChannelsSetCurrent(0);
+    list->AddRectFilled(at, {at.x + width, bottom}, packed(with_alpha(colour, 0.10)), look.px(4));
+    list->AddRectFilled(at, {at.x + look.px(3), bottom}, packed(colour), look.px(1.5f));
+    list->ChannelsMerge();
+    ImGui::SetCursorScreenPos({at.x, bottom + look.px(4)});
+  }
+
+  void draw_grid(PanelContext& context, const Document& document) {
+    if (grid_of_ != document.key()) {
+      grid_of_ = document.key();
+      grid_ = head_grid(document.info());
+    }
+    ImGui::TextUnformatted("Layers × heads");
+    help_tooltip(
+        "Click a cell to go to that layer and query head. Cells of the layers that were looked at "
+        "are shaded by the mean norm of their queries; pale cells were not recorded.");
+    const auto clicked = draw_head_grid(
+        context,
+        {grid_, layer_, q_head_, [&](Index layer, Index head) { return state_of(layer, head); }});
+    if (!clicked) return;
+    context.session.select("head grid click", [&](Selection& s) {
+      s.layer = clicked->first;
+      s.q_head = clicked->second;
+    });
+  }
+
+  CellState state_of(Index layer, Index head) const {
+    CellState state;
+    const Index kv = head / grid_.group;
+    for (const DataProblem& problem : checks_.problems()) {
+      const bool here = problem.layer == layer &&
+                        (problem.array == "q" ? problem.head == head : problem.head == kv);
+      if (!here) continue;
+      state.has_problem = true;
+      state.details.emplace_back("data", fmt::format("{} holds {}", problem.array, problem.what));
+    }
+    const GroupCheck* check = checks_.find(layer, kv);
+    const HeadNorms* q = check == nullptr ? nullptr : checks_.find_q(layer, head);
+    if (q == nullptr) return state;
+    const double largest = checks_.largest_q_norm();
+    state.shade = largest > 0.0 ? std::clamp(q->mean / largest, 0.0, 1.0) : 0.0;
+    state.details.emplace_back("mean |q|", fmt::format("{:.3g}", q->mean));
+    state.details.emplace_back("mean |k|", fmt::format("{:.3g}", check->k.mean));
+    return state;
+  }
+
+  void draw_norms(PanelContext& context) {
+    const GroupCheck* check = checks_.find(layer_, kv_head());
+    const HeadNorms* q = checks_.find_q(layer_, q_head_);
+    if (check == nullptr || q == nullptr) {
+      if (checks_.is_busy()) coloured(context.look.muted, "checking the numbers...");
+      return;
+    }
+    draw_sparkline(context, "|q|", *q);
+    draw_sparkline(context, "|k|", check->k);
+  }
+
+  static void draw_sparkline(const PanelContext& context, const char* name,
+                             const HeadNorms& norms) {
+    const Look& look = context.look;
+    ImGui::PushFont(context.fonts.small());
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const float width = ImGui::GetContentRegionAvail().x;
+    const float height = look.px(20);
+    const std::string mean = fmt::format("{:.3g}", norms.mean);
+    const float left = ImGui::CalcTextSize("|q|").x + look.px(8);
+    const float right = std::max(look.px(36), ImGui::CalcTextSize(mean.c_str()).x + look.px(8));
+    ImGui::PushID(name);
+    ImGui::InvisibleButton("norms", {std::max(1.0f, width), height});
+    ImGui::PopID();
+    ImDrawList* list = ImGui::GetWindowDrawList();
+    const float text_y = at.y + 0.5f * (height - ImGui::GetFontSize());
+    list->AddText({at.x, text_y}, packed(look.muted), name);
+    list->AddText({at.x + width - ImGui::CalcTextSize(mean.c_str()).x, text_y}, packed(look.ink),
+                  mean.c_str());
+    float low = std::numeric_limits<float>::infinity();
+    float high = -low;
+    for (const float bin : norms.bins) {
+      if (std::isnan(bin)) continue;
+      low = std::min(low, bin);
+      high = std::max(high, bin);
+    }
+    const float room = std::max(1.0f, width - left - right);
+    const auto n = norms.bins.size();
+    const auto x_of = [&](std::size_t i) {
+      return at.x + left + room * (static_cast<float>(i) + 0.5f) / static_cast<float>(n);
+    };
+    const auto y_of = [&](float bin) {
+      const float t = high > low ? (bin - low) / (high - low) : 0.5f;
+      return at.y + height - look.px(3) - t * (height - look.px(6));
+    };
+    for (std::size_t i = 0; i < n; ++i) {
+      if (std::isnan(norms.bins[i])) {
+        list->AddRectFilled({x_of(i) - look.px(1), at.y}, {x_of(i) + look.px(1), at.y + height},
+                            packed(look.error));
+      } else if (i > 0 && !std::isnan(norms.bins[i - 1])) {
+        list->AddLine({x_of(i - 1), y_of(norms.bins[i - 1])}, {x_of(i), y_of(norms.bins[i])},
+                      packed(look.muted), look.px(1.2f));
+      }
+    }
+    ImGui::PopFont();
+    if (!ImGui::IsItemHovered() || n == 0) return;
+    const float t = (ImGui::GetIO().MousePos.x - at.x - left) / room;
+    const auto bin = static_cast<std::size_t>(
+        std::clamp(t * static_cast<float>(n), 0.0f, static_cast<float>(n) - 1.0f));
+    list->AddLine({x_of(bin), at.y}, {x_of(bin), at.y + height}, packed(look.accent));
+    const Index per_bin = (norms.positions.size() + kNormBins - 1) / kNormBins;
+    const Index begin = norms.positions.begin + static_cast<Index>(bin) * per_bin;
+    const Index last = std::min(begin + per_bin, norms.positions.end) - 1;
+    detail_tooltip(
+        {{"norms of", name[1] == 'q' ? fmt::format("query head {}", norms.head)
+                                     : fmt::format("keys of KV head {}", norms.head)},
+         {"mean", mean},
+         {"largest", fmt::format("{:.4g}", norms.largest)},
+         {last > begin ? "positions" : "position",
+          last > begin ? fmt::format("{} to {}", begin, last) : fmt::format("{}", begin)},
+         {"norm there", std::isnan(norms.bins[bin]) ? std::string("could not be read")
+                                                    : fmt::format("{:.4g}", norms.bins[bin])}});
+  }
+
+  void draw_facts(PanelContext& context, const Document& document) {
+    if (facts_of_ != document.key()) {
+      facts_of_ = document.key();
+      facts_ = trace_facts(document);
+    }
+    for (const FactSection& section : facts_) {
+      const bool is_short = section.title != "Provenance";
+      ImGui::PushStyleColor(ImGuiCol_Header, packed(with_alpha(context.look.raised, 0.0)));
+      const bool is_open = ImGui::CollapsingHeader(section.title.c_str(),
+                                                   is_short ? ImGuiTreeNodeFlags_DefaultOpen : 0);
+      ImGui::PopStyleColor();
+      if (!is_open) continue;
+      const float column = ImGui::CalcTextSize("queries kept").x + context.look.px(8);
+      for (const Fact& fact : section.facts) draw_fact(context, fact, column);
+      if (is_short) continue;
+      if (ImGui::SmallButton("Copy all")) ImGui::SetClipboardText(words_of(section).c_str());
+      help_tooltip("Copies these lines to the clipboard.");
+    }
+  }
+
+  static void draw_fact(const PanelContext& context, const Fact& fact, float column) {
+    const float left = ImGui::GetCursorPosX();
+    coloured(context.look.muted, fact.name);
+    if (!fact.help.empty()) help_tooltip(fact.help);
+    ImGui::SameLine(left + column, 0);
+    ImGui::PushTextWrapPos(0.0f);
+    ImGui::TextUnformatted(fact.value.c_str());
+    ImGui::PopTextWrapPos();
+  }
+
+  static std::string words_of(const FactSection& section) {
+    std::string words;
+    for (const Fact& fact : section.facts) words += fmt::format("{}: {}\n", fact.name, fact.value);
+    return words;
+  }
+
+  DataChecks checks_;
+  std::weak_ptr<const Document> document_;  // of the last frame
+  Index layer_ = 0;
+  Index q_head_ = 0;
+  std::string grid_of_;
+  HeadGrid grid_;
+  std::string facts_of_;
+  std::vector<FactSection> facts_;
+  std::string banner_of_;
+  std::size_t n_seen_ = 0;
+  bool folded_ = false;
+};
+
+std::unique_ptr<Panel> make_traces_panel() {
+  return std::make_unique<TracesPanel>();
+}
+
+}  // namespace kvscope::gui
