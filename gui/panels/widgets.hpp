@@ -64,6 +64,17 @@ bool choose(const char* id, std::string& chosen, const std::vector<std::string>&
 template <class Options>
 std::string field_controls(Options& options);
 
+/// The help of one field of an options struct, for switches that are drawn by hand.
+template <class Options>
+std::string field_help(std::string_view name) {
+  std::string help;
+  const Options options;
+  Options::visit_fields(options, [&](const Field& field, const auto&) {
+    if (field.name == name) help = field.help;
+  });
+  return help;
+}
+
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines);
 
