@@ -82,7 +82,7 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
     loop.run(
         q.view(), 0, positions, keys, static_cast<double>(info.score_scale),
         window_of(info, options.layer), [&](Index i, std::span<double> scores, TokenRange visible) {
-          softmax_in_place(scores);
+          softmax_in_place(scores, info.sink(options.layer, options.head));
           const auto first = static_cast<std::size_t>(i) * width;
           pool_row(scores, visible, block, options.pooling, std::span(values).subspan(first, width),
                    std::span(counts).subspan(first, width));

@@ -54,6 +54,7 @@ struct LayerArrays {
     const Shape pages{n_q, n_steps, store_pages ? n_pages : 0};
     bound = Tensor<float>(pages);
     true_max = Tensor<float>(pages);
+    violated = Tensor<std::uint8_t>(pages);
     std::fill(bound.flat().begin(), bound.flat().end(), kNan);
     std::fill(true_max.flat().begin(), true_max.flat().end(), kNan);
     for (KeptArrays& k : kept) {
@@ -83,6 +84,7 @@ struct LayerArrays {
         const Index page = head.first_page + static_cast<Index>(p);
         bound(slot, step, page) = static_cast<float>(head.bound[p]);
         true_max(slot, step, page) = static_cast<float>(head.true_max[p]);
+        violated(slot, step, page) = head.violated[p];
       }
       for (std::size_t s = 0; s < kN; ++s) {
         const QuestKept& from = head.kept[s];
@@ -103,6 +105,7 @@ struct LayerArrays {
   Tensor<float> gap_mean, gap_best, rank_correlation;  // [q_head, step]
   Tensor<std::int32_t> best_rank, violations;          // [q_head, step]
   Tensor<float> bound, true_max;                       // [q_head, step, page]
+  Tensor<std::uint8_t> violated;                       // [q_head, step, page]
   std::array<KeptArrays, kN> kept;
 };
 
@@ -209,6 +212,7 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Ind
   if (store_pages) {
     per_page("bound", ResultType::f32, "upper bound on q.k over the page");
     per_page("true_max", ResultType::f32, "largest q.k of the page");
+    per_page("violated", ResultType::u8, "1 if the bound is below the largest q.k");
     std::vector<Index> numbers;
     for (Index page = 0; page < n_pages; ++page) numbers.push_back(page);
     write_axis(sink, "page", numbers, "page", "page");
@@ -236,6 +240,7 @@ void write_layer(ResultSink& sink, Index slot, const LayerArrays& layer, bool st
   if (store_pages) {
     sink.write<float>("bound", slot, layer.bound.flat());
     sink.write<float>("true_max", slot, layer.true_max.flat());
+    sink.write<std::uint8_t>("violated", slot, layer.violated.flat());
   }
 }
 

@@ -83,6 +83,7 @@ struct QuestOptions {
 ///
 /// [layer, q_head, step, page], with store_pages
 ///   bound, true_max      unscaled q.k; NaN for pages without a visible key
+///   violated             1 where the bound is below the maximum by more than rounding
 ///   s/selected           0 or 1
 ///
 /// Arrays cover every layer as if it were sparse; the summary's totals leave out the dense layers.

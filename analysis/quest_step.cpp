@@ -26,7 +26,9 @@ QuestHeadStep measure_pages(std::span<const float> q, const PageBoxes& boxes, To
     const PageBoxes::Bound bound = boxes.bound(q, page, visible);
     const double truth = max_of(dots.subspan(static_cast<std::size_t>(keys.begin - visible.begin),
                                              static_cast<std::size_t>(keys.size())));
-    if (bound.value < truth - bound.slack) ++head.violations;
+    const bool is_violated = bound.value < truth - bound.slack;
+    head.violated.push_back(is_violated ? 1 : 0);
+    head.violations += is_violated ? 1 : 0;
     head.bound.push_back(bound.value);
     head.true_max.push_back(truth);
     gap.add(scale * (bound.value - truth));

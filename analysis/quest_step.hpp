@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,7 +32,9 @@ struct QuestHeadStep {
   Index first_page = 0;          // number of the first visible page
   std::vector<double> bound;     // U, unscaled, [n_pages]
   std::vector<double> true_max;  // max q.k over the page's visible keys, [n_pages]
-  Index violations = 0;   // pages whose bound is below the true maximum by more than rounding
+  /// 1 where the bound is below the true maximum by more than rounding, [n_pages]
+  std::vector<std::uint8_t> violated;
+  Index violations = 0;   // how many those are
   double gap_mean = 0.0;  // mean of scale * (U - true maximum), logits
   double gap_best = 0.0;  // the same at the truly best page
   double rank_correlation = 0.0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "analysis/analysis.hpp"
 #include "analysis/column_table.hpp"
 
@@ -78,6 +80,29 @@ void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
 }
 
 }  // namespace
+
+Table table_of(std::span<const SweepRow* const> rows, std::string name) {
+  Table table(std::move(name));
+  for (std::size_t c = 0; c < kSweepTexts.size(); ++c) {
+    TextColumn column;
+    std::map<std::string_view, std::int32_t> code_of;
+    column.codes.reserve(rows.size());
+    for (const SweepRow* row : rows) {
+      const auto [it, is_new] =
+          code_of.emplace(row->texts[c], static_cast<std::int32_t>(code_of.size()));
+      if (is_new) column.categories.push_back(row->texts[c]);
+      column.codes.push_back(it->second);
+    }
+    table.add_text(std::string(kSweepTexts[c]), std::move(column));
+  }
+  for (std::size_t c = 0; c < kSweepNumbers.size(); ++c) {
+    std::vector<double> values;
+    values.reserve(rows.size());
+    for (const SweepRow* row : rows) values.push_back(row->numbers[c]);
+    table.add_numbers(std::string(kSweepNumbers[c]), std::move(values));
+  }
+  return table;
+}
 
 std::string sweep_csv(const SweepResult& result) {
   return table_csv(rows_of(result), result.config_hash);

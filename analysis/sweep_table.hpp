@@ -4,9 +4,11 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "analysis/table.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/trace/result.hpp"
 
@@ -120,6 +122,10 @@ struct SweepResult {
   std::vector<std::string> skipped;
   std::vector<SweepBlock> blocks;  // by trace, pair, layer: all of them
 };
+
+/// The rows as a table for figures, with the columns that a sweep's file has. `name` is what
+/// messages call it.
+Table table_of(std::span<const SweepRow* const> rows, std::string name);
 
 /// Header and one line per row; NaN is empty, text is quoted where it must be.
 std::string sweep_csv(const SweepResult& result);

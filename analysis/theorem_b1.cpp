@@ -31,6 +31,10 @@ constexpr std::array<BoundName, 6> kBounds = {{
 }};
 constexpr std::size_t kFirstUpperBound = 4;
 
+std::string violated_array(const BoundName& bound) {
+  return "violated/" + std::string(bound.key);
+}
+
 /// Rows of the heads of one layer, in the precision they are stored in, and how they compare with
 /// the truth.
 struct LayerRowsB1 {
@@ -188,6 +192,7 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Ind
   declare("star_pos", ResultType::i32, "token", "position of k*");
   for (const BoundName& bound : kBounds) {
     declare(bound.array, ResultType::f32, "1", bound.long_name);
+    declare(violated_array(bound), ResultType::u8, "1", "1 if the bound fails in this row");
   }
 }
 
@@ -201,6 +206,9 @@ void write_layer(ResultSink& sink, Index slot, const LayerRowsB1& rows) {
   sink.write<std::int32_t>("star_pos", slot, rows.star_pos.flat());
   for (std::size_t b = 0; b < kBounds.size(); ++b) {
     sink.write<float>(kBounds[b].array, slot, rows.bounds[b].flat());
+    const auto per_bound = static_cast<std::size_t>(rows.cos.count());
+    sink.write<std::uint8_t>(violated_array(kBounds[b]), slot,
+                             rows.violated.flat().subspan(b * per_bound, per_bound));
   }
 }
 

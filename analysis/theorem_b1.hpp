@@ -56,6 +56,8 @@ struct TheoremB1Options {
 ///   bounds/printed, bounds/repaired, bounds/jensen, bounds/worst    lower bounds on cos
 ///   cos_mean_query            cos(M_Q, q) for the mean query of the prompt
 ///   main_text/relaxed, main_text/exact                              upper bounds on it
+///   violated/printed ... violated/main_text_exact    1 where that bound fails by more than
+///   rounding
 ///
 /// The summary counts, per layer and in total, rows, violations and mean gaps of each bound.
 /// Printed and repaired may be violated; the others are proved, and their violations must be 0.

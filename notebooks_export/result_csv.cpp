@@ -11,9 +11,6 @@
 
 namespace kvscope {
 
-namespace {
-
-/// Text in quotes if CSV needs them.
 std::string csv_field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
@@ -23,6 +20,8 @@ std::string csv_field(std::string_view text) {
   }
   return quoted + "\"";
 }
+
+namespace {
 
 template <class T>
 std::string csv_number(T value) {

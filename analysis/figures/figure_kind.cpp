@@ -12,12 +12,6 @@ namespace kvscope {
 
 namespace {
 
-/// "a|b": one of them.
-bool kind_matches(const std::string& wanted, const std::string& found) {
-  const std::vector<std::string> words = split_words(wanted, '|');
-  return std::find(words.begin(), words.end(), found) != words.end();
-}
-
 void check_options(const FigureKind& kind, const FigureOptions& options) {
   const FigureOptions defaults;
   std::vector<std::pair<std::string, std::string>> given;
@@ -45,6 +39,12 @@ FigureKind find_figure_kind(const std::string& name) {
                                 did_you_mean(name, names)));
 }
 
+bool accepts_kind(std::string_view wanted, std::string_view found) {
+  if (wanted.ends_with('?')) wanted.remove_suffix(1);
+  const std::vector<std::string> words = split_words(wanted, '|');
+  return std::find(words.begin(), words.end(), found) != words.end();
+}
+
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
   const auto n_needed = static_cast<std::size_t>(
       std::count_if(kind.kinds.begin(), kind.kinds.end(),
@@ -56,9 +56,7 @@ plot::Figure make_figure(const FigureKind& kind, const FigureInput& input) {
   }
   for (std::size_t i = 0; i < input.results.size(); ++i) {
     const ResultView& result = *input.results[i];
-    std::string wanted = kind.kinds[i];
-    if (wanted.ends_with('?')) wanted.pop_back();
-    if (kind_matches(wanted, result.info().kind)) continue;
+    if (accepts_kind(kind.kinds[i], result.info().kind)) continue;
     throw ConfigError(fmt::format("figure {} needs {}, but {} is a result of kind {}; {} makes one",
                                   kind.name, kind.needs, result.name(), result.info().kind,
                                   kind.command));

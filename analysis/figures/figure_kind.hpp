@@ -83,6 +83,10 @@ std::vector<FigureKind> figure_kinds();
 /// The kind of that name. Throws ConfigError with the nearest name for an unknown one.
 FigureKind find_figure_kind(const std::string& name);
 
+/// Whether a result of kind `found` fits an entry of FigureKind::kinds: "a|b" is either, "a?" may
+/// be left out.
+bool accepts_kind(std::string_view wanted, std::string_view found);
+
 /// Makes a figure, checked: throws ConfigError for the wrong number or kind of results, options the
 /// figure does not know, an empty selection, or numbers that cannot be drawn.
 plot::Figure make_figure(const FigureKind& kind, const FigureInput& input);

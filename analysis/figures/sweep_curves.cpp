@@ -168,8 +168,13 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   return selection;
 }
 
+std::string curve_label(std::string_view selector, Along along) {
+  if (selector != "oracle-topk") return method_label(selector);
+  return along == Along::budget ? "oracle top-$k$ (ceiling)" : "oracle top-$k$";
+}
+
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
-                          std::string_view fallback) {
+                          std::string_view fallback, const std::vector<std::string>& coloured) {
   const SweepSelection selection =
       select_sweep_rows(table, options, DenseLayers::leave_out_for_all);
   const TextColumn& selectors = table.text("selector");
@@ -187,7 +192,11 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   }
   std::size_t n_min = std::numeric_limits<std::size_t>::max();
   std::size_t n_max = 0;
-  const MethodTones tones(selection.selectors);
+  std::vector<std::string> methods = coloured;
+  for (const std::string& selector : selection.selectors) {
+    if (!contains(methods, selector)) methods.push_back(selector);
+  }
+  const MethodTones tones(methods);
 
   for (const std::string& name : names) {
     const SweepMetric& metric = sweep_metric(name);
@@ -223,11 +232,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     });
     for (const std::string& selector : order) {
       plot::Line line;
-      line.label = method_label(selector);
+      line.label = curve_label(selector, along);
       line.tone = tones.of(selector);
-      if (selector == "oracle-topk") {
-        line.label = along == Along::budget ? "oracle top-$k$ (ceiling)" : "oracle top-$k$";
-      }
       std::vector<std::pair<double, Summary>> points;
       for (const auto& [key, cell] : cells[selector]) {
         const Summary s = summarize(cell.values, options.band);

@@ -42,8 +42,13 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
 /// What the curves run along.
 enum class Along { budget, bytes };
 
-/// One panel per metric. `fallback`: metrics, if the options name none.
+/// How a method is written in the legend.
+std::string curve_label(std::string_view selector, Along along);
+
+/// One panel per metric. `fallback`: metrics, if the options name none. `coloured`: methods among
+/// which the colours are given out, for figures that grow; empty = those that are shown.
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
-                          std::string_view fallback);
+                          std::string_view fallback,
+                          const std::vector<std::string>& coloured = {});
 
 }  // namespace kvscope::figures

@@ -45,11 +45,12 @@ T stepped(const std::vector<T>& values, T current, int by) {
   return values[static_cast<std::size_t>(index)];
 }
 
-bool same_tokens(const Document& a, const Document& b) {
+/// The same prompt, as far as both have it: what was decoded may differ.
+bool same_prompt(const Document& a, const Document& b) {
   const auto x = a.source().tokens();
   const auto y = b.source().tokens();
-  const std::size_t n = std::min(x.size(), y.size());
-  return n > 0 && std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n), y.begin());
+  const Index n = std::min(a.info().n_prompt, b.info().n_prompt);
+  return n > 0 && std::equal(x.begin(), x.begin() + n, y.begin());
 }
 
 }  // namespace
@@ -112,9 +113,11 @@ void Session::load(const fs::path& path, bool again) {
   const auto opening = std::make_shared<Opening>();
   opening->path = path;
   opening->again = again;
-  const auto deliver = [this, alive = std::weak_ptr<int>(alive_), opening](std::any value) {
-    if (alive.expired()) return;
-    opening->opened = std::any_cast<std::shared_ptr<Opened>>(std::move(value));
+  // The session owns what is being opened: a delivery that comes too late does nothing.
+  const auto deliver = [this, weak = std::weak_ptr<Opening>(opening)](std::any value) {
+    const auto arrived = weak.lock();
+    if (!arrived) return;
+    arrived->opened = std::any_cast<std::shared_ptr<Opened>>(std::move(value));
     take_opened();
   };
   opening_.push_back(opening);
@@ -180,10 +183,10 @@ void Session::add_trace(std::shared_ptr<const Document> trace) {
   documents_.push_back(trace);
   const auto index = static_cast<Index>(documents_.size()) - 1;
   const std::string& uuid = trace->info().uuid;
-  // Over the same tokens, the one that was opened later is the draft.
+  // Over the same prompt, the one that was opened later is the draft.
   if (index > 0 && !second_ && finds_second_) {
     const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
-    if (same_tokens(first, *trace)) second_ = index;
+    if (same_prompt(first, *trace)) second_ = index;
   }
   const bool is_wanted = wanted_ && (wanted_uuid_.empty() ? index == 0 : uuid == wanted_uuid_);
   if (is_wanted) {

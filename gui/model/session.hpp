@@ -130,8 +130,6 @@ class Session {
   std::vector<std::shared_ptr<Opening>> opening_;  // in the order in which they were asked for
   bool finds_second_ = true;  // a second trace over the same tokens becomes the second one
   std::uint64_t revision_ = 0;
-  std::shared_ptr<int> alive_ =
-      std::make_shared<int>(0);  // deliveries that come too late do nothing
 };
 
 }  // namespace kvscope::gui

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "analysis/figures/maps.hpp"
@@ -16,9 +17,11 @@ namespace {
 
 using figures::SweepMetric;
 
-/// The budget asked for, else the middle one of those that most methods have.
-double choose_budget(const std::set<double>& budgets, const std::string& option,
-                     const std::string& where) {
+/// The budget asked for, else the middle one of those that most methods have; none if the methods
+/// take none.
+std::optional<double> choose_budget(const std::set<double>& budgets, const std::string& option,
+                                    const std::string& where) {
+  if (budgets.empty() && option.empty()) return std::nullopt;
   if (budgets.empty()) throw ConfigError(fmt::format("{}: no method here has a budget", where));
   if (option.empty()) {
     return *std::next(budgets.begin(), static_cast<std::ptrdiff_t>((budgets.size() - 1) / 2));
@@ -53,7 +56,7 @@ plot::Figure make(const FigureInput& input) {
     if (!std::isnan(budget[r])) budgets.insert(budget[r]);
     heads.insert(head[r]);
   }
-  const double chosen = choose_budget(budgets, options.budget, table.name());
+  const std::optional<double> chosen = choose_budget(budgets, options.budget, table.name());
   const std::vector<double> layer_list(layers.begin(), layers.end());
   const std::vector<double> head_list(heads.begin(), heads.end());
 
@@ -65,7 +68,8 @@ plot::Figure make(const FigureInput& input) {
   std::map<std::string, std::map<std::pair<double, double>, Cell>> cells;
   plot::Range range{1e300, -1e300};
   for (std::size_t r : selection.rows) {
-    if (budget[r] != chosen || std::isnan(values[r])) continue;
+    const bool is_shown = chosen ? budget[r] == *chosen : std::isnan(budget[r]);
+    if (!is_shown || std::isnan(values[r])) continue;
     Cell& cell = cells[selectors.at(r)][{layer[r], head[r]}];
     cell.sum += values[r];
     ++cell.n;
@@ -103,7 +107,9 @@ plot::Figure make(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  figure.caption.push_back(fmt::format("Budget: {} {}.", chosen, selection.budget_kind));
+  figure.caption.push_back(
+      chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
+             : std::string("The methods take no budget."));
   return figure;
 }
 

@@ -12,9 +12,27 @@ namespace kvscope {
 
 namespace {
 
+/// What the panels of methods show.
+enum class Part { kept, selected };
+
+Part part_of(const std::string& metric) {
+  if (metric.empty() || metric == "kept") return Part::kept;
+  if (metric == "selected") return Part::selected;
+  throw ConfigError(
+      fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
+}
+
+/// Shares of keys instead of attention.
+plot::ColourAxis share_colours() {
+  plot::ColourAxis colour;
+  colour.axis.label = "Share of visible keys selected";
+  colour.axis.range = plot::Range{0.0, 1.0};
+  return colour;
+}
+
 /// One matrix [block, page] as a panel; blocks run downwards, as attention maps are drawn.
 plot::Panel map_panel(const std::vector<float>& values, std::span<const double> blocks,
-                      std::span<const double> pages, std::string title, plot::Range range,
+                      std::span<const double> pages, std::string title, plot::ColourAxis colour,
                       std::string& sentence) {
   const auto end_of = [](std::span<const double> begins) {
     const double step = begins.size() > 1 ? begins[1] - begins[0] : 1.0;
@@ -35,8 +53,7 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   panel.x.format = panel.y.format = plot::TickFormat::tokens;
   panel.y.reversed = true;
   panel.aspect = 0.95;
-  panel.colour = figures::log_colours("Attention per page");
-  panel.colour->axis.range = range;
+  panel.colour = std::move(colour);
   panel.colour->masked_label = "not visible";
   panel.colour->show_bar = false;
   panel.marks.emplace_back(std::move(pooled.map));
@@ -64,21 +81,28 @@ plot::Figure make(const FigureInput& input) {
   for (float v : attention) largest = std::max(largest, std::isnan(v) ? 0.0F : v);
   if (!(largest > 0.0F))
     throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
-  const plot::Range range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  plot::ColourAxis colour = figures::log_colours("Attention per page");
+  colour.axis.range = plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  const Part shown_part = part_of(input.options.metric);
+  const std::string_view array = shown_part == Part::kept ? "map_kept" : "map_selected";
 
   plot::Figure figure;
   std::string sentence;
-  figure.panels.push_back(map_panel(attention, blocks, pages, "attention", range, sentence));
+  figure.panels.push_back(map_panel(attention, blocks, pages, "attention", colour, sentence));
   std::vector<std::string> shown;
-  if (result.find("map_kept") != nullptr) {
-    const figures::ArrayData kept(result, "map_kept");
+  if (result.find(array) != nullptr) {
+    const figures::ArrayData kept(result, array);
+    if (shown_part == Part::selected) {
+      figure.panels.back().colour->show_bar = true;
+      colour = share_colours();
+    }
     const auto n_pairs = static_cast<std::size_t>(kept.spec.shape[1]);
     const auto wanted = figures::parse_words(input.options.selector);
     for (std::size_t p = 0; p < n_pairs; ++p) {
       if (!result.summary().contains("pairs") || p >= result.summary()["pairs"].size() ||
           kept.values.size() != mass.values.size() * n_pairs) {
         throw FormatError(
-            fmt::format("{}: map_kept does not fit the summary's pairs", result.name()));
+            fmt::format("{}: {} does not fit the summary's pairs", result.name(), array));
       }
       // pairs are objects that hold their name, or names alone
       const auto& entry = result.summary()["pairs"][p];
@@ -90,7 +114,7 @@ plot::Figure make(const FigureInput& input) {
       if (wanted.empty() && shown.size() == 3) break;
       shown.push_back(name);
       figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
-                                        blocks, pages, name, range, sentence));
+                                        blocks, pages, name, colour, sentence));
     }
     if (!wanted.empty() && shown.empty()) {
       throw ConfigError(
@@ -104,9 +128,10 @@ plot::Figure make(const FigureInput& input) {
   figure.legend = plot::LegendPlace::above;
   figure.caption.push_back(fmt::format(
       "Layer {}: mean over measured rows and heads of the attention in a page of keys; titled "
-      "panels "
-      "show the part that the method keeps. Colours end four decades below the largest page.",
-      layer));
+      "panels show the {}. Colours of attention end four decades below the largest page.",
+      layer,
+      shown_part == Part::kept ? "part that the method keeps"
+                               : "share of the visible keys that the method selects"));
   if (!sentence.empty()) figure.caption.push_back(sentence);
   return figure;
 }
@@ -121,7 +146,7 @@ FigureKind figure_coverage_pages() {
   kind.command =
       "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5";
   kind.kinds = {"coverage"};
-  kind.options = {"layers", "selector"};
+  kind.options = {"metric", "layers", "selector"};
   kind.make = make;
   return kind;
 }

@@ -1,0 +1,58 @@
+// A trace of which only some layers and heads are seen: analyses of the selected head take no
+// longer than that head.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analysis/trace_selection.hpp"
+#include "core/trace/source.hpp"
+
+namespace kvscope::gui {
+
+/// Reads go to the whole trace, which must outlive this one. What an analysis writes about the part
+/// equals what it writes about these layers and heads of the whole.
+class TracePart final : public TraceSource {
+ public:
+  /// Throws ConfigError for a layer or head that was not recorded.
+  TracePart(const TraceSource& whole, const TraceSelection& selection)
+      : whole_(whole), info_(selected_part(whole.info(), selection)) {}
+
+  const TraceInfo& info() const override { return info_; }
+  std::string where() const override { return whole_.where(); }
+  std::span<const TokenId> tokens() const override { return whole_.tokens(); }
+  std::vector<std::string> token_bytes() const override { return whole_.token_bytes(); }
+  Tensor<float> read_q(Index layer, Index q_head, TokenRange range) const override {
+    return whole_.read_q(layer, q_head, range);
+  }
+  Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override {
+    return whole_.read_k(layer, kv_head, range);
+  }
+  Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override {
+    return whole_.read_v(layer, kv_head, range);
+  }
+  Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override {
+    return whole_.read_lse(layer, q_head, range);
+  }
+
+ private:
+  const TraceSource& whole_;
+  TraceInfo info_;
+};
+
+/// The file name of a trace without folders, for titles and captions.
+inline std::string file_name_of(const TraceSource& trace) {
+  return std::filesystem::path(trace.where()).filename().string();
+}
+
+/// The recorded query heads that share a KV head with this one, ascending.
+inline std::vector<Index> recorded_group_of(const TraceInfo& info, Index q_head) {
+  std::vector<Index> heads;
+  for (Index head : info.q_heads) {
+    if (head / info.group() == q_head / info.group()) heads.push_back(head);
+  }
+  return heads;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,181 @@
+// Weights of one head: every level against a whole map by loops.
+#include "gui/model/attention_head.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "analysis/attention_map.hpp"
+#include "core/base/error.hpp"
+#include "gui_model/naive_map.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+TraceInfo without_lse(TraceInfo info) {
+  info.capture.lse = false;
+  return info;
+}
+
+/// Compares some blocks of every level with the naive map.
+void check_levels(const TraceSource& trace, Index q_head, int n_threads) {
+  const Index n = trace.info().n_tokens;
+  const std::vector<double> map = naive_map(trace, 0, q_head);
+  const auto head = AttentionHead::load(trace, 0, q_head, {});
+  ThreadPool pool(n_threads);
+  for (int level = 0; level <= 9; ++level) {
+    const Index cells = head->grid().cells(level);
+    // whole rows, and a part that begins and ends anywhere
+    for (const auto& [rows, cols] :
+         {std::pair<CellRange, CellRange>{{0, cells}, {0, cells}},
+          {{cells / 3, cells}, {cells / 5, std::max(cells / 5 + 1, cells / 2)}}}) {
+      const auto fresh = AttentionHead::load(trace, 0, q_head, {});
+      const PooledCells found = fresh->pool(level, rows, cols, pool, {});
+      Index wrong = 0;
+      for (Index row = rows.begin; row < rows.end; ++row) {
+        for (Index col = cols.begin; col < cols.end; ++col) {
+          const NaiveCell expected = naive_cell(map, n, Index{1} << level, row, col);
+          const std::size_t at = found.at(row, col);
+          if (!same(found.max[at], expected.max) || !same(found.mean[at], expected.mean)) ++wrong;
+        }
+      }
+      INFO("level " << level << ", rows from " << rows.begin);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("every level equals the whole map pooled by loops", "[map]") {
+  MemoryTrace trace = map_trace(333);
+  const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
+  check_levels(plain, 0, 2);
+  check_levels(plain, 1, 1);
+}
+
+TEST_CASE("a window, a sink and partial rows change the map as they should", "[map]") {
+  MemoryTrace trace = map_trace(301, /*has_sinks=*/true);
+  TraceInfo info = without_lse(trace.info());
+  REQUIRE(info.sink(0, 1).has_value());
+  info.rows = {45, 290};
+  info.window[0] = 77;
+  check_levels(with_info(trace, info), 1, 3);
+  info.window[0].reset();
+  check_levels(with_info(trace, info), 0, 2);
+}
+
+TEST_CASE("the recorded lse is used if it is right, and not if it is not", "[map]") {
+  MemoryTrace trace = map_trace(120, /*has_sinks=*/true);
+  record_lse(trace);
+  CHECK(AttentionHead::load(trace, 0, 1, {})->uses_recorded_lse());
+  check_levels(trace, 1, 2);
+  record_lse(trace, 0.01);
+  CHECK_FALSE(AttentionHead::load(trace, 0, 1, {})->uses_recorded_lse());
+  check_levels(trace, 1, 2);
+}
+
+TEST_CASE("the same bits for any number of threads", "[map]") {
+  MemoryTrace trace = map_trace(400);
+  const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
+  for (int level : {0, 2, 5}) {
+    PooledCells first;
+    for (int threads : {1, 2, 3}) {
+      const auto head = AttentionHead::load(plain, 0, 0, {});
+      ThreadPool pool(threads);
+      const Index n = head->grid().cells(level);
+      const PooledCells found = head->pool(level, {0, n}, {0, n}, pool, {});
+      if (threads == 1) first = found;
+      for (std::size_t i = 0; i < first.max.size(); ++i) {
+        REQUIRE(std::isnan(first.max[i]) == std::isnan(found.max[i]));
+        if (std::isnan(first.max[i])) continue;
+        REQUIRE(first.max[i] == found.max[i]);
+        REQUIRE(first.mean[i] == found.mean[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("one weight equals its cell of level 0, bit for bit", "[map]") {
+  MemoryTrace trace = map_trace(130);
+  TraceInfo info = without_lse(trace.info());
+  info.rows = {10, 120};
+  info.window[0] = 64;
+  const MemoryTrace part = with_info(trace, info);
+  const auto head = AttentionHead::load(part, 0, 1, {});
+  ThreadPool pool(2);
+  const PooledCells cells = head->pool(0, {0, 130}, {0, 130}, pool, {});
+  for (Index query = 0; query < 130; ++query) {
+    for (Index key = 0; key < 130; ++key) {
+      const auto weight = head->weight(query, key);
+      const float cell = cells.max[cells.at(query, key)];
+      REQUIRE(weight.has_value() == !std::isnan(cell));
+      if (weight) REQUIRE(static_cast<float>(*weight) == cell);
+    }
+  }
+  CHECK_FALSE(head->weight(-1, 0));
+  CHECK_FALSE(head->weight(50, 130));
+  CHECK_FALSE(head->weight(130, 5));
+}
+
+TEST_CASE("the command line's pooled map has the same cells", "[map]") {
+  for (bool sinks : {false, true}) {
+    MemoryTrace trace = map_trace(256, sinks);
+    const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
+    for (MapPooling pooling : {MapPooling::max, MapPooling::mean}) {
+      ThreadPool pool(2);
+      MemoryResult result;
+      analyze_attention_map(plain, {0, 1, 32, pooling}, result, pool, {}, {});
+      const auto head = AttentionHead::load(plain, 0, 1, {});
+      const PooledCells cells = head->pool(3, {0, 32}, {0, 32}, pool, {});
+      const auto map = result.values<float>("map");
+      const auto& own = pooling == MapPooling::max ? cells.max : cells.mean;
+      REQUIRE(map.size() == own.size());
+      for (std::size_t i = 0; i < own.size(); ++i)
+        REQUIRE(same(own[i], static_cast<double>(map[i])));
+    }
+  }
+}
+
+TEST_CASE("a sample shows the group's last recorded query, and masks what nobody sees", "[map]") {
+  MemoryTrace trace = map_trace(200);
+  TraceInfo info = without_lse(trace.info());
+  info.rows = {20, 190};
+  info.window[0] = 50;
+  const MemoryTrace part = with_info(trace, info);
+  const auto head = AttentionHead::load(part, 0, 0, {});
+  const std::vector<double> map = naive_map(part, 0, 0);
+  ThreadPool pool(2);
+  const PooledCells exact = head->pool(3, {0, 25}, {0, 25}, pool, {});
+  const PooledCells sampled = head->sample(3, {0, 25}, 4, pool, {});
+  for (std::size_t i = 0; i < exact.max.size(); ++i) {
+    REQUIRE(std::isnan(exact.max[i]) == std::isnan(sampled.max[i]));
+    if (!std::isnan(exact.max[i])) CHECK(sampled.mean[i] <= sampled.max[i]);
+  }
+  // group of cell rows 8 to 11: queries 64 to 95; query 95 sees keys 46 to 95
+  double largest = 0.0;
+  for (Index key = 72; key < 80; ++key) {
+    largest = std::max(largest, map[static_cast<std::size_t>(95 * 200 + key)]);
+  }
+  CHECK(same(sampled.max[sampled.at(10, 9)], largest));
+  CHECK(same(sampled.max[sampled.at(11, 9)], largest));
+}
+
+TEST_CASE("what cannot be shown is said, and a stop is obeyed", "[map]") {
+  MemoryTrace trace = map_trace(64);
+  CHECK_THROWS_AS(AttentionHead::load(trace, 5, 0, {}), ConfigError);
+  CHECK_THROWS_AS(AttentionHead::load(trace, 0, 9, {}), ConfigError);
+  TraceInfo info = trace.info();
+  info.capture.qkv = false;
+  CHECK_THROWS_AS(AttentionHead::load(MemoryTrace(info), 0, 0, {}), ConfigError);
+  info = trace.info();
+  info.rows = {5, 5};
+  CHECK_THROWS_AS(AttentionHead::load(with_info(trace, info), 0, 0, {}), ConfigError);
+  trace.q(0)(0, 3, 1) = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_AS(AttentionHead::load(trace, 0, 0, {}), FormatError);
+  const auto head = AttentionHead::load(trace, 0, 1, {});
+  std::stop_source stop;
+  stop.request_stop();
+  ThreadPool pool(2);
+  CHECK_THROWS_AS(head->pool(0, {0, 64}, {0, 64}, pool, stop.get_token()), Interrupted);
+  CHECK_THROWS_AS(AttentionHead::load(trace, 0, 1, stop.get_token()), Interrupted);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

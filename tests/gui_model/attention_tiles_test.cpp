@@ -1,0 +1,345 @@
+// Tiles of a map: exact in the end at every level, bounded, given up when another head is shown.
+#include "gui/model/attention_tiles.hpp"
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "gui_model/naive_map.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+constexpr double kSeconds = 60.0;
+
+struct Desk {
+  explicit Desk(std::size_t limit = std::size_t{1} << 30, int threads = 2)
+      : cache(limit), jobs({}, threads) {}
+  Cache cache;
+  JobRunner jobs;
+  Workbench bench() { return {jobs, cache}; }
+};
+
+std::shared_ptr<const TraceSource> shared(MemoryTrace trace) {
+  return std::make_shared<const MemoryTrace>(std::move(trace));
+}
+
+std::shared_ptr<const TraceSource> plain_trace(Index n_tokens, bool sinks = false) {
+  MemoryTrace trace = map_trace(n_tokens, sinks);
+  TraceInfo info = trace.info();
+  info.capture.lse = false;
+  return shared(with_info(trace, info));
+}
+
+/// Asks until nothing is missing.
+MapPicture settled(AttentionTiles& tiles, const MapView& view, JobRunner& jobs) {
+  for (int i = 0; i < 400; ++i) {
+    REQUIRE(jobs.drain(kSeconds));
+    const MapPicture picture = tiles.picture(view);
+    if (picture.n_missing == 0 && jobs.is_idle()) return picture;
+  }
+  FAIL("the picture was never whole");
+  return {};
+}
+
+void check_tile(const MapTile& tile, const std::vector<double>& map, Index n) {
+  Index wrong = 0;
+  for (Index row = 0; row < tile.n_rows; ++row) {
+    for (Index col = 0; col < tile.n_cols; ++col) {
+      const NaiveCell expected =
+          naive_cell(map, n, Index{1} << tile.id.level, tile.id.row * kTileCells + row,
+                     tile.id.col * kTileCells + col);
+      const auto at = static_cast<std::size_t>(row * tile.n_cols + col);
+      if (!same(tile.values(MapPooling::max)[at], expected.max)) ++wrong;
+      if (!same(tile.values(MapPooling::mean)[at], expected.mean)) ++wrong;
+    }
+  }
+  INFO("level " << tile.id.level << " row " << tile.id.row << " col " << tile.id.col);
+  CHECK(wrong == 0);
+}
+
+/// An overview whose base lies at a coarser level than its length needs, from sampled and exact
+/// rows in any order.
+TEST_CASE("the levels of a whole map equal the naive one, whatever the order of rows", "[map]") {
+  for (Index n : {301, 600}) {
+    MemoryTrace whole = map_trace(n, /*has_sinks=*/true);
+    TraceInfo info = whole.info();
+    info.capture.lse = false;
+    info.rows = {n / 7, n - 5};
+    info.window[0] = n / 2;
+    const MemoryTrace trace = with_info(whole, info);
+    const std::vector<double> map = naive_map(trace, 0, 1);
+    const auto head = AttentionHead::load(trace, 0, 1, {});
+    ThreadPool pool(2);
+    MapOverview overview(head->grid());
+    REQUIRE(overview.base_level() == 0);
+    CHECK_FALSE(overview.has_picture());
+    overview.put(head->sample(0, {0, n}, 32, pool, {}), RowState::sampled);
+    CHECK(overview.has_picture());
+    CHECK(overview.n_exact() == 0);
+    while (const auto rows = overview.next_rows(n / 3, 50)) {
+      CHECK(rows->size() <= 50);
+      overview.put(head->pool(0, *rows, {0, n}, pool, {}), RowState::exact);
+      // a worse answer that comes later changes nothing
+      overview.put(head->sample(0, *rows, 32, pool, {}), RowState::sampled);
+    }
+    CHECK(overview.is_complete());
+    CHECK(overview.n_rows() == n - 5 - n / 7);
+    const int top = head->grid().top_level();
+    REQUIRE(top >= 1);
+    for (int level = 0; level <= top; ++level) {
+      for (Index row = 0; row < head->grid().tiles(level); ++row) {
+        for (Index col = 0; col < head->grid().tiles(level); ++col) {
+          const TileId id{level, row, col};
+          if (const MapTile* tile = overview.tile(id)) {
+            check_tile(*tile, map, n);
+          } else {
+            CHECK_FALSE(head->grid().sees_anything(id));
+          }
+        }
+      }
+    }
+    const MapTile* last = overview.tile({top, 0, 0});
+    REQUIRE(last != nullptr);
+    CHECK(last->rows.front() == RowState::unrecorded);
+    CHECK(last->rows[static_cast<std::size_t>(last->n_rows / 2)] == RowState::exact);
+  }
+}
+
+TEST_CASE("busy rows are not handed out, nearer ones first", "[map]") {
+  const MapGrid grid{400, {0, 400}, std::nullopt};
+  const MapOverview overview(grid);
+  const auto first = overview.next_rows(200, 20);
+  REQUIRE(first);
+  CHECK(first->begin <= 200);
+  CHECK(first->end > 200);
+  const CellRange busy[] = {*first};
+  const auto second = overview.next_rows(200, 20, busy);
+  REQUIRE(second);
+  CHECK((second->end <= first->begin || second->begin >= first->end));
+  CHECK(second->size() <= 20);
+}
+
+TEST_CASE("a short map is exact at every scale of the view", "[map]") {
+  Desk desk;
+  const Index n = 517;
+  const auto trace = plain_trace(n, /*sinks=*/true);
+  const std::vector<double> map = naive_map(*trace, 0, 0);
+  AttentionTiles tiles(desk.bench());
+  tiles.show({trace, "a", 0, 0});
+  MapView view;
+  view.set_size(300, 300);
+  view.set_map(n);
+  for (int i = 0; i < 3; ++i) {
+    const MapPicture picture = settled(tiles, view, desk.jobs);
+    CHECK(picture.level == std::min(view.level(), 2));
+    CHECK_FALSE(picture.tiles.empty());
+    for (const MapTile* tile : picture.tiles) {
+      check_tile(*tile, map, n);
+      CHECK(std::count(tile->rows.begin(), tile->rows.end(), RowState::exact) == tile->n_rows);
+    }
+    view.zoom(2.0, 40, 200);
+  }
+  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
+  CHECK(tiles.progress().rows_exact == n);
+}
+
+TEST_CASE("finer tiles than the overview come when they are looked at", "[map]") {
+  Desk desk;
+  const Index n = 2300;  // the overview begins at level 1
+  const auto trace = plain_trace(n);
+  AttentionTiles tiles(desk.bench());
+  tiles.show({trace, "a", 0, 1});
+  MapView view;
+  view.set_size(300, 200);
+  view.set_map(n);
+  view.fit({{2000, 500}, {2100, 600}});
+  REQUIRE(view.level() == 0);
+  const MapPicture picture = settled(tiles, view, desk.jobs);
+  REQUIRE_FALSE(picture.tiles.empty());
+  const auto head = tiles.head();
+  for (const MapTile* tile : picture.tiles) {
+    CHECK(tile->id.level == 0);
+    for (Index row = 0; row < tile->n_rows; row += 37) {
+      for (Index col = 0; col < tile->n_cols; col += 19) {
+        const Index query = tile->id.row * kTileCells + row;
+        const Index key = tile->id.col * kTileCells + col;
+        const auto weight = head->weight(query, key);
+        const float cell = tile->max[static_cast<std::size_t>(row * tile->n_cols + col)];
+        REQUIRE(weight.has_value() == !std::isnan(cell));
+        if (weight) CHECK(cell == static_cast<float>(*weight));
+      }
+    }
+  }
+}
+
+TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
+  Desk desk;
+  const Index n = 8300;  // the overview begins at level 3
+  const auto trace = plain_trace(n);
+  AttentionTiles tiles(desk.bench());
+  tiles.show({trace, "a", 0, 1});
+  MapView view;
+  view.set_size(1100, 1100);
+  view.set_map(n);
+  REQUIRE(view.level() == 3);
+  bool was_sampled = false;
+  while (tiles.progress().phase != MapProgress::Phase::complete) {
+    desk.jobs.poll();
+    for (const MapTile* tile : tiles.picture(view).tiles) {
+      was_sampled =
+          was_sampled || std::count(tile->rows.begin(), tile->rows.end(), RowState::sampled) > 0;
+    }
+    REQUIRE(tiles.progress().error.empty());
+  }
+  CHECK(was_sampled);
+  ThreadPool pool(2);
+  const CellRange rows{1000, 1038};
+  const PooledCells expected =
+      tiles.head()->pool(3, rows, {0, tiles.head()->grid().cells(3)}, pool, {});
+  for (const MapTile* tile : tiles.picture(view).tiles) {
+    for (Index row = 0; row < tile->n_rows; ++row) {
+      CHECK(tile->rows[static_cast<std::size_t>(row)] == RowState::exact);
+      const Index own = tile->id.row * kTileCells + row;
+      if (own < rows.begin || own >= rows.end) continue;
+      for (Index col = 0; col < tile->n_cols; ++col) {
+        const auto at = static_cast<std::size_t>(row * tile->n_cols + col);
+        const std::size_t from = expected.at(own, tile->id.col * kTileCells + col);
+        REQUIRE(same(tile->max[at], static_cast<double>(expected.max[from])));
+        REQUIRE(same(tile->mean[at], static_cast<double>(expected.mean[from])));
+      }
+    }
+  }
+}
+
+TEST_CASE("a cache that is too small for anything still ends, with a whole picture", "[map]") {
+  Desk desk(/*limit=*/1000);
+  const auto trace = plain_trace(2300);
+  AttentionTiles tiles(desk.bench());
+  tiles.show({trace, "a", 0, 0});
+  MapView view;
+  view.set_size(500, 400);
+  view.set_map(2300);
+  view.fit({{1900, 300}, {2200, 700}});
+  const MapPicture picture = settled(tiles, view, desk.jobs);
+  CHECK(picture.n_missing == 0);
+  CHECK_FALSE(picture.tiles.empty());
+  CHECK(desk.cache.bytes() <= 1000);
+  for (int i = 0; i < 50; ++i) {
+    view.pan(-40, i % 2 == 0 ? 30 : -30);
+    settled(tiles, view, desk.jobs);
+    CHECK(tiles.picture(view).owners.size() <= 20);  // what is held is what is in sight
+  }
+}
+
+/// Counts the reads of q, to see what was loaded.
+class Watched final : public TraceSource {
+ public:
+  explicit Watched(std::shared_ptr<const TraceSource> inner) : inner_(std::move(inner)) {}
+  const TraceInfo& info() const override { return inner_->info(); }
+  std::string where() const override { return inner_->where(); }
+  std::span<const TokenId> tokens() const override { return inner_->tokens(); }
+  std::vector<std::string> token_bytes() const override { return inner_->token_bytes(); }
+  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
+    ++reads;
+    if (fails) throw FormatError("q of head 0: value nan at position 3; expected finite numbers");
+    return inner_->read_q(layer, head, range);
+  }
+  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
+    return inner_->read_k(layer, head, range);
+  }
+  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
+    return inner_->read_v(layer, head, range);
+  }
+  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
+    return inner_->read_lse(layer, head, range);
+  }
+  mutable std::atomic<int> reads = 0;
+  std::atomic<bool> fails = false;
+
+ private:
+  std::shared_ptr<const TraceSource> inner_;
+};
+
+TEST_CASE("going back to a head computes nothing again", "[map]") {
+  Desk desk;
+  const auto trace = std::make_shared<Watched>(plain_trace(300));
+  AttentionTiles tiles(desk.bench());
+  MapView view;
+  view.set_size(300, 300);
+  view.set_map(300);
+  tiles.show({trace, "a", 0, 0});
+  settled(tiles, view, desk.jobs);
+  tiles.show({trace, "a", 0, 1});
+  settled(tiles, view, desk.jobs);
+  CHECK(trace->reads == 2);
+  tiles.show({trace, "a", 0, 0});
+  const MapPicture at_once = tiles.picture(view);
+  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
+  CHECK_FALSE(at_once.tiles.empty());
+  CHECK(desk.jobs.is_idle());
+  CHECK(trace->reads == 2);
+}
+
+TEST_CASE("showing another head cancels the work for the one before", "[map]") {
+  Desk desk;
+  const auto trace = plain_trace(6000);
+  AttentionTiles tiles(desk.bench());
+  MapView view;
+  view.set_size(600, 600);
+  view.set_map(6000);
+  tiles.show({trace, "a", 0, 0});
+  while (tiles.progress().rows_exact == 0) {
+    desk.jobs.poll();
+    tiles.picture(view);
+  }
+  const Index before = tiles.progress().rows_exact;
+  const std::vector<Job> old = desk.jobs.active();
+  tiles.show({trace, "a", 0, 1});
+  REQUIRE(desk.jobs.drain(kSeconds));
+  for (const Job& job : old) CHECK(job.status().is_over());
+  // what was known of the first head is still there
+  tiles.show({trace, "a", 0, 0});
+  while (tiles.overview() == nullptr) desk.jobs.poll();
+  CHECK(tiles.progress().rows_exact >= before);
+  tiles.clear();
+  REQUIRE(desk.jobs.drain(kSeconds));
+  CHECK(tiles.progress().phase == MapProgress::Phase::nothing);
+  CHECK(tiles.picture(view).tiles.empty());
+}
+
+TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
+  Desk desk;
+  const auto trace = std::make_shared<Watched>(plain_trace(300));
+  trace->fails = true;
+  AttentionTiles tiles(desk.bench());
+  MapView view;
+  view.set_size(300, 300);
+  view.set_map(300);
+  tiles.show({trace, "a", 0, 0});
+  REQUIRE(desk.jobs.drain(kSeconds));
+  CHECK(tiles.picture(view).tiles.empty());
+  CHECK(tiles.progress().phase == MapProgress::Phase::failed);
+  CHECK(tiles.progress().error.find("position 3") != std::string::npos);
+  tiles.picture(view);
+  CHECK(desk.jobs.is_idle());  // no endless attempts
+  trace->fails = false;
+  tiles.retry();
+  settled(tiles, view, desk.jobs);
+  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
+}
+
+TEST_CASE("tiles may go while their jobs run", "[map]") {
+  Desk desk;
+  const auto trace = plain_trace(3000);
+  for (int i = 0; i < 5; ++i) {
+    AttentionTiles tiles(desk.bench());
+    tiles.show({trace, "a", 0, i % 2});
+    desk.jobs.poll();
+  }
+  CHECK(desk.jobs.drain(kSeconds));
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

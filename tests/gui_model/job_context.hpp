@@ -1,0 +1,14 @@
+// A job's surroundings for tests that call computations directly.
+#pragma once
+
+#include "gui/model/jobs.hpp"
+
+namespace kvscope::gui::test {
+
+struct TestJob {
+  explicit TestJob(int n_threads = 2) : pool(n_threads) {}
+  ThreadPool pool;
+  JobContext context{pool, {}, {}};
+};
+
+}  // namespace kvscope::gui::test

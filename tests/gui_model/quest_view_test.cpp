@@ -1,0 +1,293 @@
+// Quest's pages of one head: against three loops, the command line's analysis, and what the panel
+// draws from them.
+#include "gui/model/quest_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "gui/model/quest_figures.hpp"
+#include "tests/gui_model/job_context.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+
+constexpr auto kEval = QuestSemantics::eval;
+constexpr auto kKernel = QuestSemantics::kernel;
+
+MemoryTrace small_trace() {
+  PlantOptions plant;
+  plant.n_tokens = 90;
+  plant.sink = 1.0;
+  return planted_trace(plant);
+}
+
+QuestRequest small_request() {
+  QuestRequest request;
+  request.layer = 1;
+  request.q_head = 3;
+  request.page_size = 4;
+  request.budget = 16;
+  return request;
+}
+
+/// Largest q.k of the keys [begin, end) and the bound of their box, by loops.
+std::pair<double, double> naive_page(const TraceSource& trace, Index layer, Index head, Index query,
+                                     Index begin, Index end) {
+  const Tensor<float> q = trace.read_q(layer, head, {query, query + 1});
+  const Tensor<float> k = trace.read_k(layer, head / trace.info().group(), {begin, end});
+  double most = -1e300;
+  double bound = 0.0;
+  for (Index c = 0; c < k.dim(1); ++c) {
+    double low = 1e300, high = -1e300;
+    for (Index t = 0; t < k.dim(0); ++t) {
+      low = std::min<double>(low, k(t, c));
+      high = std::max<double>(high, k(t, c));
+    }
+    bound += std::max(q(Index{0}, c) * low, q(Index{0}, c) * high);
+  }
+  for (Index t = 0; t < k.dim(0); ++t) {
+    double dot = 0.0;
+    for (Index c = 0; c < k.dim(1); ++c) dot += double(q(Index{0}, c)) * double(k(t, c));
+    most = std::max(most, dot);
+  }
+  return {most, bound};
+}
+
+TEST_CASE("quest view: pages, bounds and maxima of a query equal three loops", "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  const Index query = GENERATE(0, 2, 41, 89);
+  const QuestRequest request = small_request();
+  const QuestPages pages = quest_query(trace, request, query).pages;
+  REQUIRE(pages.query == query);
+  REQUIRE(pages.n_pages() == static_cast<std::size_t>(query / 4 + 1));
+  std::size_t best = 0;
+  double best_value = -1e300;
+  for (std::size_t p = 0; p < pages.n_pages(); ++p) {
+    const TokenRange keys = pages.keys_of(p);
+    CHECK(keys.begin == static_cast<Index>(p) * 4);
+    CHECK(keys.end == std::min<Index>(query + 1, keys.begin + 4));
+    CHECK(pages.slot_of(keys.begin) == p);
+    CHECK(pages.slot_of(keys.end - 1) == p);
+    const auto [most, bound] = naive_page(trace, 1, 3, query, keys.begin, keys.end);
+    CHECK(pages.true_max[p] == Approx(most).margin(1e-4));
+    CHECK(pages.bound[p] == Approx(bound).margin(1e-4));
+    CHECK(pages.violated[p] == 0);
+    if (most > best_value) {
+      best_value = most;
+      best = p;
+    }
+  }
+  CHECK(pages.best() == best);
+  CHECK_FALSE(pages.slot_of(query + 1));
+  CHECK(pages.violations == 0);
+}
+
+TEST_CASE("quest view: a step of the analysis and the same query alone agree", "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  const QuestRequest request = small_request();
+  TestJob job;
+  const QuestSteps steps = quest_steps(trace, request, job.context);
+  REQUIRE(steps.steps.size() == 64);
+  CHECK_FALSE(steps.decoded);
+  CHECK(steps.violations == 0);
+  std::size_t n_points = 0;
+  for (const QuestPages& step : steps.steps) {
+    const QuestPages alone = quest_query(trace, request, step.query).pages;
+    n_points += alone.n_pages();
+    CHECK(alone.bound == step.bound);
+    CHECK(alone.true_max == step.true_max);
+    CHECK(alone.violated == step.violated);
+    CHECK(alone.first_page == step.first_page);
+    CHECK(alone.best_rank == step.best_rank);
+    CHECK(alone.gap_mean == Approx(step.gap_mean).margin(1e-6));
+    for (const auto semantics : {kEval, kKernel}) {
+      CHECK(alone.choice(semantics).kept == step.choice(semantics).kept);
+      CHECK(alone.choice(semantics).mass == Approx(step.choice(semantics).mass).margin(1e-6));
+      CHECK(alone.choice(semantics).recall == Approx(step.choice(semantics).recall).margin(1e-6));
+    }
+  }
+  CHECK(steps.n_points() == n_points);
+}
+
+TEST_CASE("quest view: a sliding window begins in the middle of a page", "[quest_view]") {
+  MemoryTrace source = small_trace();
+  TraceInfo info = source.info();
+  info.window[1] = 21;
+  MemoryTrace trace(info);
+  for (Index layer : info.layers) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+  }
+  const auto ids = source.tokens();
+  trace.set_tokens({ids.begin(), ids.end()});
+  const QuestPages pages = quest_query(trace, small_request(), 60).pages;
+  CHECK(pages.visible == TokenRange{40, 61});
+  CHECK(pages.first_page == 10);
+  CHECK(pages.keys_of(0) == TokenRange{40, 44});
+  CHECK_FALSE(pages.slot_of(39));
+  TestJob job;
+  const QuestSteps steps = quest_steps(trace, small_request(), job.context);
+  const auto& step = steps.steps.back();
+  CHECK(step.query == 89);
+  CHECK(step.keys_of(0).begin == 69);
+  CHECK(step.keys_of(0).end == 72);
+  CHECK(quest_query(trace, small_request(), 89).pages.bound == step.bound);
+}
+
+TEST_CASE("quest view: decoded steps, keys of the cache, bad input", "[quest_view]") {
+  MemoryTrace trace = small_trace();
+  TestJob job;
+  QuestRequest request = small_request();
+  request.steps = StepSource::decode;
+  CHECK_THROWS_WITH(quest_steps(trace, request, job.context), ContainsSubstring("0 decoded"));
+  CHECK_THROWS_WITH(quest_query(trace, request, 90), ContainsSubstring("90 was not recorded"));
+  QuestRequest other = request;
+  other.budget = 17;
+  CHECK(request.key() != other.key());
+  other = request;
+  other.page_size = 8;
+  CHECK(request.key() != other.key());
+  request.layer = 7;
+  CHECK_THROWS_AS(quest_query(trace, request, 3), ConfigError);
+  trace.k(1)(1, 5, 2) = std::nanf("");
+  request = small_request();
+  CHECK_THROWS_AS(quest_steps(trace, request, job.context), FormatError);
+}
+
+TEST_CASE("quest cloud: every page is one point that knows its query and page", "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  TestJob job;
+  const QuestRequest request = small_request();
+  const QuestSteps steps = quest_steps(trace, request, job.context);
+  const QuestPages selected = quest_query(trace, request, 50).pages;
+  QuestCloud cloud = quest_cloud(steps, kEval);
+  check_figure(cloud.figure);
+  const auto& marks = cloud.figure.panels[0].marks;
+  REQUIRE(cloud.places.size() == marks.size());
+  std::set<std::pair<Index, std::size_t>> seen;
+  std::size_t n_kept = 0;
+  for (std::size_t m = 0; m < marks.size(); ++m) {
+    const auto* scatter = std::get_if<plot::Scatter>(&marks[m]);
+    if (scatter == nullptr) {
+      CHECK(cloud.places[m].empty());
+      continue;
+    }
+    REQUIRE(cloud.places[m].size() == scatter->x.size());
+    for (std::size_t i = 0; i < scatter->x.size(); ++i) {
+      const auto place = cloud.at(m, i);
+      REQUIRE(place);
+      const QuestPages pages = quest_query(trace, request, place->query).pages;
+      CHECK(scatter->x[i] == double{pages.true_max[place->slot]});
+      CHECK(scatter->y[i] == double{pages.bound[place->slot]});
+      CHECK(seen.insert({place->query, place->slot}).second);
+      n_kept += pages.choice(kEval).kept[place->slot];
+      CHECK((scatter->label == "kept pages") == (pages.choice(kEval).kept[place->slot] != 0));
+    }
+  }
+  CHECK(seen.size() == steps.n_points());
+  CHECK(n_kept > 0);
+  CHECK_FALSE(cloud.at(99, 0));
+
+  mark_query(cloud.figure, selected, 9);
+  check_figure(cloud.figure);
+  const auto& one = std::get<plot::Scatter>(cloud.figure.panels[0].marks.back());
+  CHECK(one.label == "selected page");
+  REQUIRE(one.x.size() == 1);
+  CHECK(one.x[0] == double{selected.true_max[2]});  // key 9 lies in the third page of 4
+  CHECK(one.y[0] == double{selected.bound[2]});
+}
+
+TEST_CASE("quest cloud: too many points are thinned, violations never", "[quest_view]") {
+  QuestSteps steps;
+  QuestPages pages;
+  pages.page_size = 1;
+  pages.visible = {0, 50000};
+  for (int i = 0; i < 50000; ++i) {
+    pages.true_max.push_back(static_cast<float>(i % 1000));
+    pages.bound.push_back(static_cast<float>(i % 1000 + i % 3 + (i == 40000 ? -5 : 0)));
+    pages.violated.push_back(i == 40000);
+    pages.choices[0].kept.push_back(i % 100 == 0);
+    pages.choices[1].kept.push_back(0);
+  }
+  pages.violations = 1;
+  steps.violations = 1;
+  steps.steps = {pages};
+  const QuestCloud cloud = quest_cloud(steps, kEval);
+  std::size_t n_points = 0;
+  bool has_violation = false;
+  for (std::size_t m = 0; m < cloud.places.size(); ++m) {
+    n_points += cloud.places[m].size();
+    const auto* scatter = std::get_if<plot::Scatter>(&cloud.figure.panels[0].marks[m]);
+    if (scatter == nullptr || scatter->label != "bound violated") continue;
+    has_violation = true;
+    REQUIRE(cloud.places[m].size() == 1);
+    CHECK(cloud.at(m, 0) == QuestPlace{0, 40000});
+  }
+  CHECK(has_violation);
+  CHECK(n_points < kMostCloudPoints);
+  REQUIRE(cloud.figure.caption.size() == 3);
+  CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("n = 50000"));
+  CHECK_THAT(cloud.figure.caption[1], ContainsSubstring("1 bounds below"));
+  const QuestPages* const all[] = {&steps.steps[0]};
+  const auto listed = quest_violations(all, 10);
+  REQUIRE(listed.size() == 1);
+  CHECK_THAT(listed[0].sentence, ContainsSubstring("page 40000"));
+}
+
+TEST_CASE("quest profile: bound, truth and filled pages lie where the pages are", "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  const Index query = GENERATE(0, 50, 89);
+  const auto semantics = GENERATE(kEval, kKernel);
+  const QuestQuery asked = quest_query(trace, small_request(), query);
+  const QuestPages& pages = asked.pages;
+  plot::Figure figure = quest_profile(asked, semantics);
+  check_figure(figure);
+  std::size_t n_filled = 0;
+  for (const plot::Mark& mark : figure.panels[0].marks) {
+    if (const auto* line = std::get_if<plot::Line>(&mark)) {
+      REQUIRE(line->x.size() == pages.n_pages() + 1);
+      CHECK(line->x.back() == static_cast<double>(query + 1));
+      const auto& values = line->label == "bound" ? pages.bound : pages.true_max;
+      for (std::size_t p = 0; p < pages.n_pages(); ++p) {
+        CHECK(line->x[p] == static_cast<double>(pages.keys_of(p).begin));
+        CHECK(line->y[p] == double{values[p]});
+      }
+    }
+    if (const auto* area = std::get_if<plot::Area>(&mark)) n_filled = area->x.size() / 3;
+  }
+  CHECK(static_cast<Index>(n_filled) == pages.n_kept(semantics));
+  const std::size_t n_marks = figure.panels[0].marks.size();
+  mark_page(figure, pages, 5000);
+  CHECK(figure.panels[0].marks.size() == n_marks);
+  mark_page(figure, pages, 5);
+  const auto& box = std::get<plot::Boxes>(figure.panels[0].marks.back());
+  CHECK(box.x.at(0) == plot::Range{4.0, 8.0});
+}
+
+TEST_CASE("quest csv: one line per page with the values that are shown", "[quest_view]") {
+  const MemoryTrace trace = small_trace();
+  const QuestQuery query = quest_query(trace, small_request(), 6);
+  const QuestPages* const all[] = {&query.pages};
+  const std::string csv = quest_csv(all, query.scale, kEval);
+  CHECK(csv.rfind("query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated\n6,0,0,3,",
+                  0) == 0);
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 3);
+  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", query.pages.bound[1])));
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

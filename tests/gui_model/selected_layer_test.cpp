@@ -1,0 +1,60 @@
+// The layer of selected keys: at its place when zoomed in, folded into shares when zoomed out.
+#include "gui/model/selected_layer.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+namespace kvscope::gui::test {
+namespace {
+
+constexpr plot::Colour kRed{255, 0, 0, 1.0};
+
+KeptRow kept(Index pos, std::vector<KeyPos> keys) {
+  return {pos, {0, pos + 1}, std::move(keys), 0.0};
+}
+
+int alpha_at(const SelectedLayer& layer, Index x, Index y) {
+  return static_cast<int>(layer.pixels[static_cast<std::size_t>(y * layer.width + x)] >> 24);
+}
+
+TEST_CASE("a pair covers its own pixels when zoomed in", "[map]") {
+  MapView view;
+  view.set_size(80, 80);
+  view.set_map(8);  // ten pixels per token
+  const std::vector<KeptRow> rows = {kept(5, {1, 4})};
+  const SelectedLayer layer = fold_selected(rows, view, kRed);
+  REQUIRE(layer.width == 80);
+  REQUIRE(layer.height == 80);
+  for (Index y = 0; y < 80; ++y) {
+    for (Index x = 0; x < 80; ++x) {
+      const bool chosen = y / 10 == 5 && (x / 10 == 1 || x / 10 == 4);
+      REQUIRE(alpha_at(layer, x, y) == (chosen ? 255 : 0));
+    }
+  }
+}
+
+TEST_CASE("below a pixel the share of chosen pairs shows, and one pair is not lost", "[map]") {
+  MapView view;
+  view.set_size(16, 16);
+  view.set_map(256);  // 16 tokens per pixel
+  std::vector<KeptRow> rows;
+  std::vector<KeyPos> all(16);
+  for (int i = 0; i < 16; ++i) all[static_cast<std::size_t>(i)] = 32 + i;  // pixel column 2
+  for (Index pos = 160; pos < 176; ++pos) {                                // pixel row 10
+    rows.push_back(kept(pos, all));
+    rows.back().keys.push_back(100);  // a sixteenth of column 6
+  }
+  rows.push_back(kept(200, {3}));  // the only measured query of its pixel row
+  const SelectedLayer layer = fold_selected(rows, view, kRed);
+  CHECK(alpha_at(layer, 2, 10) == 255);
+  CHECK(alpha_at(layer, 6, 10) > 60);
+  CHECK(alpha_at(layer, 6, 10) < 130);
+  CHECK(alpha_at(layer, 0, 12) > 60);
+  CHECK(alpha_at(layer, 3, 10) == 0);
+  CHECK(alpha_at(layer, 2, 9) == 0);
+  view.fit({{0, 0}, {64, 64}});
+  const SelectedLayer away = fold_selected(rows, view, kRed);
+  for (std::uint32_t pixel : away.pixels) REQUIRE(pixel == 0U);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

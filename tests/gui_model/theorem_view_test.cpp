@@ -1,0 +1,200 @@
+// Theorem B.1 of one head: equal to the command line's analysis, and what the panel draws from it.
+#include "gui/model/theorem_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "gui/model/theorem_figures.hpp"
+#include "tests/gui_model/job_context.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+
+MemoryTrace small_trace() {
+  PlantOptions plant;
+  plant.n_tokens = 80;
+  plant.sink = 2.0;
+  plant.key_scale = 0.001;  // short keys: the printed bound fails
+  return planted_trace(plant);
+}
+
+TheoremRequest small_request() {
+  TheoremRequest request;
+  request.layer = 1;
+  request.q_head = 2;
+  return request;
+}
+
+TheoremRows small_rows() {
+  TestJob job;
+  return theorem_rows(small_trace(), small_request(), job.context);
+}
+
+/// Same bits: NaN equals NaN.
+bool same(const std::vector<float>& a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), b.size_bytes()) == 0;
+}
+
+TEST_CASE("theorem view: one head holds what the analysis says of it in the whole trace",
+          "[theorem_view]") {
+  const MemoryTrace trace = small_trace();
+  TheoremRequest request = small_request();
+  request.options.star = GENERATE(StarKey::argmax, StarKey::random, StarKey::first);
+  request.options.rows = GENERATE(80, 13);
+  TestJob job;
+  const TheoremRows rows = theorem_rows(trace, request, job.context);
+  MemoryResult whole;
+  const auto summary = analyze_theorem_b1(trace, request.options, whole, job.pool, {}, {});
+  const std::size_t n = rows.n_rows();
+  REQUIRE(n == static_cast<std::size_t>(request.options.rows));
+  const std::size_t at = (1 * 4 + 2) * n;  // layer 1 of 2, head 2 of 4
+  const auto part = [&](const char* name) { return whole.values<float>(name).subspan(at, n); };
+  CHECK(same(rows.cos, part("cos")));
+  CHECK(same(rows.weight, part("weight")));
+  CHECK(same(rows.cos_mean_query, part("cos_mean_query")));
+  CHECK(same(rows.column(TheoremBound::printed).bound, part("bounds/printed")));
+  CHECK(same(rows.column(TheoremBound::worst).bound, part("bounds/worst")));
+  CHECK(same(rows.column(TheoremBound::main_exact).bound, part("main_text/exact")));
+  CHECK(rows.query.back() == 79);
+  CHECK(rows.n_stated == static_cast<Index>(n) - 1);  // position 0 sees itself only
+}
+
+TEST_CASE("theorem view: marked rows are those that are counted", "[theorem_view]") {
+  const TheoremRows rows = small_rows();
+  for (std::size_t b = 0; b < kTheoremBounds; ++b) {
+    const auto bound = static_cast<TheoremBound>(b);
+    const TheoremColumn& column = rows.column(bound);
+    CHECK(std::count(column.violated.begin(), column.violated.end(), 1) == column.violations);
+    for (std::size_t row = 0; row < rows.n_rows(); ++row) {
+      const double gap = double{column.bound[row]} - double{rows.measured(bound)[row]};
+      const bool is_wrong = (is_upper(bound) ? -gap : gap) > 1e-6;
+      if (is_wrong) CHECK(column.violated[row] == 1);
+    }
+    if (must_hold(bound)) CHECK(column.violations == 0);
+  }
+  CHECK(rows.column(TheoremBound::printed).violations > 0);
+  const auto worst = violated_rows(rows, TheoremBound::printed, 3);
+  REQUIRE(worst.size() == 3);
+  const auto excess = [&](std::size_t row) {
+    return rows.column(TheoremBound::printed).bound[row] - rows.cos[row];
+  };
+  CHECK(excess(worst[0]) >= excess(worst[1]));
+  CHECK(excess(worst[1]) >= excess(worst[2]));
+}
+
+TEST_CASE("theorem view: the nearest measured row", "[theorem_view]") {
+  TheoremRows rows;
+  CHECK_FALSE(rows.nearest(3));
+  rows.query = {0, 10, 20, 40};
+  CHECK(rows.nearest(0) == 0);
+  CHECK(rows.nearest(4) == 0);
+  CHECK(rows.nearest(6) == 1);
+  CHECK(rows.nearest(29) == 2);
+  CHECK(rows.nearest(31) == 3);
+  CHECK(rows.nearest(99) == 3);
+  CHECK(rows.row_of(20) == 2);
+  CHECK_FALSE(rows.row_of(21));
+}
+
+TEST_CASE("theorem plot: every point is the row it says", "[theorem_view]") {
+  const TheoremRows rows = small_rows();
+  const auto picture =
+      GENERATE(TheoremPicture::one, TheoremPicture::all, TheoremPicture::main_text);
+  const auto colour = GENERATE(TheoremColour::weight, TheoremColour::position);
+  const auto bounds = bounds_of(picture, TheoremBound::jensen);
+  const TheoremPlot plot = theorem_plot(rows, bounds, colour);
+  check_figure(plot.figure);
+  REQUIRE(plot.figure.panels.size() == bounds.size());
+  for (std::size_t p = 0; p < bounds.size(); ++p) {
+    const auto& marks = plot.figure.panels[p].marks;
+    std::size_t n_rows = 0;
+    for (std::size_t m = 0; m < marks.size(); ++m) {
+      const auto* scatter = std::get_if<plot::Scatter>(&marks[m]);
+      if (scatter == nullptr) {
+        CHECK_FALSE(plot.row_at(p, m, 0));
+        continue;
+      }
+      for (std::size_t i = 0; i < scatter->x.size(); ++i) {
+        const auto row = plot.row_at(p, m, i);
+        REQUIRE(row);
+        CHECK(scatter->x[i] == double{rows.column(bounds[p]).bound[*row]});
+        CHECK(scatter->y[i] == double{rows.measured(bounds[p])[*row]});
+        ++n_rows;
+        CHECK(scatter->value[i] == (colour == TheoremColour::weight
+                                        ? double{rows.weight[*row]}
+                                        : static_cast<double>(rows.query[*row])));
+      }
+    }
+    CHECK(n_rows == rows.n_rows() - 1);
+  }
+  CHECK_THAT(plot.figure.caption[0], ContainsSubstring("n = 79"));
+}
+
+TEST_CASE("theorem plot: a row is marked where it stands", "[theorem_view]") {
+  const TheoremRows rows = small_rows();
+  const auto bounds = bounds_of(TheoremPicture::all, TheoremBound::printed);
+  TheoremPlot plot = theorem_plot(rows, bounds, TheoremColour::weight);
+  const std::size_t n_marks = plot.figure.panels[2].marks.size();
+  mark_row(plot.figure, rows, bounds, 0);  // position 0 says nothing
+  REQUIRE(plot.figure.panels[2].marks.size() == n_marks);
+  mark_row(plot.figure, rows, bounds, 7);
+  REQUIRE(plot.figure.panels[2].marks.size() == n_marks + 1);
+  const auto& mark = std::get<plot::Scatter>(plot.figure.panels[2].marks.back());
+  CHECK(mark.x.at(0) == double{rows.column(TheoremBound::jensen).bound[7]});
+  CHECK(mark.y.at(0) == double{rows.cos[7]});
+  check_figure(plot.figure);
+}
+
+TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_view]") {
+  PlantOptions plant;
+  plant.n_tokens = 1;
+  plant.chunk = 1;
+  TestJob job;
+  const MemoryTrace trace = planted_trace(plant);
+  const TheoremRows rows = theorem_rows(trace, small_request(), job.context);
+  CHECK(rows.n_stated == 0);
+  CHECK_THROWS_WITH(
+      theorem_plot(rows, {TheoremBound::jensen}, TheoremColour::weight),
+      ContainsSubstring("one key only"));
+}
+
+TEST_CASE("theorem csv: one line per row, empty where nothing is stated", "[theorem_view]") {
+  const TheoremRows rows = small_rows();
+  const std::string csv = theorem_csv(rows);
+  CHECK(csv.rfind("query,star,weight,log_odds,norm_eff,cos,cos_mean_query,printed,printed_violated,"
+                  "repaired,",
+                  0) == 0);
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 81);
+  CHECK_THAT(csv, ContainsSubstring(fmt::format("{:.9g}", rows.cos[40])));
+  CHECK_THAT(csv, !ContainsSubstring("nan"));
+}
+
+TEST_CASE("theorem view: cache keys name every option", "[theorem_view]") {
+  const TheoremRequest request = small_request();
+  TheoremRequest other = request;
+  other.options.rank = 2;
+  CHECK(other.key() != request.key());
+  other = request;
+  other.options.star = StarKey::first;
+  CHECK(other.key() != request.key());
+  other = request;
+  other.q_head = 1;
+  CHECK(other.key() != request.key());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test
