@@ -26,6 +26,13 @@ struct Accumulator {
   }
 };
 
+/// How much of a pixel, seen from the middle one, a disc covers.
+struct DiscPixel {
+  int dx;
+  int dy;
+  double cover;
+};
+
 }  // namespace
 
 Image heat_map_image(const HeatMap& map, const Scale& colours, ColourMap colour_map, Colour masked,
@@ -72,6 +79,13 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
   // 2. one disc per occupied pixel, as opaque as its points together
   const double r = std::max(0.5, radius * pixels_per_point);
   const int reach = static_cast<int>(std::ceil(r));
+  std::vector<DiscPixel> disc;
+  for (int dy = -reach; dy <= reach; ++dy) {
+    for (int dx = -reach; dx <= reach; ++dx) {
+      const double cover = std::clamp(r + 0.5 - std::hypot(dx, dy), 0.0, 1.0);
+      if (cover > 0.0) disc.push_back({dx, dy, cover});
+    }
+  }
   std::vector<Accumulator> sums(n_pixels);
   for (int y = 0; y < image.height; ++y) {
     for (int x = 0; x < image.width; ++x) {
@@ -80,17 +94,13 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
       if (count[pixel] == 0) continue;
       const Colour colour = colours[colours.size() == 1 ? 0 : last[pixel]];
       const double alpha = 1.0 - std::pow(1.0 - colour.alpha, static_cast<double>(count[pixel]));
-      for (int dy = -reach; dy <= reach; ++dy) {
-        for (int dx = -reach; dx <= reach; ++dx) {
-          const int to_x = x + dx;
-          const int to_y = y + dy;
-          if (to_x < 0 || to_y < 0 || to_x >= image.width || to_y >= image.height) continue;
-          const double cover = std::clamp(r + 0.5 - std::hypot(dx, dy), 0.0, 1.0);
-          if (cover <= 0.0) continue;
-          sums[static_cast<std::size_t>(to_y) * static_cast<std::size_t>(image.width) +
-               static_cast<std::size_t>(to_x)]
-              .lay_over(colour, alpha * cover);
-        }
+      for (const DiscPixel& part : disc) {
+        const int to_x = x + part.dx;
+        const int to_y = y + part.dy;
+        if (to_x < 0 || to_y < 0 || to_x >= image.width || to_y >= image.height) continue;
+        sums[static_cast<std::size_t>(to_y) * static_cast<std::size_t>(image.width) +
+             static_cast<std::size_t>(to_x)]
+            .lay_over(colour, alpha * part.cover);
       }
     }
   }

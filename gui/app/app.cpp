@@ -75,6 +75,7 @@ void App::frame(float screen_scale) {
   ImGui::End();
   draw_dialogs();
   remember();
+  hover_ = take_hover_lines();
   drawn_revision_ = session_->revision();
   wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
                   ImGui::GetTime() < flash_until_;
@@ -170,7 +171,7 @@ void App::draw_body() {
     ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, find_panel("traces"));
+    draw_sidebar(shared, find_panel("traces"), controls_height_);
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();

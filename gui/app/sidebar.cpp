@@ -84,13 +84,13 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
 
 }  // namespace
 
-void draw_sidebar(PanelContext& context, Panel* traces) {
+void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) {
   Session& session = context.session;
   const bool has_trace = session.document() != nullptr;
   const float height = ImGui::GetContentRegionAvail().y;
   // What is chosen stays in sight; the tree above it scrolls.
-  const float line = ImGui::GetFrameHeightWithSpacing();
-  const float controls = has_trace ? std::min(height * 0.62f, 15.5f * line) : 0.0f;
+  const float wanted = controls_height > 0.0f ? controls_height : height * 0.5f;
+  const float controls = has_trace ? std::min(height * 0.62f, wanted) : 0.0f;
   ImGui::BeginChild("traces", {0, height - controls}, false);
   try {
     if (traces != nullptr) traces->draw(context);
@@ -108,12 +108,14 @@ void draw_sidebar(PanelContext& context, Panel* traces) {
   method_choice(context, "against", session.selection().other, "other method", &Selection::other,
                 "What it is compared with.");
   ImGui::Separator();
-  Parameters wanted = session.parameters();
-  const std::string changed = field_controls(wanted);
+  Parameters parameters = session.parameters();
+  const std::string changed = field_controls(parameters);
   if (!changed.empty()) {
-    session.set_parameters("slider " + changed, [&](Parameters& p) { p = wanted; });
+    session.set_parameters("slider " + changed, [&](Parameters& p) { p = parameters; });
   }
+  const float used = ImGui::GetCursorPosY() + ImGui::GetStyle().ItemSpacing.y * 3;
   ImGui::EndChild();
+  controls_height = used;
 }
 
 }  // namespace kvscope::gui

@@ -5,7 +5,8 @@
 
 namespace kvscope::gui {
 
-/// `traces`: the panel of the traces, drawn on top; null if there is none.
-void draw_sidebar(PanelContext& context, Panel* traces);
+/// `traces`: the panel of the traces, drawn on top; null if there is none. `controls_height`:
+/// pixels that what stands below it took in the last frame; 0 before the first.
+void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height);
 
 }  // namespace kvscope::gui

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "analysis/figures/figure_kind.hpp"
 #include "analysis/figures/result_view.hpp"
 #include "gui/model/token_text.hpp"
+#include "gui/model/trace_part.hpp"
 
 namespace kvscope::gui {
 
@@ -21,10 +21,6 @@ double number_of(const nlohmann::ordered_json& json, const char* key) {
 std::vector<Index> axis_of(const MemoryResult& result, const char* name) {
   const auto values = result.values<std::int64_t>(name);
   return {values.begin(), values.end()};
-}
-
-std::string file_name(const TraceSource& trace) {
-  return std::filesystem::path(trace.where()).filename().string();
 }
 
 /// A token in words: its text, or its id where the text was not recorded.
@@ -63,11 +59,11 @@ std::optional<LayerMapObstacle> layer_map_obstacle(const TraceSource& verifier,
   if (shared.agree < std::min(shared.first_tokens, shared.second_tokens)) {
     obstacle.sentence =
         fmt::format("The two traces hold different texts: at position {} {} has {} and {} has {}. ",
-                    shared.agree, file_name(verifier), token_of(verifier, shared.agree),
-                    file_name(draft), token_of(draft, shared.agree));
+                    shared.agree, file_name_of(verifier), token_of(verifier, shared.agree),
+                    file_name_of(draft), token_of(draft, shared.agree));
   } else {
-    obstacle.sentence = fmt::format("{} holds {} tokens and {} holds {}. ", file_name(verifier),
-                                    shared.first_tokens, file_name(draft), shared.second_tokens);
+    obstacle.sentence = fmt::format("{} holds {} tokens and {} holds {}. ", file_name_of(verifier),
+                                    shared.first_tokens, file_name_of(draft), shared.second_tokens);
   }
   obstacle.sentence +=
       enough ? fmt::format(
@@ -108,8 +104,9 @@ std::size_t LayerMap::bytes() const {
 LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
                    const LayerMapOptions& options, JobContext& job) {
   LayerMap map;
-  map.verifier = file_name(verifier);
-  map.draft = file_name(draft);
+  map.options = options;
+  map.verifier = file_name_of(verifier);
+  map.draft = file_name_of(draft);
   const auto summary =
       analyze_layer_map(verifier, draft, options, map.result, job.pool, job.progress, job.stop);
   map.draft_layers = axis_of(map.result, "draft_layer");

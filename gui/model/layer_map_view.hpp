@@ -51,6 +51,7 @@ struct LayerMapCell {
 
 /// analyze_layer_map's result and what the panel reads from it.
 struct LayerMap {
+  LayerMapOptions options;
   MemoryResult result;
   std::string verifier;  // file names
   std::string draft;

@@ -12,14 +12,6 @@
 
 namespace kvscope::gui {
 
-/// Where numbers come from, for captions.
-struct QuestWords {
-  std::string trace;
-  Index layer = 0;
-  Index q_head = 0;
-  Index budget = 0;
-};
-
 /// One point of the cloud: a page that a query sees.
 struct QuestPlace {
   Index query = 0;
@@ -37,22 +29,32 @@ struct QuestCloud {
 /// More points than this are thinned to one per cell of a fine grid, which the caption says.
 inline constexpr std::size_t kMostCloudPoints = 20000;
 
-/// Bound against true maximum with the line y = x. Kept pages stand apart from the others; those of
-/// `selected` (may be null) and its page with `key` are highlighted; violations come on top.
-QuestCloud quest_cloud(const QuestSteps& steps, const QuestPages* selected,
-                       std::optional<Index> key, QuestSemantics semantics, const QuestWords& words);
+/// Bound against true maximum with the line y = x. Kept pages stand apart from the others;
+/// violations come on top and are never thinned.
+QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics);
+
+/// Adds the pages of one query to the cloud's figure, that with `key` larger.
+void mark_query(plot::Figure& cloud, const QuestPages& pages, std::optional<Index> key);
 
 /// Bound and truth of each page of one query over the positions of its context, kept pages filled.
-plot::Figure quest_profile(const QuestPages& pages, std::optional<Index> key,
-                           QuestSemantics semantics, const QuestWords& words);
+plot::Figure quest_profile(const QuestQuery& query, QuestSemantics semantics);
+
+/// Boxes the page that holds `key` in the profile's figure; nothing if the query does not see it.
+void mark_page(plot::Figure& profile, const QuestPages& pages, Index key);
 
 /// One line per page: query,page,first_key,last_key,bound,true_max,gap_logits,kept,violated.
 std::string quest_csv(std::span<const QuestPages* const> pages, double scale,
                       QuestSemantics semantics);
 
-/// The pages that break the bound, as sentences "query 17, page 3 (keys 48 to 63): ...", at most
-/// `most` of them.
-std::vector<std::string> quest_violations(std::span<const QuestPages* const> pages,
-                                          std::size_t most);
+/// A page whose bound is below its true maximum.
+struct QuestViolation {
+  QuestPlace place;
+  Index first_key = 0;
+  std::string sentence;  // "query 17, page 3 (keys 48 to 63): bound ... below ..."
+};
+
+/// At most `most` of them.
+std::vector<QuestViolation> quest_violations(std::span<const QuestPages* const> pages,
+                                             std::size_t most);
 
 }  // namespace kvscope::gui

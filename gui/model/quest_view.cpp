@@ -85,6 +85,8 @@ QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, Jo
   const figures::ArrayData violations = per_head("violations");
 
   QuestSteps out;
+  out.trace = file_name_of(trace);
+  out.request = request;
   out.scale = static_cast<double>(info.score_scale);
   const auto window = window_of(info, request.layer);
   const auto queries = memory.values<std::int64_t>("step_pos");
@@ -150,6 +152,8 @@ QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, In
   const PageBoxes boxes(k.view(), options.page_size);
   const std::span<const float> queries[] = {q.view().row(0)};
   QuestQuery out;
+  out.trace = file_name_of(trace);
+  out.request = request;
   out.scale = static_cast<double>(info.score_scale);
   ScoreRows scratch;
   const QuestGroupStep group =

@@ -64,6 +64,8 @@ struct QuestPages {
 
 /// The same for many steps of one head.
 struct QuestSteps {
+  std::string trace;  // file name
+  QuestRequest request;
   std::vector<QuestPages> steps;  // ascending by query
   bool decoded = false;           // decoded positions, else prompt positions
   double scale = 1.0;             // logits per unit of q.k
@@ -72,10 +74,12 @@ struct QuestSteps {
   std::size_t bytes() const;
 };
 
-/// One query, and how its logits are scaled.
+/// One query, and where it comes from.
 struct QuestQuery {
+  std::string trace;  // file name
+  QuestRequest request;
   QuestPages pages;
-  double scale = 1.0;
+  double scale = 1.0;  // logits per unit of q.k
   std::size_t bytes() const { return sizeof *this + pages.bytes(); }
 };
 

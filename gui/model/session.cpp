@@ -35,11 +35,12 @@ T stepped(const std::vector<T>& values, T current, int by) {
   return values[static_cast<std::size_t>(index)];
 }
 
-bool same_tokens(const Document& a, const Document& b) {
+/// The same prompt, as far as both have it: what was decoded may differ.
+bool same_prompt(const Document& a, const Document& b) {
   const auto x = a.source().tokens();
   const auto y = b.source().tokens();
-  const std::size_t n = std::min(x.size(), y.size());
-  return n > 0 && std::equal(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(n), y.begin());
+  const Index n = std::min(a.info().n_prompt, b.info().n_prompt);
+  return n > 0 && std::equal(x.begin(), x.begin() + n, y.begin());
 }
 
 }  // namespace
@@ -127,7 +128,7 @@ void Session::add(Opened opened, std::optional<std::size_t> replaces) {
   // Over the same tokens, the smaller model is the draft.
   if (index > 0 && !second_) {
     const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
-    if (same_tokens(first, *opened.trace)) second_ = index;
+    if (same_prompt(first, *opened.trace)) second_ = index;
   }
   const bool is_wanted =
       wanted_ && (wanted_uuid_.empty() ? index == 0 : opened.trace->info().uuid == wanted_uuid_);

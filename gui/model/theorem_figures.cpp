@@ -113,8 +113,7 @@ std::string_view title_of(TheoremBound bound) {
 }
 
 TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
-                         TheoremColour colour, std::optional<std::size_t> selected, int columns,
-                         const TheoremWords& words) {
+                         TheoremColour colour) {
   if (rows.n_stated == 0) {
     throw ConfigError(
         "no row of this head makes a statement: each query sees one key only; choose another "
@@ -124,14 +123,14 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   out.bounds = bounds;
   plot::Figure& figure = out.figure;
   figure.name = "theorem-b1";
-  figure.columns = std::max(1, columns);
+  figure.columns = bounds.size() > 1 ? 2 : 1;
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   for (const TheoremBound bound : bounds) {
     const std::vector<float>& measured = rows.measured(bound);
     const TheoremColumn& column = rows.column(bound);
-    plot::Scatter all, broken, chosen;
-    std::vector<std::size_t> all_rows, broken_rows, chosen_rows;
+    plot::Scatter all, broken;
+    std::vector<std::size_t> all_rows, broken_rows;
     const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
       scatter.x.push_back(value_of(column.bound, row));
       scatter.y.push_back(value_of(measured, row));
@@ -143,16 +142,12 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
       all.value.push_back(colour == TheoremColour::weight ? value_of(rows.weight, row)
                                                           : static_cast<double>(rows.query[row]));
       if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
-      if (selected == row) add(chosen, chosen_rows, row);
     }
     all.size = 0.8;
     all.opacity = 0.75;
     broken.label = "violation of a proved bound";
     broken.tone = {plot::Role::series, 1};
     broken.size = 2.0;
-    chosen.label = "selected row";
-    chosen.tone = {plot::Role::highlight, 0};
-    chosen.size = 2.4;
 
     plot::Panel panel;
     panel.title = std::string(title_of(bound));
@@ -172,7 +167,6 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     put(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = cosine"}, {});
     put(std::move(all), std::move(all_rows));
     if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
-    if (!chosen_rows.empty()) put(std::move(chosen), std::move(chosen_rows));
     put(counts_of(rows, bound), {});
     figure.panels.push_back(std::move(panel));
     out.rows.push_back(std::move(lists));
@@ -180,14 +174,30 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   figure.caption.push_back(fmt::format(
       "{}, layer {}, query head {}; n = {} of {} query rows that see more than one key, "
       "{} rows evenly spaced; $k$* is {}.",
-      words.trace, words.layer, words.q_head, rows.n_stated, rows.n_rows(), rows.n_rows(),
-      star_words(words.options)));
+      rows.trace, rows.request.layer, rows.request.q_head, rows.n_stated, rows.n_rows(), rows.n_rows(),
+      star_words(rows.request.options)));
   figure.caption.push_back(
       fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
                   "than {:g} and "
                   "rounding. Lower bounds below −1 say nothing and are drawn at −1.",
-                  words.options.tolerance));
+                  rows.request.options.tolerance));
   return out;
+}
+
+void mark_row(plot::Figure& figure, const TheoremRows& rows,
+              const std::vector<TheoremBound>& bounds, std::size_t row) {
+  for (std::size_t p = 0; p < bounds.size() && p < figure.panels.size(); ++p) {
+    const double x = value_of(rows.column(bounds[p]).bound, row);
+    const double y = value_of(rows.measured(bounds[p]), row);
+    if (std::isnan(x) || std::isnan(y)) continue;
+    plot::Scatter mark;
+    mark.label = fmt::format("query at position {}", rows.query[row]);
+    mark.tone = {plot::Role::highlight, 0};
+    mark.size = 2.4;
+    mark.x = {x};
+    mark.y = {y};
+    figure.panels[p].marks.emplace_back(std::move(mark));
+  }
 }
 
 std::string theorem_csv(const TheoremRows& rows) {

@@ -21,14 +21,6 @@ enum class TheoremPicture {
 /// What colours the points.
 enum class TheoremColour { weight, position };
 
-/// Where numbers come from, for captions.
-struct TheoremWords {
-  std::string trace;
-  Index layer = 0;
-  Index q_head = 0;
-  TheoremB1Options options;
-};
-
 /// A figure whose points can be asked which row they are.
 struct TheoremPlot {
   plot::Figure figure;
@@ -43,11 +35,14 @@ std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen)
 /// In words: "as printed", "Jensen (proved)".
 std::string_view title_of(TheoremBound bound);
 
-/// The bounds against the measured cosine. selected: a row to highlight. columns: panels per row.
-/// Throws ConfigError if no row makes a statement.
+/// The bounds against the measured cosine, a panel each. Throws ConfigError if no row makes a
+/// statement.
 TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
-                         TheoremColour colour, std::optional<std::size_t> selected, int columns,
-                         const TheoremWords& words);
+                         TheoremColour colour);
+
+/// Adds a mark for one row to each panel of theorem_plot's figure; none where the row says nothing.
+void mark_row(plot::Figure& figure, const TheoremRows& rows,
+              const std::vector<TheoremBound>& bounds, std::size_t row);
 
 /// One line per row: query, star, weight, log_odds, norm_eff, both cosines, each bound, and whether
 /// it is violated.

@@ -58,6 +58,8 @@ TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request
       analyze_theorem_b1(part, request.options, result, job.pool, job.progress, job.stop);
   const auto& totals = summary["totals"];
   TheoremRows rows;
+  rows.trace = file_name_of(trace);
+  rows.request = request;
   rows.n_tokens = part.info().n_tokens;
   rows.n_stated = totals["rows"].get<Index>();
   for (const auto pos : result.values<std::int64_t>("row_pos")) rows.query.push_back(pos);

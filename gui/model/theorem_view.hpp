@@ -45,6 +45,8 @@ struct TheoremColumn {
 
 /// Every measured row of one head; rows in which k* is the only visible key hold NaN.
 struct TheoremRows {
+  std::string trace;  // file name
+  TheoremRequest request;
   std::vector<Index> query;                           // [row], ascending
   std::vector<Index> star;                            // [row], position of k*
   std::vector<float> cos;                             // [row], cos(k*, q)

@@ -2,6 +2,7 @@
 // longer than that head.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ class TracePart final : public TraceSource {
   const TraceSource& whole_;
   TraceInfo info_;
 };
+
+/// The file name of a trace without folders, for titles and captions.
+inline std::string file_name_of(const TraceSource& trace) {
+  return std::filesystem::path(trace.where()).filename().string();
+}
 
 /// The recorded query heads that share a KV head with this one, ascending.
 inline std::vector<Index> recorded_group_of(const TraceInfo& info, Index q_head) {

@@ -65,7 +65,9 @@ template <class Options>
 std::string field_controls(Options& options);
 
 /// Lines "name  value" in a tooltip at the mouse.
-void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines);
+void detail_tooltip(const HoverLines& lines);
+/// What detail_tooltip showed since the last call, for the state file.
+HoverLines take_hover_lines();
 
 /// "12  “ the”  (id 262)" of a position, for tooltips and the status bar.
 std::string token_words(const Document& document, Index pos);

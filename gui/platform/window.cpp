@@ -250,9 +250,7 @@ void Window::draw(ImDrawData* data) {
   int w = 0;
   int h = 0;
   glfwGetFramebufferSize(impl_->handle.get(), &w, &h);
-  glViewport(0, 0, w, h);
-  glClearColor(0.0F, 0.0F, 0.0F, 1.0F);
-  glClear(GL_COLOR_BUFFER_BIT);
+  clear_viewport(w, h, ground());
   ImGui_ImplOpenGL3_RenderDrawData(data);
   glfwSwapBuffers(impl_->handle.get());
 }

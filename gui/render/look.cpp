@@ -84,7 +84,7 @@ void apply_look(const Look& look, ImGuiStyle& style) {
   set(ImGuiCol_ScrollbarGrabHovered, look.muted);
   set(ImGuiCol_ScrollbarGrabActive, look.accent);
   set(ImGuiCol_CheckMark, look.accent);
-  set(ImGuiCol_SliderGrab, look.accent);
+  set(ImGuiCol_SliderGrab, with_alpha(look.accent, 0.55));
   set(ImGuiCol_SliderGrabActive, look.accent);
   set(ImGuiCol_Button, look.raised);
   set(ImGuiCol_ButtonHovered, plot::blend(with_alpha(look.accent, 0.18), look.raised));

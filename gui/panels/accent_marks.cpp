@@ -1,0 +1,52 @@
+#include "gui/panels/accent_marks.hpp"
+
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+AccentMarks::AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel)
+    : context_(context), view_(view), panel_(panel) {
+  const auto frame = view.frame(panel);
+  if (!frame) return;
+  is_drawn_ = true;
+  ImGui::GetWindowDrawList()->PushClipRect(frame->low, frame->high, /*intersect=*/true);
+}
+
+AccentMarks::~AccentMarks() {
+  if (is_drawn_) ImGui::GetWindowDrawList()->PopClipRect();
+}
+
+void AccentMarks::dot(double x, double y) {
+  const auto at = view_.place(panel_, x, y);
+  if (!is_drawn_ || !at) return;
+  const float half = context_.look.px(1.6f);
+  ImGui::GetWindowDrawList()->AddRectFilled({at->x - half, at->y - half},
+                                            {at->x + half, at->y + half},
+                                            packed(context_.look.accent));
+}
+
+void AccentMarks::ring(double x, double y) {
+  const auto at = view_.place(panel_, x, y);
+  if (!is_drawn_ || !at) return;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float radius = context_.look.px(7.0f);
+  list.AddCircle(*at, radius, packed(context_.look.surface), 0, context_.look.px(4.5f));
+  list.AddCircle(*at, radius, packed(context_.look.accent), 0, context_.look.px(2.5f));
+}
+
+void AccentMarks::frame(plot::Range x, plot::Range y) {
+  const auto a = view_.place(panel_, x.low, y.low);
+  const auto b = view_.place(panel_, x.high, y.high);
+  if (!is_drawn_ || !a || !b) return;
+  const ImVec2 low{std::min(a->x, b->x), std::min(a->y, b->y)};
+  const ImVec2 high{std::max(a->x, b->x), std::max(a->y, b->y)};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRect(low, high, packed(context_.look.surface), 0.0f, 0, context_.look.px(4.0f));
+  list.AddRect(low, high, packed(context_.look.accent), 0.0f, 0, context_.look.px(2.0f));
+}
+
+}  // namespace kvscope::gui

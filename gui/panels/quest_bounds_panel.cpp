@@ -1,0 +1,393 @@
+// Quest's page bounds of the selected head against the truth: a cloud over many steps, or the
+// selected query page by page.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "analysis/quest_step.hpp"
+#include "core/base/error.hpp"
+#include "gui/model/json_fields.hpp"
+#include "gui/model/quest_figures.hpp"
+#include "gui/model/range_text.hpp"
+#include "gui/panels/accent_marks.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+/// The two pictures of the panel.
+enum class QuestPicture {
+  scatter,  // bound against truth, a point per step and page
+  pages,    // both along the context of the selected query
+};
+
+/// What marks a page as kept: Quest's two programs read a budget differently.
+enum class QuestProgram { eval, kernel };
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::QuestPicture> {
+  static constexpr std::array<std::string_view, 2> value = {"scatter", "pages"};
+};
+template <>
+struct EnumNames<gui::QuestProgram> {
+  static constexpr std::array<std::string_view, 2> value = kQuestSemanticsNames;
+};
+}  // namespace kvscope
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr std::size_t kMostListed = 50;  // violations written out
+
+struct Switches {
+  QuestPicture picture = QuestPicture::scatter;
+  StepSource steps = StepSource::automatic;
+  QuestProgram program = QuestProgram::eval;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"picture", "scatter: all steps; pages: the selected query page by page"},
+          self.picture);
+    visit(Field{"steps", "steps are decoded positions (decode), prompt positions (prompt), or "
+                         "decoded ones if there are any (automatic)"},
+          self.steps);
+    visit(Field{"program", "budget as the accuracy tables read it (eval), or the speed figures "
+                           "(kernel: the last page is always kept)"},
+          self.program);
+  }
+};
+
+std::string help_of(std::string_view field) {
+  std::string help;
+  Switches::visit_fields(Switches{}, [&](const Field& f, const auto&) {
+    if (f.name == field) help = f.help;
+  });
+  return help;
+}
+
+class QuestBoundsPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"quest-bounds", "Quest bounds",
+            "Upper bound of each page on q·k against its true maximum, for the selected head. "
+            "Click a point to go to its query and page."};
+  }
+
+  void controls(PanelContext& context) override {
+    segmented("picture", switches_.picture);
+    help_tooltip(help_of("picture"));
+    ImGui::SameLine(0.0f, context.look.px(14));
+    segmented("program", switches_.program);
+    help_tooltip(help_of("program"));
+    if (switches_.picture != QuestPicture::scatter) return;
+    ImGui::SameLine(0.0f, context.look.px(14));
+    segmented("steps", switches_.steps);
+    help_tooltip(help_of("steps"));
+  }
+
+  void draw(PanelContext& context) override {
+    waiting_ = false;
+    if (needs_trace(context)) {
+      forget();
+      return;
+    }
+    const auto document = context.session.document();
+    const auto query = ask_query(context, document);
+    query_ = query.value;
+    if (switches_.picture == QuestPicture::scatter) {
+      draw_scatter(context, *document, query);
+    } else {
+      draw_pages(context, *document, query);
+    }
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    if (!view_ || !drawn_) return std::nullopt;
+    plot::Figure figure = view_->current_figure();
+    if (!query_) return figure;
+    if (switches_.picture == QuestPicture::scatter) {
+      mark_query(figure, query_->pages, key_);
+    } else if (key_) {
+      mark_page(figure, query_->pages, *key_);
+    }
+    return figure;
+  }
+
+  std::optional<std::string> csv() const override {
+    if (switches_.picture == QuestPicture::scatter) {
+      if (!steps_) return std::nullopt;
+      return quest_csv(all_pages(), steps_->scale, semantics());
+    }
+    if (!query_) return std::nullopt;
+    const QuestPages* const one[] = {&query_->pages};
+    return quest_csv(one, query_->scale, semantics());
+  }
+
+  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
+  void set_options(const nlohmann::ordered_json& options) override {
+    Switches switches = switches_;
+    fields_from_json(options, switches);
+    switches_ = switches;
+  }
+  bool is_busy() const override { return waiting_; }
+
+ private:
+  QuestSemantics semantics() const { return static_cast<QuestSemantics>(switches_.program); }
+
+  void forget() {
+    steps_slot_.clear();
+    query_slot_.clear();
+    steps_.reset();
+    query_.reset();
+    drawn_ = nullptr;
+  }
+
+  // ---- what is asked for ----
+
+  QuestRequest request_of(const Session& session) const {
+    QuestRequest request;
+    request.layer = session.selection().layer;
+    request.q_head = session.selection().q_head;
+    request.page_size = session.parameters().page_size;
+    request.budget = session.parameters().budget;
+    request.steps = switches_.steps;
+    return request;
+  }
+
+  template <class T>
+  void note(const SlotView<T>& view) {
+    waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  }
+
+  SlotView<QuestSteps> ask_steps(PanelContext& context,
+                                 const std::shared_ptr<const Document>& document) {
+    const QuestRequest request = request_of(context.session);
+    const auto view = steps_slot_.ask(
+        context.session.bench(), document->key() + request.key(),
+        {fmt::format("Quest bounds of layer {}, head {}", request.layer, request.q_head),
+         Lane::heavy},
+        [=](JobContext& job) { return quest_steps(document->source(), request, job); });
+    note(view);
+    return view;
+  }
+
+  SlotView<QuestQuery> ask_query(PanelContext& context,
+                                 const std::shared_ptr<const Document>& document) {
+    QuestRequest request = request_of(context.session);
+    request.steps = StepSource::automatic;  // has no say in one query
+    const Index query = context.session.selection().query;
+    key_ = context.session.selection().key;
+    const auto view = query_slot_.ask(
+        context.session.bench(),
+        fmt::format("{}{}/query{}", document->key(), request.key(), query),
+        {fmt::format("Pages of position {}", query), Lane::quick},
+        [=](JobContext&) { return quest_query(document->source(), request, query); });
+    note(view);
+    return view;
+  }
+
+  // ---- the cloud ----
+
+  void draw_scatter(PanelContext& context, const Document& document,
+                    const SlotView<QuestQuery>& query) {
+    const auto view = ask_steps(context, context.session.document());
+    if (!slot_place(context, steps_slot_, view)) return;
+    if (drawn_ != view.value.get() || drawn_program_ != switches_.program) {
+      steps_ = view.value;
+      cloud_ = quest_cloud(*steps_, semantics());
+      violations_ = quest_violations(all_pages(), kMostListed);
+      remember(steps_.get());
+    }
+    show_figure(context, cloud_.figure);
+    if (query.value) draw_selected(context, query.value->pages);
+    if (const auto& hit = view_->hit(); hit && hit->mark && hit->point) {
+      if (const auto place = cloud_.at(*hit->mark, *hit->point)) {
+        explain_and_choose(context, document, *place, hit->clicked);
+      }
+    }
+    draw_numbers(context, query.value.get());
+  }
+
+  void draw_selected(const PanelContext& context, const QuestPages& pages) const {
+    AccentMarks marks(context, *view_, 0);
+    const auto at = key_ ? pages.slot_of(*key_) : std::nullopt;
+    for (std::size_t slot = 0; slot < pages.n_pages(); ++slot) {
+      const double x = static_cast<double>(pages.true_max[slot]);
+      const double y = static_cast<double>(pages.bound[slot]);
+      if (slot != at) marks.dot(x, y);
+    }
+    if (at) {
+      marks.ring(static_cast<double>(pages.true_max[*at]), static_cast<double>(pages.bound[*at]));
+    }
+  }
+
+  void explain_and_choose(PanelContext& context, const Document& document, QuestPlace place,
+                          bool clicked) {
+    for (const QuestPages& pages : steps_->steps) {
+      if (pages.query != place.query) continue;
+      explain(document, pages, place.slot, steps_->scale);
+      if (clicked) go_to(context, place.query, pages.keys_of(place.slot).begin);
+    }
+  }
+
+  // ---- one query ----
+
+  void draw_pages(PanelContext& context, const Document& document,
+                  const SlotView<QuestQuery>& query) {
+    if (!slot_place(context, query_slot_, query)) return;
+    if (drawn_ != query.value.get() || drawn_program_ != switches_.program) {
+      profile_ = quest_profile(*query.value, semantics());
+      const QuestPages* const one[] = {&query.value->pages};
+      violations_ = quest_violations(one, kMostListed);
+      drawn_query_ = query.value;
+      remember(query.value.get());
+    }
+    show_figure(context, profile_);
+    const QuestPages& pages = query.value->pages;
+    if (key_ && pages.slot_of(*key_)) {
+      const TokenRange keys = pages.keys_of(*pages.slot_of(*key_));
+      AccentMarks(context, *view_, 0)
+          .frame({static_cast<double>(keys.begin), static_cast<double>(keys.end)},
+                 *profile_.panels[0].y.range);
+    }
+    if (const auto& hit = view_->hit()) {
+      if (const auto slot = pages.slot_of(static_cast<Index>(std::floor(hit->x)))) {
+        explain(document, pages, *slot, query.value->scale);
+        if (hit->clicked) go_to(context, pages.query, pages.keys_of(*slot).begin);
+      }
+    }
+    draw_numbers(context, query.value.get());
+  }
+
+  // ---- both ----
+
+  std::vector<const QuestPages*> all_pages() const {
+    std::vector<const QuestPages*> pages;
+    for (const QuestPages& step : steps_->steps) pages.push_back(&step);
+    return pages;
+  }
+
+  void remember(const void* value) {
+    drawn_ = value;
+    drawn_program_ = switches_.program;
+    ++version_;
+  }
+
+  /// The figure above the numbers.
+  void show_figure(PanelContext& context, const plot::Figure& figure) {
+    if (!view_) view_.emplace(context.fonts, context.textures);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float lines = 2.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
+    const float below = lines * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
+    view_->show(figure, version_, {room.x, std::max(context.look.px(60), room.y - below)},
+                {context.look.ground, context.look.surface, {}});
+  }
+
+  void go_to(PanelContext& context, Index query, Index key) {
+    context.session.select("quest bounds click", [&](Selection& s) {
+      s.query = query;
+      s.key = key;
+    });
+  }
+
+  void explain(const Document& document, const QuestPages& pages, std::size_t slot,
+               double scale) const {
+    const TokenRange keys = pages.keys_of(slot);
+    const double truth = static_cast<double>(pages.true_max[slot]);
+    const double bound = static_cast<double>(pages.bound[slot]);
+    const bool is_kept = pages.choice(semantics()).kept[slot] != 0;
+    detail_tooltip(
+        {{"query", token_words(document, pages.query)},
+         {"page", fmt::format("{}  (keys {} to {})", pages.first_page + static_cast<Index>(slot),
+                              keys.begin, keys.end - 1)},
+         {"text", range_text(document, keys, 64)},
+         {"bound", fmt::format("{:.6g}", bound)},
+         {"true maximum", fmt::format("{:.6g}", truth)},
+         {"gap", fmt::format("{:.4g} logits{}", scale * (bound - truth),
+                             pages.violated[slot] != 0 ? "  (violated)" : "")},
+         {"kept", is_kept ? "yes" : "no"}});
+  }
+
+  /// The selected query in numbers, and violations if there are any.
+  void draw_numbers(PanelContext& context, const QuestQuery* query) {
+    const Look& look = context.look;
+    if (query != nullptr) {
+      const QuestPages& pages = query->pages;
+      const QuestChoice& choice = pages.choice(semantics());
+      const ImVec2 at = ImGui::GetCursorScreenPos();
+      const float side = ImGui::GetTextLineHeight() * 0.5f;
+      ImGui::GetWindowDrawList()->AddRectFilled(
+          {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(look.accent));
+      ImGui::SetCursorScreenPos({at.x + side * 1.6f, at.y});
+      ImGui::TextUnformatted(
+          fmt::format("query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall "
+                      "{:.2f}",
+                      pages.query, pages.n_kept(semantics()), pages.n_pages(), 100.0 * choice.mass,
+                      choice.recall)
+              .c_str());
+      help_tooltip(fmt::format(
+          "Its pages are marked in this colour. rank correlation {:.3f}, gap at the best page "
+          "{:.3f} logits",
+          pages.rank_correlation, pages.gap_best));
+      ImGui::TextColored(
+          ImGui::GetStyleColorVec4(ImGuiCol_TextDisabled), "%s",
+          fmt::format("rank correlation {:.3f}   mean gap {:.3g} logits   best page ranked {}",
+                      pages.rank_correlation, pages.gap_mean, pages.best_rank + 1)
+              .c_str());
+      ImGui::SameLine(0.0f, look.px(16));
+    }
+    draw_violations(context, query);
+  }
+
+  void draw_violations(PanelContext& context, const QuestQuery* query) {
+    const bool is_cloud = switches_.picture == QuestPicture::scatter;
+    const Index n = is_cloud ? steps_->violations : query->pages.violations;
+    const std::size_t of = is_cloud ? steps_->n_points() : query->pages.n_pages();
+    const plot::Colour colour = n > 0 ? context.look.error : context.look.muted;
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+    ImGui::TextUnformatted(fmt::format("violations {} of {} pages", n, of).c_str());
+    help_tooltip("Pages whose bound is below their true maximum by more than rounding: none if all "
+                 "is right.");
+    if (!violations_.empty() && ImGui::BeginChild("violations")) {
+      for (const QuestViolation& violation : violations_) {
+        if (ImGui::Selectable(violation.sentence.c_str())) {
+          go_to(context, violation.place.query, violation.first_key);
+        }
+      }
+    }
+    if (!violations_.empty()) ImGui::EndChild();
+    ImGui::PopStyleColor();
+  }
+
+  Switches switches_;
+  Slot<QuestSteps> steps_slot_;
+  Slot<QuestQuery> query_slot_;
+  bool waiting_ = false;
+
+  // what is shown
+  std::shared_ptr<const QuestSteps> steps_;
+  std::shared_ptr<const QuestQuery> query_;        // of the selected query
+  std::shared_ptr<const QuestQuery> drawn_query_;  // of the profile
+  std::optional<Index> key_;
+  QuestCloud cloud_;
+  plot::Figure profile_;
+  std::vector<QuestViolation> violations_;
+  const void* drawn_ = nullptr;  // the value that the figure shows; kept alive by the pointers above
+  QuestProgram drawn_program_ = QuestProgram::eval;
+  std::uint64_t version_ = 0;
+  std::optional<FigureView> view_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_quest_bounds_panel() {
+  return std::make_unique<QuestBoundsPanel>();
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,126 @@
+#include "tests/gui/app_rig.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "core/base/data_dir.hpp"
+#include "traces/reader.hpp"
+#include "traces/recorder.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::gui::test {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path record(bool draft, Index n_tokens, Index n_decode, const fs::path& folder) {
+  const fs::path model_dir = draft ? embedded_draft() : embedded_verifier();
+  const Transformer model = Transformer::load(model_dir);
+  const Tokenizer tokenizer = Tokenizer::load(model_dir);
+  std::vector<TokenId> ids;
+  if (draft) {
+    // On what the verifier read and wrote, as the layer map needs it.
+    const TraceFile verifier = TraceFile::open(embedded_trace(/*draft=*/false, n_tokens, n_decode));
+    ids.assign(verifier.tokens().begin(), verifier.tokens().end());
+    n_decode = 0;
+  } else {
+    // A page of the book is enough; the whole of it would take a second to cut.
+    ids = tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
+    ids.resize(static_cast<std::size_t>(n_tokens));
+  }
+  ThreadPool pool(2);
+  RecordOptions options;
+  options.chunk = 64;
+  options.n_decode = n_decode;
+  options.model_name = draft ? "draft" : "verifier";
+  const fs::path out = folder / (draft ? "draft.h5" : "verifier.h5");
+  auto sink = create_trace(out, {});
+  record_trace(model, &tokenizer, ids, options, *sink, pool, {});
+  return out;
+}
+
+}  // namespace
+
+fs::path embedded_trace(bool draft, Index n_tokens, Index n_decode) {
+  struct Made {
+    testing::TempDir folder;
+    fs::path file;
+  };
+  static std::map<std::tuple<bool, Index, Index>, std::unique_ptr<Made>> made;
+  auto& entry = made[{draft, n_tokens, n_decode}];
+  if (!entry) {
+    entry = std::make_unique<Made>();
+    entry->file = record(draft, n_tokens, n_decode, entry->folder.path());
+  }
+  return entry->file;
+}
+
+Rig::Rig(ImVec2 size) : backend_(size) {
+  AppOptions options;
+  options.n_threads = 2;
+  app_ = std::make_unique<App>(std::move(options), backend_.fonts(), backend_.texture_store());
+}
+
+void Rig::frame(int n) {
+  for (int i = 0; i < n; ++i) backend_.frame([&] { app_->frame(1.0f); });
+}
+
+void Rig::settle() {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::minutes(1);
+  for (int calm = 0; calm < 3;) {
+    frame();
+    if (app_->is_busy()) {
+      calm = 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } else {
+      ++calm;
+    }
+    REQUIRE(Clock::now() < end);
+  }
+}
+
+void Rig::open(const fs::path& file) {
+  app_->open(file);
+  settle();
+}
+
+void Rig::open_pair(bool with_draft) {
+  open(embedded_trace(/*draft=*/false));
+  if (with_draft) open(embedded_trace(/*draft=*/true));
+}
+
+void Rig::tap(int key, bool ctrl, bool shift) {
+  backend_.set_modifiers(ctrl, shift, /*alt=*/false);
+  backend_.tap(key, [&] { app_->frame(1.0f); });
+  backend_.set_modifiers(false, false, false);
+  frame();
+}
+
+void Rig::click(float x, float y) {
+  backend_.click({x, y}, [&] { app_->frame(1.0f); });
+  frame();
+}
+
+Area Rig::area(const std::string& panel) {
+  const auto area = app_->area_of(panel);
+  INFO("panel " << panel << " is not shown");
+  REQUIRE(area.has_value());
+  return *area;
+}
+
+void Rig::click_panel(const std::string& panel, float x, float y) {
+  const Area at = area(panel);
+  click(at.x + x * at.w, at.y + y * at.h);
+}
+
+void Rig::hover_panel(const std::string& panel, float x, float y) {
+  const Area at = area(panel);
+  backend_.move_mouse({at.x + x * at.w, at.y + y * at.h});
+  frame(2);
+}
+
+}  // namespace kvscope::gui::test

@@ -1,0 +1,46 @@
+// The whole explorer on a backend without a GPU, over real traces of the embedded model pair: what
+// the tests of the app and of its panels press, click and look at.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "gui/app/app.hpp"
+#include "gui/platform/headless.hpp"
+#include "support/temp_dir.hpp"
+
+namespace kvscope::gui::test {
+
+/// Records `n_tokens` of the embedded text and some decode steps with the embedded verifier or
+/// draft; made once per process and length.
+std::filesystem::path embedded_trace(bool draft, Index n_tokens = 192, Index n_decode = 8);
+
+/// An App with a NullBackend; frames are drawn by hand.
+class Rig {
+ public:
+  explicit Rig(ImVec2 size = {1600, 900});
+
+  App& app() { return *app_; }
+  Session& session() { return app_->session(); }
+  NullBackend& backend() { return backend_; }
+
+  void frame(int n = 1);
+  /// Frames until nothing is computed or opened any more, then three to settle. Fails the test
+  /// after a minute.
+  void settle();
+  void open(const std::filesystem::path& file);
+  /// Opens the embedded verifier's trace and, if asked, the draft's, and settles.
+  void open_pair(bool with_draft = false);
+  void tap(int key, bool ctrl = false, bool shift = false);
+  void click(float x, float y);
+  /// At a place of a panel: 0, 0 its top left, 1, 1 its bottom right corner.
+  void click_panel(const std::string& panel, float x, float y);
+  void hover_panel(const std::string& panel, float x, float y);
+  Area area(const std::string& panel);
+
+ private:
+  NullBackend backend_;
+  std::unique_ptr<App> app_;
+};
+
+}  // namespace kvscope::gui::test

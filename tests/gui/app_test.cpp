@@ -1,0 +1,233 @@
+// The app without a window: start, open, keys, layouts, sessions, and three frames of every panel
+// in every state.
+#include "gui/app/app.hpp"
+
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+TEST_CASE("with nothing open the start page is drawn, at every size") {
+  for (const ImVec2 size :
+       {ImVec2{1600, 900}, ImVec2{1024, 768}, ImVec2{2560, 1440}, ImVec2{320, 240}}) {
+    Rig rig(size);
+    rig.frame(3);
+    CHECK(rig.backend().counts().vertices > 0);
+    CHECK_FALSE(rig.app().is_busy());
+    CHECK(rig.app().title() == "kvscope explorer");
+  }
+}
+
+TEST_CASE("a trace is opened, shown and named; the query starts at the end of the prompt") {
+  Rig rig;
+  rig.open_pair();
+  REQUIRE(rig.session().document());
+  CHECK(rig.session().selection().query == 191);
+  CHECK_THAT(rig.app().title(), ContainsSubstring("verifier.h5"));
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("every panel draws three frames alone: nothing open, a trace, two traces") {
+  Rig rig;
+  const auto draw_all = [&] {
+    for (const std::string& name : rig.app().panel_names()) {
+      INFO(name);
+      rig.app().show_panel_alone(name);
+      rig.settle();
+      CHECK(rig.backend().counts().vertices > 0);
+      CHECK(rig.session().notices().empty());
+    }
+  };
+  draw_all();
+  rig.open_pair();
+  draw_all();
+  rig.open(embedded_trace(/*draft=*/true));
+  CHECK(rig.session().second() != nullptr);
+  draw_all();
+  rig.session().close_trace(0);
+  rig.session().close_trace(0);
+  draw_all();
+}
+
+TEST_CASE("keys step through layers, heads and queries, back with Shift, and can be undone") {
+  Rig rig;
+  rig.open_pair();
+  const Selection start = rig.session().selection();
+  rig.tap(GLFW_KEY_L);
+  CHECK(rig.session().selection().layer == start.layer + 1);
+  rig.tap(GLFW_KEY_L, false, /*shift=*/true);
+  CHECK(rig.session().selection().layer == start.layer);
+  rig.tap(GLFW_KEY_H);
+  CHECK(rig.session().selection().q_head == start.q_head + 1);
+  rig.tap(GLFW_KEY_Q, false, /*shift=*/true);
+  CHECK(rig.session().selection().query == start.query - 1);
+  const Index budget = rig.session().parameters().budget;
+  rig.tap(GLFW_KEY_B);
+  CHECK(rig.session().parameters().budget == 2 * budget);
+  rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
+  CHECK(rig.session().parameters().budget == budget);
+  rig.tap(GLFW_KEY_Y, /*ctrl=*/true);
+  CHECK(rig.session().parameters().budget == 2 * budget);
+  while (rig.session().can_undo()) rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
+  CHECK(rig.session().selection() == start);
+}
+
+TEST_CASE("keys bring up layouts, one panel alone, the help page and the other ground") {
+  Rig rig;
+  rig.open_pair();
+  rig.tap(GLFW_KEY_2);
+  CHECK(rig.app().area_of("recall"));
+  CHECK_FALSE(rig.app().area_of("attention-map"));
+  rig.tap(GLFW_KEY_1);
+  rig.click_panel("attention-map", 0.5f, 0.5f);
+  rig.tap(GLFW_KEY_F);
+  CHECK(rig.app().area_of("attention-map"));
+  CHECK_FALSE(rig.app().area_of("geometry"));
+  rig.tap(GLFW_KEY_ESCAPE);
+  CHECK(rig.app().area_of("geometry"));
+  const int before = rig.backend().counts().vertices;
+  rig.tap(GLFW_KEY_F1);
+  CHECK(rig.backend().counts().vertices > before);
+  rig.tap(GLFW_KEY_F1);
+  const plot::Ground ground = rig.app().look().ground;
+  rig.tap(GLFW_KEY_T);
+  CHECK(rig.app().look().ground != ground);
+}
+
+TEST_CASE("a bar between panels is dragged, remembered by its layout, and reset") {
+  Rig rig;
+  rig.open_pair();
+  const Area before = rig.area("attention-map");
+  rig.backend().move_mouse({before.x + before.w + 2, before.y + before.h / 2});
+  rig.frame(2);
+  rig.backend().press_button();
+  rig.frame(2);
+  rig.backend().move_mouse({before.x + before.w - 98, before.y + before.h / 2});
+  rig.frame(2);
+  rig.backend().release_button();
+  rig.frame(2);
+  const Area after = rig.area("attention-map");
+  CHECK(after.w < before.w - 90);
+  CHECK(after.w > before.w - 110);
+  rig.tap(GLFW_KEY_2);
+  rig.tap(GLFW_KEY_1);
+  CHECK(rig.area("attention-map").w == after.w);
+  rig.tap(GLFW_KEY_0, /*ctrl=*/true);
+  CHECK(rig.area("attention-map").w == before.w);
+}
+
+TEST_CASE("files that cannot be opened become sentences; what is open stays") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open_pair();
+  const auto damaged = folder.write("damaged.h5", "\x89HDF\r\n\x1a\n and nothing more");
+  rig.open(damaged);
+  rig.open(folder.path() / "missing.h5");
+  rig.open(folder.path());
+  REQUIRE(rig.session().notices().size() == 3);
+  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("damaged.h5"));
+  CHECK_THAT(rig.session().notices()[1].sentence, ContainsSubstring("no such file"));
+  CHECK_THAT(rig.session().notices()[2].sentence, ContainsSubstring("is a folder"));
+  CHECK(rig.session().documents().size() == 1);
+}
+
+TEST_CASE("a session is saved and applied again, also to another trace") {
+  const testing::TempDir folder;
+  const auto file = folder.path() / "s.json";
+  {
+    Rig rig;
+    rig.open_pair();
+    rig.session().select("test", [](Selection& s) {
+      s.layer = 5;
+      s.q_head = 3;
+      s.query = 100;
+      s.key = 42;
+      s.selector = "snapkv";
+    });
+    rig.session().set_parameters("test", [](Parameters& p) { p.budget = 32; });
+    rig.app().show_layout("budget");
+    rig.frame();
+    rig.app().save_session(file);
+  }
+  Rig again;
+  again.app().load_session(file);
+  again.settle();
+  REQUIRE(again.session().document());
+  CHECK(again.session().selection().layer == 5);
+  CHECK(again.session().selection().key == 42);
+  CHECK(again.session().selection().selector == "snapkv");
+  CHECK(again.session().parameters().budget == 32);
+  CHECK(again.app().area_of("recall"));
+
+  Rig other;
+  other.open(embedded_trace(/*draft=*/true));
+  other.app().load_session(file);
+  other.settle();
+  const TraceInfo& info = other.session().document()->info();
+  CHECK(other.session().documents().size() == 1);
+  CHECK(other.session().selection().layer == std::min<Index>(5, info.layers.back()));
+  CHECK(other.session().selection().query == 100);
+}
+
+TEST_CASE("what is no session is refused with its name, and changes nothing") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.frame();
+  CHECK_THROWS_AS(rig.app().load_session(folder.path() / "missing.json"), IoError);
+  CHECK_THROWS_AS(rig.app().load_session(folder.write("a.json", "{")), FormatError);
+  for (const char* text :
+       {"{}", "[]", R"({"kind": "kvscope-session", "version": 99})",
+        R"({"kind": "kvscope-session", "selection": {"selector": "no-such"}})",
+        R"({"kind": "kvscope-session", "parameters": {"budget": "many"}})",
+        R"({"kind": "kvscope-session", "layout": {"arrangement": {"split": "diagonal"}}})"}) {
+    INFO(text);
+    CHECK_THROWS_AS(rig.app().load_session(folder.write("b.json", text)), ConfigError);
+  }
+  CHECK_THROWS_AS(rig.app().show_panel_alone("no-such"), ConfigError);
+  CHECK_THROWS_AS(rig.app().show_layout("no-such"), ConfigError);
+  rig.settle();
+}
+
+TEST_CASE("the panels' numbers can be copied and name what they are") {
+  Rig rig;
+  rig.open_pair(/*with_draft=*/true);
+  for (const std::string& name : rig.app().panel_names()) {
+    if (name == "traces" || name == "results") continue;
+    INFO(name);
+    rig.app().show_panel_alone(name);
+    rig.settle();
+    const auto csv = rig.app().panel(name).csv();
+    REQUIRE(csv.has_value());
+    CHECK(std::count(csv->begin(), csv->end(), '\n') > 1);
+    const auto figure = rig.app().panel(name).figure();
+    REQUIRE(figure.has_value());
+    CHECK_NOTHROW(plot::check_figure(*figure));
+    CHECK_FALSE(figure->caption.empty());
+  }
+}
+
+TEST_CASE("panels' switches go through a session unchanged") {
+  Rig rig;
+  for (const std::string& name : rig.app().panel_names()) {
+    INFO(name);
+    Panel& panel = rig.app().panel(name);
+    const auto options = panel.options();
+    CHECK(options.is_object());
+    panel.set_options(options);
+    CHECK(panel.options() == options);
+    panel.set_options({{"no_such_switch", 1}});
+    CHECK(panel.options() == options);
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test
