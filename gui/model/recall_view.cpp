@@ -257,6 +257,9 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
   } else {
     caption.push_back("At most 128 decode steps are measured, evenly spaced.");
   }
+  caption.push_back(
+      "The budget counts what a method selects; the running chunk, sinks and the like come on top "
+      "where a method keeps them by rule: compare the keys kept.");
   if (question.parameters.dense_layers > 0) {
     caption.push_back(
         fmt::format("The first {} layers stay dense.", question.parameters.dense_layers));

@@ -54,11 +54,13 @@ struct Switches {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"picture", "scatter: all steps; pages: the selected query page by page"},
           self.picture);
-    visit(Field{"steps", "steps are decoded positions (decode), prompt positions (prompt), or "
-                         "decoded ones if there are any (automatic)"},
+    visit(Field{"steps",
+                "steps are decoded positions (decode), prompt positions (prompt), or "
+                "decoded ones if there are any (automatic)"},
           self.steps);
-    visit(Field{"program", "budget as the accuracy tables read it (eval), or the speed figures "
-                           "(kernel: the last page is always kept)"},
+    visit(Field{"program",
+                "budget as the accuracy tables read it (eval), or the speed figures "
+                "(kernel: the last page is always kept)"},
           self.program);
   }
 };
@@ -184,8 +186,7 @@ class QuestBoundsPanel final : public Panel {
     const Index query = context.session.selection().query;
     key_ = context.session.selection().key;
     const auto view = query_slot_.ask(
-        context.session.bench(),
-        fmt::format("{}{}/query{}", document->key(), request.key(), query),
+        context.session.bench(), fmt::format("{}{}/query{}", document->key(), request.key(), query),
         {fmt::format("Pages of position {}", query), Lane::quick},
         [=](JobContext&) { return quest_query(document->source(), request, query); });
     note(view);
@@ -352,8 +353,9 @@ class QuestBoundsPanel final : public Panel {
     const plot::Colour colour = n > 0 ? context.look.error : context.look.muted;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
     ImGui::TextUnformatted(fmt::format("violations {} of {} pages", n, of).c_str());
-    help_tooltip("Pages whose bound is below their true maximum by more than rounding: none if all "
-                 "is right.");
+    help_tooltip(
+        "Pages whose bound is below their true maximum by more than rounding: none if all "
+        "is right.");
     if (!violations_.empty() && ImGui::BeginChild("violations")) {
       for (const QuestViolation& violation : violations_) {
         if (ImGui::Selectable(violation.sentence.c_str())) {
@@ -378,7 +380,8 @@ class QuestBoundsPanel final : public Panel {
   QuestCloud cloud_;
   plot::Figure profile_;
   std::vector<QuestViolation> violations_;
-  const void* drawn_ = nullptr;  // the value that the figure shows; kept alive by the pointers above
+  const void* drawn_ =
+      nullptr;  // the value that the figure shows; kept alive by the pointers above
   QuestProgram drawn_program_ = QuestProgram::eval;
   std::uint64_t version_ = 0;
   std::optional<FigureView> view_;
