@@ -76,6 +76,17 @@ bool choose(const char* id, E& value, float width = 0.0f) {
 template <class Options>
 std::string field_controls(Options& options);
 
+/// The help of one field of an options struct, for switches that are drawn by hand.
+template <class Options>
+std::string field_help(std::string_view name) {
+  std::string help;
+  const Options options;
+  Options::visit_fields(options, [&](const Field& field, const auto&) {
+    if (field.name == name) help = field.help;
+  });
+  return help;
+}
+
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);
 /// What detail_tooltip showed since the last call, for the state file.
