@@ -159,11 +159,14 @@ class FigurePainter {
 
 }  // namespace
 
-void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme, Canvas& canvas) {
+void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme, Canvas& canvas,
+                 PageFill page) {
   FigurePainter painter(theme, canvas);
   canvas.begin_group("figure");
   // beyond the page's edges, so that a last pixel row that is only partly page is filled, too
-  canvas.fill_rect({-1.0, -1.0, layout.size.w + 2.0, layout.size.h + 2.0}, theme.ground);
+  if (page == PageFill::fill) {
+    canvas.fill_rect({-1.0, -1.0, layout.size.w + 2.0, layout.size.h + 2.0}, theme.ground);
+  }
   for (std::size_t p = 0; p < figure.panels.size(); ++p) {
     canvas.begin_group(fmt::format("panel-{}", p + 1));
     painter.panel(figure.panels[p], layout.panels[p]);

@@ -11,7 +11,10 @@ namespace kvscope::plot {
 /// `layout` must come from the same figure and theme. Curves with many points are folded to their
 /// extremes per quarter point of width, which no printer can tell apart; clouds of more than
 /// kMostVectorMarkers points become one image of the canvas' resolution.
-void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme, Canvas& canvas);
+/// `page`: whether the ground is painted first.
+enum class PageFill { fill, leave };
+void draw_figure(const Figure& figure, const Layout& layout, const Theme& theme, Canvas& canvas,
+                 PageFill page = PageFill::fill);
 
 inline constexpr std::size_t kMostVectorMarkers = 4000;
 

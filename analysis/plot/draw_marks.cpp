@@ -148,9 +148,8 @@ class MarkPainter {
     if (colours.empty()) colours.push_back(with_alpha(style.colour, m.opacity));
     const double radius = theme_.marker_radius * m.size;
     if (places.size() > kMostVectorMarkers) {
-      canvas_.image(layout_.frame,
-                    cloud_image(places, colours, radius, layout_.frame,
-                                                 canvas_.pixels_per_point()));
+      canvas_.image(layout_.frame, cloud_image(places, colours, radius, layout_.frame,
+                                               canvas_.pixels_per_point()));
     } else if (colours.size() == 1) {
       canvas_.markers(places, style.marker, radius, colours[0]);
     } else {

@@ -75,6 +75,7 @@ void App::frame(float screen_scale) {
   ImGui::End();
   draw_dialogs();
   remember();
+  hover_ = take_hover_lines();
   drawn_revision_ = session_->revision();
   wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
                   ImGui::GetTime() < flash_until_;

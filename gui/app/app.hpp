@@ -70,8 +70,8 @@ class App {
   bool has_news();
   /// Something is being opened or computed.
   bool is_busy() const;
-  /// What is selected, where panels stand, what is said and whether work is going on: for programs
-  /// that watch this one.
+  /// What is selected and hovered, where panels stand, what is said and whether work is going on:
+  /// for programs that watch this one.
   nlohmann::ordered_json state() const;
   /// For the title bar.
   std::string title() const;
@@ -117,6 +117,7 @@ class App {
   bool shows_help_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
+  HoverLines hover_;  // of the last frame
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;

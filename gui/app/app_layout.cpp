@@ -140,12 +140,16 @@ Json App::state() const {
   json["notices"] = Json::array();
   for (const Notice& notice : session_->notices()) json["notices"].push_back(notice.sentence);
   json["areas"] = Json::object();
+  json["landmarks"] = Json::object();
   for (const auto& panel : panels_) {
     const std::string name = panel->info().name;
     if (const auto area = cells_.area_of(name)) {
       json["areas"][name] = {area->x, area->y, area->w, area->h};
     }
+    for (const auto& [place, at] : panel->landmarks()) json["landmarks"][place] = {at.x, at.y};
   }
+  json["hover"] = Json::object();
+  for (const auto& [line, value] : hover_) json["hover"][line] = value;
   return json;
 }
 

@@ -304,7 +304,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
 AttentionTiles::AttentionTiles(Workbench bench) : state_(std::make_shared<State>(bench)) {}
 
 AttentionTiles::~AttentionTiles() {
-  state_->forget();
+  state_->cancel();  // and nothing else: the bench may be gone already
 }
 
 void AttentionTiles::show(const MapSubject& subject) {

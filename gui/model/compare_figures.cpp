@@ -20,6 +20,7 @@ constexpr plot::Tone kToneMarked{plot::Role::highlight, 0};
 
 /// More lines than this in a row of a rug cannot be told apart.
 constexpr Index kMostRugLines = 1500;
+constexpr double kRugRows = 3.0;  // from the bottom up: only B, only A, both
 
 /// Attention below this part of the largest is drawn at the lower end.
 constexpr double kDecadesShown = 1e-6;
@@ -176,6 +177,16 @@ std::string query_sentence(const CompareSides& sides, Index query) {
         fmt::format(" It is the measured one nearest to the selected position {}.", sides.query);
   }
   return words;
+}
+
+std::optional<KeyPos> nearest_key(const KeyPart& part, double pos) {
+  if (part.keys.empty()) return std::nullopt;
+  const auto after = std::lower_bound(part.keys.begin(), part.keys.end(), pos,
+                                      [](KeyPos key, double p) { return key < p; });
+  if (after == part.keys.end()) return part.keys.back();
+  if (after == part.keys.begin()) return *after;
+  const KeyPos before = *(after - 1);
+  return static_cast<double>(*after) - pos < pos - static_cast<double>(before) ? *after : before;
 }
 
 std::string kl_text(double kl, bool is_bound) {
@@ -337,20 +348,25 @@ plot::Figure compare_rows_figure(const RowDifference& rows, const CompareSides& 
   return figure;
 }
 
-std::optional<NotedKey::Part> rug_part_at(double y) {
-  if (!(y >= 0.0 && y <= kRugRows)) return std::nullopt;
-  if (y < 1.0) return NotedKey::Part::only_b;
-  return y < 2.0 ? NotedKey::Part::only_a : NotedKey::Part::both;
+std::optional<Index> key_under(const QueryKeys& query, std::size_t panel, double x, double y) {
+  const bool in_rug = panel == 1;
+  if (!in_rug) {
+    const auto pos = static_cast<Index>(std::lround(x));
+    const bool is_visible = pos >= query.row.visible.begin && pos < query.row.visible.end;
+    return is_visible ? std::optional(pos) : std::nullopt;
+  }
+  if (!(y >= 0.0 && y < kRugRows)) return std::nullopt;
+  const KeyPart& part = y < 1.0 ? query.only_b : y < 2.0 ? query.only_a : query.both;
+  return nearest_key(part, x);
 }
 
-std::optional<KeyPos> nearest_key(const KeyPart& part, double pos) {
-  if (part.keys.empty()) return std::nullopt;
-  const auto after = std::lower_bound(part.keys.begin(), part.keys.end(), pos,
-                                      [](KeyPos key, double p) { return key < p; });
-  if (after == part.keys.end()) return part.keys.back();
-  if (after == part.keys.begin()) return *after;
-  const KeyPos before = *(after - 1);
-  return static_cast<double>(*after) - pos < pos - static_cast<double>(before) ? *after : before;
+std::string_view kept_by(const QueryKeys& query, Index key) {
+  const auto holds = [&](const KeyPart& part) {
+    return std::binary_search(part.keys.begin(), part.keys.end(), static_cast<KeyPos>(key));
+  };
+  if (holds(query.both)) return "both";
+  if (holds(query.only_a)) return "only A";
+  return holds(query.only_b) ? "only B" : "neither";
 }
 
 }  // namespace kvscope::gui

@@ -35,11 +35,11 @@ plot::Figure compare_rows_figure(const RowDifference& rows, const CompareSides& 
 /// "+0.038 [0.031, 0.046]".
 std::string signed_with_interval(double value, const std::optional<Interval>& interval);
 
-/// Names of the rug's rows from the bottom up, and the row that lies at y.
-inline constexpr double kRugRows = 3.0;
-std::optional<NotedKey::Part> rug_part_at(double y);
+/// The key under the cursor of compare_keys_figure, in data coordinates: in the rug the nearest
+/// kept one of its row, above it the position. Empty outside the visible keys, and in an empty row.
+std::optional<Index> key_under(const QueryKeys& query, std::size_t panel, double x, double y);
 
-/// The key of a part nearest to a position; empty if the part has none.
-std::optional<KeyPos> nearest_key(const KeyPart& part, double pos);
+/// "both", "only A", "only B" or "neither".
+std::string_view kept_by(const QueryKeys& query, Index key);
 
 }  // namespace kvscope::gui

@@ -1,9 +1,13 @@
 #include "gui/model/compare_query.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "core/base/error.hpp"
 
 namespace kvscope::gui {
 
@@ -63,6 +67,17 @@ QueryKeys split_keys(AttentionRow row, const std::vector<KeyPos>& a, const std::
   }
   query.row = std::move(row);
   return query;
+}
+
+QueryKeys compare_query_keys(const TraceSource& trace, Index layer, Index q_head, const KeptRows& a,
+                             const KeptRows& b, Index query) {
+  const KeptRow* left = a.nearest(query);
+  const KeptRow* right = left != nullptr ? b.nearest(left->pos) : nullptr;
+  if (right == nullptr || left->pos != right->pos) {
+    throw ConfigError(fmt::format(
+        "no query near position {} was measured on both sides: choose another one", query));
+  }
+  return split_keys(attention_row(trace, layer, q_head, left->pos), left->keys, right->keys);
 }
 
 RowDifference compare_rows(AttentionRow a, AttentionRow b) {

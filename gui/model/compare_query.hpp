@@ -31,6 +31,11 @@ struct QueryKeys {
 /// `a`, `b`: attended keys, ascending.
 QueryKeys split_keys(AttentionRow row, const std::vector<KeyPos>& a, const std::vector<KeyPos>& b);
 
+/// Of the query at `query`, or the nearest one that both measured; `layer`, `q_head`: of the row.
+/// Throws ConfigError if both measured no common query, and what attention_row throws.
+QueryKeys compare_query_keys(const TraceSource& trace, Index layer, Index q_head, const KeptRows& a,
+                             const KeptRows& b, Index query);
+
 /// Attention rows of one query in two traces of the same tokens.
 struct RowDifference {
   AttentionRow a;

@@ -69,6 +69,14 @@ QueryPoints query_points(const QuerySelectionHead& head, const QuerySelectionSwi
   return points;
 }
 
+std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span) {
+  std::vector<std::size_t> drawn;
+  for (std::size_t i = 0; i < picks.pos.size(); ++i) {
+    if (is_drawn(picks.s_q(span)[i], picks.log_max_weight[i])) drawn.push_back(i);
+  }
+  return drawn;
+}
+
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks) {
   QueryPoints points = query_points(head, switches);
@@ -103,12 +111,9 @@ plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q
                              picks->chunk.begin, picks->chunk.end - 1);
     kept.tone = {plot::Role::highlight, 0};
     kept.size = 1.3;
-    for (std::size_t i = 0; i < picks->pos.size(); ++i) {
-      const double s_q = picks->s_q(switches.span)[i];
-      const double log_weight = picks->log_max_weight[i];
-      if (!is_drawn(s_q, log_weight)) continue;
-      kept.x.push_back(s_q);
-      kept.y.push_back(std::exp(log_weight));
+    for (const std::size_t i : drawn_picks(*picks, switches.span)) {
+      kept.x.push_back(picks->s_q(switches.span)[i]);
+      kept.y.push_back(std::exp(picks->log_max_weight[i]));
     }
     if (!kept.x.empty()) {
       panel.legend = plot::LegendPlace::above;

@@ -49,8 +49,11 @@ struct QueryPoints {
 };
 QueryPoints query_points(const QuerySelectionHead& head, const QuerySelectionSwitches& switches);
 
+/// Indices into `picks` of those that have both numbers, in its order.
+std::vector<std::size_t> drawn_picks(const ChunkPicks& picks, QuerySpan span);
+
 /// S_q against the largest weight (logarithmic), coloured by position. Mark 0 is the cloud of
-/// query_points; mark 1, if there are picks with both numbers, those of `picks` in their order.
+/// query_points; mark 1, if there are any, drawn_picks.
 /// Throws ConfigError if no query has both numbers.
 plot::Figure scatter_figure(const QuerySelectionHead& head, Index layer, Index q_head,
                             const QuerySelectionSwitches& switches, const ChunkPicks* picks);

@@ -26,11 +26,13 @@ Pixels cut(Pixels pixels, Index n) {
 
 }  // namespace
 
-SelectedLayer fold_selected(std::span<const SelectedRow> rows, const MapView& view,
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
                             plot::Colour colour) {
   SelectedLayer layer;
   layer.width = static_cast<Index>(std::ceil(view.width()));
   layer.height = static_cast<Index>(std::ceil(view.height()));
+  layer.shown = {view.origin(),
+                 view.at(static_cast<double>(layer.width), static_cast<double>(layer.height))};
   const auto width = static_cast<std::size_t>(layer.width);
   layer.pixels.assign(width * static_cast<std::size_t>(layer.height), 0);
   const auto columns = [&](Index key) {
@@ -50,11 +52,12 @@ SelectedLayer fold_selected(std::span<const SelectedRow> rows, const MapView& vi
   std::vector<std::uint32_t> rows_in(static_cast<std::size_t>(layer.height), 0);
   std::vector<std::uint32_t> row_hits(width);
   const TokenRange queries = view.queries();
-  for (const auto& [pos, chosen] : rows) {
+  for (const KeptRow& row : rows) {
+    const Index pos = row.pos;
     if (pos < queries.begin || pos >= queries.end) continue;
     std::fill(row_hits.begin(), row_hits.end(), 0);
-    const auto first = std::lower_bound(chosen.begin(), chosen.end(), keys.begin);
-    for (auto key = first; key != chosen.end() && *key < keys.end; ++key) {
+    const auto first = std::lower_bound(row.keys.begin(), row.keys.end(), keys.begin);
+    for (auto key = first; key != row.keys.end() && *key < keys.end; ++key) {
       const Pixels own = columns(*key);
       for (Index x = own.begin; x < own.end; ++x) ++row_hits[static_cast<std::size_t>(x)];
     }

@@ -4,28 +4,26 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "analysis/plot/colour.hpp"
-#include "core/attention/selection.hpp"
+#include "gui/model/kept_rows.hpp"
 #include "gui/model/map_view.hpp"
 
 namespace kvscope::gui {
 
-/// The chosen keys of one measured query, ascending.
-using SelectedRow = std::pair<Index, std::vector<KeyPos>>;
-
 struct SelectedLayer {
   Index width = 0;  // pixels
   Index height = 0;
+  MapRect shown;                      // the part of the map that it covers
   std::vector<std::uint32_t> pixels;  // [height, width], RGBA bytes in memory order
+  std::size_t bytes() const { return sizeof *this + pixels.size() * sizeof pixels[0]; }
 };
 
 /// One pixel of the layer per pixel of the view. Its opacity grows with the share of its pairs
 /// (measured queries x keys) that were chosen, from a third of the colour's own where any was.
 /// Measured queries are at least a pixel high; others leave their rows clear. rows: ascending.
-SelectedLayer fold_selected(std::span<const SelectedRow> rows, const MapView& view,
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
                             plot::Colour colour);
 
 }  // namespace kvscope::gui

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "analysis/analysis.hpp"
+#include "analysis/plot/font_metrics.hpp"
 #include "gui/model/token_text.hpp"
 
 namespace kvscope::gui {
@@ -12,12 +13,7 @@ namespace {
 
 constexpr Index kTokensPerStopCheck = 8192;
 constexpr std::string_view kMiddleDot = "·";
-
-/// Length of the character whose first byte this is, as UTF-8 says; 0 for other bytes.
-std::size_t length_of(char first_byte) {
-  const auto byte = static_cast<unsigned char>(first_byte);
-  return byte < 0x80 ? 1 : byte < 0xc0 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-}
+constexpr float kLateInLine = 0.66f;
 
 /// Spaces that the eye cannot count: all of a token of spaces, and rows of two and more.
 std::string with_visible_spaces(std::string_view text) {
@@ -57,25 +53,6 @@ void append_utf8(std::string& text, char32_t c) {
   }
 }
 
-/// Calls `each` with every character.
-template <class Each>
-void for_each_character(std::string_view text, Each each) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t n = length_of(text[i]);
-    if (n == 0 || i + n > text.size()) {
-      ++i;
-      continue;
-    }
-    auto c = static_cast<char32_t>(static_cast<unsigned char>(text[i]));
-    if (n > 1) c &= 0x7f >> n;
-    for (std::size_t k = 1; k < n; ++k) {
-      c = (c << 6) | (static_cast<unsigned char>(text[i + k]) & 0x3f);
-    }
-    each(c);
-    i += n;
-  }
-}
-
 }  // namespace
 
 // ---- texts ----
@@ -92,7 +69,7 @@ TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
                                       '\n') != std::string::npos;
     texts.add(has_text ? with_visible_spaces(shown) : shown, ends);
   }
-  for_each_character(texts.all_, [&](char32_t c) { alphabet.insert(c); });
+  for (const char32_t c : characters_of(texts.all_)) alphabet.insert(c);
   for (const char32_t c : alphabet) append_utf8(texts.alphabet_, c);
   return texts;
 }
@@ -103,6 +80,11 @@ void TokenTexts::add(std::string_view text, bool ends_line) {
   ends_line_.push_back(ends_line);
 }
 
+bool TokenTexts::begins_word(Index pos) const {
+  const std::string_view shown = text(pos);
+  return shown.starts_with(' ') || shown.starts_with(kMiddleDot);
+}
+
 std::size_t TokenTexts::bytes() const {
   return sizeof *this + all_.size() + begin_.size() * sizeof(std::size_t) + ends_line_.size() / 8 +
          alphabet_.size();
@@ -110,16 +92,18 @@ std::size_t TokenTexts::bytes() const {
 
 std::vector<char32_t> characters_of(std::string_view utf8) {
   std::vector<char32_t> characters;
-  for_each_character(utf8, [&](char32_t c) { characters.push_back(c); });
+  for (std::size_t at = 0; at < utf8.size();) {
+    characters.push_back(plot::next_code_point(utf8, at));
+  }
   return characters;
 }
 
 float Advances::width(std::string_view utf8) const {
   float sum = 0.0f;
-  for_each_character(utf8, [&](char32_t c) {
-    const auto found = known.find(c);
+  for (std::size_t at = 0; at < utf8.size();) {
+    const auto found = known.find(plot::next_code_point(utf8, at));
     sum += found == known.end() ? other : found->second;
-  });
+  }
   return sum;
 }
 
@@ -151,24 +135,41 @@ std::size_t TokenLines::bytes() const {
   return sizeof *this + first.size() * sizeof(Index) + (x.size() + widths.size()) * sizeof(float);
 }
 
-TokenLines break_lines(const TokenTexts& texts, const LineRequest& request) {
+TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
+                       const LineRequest& request) {
   TokenLines lines;
   lines.width = request.width;
   const auto n = static_cast<std::size_t>(texts.size());
   lines.x.reserve(n);
   lines.widths.reserve(n);
   float x = 0.0f;
-  bool begins = true;
+  Index word = 0;  // first token of the last word in the line
+  const auto begin_line = [&](Index pos) {
+    lines.first.push_back(pos);
+    word = pos;
+    x = 0.0f;
+  };
   for (Index pos = 0; pos < texts.size(); ++pos) {
-    const float width = request.advances.width(texts.text(pos)) + 2.0f * request.padding;
-    if (begins || (x > 0.0f && x + width > request.width)) {
-      lines.first.push_back(pos);
-      x = 0.0f;
+    const float width = advances.width(texts.text(pos)) + 2.0f * request.padding;
+    if (pos == 0 || texts.ends_line(pos - 1)) {
+      begin_line(pos);
+    } else if (x > 0.0f && x + width > request.width) {
+      const float word_x = lines.x[static_cast<std::size_t>(word)];
+      const bool is_late = word_x > kLateInLine * request.width;
+      if (texts.begins_word(pos) || word == lines.first.back() || !is_late) {
+        begin_line(pos);
+      } else {
+        begin_line(word);
+        for (Index moved = word; moved < pos; ++moved) {
+          lines.x[static_cast<std::size_t>(moved)] = x;
+          x += lines.widths[static_cast<std::size_t>(moved)];
+        }
+      }
     }
+    if (texts.begins_word(pos)) word = pos;
     lines.x.push_back(x);
     lines.widths.push_back(width);
     x += width;
-    begins = texts.ends_line(pos);
   }
   return lines;
 }

@@ -30,6 +30,8 @@ class TokenTexts {
   }
   /// A line ends after this token: it holds a line break.
   bool ends_line(Index pos) const { return ends_line_[static_cast<std::size_t>(pos)]; }
+  /// A word begins with this token: it starts with a space.
+  bool begins_word(Index pos) const;
   /// Every character that occurs once, as UTF-8: what the font must have.
   const std::string& alphabet() const { return alphabet_; }
   std::size_t bytes() const;
@@ -42,7 +44,7 @@ class TokenTexts {
   std::string alphabet_;
 };
 
-/// The characters of UTF-8 text; bytes that are no character are skipped.
+/// The characters of UTF-8 text; U+FFFD for bytes that are none.
 std::vector<char32_t> characters_of(std::string_view utf8);
 
 /// Advance width in pixels of every character of an alphabet, and of all others.
@@ -54,7 +56,6 @@ struct Advances {
 
 /// How lines are broken: pixels.
 struct LineRequest {
-  Advances advances;
   float width = 0.0f;    // of a line
   float padding = 0.0f;  // around every token, on both sides
 };
@@ -76,8 +77,10 @@ struct TokenLines {
   std::size_t bytes() const;
 };
 
-/// Lines break between tokens: where the next one would not fit, and after line breaks of the text.
-/// A token that is wider than a line has one of its own.
-TokenLines break_lines(const TokenTexts& texts, const LineRequest& request);
+/// Lines break between tokens: after line breaks of the text, and where the next token would not
+/// fit, there before the last word if it begins in the last third of the line. A token that is
+/// wider than a line has one of its own.
+TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
+                       const LineRequest& request);
 
 }  // namespace kvscope::gui

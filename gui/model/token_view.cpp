@@ -30,7 +30,22 @@ std::string csv_field(std::string_view text) {
 
 std::string method_words(const KeptKeys& kept) {
   const std::string label = figures::method_label(kept.method);
-  return kept.budget.empty() ? label : fmt::format("{}, budget {}", label, kept.budget);
+  return kept.budget.empty() ? label : fmt::format("{}, {}", label, kept.budget);
+}
+
+/// "256 tokens", "p = 0.95"; empty without a budget.
+std::string budget_words(const std::optional<Budget>& budget) {
+  if (!budget) return {};
+  switch (budget->kind) {
+    case Budget::Kind::tokens:
+      return fmt::format("{} tokens", budget->value);
+    case Budget::Kind::mass:
+      return fmt::format("p = {}", budget->value);
+    case Budget::Kind::pages:
+    case Budget::Kind::ratio:
+      break;
+  }
+  return budget->to_string();
 }
 
 /// Largest weight of each bin of neighbouring keys; every key of its own where there are few.
@@ -157,6 +172,24 @@ KeptRequest kept_request(const Session& session, const std::string& selector) {
   return request;
 }
 
+KeptQuestion kept_question(const Session& session, const std::string& selector) {
+  KeptQuestion question;
+  question.request = kept_request(session, selector);
+  question.trace = session.document();
+  const bool has_draft = session.second() != nullptr;
+  question.obstacle = obstacle(selector, session.phase(), has_draft);
+  const bool needs_draft = !obstacle(selector, session.phase(), /*has_draft=*/false).empty() &&
+                           question.obstacle.empty();
+  if (needs_draft) question.draft = session.second();
+  const TraceInfo& info = question.trace->info();
+  if (!info.capture.qkv) {
+    question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
+  }
+  question.key = question.trace->key() + (needs_draft ? question.draft->key() : std::string()) +
+                 question.request.key();
+  return question;
+}
+
 bool KeptKeys::holds(Index pos) const {
   return row != nullptr &&
          std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
@@ -164,8 +197,7 @@ bool KeptKeys::holds(Index pos) const {
 
 KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::string& method,
                    Index query) {
-  return {method, request.budget ? request.budget->to_string() : std::string(), rows.nearest(query),
-          rows.is_dense};
+  return {method, budget_words(request.budget), rows.nearest(query), rows.is_dense};
 }
 
 std::string kept_words(const KeptKeys& kept, Index query) {
@@ -179,6 +211,28 @@ std::string kept_words(const KeptKeys& kept, Index query) {
     words += fmt::format(" (of the query at {}, the nearest one measured)", kept.row->pos);
   }
   return words;
+}
+
+// ---- search ----
+
+std::optional<Index> next_match(const std::vector<std::size_t>& found, Index from, bool forward) {
+  if (found.empty()) return std::nullopt;
+  const auto at = static_cast<std::size_t>(std::max<Index>(0, from));
+  if (forward) {
+    const auto next = std::upper_bound(found.begin(), found.end(), at);
+    return static_cast<Index>(next == found.end() ? found.front() : *next);
+  }
+  const auto after = std::lower_bound(found.begin(), found.end(), at);
+  return static_cast<Index>(after == found.begin() ? found.back() : *(after - 1));
+}
+
+std::string match_words(const std::vector<std::size_t>& found, Index at) {
+  const auto place = std::lower_bound(found.begin(), found.end(),
+                                      static_cast<std::size_t>(std::max<Index>(0, at)));
+  if (place == found.end() || static_cast<Index>(*place) != at) {
+    return fmt::format("{}", found.size());
+  }
+  return fmt::format("{} of {}", place - found.begin() + 1, found.size());
 }
 
 // ---- picture and table ----
@@ -255,6 +309,10 @@ plot::Figure token_figure(const TokenFigureInput& input) {
   return figure;
 }
 
+std::string weight_words(double weight) {
+  return fmt::format("{:.9g}", weight);
+}
+
 std::string token_csv(const TokenFigureInput& input) {
   const AttentionRow& row = input.row.row;
   const auto ids = input.document.source().tokens();
@@ -264,9 +322,9 @@ std::string token_csv(const TokenFigureInput& input) {
   }
   csv += "\n";
   for (Index pos = row.visible.begin; pos < row.visible.end; ++pos) {
-    csv += fmt::format("{},{},{},{:.9g},{}", pos, ids[static_cast<std::size_t>(pos)],
+    csv += fmt::format("{},{},{},{},{}", pos, ids[static_cast<std::size_t>(pos)],
                        csv_field(input.document.has_text() ? input.document.token_text(pos) : ""),
-                       row.prob(pos), input.row.rank_of(pos));
+                       weight_words(row.prob(pos)), input.row.rank_of(pos));
     for (const KeptKeys& kept : input.kept) {
       csv += kept.row == nullptr ? "," : kept.holds(pos) ? ",1" : ",0";
     }

@@ -57,14 +57,28 @@ class Shading {
   double largest_ = 0.0;
 };
 
+/// A weight as tooltips and the CSV write it: all digits that the recording holds.
+std::string weight_words(double weight);
+
 /// The replay that tells which keys a method keeps for the session's selection: its layer and head,
 /// the phase of its query, the sliders. The budget is empty for methods that take none.
 KeptRequest kept_request(const Session& session, const std::string& selector);
 
+/// What to compute for it, and of which files.
+struct KeptQuestion {
+  KeptRequest request;
+  std::shared_ptr<const Document> trace;
+  std::shared_ptr<const Document> draft;  // null for methods that need none
+  std::string obstacle;                   // a sentence: why there is no answer; empty if there is
+  std::string key;                        // of the cache
+};
+/// Needs an open trace.
+KeptQuestion kept_question(const Session& session, const std::string& selector);
+
 /// One method's keys for the query that is looked at.
 struct KeptKeys {
   std::string method;            // "quoka" as it is called in the session
-  std::string budget;            // "256", or empty
+  std::string budget;            // "256 tokens", or empty
   const KeptRow* row = nullptr;  // of the measured query nearest to the one that is looked at
   bool is_dense = false;
   bool holds(Index pos) const;
@@ -75,6 +89,13 @@ KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::
 /// "quoka keeps 256 of 4096 keys, 91.2% of the attention", of the measured query nearest to `query`
 /// where that one was not measured.
 std::string kept_words(const KeptKeys& kept, Index query);
+
+/// The next of the ascending positions beyond `from` (before it, if not `forward`), around the end;
+/// empty without positions.
+std::optional<Index> next_match(const std::vector<std::size_t>& found, Index from, bool forward);
+
+/// "3 of 17" if `at` is one of the positions, else "17".
+std::string match_words(const std::vector<std::size_t>& found, Index at);
 
 struct TokenFigureInput {
   const Document& document;

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
@@ -32,6 +33,9 @@ struct Requests {
   std::string show_panel;  // bring this panel into view
   bool redraw = false;     // another frame soon: something moves
 };
+
+/// What the tooltip of the last frame said: "name", "value" lines.
+using HoverLines = std::vector<std::pair<std::string, std::string>>;
 
 struct PanelContext {
   Session& session;
@@ -65,6 +69,10 @@ class Panel {
   /// ConfigError for values of the wrong type.
   virtual nlohmann::ordered_json options() const { return nlohmann::ordered_json::object(); }
   virtual void set_options(const nlohmann::ordered_json& options) { (void)options; }
+
+  /// Places inside the panel that a program may want to click, in pixels of the window, by name:
+  /// those of the last frame.
+  virtual std::vector<std::pair<std::string, ImVec2>> landmarks() const { return {}; }
 
   /// Something is still computed or in motion: screenshots wait for it.
   virtual bool is_busy() const { return false; }

@@ -159,7 +159,7 @@ class TracesPanel final : public Panel {
     const bool is_whole = document.info().status == TraceStatus::complete;
     list->AddText({at.x + pad, at.y + look.px(4) + ImGui::GetFontSize() * 1.18f},
                   packed(is_whole ? look.muted : look.warning),
-                  fitting(trace_summary(document), width - tools - pad).c_str());
+                  fitting(trace_summary(document), width - 2 * pad).c_str());
     ImGui::SetCursorScreenPos({end.x - tools, at.y + look.px(4)});
     if (is_selected) {
       ImGui::Dummy({ImGui::CalcTextSize("2nd").x + 2 * frame.x, small_line});

@@ -211,7 +211,13 @@ bool choose(const char* id, std::string& chosen, const std::vector<std::string>&
   return changed;
 }
 
-void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& lines) {
+namespace {
+/// There is one mouse, hence one tooltip.
+HoverLines hover_lines;
+}  // namespace
+
+void detail_tooltip(const HoverLines& lines) {
+  hover_lines = lines;
   float names = 0.0f;
   for (const auto& [name, value] : lines)
     names = std::max(names, ImGui::CalcTextSize(name.c_str()).x);
@@ -222,6 +228,10 @@ void detail_tooltip(const std::vector<std::pair<std::string, std::string>>& line
     text_line(value);
   }
   ImGui::EndTooltip();
+}
+
+HoverLines take_hover_lines() {
+  return std::exchange(hover_lines, {});
 }
 
 std::string token_words(const Document& document, Index pos) {

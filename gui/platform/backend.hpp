@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/plot/colour.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/textures.hpp"
 
@@ -53,6 +54,9 @@ class Backend {
   /// The UI scale that the display asks for; 1 without one.
   virtual double display_scale() const { return 1.0; }
 
+  /// What a frame begins with, where nothing is drawn: costs nothing, unlike a window's background.
+  void set_ground(plot::Colour colour) { ground_ = colour; }
+
   FontAtlas& fonts() { return fonts_; }
   virtual TextureStore& texture_store() = 0;
   ImGuiContext* imgui() { return context_; }
@@ -65,12 +69,14 @@ class Backend {
   /// For destructors of derived classes: the context goes while their renderer still can.
   void destroy_context();
   bool take_redraw();
+  plot::Colour ground() const { return ground_; }
 
  private:
   FontAtlas fonts_;
   ImGuiContext* context_ = nullptr;
   std::atomic<bool> woken_ = false;
   bool redraw_ = true;
+  plot::Colour ground_;
 };
 
 }  // namespace kvscope::gui

@@ -77,6 +77,14 @@ void upload_font_texture() {
   ImGui::GetIO().Fonts->ClearTexData();
 }
 
+void clear_viewport(int width, int height, plot::Colour colour) {
+  glViewport(0, 0, width, height);
+  glDisable(GL_SCISSOR_TEST);
+  glClearColor(static_cast<float>(colour.r) / 255.0F, static_cast<float>(colour.g) / 255.0F,
+               static_cast<float>(colour.b) / 255.0F, 1.0F);
+  glClear(GL_COLOR_BUFFER_BIT);
+}
+
 plot::Image read_pixels(int width, int height) {
   plot::Image image{width, height, {}};
   const std::size_t row = 4 * static_cast<std::size_t>(width);

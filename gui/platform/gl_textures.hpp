@@ -26,6 +26,9 @@ std::string require_opengl_33();
 /// Uploads the current ImGui context's letters and forgets their pixels in main memory.
 void upload_font_texture();
 
+/// Fills a viewport of that size.
+void clear_viewport(int width, int height, plot::Colour colour);
+
 /// The lower left part of what is bound for reading, opaque, row 0 on top.
 plot::Image read_pixels(int width, int height);
 

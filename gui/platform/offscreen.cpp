@@ -173,9 +173,7 @@ void Offscreen::upload_fonts() {
 
 void Offscreen::draw(ImDrawData* data) {
   impl_->target->bind();
-  glViewport(0, 0, impl_->target->width(), impl_->target->height());
-  glClearColor(0.0F, 0.0F, 0.0F, 1.0F);
-  glClear(GL_COLOR_BUFFER_BIT);
+  clear_viewport(impl_->target->width(), impl_->target->height(), ground());
   ImGui_ImplOpenGL3_RenderDrawData(data);
   glFinish();
 }

@@ -110,8 +110,8 @@ bool FigurePicker::pick_point(const plot::Panel& panel, const plot::PanelLayout&
   };
   const auto [xa, ya] = data(cursor.x - reach, cursor.y - reach);
   const auto [xb, yb] = data(cursor.x + reach, cursor.y + reach);
-  const auto [col0, col1] = std::minmax(cell_of(grid.x, xa), cell_of(grid.x, xb));
-  const auto [row0, row1] = std::minmax(cell_of(grid.y, ya), cell_of(grid.y, yb));
+  const auto [col0, col1] = std::minmax({cell_of(grid.x, xa), cell_of(grid.x, xb)});
+  const auto [row0, row1] = std::minmax({cell_of(grid.y, ya), cell_of(grid.y, yb)});
   double nearest = reach * reach;
   bool found = false;
   for (int row = row0; row <= row1; ++row) {

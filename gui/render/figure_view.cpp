@@ -131,9 +131,11 @@ struct FigureView::Impl {
           static_cast<float>(std::floor(0.5 * scale * std::max(0.0, page.h - layout->size.h)))};
       images.begin();
       drawing.record(size, [&](ImDrawList& list) {
-        list.AddRectFilled({0.0F, 0.0F}, size, packed(screen.theme.ground));
+        if (style.fill_ground) {
+          list.AddRectFilled({0.0F, 0.0F}, size, packed(screen.theme.ground));
+        }
         ImGuiCanvas canvas(list, fonts, images, shift, scale);
-        plot::draw_figure(shown, *layout, screen.theme, canvas);
+        plot::draw_figure(shown, *layout, screen.theme, canvas, plot::PageFill::leave);
       });
       images.end();
       ++n_recordings;
@@ -151,7 +153,9 @@ struct FigureView::Impl {
 
   /// The problem's words, centred, in lines that fit.
   void draw_problem(ImDrawList& list) const {
-    list.AddRectFilled(at, {at.x + size.x, at.y + size.y}, packed(screen.theme.ground));
+    if (style.fill_ground) {
+      list.AddRectFilled(at, {at.x + size.x, at.y + size.y}, packed(screen.theme.ground));
+    }
     ImFont* font = fonts.body();
     const float wrap =
         std::max(40.0F, std::min(size.x - 2.0F * font->FontSize, 34.0F * font->FontSize));

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/data_dir.hpp"
+#include "traces/reader.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"
 
@@ -19,9 +20,17 @@ fs::path record(bool draft, Index n_tokens, Index n_decode, const fs::path& fold
   const fs::path model_dir = draft ? embedded_draft() : embedded_verifier();
   const Transformer model = Transformer::load(model_dir);
   const Tokenizer tokenizer = Tokenizer::load(model_dir);
-  // A page of the book is enough; the whole of it would take a second to cut.
-  auto ids = tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
-  ids.resize(static_cast<std::size_t>(n_tokens));
+  std::vector<TokenId> ids;
+  if (draft) {
+    // On what the verifier read and wrote, as the layer map needs it.
+    const TraceFile verifier = TraceFile::open(embedded_trace(/*draft=*/false, n_tokens, n_decode));
+    ids.assign(verifier.tokens().begin(), verifier.tokens().end());
+    n_decode = 0;
+  } else {
+    // A page of the book is enough; the whole of it would take a second to cut.
+    ids = tokenizer.encode(testing::read_file(embedded_text()).substr(0, 40000));
+    ids.resize(static_cast<std::size_t>(n_tokens));
+  }
   ThreadPool pool(2);
   RecordOptions options;
   options.chunk = 64;

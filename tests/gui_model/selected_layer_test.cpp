@@ -8,6 +8,10 @@ namespace {
 
 constexpr plot::Colour kRed{255, 0, 0, 1.0};
 
+KeptRow kept(Index pos, std::vector<KeyPos> keys) {
+  return {pos, {0, pos + 1}, std::move(keys), 0.0};
+}
+
 int alpha_at(const SelectedLayer& layer, Index x, Index y) {
   return static_cast<int>(layer.pixels[static_cast<std::size_t>(y * layer.width + x)] >> 24);
 }
@@ -16,7 +20,7 @@ TEST_CASE("a pair covers its own pixels when zoomed in", "[map]") {
   MapView view;
   view.set_size(80, 80);
   view.set_map(8);  // ten pixels per token
-  const std::vector<SelectedRow> rows = {{5, {1, 4}}};
+  const std::vector<KeptRow> rows = {kept(5, {1, 4})};
   const SelectedLayer layer = fold_selected(rows, view, kRed);
   REQUIRE(layer.width == 80);
   REQUIRE(layer.height == 80);
@@ -32,14 +36,14 @@ TEST_CASE("below a pixel the share of chosen pairs shows, and one pair is not lo
   MapView view;
   view.set_size(16, 16);
   view.set_map(256);  // 16 tokens per pixel
-  std::vector<SelectedRow> rows;
+  std::vector<KeptRow> rows;
   std::vector<KeyPos> all(16);
   for (int i = 0; i < 16; ++i) all[static_cast<std::size_t>(i)] = 32 + i;  // pixel column 2
   for (Index pos = 160; pos < 176; ++pos) {                                // pixel row 10
-    rows.push_back({pos, all});
-    rows.back().second.push_back(100);  // a sixteenth of column 6
+    rows.push_back(kept(pos, all));
+    rows.back().keys.push_back(100);  // a sixteenth of column 6
   }
-  rows.push_back({200, {3}});  // the only measured query of its pixel row
+  rows.push_back(kept(200, {3}));  // the only measured query of its pixel row
   const SelectedLayer layer = fold_selected(rows, view, kRed);
   CHECK(alpha_at(layer, 2, 10) == 255);
   CHECK(alpha_at(layer, 6, 10) > 60);

@@ -70,15 +70,15 @@ TEST_CASE("without text, tokens show as ids") {
 
 TEST_CASE("characters of any length, and bytes that are none") {
   CHECK(characters_of("aé中😀") == std::vector<char32_t>{U'a', U'é', U'中', U'😀'});
-  CHECK(characters_of("\xff\x80z") == std::vector<char32_t>{U'z'});
-  CHECK(characters_of("\xe4\xb8").empty());
+  CHECK(characters_of("\xffz") == std::vector<char32_t>{0xfffd, U'z'});
+  CHECK(characters_of("\xe4\xb8") == std::vector<char32_t>{0xfffd});
   CHECK(advances().width("ai?") == Approx(21.0));
 }
 
 TEST_CASE("lines break where the next token would not fit, and after line breaks") {
   Texts t;
   const TokenTexts texts = t.of({"aaa", "bb", "c", "d\n", "e", "ffffffffffffffffff", "g"});
-  const TokenLines lines = break_lines(texts, {advances(), 62.0f, 1.0f});
+  const TokenLines lines = break_lines(texts, advances(), {62.0f, 1.0f});
   // aaa is 32 wide, bb 22: 54; c would end at 66
   REQUIRE(lines.n_lines() >= 6);
   CHECK(lines.line(0) == TokenRange{0, 2});
@@ -103,7 +103,7 @@ TEST_CASE("lines of random text: every token once, none beyond the width, none t
     }
     const TokenTexts texts = t.of(tokens);
     const float width = 30.0f + static_cast<float>(random() % 100);
-    const TokenLines lines = break_lines(texts, {advances(), width, 1.5f});
+    const TokenLines lines = break_lines(texts, advances(), {width, 1.5f});
     REQUIRE(lines.n_tokens() == 24);
     Index next = 0;
     for (Index i = 0; i < lines.n_lines(); ++i) {
@@ -122,18 +122,49 @@ TEST_CASE("lines of random text: every token once, none beyond the width, none t
       }
       CHECK((line.size() == 1 || x <= width));
       const bool by_text = texts.ends_line(line.end - 1);
-      if (line.end < 24 && !by_text) {
-        CHECK(x + lines.widths[static_cast<std::size_t>(line.end)] > width);
+      if (line.end == 24 || by_text) continue;
+      // What would still have fitted is the beginning of a word that would not have.
+      float more = x;
+      Index pos = line.end;
+      while (pos < 24 && more + lines.widths[static_cast<std::size_t>(pos)] <= width) {
+        more += lines.widths[static_cast<std::size_t>(pos)];
+        ++pos;
+        if (pos < 24) CHECK_FALSE(texts.begins_word(pos));
+      }
+      CHECK(pos < 24);
+      if (pos > line.end) {
+        CHECK(texts.begins_word(line.end));
+        CHECK(x > 0.66f * width);
       }
     }
     CHECK(next == 24);
   }
 }
 
+TEST_CASE("a word of several tokens goes to the next line as one, if it begins late") {
+  Texts t;
+  const TokenTexts texts = t.of({"aaa", " b", "c", "d", " e", "aaaaaaaa", "bb"});
+  // "aaa" ends at 30 and " b" would at 47: the word " bcd" has a line of its own.
+  const TokenLines narrow = break_lines(texts, advances(), {44.0f, 0.0f});
+  CHECK(narrow.line(0) == TokenRange{0, 1});
+  CHECK(narrow.line(1) == TokenRange{1, 4});
+  // Here "c" would still fit at 47, but "d" not: 30 of 65 is not late, 30 of 44 above was no
+  // choice.
+  const TokenLines early = break_lines(texts, advances(), {65.0f, 0.0f});
+  CHECK(early.line(0) == TokenRange{0, 3});
+  const TokenTexts late = t.of({"aaaa", " b", "c", "d"});
+  const TokenLines moved = break_lines(late, advances(), {59.0f, 0.0f});
+  CHECK(moved.line(0) == TokenRange{0, 1});  // " b" begins at 40 of 59
+  CHECK(moved.line(1).begin == 1);
+  CHECK(moved.x[1] == 0.0f);
+  CHECK(moved.x[2] == Approx(17.0));
+  CHECK(moved.x[3] == Approx(27.0));
+}
+
 TEST_CASE("the token under the mouse") {
   Texts t;
   const TokenTexts texts = t.of({"aaa", "bb", "c"});
-  const TokenLines lines = break_lines(texts, {advances(), 62.0f, 1.0f});
+  const TokenLines lines = break_lines(texts, advances(), {62.0f, 1.0f});
   CHECK(lines.token_at(0, 0.0f) == 0);
   CHECK(lines.token_at(0, 31.9f) == 0);
   CHECK(lines.token_at(0, 32.1f) == 1);

@@ -144,7 +144,7 @@ TEST_CASE("the table holds every visible key with its weight, rank and whether i
     CHECK(table.numbers("position")[i] == static_cast<double>(pos));
     CHECK(table.numbers("weight")[i] == Approx(shown.row.row.prob(pos)).epsilon(1e-7));
     CHECK(table.numbers("rank")[i] == static_cast<double>(shown.row.rank_of(pos)));
-    CHECK(table.numbers("kept by quoka, budget 256")[i] ==
+    CHECK(table.numbers("kept by quoka, 256 tokens")[i] ==
           (i == 0 || i == 2 || i == 5 ? 1.0 : 0.0));
   }
   CHECK(table.text("text").at(2) == " a,\"b\"");
@@ -164,7 +164,7 @@ TEST_CASE("the figure shows the weights, marks what is kept and says what it sho
   CHECK_THAT(figure.caption.at(0), ContainsSubstring("position 20"));
   CHECK_THAT(figure.caption.at(0), ContainsSubstring("layer 2, query head 1"));
   CHECK_THAT(figure.caption.back(), ContainsSubstring("quoka keeps 3 of 21 keys"));
-  CHECK_THAT(figure.caption.back(), ContainsSubstring("budget 256"));
+  CHECK_THAT(figure.caption.back(), ContainsSubstring("budget 256 tokens"));
 }
 
 TEST_CASE("long rows are folded to the largest of neighbours; sinks and logarithms are said") {
@@ -197,6 +197,42 @@ TEST_CASE("a query that sees a single key, or only sinks, still makes a figure")
       }
     }
   }
+}
+
+TEST_CASE("the question of a method names its obstacle, or the files that answer it") {
+  const TempFolder folder;
+  Bench bench;
+  bench.open(write_trace(folder / "a.h5", make_trace({})));
+  // The end of the prompt: what is for decoding only has no answer there.
+  CHECK_THAT(kept_question(bench.session(), "twilight").obstacle, ContainsSubstring("prefill"));
+  bench.session().select("test", [](Selection& s) { s.query = 22; });
+  const auto decoding = kept_question(bench.session(), "quest");
+  CHECK(decoding.obstacle.empty());
+  CHECK(decoding.draft == nullptr);
+  CHECK(decoding.key.starts_with(bench.document()->key()));
+  CHECK_THAT(kept_question(bench.session(), "specattn").obstacle,
+             ContainsSubstring("second trace"));
+  bench.open(write_trace(folder / "b.h5", make_trace({}, 2)));
+  bench.session().set_second(1);
+  const auto with_draft = kept_question(bench.session(), "specattn");
+  CHECK(with_draft.obstacle.empty());
+  REQUIRE(with_draft.draft);
+  CHECK(with_draft.key.find(with_draft.draft->key()) != std::string::npos);
+  CHECK(kept_question(bench.session(), "quest").key == decoding.key);
+}
+
+TEST_CASE("from match to match, around the end") {
+  const std::vector<std::size_t> found = {3, 7, 20};
+  CHECK(next_match(found, 0, true) == 3);
+  CHECK(next_match(found, 3, true) == 7);
+  CHECK(next_match(found, 20, true) == 3);
+  CHECK(next_match(found, 20, false) == 7);
+  CHECK(next_match(found, 3, false) == 20);
+  CHECK(next_match(found, 100, false) == 20);
+  CHECK_FALSE(next_match({}, 1, true));
+  CHECK(match_words(found, 7) == "2 of 3");
+  CHECK(match_words(found, 8) == "3");
+  CHECK(match_words({}, 8) == "0");
 }
 
 TEST_CASE("words on what a method keeps") {

@@ -1,0 +1,78 @@
+// The attention map of the selected head: pan and zoom over every pair of query and key.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gui/model/map_figure.hpp"
+#include "gui/model/map_options.hpp"
+#include "gui/model/selected_layer.hpp"
+#include "gui/panels/attention_map_view.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/tile_textures.hpp"
+
+namespace kvscope::gui {
+
+class AttentionMapPanel final : public Panel {
+ public:
+  PanelInfo info() const override;
+  void controls(PanelContext& context) override;
+  void draw(PanelContext& context) override;
+  std::optional<plot::Figure> figure() const override;
+  nlohmann::ordered_json options() const override;
+  void set_options(const nlohmann::ordered_json& options) override;
+  bool is_busy() const override;
+
+  /// For tests: where the map lies on screen, and its viewport.
+  const AttentionMapView& canvas() const { return canvas_; }
+  const MapView& view() const { return view_; }
+
+ private:
+  /// Counts of what is in sight, for automatic ranges and ranks; taken again when it changed, but
+  /// not while something moves.
+  void count_weights(PanelContext& context, const MapPicture& picture);
+  void update_colours(const PanelContext& context);
+  void ask_overlay(PanelContext& context);
+  void follow_selection(const Session& session);
+  void draw_map(PanelContext& context);
+  void act(PanelContext& context, const MapGesture& gesture);
+  void tooltip(const PanelContext& context, MapPair pair) const;
+  void range_popup(PanelContext& context);
+  std::string left_words() const;
+  std::string right_words() const;
+
+  MapOptions options_;
+  std::optional<AttentionTiles> tiles_;
+  std::string subject_;  // document and head that are shown
+  MapNames names_;
+  MapView view_;
+  std::optional<MapPlace> wanted_view_;  // by a session, until a map is there
+  AttentionMapView canvas_;
+  MapPicture picture_;
+  TileTextures textures_;
+  bool textures_whole_ = true;
+
+  WeightCounts counts_;
+  std::string counted_;      // what the counts are of
+  double next_count_ = 0.0;  // not before this time
+  bool counts_due_ = false;
+  std::optional<MapColours> colours_;
+  std::uint64_t colours_version_ = 0;
+  std::string colours_key_;
+
+  Slot<KeptRows> kept_;
+  Slot<SelectedLayer> layer_;
+  std::shared_ptr<const KeptRows> kept_rows_;
+  std::shared_ptr<const SelectedLayer> layer_shown_;
+  std::string layer_key_;
+  Texture overlay_;
+  std::string overlay_problem_;
+  bool overlay_busy_ = false;
+
+  std::optional<Index> query_;  // as last seen, to notice what other panels choose
+  std::optional<Index> key_;
+  bool moving_ = false;
+};
+
+}  // namespace kvscope::gui

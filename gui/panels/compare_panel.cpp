@@ -1,0 +1,488 @@
+// Two methods, two budgets or two traces beside each other, with their difference.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "gui/model/compare_csv.hpp"
+#include "gui/model/compare_figures.hpp"
+#include "gui/model/json_fields.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/figure_view.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr std::size_t kNotedKeys = 40;
+constexpr float kListWidth = 210.0f;      // points
+constexpr float kListFromWidth = 620.0f;  // the figure keeps the rest
+
+using Line = std::vector<std::string>;
+
+/// A few numbers in columns, names first.
+void number_table(const char* id, const Line& header, const std::vector<Line>& lines) {
+  const auto n_columns = static_cast<int>(header.size());
+  if (!ImGui::BeginTable(id, n_columns,
+                         ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoHostExtendX))
+    return;
+  ImGui::TableNextRow();
+  for (const std::string& name : header) {
+    ImGui::TableNextColumn();
+    ImGui::TextDisabled("%s", name.c_str());
+  }
+  for (const Line& line : lines) {
+    ImGui::TableNextRow();
+    for (std::size_t c = 0; c < line.size(); ++c) {
+      ImGui::TableNextColumn();
+      if (c == 0) {
+        ImGui::TextDisabled("%s", line[c].c_str());
+      } else {
+        ImGui::TextUnformatted(line[c].c_str());
+      }
+    }
+  }
+  ImGui::EndTable();
+}
+
+class ComparePanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"compare", "Compare",
+            "Two methods, two budgets or two traces beside each other, with their difference. "
+            "Clicking goes to the query and key."};
+  }
+
+  void controls(PanelContext& context) override;
+  void draw(PanelContext& context) override;
+  std::optional<plot::Figure> figure() const override;
+  std::optional<std::string> csv() const override;
+  nlohmann::ordered_json options() const override { return fields_to_json(options_); }
+  void set_options(const nlohmann::ordered_json& options) override {
+    CompareOptions wanted = options_;
+    fields_from_json(options, wanted);
+    check_fields(wanted);
+    options_ = wanted;
+    ++options_version_;
+  }
+  bool is_busy() const override { return busy_; }
+
+ private:
+  /// What the figure on screen was made of.
+  struct Shown {
+    const void* value = nullptr;
+    CompareMarks marks;
+    bool shared_scale = true;
+    CompareSides sides;
+  };
+
+  void update_sides(const Session& session);
+  void draw_side_controls(PanelContext& context);
+  /// The kept keys of both sides; empty while one of them is missing.
+  struct KeptPair {
+    std::shared_ptr<const KeptRows> a;
+    std::shared_ptr<const KeptRows> b;
+    bool fresh = false;
+  };
+  KeptPair ask_kept(PanelContext& context, bool has_picture);
+  void draw_maps(PanelContext& context, const SlotView<KeptComparison>& view);
+  void draw_keys(PanelContext& context, const KeptPair& kept);
+  void draw_rows(PanelContext& context);
+  template <class T, class Make>
+  void show_figure(PanelContext& context, const std::shared_ptr<const T>& value, ImVec2 size,
+                   Make make);
+  void draw_noted(PanelContext& context, const std::vector<NotedKey>& noted, bool two_rows);
+  void go_to_key(PanelContext& context, Index key, std::optional<Index> query = std::nullopt);
+  ImVec2 figure_size(const PanelContext& context, bool with_list) const;
+
+  CompareOptions options_;
+  std::uint64_t options_version_ = 0;
+  CompareSides sides_;
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> sides_of_;  // revision, options
+
+  Slot<KeptRows> kept_a_;
+  Slot<KeptRows> kept_b_;
+  Slot<KeptComparison> maps_;
+  Slot<QueryKeys> keys_;
+  Slot<RowDifference> rows_;
+
+  std::optional<FigureView> view_;
+  std::optional<plot::Figure> figure_;
+  std::uint64_t version_ = 0;
+  Shown shown_;
+  bool visible_ = false;  // a figure was shown in the last frame
+  std::shared_ptr<const KeptComparison> maps_shown_;
+  std::shared_ptr<const QueryKeys> keys_shown_;
+  std::shared_ptr<const RowDifference> rows_shown_;
+  std::vector<NotedKey> noted_;
+  bool busy_ = false;
+};
+
+// ---- controls ----
+
+void ComparePanel::controls(PanelContext&) {
+  bool changed = segmented("what", options_.what);
+  ImGui::SameLine();
+  changed |= segmented("show", options_.show);
+  if (options_.show == CompareShow::maps) {
+    ImGui::SameLine();
+    changed |= ImGui::Checkbox("shared scale", &options_.shared_scale);
+    help_tooltip("The colours of A and B mean the same numbers.");
+  }
+  if (changed) ++options_version_;
+}
+
+void ComparePanel::draw_side_controls(PanelContext& context) {
+  bool changed = false;
+  const float width = context.look.px(150);
+  if (options_.what == CompareWhat::budgets) {
+    const auto budget = sides_.a.request.budget;
+    const bool is_mass = budget && budget->kind == Budget::Kind::mass;
+    ImGui::SetNextItemWidth(width);
+    if (is_mass) {
+      const double low = 0.01;
+      const double high = 1.0;
+      changed = ImGui::SliderScalar("p of B", ImGuiDataType_Double, &options_.other_nucleus, &low,
+                                    &high, "%.3g", ImGuiSliderFlags_AlwaysClamp);
+    } else {
+      const Index low = 1;
+      const Index high = 65536;
+      changed =
+          ImGui::SliderScalar("budget of B", ImGuiDataType_S64, &options_.other_budget, &low, &high,
+                              "%lld", ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
+    }
+    help_tooltip("A has the budget of the slider at the left.");
+  }
+  if (options_.what == CompareWhat::traces) {
+    changed = ImGui::Checkbox("own layer and head for B", &options_.own_head);
+    help_tooltip("Otherwise B shows the same layer and head, or the ones at the same depth.");
+    if (changed && options_.own_head) {
+      options_.other_layer = sides_.b.request.layer;
+      options_.other_head = sides_.b.request.q_head;
+    }
+    if (options_.own_head) {
+      const Index step = 1;
+      ImGui::SameLine();
+      ImGui::SetNextItemWidth(context.look.px(90));
+      changed |= ImGui::InputScalar("layer", ImGuiDataType_S64, &options_.other_layer, &step);
+      ImGui::SameLine();
+      ImGui::SetNextItemWidth(context.look.px(90));
+      changed |= ImGui::InputScalar("head", ImGuiDataType_S64, &options_.other_head, &step);
+      const TraceInfo& info = sides_.b.document->info();
+      options_.other_layer = std::clamp<Index>(options_.other_layer, 0, info.n_layers - 1);
+      options_.other_head = std::clamp<Index>(options_.other_head, 0, info.n_q - 1);
+    }
+  }
+  if (changed) ++options_version_;
+}
+
+// ---- what is shown ----
+
+void ComparePanel::update_sides(const Session& session) {
+  const std::pair now{session.revision(), options_version_};
+  if (sides_of_ == now) return;
+  sides_ = compare_sides(session, options_);
+  sides_of_ = now;
+}
+
+ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_picture) {
+  const auto ask = [&](Slot<KeptRows>& slot, const CompareSide& side, const char* name) {
+    return slot.ask(context.session.bench(), side.key(),
+                    {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
+                    [side](JobContext& job) {
+                      return kept_rows(side.document->source(),
+                                       side.draft ? &side.draft->source() : nullptr, side.request,
+                                       job);
+                    });
+  };
+  const auto report = [&](Slot<KeptRows>& slot, const SlotView<KeptRows>& view) {
+    const SlotAction action = job_place(context, view.status, has_picture, view.fresh);
+    if (action == SlotAction::cancel) slot.cancel();
+    if (action == SlotAction::retry) slot.retry();
+  };
+  const auto a = ask(kept_a_, sides_.a, "A");
+  const bool are_same = sides_.a.key() == sides_.b.key();
+  const auto b = are_same ? a : ask(kept_b_, sides_.b, "B");
+  const bool fresh = a.fresh && b.fresh;
+  busy_ |= !fresh && !a.failed() && !b.failed();
+  if (!a.fresh) {
+    report(kept_a_, a);
+  } else if (!b.fresh) {
+    report(kept_b_, b);
+  }
+  return {a.value, b.value, fresh};
+}
+
+template <class T, class Make>
+void ComparePanel::show_figure(PanelContext& context, const std::shared_ptr<const T>& value,
+                               ImVec2 size, Make make) {
+  const Selection& s = context.session.selection();
+  const CompareMarks marks{s.query, s.key};
+  const bool same = figure_ && shown_.value == value.get() && shown_.marks.query == marks.query &&
+                    shown_.marks.key == marks.key && shown_.shared_scale == options_.shared_scale;
+  if (!same) {
+    // Sides belong to the value: an earlier picture keeps its labels while a new one is computed.
+    if (shown_.value != value.get()) shown_.sides = sides_;
+    shown_.value = value.get();
+    shown_.marks = marks;
+    shown_.shared_scale = options_.shared_scale;
+    figure_ = make(*value, shown_.sides, marks);
+    ++version_;
+  }
+  if (!view_) view_.emplace(context.fonts, context.textures);
+  view_->show(*figure_, version_, size, {context.look.ground, context.look.surface});
+  visible_ = true;
+}
+
+ImVec2 ComparePanel::figure_size(const PanelContext& context, bool with_list) const {
+  ImVec2 size = ImGui::GetContentRegionAvail();
+  if (with_list && size.x > context.look.px(kListFromWidth)) size.x -= context.look.px(kListWidth);
+  return {std::max(size.x, 1.0f), std::max(size.y, 1.0f)};
+}
+
+void ComparePanel::go_to_key(PanelContext& context, Index key, std::optional<Index> query) {
+  context.session.select("compare click", [&](Selection& s) {
+    if (query) s.query = *query;
+    s.key = key;
+  });
+}
+
+// ---- maps ----
+
+void ComparePanel::draw_maps(PanelContext& context, const SlotView<KeptComparison>& view) {
+  if (!view.value) return;
+  const KeptComparison& c = *view.value;
+  maps_shown_ = view.value;
+  number_table("numbers", {"", "A", "B", "A − B"},
+               {{"attention mass", fmt::format("{:.4f}", c.mass_a), fmt::format("{:.4f}", c.mass_b),
+                 signed_with_interval(c.mass_a - c.mass_b, c.interval)},
+                {"keys per query", fmt::format("{:.1f}", c.kept_a), fmt::format("{:.1f}", c.kept_b),
+                 fmt::format("{:+.1f}, Jaccard {:.3f}", c.kept_a - c.kept_b, c.jaccard)}});
+  show_figure(
+      context, view.value, figure_size(context, /*with_list=*/false),
+      [&](const KeptComparison& value, const CompareSides& sides, const CompareMarks& marks) {
+        return compare_maps_figure(value, sides, options_.shared_scale, marks);
+      });
+  const auto& hit = view_->hit();
+  if (!hit) return;
+  const auto query = static_cast<Index>(std::floor(hit->y));
+  const auto key = static_cast<Index>(std::floor(hit->x));
+  const auto cell = c.cell_of(query, key);
+  if (!cell) return;
+  const Document& document = *shown_.sides.a.document;
+  const Index block = query / c.cells.query_block * c.cells.query_block;
+  const Index page = key / c.cells.page_size * c.cells.page_size;
+  const auto share = [](float value) {
+    return std::isnan(value) ? std::string("not visible") : fmt::format("{:.4f}", value);
+  };
+  context.fonts.require(document.token_text(query) + document.token_text(key));
+  detail_tooltip({{"queries", fmt::format("{} to {}", block, block + c.cells.query_block - 1)},
+                  {"keys", fmt::format("{} to {}", page, page + c.cells.page_size - 1)},
+                  {"share of A", share(c.share_a[*cell])},
+                  {"share of B", share(c.share_b[*cell])},
+                  {"A − B", share(c.difference[*cell])},
+                  {"query", token_words(document, query)},
+                  {"key", token_words(document, key)}});
+  if (hit->clicked) go_to_key(context, key, query);
+}
+
+// ---- one query ----
+
+void ComparePanel::draw_keys(PanelContext& context, const KeptPair& kept) {
+  std::shared_ptr<const QueryKeys> value = keys_shown_;
+  if (kept.fresh) {
+    const CompareSide& side = sides_.a;
+    const auto view = keys_.ask(
+        context.session.bench(), fmt::format("compare-keys/{}/{}", sides_.key(), sides_.query),
+        {fmt::format("Keys of query {}", sides_.query), Lane::quick, /*urgent=*/true},
+        [document = side.document, request = side.request, kept,
+         query = sides_.query](JobContext&) {
+          return compare_query_keys(document->source(), request.layer, request.q_head, *kept.a,
+                                    *kept.b, query);
+        });
+    busy_ |= !view.fresh && !view.failed();
+    if (!slot_place(context, keys_, view)) return;
+    if (keys_shown_ != view.value) noted_ = most_attended_differences(*view.value, kNotedKeys);
+    value = keys_shown_ = view.value;
+  }
+  if (!value) return;
+  const QueryKeys& q = *value;
+  const auto count = [](const KeyPart& part) { return fmt::format("{}", part.keys.size()); };
+  const auto mass = [](double m) { return fmt::format("{:.4f}", m); };
+  number_table("numbers", {"", "both", "only A", "only B", "A", "B", "Jaccard"},
+               {{"keys", count(q.both), count(q.only_a), count(q.only_b),
+                 fmt::format("{}", q.both.keys.size() + q.only_a.keys.size()),
+                 fmt::format("{}", q.both.keys.size() + q.only_b.keys.size()),
+                 fmt::format("{:.3f}", q.jaccard)},
+                {"attention mass", mass(q.both.mass), mass(q.only_a.mass), mass(q.only_b.mass),
+                 mass(q.mass_a()), mass(q.mass_b()), ""}});
+  show_figure(context, value, figure_size(context, /*with_list=*/true), compare_keys_figure);
+  if (const auto& hit = view_->hit()) {
+    const double x = hit->point ? hit->point_x : hit->x;
+    if (const auto key = key_under(q, hit->panel, x, hit->y)) {
+      const Document& document = *shown_.sides.a.document;
+      context.fonts.require(document.token_text(*key));
+      detail_tooltip({{"key", token_words(document, *key)},
+                      {"attention", fmt::format("{:.6g}", q.row.prob(*key))},
+                      {"kept by", std::string(kept_by(q, *key))}});
+      if (hit->clicked) go_to_key(context, *key);
+    }
+  }
+  draw_noted(context, noted_, /*two_rows=*/false);
+}
+
+void ComparePanel::draw_rows(PanelContext& context) {
+  const CompareSide a = sides_.a;
+  const CompareSide b = sides_.b;
+  const std::string key = fmt::format("compare-rows/{}{}/{}/{}/{}/{}/{}", a.document->key(),
+                                      b.document->key(), a.request.layer, a.request.q_head,
+                                      b.request.layer, b.request.q_head, sides_.query);
+  const auto view = rows_.ask(
+      context.session.bench(), key,
+      {fmt::format("Attention of query {} in both traces", sides_.query), Lane::quick,
+       /*urgent=*/true},
+      [a, b, query = sides_.query](JobContext&) {
+        return compare_rows(
+            attention_row(a.document->source(), a.request.layer, a.request.q_head, query),
+            attention_row(b.document->source(), b.request.layer, b.request.q_head, query));
+      });
+  busy_ |= !view.fresh && !view.failed();
+  if (!slot_place(context, rows_, view)) return;
+  if (rows_shown_ != view.value) noted_ = largest_differences(*view.value, kNotedKeys);
+  rows_shown_ = view.value;
+  const RowDifference& r = *view.value;
+  number_table(
+      "numbers", {"", "A", "B", "total variation", "KL(A‖B)", "KL(B‖A)"},
+      {{"attention", fmt::format("breadth {:.1f}", r.a.breadth),
+        fmt::format("breadth {:.1f}", r.b.breadth), fmt::format("{:.4f}", r.total_variation),
+        fmt::format("{:.4g} nat", r.kl_a_b), fmt::format("{:.4g} nat", r.kl_b_a)}});
+  show_figure(context, view.value, figure_size(context, /*with_list=*/true), compare_rows_figure);
+  if (const auto& hit = view_->hit()) {
+    const auto pos = static_cast<Index>(std::lround(hit->point ? hit->point_x : hit->x));
+    if (pos >= r.visible.begin && pos < r.visible.end) {
+      const Document& document = *shown_.sides.a.document;
+      context.fonts.require(document.token_text(pos));
+      detail_tooltip({{"key", token_words(document, pos)},
+                      {"attention in A", fmt::format("{:.6g}", r.a.prob(pos))},
+                      {"attention in B", fmt::format("{:.6g}", r.b.prob(pos))},
+                      {"A − B", fmt::format("{:+.6g}", r.a.prob(pos) - r.b.prob(pos))}});
+      if (hit->clicked) go_to_key(context, pos);
+    }
+  }
+  draw_noted(context, noted_, /*two_rows=*/true);
+}
+
+/// The keys that matter most, beside the figure: a click goes to them.
+void ComparePanel::draw_noted(PanelContext& context, const std::vector<NotedKey>& noted,
+                              bool two_rows) {
+  ImGui::SameLine();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (room.x < context.look.px(kListWidth) * 0.8f || room.y < 3 * ImGui::GetTextLineHeight())
+    return;
+  const auto selected = context.session.selection().key;
+  const Document& document = *shown_.sides.a.document;
+  constexpr auto kFlags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+  if (!ImGui::BeginTable("noted", 3, kFlags, room)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  ImGui::TableSetupColumn("token", ImGuiTableColumnFlags_None, 2.2f);
+  ImGui::TableSetupColumn(two_rows ? "A" : "attention", ImGuiTableColumnFlags_None, 1.2f);
+  ImGui::TableSetupColumn(two_rows ? "B" : "kept", ImGuiTableColumnFlags_None, 1.2f);
+  ImGui::TableHeadersRow();
+  for (const NotedKey& key : noted) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const std::string text = document.token_text(key.pos);
+    context.fonts.require(text);
+    const bool is_here = selected == key.pos;
+    if (is_here) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.accent));
+    const std::string label = fmt::format("{} “{}”##{}", key.pos, text, key.pos);
+    if (ImGui::Selectable(label.c_str(), is_here, ImGuiSelectableFlags_SpanAllColumns)) {
+      go_to_key(context, key.pos);
+    }
+    if (is_here) ImGui::PopStyleColor();
+    ImGui::TableNextColumn();
+    ImGui::Text("%.4f", key.a);
+    ImGui::TableNextColumn();
+    if (two_rows) {
+      ImGui::Text("%.4f", key.b);
+    } else {
+      ImGui::TextUnformatted(key.part == NotedKey::Part::only_a ? "only A" : "only B");
+    }
+  }
+  ImGui::EndTable();
+}
+
+// ---- the panel ----
+
+void ComparePanel::draw(PanelContext& context) {
+  busy_ = false;
+  visible_ = false;
+  if (needs_trace(context)) return;
+  const bool traces = options_.what == CompareWhat::traces;
+  if (traces && needs_second(context, "the attention and the kept keys of the same tokens")) return;
+  update_sides(context.session);
+  draw_side_controls(context);
+  update_sides(context.session);
+  const bool wants_rows = traces && options_.show == CompareShow::query;
+  if (!sides_.problem.empty() && !(wants_rows && sides_.rows_only)) {
+    empty_place(context, "These two cannot be compared here", sides_.problem);
+    return;
+  }
+  if (wants_rows) {
+    draw_rows(context);
+    return;
+  }
+  if (options_.show == CompareShow::query) {
+    const KeptPair kept = ask_kept(context, keys_shown_ != nullptr);
+    draw_keys(context, kept);
+    return;
+  }
+  const KeptPair kept = ask_kept(context, maps_shown_ != nullptr);
+  SlotView<KeptComparison> view;
+  view.value = maps_shown_;
+  if (kept.fresh) {
+    const CompareSide& a = sides_.a;
+    const TraceInfo& trace = a.document->info();
+    const MapCells cells =
+        map_cells_for(trace.n_tokens, trace.n_tokens - trace.n_prompt, a.request.phase,
+                      a.request.chunk, context.session.parameters().page_size);
+    view = maps_.ask(
+        context.session.bench(),
+        fmt::format("compare-maps/{}/{}x{}", sides_.key(), cells.query_block, cells.page_size),
+        {"Comparison", Lane::quick, /*urgent=*/true},
+        [kept, window = a.window(), request = a.request, cells](JobContext& job) {
+          return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
+        });
+    busy_ |= !view.fresh && !view.failed();
+    if (!slot_place(context, maps_, view)) return;
+  }
+  draw_maps(context, view);
+}
+
+std::optional<plot::Figure> ComparePanel::figure() const {
+  if (!visible_ || !view_ || !figure_) return std::nullopt;
+  return view_->problem().empty() ? view_->current_figure() : *figure_;
+}
+
+std::optional<std::string> ComparePanel::csv() const {
+  if (!visible_ || !figure_ || !shown_.sides.a.document) return std::nullopt;
+  const Document& document = *shown_.sides.a.document;
+  if (shown_.value == maps_shown_.get() && maps_shown_) return compare_maps_csv(*maps_shown_);
+  if (shown_.value == keys_shown_.get() && keys_shown_) {
+    return compare_keys_csv(*keys_shown_, document);
+  }
+  if (shown_.value == rows_shown_.get() && rows_shown_) {
+    return compare_rows_csv(*rows_shown_, document);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<Panel> make_compare_panel() {
+  return std::make_unique<ComparePanel>();
+}
+
+}  // namespace kvscope::gui

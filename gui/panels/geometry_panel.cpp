@@ -1,0 +1,350 @@
+// Queries and keys of the selected head along their principal axes, flat or from any side.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/plot/theme.hpp"
+#include "core/base/error.hpp"
+#include "gui/model/geometry_scene.hpp"
+#include "gui/model/json_fields.hpp"
+#include "gui/model/methods.hpp"
+#include "gui/model/token_view.hpp"
+#include "gui/panels/geometry_picture.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+/// A point under the mouse.
+struct Hovered {
+  bool is_query = false;
+  std::size_t slot = 0;  // of GeometryHead's arrays
+  CloudPoint at{};
+};
+
+class GeometryPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"geometry", "Geometry",
+            "Queries and keys of the selected head along their principal axes. Click a query or a "
+            "key to select it; drag and wheel move and turn the view, a double click resets it."};
+  }
+
+  void controls(PanelContext& context) override {
+    int dimension = switches_.is_3d ? 1 : 0;
+    constexpr std::array<std::string_view, 2> kDimensions = {"2D", "3D"};
+    if (segmented("dimension", dimension, kDimensions)) switches_.is_3d = dimension == 1;
+    ImGui::SameLine();
+    static const std::vector<std::string> kColours = {"S_q", "position", "largest weight",
+                                                      "kept keys"};
+    std::string chosen = kColours[static_cast<std::size_t>(switches_.colour)];
+    if (choose("##colour", chosen, kColours, context.look.px(124))) {
+      const auto found = std::find(kColours.begin(), kColours.end(), chosen);
+      switches_.colour = static_cast<GeometryColour>(found - kColours.begin());
+    }
+    help_tooltip(
+        "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
+        "keys "
+        "that the method keeps for the selected query");
+    ImGui::SameLine();
+    if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
+    if (!ImGui::BeginPopup("view")) return;
+    ImGui::TextDisabled("Axes fitted to");
+    segmented("basis", switches_.basis);
+    help_tooltip(
+        "group: the KV head's keys and all its queries; head: its keys and this query head; keys: "
+        "its keys alone");
+    ImGui::TextDisabled("S_q against the mean of");
+    segmented("span", switches_.span);
+    ImGui::Checkbox("Keys", &switches_.keys);
+    ImGui::SameLine();
+    ImGui::Checkbox("Queries", &switches_.queries);
+    if (ImGui::Button("Reset the view")) picture_.reset();
+    ImGui::EndPopup();
+  }
+
+  void draw(PanelContext& context) override {
+    waiting_ = false;
+    if (needs_trace(context)) return;
+    const auto document = context.session.document();
+    if (document->key() != document_key_) forget(*document);
+    const auto view = ask_geometry(context, document);
+    if (!slot_place(context, geometry_, view)) return;
+    // The overlays' problems take a line above the picture; it goes on being shown.
+    const auto weights = ask_weights(context, document);
+    const auto kept = ask_kept(context, document);
+    make_scene(context, view.value, weights, kept);
+    if (scene_.sets.empty()) {
+      empty_place(context, "Nothing to show", "Switch keys or queries on, under View.");
+      return;
+    }
+    const GeometryHit hit = picture_.show(context, shown_in(context.session.selection()));
+    if (hit.mark) explain_mean(*hit.mark);
+    if (!hit.point) return;
+    const auto place = scene_.place_of(*hit.point);
+    if (place.set == nullptr) return;
+    const Hovered hovered{place.set->are_queries, place.set->slot[place.index],
+                          place.set->at[place.index]};
+    explain(context, *document, hovered);
+    if (hit.clicked) choose_point(context, hovered);
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    if (!value_ || scene_.sets.empty()) return std::nullopt;
+    plot::Figure figure = switches_.is_3d ? orbit_figure(scene_, picture_.orbit())
+                                          : flat_figure(scene_, /*with_points=*/true);
+    if (const auto zoom = picture_.zoom(); zoom && !switches_.is_3d) {
+      figure.panels[0].x.range = zoom->first;
+      figure.panels[0].y.range = zoom->second;
+    }
+    figure.caption.insert(figure.caption.begin(), trace_words_);
+    return figure;
+  }
+
+  std::optional<std::string> csv() const override {
+    if (!value_) return std::nullopt;
+    return geometry_csv(head_,
+                        document_ ? document_->source().tokens() : std::span<const TokenId>());
+  }
+
+  nlohmann::ordered_json options() const override {
+    nlohmann::ordered_json json = fields_to_json(switches_);
+    json["orbit"] = fields_to_json(picture_.orbit());
+    return json;
+  }
+  void set_options(const nlohmann::ordered_json& options) override {
+    GeometrySwitches switches = switches_;
+    Orbit orbit = picture_.orbit();
+    fields_from_json(options, switches);
+    if (options.contains("orbit")) fields_from_json(options["orbit"], orbit);
+    check_fields(orbit);
+    switches_ = switches;
+    picture_.set_orbit(orbit);
+  }
+
+  bool is_busy() const override { return waiting_; }
+
+ private:
+  // ---- what is asked for ----
+
+  void forget(const Document& document) {
+    document_key_ = document.key();
+    geometry_.clear();
+    weights_.clear();
+    kept_.clear();
+    value_.reset();
+    scene_key_.clear();
+    scene_ = {};
+  }
+
+  template <class T>
+  void note(const SlotView<T>& view) {
+    waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  }
+
+  SlotView<GeometryView> ask_geometry(PanelContext& context,
+                                      const std::shared_ptr<const Document>& document) {
+    document_ = document;
+    const Selection& selected = context.session.selection();
+    GeometryOptions options;
+    options.basis = switches_.basis;
+    options.span = switches_.span;
+    // The chunk decides nothing unless S_q is compared with its mean.
+    if (options.span == QuerySpan::chunk) options.chunk = context.session.parameters().chunk;
+    const GeometryRequest request =
+        geometry_request(document->info(), selected.layer, selected.q_head, options);
+    const auto view = geometry_.ask(
+        context.session.bench(), document->key() + request.key(),
+        {fmt::format("Geometry of layer {}, KV head {}", request.layer, request.kv_head)},
+        [document, request](JobContext& job) {
+          return geometry_view(document->source(), request, job);
+        });
+    note(view);
+    return view;
+  }
+
+  /// The largest weights of the selected head; null while they are not wanted or not there.
+  std::shared_ptr<const QuerySelectionView> ask_weights(
+      PanelContext& context, const std::shared_ptr<const Document>& document) {
+    if (switches_.colour != GeometryColour::max_weight) return nullptr;
+    const Selection& selected = context.session.selection();
+    QuerySelectionRequest request;
+    request.layer = selected.layer;
+    request.q_heads = {selected.q_head};
+    request.options.chunk = std::max<Index>(2, context.session.parameters().chunk);
+    const Workbench bench = context.session.bench();
+    if (auto known =
+            known_query_selection(bench.cache, document->key(), document->info(), request)) {
+      return known;
+    }
+    const auto view = weights_.ask(
+        bench, document->key() + request.key(),
+        {fmt::format("Largest weights of layer {}, head {}", request.layer, selected.q_head)},
+        [document, request](JobContext& job) {
+          return query_selection_view(document->source(), request, job);
+        });
+    note(view);
+    slot_place(context, weights_, view);
+    return view.fresh ? view.value : nullptr;
+  }
+
+  /// What the session's method keeps for the selected query; empty while it is not there.
+  std::optional<KeptOverlay> ask_kept(PanelContext& context,
+                                      const std::shared_ptr<const Document>& document) {
+    if (switches_.colour != GeometryColour::kept) return std::nullopt;
+    const Session& session = context.session;
+    const Selection& selected = session.selection();
+    const auto second = session.second();
+    const std::string problem =
+        obstacle(selected.selector, session.phase(), /*has_draft=*/second != nullptr);
+    if (!problem.empty()) {
+      ImGui::PushTextWrapPos(0.0f);
+      ImGui::TextColored(ImGui::ColorConvertU32ToFloat4(packed(context.look.warning)), "%s",
+                         problem.c_str());
+      ImGui::PopTextWrapPos();
+      return std::nullopt;
+    }
+    const KeptRequest request = kept_request(session, selected.selector);
+    const auto view = kept_.ask(
+        session.bench(), document->key() + (second ? second->key() : "") + request.key(),
+        {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},
+        [document, second, request](JobContext& job) {
+          return kept_rows(document->source(), second ? &second->source() : nullptr, request, job);
+        });
+    note(view);
+    slot_place(context, kept_, view);
+    if (!view.fresh) return std::nullopt;
+    const KeptRow* row = view.value->nearest(selected.query);
+    if (row == nullptr) return std::nullopt;
+    return KeptOverlay{selected.selector, *row};
+  }
+
+  // ---- the scene ----
+
+  void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
+                  const std::shared_ptr<const QuerySelectionView>& weights,
+                  const std::optional<KeptOverlay>& kept) {
+    const auto& heads = value->request.q_heads;
+    const Index selected = context.session.selection().q_head;
+    const bool has_it = std::find(heads.begin(), heads.end(), selected) != heads.end();
+    // A value of another group is shown until the selected one's is there.
+    const Index q_head = has_it ? selected : heads.front();
+    const std::string key = fmt::format(
+        "{} {} {} {} {} {} {}", static_cast<const void*>(value.get()), q_head,
+        fields_to_json(switches_).dump(), static_cast<const void*>(weights.get()),
+        kept ? kept->row.pos : -1, kept ? kept->method : "", kept ? kept->row.keys.size() : 0);
+    const bool same_ground = ground_ == context.look.ground;
+    if (key == scene_key_ && same_ground) return;
+    scene_key_ = key;
+    ground_ = context.look.ground;
+    value_ = value;
+    head_ = head_of(*value, q_head);
+    std::optional<QuerySelectionHead> measured;
+    if (weights && weights->has_head(q_head)) measured = head_of(*weights, q_head);
+    scene_ = geometry_scene(head_, switches_, measured ? &*measured : nullptr, kept);
+    cloud_ = cloud_of(scene_, theme());
+    frame_figure_ = flat_figure(scene_, /*with_points=*/false);
+    trace_words_ = fmt::format("Trace {}.", document_->name());
+    ++version_;
+  }
+
+  plot::Theme theme() const { return plot::make_theme(plot::Venue::icml, ground_); }
+
+  // ---- points ----
+
+  GeometryShown shown_in(const Selection& selected) const {
+    GeometryShown shown{scene_, cloud_, frame_figure_, version_, switches_.is_3d, {}, {}};
+    const auto query = slot_of(selected.query);
+    if (query && scene_.shows_queries) shown.query = head_.queries[*query];
+    const auto key = selected.key ? slot_of(*selected.key) : std::nullopt;
+    if (key && scene_.shows_keys) shown.key = head_.keys[*key];
+    return shown;
+  }
+
+  std::optional<std::size_t> slot_of(Index pos) const {
+    const auto at = std::lower_bound(head_.pos.begin(), head_.pos.end(), pos);
+    if (at == head_.pos.end() || *at != pos) return std::nullopt;
+    return static_cast<std::size_t>(at - head_.pos.begin());
+  }
+
+  void choose_point(PanelContext& context, const Hovered& hovered) const {
+    const Index pos = head_.pos[hovered.slot];
+    context.session.select("geometry click", [&](Selection& s) {
+      if (hovered.is_query) {
+        s.query = pos;
+      } else {
+        s.query = std::max(s.query, pos);  // the first query that sees the key
+        s.key = pos;
+      }
+    });
+  }
+
+  void explain_mean(std::size_t mark) const {
+    const auto& scatter = std::get<plot::Scatter>(frame_figure_.panels[0].marks[mark]);
+    const bool is_query = scatter.tone.role == plot::Role::highlight;
+    const CloudPoint& at = is_query ? head_.mean_query : head_.mean_key;
+    detail_tooltip({{is_query ? "mean query" : "mean key", "of the positions shown in the prompt"},
+                    {"PC1, PC2, PC3", fmt::format("{:.3f}, {:.3f}, {:.3f}", at[0], at[1], at[2])},
+                    {"mean cos to it", number(static_cast<float>(is_query ? head_.query_clustering
+                                                                          : head_.key_clustering))},
+                    {"cos(mean query, mean key)", number(static_cast<float>(head_.means_cosine))}});
+  }
+
+  void explain(PanelContext& context, const Document& document, const Hovered& hovered) const {
+    const std::size_t i = hovered.slot;
+    const Index pos = head_.pos[i];
+    const bool is_query = hovered.is_query;
+    std::vector<std::pair<std::string, std::string>> lines;
+    lines.emplace_back(is_query ? "query" : "key", token_words(document, pos));
+    lines.emplace_back("head", is_query
+                                   ? fmt::format("{} of layer {}", head_.q_head, head_.layer)
+                                   : fmt::format("KV {} of layer {}", head_.kv_head, head_.layer));
+    if (is_query) lines.emplace_back("S_q", number(head_.s_q[i]));
+    lines.emplace_back(is_query ? "cos with mean query" : "cos with mean key",
+                       number(is_query ? head_.q_cos[i] : head_.k_cos[i]));
+    lines.emplace_back("norm", number(is_query ? head_.q_norm[i] : head_.k_norm[i]));
+    lines.emplace_back("PC1, PC2, PC3", fmt::format("{:.3f}, {:.3f}, {:.3f}", hovered.at[0],
+                                                    hovered.at[1], hovered.at[2]));
+    if (!is_query && pos > context.session.selection().query) {
+      lines.emplace_back("", "after the selected query: a click moves the query here too");
+    }
+    for (const auto& [name, value] : lines) context.fonts.require(value);
+    detail_tooltip(lines);
+  }
+
+  static std::string number(float value) {
+    return std::isnan(value) ? "not defined" : fmt::format("{:.5g}", value);
+  }
+
+  GeometrySwitches switches_;
+  GeometryPicture picture_;
+  Slot<GeometryView> geometry_;
+  Slot<QuerySelectionView> weights_;
+  Slot<KeptRows> kept_;
+  bool waiting_ = false;
+
+  std::string document_key_;
+  std::shared_ptr<const Document> document_;
+  std::shared_ptr<const GeometryView> value_;  // behind head_
+  GeometryHead head_;
+  GeometryScene scene_;
+  std::string scene_key_;
+  std::string trace_words_;
+  Cloud cloud_;
+  plot::Figure frame_figure_;
+  plot::Ground ground_ = plot::Ground::light;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_geometry_panel() {
+  return std::make_unique<GeometryPanel>();
+}
+
+}  // namespace kvscope::gui

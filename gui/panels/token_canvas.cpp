@@ -1,0 +1,205 @@
+#include "gui/panels/token_canvas.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/figures/selection.hpp"
+#include "analysis/plot/theme.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/fonts.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+using plot::blend;
+using plot::Colour;
+using plot::with_alpha;
+
+constexpr Colour kHeat = plot::colour_from_rgb(0xE69F00);
+constexpr double kMostHeat = 0.9;     // opacity of a full shade
+constexpr double kLeastShade = 0.02;  // below: not drawn
+constexpr float kBelow = 7.0f;        // points under the letters, for underlines
+
+float gutter_width(const PanelContext& context, Index n_tokens) {
+  const std::string widest(fmt::format("{}", std::max<Index>(0, n_tokens - 1)).size(), '0');
+  const ImFont* font = context.fonts.small();
+  return font->CalcTextSizeA(font->FontSize, 1e6f, 0.0f, widest.c_str()).x + context.look.px(10);
+}
+
+/// Ink that can be read on a ground.
+Colour ink_on(const Look& look, Colour ground) {
+  const double light = plot::luminance(ground);
+  const double ink = plot::luminance(look.ink);
+  const double contrast = (std::max(light, ink) + 0.05) / (std::min(light, ink) + 0.05);
+  return contrast >= 4.5 ? look.ink : look.surface;
+}
+
+void dashed_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness) {
+  const float dash = 3.0f * thickness;
+  for (float x = x0; x < x1; x += 2.0f * dash) {
+    list->AddRectFilled({x, y}, {std::min(x + dash, x1), y + thickness}, colour);
+  }
+}
+
+/// Everything that drawing one token needs.
+struct Painter {
+  const Look& look;
+  ImDrawList* list;
+  ImFont* font;
+  const TokenMarks& marks;
+  const UnderlineColours& colours;
+
+  void draw(std::string_view text, Index pos, ImVec2 at, float width, bool hovered) const {
+    const float height = font->FontSize;
+    const ImVec2 low{at.x, at.y};
+    const ImVec2 high{at.x + width, at.y + height + look.px(1)};
+    const bool is_query = pos == marks.query;
+    const bool sees = pos >= marks.visible.begin && pos < marks.visible.end;
+    Colour ground = look.surface;
+    const double shade = marks.shading != nullptr && sees ? marks.shading->shade(pos) : 0.0;
+    if (is_query) {
+      ground = look.accent;
+    } else if (shade > kLeastShade) {
+      ground = blend(with_alpha(kHeat, kMostHeat * shade), look.surface);
+    }
+    if (is_query || shade > kLeastShade) list->AddRectFilled(low, high, packed(ground));
+    if (marks.shading != nullptr && sees && marks.shading->is_masked(pos) && !is_query) {
+      list->AddRect(low, high, packed(look.line));
+    }
+    Colour ink = ink_on(look, ground);
+    if (!sees && !is_query) ink = blend(with_alpha(look.muted, 0.62), look.surface);
+    const float padding = TokenCanvas::padding(look);
+    list->AddText(font, font->FontSize, {at.x + padding, at.y}, packed(ink), text.data(),
+                  text.data() + text.size());
+    underlines(pos, sees, low, high);
+    frames(pos, low, high, hovered);
+  }
+
+  void underlines(Index pos, bool sees, ImVec2 low, ImVec2 high) const {
+    if (!sees) return;
+    const float thick = std::max(1.0f, std::round(look.px(1.6f)));
+    const float y = high.y + look.px(1);
+    if (marks.kept != nullptr && marks.kept->holds(pos)) {
+      list->AddRectFilled({low.x, y}, {high.x, y + thick}, packed(colours.kept));
+    }
+    if (marks.other != nullptr && marks.other->holds(pos)) {
+      dashed_line(list, low.x, high.x, y + thick + look.px(1), packed(colours.other), thick);
+    }
+  }
+
+  void frames(Index pos, ImVec2 low, ImVec2 high, bool hovered) const {
+    const float thick = look.px(1.6f);
+    const ImVec2 a{low.x + 0.5f, low.y + 0.5f};
+    const ImVec2 b{high.x - 0.5f, high.y - 0.5f};
+    if (marks.found != nullptr && std::binary_search(marks.found->begin(), marks.found->end(),
+                                                     static_cast<std::size_t>(pos))) {
+      list->AddRect(a, b, packed(look.error), look.px(2), 0, look.px(1));
+    }
+    if (marks.key == pos) list->AddRect(a, b, packed(look.accent), look.px(2), 0, thick);
+    if (hovered) list->AddRect(a, b, packed(look.ink), look.px(2));
+  }
+};
+
+}  // namespace
+
+UnderlineColours underline_colours(const Look& look, const std::string& method,
+                                   const std::string& other) {
+  const plot::Theme theme = plot::make_theme(plot::Venue::acl, look.ground);
+  const figures::MethodTones tones({method, other});
+  return {theme.style_of(tones.of(method)).colour, theme.style_of(tones.of(other)).colour};
+}
+
+void underline_sample(const Look& look, Colour colour, bool dashed) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = look.px(16);
+  ImGui::Dummy({width, ImGui::GetTextLineHeight()});
+  const float thick = std::max(1.0f, std::round(look.px(1.6f)));
+  const float y = at.y + 0.6f * ImGui::GetTextLineHeight();
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  if (dashed) {
+    dashed_line(list, at.x, at.x + width, y, packed(colour), thick);
+  } else {
+    list->AddRectFilled({at.x, y}, {at.x + width, y + thick}, packed(colour));
+  }
+}
+
+float TokenCanvas::text_width(const PanelContext& context, float window_width, Index n_tokens) {
+  return window_width - gutter_width(context, n_tokens) - ImGui::GetStyle().ScrollbarSize -
+         context.look.px(4);
+}
+
+TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& texts,
+                              const TokenLines& lines, const TokenMarks& marks,
+                              const UnderlineColours& colours, std::optional<Index> show) {
+  const Look& look = context.look;
+  TokenEvents events;
+  ImFont* font = context.fonts.body();
+  const float line_height = std::round(font->FontSize + look.px(kBelow));
+  // Whole lines only: none is cut at the edge as long as nobody scrolls by hand.
+  const float whole = std::floor(ImGui::GetContentRegionAvail().y / line_height) * line_height;
+  const float room = std::max(line_height, whole);
+  ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
+  ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
+  if (show && *show < lines.n_tokens()) {
+    const float y = static_cast<float>(lines.line_of(*show)) * line_height;
+    const float now = ImGui::GetScrollY();
+    if (y < now || y + line_height > now + room) {
+      const float above = std::floor(0.4f * room / line_height) * line_height;
+      ImGui::SetScrollY(std::max(0.0f, y - above));
+    }
+  }
+  const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
+  const float scroll = ImGui::GetScrollY();
+  const float gutter = gutter_width(context, lines.n_tokens());
+  const float left = at.x + gutter;
+
+  const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x);
+  ImGui::SetCursorScreenPos({at.x, at.y + scroll});
+  ImGui::InvisibleButton("tokens", {width, std::max(1.0f, room)},
+                         ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonRight);
+  if (ImGui::IsItemHovered()) {
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    const auto line = static_cast<Index>((mouse.y - at.y) / line_height);
+    const Index pos = lines.token_at(line, mouse.x - left);
+    if (pos >= 0) {
+      events.hovered = pos;
+      const bool with_shift = ImGui::GetIO().KeyShift;
+      const bool is_left = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
+      if (is_left && !with_shift) events.query = pos;
+      if ((is_left && with_shift) || ImGui::IsMouseClicked(ImGuiMouseButton_Right)) {
+        events.key = pos;
+      }
+    }
+  }
+  ImGui::SetCursorScreenPos({at.x, at.y});
+  ImGui::Dummy({1.0f, static_cast<float>(lines.n_lines()) * line_height});
+
+  ImDrawList* list = ImGui::GetWindowDrawList();
+  const Painter painter{look, list, font, marks, colours};
+  ImFont* small = context.fonts.small();
+  const auto first = std::max<Index>(0, static_cast<Index>(scroll / line_height));
+  const auto last =
+      std::min(lines.n_lines(), static_cast<Index>((scroll + room) / line_height) + 1);
+  for (Index line = first; line < last; ++line) {
+    const TokenRange tokens = lines.line(line);
+    const float y = std::round(at.y + static_cast<float>(line) * line_height);
+    const std::string number = fmt::format("{}", tokens.begin);
+    const float number_width = small->CalcTextSizeA(small->FontSize, 1e6f, 0.0f, number.c_str()).x;
+    list->AddText(small, small->FontSize, {left - look.px(8) - number_width, y + look.px(2)},
+                  packed(look.muted), number.c_str());
+    for (Index pos = tokens.begin; pos < tokens.end; ++pos) {
+      const auto slot = static_cast<std::size_t>(pos);
+      painter.draw(texts.text(pos), pos, {left + lines.x[slot], y}, lines.widths[slot],
+                   events.hovered == pos);
+    }
+  }
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  return events;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,55 @@
+// Running text as it is drawn: shaded, underlined, framed; only the lines in sight.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/model/token_lines.hpp"
+#include "gui/model/token_view.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+/// What is shown of the tokens. Pointers may be null: nothing is shown of that.
+struct TokenMarks {
+  Index query = 0;
+  std::optional<Index> key;
+  TokenRange visible;  // keys that the query sees; others are muted
+  const Shading* shading = nullptr;
+  const KeptKeys* kept = nullptr;   // of the method
+  const KeptKeys* other = nullptr;  // of the one it is compared with
+  const std::vector<std::size_t>* found = nullptr;
+};
+
+/// What the mouse did to the text in this frame.
+struct TokenEvents {
+  std::optional<Index> hovered;
+  std::optional<Index> query;  // clicked
+  std::optional<Index> key;    // right or Shift+click
+};
+
+/// How the two underlines look: colour, and dashes for the second.
+struct UnderlineColours {
+  plot::Colour kept;
+  plot::Colour other;
+};
+UnderlineColours underline_colours(const Look& look, const std::string& method,
+                                   const std::string& other);
+
+/// A sample of an underline, as an item of one line's height.
+void underline_sample(const Look& look, plot::Colour colour, bool dashed);
+
+class TokenCanvas {
+ public:
+  /// Room for the text in a window of this width, gutter and scrollbar left out.
+  static float text_width(const PanelContext& context, float window_width, Index n_tokens);
+  static float padding(const Look& look) { return look.px(0.5f); }
+
+  /// Fills the window. Scrolls to `show` if it is set and out of sight.
+  TokenEvents draw(const PanelContext& context, const TokenTexts& texts, const TokenLines& lines,
+                   const TokenMarks& marks, const UnderlineColours& colours,
+                   std::optional<Index> show);
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,55 @@
+// A cloud of points on screen: painted into a texture when something changed, shown from there in
+// all other frames, asked for the point under the mouse.
+#pragma once
+
+#include <imgui.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "gui/model/cloud.hpp"
+#include "gui/render/splats.hpp"
+#include "gui/render/textures.hpp"
+
+namespace kvscope::gui {
+
+class PointCloud {
+ public:
+  /// The store must outlive the cloud.
+  explicit PointCloud(TextureStore& textures) : textures_(textures) {}
+
+  /// Shows the cloud in a rectangle of the screen, as the camera sees it from the rectangle's top
+  /// left corner. `version` names the content: another number means another cloud.
+  void show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cloud, std::uint64_t version,
+            const Camera& camera, const SplatStyle& style);
+
+  /// The point of the cloud shown last that is nearest to a place on screen, within `radius`
+  /// pixels. The first question after a change sorts the points (some milliseconds for 200 000).
+  std::optional<std::size_t> nearest(const Cloud& cloud, ImVec2 at, float radius);
+
+  /// Where the camera of the last show() puts a place of the data on screen.
+  ImVec2 place(const CloudPoint& point) const;
+
+  /// How often the texture was painted, for tests and measurements.
+  std::uint64_t n_paintings() const { return n_paintings_; }
+
+ private:
+  struct Shown {
+    std::uint64_t version = 0;
+    Camera camera;
+    SplatStyle style;
+    int width = 0;
+    int height = 0;
+    bool operator==(const Shown&) const = default;
+  };
+  TextureStore& textures_;
+  SplatPainter painter_;
+  plot::Image image_;
+  Texture texture_;
+  std::optional<Shown> shown_;
+  std::optional<PointIndex> index_;  // of shown_, once asked for
+  ImVec2 low_{0.0f, 0.0f};
+  std::uint64_t n_paintings_ = 0;
+};
+
+}  // namespace kvscope::gui
