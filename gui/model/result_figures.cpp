@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -216,6 +217,25 @@ std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
     possible.push_back(std::move(figure));
   }
   return possible;
+}
+
+RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col) {
+  RowTarget target;
+  if (panel.x.label != "Query head" || panel.y.label != "Layer") return target;
+  // Cells are [i, i + 1), and their ticks say which layer or head they are.
+  const auto named = [](const plot::Axis& axis, Index cell) -> std::optional<Index> {
+    for (const plot::Tick& tick : axis.ticks) {
+      if (std::floor(tick.at) != static_cast<double>(cell)) continue;
+      Index number = 0;
+      const char* end = tick.label.data() + tick.label.size();
+      const auto parsed = std::from_chars(tick.label.data(), end, number);
+      if (parsed.ec == std::errc{} && parsed.ptr == end) return number;
+    }
+    return std::nullopt;
+  };
+  target.layer = named(panel.y, row);
+  target.q_head = named(panel.x, col);
+  return target;
 }
 
 FreePlotOptions with_columns_of(const Table& table, FreePlotOptions options) {

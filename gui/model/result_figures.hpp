@@ -30,6 +30,9 @@ struct PossibleFigure {
 std::vector<PossibleFigure> possible_figures(const std::vector<ResultPtr>& open,
                                              const ResultPtr& looked_at);
 
+/// Where a cell of a layer x head map leads; nowhere for other maps.
+RowTarget target_of_cell(const plot::Panel& panel, Index row, Index col);
+
 /// How a free plot shows the lines of a table.
 enum class PlotStyle { points, means };
 

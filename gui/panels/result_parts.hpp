@@ -1,0 +1,136 @@
+// The parts of the results panel: the table, figures and free plots, and what a file says about
+// itself.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "gui/model/json_fields.hpp"
+#include "gui/model/result_figures.hpp"
+#include "gui/model/result_tables.hpp"
+#include "gui/model/table_view.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/render/figure_view.hpp"
+
+namespace kvscope::gui {
+
+/// A table in the cache.
+struct LoadedTable {
+  Table table;
+  std::size_t bytes() const { return bytes_of(table); }
+};
+
+/// What the parts are about: a result, one of its tables, and the lines that pass the filters.
+struct ResultRows {
+  std::string key;  // of a cache: result, source and arrangement
+  std::shared_ptr<const LoadedTable> loaded;
+  std::shared_ptr<const RowOrder> order;
+  const Table& table() const { return loaded->table; }
+};
+
+/// The list: sorting, filters, columns to show, selected lines. Changes the arrangement it is
+/// given.
+class ResultTable {
+ public:
+  void draw(PanelContext& context, const ResultRows& rows, TableArrangement& arrangement);
+  /// Selected lines, all if there are none; columns that are shown.
+  std::optional<std::string> csv() const;
+
+ private:
+  void draw_tools(PanelContext& context, TableArrangement& arrangement);
+  void draw_columns_popup();
+  void draw_filters(PanelContext& context, TableArrangement& arrangement);
+  void draw_lines(PanelContext& context);
+  void draw_line(PanelContext& context, std::size_t place);
+  void press(Session& session, std::size_t place);
+  void copy(PanelContext& context, bool only_selected);
+  std::vector<std::uint32_t> selected_in_order() const;
+  std::vector<std::string> shown_names() const;
+
+  ResultRows rows_;
+  std::vector<const TableColumn*> shown_;
+  std::vector<float> widths_;
+  std::unordered_set<std::string> hidden_;
+  std::unordered_set<std::uint32_t> selected_;
+  std::size_t anchor_ = 0;  // where a range began, as a place in the order
+  const LoadedTable* laid_out_ = nullptr;
+};
+
+/// Figures that the command line draws of such results.
+class ResultFigures {
+ public:
+  void draw(PanelContext& context, const ResultPtr& result);
+  std::optional<plot::Figure> figure() const;
+  bool is_busy() const { return busy_; }
+  nlohmann::ordered_json options() const;
+  void set_options(const nlohmann::ordered_json& json);
+
+ private:
+  struct Made {
+    plot::Figure figure;
+    std::size_t bytes() const;
+  };
+  void draw_choices(PanelContext& context, PossibleFigure& figure);
+  void update(const Session& session, const ResultPtr& result);
+
+  std::string kind_;
+  FigureOptions options_;
+  std::vector<PossibleFigure> possible_;
+  std::optional<std::uint64_t> possible_at_;  // revision
+  ResultPtr possible_for_;
+  Slot<Made> slot_;
+  std::shared_ptr<const Made> shown_;
+  std::optional<FigureView> view_;
+  std::uint64_t version_ = 0;
+  bool visible_ = false;
+  bool busy_ = false;
+};
+
+/// Two columns against each other.
+class ResultPlot {
+ public:
+  void draw(PanelContext& context, const ResultRows& rows, const std::string& filter_words);
+  std::optional<plot::Figure> figure() const;
+  bool is_busy() const { return busy_; }
+  nlohmann::ordered_json options() const { return fields_to_json(options_); }
+  void set_options(const nlohmann::ordered_json& json) { fields_from_json(json, options_); }
+
+ private:
+  void draw_choices(PanelContext& context, const Table& table);
+
+  FreePlotOptions options_;
+  const LoadedTable* columns_of_ = nullptr;
+  Slot<FreePlot> slot_;
+  std::shared_ptr<const FreePlot> shown_;
+  std::optional<FigureView> view_;
+  std::uint64_t version_ = 0;
+  bool visible_ = false;
+  bool busy_ = false;
+};
+
+/// Provenance, configuration, summary, and the arrays that are in a file.
+class ResultAbout {
+ public:
+  /// The name of the array (or "rows") whose table is wanted, if one was clicked.
+  std::optional<std::string> draw(PanelContext& context, const ResultPtr& result);
+
+ private:
+  void update(const ResultPtr& result);
+  ResultPtr result_;
+  std::vector<TableSource> sources_;
+  std::vector<std::string> config_;   // lines
+  std::vector<std::string> summary_;  // lines
+};
+
+/// Names a result in keys of a cache, as long as it is open: another opening of the same file has
+/// another name.
+std::string result_key(const ResultPtr& result);
+
+/// Tooltip lines of what lies under the cursor of any figure.
+std::vector<std::pair<std::string, std::string>> hit_lines(const plot::Figure& figure,
+                                                           const FigureHit& hit);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,373 @@
+// The results panel's pictures: the command line's figures, and free plots of two columns.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/error.hpp"
+#include "gui/panels/result_parts.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr float kChoicesWidth = 200.0f;  // points, right of the figure
+constexpr float kBesideFrom = 640.0f;    // narrower panels have them in a popup
+
+using TipLines = std::vector<std::pair<std::string, std::string>>;
+
+/// A column at the right for choices, or a button that opens them; false: nothing to draw into.
+/// The figure goes to the left of it, from `figure_size` on.
+class Choices {
+ public:
+  explicit Choices(const PanelContext& context)
+      : beside_(ImGui::GetContentRegionAvail().x >= context.look.px(kBesideFrom)),
+        width_(context.look.px(kChoicesWidth)) {
+    if (beside_) {
+      const ImVec2 room = ImGui::GetContentRegionAvail();
+      start_ = ImGui::GetCursorPos();
+      ImGui::SetCursorPosX(start_.x + room.x - width_);
+      ImGui::BeginChild("choices", {width_, room.y});
+      open_ = true;
+      return;
+    }
+    if (ImGui::Button("Choices ▾")) ImGui::OpenPopup("choices");
+    open_ = ImGui::BeginPopup("choices");
+    if (open_) ImGui::PushItemWidth(width_);
+    if (open_)
+      ImGui::BeginChild("list", {width_ + ImGui::GetStyle().ScrollbarSize, context.look.px(320)});
+  }
+  bool open() const { return open_; }
+  /// The cursor is where the figure begins; returns its size.
+  ImVec2 close() {
+    if (beside_) {
+      ImGui::EndChild();
+      ImGui::SetCursorPos(start_);
+    } else if (open_) {
+      ImGui::EndChild();
+      ImGui::PopItemWidth();
+      ImGui::EndPopup();
+    }
+    ImVec2 size = ImGui::GetContentRegionAvail();
+    if (beside_) size.x -= width_ + ImGui::GetStyle().ItemSpacing.x;
+    return {std::max(size.x, 1.0f), std::max(size.y, 1.0f)};
+  }
+
+ private:
+  bool beside_;
+  float width_;
+  ImVec2 start_;
+  bool open_ = false;
+};
+
+/// A list of columns to choose from; `none`: what stands for no column, if that may be.
+bool choose_column(const char* name, std::string& column, const Table& table, bool with_words,
+                   const char* none = nullptr) {
+  std::vector<std::string> names;
+  if (none != nullptr) names.emplace_back(none);
+  for (const TableColumn& candidate : table.columns()) {
+    if (with_words || !candidate.is_text) names.push_back(candidate.name);
+  }
+  ImGui::TextDisabled("%s", name);
+  std::string chosen = column.empty() && none != nullptr ? none : column;
+  if (!choose(fmt::format("##{}", name).c_str(), chosen, names, -1.0f)) return false;
+  column = none != nullptr && chosen == none ? "" : chosen;
+  return true;
+}
+
+/// "Failed" in the middle, with the sentence; other states as slot_place draws them.
+std::string short_name(const ResultPtr& result) {
+  return std::filesystem::path(result->name()).filename().string();
+}
+
+std::string axis_name(const plot::Axis& axis, const char* otherwise) {
+  return axis.label.empty() ? otherwise : plot::plain_text(axis.label);
+}
+
+std::string label_of(const plot::Mark& mark) {
+  return std::visit(
+      [](const auto& m) -> std::string {
+        if constexpr (requires { m.label; }) {
+          return plot::plain_text(m.label);
+        } else {
+          return {};
+        }
+      },
+      mark);
+}
+
+void show_caption(const PanelContext& context, const plot::Figure& figure) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
+  for (const std::string& sentence : figure.caption) ImGui::TextWrapped("%s", sentence.c_str());
+  ImGui::PopStyleColor();
+}
+
+}  // namespace
+
+TipLines hit_lines(const plot::Figure& figure, const FigureHit& hit) {
+  if (hit.panel >= figure.panels.size()) return {};
+  const plot::Panel& panel = figure.panels[hit.panel];
+  TipLines lines;
+  if (!panel.title.empty()) lines.emplace_back("panel", plot::plain_text(panel.title));
+  if (hit.mark && *hit.mark < panel.marks.size()) {
+    if (const std::string label = label_of(panel.marks[*hit.mark]); !label.empty()) {
+      lines.emplace_back("series", label);
+    }
+  }
+  const double x = hit.point ? hit.point_x : hit.x;
+  const double y = hit.point ? hit.point_y : hit.y;
+  if (hit.row && hit.col) {
+    if (const RowTarget target = target_of_cell(panel, *hit.row, *hit.col); !target.empty()) {
+      lines.emplace_back("cell", target.words());
+    } else {
+      lines.emplace_back(axis_name(panel.x, "x"), fmt::format("{:.6g}", x));
+      lines.emplace_back(axis_name(panel.y, "y"), fmt::format("{:.6g}", y));
+    }
+  } else {
+    lines.emplace_back(axis_name(panel.x, "x"), fmt::format("{:.6g}", x));
+    lines.emplace_back(axis_name(panel.y, "y"), fmt::format("{:.6g}", y));
+  }
+  if (hit.value) {
+    lines.emplace_back(panel.colour ? axis_name(panel.colour->axis, "value") : "value",
+                       std::isnan(*hit.value) ? "no value" : fmt::format("{:.6g}", *hit.value));
+  }
+  if (hit.mark && hit.point && *hit.mark < panel.marks.size()) {
+    const auto* line = std::get_if<plot::Line>(&panel.marks[*hit.mark]);
+    if (line != nullptr && *hit.point < line->low.size()) {
+      lines.emplace_back(
+          "band", fmt::format("{:.6g} to {:.6g}", line->low[*hit.point], line->high[*hit.point]));
+    }
+  }
+  return lines;
+}
+
+// ---- figures of the command line ----
+
+std::size_t ResultFigures::Made::bytes() const {
+  std::size_t bytes = sizeof *this;
+  for (const plot::Panel& panel : figure.panels) {
+    for (const plot::Mark& mark : panel.marks) {
+      bytes += sizeof mark + 4 * sizeof(double) * plot::count_points(mark);
+    }
+  }
+  return bytes;
+}
+
+void ResultFigures::update(const Session& session, const ResultPtr& result) {
+  if (possible_for_ == result && possible_at_ == session.revision()) return;
+  const auto before = std::move(possible_);
+  possible_ = possible_figures(session.results(), result);
+  // What was chosen in other places stays as long as it is open.
+  for (PossibleFigure& figure : possible_) {
+    for (const PossibleFigure& old : before) {
+      if (old.kind.name != figure.kind.name || possible_for_ != result) continue;
+      for (std::size_t i = 0; i < std::min(old.chosen.size(), figure.chosen.size()); ++i) {
+        const auto& candidates = figure.candidates[i];
+        const bool is_there =
+            std::find(candidates.begin(), candidates.end(), old.chosen[i]) != candidates.end();
+        if (is_there) figure.chosen[i] = old.chosen[i];
+      }
+    }
+  }
+  possible_for_ = result;
+  possible_at_ = session.revision();
+}
+
+void ResultFigures::draw_choices(PanelContext& context, PossibleFigure& figure) {
+  for (std::size_t i = 0; i < figure.chosen.size(); ++i) {
+    const auto& candidates = figure.candidates[i];
+    if (figure.kind.kinds.size() < 2 || candidates.empty()) continue;
+    ImGui::TextDisabled("%s", fmt::format("{} result", figure.chosen[i]->info().kind).c_str());
+    ImGui::SetNextItemWidth(-1.0f);
+    if (ImGui::BeginCombo(fmt::format("##result{}", i).c_str(),
+                          short_name(figure.chosen[i]).c_str())) {
+      for (const ResultPtr& candidate : candidates) {
+        const std::string label =
+            fmt::format("{}##{}", short_name(candidate), result_key(candidate));
+        if (ImGui::Selectable(label.c_str(), candidate == figure.chosen[i])) {
+          figure.chosen[i] = candidate;
+        }
+      }
+      ImGui::EndCombo();
+    }
+  }
+  FigureOptions::visit_fields(options_, [&](const Field& field, auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    const auto& known = figure.kind.options;
+    const bool matters =
+        field.name == "title" || std::find(known.begin(), known.end(), field.name) != known.end();
+    if (!matters) return;
+    if constexpr (std::is_enum_v<T>) {
+      int chosen = static_cast<int>(value);
+      if (detail::enum_control(field, chosen, EnumNames<T>::value)) value = static_cast<T>(chosen);
+    } else {
+      detail::word_control(field, value);
+    }
+  });
+  ImGui::Dummy({0, context.look.px(4)});
+  if (shown_) show_caption(context, shown_->figure);
+}
+
+void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
+  busy_ = false;
+  visible_ = false;
+  update(context.session, result);
+  if (possible_.empty()) {
+    empty_place(context, "No figure of the command line is about such a result",
+                fmt::format("It is of kind \"{}\". Plot draws any two columns of its tables.",
+                            result->info().kind));
+    return;
+  }
+  std::vector<std::string> names;
+  for (const PossibleFigure& figure : possible_) names.push_back(figure.kind.name);
+  if (std::find(names.begin(), names.end(), kind_) == names.end()) kind_ = names.front();
+  choose("##figure", kind_, names, context.look.px(150));
+  PossibleFigure& figure =
+      *std::find_if(possible_.begin(), possible_.end(),
+                    [&](const PossibleFigure& candidate) { return candidate.kind.name == kind_; });
+  ImGui::SameLine();
+  ImGui::TextDisabled("%s", figure.kind.shows.c_str());
+
+  // Words for a figure that has no such choice are kept for the next one, but not handed over.
+  FigureOptions mine;
+  std::string key = "result-figure/" + kind_;
+  FigureInput input;
+  for (const ResultPtr& chosen : figure.chosen) {
+    input.results.push_back(chosen.get());
+    key += "/" + result_key(chosen);
+  }
+  Choices choices(context);
+  if (choices.open()) draw_choices(context, figure);
+  const ImVec2 size = choices.close();
+  if (!figure.missing.empty()) {
+    empty_place(context, "Another result is needed", figure.missing);
+    return;
+  }
+  const auto given = fields_to_json(options_);
+  auto wanted = fields_to_json(mine);
+  for (const std::string& option : figure.kind.options) wanted[option] = given[option];
+  wanted["title"] = given["title"];
+  fields_from_json(wanted, mine);
+  input.options = mine;
+  const auto view =
+      slot_.ask(context.session.bench(),
+                key + wanted.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
+                {"Figure " + kind_, Lane::quick, /*urgent=*/true},
+                [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
+                  return Made{make_figure(kind, input)};
+                });
+  busy_ = !view.fresh && !view.failed();
+  // A failure names the choice that is wrong: an older picture would hide it.
+  if (view.failed()) {
+    if (error_place(context, view.status.error)) slot_.retry();
+    return;
+  }
+  if (!slot_place(context, slot_, view)) return;
+  if (shown_ != view.value) ++version_;
+  shown_ = view.value;
+  if (!view_) view_.emplace(context.fonts, context.textures);
+  view_->show(shown_->figure, version_, size, {context.look.ground, context.look.surface});
+  visible_ = true;
+  const auto& hit = view_->hit();
+  if (!hit) return;
+  detail_tooltip(hit_lines(shown_->figure, *hit));
+  if (hit->clicked && hit->row && hit->col) {
+    go_to(context.session, target_of_cell(shown_->figure.panels[hit->panel], *hit->row, *hit->col));
+  }
+}
+
+std::optional<plot::Figure> ResultFigures::figure() const {
+  if (!visible_ || !view_) return std::nullopt;
+  return view_->problem().empty() ? view_->current_figure() : shown_->figure;
+}
+
+nlohmann::ordered_json ResultFigures::options() const {
+  auto json = fields_to_json(options_);
+  json["figure"] = kind_;
+  return json;
+}
+
+void ResultFigures::set_options(const nlohmann::ordered_json& json) {
+  fields_from_json(json, options_);
+  if (json.contains("figure") && json["figure"].is_string()) kind_ = json["figure"];
+}
+
+// ---- free plots ----
+
+void ResultPlot::draw_choices(PanelContext& context, const Table& table) {
+  choose_column("x", options_.x, table, /*with_words=*/false);
+  choose_column("y", options_.y, table, /*with_words=*/false);
+  choose_column("series", options_.series, table, /*with_words=*/true, "(none)");
+  ImGui::TextDisabled("%s", "lines of the table");
+  segmented("style", options_.style);
+  if (options_.style == PlotStyle::means) {
+    ImGui::TextDisabled("%s", "bands");
+    int band = static_cast<int>(options_.band);
+    const std::vector<std::string> names(EnumNames<BandKind>::value.begin(),
+                                         EnumNames<BandKind>::value.end());
+    std::string chosen = names[static_cast<std::size_t>(band)];
+    if (choose("##band", chosen, names, -1.0f)) {
+      band = static_cast<int>(std::find(names.begin(), names.end(), chosen) - names.begin());
+      options_.band = static_cast<BandKind>(band);
+    }
+  }
+  ImGui::Checkbox("logarithmic x", &options_.log_x);
+  ImGui::Checkbox("logarithmic y", &options_.log_y);
+  ImGui::Dummy({0, context.look.px(4)});
+  if (shown_) show_caption(context, shown_->figure);
+}
+
+void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
+                      const std::string& filter_words) {
+  busy_ = false;
+  visible_ = false;
+  if (columns_of_ != rows.loaded.get()) {
+    options_ = with_columns_of(rows.table(), options_);
+    columns_of_ = rows.loaded.get();
+  }
+  if (!filter_words.empty()) {
+    ImGui::TextDisabled("%s", fmt::format("lines with {}", filter_words).c_str());
+  }
+  Choices choices(context);
+  if (choices.open()) draw_choices(context, rows.table());
+  const ImVec2 size = choices.close();
+  const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
+  const auto view = slot_.ask(context.session.bench(), key, {"Plot", Lane::quick, /*urgent=*/true},
+                              [rows, options = options_](JobContext&) {
+                                return free_plot(rows.table(), rows.order->rows, options);
+                              });
+  busy_ = !view.fresh && !view.failed();
+  if (view.failed()) {
+    if (error_place(context, view.status.error)) slot_.retry();
+    return;
+  }
+  if (!slot_place(context, slot_, view)) return;
+  if (shown_ != view.value) ++version_;
+  shown_ = view.value;
+  if (!view_) view_.emplace(context.fonts, context.textures);
+  view_->show(shown_->figure, version_, size, {context.look.ground, context.look.surface});
+  visible_ = true;
+  const auto& hit = view_->hit();
+  if (!hit) return;
+  auto lines = hit_lines(shown_->figure, *hit);
+  const bool is_point = hit->mark && hit->point && *hit->mark < shown_->rows_of_mark.size() &&
+                        *hit->point < shown_->rows_of_mark[*hit->mark].size();
+  if (is_point) {
+    const std::uint32_t row = shown_->rows_of_mark[*hit->mark][*hit->point];
+    const RowTarget target = target_of(rows.table(), row);
+    lines.emplace_back("line", fmt::format("{}", row + 1));
+    if (!target.empty()) lines.emplace_back("click goes to", target.words());
+    if (hit->clicked) go_to(context.session, target);
+  }
+  detail_tooltip(lines);
+}
+
+std::optional<plot::Figure> ResultPlot::figure() const {
+  if (!visible_ || !view_) return std::nullopt;
+  return view_->problem().empty() ? view_->current_figure() : shown_->figure;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,289 @@
+// Results of sweeps, analyses and simulations: as a table, as figures, as a free plot, and what the
+// file says about itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gui/panels/result_parts.hpp"
+#include "gui/panels/widgets.hpp"
+
+namespace kvscope::gui {
+
+enum class ResultShow { table, figure, plot, about };
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::ResultShow> {
+  static constexpr std::array<std::string_view, 4> value = {"table", "figure", "plot", "about"};
+};
+}  // namespace kvscope
+
+namespace kvscope::gui {
+
+namespace {
+
+struct ResultsOptions {
+  std::string result;  // file name without folders
+  ResultShow show = ResultShow::table;
+  std::string source = "rows";
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"result", "file name of the result that is shown"}, self.result);
+    visit(Field{"show", "table, figure, plot, or what the file says about itself"}, self.show);
+    visit(Field{"source", "rows, layers, or the array that is listed"}, self.source);
+  }
+};
+
+std::string file_name(const ResultPtr& result) {
+  return std::filesystem::path(result->name()).filename().string();
+}
+
+class ResultsPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"results", "Results",
+            "Tables and figures of sweeps, analyses and simulations. Clicking a line goes to its "
+            "layer, head, method and budget."};
+  }
+  void controls(PanelContext& context) override;
+  void draw(PanelContext& context) override;
+  std::optional<plot::Figure> figure() const override;
+  std::optional<std::string> csv() const override;
+  nlohmann::ordered_json options() const override;
+  void set_options(const nlohmann::ordered_json& json) override;
+  bool is_busy() const override { return busy_; }
+
+ private:
+  void choose_result(const Session& session);
+  void show_result(const ResultPtr& result);
+  void result_list(PanelContext& context);
+  void source_list(PanelContext& context);
+  void set_source(std::string source);
+  /// Empty while the table is read or arranged; draws how far it is, or why it cannot be.
+  std::optional<ResultRows> ask_rows(PanelContext& context);
+
+  ResultsOptions options_;
+  ResultPtr result_;
+  std::string wanted_;  // by a session: shown whenever it is open, until another one is chosen
+  std::size_t n_results_ = 0;
+  std::vector<TableSource> sources_;
+  TableArrangement arrangement_;
+
+  Slot<LoadedTable> loaded_;
+  Slot<RowOrder> order_;
+  ResultRows last_;
+  ResultTable table_;
+  ResultFigures figures_;
+  ResultPlot plot_;
+  ResultAbout about_;
+  bool has_rows_ = false;
+  bool busy_ = false;
+};
+
+// ---- which result, which table of it ----
+
+void ResultsPanel::choose_result(const Session& session) {
+  const auto& open = session.results();
+  const bool is_new = open.size() > n_results_;
+  n_results_ = open.size();
+  ResultPtr next;
+  for (const ResultPtr& result : open) {
+    if (result == result_) next = result;
+  }
+  for (const ResultPtr& result : open) {
+    if (file_name(result) == wanted_) next = result;
+  }
+  // A file that was just opened is what one wants to see; so is the same file opened again.
+  const bool is_wanted = next != nullptr && file_name(next) == wanted_;
+  if (!open.empty() && ((is_new && !is_wanted) || !next)) next = open.back();
+  if (next != result_) show_result(next);
+}
+
+void ResultsPanel::show_result(const ResultPtr& result) {
+  result_ = result;
+  sources_.clear();
+  arrangement_ = {};
+  if (!result_) return;
+  options_.result = file_name(result_);
+  sources_ = table_sources(*result_);
+  const bool has_source = std::any_of(sources_.begin(), sources_.end(), [&](const TableSource& s) {
+    return s.name == options_.source;
+  });
+  if (!has_source) options_.source = sources_.empty() ? "" : sources_.front().name;
+}
+
+void ResultsPanel::set_source(std::string source) {
+  if (source == options_.source) return;
+  options_.source = std::move(source);
+  arrangement_ = {};
+}
+
+void ResultsPanel::result_list(PanelContext& context) {
+  ImGui::SetNextItemWidth(context.look.px(170));
+  if (ImGui::BeginCombo("##result", file_name(result_).c_str(), ImGuiComboFlags_HeightLarge)) {
+    for (const ResultPtr& result : context.session.results()) {
+      const std::string label =
+          fmt::format("{}  ({})##{}", file_name(result), result->info().kind, result_key(result));
+      if (ImGui::Selectable(label.c_str(), result == result_) && result != result_) {
+        wanted_.clear();
+        show_result(result);
+      }
+      help_tooltip(result->name());
+    }
+    ImGui::EndCombo();
+  }
+  help_tooltip(result_->name());
+  ImGui::SameLine();
+  if (ImGui::Button("Close")) {
+    const auto& open = context.session.results();
+    const auto at = std::find(open.begin(), open.end(), result_);
+    wanted_.clear();
+    if (at != open.end()) context.session.close_result(at - open.begin());
+  }
+  help_tooltip("Closes this result. The file stays.");
+}
+
+void ResultsPanel::source_list(PanelContext& context) {
+  if (sources_.size() < 2) return;
+  ImGui::SetNextItemWidth(context.look.px(190));
+  if (ImGui::BeginCombo("##source", options_.source.c_str(), ImGuiComboFlags_HeightLarge)) {
+    ImGuiListClipper clipper;
+    clipper.Begin(static_cast<int>(sources_.size()));
+    while (clipper.Step()) {
+      for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+        const TableSource& source = sources_[static_cast<std::size_t>(i)];
+        const std::string label =
+            source.shape.empty() ? source.name : fmt::format("{}  [{}]", source.name, source.shape);
+        if (ImGui::Selectable(label.c_str(), source.name == options_.source)) {
+          set_source(source.name);
+        }
+        help_tooltip(source.long_name);
+      }
+    }
+    ImGui::EndCombo();
+  }
+  help_tooltip("Which numbers of the file are listed and plotted.");
+  ImGui::SameLine();
+}
+
+void ResultsPanel::controls(PanelContext& context) {
+  choose_result(context.session);
+  if (!result_) return;
+  segmented("show", options_.show);
+  ImGui::SameLine();
+  result_list(context);
+}
+
+// ---- what is shown ----
+
+std::optional<ResultRows> ResultsPanel::ask_rows(PanelContext& context) {
+  has_rows_ = false;
+  ResultRows rows;
+  const std::string source_key = result_key(result_) + options_.source;
+  const auto loaded =
+      loaded_.ask(context.session.bench(), "table/" + source_key,
+                  {fmt::format("Reading {} of {}", options_.source, file_name(result_)),
+                   Lane::quick, /*urgent=*/true},
+                  [result = result_, source = options_.source](JobContext&) {
+                    return LoadedTable{load_table(*result, source)};
+                  });
+  busy_ |= !loaded.fresh && !loaded.failed();
+  // Another table's lines would be taken for this one's.
+  if (!loaded.fresh) {
+    const SlotAction action = job_place(context, loaded.status, /*has_value=*/false, false);
+    if (action == SlotAction::cancel) loaded_.cancel();
+    if (action == SlotAction::retry) loaded_.retry();
+    return std::nullopt;
+  }
+  rows.loaded = loaded.value;
+  rows.key = fmt::format("{}/{}", source_key, arrangement_.key());
+  const auto order = order_.ask(
+      context.session.bench(), "order/" + rows.key, {"Sorting", Lane::quick, /*urgent=*/true},
+      [table = loaded.value, arrangement = arrangement_](JobContext& job) {
+        return arrange_rows(table->table, arrangement, job.stop);
+      });
+  busy_ |= !order.fresh && !order.failed();
+  if (order.fresh) {
+    rows.order = order.value;
+    last_ = rows;
+  }
+  // While another order is made, the last one of the same table is shown.
+  has_rows_ = last_.loaded == loaded.value;
+  return has_rows_ ? std::optional(last_) : std::nullopt;
+}
+
+void ResultsPanel::draw(PanelContext& context) {
+  busy_ = false;
+  has_rows_ = false;
+  choose_result(context.session);
+  if (!result_) {
+    empty_place(
+        context, "No result is open",
+        "Drop a result (.h5, .csv, .json) onto the window, or open one with Ctrl+O. kvscope "
+        "sweep, analyze and simulate make them.");
+    return;
+  }
+  if (options_.show == ResultShow::about) {
+    if (const auto wanted = about_.draw(context, result_)) {
+      set_source(*wanted);
+      options_.show = ResultShow::table;
+    }
+    return;
+  }
+  if (options_.show == ResultShow::figure) {
+    figures_.draw(context, result_);
+    busy_ |= figures_.is_busy();
+    return;
+  }
+  if (sources_.empty()) {
+    empty_place(context, "This result holds no numbers to list",
+                "About shows what the file says of itself.");
+    return;
+  }
+  source_list(context);
+  const auto rows = ask_rows(context);
+  if (!rows) return;
+  if (options_.show == ResultShow::table) {
+    table_.draw(context, *rows, arrangement_);
+  } else {
+    plot_.draw(context, *rows, arrangement_.filter_words());
+    busy_ |= plot_.is_busy();
+  }
+}
+
+std::optional<plot::Figure> ResultsPanel::figure() const {
+  if (!result_) return std::nullopt;
+  if (options_.show == ResultShow::figure) return figures_.figure();
+  if (options_.show == ResultShow::plot && has_rows_) return plot_.figure();
+  return std::nullopt;
+}
+
+std::optional<std::string> ResultsPanel::csv() const {
+  if (options_.show == ResultShow::table) return has_rows_ ? table_.csv() : std::nullopt;
+  return Panel::csv();
+}
+
+nlohmann::ordered_json ResultsPanel::options() const {
+  auto json = fields_to_json(options_);
+  json["figure"] = figures_.options();
+  json["plot"] = plot_.options();
+  return json;
+}
+
+void ResultsPanel::set_options(const nlohmann::ordered_json& json) {
+  fields_from_json(json, options_);
+  if (json.contains("figure")) figures_.set_options(json["figure"]);
+  if (json.contains("plot")) plot_.set_options(json["plot"]);
+  wanted_ = options_.result;
+}
+
+}  // namespace
+
+std::unique_ptr<Panel> make_results_panel() {
+  return std::make_unique<ResultsPanel>();
+}
+
+}  // namespace kvscope::gui
