@@ -26,11 +26,17 @@ struct Accumulator {
   }
 };
 
-/// How much of a pixel, seen from the middle one, a disc covers.
+/// How much a disc covers of a pixel in one of its rows, seen from its middle.
 struct DiscPixel {
   int dx;
-  int dy;
   double cover;
+};
+
+/// A pixel with points on it.
+struct Spot {
+  int x;
+  Colour colour;
+  double alpha;
 };
 
 }  // namespace
@@ -76,41 +82,50 @@ Image cloud_image(std::span<const Point> places, std::span<const Colour> colours
     last[pixel] = static_cast<std::uint32_t>(i);
   }
 
-  // 2. one disc per occupied pixel, as opaque as its points together
+  // 2. one disc per occupied pixel, as opaque as its points together; row by row of the result, so
+  // that what is added up stays in the processor's caches
   const double r = std::max(0.5, radius * pixels_per_point);
   const int reach = static_cast<int>(std::ceil(r));
-  std::vector<DiscPixel> disc;
+  std::vector<std::vector<DiscPixel>> disc(2 * static_cast<std::size_t>(reach) + 1);
   for (int dy = -reach; dy <= reach; ++dy) {
     for (int dx = -reach; dx <= reach; ++dx) {
       const double cover = std::clamp(r + 0.5 - std::hypot(dx, dy), 0.0, 1.0);
-      if (cover > 0.0) disc.push_back({dx, dy, cover});
+      if (cover > 0.0) disc[static_cast<std::size_t>(dy + reach)].push_back({dx, cover});
     }
   }
-  std::vector<Accumulator> sums(n_pixels);
+  std::vector<std::vector<Spot>> spots(static_cast<std::size_t>(image.height));
+  for (std::size_t pixel = 0; pixel < n_pixels; ++pixel) {
+    if (count[pixel] == 0) continue;
+    const Colour colour = colours[colours.size() == 1 ? 0 : last[pixel]];
+    const double alpha = 1.0 - std::pow(1.0 - colour.alpha, static_cast<double>(count[pixel]));
+    const auto width = static_cast<std::size_t>(image.width);
+    spots[pixel / width].push_back({static_cast<int>(pixel % width), colour, alpha});
+  }
+  std::vector<Accumulator> sums(static_cast<std::size_t>(image.width));
   for (int y = 0; y < image.height; ++y) {
-    for (int x = 0; x < image.width; ++x) {
-      const auto pixel = static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) +
-                         static_cast<std::size_t>(x);
-      if (count[pixel] == 0) continue;
-      const Colour colour = colours[colours.size() == 1 ? 0 : last[pixel]];
-      const double alpha = 1.0 - std::pow(1.0 - colour.alpha, static_cast<double>(count[pixel]));
-      for (const DiscPixel& part : disc) {
-        const int to_x = x + part.dx;
-        const int to_y = y + part.dy;
-        if (to_x < 0 || to_y < 0 || to_x >= image.width || to_y >= image.height) continue;
-        sums[static_cast<std::size_t>(to_y) * static_cast<std::size_t>(image.width) +
-             static_cast<std::size_t>(to_x)]
-            .lay_over(colour, alpha * part.cover);
+    std::fill(sums.begin(), sums.end(), Accumulator{});
+    const int end = std::min(image.height, y + reach + 1);
+    for (int from_y = std::max(0, y - reach); from_y < end; ++from_y) {
+      const auto& row_of_disc = disc[static_cast<std::size_t>(y - from_y + reach)];
+      for (const Spot& spot : spots[static_cast<std::size_t>(from_y)]) {
+        for (const DiscPixel& part : row_of_disc) {
+          const int to_x = spot.x + part.dx;
+          if (to_x < 0 || to_x >= image.width) continue;
+          sums[static_cast<std::size_t>(to_x)].lay_over(spot.colour, spot.alpha * part.cover);
+        }
       }
     }
-  }
-  for (std::size_t pixel = 0; pixel < n_pixels; ++pixel) {
-    const Accumulator& sum = sums[pixel];
-    if (sum.alpha <= 0.0) continue;
-    const auto channel = [&](double v) {
-      return static_cast<std::uint8_t>(std::clamp(std::lround(v / sum.alpha), 0L, 255L));
-    };
-    put(image, pixel, {channel(sum.r), channel(sum.g), channel(sum.b), std::min(1.0, sum.alpha)});
+    for (int x = 0; x < image.width; ++x) {
+      const Accumulator& sum = sums[static_cast<std::size_t>(x)];
+      if (sum.alpha <= 0.0) continue;
+      const auto channel = [&](double v) {
+        return static_cast<std::uint8_t>(std::clamp(std::lround(v / sum.alpha), 0L, 255L));
+      };
+      put(image,
+          static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width) +
+              static_cast<std::size_t>(x),
+          {channel(sum.r), channel(sum.g), channel(sum.b), std::min(1.0, sum.alpha)});
+    }
   }
   return image;
 }

@@ -14,16 +14,43 @@ void Cloud::add(const std::vector<CloudPoint>& points, const std::vector<plot::C
   sets.push_back({begin, at.size(), size, opacity});
 }
 
+namespace {
+
+bool is_finite(const CloudPoint& p) {
+  return std::isfinite(p[0]) && std::isfinite(p[1]) && std::isfinite(p[2]);
+}
+
+}  // namespace
+
+CloudPoint CloudBox::middle() const {
+  CloudPoint m{};
+  for (std::size_t c = 0; c < 3; ++c) m[c] = low[c] + 0.5f * (high[c] - low[c]);
+  return m;
+}
+
 std::optional<CloudBox> box_of(const std::vector<CloudPoint>& points) {
   std::optional<CloudBox> box;
   for (const CloudPoint& p : points) {
-    if (!std::isfinite(p[0]) || !std::isfinite(p[1]) || !std::isfinite(p[2])) continue;
+    if (!is_finite(p)) continue;
     if (!box) box = CloudBox{p, p};
     for (std::size_t c = 0; c < 3; ++c) {
       box->low[c] = std::min(box->low[c], p[c]);
       box->high[c] = std::max(box->high[c], p[c]);
     }
   }
+  if (!box) return box;
+  const CloudPoint middle = box->middle();
+  double farthest = 0.0;  // squared
+  for (const CloudPoint& p : points) {
+    if (!is_finite(p)) continue;
+    double distance = 0.0;
+    for (std::size_t c = 0; c < 3; ++c) {
+      const double d = static_cast<double>(p[c]) - static_cast<double>(middle[c]);
+      distance += d * d;
+    }
+    farthest = std::max(farthest, distance);
+  }
+  box->radius = std::sqrt(farthest);
   return box;
 }
 

@@ -36,11 +36,14 @@ struct Cloud {
            float size, float opacity);
 };
 
-/// Smallest box around the finite points; empty without any.
+/// A box, and how far from its middle the farthest point lies.
 struct CloudBox {
   CloudPoint low{};
   CloudPoint high{};
+  double radius = 0.0;
+  CloudPoint middle() const;
 };
+/// The smallest one around the finite points; empty without any.
 std::optional<CloudBox> box_of(const std::vector<CloudPoint>& points);
 
 /// From data to pixels: pixel_x = offset[0] + right . p, pixel_y = offset[1] + down . p. `depth` is

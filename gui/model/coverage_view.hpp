@@ -51,6 +51,7 @@ struct CoverageSwitches {
   double heads_high = 1.0;
   double pages_low = 1e-6;
   double pages_high = 1.0;
+  bool operator==(const CoverageSwitches&) const = default;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {

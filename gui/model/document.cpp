@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <mutex>
+#include <set>
 
+#include "core/base/error.hpp"
 #include "gui/model/token_text.hpp"
 
 namespace kvscope::gui {
@@ -58,10 +60,17 @@ class CachedSource final : public TraceSource {
       return (file_.*read)(layer, head, range);
     const std::string key = fmt::format("{}{}/{}/{}", key_, what, layer, head);
     auto slice = cache_.find<Slice>(key);
-    if (!slice) {
-      slice = std::make_shared<const Slice>(Slice{(file_.*read)(layer, head, whole)});
-      cache_.put(key, slice, bytes);
+    if (!slice && !is_broken(key)) {
+      try {
+        slice = std::make_shared<const Slice>(Slice{(file_.*read)(layer, head, whole)});
+        cache_.put(key, slice, bytes);
+      } catch (const FormatError&) {
+        // Something in the head is damaged: perhaps not what was asked for.
+        const std::lock_guard lock(mutex_);
+        broken_.insert(key);
+      }
     }
+    if (!slice) return (file_.*read)(layer, head, range);
     Tensor<float> part(width == 1 && slice->rows.shape().rank == 1 ? Shape{range.size()}
                                                                    : Shape{range.size(), width});
     const float* from = slice->rows.data() + (range.begin - whole.begin) * width;
@@ -69,9 +78,16 @@ class CachedSource final : public TraceSource {
     return part;
   }
 
+  bool is_broken(const std::string& key) const {
+    const std::lock_guard lock(mutex_);
+    return broken_.contains(key);
+  }
+
   const TraceFile& file_;
   Cache& cache_;
   std::string key_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::string> broken_;  // heads that cannot be read whole
 };
 
 std::vector<std::string> warnings_of(const TraceFile& file) {
@@ -99,16 +115,23 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
 
 }  // namespace
 
-Document::Document(fs::path path, TraceFile file, Cache& cache)
-    : path_(std::move(path)), file_(std::move(file)), cache_(cache) {
+std::optional<FileStamp> file_stamp(const fs::path& path) {
+  std::error_code error;
+  FileStamp stamp;
+  stamp.written = fs::last_write_time(path, error);
+  if (error) return std::nullopt;
+  stamp.size = fs::file_size(path, error);
+  if (error) return std::nullopt;
+  return stamp;
+}
+
+Document::Document(fs::path path, TraceFile file, std::optional<FileStamp> stamp, Cache& cache)
+    : path_(std::move(path)), file_(std::move(file)), cache_(cache), stamp_(stamp) {
   static std::atomic<std::uint64_t> count = 0;
   key_ = fmt::format("trace{}/", ++count);
   source_ = std::make_unique<CachedSource>(file_, cache_, key_);
   warnings_ = warnings_of(file_);
   token_bytes_ = file_.token_bytes();
-  std::error_code error;
-  written_ = fs::last_write_time(path_, error);
-  size_ = fs::file_size(path_, error);
 }
 
 Document::~Document() {
@@ -116,8 +139,9 @@ Document::~Document() {
 }
 
 std::shared_ptr<const Document> Document::open(const fs::path& path, Cache& cache) {
+  const auto stamp = file_stamp(path);
   return std::shared_ptr<const Document>(
-      new Document(path, TraceFile::open(path, {.allow_partial = true}), cache));
+      new Document(path, TraceFile::open(path, {.allow_partial = true}), stamp, cache));
 }
 
 std::string Document::token_text(Index pos) const {
@@ -132,10 +156,7 @@ bool Document::is_gone() const {
 }
 
 bool Document::has_changed() const {
-  std::error_code error;
-  const auto written = fs::last_write_time(path_, error);
-  if (error) return true;
-  return written != written_ || fs::file_size(path_, error) != size_;
+  return file_stamp(path_) != stamp_;
 }
 
 }  // namespace kvscope::gui

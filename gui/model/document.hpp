@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,16 @@
 #include "traces/reader.hpp"
 
 namespace kvscope::gui {
+
+/// Tells one state of a file from another: when it was written, and how long it is.
+struct FileStamp {
+  std::filesystem::file_time_type written;
+  std::uintmax_t size = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+
+/// Empty if there is no such file.
+std::optional<FileStamp> file_stamp(const std::filesystem::path& path);
 
 /// Immutable once open; shared with the jobs that read it. Safe from several threads.
 class Document {
@@ -28,7 +39,8 @@ class Document {
   const std::string& key() const { return key_; }
   const TraceInfo& info() const { return file_.info(); }
   const TraceFile& file() const { return file_; }
-  /// The trace for analyses: whole heads of q, k, v and lse are kept in the cache once read.
+  /// The trace for analyses: whole heads of q, k, v and lse are kept in the cache once read. A head
+  /// that cannot be read whole (NaN somewhere) is read range by range.
   const TraceSource& source() const { return *source_; }
 
   /// Sentences for the banner: a partial or recovered file, missing captures, oddities.
@@ -42,7 +54,8 @@ class Document {
   bool is_gone() const;
 
  private:
-  Document(std::filesystem::path path, TraceFile file, Cache& cache);
+  Document(std::filesystem::path path, TraceFile file, std::optional<FileStamp> stamp,
+           Cache& cache);
   std::filesystem::path path_;
   TraceFile file_;
   Cache& cache_;
@@ -50,8 +63,7 @@ class Document {
   std::unique_ptr<TraceSource> source_;
   std::vector<std::string> warnings_;
   std::vector<std::string> token_bytes_;
-  std::filesystem::file_time_type written_;
-  std::uintmax_t size_ = 0;
+  std::optional<FileStamp> stamp_;  // just before it was opened
 };
 
 }  // namespace kvscope::gui

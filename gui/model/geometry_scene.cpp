@@ -67,6 +67,7 @@ void add_valued_queries(GeometryScene& scene, const GeometryHead& head,
     return std::isnan(values[i]) ? std::nullopt : std::optional<float>(values[i]);
   });
   valued.opacity = 0.85;
+  if (rest.at.size() > valued.at.size()) valued.size = 1.7;  // the few must not drown
   if (!rest.at.empty()) scene.sets.push_back(std::move(rest));
   if (!valued.at.empty()) scene.sets.push_back(std::move(valued));
 }
@@ -161,7 +162,8 @@ void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwit
         plain_set(head.keys, std::move(label), /*are_queries=*/false, tone, opacity, is_in);
     if (!set.at.empty()) scene.sets.push_back(std::move(set));
   };
-  add("keys it does not see", kContext, 0.12, [&](std::size_t i) { return !is_visible(i); });
+  add("keys it does not see (faint)", kContext, 0.12,
+      [&](std::size_t i) { return !is_visible(i); });
   add("keys left out", kContext, 0.6, [&](std::size_t i) { return is_visible(i) && !is_kept(i); });
   add(fmt::format("keys kept by {}", kept->method), kKeptTone, 0.95,
       [&](std::size_t i) { return is_visible(i) && is_kept(i); });
@@ -277,17 +279,9 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
   scene.mean_key = head.mean_key;
   scene.shows_queries = switches.queries;
   scene.shows_keys = switches.keys;
-  std::optional<CloudBox> box;
-  for (const auto* points : {&head.queries, &head.keys}) {
-    const auto own = box_of(*points);
-    if (!own) continue;
-    if (!box) box = own;
-    for (std::size_t c = 0; c < 3; ++c) {
-      box->low[c] = std::min(box->low[c], own->low[c]);
-      box->high[c] = std::max(box->high[c], own->high[c]);
-    }
-  }
-  scene.box = box.value_or(CloudBox{});
+  std::vector<CloudPoint> all = head.queries;
+  all.insert(all.end(), head.keys.begin(), head.keys.end());
+  scene.box = box_of(all).value_or(CloudBox{});
   const bool has_all = static_cast<Index>(head.pos.size()) == head.n_tokens;
   scene.caption.insert(
       scene.caption.begin(),
@@ -330,7 +324,7 @@ plot::Figure flat_figure(const GeometryScene& scene, bool with_points) {
 
 plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit) {
   // A view of 2 x 2 around the middle: at zoom 1 everything is inside.
-  const Camera camera = orbit.camera(scene.box, 2.0, 2.0);
+  const Camera camera = orbit.camera(scene.box, 2.0, 2.0);  // whole at zoom 1
   plot::Panel panel = panel_of(scene, /*with_points=*/true, [&](const CloudPoint& p) {
     const auto at = camera.project(p);
     return std::pair(static_cast<double>(at[0]) - 1.0, 1.0 - static_cast<double>(at[1]));

@@ -173,7 +173,10 @@ bool JobRunner::poll() {
     finished.swap(impl_->finished);
   }
   for (const auto& job : finished) {
-    if (job->status.state == JobState::done && !job->stop.stop_requested() && job->deliver) {
+    const bool is_done = job->status.state == JobState::done;
+    if (is_done && job->stop.stop_requested()) {
+      job->set_state(JobState::cancelled);  // after it ended, but before anybody had its value
+    } else if (is_done && job->deliver) {
       job->deliver(std::move(job->value));
     }
     job->deliver = nullptr;

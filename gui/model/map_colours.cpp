@@ -41,18 +41,35 @@ std::uint32_t rgba(plot::Colour colour) {
 }
 
 void WeightCounts::add(const MapTile& tile, MapPooling pooling, Index n_sink) {
+  constexpr Index kAll = std::numeric_limits<Index>::max();
+  add(tile, pooling, n_sink, {0, kAll}, {0, kAll});
+}
+
+void WeightCounts::add(const MapTile& tile, MapPooling pooling, Index n_sink, TokenRange queries,
+                       TokenRange keys) {
   if (counts_.empty()) counts_.assign(kPlaces, 0);
+  if (queries.size() <= 0 || keys.size() <= 0) return;
   const std::span<const float> values = tile.values(pooling);
+  const int level = tile.id.level;
+  const Index first_row = tile.id.row * kTileCells;
   const Index first_col = tile.id.col * kTileCells;
+  const auto own = [level](TokenRange tokens, Index first, Index n) {
+    return CellRange{std::clamp<Index>((tokens.begin >> level) - first, 0, n),
+                     std::clamp<Index>(((tokens.end - 1) >> level) + 1 - first, 0, n)};
+  };
+  const CellRange rows = own(queries, first_row, tile.n_rows);
+  CellRange cols = own(keys, first_col, tile.n_cols);
   // cells that hold a sink's key are left out whole
-  const Index n_sink_cells = (n_sink + (Index{1} << tile.id.level) - 1) >> tile.id.level;
-  const Index begin = std::clamp<Index>(n_sink_cells - first_col, 0, tile.n_cols);
+  const Index n_sink_cells = (n_sink + (Index{1} << level) - 1) >> level;
+  cols.begin =
+      std::clamp<Index>(n_sink_cells - first_col, cols.begin, std::max(cols.begin, cols.end));
   float largest = static_cast<float>(largest_);
-  for (Index row = 0; row < tile.n_rows; ++row) {
+  for (Index row = rows.begin; row < rows.end; ++row) {
     const RowState state = tile.rows[static_cast<std::size_t>(row)];
     if (state != RowState::exact && state != RowState::sampled) continue;
-    for (const float value : values.subspan(static_cast<std::size_t>(row * tile.n_cols + begin),
-                                            static_cast<std::size_t>(tile.n_cols - begin))) {
+    for (const float value :
+         values.subspan(static_cast<std::size_t>(row * tile.n_cols + cols.begin),
+                        static_cast<std::size_t>(std::max<Index>(0, cols.size())))) {
       if (!(value >= 0.0F)) continue;
       ++n_;
       if (value == 0.0F) {

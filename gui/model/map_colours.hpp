@@ -27,6 +27,9 @@ enum class MapScaleKind {
 class WeightCounts {
  public:
   void add(const MapTile& tile, MapPooling pooling, Index n_sink);
+  /// Only the cells of the tile that reach into queries x keys.
+  void add(const MapTile& tile, MapPooling pooling, Index n_sink, TokenRange queries,
+           TokenRange keys);
   std::int64_t n() const { return n_; }
   std::int64_t n_zero() const { return n_zero_; }
   /// The weight that a share q in [0, 1] of the positive ones does not exceed, to 0.4 %; empty if

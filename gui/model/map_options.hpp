@@ -6,6 +6,7 @@
 #include "analysis/attention_map.hpp"
 #include "core/base/fields.hpp"
 #include "gui/model/map_colours.hpp"
+#include "gui/model/map_view.hpp"
 
 namespace kvscope {
 template <>
@@ -41,6 +42,19 @@ struct MapOptions {
   }
   /// Keys that the scale leaves out.
   Index sinks() const { return mask_sinks ? n_sink : 0; }
+};
+
+/// Where the map is looked at; what it begins with shows all of any map.
+struct MapPlace {
+  MapPoint centre;
+  double tokens_per_pixel = 1e9;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"query", "in the middle of the view"}.in(0.0, 1e9), self.centre.query);
+    visit(Field{"key", "in the middle of the view"}.in(0.0, 1e9), self.centre.key);
+    visit(Field{"tokens-per-pixel", "scale"}.in(1e-3, 1e9), self.tokens_per_pixel);
+  }
 };
 
 }  // namespace kvscope::gui

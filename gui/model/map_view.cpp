@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kClosest = 1.0 / 64.0;  // tokens per pixel
 
-/// The origin of one side: a map that is smaller than the view lies in the view's middle.
+/// The origin of one side: a map that is smaller than the view lies at its axes.
 double clamped_origin(double origin, double seen, double n_tokens) {
-  if (seen >= n_tokens) return (n_tokens - seen) / 2.0;
+  if (seen >= n_tokens) return 0.0;
   return std::clamp(origin, 0.0, n_tokens - seen);
 }
 
@@ -33,7 +33,7 @@ void MapView::set_size(double width, double height) {
   width = std::max(1.0, width);
   height = std::max(1.0, height);
   if (width == width_ && height == height_) return;
-  const bool fitted = scale_ >= fit_scale();
+  const bool fitted = is_fitted();
   const MapPoint middle = at(width_ / 2.0, height_ / 2.0);
   width_ = width;
   height_ = height;
@@ -42,6 +42,10 @@ void MapView::set_size(double width, double height) {
   } else {
     centre_on(middle);
   }
+}
+
+bool MapView::is_fitted() const {
+  return scale_ >= fit_scale();
 }
 
 double MapView::fit_scale() const {
@@ -102,6 +106,11 @@ void MapView::reveal(MapPair pair) {
   origin_.query = moved(origin_.query, height_ * scale_, pair.query);
   origin_.key = moved(origin_.key, width_ * scale_, pair.key);
   clamp();
+}
+
+void MapView::look_at(MapPoint centre, double tokens_per_pixel) {
+  scale_ = tokens_per_pixel;
+  centre_on(centre);
 }
 
 void MapView::centre_on(MapPoint point) {

@@ -28,8 +28,8 @@ struct MapPair {
 };
 
 /// The viewport: keys run to the right, queries downwards, one scale for both. Every change keeps
-/// it inside limits: never beyond the map by more than the part that it is larger, a pixel never
-/// more than the whole map needs nor less than 1 / 64 of a token.
+/// it inside limits: never beyond the map, which lies at the axes where it is smaller than the
+/// view; a pixel is never more than the whole map needs nor less than 1 / 64 of a token.
 class MapView {
  public:
   /// Another map or another size of the screen's part, in pixels. A map of another length is
@@ -48,7 +48,9 @@ class MapView {
   /// Moves as little as needed to show the pair; not at all if it is shown.
   void reveal(MapPair pair);
   void centre_on(MapPoint point);
+  void look_at(MapPoint centre, double tokens_per_pixel);
 
+  bool is_fitted() const;  // the whole map is in sight
   double width() const { return width_; }
   double height() const { return height_; }
   double tokens_per_pixel() const { return scale_; }

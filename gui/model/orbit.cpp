@@ -9,6 +9,7 @@ namespace kvscope::gui {
 namespace {
 constexpr double kNearest = 1000.0;
 constexpr double kFarthest = 0.05;
+constexpr double kFill = 0.96;  // of the shorter side, at zoom 1
 }  // namespace
 
 void Orbit::rotate(double dx, double dy, double pixels_per_half_turn) {
@@ -35,17 +36,10 @@ std::array<std::array<double, 3>, 3> Orbit::axes() const {
 }
 
 Camera Orbit::camera(const CloudBox& box, double width, double height) const {
-  std::array<double, 3> centre{};
-  double radius = 0.0;
-  for (std::size_t c = 0; c < 3; ++c) {
-    const double half = 0.5 * (static_cast<double>(box.high[c]) - static_cast<double>(box.low[c]));
-    centre[c] = static_cast<double>(box.low[c]) + half;
-    radius += half * half;
-  }
-  radius = std::sqrt(radius);
-  if (!(radius > 0.0)) radius = 1.0;
+  const double radius = box.radius > 0.0 ? box.radius : 1.0;
+  const CloudPoint centre = box.middle();
   const double side = std::min(width, height);
-  const double scale = 0.5 * side / radius * zoom;
+  const double scale = kFill * 0.5 * side / radius * zoom;
   const auto [right, up, toward] = axes();
   Camera camera;
   camera.offset = {0.5 * width + shift_x * side, 0.5 * height - shift_y * side, 0.5};
@@ -53,9 +47,9 @@ Camera Orbit::camera(const CloudBox& box, double width, double height) const {
     camera.right[c] = scale * right[c];
     camera.down[c] = -scale * up[c];
     camera.toward[c] = 0.5 / radius * toward[c];
-    camera.offset[0] -= camera.right[c] * centre[c];
-    camera.offset[1] -= camera.down[c] * centre[c];
-    camera.offset[2] -= camera.toward[c] * centre[c];
+    camera.offset[0] -= camera.right[c] * static_cast<double>(centre[c]);
+    camera.offset[1] -= camera.down[c] * static_cast<double>(centre[c]);
+    camera.offset[2] -= camera.toward[c] * static_cast<double>(centre[c]);
   }
   return camera;
 }

@@ -36,7 +36,8 @@ struct Orbit {
 
   /// The unit vectors of the view in data coordinates: right, up, towards the viewer.
   std::array<std::array<double, 3>, 3> axes() const;
-  /// All axes have one scale; at zoom 1 the box' sphere fits into width x height pixels.
+  /// All axes have one scale; at zoom 1 every point fits into width x height pixels, however
+  /// turned.
   Camera camera(const CloudBox& box, double width, double height) const;
 };
 

@@ -21,6 +21,7 @@ void QuerySelectionFeed::update(const Session& session, const QuerySelectionSwit
   } else {
     picks_.reset();
   }
+  ask_selected(session, document, options);
   ask_layers(session, document, options, switches.span);
 }
 
@@ -31,8 +32,10 @@ void QuerySelectionFeed::follow(const Document& document, const QuerySelectionOp
     document_key_ = document.key();
     head_.clear();
     picks_slot_.clear();
+    selected_slot_.clear();
     value_.reset();
     picks_.reset();
+    selected_.reset();
     all_layers_ = false;
   }
   const std::string key =
@@ -85,6 +88,21 @@ void QuerySelectionFeed::ask_picks(const Session& session,
   waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
   // Those of another chunk or head would be misread.
   picks_ = view.fresh ? view.value : nullptr;
+}
+
+void QuerySelectionFeed::ask_selected(const Session& session,
+                                      const std::shared_ptr<const Document>& document,
+                                      const QuerySelectionOptions& options) {
+  const Selection& selected = session.selection();
+  const MeasureRequest request{selected.layer, selected.q_head, {selected.query}, options};
+  const auto view =
+      selected_slot_.ask(session.bench(), document->key() + request.key(),
+                         {fmt::format("Largest weight of query {}", selected.query), Lane::quick},
+                         [document, request](JobContext& job) {
+                           return measure_queries(document->source(), request, job);
+                         });
+  waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  selected_ = view.fresh ? view.value : nullptr;
 }
 
 void QuerySelectionFeed::ask_layers(const Session& session,

@@ -30,6 +30,9 @@ class QuerySelectionFeed {
   /// Of the selected head and chunk; null in decode, if switched off, or while they are computed.
   const std::shared_ptr<const ChunkPicks>& picks() const { return picks_; }
 
+  /// The selected query, measured whether it was sampled or not; null while it is computed.
+  const std::shared_ptr<const MeasuredQueries>& selected() const { return selected_; }
+
   /// What is known of the map of heads; `version` grows with it. Layers are computed unasked: the
   /// selected one always, all if a layer takes about a second, or after ask_all_layers().
   const LayerCorrelations& layers() const { return layers_; }
@@ -50,17 +53,21 @@ class QuerySelectionFeed {
                 const QuerySelectionOptions& options);
   void ask_picks(const Session& session, const std::shared_ptr<const Document>& document,
                  const QuerySelectionOptions& options);
+  void ask_selected(const Session& session, const std::shared_ptr<const Document>& document,
+                    const QuerySelectionOptions& options);
   void ask_layers(const Session& session, const std::shared_ptr<const Document>& document,
                   const QuerySelectionOptions& options, QuerySpan span);
 
   Slot<QuerySelectionView> head_;
   Slot<QuerySelectionView> layer_;
   Slot<ChunkPicks> picks_slot_;
+  Slot<MeasuredQueries> selected_slot_;
   std::string document_key_;
   std::shared_ptr<const QuerySelectionView> value_;
   bool fresh_ = false;
   JobStatus status_;
   std::shared_ptr<const ChunkPicks> picks_;
+  std::shared_ptr<const MeasuredQueries> selected_;
   LayerCorrelations layers_;
   std::string layers_key_;
   std::uint64_t layers_version_ = 0;

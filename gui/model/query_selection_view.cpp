@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "analysis/statistics.hpp"
+#include "core/attention/row_kernels.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::gui {
@@ -111,33 +112,39 @@ std::vector<double> correlations_of(const QuerySelectionView& view, QuerySpan sp
   return {values.begin(), values.end()};
 }
 
-std::size_t ChunkPicks::bytes() const {
+std::size_t MeasuredQueries::bytes() const {
   return sizeof *this + pos.size() * (2 * sizeof(Index) + 3 * sizeof(double));
 }
 
-std::string ChunkPicksRequest::key() const {
-  return fmt::format("chunk-picks/{}/{}/{}-{}/{}/{}", layer, q_head, chunk.begin, chunk.end,
-                     n_queries, options_key(options));
+std::optional<std::size_t> MeasuredQueries::find(Index position) const {
+  const auto found = std::find(pos.begin(), pos.end(), position);
+  if (found == pos.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - pos.begin());
 }
 
-ChunkPicks chunk_picks(const TraceSource& trace, const ChunkPicksRequest& request,
-                       JobContext& job) {
+std::string MeasureRequest::key() const {
+  return fmt::format("measured-queries/{}/{}/{}/{}", layer, q_head, fmt::join(positions, ","),
+                     options_key(options));
+}
+
+MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& request,
+                                JobContext& job) {
   const TraceInfo& info = trace.info();
   const QuerySelectionOptions& options = request.options;
   require_full_qkv(trace, "query-selection");
+  MeasuredQueries out;
+  out.pos = request.positions;
+  Index last = -1;
+  for (const Index pos : out.pos) {
+    if (pos < 0 || pos >= info.n_tokens) {
+      throw ConfigError(fmt::format("{}: position {} is not in the trace, expected 0 to {}",
+                                    trace.where(), pos, info.n_tokens - 1));
+    }
+    last = std::max(last, pos);
+  }
   const Index kv_head = request.q_head / info.group();
   const Tensor<float> q = trace.read_q(request.layer, request.q_head, {0, info.n_tokens});
-  const Tensor<float> k = trace.read_k(request.layer, kv_head, {0, request.chunk.end});
-
-  // the choice, as the method makes it: inside the chunk alone
-  const auto rows = q.view().range(0, request.chunk.begin, request.chunk.end);
-  const auto mean = quoka_mean_query(rows, options.mean, options.eps);
-  const auto picks = quoka_pick(quoka_cosines(rows, mean, options.eps), request.n_queries);
-  ChunkPicks out;
-  out.chunk = request.chunk;
-  for (const Index in_chunk : picks) out.pos.push_back(request.chunk.begin + in_chunk);
-
-  // their scores, and exact rows
+  const Tensor<float> k = trace.read_k(request.layer, kv_head, {0, last + 1});
   const auto by_prompt = query_scores(info, q.view(), QuerySpan::prompt, options.scoring());
   const auto by_chunk = query_scores(info, q.view(), QuerySpan::chunk, options.scoring());
   for (const Index pos : out.pos) {
@@ -156,14 +163,30 @@ ChunkPicks chunk_picks(const TraceSource& trace, const ChunkPicksRequest& reques
              const auto left = scores.subspan(static_cast<std::size_t>(from - visible.begin),
                                               static_cast<std::size_t>(to - from));
              const auto best = std::max_element(left.begin(), left.end());
-             const double largest = *std::max_element(scores.begin(), scores.end());
-             double sum = 0.0;
-             for (const double score : scores) sum += std::exp(score - largest);
+             const double largest = max_of(scores);
              const auto at = static_cast<std::size_t>(i);
-             out.log_max_weight[at] = *best - largest - std::log(sum);
+             out.log_max_weight[at] = *best - largest - std::log(exp_sums(scores, largest).sum);
              out.max_key[at] = from + (best - left.begin());
            });
   return out;
+}
+
+std::string ChunkPicksRequest::key() const {
+  return fmt::format("chunk-picks/{}/{}/{}-{}/{}/{}", layer, q_head, chunk.begin, chunk.end,
+                     n_queries, options_key(options));
+}
+
+ChunkPicks chunk_picks(const TraceSource& trace, const ChunkPicksRequest& request,
+                       JobContext& job) {
+  require_full_qkv(trace, "query-selection");
+  const Tensor<float> rows = trace.read_q(request.layer, request.q_head, request.chunk);
+  const auto mean = quoka_mean_query(rows.view(), request.options.mean, request.options.eps);
+  const auto cosines = quoka_cosines(rows.view(), mean, request.options.eps);
+  MeasureRequest measure{request.layer, request.q_head, {}, request.options};
+  for (const Index in_chunk : quoka_pick(cosines, request.n_queries)) {
+    measure.positions.push_back(request.chunk.begin + in_chunk);
+  }
+  return {measure_queries(trace, measure, job), request.chunk};
 }
 
 double query_selection_cost(const TraceInfo& info, const QuerySelectionOptions& options) {

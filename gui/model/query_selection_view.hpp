@@ -69,12 +69,10 @@ QuerySelectionHead head_of(const QuerySelectionView& view, Index q_head);
 /// Pearson of S_q and the log of the largest weight, [view.q_heads]; NaN where not defined.
 std::vector<double> correlations_of(const QuerySelectionView& view, QuerySpan span);
 
-/// The queries that QuoKA keeps of one prefill chunk, for one head: measured as the analysis does,
-/// whether it sampled them or not.
-struct ChunkPicks {
-  TokenRange chunk;
-  std::vector<Index> pos;              // lowest cosine first, as the method orders its slots
-  std::vector<double> prompt_s_q;      // NaN without a prompt
+/// Single queries of one head, measured as the analysis does, whether it sampled them or not.
+struct MeasuredQueries {
+  std::vector<Index> pos;
+  std::vector<double> prompt_s_q;
   std::vector<double> chunk_s_q;       // NaN for a query alone in its chunk
   std::vector<double> log_max_weight;  // NaN if no key is left
   std::vector<Index> max_key;          // -1 if none is left
@@ -82,6 +80,25 @@ struct ChunkPicks {
   const std::vector<double>& s_q(QuerySpan span) const {
     return span == QuerySpan::prompt ? prompt_s_q : chunk_s_q;
   }
+  std::optional<std::size_t> find(Index position) const;
+};
+
+struct MeasureRequest {
+  Index layer = 0;
+  Index q_head = 0;
+  std::vector<Index> positions;
+  QuerySelectionOptions options;  // chunk, mean, skip, skip-recent, eps
+  /// Whatever decides the answer, for keys of a cache.
+  std::string key() const;
+};
+
+/// Throws ConfigError for a head or positions that were not recorded.
+MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& request,
+                                JobContext& job);
+
+/// The queries that QuoKA keeps of one prefill chunk, for one head.
+struct ChunkPicks : MeasuredQueries {  // lowest cosine first, as the method orders its slots
+  TokenRange chunk;
 };
 
 struct ChunkPicksRequest {
@@ -89,11 +106,11 @@ struct ChunkPicksRequest {
   Index q_head = 0;
   TokenRange chunk;  // inside the prompt
   Index n_queries = 16;
-  QuerySelectionOptions options;  // chunk, mean, skip, skip-recent, eps
+  QuerySelectionOptions options;
   std::string key() const;
 };
 
-/// Throws ConfigError for a head or positions that were not recorded.
+/// Throws as measure_queries does.
 ChunkPicks chunk_picks(const TraceSource& trace, const ChunkPicksRequest& request, JobContext& job);
 
 /// Multiply-adds that the analysis of one layer needs: what decides if all layers are computed

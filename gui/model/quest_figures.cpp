@@ -7,8 +7,6 @@
 #include <limits>
 #include <unordered_set>
 
-#include "analysis/quest_step.hpp"
-
 namespace kvscope::gui {
 
 namespace {
@@ -60,8 +58,8 @@ Points thinned(const Points& all) {
     return static_cast<Index>((v - r.low) / width * static_cast<double>(kGrid));
   };
   Points few;
-  few.scatter = points_of(all.scatter.label, all.scatter.tone, all.scatter.size,
-                          all.scatter.opacity);
+  few.scatter =
+      points_of(all.scatter.label, all.scatter.tone, all.scatter.size, all.scatter.opacity);
   std::unordered_set<Index> taken;
   for (std::size_t i = 0; i < all.places.size(); ++i) {
     const Index at = cell(all.scatter.y[i], y) * (kGrid + 1) + cell(all.scatter.x[i], x);
@@ -77,7 +75,7 @@ std::string source_sentence(const std::string& trace, const QuestRequest& reques
       "{}, layer {}, query head {}; pages of {} keys, a budget of {} tokens as Quest's {} program "
       "reads it. Dot products are unscaled.",
       trace, request.layer, request.q_head, request.page_size, request.budget,
-      kQuestSemanticsNames[static_cast<std::size_t>(semantics)]);
+      enum_name(semantics));
 }
 
 // ---- the profile of one query ----
@@ -171,9 +169,9 @@ QuestCloud quest_cloud(const QuestSteps& steps, QuestSemantics semantics) {
   panel.legend = plot::LegendPlace::above;
   auto& caption = cloud.figure.caption;
   caption.push_back(source_sentence(steps.trace, steps.request, semantics));
-  caption.push_back(fmt::format(
-      "n = {} pages of {} {} positions; {} bounds below the true maximum.", n_points,
-      steps.steps.size(), steps.decoded ? "decoded" : "prompt", steps.violations));
+  caption.push_back(
+      fmt::format("n = {} pages of {} {} positions; {} bounds below the true maximum.", n_points,
+                  steps.steps.size(), steps.decoded ? "decoded" : "prompt", steps.violations));
   if (is_thinned) {
     caption.push_back(fmt::format(
         "Drawn: {} of the points, the first in each cell of a {} x {} grid; no violation is left "
@@ -220,8 +218,8 @@ plot::Figure quest_profile(const QuestQuery& query, QuestSemantics semantics) {
   plot::Panel panel;
   panel.x.label = fmt::format("Position in the context (pages of {} keys)", pages.page_size);
   panel.x.format = plot::TickFormat::tokens;
-  panel.x.range = plot::Range{static_cast<double>(pages.visible.begin),
-                              static_cast<double>(pages.visible.end)};
+  panel.x.range =
+      plot::Range{static_cast<double>(pages.visible.begin), static_cast<double>(pages.visible.end)};
   panel.y.label = "$q·k$";
   panel.y.range = height;
   panel.aspect = 0.5;

@@ -91,3 +91,10 @@ QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, Jo
 QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query);
 
 }  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<QuestSemantics> {
+  static constexpr std::array<std::string_view, 2> value = {"eval", "kernel"};
+};
+}  // namespace kvscope

@@ -16,6 +16,16 @@ struct Session::Opened {
   fs::path path;
   std::shared_ptr<const Document> trace;
   std::shared_ptr<const ResultView> result;
+  std::string problem;  // a sentence: it is neither
+};
+
+/// A file that is being opened.
+struct Session::Opening {
+  fs::path path;
+  bool again = false;  // takes the place of what is open of this file
+  Job job;
+  std::shared_ptr<Opened> opened;  // null until it was read
+  bool is_cancelled() const { return !opened && job.status().state == JobState::cancelled; }
 };
 
 namespace {
@@ -56,12 +66,18 @@ void Session::open(const fs::path& path) {
     select("open", [&](Selection& s) { s.trace = static_cast<Index>(i); });
     return;
   }
-  load(file, std::nullopt);
+  for (const auto& opening : opening_) {
+    if (opening->path == file && !opening->is_cancelled()) return;
+  }
+  load(file, /*again=*/false);
 }
 
-void Session::load(const fs::path& path, std::optional<std::size_t> replaces) {
-  ++n_opening_;
-  const std::weak_ptr<int> alive = alive_;
+bool Session::is_opening() const {
+  return std::any_of(opening_.begin(), opening_.end(),
+                     [](const auto& opening) { return !opening->is_cancelled(); });
+}
+
+void Session::load(const fs::path& path, bool again) {
   const auto work = [path, open_result = open_result_,
                      &cache = bench_.cache](JobContext&) -> std::any {
     auto opened = std::make_shared<Opened>();
@@ -87,51 +103,92 @@ void Session::load(const fs::path& path, std::optional<std::size_t> replaces) {
         }
       }
       opened->result = open_result(path);
-      return opened;
     } catch (const Error& e) {
-      return why_no_trace.empty() ? std::string(e.what()) : why_no_trace;
+      opened->problem = why_no_trace.empty() ? std::string(e.what()) : why_no_trace;
+    } catch (const std::exception& e) {
+      opened->problem = fmt::format("{} could not be opened: {}", path.string(), e.what());
     }
+    return opened;
   };
-  const auto deliver = [this, alive, replaces](std::any value) {
-    if (alive.expired()) return;
-    --n_opening_;
-    ++revision_;
-    if (const auto* sentence = std::any_cast<std::string>(&value)) {
-      notify(*sentence);
-    } else {
-      add(*std::any_cast<std::shared_ptr<Opened>>(value), replaces);
-    }
+  const auto opening = std::make_shared<Opening>();
+  opening->path = path;
+  opening->again = again;
+  // The session owns what is being opened: a delivery that comes too late does nothing.
+  const auto deliver = [this, weak = std::weak_ptr<Opening>(opening)](std::any value) {
+    const auto arrived = weak.lock();
+    if (!arrived) return;
+    arrived->opened = std::any_cast<std::shared_ptr<Opened>>(std::move(value));
+    take_opened();
   };
-  bench_.jobs.start(fmt::format("Opening {}", path.filename().string()), Lane::quick, work, deliver,
-                    /*urgent=*/true);
+  opening_.push_back(opening);
+  opening->job = bench_.jobs.start(fmt::format("Opening {}", path.filename().string()), Lane::quick,
+                                   work, deliver, /*urgent=*/true);
 }
 
-void Session::add(Opened opened, std::optional<std::size_t> replaces) {
-  if (opened.result) {
-    const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
-    if (known != result_paths_.end()) {
-      results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
+/// Takes what is there, as far as nothing that was asked for earlier is still to come.
+void Session::take_opened() {
+  while (!opening_.empty()) {
+    const std::shared_ptr<Opening> next = opening_.front();
+    if (!next->opened && !next->is_cancelled()) return;
+    opening_.erase(opening_.begin());
+    ++revision_;
+    if (!next->opened) continue;
+    if (!next->opened->problem.empty()) {
+      notify(next->opened->problem);
+    } else if (next->again) {
+      exchange(*next->opened);
     } else {
-      results_.push_back(opened.result);
-      result_paths_.push_back(opened.path);
+      add(*next->opened);
     }
+  }
+  // What a session file wished for is not waited for any longer than its files.
+  if (!wanted_uuid_.empty()) wanted_.reset();
+  wanted_uuid_.clear();
+  wanted_second_.clear();
+  finds_second_ = true;
+}
+
+void Session::add(const Opened& opened) {
+  if (opened.trace) {
+    gone_.erase(opened.path);
+    add_trace(opened.trace);
+    return;
+  }
+  const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
+  if (known != result_paths_.end()) {
+    results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
+  } else {
+    results_.push_back(opened.result);
+    result_paths_.push_back(opened.path);
+  }
+}
+
+/// A file that was changed on disk; it may have been closed meanwhile.
+void Session::exchange(const Opened& opened) {
+  const auto place = std::find_if(documents_.begin(), documents_.end(), [&](const auto& document) {
+    return document->path() == opened.path;
+  });
+  if (place == documents_.end()) return;
+  if (!opened.trace) {
+    notify(fmt::format("{} was replaced by something that is no trace; what was open stays.",
+                       opened.path.string()));
     return;
   }
   gone_.erase(opened.path);
-  if (replaces && *replaces < documents_.size() && documents_[*replaces]->path() == opened.path) {
-    documents_[*replaces] = opened.trace;
-    clamp();
-    return;
-  }
-  documents_.push_back(opened.trace);
+  *place = opened.trace;
+  clamp();
+}
+
+void Session::add_trace(std::shared_ptr<const Document> trace) {
+  documents_.push_back(trace);
   const auto index = static_cast<Index>(documents_.size()) - 1;
-  // Over the same tokens, the smaller model is the draft.
-  if (index > 0 && !second_) {
+  const std::string& uuid = trace->info().uuid;
+  // Over the same prompt, the one that was opened later is the draft.
+  if (index > 0 && !second_ && finds_second_) {
     const Document& first = *documents_[static_cast<std::size_t>(state_.selection.trace)];
-    if (same_prompt(first, *opened.trace)) second_ = index;
+    if (same_prompt(first, *trace)) second_ = index;
   }
-  const bool is_wanted =
-      wanted_ && (wanted_uuid_.empty() ? index == 0 : opened.trace->info().uuid == wanted_uuid_);
+  const bool is_wanted = wanted_ && (wanted_uuid_.empty() ? index == 0 : uuid == wanted_uuid_);
   if (is_wanted) {
     state_ = *wanted_;
     state_.selection.trace = index;
@@ -139,9 +196,9 @@ void Session::add(Opened opened, std::optional<std::size_t> replaces) {
   } else if (index == 0 && !wanted_) {
     // Look at the end of the prompt first: it sees everything.
     state_.selection.trace = 0;
-    state_.selection.query = std::max<Index>(0, opened.trace->info().n_prompt - 1);
+    state_.selection.query = std::max<Index>(0, trace->info().n_prompt - 1);
   }
-  if (opened.trace->info().uuid == wanted_second_) second_ = index;
+  if (!wanted_second_.empty() && uuid == wanted_second_) second_ = index;
   clamp();
 }
 
@@ -170,12 +227,19 @@ void Session::close_result(Index result) {
 }
 
 void Session::watch_files() {
-  if (n_opening_ > 0) return;
-  for (std::size_t i = 0; i < documents_.size(); ++i) {
-    const Document& document = *documents_[i];
-    if (!document.has_changed()) continue;
-    if (!document.is_gone()) {
-      load(document.path(), i);
+  take_opened();
+  if (is_opening()) return;
+  for (const auto& open : documents_) {
+    const Document& document = *open;
+    if (!document.has_changed()) {
+      gone_.erase(document.path());
+      continue;
+    }
+    if (const auto stamp = file_stamp(document.path())) {
+      const auto [last, is_new] = tried_.try_emplace(document.path(), *stamp);
+      if (!is_new && last->second == *stamp) continue;  // it could not be opened as it is
+      last->second = *stamp;
+      load(document.path(), /*again=*/true);
     } else if (gone_.insert(document.path()).second) {
       notify(
           fmt::format("{} was deleted or moved. What is open stays readable; copy what you need "

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,15 +38,17 @@ class Session {
       : bench_(bench), open_result_(std::move(open_result)) {}
 
   // ---- files ----
-  /// Opens a trace or a result in the background; what it is, is decided by its contents. A file
-  /// that is open already is shown again. Problems become notices.
+  /// Opens a trace or a result in the background; what it is, is decided by its contents. Files
+  /// appear in the order of these calls. One that is open already is shown again. Problems become
+  /// notices.
   void open(const std::filesystem::path& path);
   void close_trace(Index trace);
   void close_result(Index result);
   /// Opens files again that were changed on disk, and says so of those that are gone. Cheap; call
   /// about once a second.
   void watch_files();
-  bool is_opening() const { return n_opening_ > 0; }
+  /// Files that were asked for are not there yet.
+  bool is_opening() const;
 
   const std::vector<std::shared_ptr<const Document>>& documents() const { return documents_; }
   const std::vector<std::shared_ptr<const ResultView>>& results() const { return results_; }
@@ -99,10 +102,14 @@ class Session {
 
  private:
   struct Opened;
+  struct Opening;
   void change(std::string_view origin, const std::function<void(Snapshot&)>& change);
-  void add(Opened opened, std::optional<std::size_t> replaces);
+  void load(const std::filesystem::path& path, bool again);
+  void take_opened();
+  void add(const Opened& opened);
+  void exchange(const Opened& opened);
+  void add_trace(std::shared_ptr<const Document> trace);
   void clamp();
-  void load(const std::filesystem::path& path, std::optional<std::size_t> replaces);
 
   Workbench bench_;
   ResultOpener open_result_;
@@ -118,10 +125,11 @@ class Session {
   std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
   std::vector<Notice> notices_;
   std::set<std::filesystem::path> gone_;
-  int n_opening_ = 0;
+  /// Changed files that were read again: as they were then, so that each state is tried once.
+  std::map<std::filesystem::path, FileStamp> tried_;
+  std::vector<std::shared_ptr<Opening>> opening_;  // in the order in which they were asked for
+  bool finds_second_ = true;  // a second trace over the same tokens becomes the second one
   std::uint64_t revision_ = 0;
-  std::shared_ptr<int> alive_ =
-      std::make_shared<int>(0);  // deliveries that come too late do nothing
 };
 
 }  // namespace kvscope::gui

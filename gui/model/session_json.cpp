@@ -98,7 +98,7 @@ void Session::apply(const Json& json, const fs::path& base) {
 
   const Json traces =
       json.contains("traces") && json["traces"].is_array() ? json["traces"] : Json::array();
-  if (!documents_.empty() || n_opening_ > 0 || traces.empty()) {
+  if (!documents_.empty() || is_opening() || traces.empty()) {
     // Applied to other files: the selection goes as far as they have it.
     s.trace = state_.selection.trace;
     change("session", [&](Snapshot& state) { state = wanted; });
@@ -116,6 +116,7 @@ void Session::apply(const Json& json, const fs::path& base) {
   wanted_ = wanted;
   wanted_uuid_ = uuid_at(number_of(selection, "trace", 0));
   wanted_second_ = uuid_at(number_of(selection, "second", -1));
+  finds_second_ = !selection.contains("second");
   state_ = wanted;
   state_.selection.trace = 0;
   const auto open_named = [&](const std::string& path) {

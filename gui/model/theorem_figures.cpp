@@ -174,8 +174,8 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   figure.caption.push_back(fmt::format(
       "{}, layer {}, query head {}; n = {} of {} query rows that see more than one key, "
       "{} rows evenly spaced; $k$* is {}.",
-      rows.trace, rows.request.layer, rows.request.q_head, rows.n_stated, rows.n_rows(), rows.n_rows(),
-      star_words(rows.request.options)));
+      rows.trace, rows.request.layer, rows.request.q_head, rows.n_stated, rows.n_rows(),
+      rows.n_rows(), star_words(rows.request.options)));
   figure.caption.push_back(
       fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
                   "than {:g} and "

@@ -24,9 +24,8 @@ void AccentMarks::dot(double x, double y) {
   const auto at = view_.place(panel_, x, y);
   if (!is_drawn_ || !at) return;
   const float half = context_.look.px(1.6f);
-  ImGui::GetWindowDrawList()->AddRectFilled({at->x - half, at->y - half},
-                                            {at->x + half, at->y + half},
-                                            packed(context_.look.accent));
+  ImGui::GetWindowDrawList()->AddRectFilled(
+      {at->x - half, at->y - half}, {at->x + half, at->y + half}, packed(context_.look.accent));
 }
 
 void AccentMarks::ring(double x, double y) {

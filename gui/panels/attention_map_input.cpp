@@ -162,9 +162,9 @@ void AttentionMapView::draw_corner(const PanelContext& context, const MapView& v
   };
   ImVec2 a{x(shown.from.key), y(shown.from.query)};
   ImVec2 b{x(shown.to.key), y(shown.to.query)};
-  const float least = look.px(4);  // a dot would not be found
+  const float least = look.px(6);  // a dot would not be found
   b = {std::max(b.x, a.x + least), std::max(b.y, a.y + least)};
-  list.AddRectFilled(a, b, packed(plot::with_alpha(look.accent, 0.2)));
+  list.AddRect({a.x - 1, a.y - 1}, {b.x + 1, b.y + 1}, packed(look.surface), 0.0f, 0, look.px(3));
   list.AddRect(a, b, packed(look.accent), 0.0f, 0, look.px(1.5f));
   list.PopClipRect();
   list.AddRect({low.x - 1, low.y - 1}, {high.x + 1, high.y + 1}, packed(look.muted));

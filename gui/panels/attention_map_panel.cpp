@@ -62,7 +62,12 @@ void AttentionMapPanel::controls(PanelContext& context) {
 }
 
 void AttentionMapPanel::draw(PanelContext& context) {
-  if (needs_trace(context)) return;
+  if (needs_trace(context)) {
+    if (tiles_) tiles_->clear();
+    picture_ = {};
+    subject_.clear();
+    return;
+  }
   Session& session = context.session;
   const auto document = session.document();
   const Selection& selection = session.selection();
@@ -72,7 +77,7 @@ void AttentionMapPanel::draw(PanelContext& context) {
   if (subject != subject_) {
     subject_ = subject;
     textures_.clear();
-    counted_ = 0;
+    counted_.clear();
     counts_due_ = true;
     next_count_ = 0.0;
   }
@@ -81,6 +86,8 @@ void AttentionMapPanel::draw(PanelContext& context) {
                 selection.layer, selection.q_head});
   view_.set_map(document->info().n_tokens);
   canvas_.begin(context, view_);
+  if (wanted_view_) view_.look_at(wanted_view_->centre, wanted_view_->tokens_per_pixel);
+  wanted_view_.reset();
   follow_selection(session);
   picture_ = tiles_->picture(view_);
 
@@ -124,9 +131,9 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   scene.whole = whole;
   scene.query = session.selection().query;
   scene.key = session.selection().key;
-  scene.bar_title = options_.scale == MapScaleKind::percentile ? "weight by rank"
-                    : options_.pooling == MapPooling::max      ? "weight (max)"
-                                                               : "weight (mean)";
+  scene.bar_title = options_.scale == MapScaleKind::percentile ? "by rank"
+                    : options_.pooling == MapPooling::max      ? "max weight"
+                                                               : "mean weight";
   scene.left_words = left_words();
   scene.right_words = right_words();
   const MapGesture gesture = canvas_.draw(context, view_, scene);
@@ -182,10 +189,11 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
 // ---- colours ----
 
 void AttentionMapPanel::count_weights(PanelContext& context, const MapPicture& picture) {
-  std::uint64_t now_shown =
-      fingerprint(picture) * 31 + static_cast<std::uint64_t>(options_.sinks());
-  now_shown = now_shown * 2 + (options_.pooling == MapPooling::max ? 1 : 0);
-  if (now_shown == counted_ || picture.tiles.empty()) return;
+  const std::string shown =
+      fmt::format("{} {} {} {} {} {} {}", subject_, fingerprint(picture), options_.sinks(),
+                  enum_name(options_.pooling), view_.origin().query, view_.origin().key,
+                  view_.tokens_per_pixel());
+  if (shown == counted_ || picture.tiles.empty()) return;
   // while something moves or fills in, colours that change all the time would only flicker
   const double now = ImGui::GetTime();
   const bool waits = moving_ || picture.n_missing > 0 || now < next_count_;
@@ -193,15 +201,22 @@ void AttentionMapPanel::count_weights(PanelContext& context, const MapPicture& p
     context.requests.redraw = true;
     return;
   }
+  // as much again on every side of what is in sight: small moves seldom change the range
+  const auto widened = [](TokenRange range) {
+    return TokenRange{std::max<Index>(0, range.begin - range.size()), range.end + range.size()};
+  };
+  const TokenRange queries = widened(view_.queries());
+  const TokenRange keys = widened(view_.keys());
   WeightCounts counts;
-  for (const MapTile* tile : picture.tiles) {
-    if (tile->id.level == picture.level) counts.add(*tile, options_.pooling, options_.sinks());
-  }
-  if (counts.n() == 0) {
-    for (const MapTile* tile : picture.tiles) counts.add(*tile, options_.pooling, options_.sinks());
+  for (const bool any_level : {false, true}) {
+    for (const MapTile* tile : picture.tiles) {
+      if (!any_level && tile->id.level != picture.level) continue;
+      counts.add(*tile, options_.pooling, options_.sinks(), queries, keys);
+    }
+    if (counts.n() > 0) break;
   }
   counts_ = std::move(counts);
-  counted_ = now_shown;
+  counted_ = shown;
   next_count_ = now + kCountEvery;
   counts_due_ = false;
 }
@@ -422,14 +437,27 @@ std::optional<plot::Figure> AttentionMapPanel::figure() const {
 }
 
 nlohmann::ordered_json AttentionMapPanel::options() const {
-  return fields_to_json(options_);
+  nlohmann::ordered_json json = fields_to_json(options_);
+  if (wanted_view_ || (tiles_ && !view_.is_fitted())) {
+    const MapPlace place = wanted_view_ ? *wanted_view_
+                                        : MapPlace{view_.at(view_.width() / 2, view_.height() / 2),
+                                                   view_.tokens_per_pixel()};
+    json["view"] = fields_to_json(place);
+  }
+  return json;
 }
 
 void AttentionMapPanel::set_options(const nlohmann::ordered_json& options) {
   MapOptions changed = options_;
   fields_from_json(options, changed);
   check_fields(changed);
+  MapPlace place;
+  if (options.contains("view")) {
+    fields_from_json(options["view"], place);
+    check_fields(place);
+  }
   options_ = changed;
+  wanted_view_ = place;
 }
 
 bool AttentionMapPanel::is_busy() const {

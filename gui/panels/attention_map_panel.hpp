@@ -47,14 +47,15 @@ class AttentionMapPanel final : public Panel {
   std::string subject_;  // document and head that are shown
   MapNames names_;
   MapView view_;
+  std::optional<MapPlace> wanted_view_;  // by a session, until a map is there
   AttentionMapView canvas_;
   MapPicture picture_;
   TileTextures textures_;
   bool textures_whole_ = true;
 
   WeightCounts counts_;
-  std::uint64_t counted_ = 0;  // what the counts are of
-  double next_count_ = 0.0;    // not before this time
+  std::string counted_;      // what the counts are of
+  double next_count_ = 0.0;  // not before this time
   bool counts_due_ = false;
   std::optional<MapColours> colours_;
   std::uint64_t colours_version_ = 0;

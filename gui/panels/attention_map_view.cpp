@@ -14,7 +14,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr float kBarWidth = 12.0f;  // points
-constexpr float kBarLabels = 58.0f;
+constexpr float kBarLabels = 62.0f;
 constexpr float kTick = 4.0f;
 
 ImU32 tinted(plot::Colour colour, double alpha) {
@@ -37,25 +37,30 @@ std::vector<plot::Tick> position_ticks(double from, double to, double pixels, do
   return plot::choose_ticks(axis, {from, to}, std::max(2, static_cast<int>(pixels / spacing)));
 }
 
+/// Two digits: "0.025", "3.2e-5".
+std::string weight_words(double weight) {
+  if (weight == 0.0 || weight >= 1e-3) return fmt::format("{:.2g}", weight);
+  const int exponent = static_cast<int>(std::floor(std::log10(weight) + 1e-9));
+  return fmt::format("{:.2g}e{}", weight / std::pow(10.0, exponent), exponent);
+}
+
 /// What stands beside the colour bar: places in [0, 1] and words.
 std::vector<plot::Tick> bar_ticks(const MapColours& colours, int n_wanted) {
   std::vector<plot::Tick> ticks;
   if (colours.kind() == MapScaleKind::percentile) {
     for (double u : {0.0, 0.25, 0.5, 0.75, 1.0}) {
-      ticks.push_back({u, fmt::format("{:.1e}", colours.weight_at(u))});
+      ticks.push_back({u, weight_words(colours.weight_at(u))});
     }
     return ticks;
   }
   plot::Axis axis;
   if (colours.kind() == MapScaleKind::log10) axis.scale = plot::ScaleKind::log10;
-  for (plot::Tick& tick : plot::choose_ticks(axis, colours.range(), n_wanted)) {
+  for (const plot::Tick& tick : plot::choose_ticks(axis, colours.range(), n_wanted)) {
     if (tick.at < colours.range().low * (1.0 - 1e-9) ||
         tick.at > colours.range().high * (1.0 + 1e-9)) {
       continue;
     }
-    const std::string words = colours.kind() == MapScaleKind::log10 ? fmt::format("{:.0e}", tick.at)
-                                                                    : std::move(tick.label);
-    ticks.push_back({colours.unit(tick.at), words});
+    ticks.push_back({colours.unit(tick.at), weight_words(tick.at)});
   }
   return ticks;
 }
@@ -74,7 +79,7 @@ void AttentionMapView::begin(const PanelContext& context, MapView& view) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   area_high_ = {area_low_.x + room.x, area_low_.y + room.y};
   const float letters = small->FontSize;
-  const float left = text_size(small, "00000").x + look.px(kTick + 4) + letters;
+  const float left = text_size(small, "000000").x + look.px(kTick + 4) + letters;
   const float below = 3 * letters + look.px(kTick + 8);
   low_ = {std::round(area_low_.x + left), std::round(area_low_.y + look.px(2))};
   high_ = {std::round(
@@ -168,18 +173,22 @@ void AttentionMapView::draw_selection(const PanelContext& context, const MapView
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const bool wide = view.tokens_per_pixel() < 0.2;  // a token is five pixels: two lines around it
   const ImU32 accent = packed(context.look.accent);
-  const ImU32 halo = tinted(context.look.surface, 0.6);
+  const ImU32 halo = tinted(context.look.surface, 0.55);
+  const auto n = static_cast<double>(scene.grid.n_tokens);
+  const ImVec2 end = screen(view, {n, n});
+  const float right = std::min(high_.x, end.x);
+  const float bottom = std::min(high_.y, end.y);
   const auto line = [&](ImVec2 a, ImVec2 b) {
     list.AddLine(a, b, halo, 3.0f);
-    list.AddLine(a, b, accent, 1.0f);
+    list.AddLine(a, b, accent, 1.5f);
   };
   const auto horizontal = [&](double query) {
     const float y = std::floor(screen(view, {query, 0.0}).y) + 0.5f;
-    line({low_.x, y}, {high_.x, y});
+    line({low_.x, y}, {right, y});
   };
   const auto vertical = [&](double key) {
     const float x = std::floor(screen(view, {0.0, key}).x) + 0.5f;
-    line({x, low_.y}, {x, high_.y});
+    line({x, low_.y}, {x, bottom});
   };
   if (scene.query) {
     const auto at = static_cast<double>(*scene.query);
@@ -229,14 +238,20 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
   }
   const std::string key_words = "key position";
   const ImVec2 key_size = text_size(small, key_words);
+  // words stand at the middle of the map's own part
+  const float map_right = std::clamp(
+      low_.x + static_cast<float>(view.x_of(static_cast<double>(keys.end))), low_.x, high_.x);
+  const float map_bottom = std::clamp(
+      low_.y + static_cast<float>(view.y_of(static_cast<double>(queries.end))), low_.y, high_.y);
   text_at(list, small,
-          {(low_.x + high_.x - key_size.x) / 2, high_.y + tick + look.px(3) + small->FontSize}, ink,
-          key_words);
+          {std::max(low_.x, (low_.x + map_right - key_size.x) / 2),
+           high_.y + tick + look.px(3) + small->FontSize},
+          ink, key_words);
   // "query position" upwards: letters are turned by turning their corners
   const std::string query_words = "query position";
   const ImVec2 size = text_size(small, query_words);
   const int first = list.VtxBuffer.Size;
-  const ImVec2 at{std::round(area_low_.x), std::round((low_.y + high_.y + size.x) / 2)};
+  const ImVec2 at{std::round(area_low_.x), std::round((low_.y + map_bottom + size.x) / 2)};
   list.PushClipRectFullScreen();
   text_at(list, small, at, ink, query_words);
   list.PopClipRect();

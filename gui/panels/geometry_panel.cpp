@@ -10,6 +10,7 @@
 #include "gui/model/geometry_scene.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/methods.hpp"
+#include "gui/model/token_view.hpp"
 #include "gui/panels/geometry_picture.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
@@ -25,21 +26,6 @@ struct Hovered {
   std::size_t slot = 0;  // of GeometryHead's arrays
   CloudPoint at{};
 };
-
-KeptRequest kept_of(const Session& session, const Document& document) {
-  const Selection& selected = session.selection();
-  const Parameters& parameters = session.parameters();
-  KeptRequest request;
-  request.layer = selected.layer;
-  request.q_head = selected.q_head;
-  request.phase = session.phase();
-  request.chunk = parameters.chunk;
-  request.spec = spec_of(selected.selector, parameters);
-  request.budget = budget_of(selected.selector, parameters);
-  request.dense_layers = parameters.dense_layers;
-  request.rows_per_chunk = rows_per_chunk_for(document.info().n_tokens);
-  return request;
-}
 
 class GeometryPanel final : public Panel {
  public:
@@ -223,7 +209,7 @@ class GeometryPanel final : public Panel {
       ImGui::PopTextWrapPos();
       return std::nullopt;
     }
-    const KeptRequest request = kept_of(session, *document);
+    const KeptRequest request = kept_request(session, selected.selector);
     const auto view = kept_.ask(
         session.bench(), document->key() + (second ? second->key() : "") + request.key(),
         {fmt::format("What {} keeps in layer {}", selected.selector, selected.layer)},

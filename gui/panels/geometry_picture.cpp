@@ -165,8 +165,11 @@ void GeometryPicture::draw_keys(PanelContext& context, const GeometryShown& show
   for (const plot::Mark& mark : shown.frame.panels[0].marks) {
     const auto& scatter = std::get<plot::Scatter>(mark);
     const plot::SeriesStyle style = theme.style_of(scatter.tone);
+    if (scatter.x.empty()) {  // a set of points; means have places
+      entries.push_back({scatter.label, style.colour, plot::MarkerShape::circle});
+      continue;
+    }
     entries.push_back({scatter.label, style.colour, style.marker});
-    if (scatter.x.empty()) continue;  // a set of points; means have places
     const bool is_query = scatter.tone.role == plot::Role::highlight;
     const ImVec2 at = points_->place(is_query ? shown.scene.mean_query : shown.scene.mean_key);
     list.AddCircleFilled(at, look.px(6.5f), packed(plot::with_alpha(look.surface, 0.8)));

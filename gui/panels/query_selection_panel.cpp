@@ -18,6 +18,13 @@ namespace kvscope::gui {
 
 namespace {
 
+/// Two decimals, with a minus as wide as the digits; a dash where there is no number.
+std::string coefficient_text(double value) {
+  if (std::isnan(value)) return "—";
+  const std::string digits = fmt::format("{:.2f}", std::abs(value));
+  return value < 0.0 && digits != "0.00" ? "−" + digits : digits;
+}
+
 class QuerySelectionPanel final : public Panel {
  public:
   PanelInfo info() const override {
@@ -27,6 +34,7 @@ class QuerySelectionPanel final : public Panel {
   }
 
   void controls(PanelContext& context) override {
+    ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("mean of");
     ImGui::SameLine();
     segmented("span", switches_.span);
@@ -187,11 +195,11 @@ class QuerySelectionPanel final : public Panel {
   }
 
   void mark_selected(PanelContext& context) const {
-    const auto at = head_.find(context.session.selection().query);
-    if (!at || layer_ != context.session.selection().layer) return;
-    const auto place =
-        scatter_view_->place(0, static_cast<double>(head_.s_q(switches_.span)[*at]),
-                             std::exp(static_cast<double>(head_.log_max_weight[*at])));
+    const Selection& selected = context.session.selection();
+    const auto& measured = feed_.selected();
+    if (!measured || layer_ != selected.layer || q_head_ != selected.q_head) return;
+    const auto place = scatter_view_->place(0, measured->s_q(switches_.span)[0],
+                                            std::exp(measured->log_max_weight[0]));
     const auto frame = scatter_view_->frame(0);
     if (!place || !frame) return;
     const Look& look = context.look;
@@ -221,27 +229,23 @@ class QuerySelectionPanel final : public Panel {
       lines.emplace_back("breadth",
                          fmt::format("{:.4g} keys", static_cast<double>(head_.breadth[*i])));
     }
-    if (picks_) {
-      const auto found = std::find(picks_->pos.begin(), picks_->pos.end(), pos);
-      if (found != picks_->pos.end()) {
-        const auto i = static_cast<std::size_t>(found - picks_->pos.begin());
-        if (lines.size() < 3) {
-          add(picks_->prompt_s_q[i], picks_->chunk_s_q[i], picks_->log_max_weight[i],
-              picks_->max_key[i]);
-        }
-        lines.emplace_back("QuoKA",
-                           fmt::format("keeps it, number {} of {}", i + 1, picks_->pos.size()));
+    if (const auto i = picks_ ? picks_->find(pos) : std::nullopt) {
+      if (!head_.find(pos)) {
+        add(picks_->prompt_s_q[*i], picks_->chunk_s_q[*i], picks_->log_max_weight[*i],
+            picks_->max_key[*i]);
       }
+      lines.emplace_back("QuoKA",
+                         fmt::format("keeps it, number {} of {}", *i + 1, picks_->pos.size()));
     }
     for (const auto& [name, value] : lines) context.fonts.require(value);
     detail_tooltip(lines);
   }
 
   void draw_numbers(PanelContext& context) const {
-    const float value_width = context.look.px(44);
+    const float value_width = context.look.px(50);
     for (const Coefficient& c : coefficients_of(head_, switches_.span)) {
       ImGui::BeginGroup();
-      const std::string value = std::isnan(c.value) ? "—" : fmt::format("{:.2f}", c.value);
+      const std::string value = coefficient_text(c.value);
       ImGui::TextUnformatted(value.c_str());
       ImGui::SameLine(value_width);
       ImGui::TextDisabled("%s", c.name.c_str());

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 
-#include "analysis/quest_step.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/quest_figures.hpp"
@@ -23,19 +22,12 @@ enum class QuestPicture {
   pages,    // both along the context of the selected query
 };
 
-/// What marks a page as kept: Quest's two programs read a budget differently.
-enum class QuestProgram { eval, kernel };
-
 }  // namespace kvscope::gui
 
 namespace kvscope {
 template <>
 struct EnumNames<gui::QuestPicture> {
   static constexpr std::array<std::string_view, 2> value = {"scatter", "pages"};
-};
-template <>
-struct EnumNames<gui::QuestProgram> {
-  static constexpr std::array<std::string_view, 2> value = kQuestSemanticsNames;
 };
 }  // namespace kvscope
 
@@ -48,28 +40,22 @@ constexpr std::size_t kMostListed = 50;  // violations written out
 struct Switches {
   QuestPicture picture = QuestPicture::scatter;
   StepSource steps = StepSource::automatic;
-  QuestProgram program = QuestProgram::eval;
+  QuestSemantics program = QuestSemantics::eval;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"picture", "scatter: all steps; pages: the selected query page by page"},
           self.picture);
-    visit(Field{"steps", "steps are decoded positions (decode), prompt positions (prompt), or "
-                         "decoded ones if there are any (automatic)"},
+    visit(Field{"steps",
+                "steps are decoded positions (decode), prompt positions (prompt), or "
+                "decoded ones if there are any (automatic)"},
           self.steps);
-    visit(Field{"program", "budget as the accuracy tables read it (eval), or the speed figures "
-                           "(kernel: the last page is always kept)"},
+    visit(Field{"program",
+                "budget as the accuracy tables read it (eval), or the speed figures "
+                "(kernel: the last page is always kept)"},
           self.program);
   }
 };
-
-std::string help_of(std::string_view field) {
-  std::string help;
-  Switches::visit_fields(Switches{}, [&](const Field& f, const auto&) {
-    if (f.name == field) help = f.help;
-  });
-  return help;
-}
 
 class QuestBoundsPanel final : public Panel {
  public:
@@ -81,14 +67,14 @@ class QuestBoundsPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     segmented("picture", switches_.picture);
-    help_tooltip(help_of("picture"));
+    help_tooltip(field_help<Switches>("picture"));
     ImGui::SameLine(0.0f, context.look.px(14));
     segmented("program", switches_.program);
-    help_tooltip(help_of("program"));
+    help_tooltip(field_help<Switches>("program"));
     if (switches_.picture != QuestPicture::scatter) return;
     ImGui::SameLine(0.0f, context.look.px(14));
     segmented("steps", switches_.steps);
-    help_tooltip(help_of("steps"));
+    help_tooltip(field_help<Switches>("steps"));
   }
 
   void draw(PanelContext& context) override {
@@ -122,11 +108,11 @@ class QuestBoundsPanel final : public Panel {
   std::optional<std::string> csv() const override {
     if (switches_.picture == QuestPicture::scatter) {
       if (!steps_) return std::nullopt;
-      return quest_csv(all_pages(), steps_->scale, semantics());
+      return quest_csv(all_pages(), steps_->scale, switches_.program);
     }
     if (!query_) return std::nullopt;
     const QuestPages* const one[] = {&query_->pages};
-    return quest_csv(one, query_->scale, semantics());
+    return quest_csv(one, query_->scale, switches_.program);
   }
 
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
@@ -138,8 +124,6 @@ class QuestBoundsPanel final : public Panel {
   bool is_busy() const override { return waiting_; }
 
  private:
-  QuestSemantics semantics() const { return static_cast<QuestSemantics>(switches_.program); }
-
   void forget() {
     steps_slot_.clear();
     query_slot_.clear();
@@ -184,8 +168,7 @@ class QuestBoundsPanel final : public Panel {
     const Index query = context.session.selection().query;
     key_ = context.session.selection().key;
     const auto view = query_slot_.ask(
-        context.session.bench(),
-        fmt::format("{}{}/query{}", document->key(), request.key(), query),
+        context.session.bench(), fmt::format("{}{}/query{}", document->key(), request.key(), query),
         {fmt::format("Pages of position {}", query), Lane::quick},
         [=](JobContext&) { return quest_query(document->source(), request, query); });
     note(view);
@@ -200,7 +183,7 @@ class QuestBoundsPanel final : public Panel {
     if (!slot_place(context, steps_slot_, view)) return;
     if (drawn_ != view.value.get() || drawn_program_ != switches_.program) {
       steps_ = view.value;
-      cloud_ = quest_cloud(*steps_, semantics());
+      cloud_ = quest_cloud(*steps_, switches_.program);
       violations_ = quest_violations(all_pages(), kMostListed);
       remember(steps_.get());
     }
@@ -216,15 +199,19 @@ class QuestBoundsPanel final : public Panel {
 
   void draw_selected(const PanelContext& context, const QuestPages& pages) const {
     AccentMarks marks(context, *view_, 0);
-    const auto at = key_ ? pages.slot_of(*key_) : std::nullopt;
+    const std::size_t none = pages.n_pages();
+    const std::size_t chosen = key_ ? pages.slot_of(*key_).value_or(none) : none;
+    const auto place = [&](std::size_t slot) {
+      return std::pair{static_cast<double>(pages.true_max[slot]),
+                       static_cast<double>(pages.bound[slot])};
+    };
     for (std::size_t slot = 0; slot < pages.n_pages(); ++slot) {
-      const double x = static_cast<double>(pages.true_max[slot]);
-      const double y = static_cast<double>(pages.bound[slot]);
-      if (slot != at) marks.dot(x, y);
+      const auto [x, y] = place(slot);
+      if (slot != chosen) marks.dot(x, y);
     }
-    if (at) {
-      marks.ring(static_cast<double>(pages.true_max[*at]), static_cast<double>(pages.bound[*at]));
-    }
+    if (chosen == none) return;
+    const auto [x, y] = place(chosen);
+    marks.ring(x, y);
   }
 
   void explain_and_choose(PanelContext& context, const Document& document, QuestPlace place,
@@ -242,7 +229,7 @@ class QuestBoundsPanel final : public Panel {
                   const SlotView<QuestQuery>& query) {
     if (!slot_place(context, query_slot_, query)) return;
     if (drawn_ != query.value.get() || drawn_program_ != switches_.program) {
-      profile_ = quest_profile(*query.value, semantics());
+      profile_ = quest_profile(*query.value, switches_.program);
       const QuestPages* const one[] = {&query.value->pages};
       violations_ = quest_violations(one, kMostListed);
       drawn_query_ = query.value;
@@ -301,7 +288,7 @@ class QuestBoundsPanel final : public Panel {
     const TokenRange keys = pages.keys_of(slot);
     const double truth = static_cast<double>(pages.true_max[slot]);
     const double bound = static_cast<double>(pages.bound[slot]);
-    const bool is_kept = pages.choice(semantics()).kept[slot] != 0;
+    const bool is_kept = pages.choice(switches_.program).kept[slot] != 0;
     detail_tooltip(
         {{"query", token_words(document, pages.query)},
          {"page", fmt::format("{}  (keys {} to {})", pages.first_page + static_cast<Index>(slot),
@@ -319,7 +306,7 @@ class QuestBoundsPanel final : public Panel {
     const Look& look = context.look;
     if (query != nullptr) {
       const QuestPages& pages = query->pages;
-      const QuestChoice& choice = pages.choice(semantics());
+      const QuestChoice& choice = pages.choice(switches_.program);
       const ImVec2 at = ImGui::GetCursorScreenPos();
       const float side = ImGui::GetTextLineHeight() * 0.5f;
       ImGui::GetWindowDrawList()->AddRectFilled(
@@ -328,8 +315,8 @@ class QuestBoundsPanel final : public Panel {
       ImGui::TextUnformatted(
           fmt::format("query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall "
                       "{:.2f}",
-                      pages.query, pages.n_kept(semantics()), pages.n_pages(), 100.0 * choice.mass,
-                      choice.recall)
+                      pages.query, pages.n_kept(switches_.program), pages.n_pages(),
+                      100.0 * choice.mass, choice.recall)
               .c_str());
       help_tooltip(fmt::format(
           "Its pages are marked in this colour. rank correlation {:.3f}, gap at the best page "
@@ -352,8 +339,9 @@ class QuestBoundsPanel final : public Panel {
     const plot::Colour colour = n > 0 ? context.look.error : context.look.muted;
     ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
     ImGui::TextUnformatted(fmt::format("violations {} of {} pages", n, of).c_str());
-    help_tooltip("Pages whose bound is below their true maximum by more than rounding: none if all "
-                 "is right.");
+    help_tooltip(
+        "Pages whose bound is below their true maximum by more than rounding: none if all "
+        "is right.");
     if (!violations_.empty() && ImGui::BeginChild("violations")) {
       for (const QuestViolation& violation : violations_) {
         if (ImGui::Selectable(violation.sentence.c_str())) {
@@ -378,8 +366,9 @@ class QuestBoundsPanel final : public Panel {
   QuestCloud cloud_;
   plot::Figure profile_;
   std::vector<QuestViolation> violations_;
-  const void* drawn_ = nullptr;  // the value that the figure shows; kept alive by the pointers above
-  QuestProgram drawn_program_ = QuestProgram::eval;
+  const void* drawn_ =
+      nullptr;  // the value that the figure shows; kept alive by the pointers above
+  QuestSemantics drawn_program_ = QuestSemantics::eval;
   std::uint64_t version_ = 0;
   std::optional<FigureView> view_;
 };

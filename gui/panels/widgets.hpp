@@ -3,6 +3,7 @@
 
 #include <imgui.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,10 +60,32 @@ bool segmented(const char* id, E& value) {
 bool choose(const char* id, std::string& chosen, const std::vector<std::string>& names,
             float width = 0.0f);
 
+/// The same for an enum with EnumNames.
+template <class E>
+requires std::is_enum_v<E>
+bool choose(const char* id, E& value, float width = 0.0f) {
+  std::string chosen(enum_name(value));
+  const std::vector<std::string> names(EnumNames<E>::value.begin(), EnumNames<E>::value.end());
+  if (!choose(id, chosen, names, width)) return false;
+  value = static_cast<E>(std::find(names.begin(), names.end(), chosen) - names.begin());
+  return true;
+}
+
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.
 /// Returns the name of the field that changed, or "".
 template <class Options>
 std::string field_controls(Options& options);
+
+/// The help of one field of an options struct, for switches that are drawn by hand.
+template <class Options>
+std::string field_help(std::string_view name) {
+  std::string help;
+  const Options options;
+  Options::visit_fields(options, [&](const Field& field, const auto&) {
+    if (field.name == name) help = field.help;
+  });
+  return help;
+}
 
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);

@@ -227,12 +227,13 @@ TextureStore& Window::texture_store() {
   return *impl_->textures;
 }
 
-plot::Image Window::image() const {
-  int w = 0;
-  int h = 0;
-  glfwGetFramebufferSize(impl_->handle.get(), &w, &h);
-  glReadBuffer(GL_FRONT);
-  return read_pixels(w, h);
+plot::Image Window::image() {
+  glfwMakeContextCurrent(impl_->handle.get());
+  ImGui::SetCurrentContext(imgui());
+  // what is on screen cannot be read everywhere: the frame is drawn again, unseen
+  const ImVec2 pixels = paint(ImGui::GetDrawData());
+  glReadBuffer(GL_BACK);
+  return read_pixels(static_cast<int>(pixels.x), static_cast<int>(pixels.y));
 }
 
 void Window::begin_platform_frame() {
@@ -246,12 +247,17 @@ void Window::upload_fonts() {
   upload_font_texture();
 }
 
-void Window::draw(ImDrawData* data) {
+ImVec2 Window::paint(ImDrawData* data) {
   int w = 0;
   int h = 0;
   glfwGetFramebufferSize(impl_->handle.get(), &w, &h);
   clear_viewport(w, h, ground());
-  ImGui_ImplOpenGL3_RenderDrawData(data);
+  if (data != nullptr) ImGui_ImplOpenGL3_RenderDrawData(data);
+  return {static_cast<float>(w), static_cast<float>(h)};
+}
+
+void Window::draw(ImDrawData* data) {
+  paint(data);
   glfwSwapBuffers(impl_->handle.get());
 }
 

@@ -34,13 +34,15 @@ class Window final : public Backend {
   ImVec2 size() const override;
   double display_scale() const override;
   TextureStore& texture_store() override;
-  /// What was drawn last, for screenshots.
-  plot::Image image() const;
+  /// The last frame's pixels, for screenshots; between frames.
+  plot::Image image();
 
  private:
   void begin_platform_frame() override;
   void upload_fonts() override;
   void draw(ImDrawData* data) override;
+  /// Into the back buffer; returns its size in pixels.
+  ImVec2 paint(ImDrawData* data);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

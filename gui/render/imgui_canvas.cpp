@@ -165,12 +165,15 @@ void ImGuiCanvas::polyline(std::span<const Point> points, const plot::Stroke& st
     }
   }
   for (ClippedLine& piece : clip_line(pixels, box)) {
-    if (!pattern.empty()) {
-      for (const Polyline& dash : dash_line(piece, pattern)) {
-        stroke(dash, /*closed=*/false, width, stroke_style.colour);
-      }
-    } else if (!crisp_line(piece.points, width, packed(stroke_style.colour))) {
-      for (const Polyline& part : split_at_sharp_turns(std::move(piece.points))) {
+    if (pattern.empty() && crisp_line(piece.points, width, packed(stroke_style.colour))) continue;
+    std::vector<Polyline> strokes;
+    if (pattern.empty()) {
+      strokes.push_back(std::move(piece.points));
+    } else {
+      strokes = dash_line(piece, pattern);
+    }
+    for (Polyline& whole : strokes) {
+      for (const Polyline& part : split_at_sharp_turns(std::move(whole))) {
         stroke(part, /*closed=*/false, width, stroke_style.colour);
       }
     }

@@ -35,6 +35,27 @@ Range edges(Range axis, Index n, Cells cells) {
           cells.last == n ? axis.high : axis.low + width * static_cast<double>(cells.last)};
 }
 
+/// Some cells of what ranges show: where a map has values, for the layout's legend.
+HeatMap rough_map(const HeatMap& map, Range x, Range y) {
+  constexpr Index kMost = 48;
+  const Cells cols = visible_cells(map.x, map.n_cols, x);
+  const Cells rows = visible_cells(map.y, map.n_rows, y);
+  HeatMap out;
+  out.show_masked = map.show_masked;
+  out.x = edges(map.x, map.n_cols, cols);
+  out.y = edges(map.y, map.n_rows, rows);
+  out.n_cols = std::min(cols.last - cols.first, kMost);
+  out.n_rows = std::min(rows.last - rows.first, kMost);
+  for (Index row = 0; row < out.n_rows; ++row) {
+    for (Index col = 0; col < out.n_cols; ++col) {
+      const Index r = rows.first + row * (rows.last - rows.first) / out.n_rows;
+      const Index c = cols.first + col * (cols.last - cols.first) / out.n_cols;
+      out.values.push_back(map.values[static_cast<std::size_t>(r * map.n_cols + c)]);
+    }
+  }
+  return out;
+}
+
 /// The points that can be seen, with room for markers at the edge.
 plot::Scatter visible_points(const plot::Scatter& cloud, const plot::Panel& panel,
                              const plot::PanelRanges& visible) {
@@ -101,8 +122,7 @@ plot::Figure figure_for_layout(const plot::Figure& figure, const FigureFacts& fa
     for (std::size_t m = 0; m < panel.marks.size(); ++m) {
       const plot::Mark& mark = panel.marks[m];
       if (const auto* map = std::get_if<HeatMap>(&mark)) {
-        constexpr Index kRough = 48;
-        HeatMap rough = visible_map(*map, visible[p].x, visible[p].y, kRough, kRough);
+        HeatMap rough = rough_map(*map, visible[p].x, visible[p].y);
         // the legend names masked cells if there are any at all
         if (facts.has_masked[p][m]) rough.values[0] = std::numeric_limits<float>::quiet_NaN();
         copy.marks.emplace_back(std::move(rough));
@@ -174,18 +194,21 @@ HeatMap visible_map(const HeatMap& map, Range x, Range y, Index most_cols, Index
   const auto begin_of = [](Cells cells, Index i, Index n) {
     return cells.first + i * (cells.last - cells.first) / n;
   };
+  std::vector<Index> col_begin;
+  for (Index col = 0; col <= out.n_cols; ++col) {
+    col_begin.push_back(begin_of(cols, col, out.n_cols));
+  }
   for (Index row = 0; row < out.n_rows; ++row) {
     std::fill(sum.begin(), sum.end(), 0.0);
     std::fill(count.begin(), count.end(), Index{0});
     const Index row_end = begin_of(rows, row + 1, out.n_rows);
     for (Index r = begin_of(rows, row, out.n_rows); r < row_end; ++r) {
       const float* values = map.values.data() + r * map.n_cols;
-      for (Index col = 0; col < out.n_cols; ++col) {
-        const Index end = begin_of(cols, col + 1, out.n_cols);
-        for (Index c = begin_of(cols, col, out.n_cols); c < end; ++c) {
+      for (std::size_t col = 0; col < sum.size(); ++col) {
+        for (Index c = col_begin[col]; c < col_begin[col + 1]; ++c) {
           if (std::isnan(values[c])) continue;
-          sum[static_cast<std::size_t>(col)] += static_cast<double>(values[c]);
-          ++count[static_cast<std::size_t>(col)];
+          sum[col] += static_cast<double>(values[c]);
+          ++count[col];
         }
       }
     }
@@ -216,8 +239,9 @@ int best_columns(const plot::Figure& figure, plot::Size size, const plot::Theme&
     if (w <= 0.0 || h <= 0.0) continue;
     // panels may be stretched, but look best near their aspect
     double area = std::min(w, 1.8 * h / aspect) * std::min(h, 1.8 * w * aspect);
-    if (columns == own)
-      area *= 1.1;  // the figure's own number stays where others are hardly better
+    // empty places look unfinished; the figure's own number is the one that its maker chose
+    area *= 0.75 + 0.25 * n / (rows * columns);
+    if (columns == own) area *= 1.15;
     if (area <= best_area) continue;
     best_area = area;
     best = columns;

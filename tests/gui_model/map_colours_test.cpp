@@ -49,6 +49,14 @@ TEST_CASE("counts leave out masked cells, rows without weights, and sinks", "[ma
   CHECK(elsewhere.n() == 7);
 
   CHECK_FALSE(WeightCounts().quantile(0.5));
+
+  WeightCounts part;  // keys 2 to 4 alone
+  part.add(small_tile(), MapPooling::max, 0, {0, 3}, {2, 5});
+  CHECK(part.n() == 3);
+  CHECK(part.largest() == Catch::Approx(1e-2));
+  part.add(small_tile(), MapPooling::max, 0, {1, 3}, {2, 5});
+  part.add(small_tile(), MapPooling::max, 0, {0, 3}, {300, 400});
+  CHECK(part.n() == 3);
 }
 
 TEST_CASE("automatic ranges are round and hold what was counted", "[map]") {

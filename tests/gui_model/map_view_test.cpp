@@ -17,18 +17,29 @@ MapView view_of(Index n_tokens, double width, double height) {
   return view;
 }
 
-TEST_CASE("a new map is fitted in the middle", "[map]") {
+TEST_CASE("a new map is fitted, at its axes", "[map]") {
   const MapView view = view_of(1000, 800, 500);
+  CHECK(view.is_fitted());
   CHECK(view.tokens_per_pixel() == Approx(2.0));
   CHECK(view.y_of(0) == Approx(0.0));
   CHECK(view.y_of(1000) == Approx(500.0));
-  CHECK(view.x_of(0) == Approx(150.0));
-  CHECK(view.x_of(1000) == Approx(650.0));
-  CHECK_FALSE(view.hit(149.0, 10.0));
-  CHECK(view.hit(150.5, 0.5) == MapPair{1, 1});
-  CHECK(view.hit(649.9, 499.9) == MapPair{999, 999});
-  CHECK_FALSE(view.hit(650.5, 10.0));
+  CHECK(view.x_of(0) == Approx(0.0));
+  CHECK(view.x_of(1000) == Approx(500.0));
+  CHECK_FALSE(view.hit(-1.0, 10.0));
+  CHECK(view.hit(0.5, 0.5) == MapPair{1, 1});
+  CHECK(view.hit(499.9, 499.9) == MapPair{999, 999});
+  CHECK_FALSE(view.hit(500.5, 10.0));
   CHECK_FALSE(view.hit(200.0, 500.0));
+}
+
+TEST_CASE("a view that was noted is taken again", "[map]") {
+  MapView view = view_of(1000, 100, 100);
+  view.look_at({300.0, 200.0}, 0.5);
+  CHECK(view.at(50, 50).query == Approx(300.0));
+  CHECK(view.at(50, 50).key == Approx(200.0));
+  CHECK_FALSE(view.is_fitted());
+  view.look_at({300.0, 200.0}, 1e9);
+  CHECK(view.is_fitted());
 }
 
 TEST_CASE("zooming keeps the point under the cursor", "[map]") {

@@ -167,9 +167,8 @@ TEST_CASE("theorem view: a trace of single keys makes no statement", "[theorem_v
   const MemoryTrace trace = planted_trace(plant);
   const TheoremRows rows = theorem_rows(trace, small_request(), job.context);
   CHECK(rows.n_stated == 0);
-  CHECK_THROWS_WITH(
-      theorem_plot(rows, {TheoremBound::jensen}, TheoremColour::weight),
-      ContainsSubstring("one key only"));
+  CHECK_THROWS_WITH(theorem_plot(rows, {TheoremBound::jensen}, TheoremColour::weight),
+                    ContainsSubstring("one key only"));
 }
 
 TEST_CASE("theorem csv: one line per row, empty where nothing is stated", "[theorem_view]") {

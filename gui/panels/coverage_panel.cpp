@@ -1,0 +1,475 @@
+// Coverage heat maps: what every head keeps under the selected method, and which pages of keys the
+// selected layer loses.
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/model/coverage_view.hpp"
+#include "gui/model/json_fields.hpp"
+#include "gui/model/slot_queue.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/figure_view.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr float kSideBySide = 1.15f;  // width / height from which two maps stand beside each other
+
+/// A figure of the pages; T of a slot.
+struct PagesPicture {
+  plot::Figure figure;
+  std::size_t bytes() const {
+    return sizeof *this + 4 * plot::count_points(figure.panels.front().marks.front());
+  }
+};
+
+std::string share_text(double value) {
+  return std::isnan(value) ? std::string("-") : fmt::format("{:.6g}", value);
+}
+
+std::string budget_text(const std::optional<Budget>& budget) {
+  return budget ? budget->to_string() : "none";
+}
+
+/// The colour range of a figure's first panel.
+std::optional<plot::Range> colours_of(const plot::Figure& figure) {
+  if (figure.panels.empty() || !figure.panels[0].colour) return std::nullopt;
+  return figure.panels[0].colour->axis.range;
+}
+
+class CoveragePanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"coverage", "Coverage",
+            "What the selected method keeps of the attention: by layer and head, and by query "
+            "block and page of keys. A click goes there."};
+  }
+
+  void controls(PanelContext& context) override {
+    const Look& look = context.look;
+    choose("##view", switches_.view, look.px(72));
+    help_tooltip("The map of heads, that of pages, or both.");
+    if (switches_.view != CoverageView::pages) {
+      ImGui::SameLine();
+      choose("##metric", switches_.metric, look.px(118));
+      help_tooltip("Heads: what is measured against dense attention.");
+    }
+    if (switches_.view != CoverageView::heads) {
+      ImGui::SameLine();
+      choose("##part", switches_.part, look.px(86));
+      help_tooltip(
+          "Pages: where the attention lies, what the method keeps of it, or the share of a page's "
+          "visible keys that it selects.");
+      ImGui::SameLine();
+      choose("##heads", switches_.heads, look.px(88));
+      help_tooltip("Pages: the mean over all heads of the layer, or the selected head.");
+    }
+    ImGui::SameLine();
+    if (ImGui::Checkbox("lock colours", &switches_.lock_colours)) lock();
+    help_tooltip(
+        "Colours keep their meaning when layer, method or budget change, so that pictures can be "
+        "compared.");
+  }
+
+  void draw(PanelContext& context) override {
+    is_busy_ = false;
+    if (needs_trace(context)) return;
+    update_questions(context);
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = ImGui::GetStyle().ItemSpacing.x;
+    if (switches_.view == CoverageView::both) {
+      const bool beside = room.x > kSideBySide * room.y;
+      const ImVec2 first = beside ? ImVec2{std::floor((room.x - gap) * 0.42f), room.y}
+                                  : ImVec2{room.x, std::floor((room.y - gap) * 0.45f)};
+      draw_part(context, "heads", first, [&] { draw_heads(context); });
+      if (beside) ImGui::SameLine();
+      draw_part(context, "pages", {0, 0}, [&] { draw_pages(context); });
+    } else if (switches_.view == CoverageView::heads) {
+      draw_part(context, "heads", {0, 0}, [&] { draw_heads(context); });
+    } else {
+      draw_part(context, "pages", {0, 0}, [&] { draw_pages(context); });
+    }
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    std::optional<plot::Figure> heads;
+    std::optional<plot::Figure> pages;
+    if (switches_.view != CoverageView::pages) heads = heads_.current();
+    if (switches_.view != CoverageView::heads) pages = pages_.current();
+    if (!heads || !pages) return heads ? heads : pages;
+    plot::Figure both = std::move(*heads);
+    for (plot::Panel& panel : pages->panels) both.panels.push_back(std::move(panel));
+    for (std::string& sentence : pages->caption) both.caption.push_back(std::move(sentence));
+    both.name = "coverage";
+    both.columns = 2;
+    both.share_x = both.share_y = false;
+    both.span = plot::Span::full;
+    return both;
+  }
+
+  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
+  void set_options(const nlohmann::ordered_json& options) override {
+    fields_from_json(options, switches_);
+    ++n_switched_;
+  }
+  bool is_busy() const override { return is_busy_; }
+
+ private:
+  /// One map on screen: a figure, its view, and the colours it is shown with.
+  struct Shown {
+    plot::Figure figure;
+    std::optional<plot::Range> own_colours;
+    const void* source = nullptr;  // what the figure was made of
+    std::uint64_t n_switched = 0;  // with which switches
+    std::uint64_t version = 0;
+    std::optional<FigureView> view;
+
+    std::optional<plot::Figure> current() const {
+      if (figure.panels.empty()) return std::nullopt;
+      return view ? view->current_figure() : figure;
+    }
+  };
+
+  template <class Draw>
+  static void draw_part(const PanelContext&, const char* id, ImVec2 size, Draw draw) {
+    ImGui::BeginChild(id, size, false, ImGuiWindowFlags_NoScrollbar);
+    draw();
+    ImGui::EndChild();
+  }
+
+  /// Keeps the colours that are shown now.
+  void lock() {
+    ++n_switched_;
+    if (!switches_.lock_colours) return;
+    if (heads_.own_colours) {
+      switches_.heads_low = heads_.own_colours->low;
+      switches_.heads_high = heads_.own_colours->high;
+    }
+    if (pages_.own_colours && switches_.part != PagesPart::selected) {
+      switches_.pages_low = pages_.own_colours->low;
+      switches_.pages_high = pages_.own_colours->high;
+    }
+  }
+
+  // ---- what is asked ----
+
+  void update_questions(const PanelContext& context) {
+    const Session& session = context.session;
+    if (revision_ == session.revision() && asked_switches_ == switches_) return;
+    revision_ = session.revision();
+    asked_switches_ = switches_;
+    const auto document = session.document();
+    const TraceInfo& info = document->info();
+    HeadsQuestion& question = question_;
+    question.trace = document->name();
+    question.layers = info.layers;
+    question.q_heads = info.q_heads;
+    question.layer = session.selection().layer;
+    question.n_tokens = info.n_tokens;
+    question.phase = session.phase();
+    question.parameters = session.parameters();
+    question.metric = switches_.metric;
+    const auto draft = session.second();
+    const std::string& selected = session.selection().selector;
+    for (MethodItem& item :
+         method_items({selected}, question.parameters, question.phase, draft != nullptr)) {
+      if (item.name == selected) question.method = std::move(item);
+    }
+    document_ = document;
+    draft_ = nullptr;
+    items_.clear();
+    if (question.method.obstacle.empty()) {
+      if (selector_registry().make(question.method.spec)->caps().needs_draft) draft_ = draft;
+      for (const MethodRowsRequest& request : plan_heads(question)) add_item(request);
+    }
+    const bool one_head = switches_.heads == PagesHeads::selected;
+    request_ = pages_request(info, question.layer,
+                             one_head ? std::optional(session.selection().q_head) : std::nullopt,
+                             question.phase, question.method, question.parameters);
+  }
+
+  std::string documents_key() const { return document_->key() + (draft_ ? draft_->key() : ""); }
+
+  void add_item(const MethodRowsRequest& request) {
+    QueueItem<MethodRows> item;
+    item.key = documents_key() + request.key();
+    item.request.title = fmt::format("{}: {}", question_.method.name, layer_words(request.layers));
+    item.compute = [document = document_, draft = draft_, request](JobContext& job) {
+      return method_rows(document->source(), draft ? &draft->source() : nullptr, request, job);
+    };
+    items_.push_back(std::move(item));
+  }
+
+  // ---- layer x head ----
+
+  void draw_heads(PanelContext& context) {
+    if (!question_.method.obstacle.empty()) {
+      empty_place(context, fmt::format("{} does not answer here", question_.method.name),
+                  question_.method.obstacle);
+      heads_.figure = {};
+      return;
+    }
+    const auto rows = queue_.ask(context.session.bench(), items_);
+    is_busy_ = is_busy_ || rows.is_busy();
+    ask_heads_picture(context, rows);
+    const bool has_picture = picture_ && !picture_->figure.panels.empty();
+    if (!rows.is_complete() && (rows.is_busy() || has_picture || rows.n_known == 0)) {
+      JobStatus status = rows.status;
+      if (rows.is_busy() && items_.size() > 1) {
+        status.title += fmt::format(" ({} of {})", rows.n_known + 1, items_.size());
+      }
+      const auto action = job_place(context, status, has_picture, /*fresh=*/false);
+      if (action == SlotAction::cancel) queue_.cancel();
+      if (action == SlotAction::retry) queue_.retry();
+      if (!has_picture) return;
+    }
+    if (!has_picture) {
+      if (picture_) empty_place(context, "Nothing to compare", picture_->sentence);
+      return;
+    }
+    show(context, heads_, picture_.get(), picture_->figure, switches_.heads_low,
+         switches_.heads_high);
+    mark_head(context);
+    if (const auto& hit = heads_.view->hit(); hit && hit->row && hit->col) {
+      follow_head(context, *hit);
+    }
+  }
+
+  void ask_heads_picture(const PanelContext& context, const QueueView<MethodRows>& rows) {
+    if (rows.n_known > 0) {
+      std::string mask = "all";
+      if (!rows.is_complete()) {
+        mask.clear();
+        for (const auto& value : rows.values) mask += value ? '1' : '0';
+      }
+      const std::string wanted = fmt::format("{}{}/{}", documents_key(), question_.key(), mask);
+      if (wanted != picture_key_) {
+        picture_key_ = wanted;
+        picture_work_ = [question = question_, values = rows.values](JobContext&) {
+          return heads_picture(question, values);
+        };
+      }
+    }
+    if (picture_key_.empty()) return;
+    const auto made =
+        picture_slot_.ask(context.session.bench(), picture_key_,
+                          {"Map of heads", Lane::quick, /*urgent=*/true}, picture_work_);
+    picture_ = made.value;
+    is_busy_ = is_busy_ || (!made.fresh && !made.failed());
+  }
+
+  void mark_head(const PanelContext& context) {
+    const Selection& selection = context.session.selection();
+    const auto slot = [](const std::vector<Index>& of, Index what) {
+      return static_cast<double>(std::find(of.begin(), of.end(), what) - of.begin());
+    };
+    const double row = slot(question_.layers, selection.layer);
+    const double col = slot(question_.q_heads, selection.q_head);
+    outline(context, heads_, {col, col + 1.0}, {row, row + 1.0});
+  }
+
+  void follow_head(PanelContext& context, const FigureHit& hit) {
+    const auto row = static_cast<std::size_t>(*hit.row);
+    const auto col = static_cast<std::size_t>(*hit.col);
+    if (row >= question_.layers.size() || col >= question_.q_heads.size()) return;
+    const Index layer = question_.layers[row];
+    const Index head = question_.q_heads[col];
+    const SweepRow* found = picture_->find(layer, head);
+    std::vector<std::pair<std::string, std::string>> lines = {
+        {"layer", fmt::format("{}", layer)},
+        {"query head", fmt::format("{} (KV head {})", head,
+                                   head / std::max<Index>(1, document_->info().group()))},
+        {"method", question_.method.spec},
+        {"budget", budget_text(budget_of(question_.method.name, question_.parameters))}};
+    if (found == nullptr) {
+      lines.emplace_back("", "still to come");
+    } else if (found->number(SweepNumber::window) != 0.0) {
+      lines.emplace_back("", "a sliding-window layer stays dense");
+    } else if (found->number(SweepNumber::dense) != 0.0) {
+      lines.emplace_back("", "the method leaves this layer dense");
+    } else {
+      lines.emplace_back(std::string(enum_name(question_.metric)),
+                         share_text(metric_of(*found, question_.metric)));
+      lines.emplace_back("keys kept", share_text(found->number(SweepNumber::kept)));
+      if (question_.metric == RecallMetric::mass) {
+        lines.emplace_back("worst row", share_text(found->number(SweepNumber::mass_min)));
+      }
+    }
+    detail_tooltip(lines);
+    if (!hit.clicked) return;
+    context.session.select("coverage click", [&](Selection& s) {
+      s.layer = layer;
+      s.q_head = head;
+    });
+  }
+
+  // ---- query block x page ----
+
+  void draw_pages(PanelContext& context) {
+    const auto result = pages_slot_.ask(
+        context.session.bench(), documents_key() + request_.key(),
+        {fmt::format("Pages of layer {}", request_.layer), Lane::heavy},
+        [document = document_, draft = draft_, request = request_](JobContext& job) {
+          return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
+                                job);
+        });
+    is_busy_ = is_busy_ || (!result.fresh && !result.status.is_over());
+    if (!slot_place(context, pages_slot_, result)) return;
+    const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
+    const auto picture =
+        pages_picture_slot_.ask(context.session.bench(),
+                                fmt::format("{}pages-figure/{}/{}", documents_key(),
+                                            result.value->request().key(), enum_name(part)),
+                                {"Map of pages", Lane::quick, /*urgent=*/true},
+                                [pages = result.value, part, name = question_.trace](JobContext&) {
+                                  return PagesPicture{pages_figure(*pages, part, name)};
+                                });
+    is_busy_ = is_busy_ || (!picture.fresh && !picture.failed());
+    if (!picture.value) {
+      if (picture.failed()) empty_place(context, "Nothing to show", picture.status.error);
+      return;
+    }
+    pages_value_ = result.value;
+    show(context, pages_, picture.value.get(), picture.value->figure, switches_.pages_low,
+         switches_.pages_high);
+    keep_pages_ = picture.value;
+    mark_page(context);
+    if (const auto& hit = pages_.view->hit()) follow_page(context, *hit);
+  }
+
+  void mark_page(const PanelContext& context) {
+    const Selection& selection = context.session.selection();
+    const auto frame = pages_.view->frame(0);
+    if (!frame) return;
+    ImDrawList& list = *ImGui::GetWindowDrawList();
+    const ImU32 colour = packed(plot::with_alpha(context.look.accent, 0.85));
+    const float width = context.look.px(1.5f);
+    const double key = static_cast<double>(selection.key.value_or(0)) + 0.5;
+    const auto at = pages_.view->place(0, key, static_cast<double>(selection.query) + 0.5);
+    if (!at) return;
+    if (at->y >= frame->low.y && at->y <= frame->high.y) {
+      list.AddLine({frame->low.x, at->y}, {frame->high.x, at->y}, colour, width);
+    }
+    if (selection.key && at->x >= frame->low.x && at->x <= frame->high.x) {
+      list.AddLine({at->x, frame->low.y}, {at->x, frame->high.y}, colour, width);
+    }
+  }
+
+  void follow_page(PanelContext& context, const FigureHit& hit) {
+    const auto cell = pages_value_->cell_at(hit.x, hit.y);
+    if (!cell) return;
+    const TraceInfo& info = document_->info();
+    const PagesRequest& request = pages_value_->request();
+    const Index end = request.phase == Phase::prefill ? info.n_prompt : info.n_tokens;
+    outline(context, pages_,
+            {static_cast<double>(cell->page.begin), static_cast<double>(cell->page.end)},
+            {static_cast<double>(cell->block.begin), static_cast<double>(cell->block.end)});
+    std::vector<std::pair<std::string, std::string>> lines = {
+        {"queries", fmt::format("{} to {}", cell->block.begin, std::min(cell->block.end, end) - 1)},
+        {"keys",
+         fmt::format("{} to {}", cell->page.begin, std::min(cell->page.end, info.n_tokens) - 1)}};
+    if (document_->has_text()) lines.emplace_back("text", page_text(cell->page));
+    if (std::isnan(cell->attention)) {
+      lines.emplace_back("", "no measured query sees this page");
+    } else {
+      lines.emplace_back("attention", share_text(cell->attention));
+      if (cell->kept) lines.emplace_back("kept", share_text(*cell->kept));
+      if (cell->selected) lines.emplace_back("keys selected", share_text(*cell->selected));
+    }
+    detail_tooltip(lines);
+    if (!hit.clicked) return;
+    const PagePlace place = page_place(*cell, end);
+    context.session.select("coverage click", [&](Selection& s) {
+      s.query = place.query;
+      s.key = place.key;
+    });
+  }
+
+  std::string page_text(TokenRange page) const {
+    constexpr std::size_t kLongest = 72;  // bytes
+    std::string text;
+    for (Index pos = page.begin; pos < page.end && text.size() < kLongest; ++pos) {
+      text += document_->token_text(pos);
+    }
+    return text.size() >= kLongest ? text + " ..." : text;
+  }
+
+  // ---- both ----
+
+  void show(PanelContext& context, Shown& shown, const void* source, const plot::Figure& figure,
+            double low, double high) {
+    if (shown.source != source || shown.n_switched != n_switched_ || shown.figure.panels.empty()) {
+      shown.figure = figure;
+      shown.own_colours = colours_of(figure);
+      const bool is_share_of_keys = &shown == &pages_ && switches_.part == PagesPart::selected;
+      if (switches_.lock_colours && !is_share_of_keys) set_colours(shown.figure, low, high);
+      shown.source = source;
+      shown.n_switched = n_switched_;
+      ++shown.version;
+    }
+    if (!shown.view) shown.view.emplace(context.fonts, context.textures);
+    FigureStyle style;
+    style.ground = context.look.ground;
+    style.paper = context.look.surface;
+    shown.view->show(shown.figure, shown.version, ImGui::GetContentRegionAvail(), style);
+  }
+
+  /// A rectangle of the data in the accent colour, where it is visible.
+  static void outline(const PanelContext& context, const Shown& shown, plot::Range x,
+                      plot::Range y) {
+    const auto frame = shown.view->frame(0);
+    const auto a = shown.view->place(0, x.low, y.low);
+    const auto b = shown.view->place(0, x.high, y.high);
+    if (!frame || !a || !b) return;
+    ImDrawList& list = *ImGui::GetWindowDrawList();
+    list.PushClipRect(frame->low, frame->high, true);
+    const float out = context.look.px(1);
+    const ImVec2 from{std::min(a->x, b->x) - out, std::min(a->y, b->y) - out};
+    const ImVec2 to{std::max(a->x, b->x) + out, std::max(a->y, b->y) + out};
+    list.AddRect(from, to, packed(context.look.surface), 0, 0, context.look.px(4));
+    list.AddRect(from, to, packed(context.look.accent), 0, 0, context.look.px(2));
+    list.PopClipRect();
+  }
+
+  CoverageSwitches switches_;
+  std::uint64_t n_switched_ = 0;
+  bool is_busy_ = false;
+
+  std::optional<std::uint64_t> revision_;
+  std::optional<CoverageSwitches> asked_switches_;
+  std::shared_ptr<const Document> document_;
+  std::shared_ptr<const Document> draft_;
+  HeadsQuestion question_;
+  PagesRequest request_;
+
+  std::vector<QueueItem<MethodRows>> items_;
+  SlotQueue<MethodRows> queue_;
+  std::string picture_key_;
+  std::function<HeadsPicture(JobContext&)> picture_work_;
+  Slot<HeadsPicture> picture_slot_;
+  std::shared_ptr<const HeadsPicture> picture_;
+  Shown heads_;
+
+  Slot<CoveragePages> pages_slot_;
+  Slot<PagesPicture> pages_picture_slot_;
+  std::shared_ptr<const CoveragePages> pages_value_;
+  std::shared_ptr<const PagesPicture> keep_pages_;  // so that its address stays its own
+  Shown pages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_coverage_panel() {
+  return std::make_unique<CoveragePanel>();
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,84 @@
+#include "gui/panels/method_list.hpp"
+
+#include <imgui.h>
+
+#include <string>
+
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/figure_view.hpp"
+#include "gui/render/imgui_canvas.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+/// A piece of the curve: its dash and marker.
+void draw_swatch(const PanelContext& context, const plot::SeriesStyle& style, bool has_marker,
+                 ImVec2 at, ImVec2 size) {
+  DrawnImages none(context.textures);
+  ImGuiCanvas canvas(*ImGui::GetWindowDrawList(), context.fonts, none, at, 1.0);
+  const auto middle = static_cast<double>(size.y) / 2;
+  const auto right = static_cast<double>(size.x);
+  const plot::Point line[] = {{0.0, middle}, {right, middle}};
+  canvas.polyline(line, {style.colour, static_cast<double>(context.look.px(1.6f)), style.dash});
+  if (!has_marker) return;
+  const plot::Point centre[] = {{right / 2, middle}};
+  canvas.markers(centre, style.marker, static_cast<double>(context.look.px(3.2f)), style.colour);
+}
+
+std::string help_of(const MethodItem& item) {
+  std::string help = item.title.empty() ? item.name : item.title;
+  if (!item.idea.empty()) help += "\n" + item.idea;
+  if (item.spec != item.name && !item.spec.empty()) help += "\n" + item.spec;
+  if (!item.obstacle.empty()) help += "\n\n" + item.obstacle;
+  return help;
+}
+
+}  // namespace
+
+void method_list(PanelContext& context, const std::vector<MethodItem>& items,
+                 const std::vector<plot::Tone>& tones) {
+  Session& session = context.session;
+  FigureStyle figure_style;
+  figure_style.ground = context.look.ground;
+  const ScreenTheme theme = screen_theme(figure_style, context.fonts);
+  const ImVec2 swatch{context.look.px(24), ImGui::GetFrameHeight()};
+  const std::string selected = session.selection().selector;
+  std::size_t n_ticked = 0;
+  for (const MethodItem& item : items) {
+    const bool is_defined = item.obstacle.empty();
+    ImGui::PushID(item.name.c_str());
+    bool on = item.is_ticked;
+    ImGui::BeginDisabled(!is_defined && !on);
+    if (ImGui::Checkbox("##on", &on)) session.set_ticked(item.name, on);
+    ImGui::EndDisabled();
+    help_tooltip(help_of(item));
+    ImGui::SameLine(0, ImGui::GetStyle().ItemInnerSpacing.x);
+
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    if (item.is_ticked && n_ticked < tones.size() && is_defined) {
+      const plot::Tone tone = tones[n_ticked];
+      draw_swatch(context, theme.theme.style_of(tone), tone.role == plot::Role::series, at, swatch);
+    }
+    n_ticked += item.is_ticked;
+    ImGui::Dummy(swatch);
+    ImGui::SameLine(0, ImGui::GetStyle().ItemInnerSpacing.x);
+
+    const bool is_selected = item.name == selected;
+    const ImU32 ink = packed(is_selected  ? context.look.accent
+                             : is_defined ? context.look.ink
+                                          : context.look.muted);
+    ImGui::PushStyleColor(ImGuiCol_Text, ink);
+    ImGui::PushStyleColor(ImGuiCol_Header, IM_COL32(0, 0, 0, 0));
+    ImGui::AlignTextToFramePadding();
+    if (ImGui::Selectable(item.name.c_str(), is_selected)) {
+      session.select("method list", [&](Selection& s) { s.selector = item.name; });
+    }
+    ImGui::PopStyleColor(2);
+    help_tooltip(help_of(item));
+    ImGui::PopID();
+  }
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,115 @@
+// Figures cut to what is visible: maps pooled to pixels, clouds without what lies outside.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+
+#include "analysis/plot/draw.hpp"
+#include "gui/render/visible_figure.hpp"
+
+namespace kvscope::gui {
+namespace {
+
+plot::HeatMap numbered(Index rows, Index cols) {
+  plot::HeatMap map;
+  map.n_rows = rows;
+  map.n_cols = cols;
+  map.x = {0.0, static_cast<double>(cols)};
+  map.y = {100.0, 100.0 + static_cast<double>(rows)};
+  for (Index i = 0; i < rows * cols; ++i) map.values.push_back(static_cast<float>(i));
+  return map;
+}
+
+TEST_CASE("a map keeps the cells that the ranges touch", "[render][visible]") {
+  const plot::HeatMap map = numbered(10, 20);
+  const plot::HeatMap part = visible_map(map, {3.5, 7.0}, {102.0, 104.5}, 100, 100);
+  CHECK(part.n_cols == 4);
+  CHECK(part.n_rows == 3);
+  CHECK(part.x == plot::Range{3.0, 7.0});
+  CHECK(part.y == plot::Range{102.0, 105.0});
+  CHECK(part.values.front() == 2 * 20 + 3);
+  CHECK(part.values.back() == 4 * 20 + 6);
+  // ranges beyond the map, and beside it
+  CHECK(visible_map(map, {-5.0, 50.0}, {0.0, 500.0}, 100, 100).values == map.values);
+  CHECK(visible_map(map, {90.0, 95.0}, {102.0, 103.0}, 100, 100).n_cols == 1);
+}
+
+TEST_CASE("cells that share a pixel become their mean", "[render][visible]") {
+  plot::HeatMap map = numbered(7, 9);
+  map.values[0] = std::numeric_limits<float>::quiet_NaN();
+  const plot::HeatMap pooled = visible_map(map, map.x, map.y, 4, 3);
+  REQUIRE(pooled.n_cols == 4);
+  REQUIRE(pooled.n_rows == 3);
+  double weighted = 0.0;
+  for (Index row = 0; row < 3; ++row) {
+    for (Index col = 0; col < 4; ++col) {
+      double sum = 0.0;
+      int n = 0;
+      for (Index r = row * 7 / 3; r < (row + 1) * 7 / 3; ++r) {
+        for (Index c = col * 9 / 4; c < (col + 1) * 9 / 4; ++c) {
+          const float v = map.values[static_cast<std::size_t>(r * 9 + c)];
+          if (std::isnan(v)) continue;
+          sum += static_cast<double>(v);
+          ++n;
+        }
+      }
+      CHECK(pooled.values[static_cast<std::size_t>(row * 4 + col)] == Catch::Approx(sum / n));
+      weighted += sum;
+    }
+  }
+  CHECK(weighted == Catch::Approx(62.0 * 63.0 / 2.0));  // every cell counted once
+}
+
+TEST_CASE("only points in sight are drawn, and ranges do not change", "[render][visible]") {
+  plot::Scatter points;
+  for (int i = 0; i < 10000; ++i) {
+    points.x.push_back(i);
+    points.y.push_back(i % 100);
+    points.value.push_back(i);
+  }
+  plot::Panel panel;
+  panel.marks = {points};
+  panel.colour = plot::ColourAxis{};
+  plot::Figure figure;
+  figure.panels = {panel};
+  const FigureFacts facts(figure);
+  auto visible = facts.ranges;
+  visible[0].x = {1000.0, 2000.0};
+  const plot::Figure shown = figure_for_layout(figure, facts, visible);
+  const auto& kept = std::get<plot::Scatter>(shown.panels[0].marks[0]);
+  CHECK(kept.x.size() >= 1001);
+  CHECK(kept.x.size() < 1100);
+  CHECK(kept.value.size() == kept.x.size());
+  CHECK(plot::ranges_of(shown)[0].x == visible[0].x);
+  CHECK(plot::ranges_of(shown)[0].colour == facts.ranges[0].colour);
+}
+
+TEST_CASE("panels take the columns that fill the rectangle", "[render][visible]") {
+  plot::Panel panel;
+  panel.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
+  plot::Figure figure;
+  figure.panels.assign(6, panel);
+  figure.columns = 3;
+  const plot::Theme theme = plot::make_theme(plot::Venue::icml, plot::Ground::light);
+  CHECK(best_columns(figure, {800, 400}, theme) == 3);
+  CHECK(best_columns(figure, {300, 900}, theme) == 1);
+  CHECK(best_columns(figure, {2000, 220}, theme) == 6);
+}
+
+TEST_CASE("labels are repeated where shared axes no longer line up", "[render][visible]") {
+  plot::Panel low;
+  low.marks = {plot::Line{"", {}, {0, 1}, {0, 1}}};
+  plot::Panel high = low;
+  high.marks = {plot::Line{"", {}, {0, 1}, {0, 50}}};
+  plot::Figure figure;
+  figure.panels = {low, low, high, high};
+  figure.columns = 2;
+  figure.share_y = true;
+  const auto ranges = plot::ranges_of(figure);
+  set_columns(figure, 4, ranges);
+  CHECK(figure.columns == 4);
+  CHECK_FALSE(figure.share_y);
+}
+
+}  // namespace
+}  // namespace kvscope::gui
