@@ -192,6 +192,28 @@ RowOrder arrange_rows(const Table& table, const TableArrangement& arrangement,
   return order;
 }
 
+std::vector<std::size_t> reading_order(const Table& table) {
+  static constexpr std::string_view kNames[] = {"trace",    "file",   "phase",  "method",
+                                                "selector", "pair",   "budget", "budget_kind",
+                                                "layer",    "q_head", "head",   "kv_head"};
+  const auto& columns = table.columns();
+  std::vector<std::size_t> order(columns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool by_alphabet =
+      std::is_sorted(columns.begin(), columns.end(),
+                     [](const TableColumn& a, const TableColumn& b) { return a.name < b.name; });
+  if (!by_alphabet) return order;
+  const auto rank = [&](std::size_t c) {
+    const auto found = std::find(std::begin(kNames), std::end(kNames), columns[c].name);
+    const bool is_name = found != std::end(kNames);
+    // Other words say what a line is about as well.
+    return is_name ? found - std::begin(kNames) : std::ssize(kNames) + (columns[c].is_text ? 0 : 1);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
+  return order;
+}
+
 std::string short_cell(const TableColumn& column, std::size_t row) {
   if (column.is_text) return column.words.at(row);
   const double value = column.numbers[row];
