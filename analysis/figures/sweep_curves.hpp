@@ -46,4 +46,8 @@ enum class Along { budget, bytes };
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback);
 
+/// A kind of figure that sweep_curves draws: what it needs, the command that makes that and the
+/// choices there are. How it is made is left to the caller.
+FigureKind sweep_kind(std::string name, std::string shows);
+
 }  // namespace kvscope::figures
