@@ -279,4 +279,17 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   return figure;
 }
 
+FigureKind sweep_kind(std::string name, std::string shows) {
+  return {
+      .name = std::move(name),
+      .shows = std::move(shows),
+      .needs = "the table of a sweep (.h5, .csv or .json)",
+      .command =
+          "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget "
+          "64,128,256 --out sweep.h5",
+      .kinds = {"sweep|table"},
+      .options = {"metric", "selector", "layers", "heads", "phase", "band"},
+  };
+}
+
 }  // namespace kvscope::figures

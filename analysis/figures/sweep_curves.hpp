@@ -51,4 +51,8 @@ std::string curve_label(std::string_view selector, Along along);
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured = {});
 
+/// A kind of figure that sweep_curves draws: what it needs, the command that makes that and the
+/// choices there are. How it is made is left to the caller.
+FigureKind sweep_kind(std::string name, std::string shows);
+
 }  // namespace kvscope::figures

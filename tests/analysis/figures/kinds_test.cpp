@@ -232,6 +232,8 @@ TEST_CASE("every figure says what it needs, and names are unique", "[figures]") 
   }
   CHECK(std::is_sorted(names.begin(), names.end()));
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(find_figure_kind("layer-map").kinds == std::vector<std::string>{"layer-map"});
+  CHECK_THROWS_WITH(find_figure_kind("layermap"), ContainsSubstring("Did you mean layer-map?"));
 }
 
 TEST_CASE("the rows of a result are its columns, its words, or its layers", "[figures]") {
