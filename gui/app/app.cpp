@@ -63,9 +63,9 @@ void App::frame(float screen_scale) {
   ImGui::SetNextWindowSize(size);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
   ImGui::Begin("explorer", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground | ImGuiWindowFlags_NoMove |
-                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse);
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground |
+                   ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+                   ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
@@ -163,6 +163,12 @@ void App::draw_body() {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float height = std::max(1.0f, room.y - status - bar);
   float left = 0.0f;
+  // The ground is the panels' own; what lies between them is painted.
+  const auto strip = [&](float x, float y, float w, float h) {
+    ImGui::GetWindowDrawList()->AddRectFilled({x, y}, {x + w, y + h}, packed(look_.window));
+  };
+  strip(at.x, at.y, room.x, bar);
+  strip(at.x, at.y + height, room.x, bar);
   if (settings_.show_sidebar && (!session_->documents().empty() || !session_->results().empty())) {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
@@ -171,6 +177,7 @@ void App::draw_body() {
     draw_sidebar(shared, find_panel("traces"), controls_height_);
     ImGui::EndChild();
     ImGui::PopStyleVar();
+    strip(at.x + left, at.y, bar, height);
     left += bar;
   }
   const Area area{at.x + left, at.y + bar, room.x - left, height - bar};

@@ -17,8 +17,7 @@ namespace {
 plot::Panel map_panel(plot::HeatMap map, std::string title, plot::Range range) {
   plot::ColourAxis colour = figures::log_colours("Attention weight");
   colour.axis.range = range;
-  plot::Panel panel =
-      figures::attention_panel(std::move(map), std::move(title), std::move(colour));
+  plot::Panel panel = figures::attention_panel(std::move(map), std::move(title), std::move(colour));
   panel.aspect = 1.0;
   panel.colour->masked_label = "not visible, or not kept";
   return panel;

@@ -107,9 +107,8 @@ plot::Figure make(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  figure.caption.push_back(
-      chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
-             : std::string("The methods take no budget."));
+  figure.caption.push_back(chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
+                                  : std::string("The methods take no budget."));
   return figure;
 }
 

@@ -18,8 +18,7 @@ enum class Part { kept, selected };
 Part part_of(const std::string& metric) {
   if (metric.empty() || metric == "kept") return Part::kept;
   if (metric == "selected") return Part::selected;
-  throw ConfigError(
-      fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
+  throw ConfigError(fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
 }
 
 /// Shares of keys instead of attention.
@@ -46,7 +45,8 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   map.y = {blocks.front(), end_of(blocks)};
   figures::PooledMap pooled = figures::pool_map(map, 1024, figures::Pooling::mean);
   sentence = pooled.sentence;
-  plot::Panel panel = figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));
+  plot::Panel panel =
+      figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));
   panel.aspect = 0.95;
   panel.colour->masked_label = "not visible";
   panel.colour->show_bar = false;
@@ -75,7 +75,8 @@ plot::Figure make(const FigureInput& input) {
   if (!(largest > 0.0F))
     throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
   plot::ColourAxis colour = figures::log_colours("Attention per page");
-  colour.axis.range = plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  colour.axis.range =
+      plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
   const Part shown_part = part_of(input.options.metric);
   const std::string_view array = shown_part == Part::kept ? "map_kept" : "map_selected";
 
