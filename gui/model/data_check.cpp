@@ -119,12 +119,17 @@ Index norm_bin_width(TokenRange positions) {
   return std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins);
 }
 
+std::string DataProblem::brief() const {
+  const bool is_number = what == "NaN" || what == "Inf";
+  return is_number ? fmt::format("{} holds {}", array, what) : array + " cannot be read";
+}
+
 std::string DataProblem::sentence() const {
   const std::string place =
       fmt::format("Layer {}, {} head {}", layer, array == "q" ? "query" : "key/value", head);
   if (what == "NaN" || what == "Inf") {
-    return fmt::format("{}: {} holds {}, first at position {}. Views of this head fail there.",
-                       place, array, what, pos);
+    return fmt::format("{}: {}, first at position {}. Views of this head fail there.", place,
+                       brief(), pos);
   }
   return fmt::format("{}: {} cannot be read from position {} on: {}", place, array, pos, what);
 }

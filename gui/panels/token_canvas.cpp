@@ -30,12 +30,14 @@ float gutter_width(const PanelContext& context, Index n_tokens) {
   return font->CalcTextSizeA(font->FontSize, 1e6f, 0.0f, widest.c_str()).x + context.look.px(10);
 }
 
-/// Ink that can be read on a ground.
+/// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
   const double light = plot::luminance(ground);
-  const double ink = plot::luminance(look.ink);
-  const double contrast = (std::max(light, ink) + 0.05) / (std::min(light, ink) + 0.05);
-  return contrast >= 4.5 ? look.ink : look.surface;
+  const auto contrast = [&](Colour colour) {
+    const double other = plot::luminance(colour);
+    return (std::max(light, other) + 0.05) / (std::min(light, other) + 0.05);
+  };
+  return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
 }
 
 void dashed_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness) {
