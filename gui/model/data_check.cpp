@@ -16,6 +16,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr Index kRowsPerRead = 4096;
+constexpr Index kMostQuickNumbers = Index{1} << 24;  // of a group: larger ones keep no row waiting
 
 using Read = std::function<Tensor<float>(TokenRange)>;
 
@@ -246,11 +247,13 @@ void DataChecks::update(Workbench bench, const std::shared_ptr<const Document>& 
     const bool is_known = bench.cache.find<GroupCheck>(wanted) != nullptr;
     if (wanted != asked_ && !is_known && !bench.jobs.is_idle()) return;
     asked_ = wanted;
-    const auto view = slot_.ask(
-        bench, wanted, {fmt::format("Checking the numbers of layer {}", layer), Lane::quick},
-        [document, layer, kv_head](JobContext& job) {
-          return check_group(*document, layer, kv_head, job);
-        });
+    const Index numbers = (info.group() + 2) * info.n_tokens * info.d_head;
+    const Lane lane = numbers > kMostQuickNumbers ? Lane::heavy : Lane::quick;
+    const auto view =
+        slot_.ask(bench, wanted, {fmt::format("Checking the numbers of layer {}", layer), lane},
+                  [document, layer, kv_head](JobContext& job) {
+                    return check_group(*document, layer, kv_head, job);
+                  });
     if (view.fresh) {
       take(place, view.value);
     } else if (view.status.is_over() && view.status.state != JobState::done) {

@@ -153,6 +153,8 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
       const float above = std::floor(0.4f * room / line_height) * line_height;
       ImGui::SetScrollY(std::max(0.0f, y - above));
     }
+  } else if (width_ > 0.0f && width_ != lines.width) {
+    ImGui::SetScrollY(static_cast<float>(lines.line_of(top_)) * line_height);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
   const float scroll = ImGui::GetScrollY();
@@ -190,6 +192,9 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   line_height_ = line_height;
   first_ = first;
   last_ = last;
+  // A scroll that was asked for just now takes effect in the next frame.
+  if (width_ == lines.width && first < lines.n_lines()) top_ = lines.line(first).begin;
+  width_ = lines.width;
   for (Index line = first; line < last; ++line) {
     const TokenRange tokens = lines.line(line);
     const float y = std::round(at.y + static_cast<float>(line) * line_height);
