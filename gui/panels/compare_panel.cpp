@@ -259,6 +259,7 @@ void ComparePanel::draw_keys(PanelContext& context) {
   const QueryKeys& q = *keys_shown_.value;
   const auto count = [](const KeyPart& part) { return fmt::format("{}", part.keys.size()); };
   const auto mass = [](double m) { return fmt::format("{:.4f}", m); };
+  side_names(context, keys_shown_.sides);
   number_table("numbers", {"", "both", "only A", "only B", "A", "B", "Jaccard"},
                {{"keys", count(q.both), count(q.only_a), count(q.only_b),
                  fmt::format("{}", q.both.keys.size() + q.only_a.keys.size()),

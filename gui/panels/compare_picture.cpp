@@ -4,14 +4,15 @@
 
 #include <algorithm>
 
+#include "analysis/plot/theme.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-constexpr float kListWidth = 210.0f;      // points
-constexpr float kListFromWidth = 620.0f;  // narrower panels are all figure
+constexpr float kListWidth = 240.0f;      // points
+constexpr float kListFromWidth = 680.0f;  // narrower panels are all figure
 
 }  // namespace
 
@@ -36,6 +37,20 @@ void number_table(const char* id, const std::vector<std::string>& header,
     }
   }
   ImGui::EndTable();
+}
+
+void side_names(const PanelContext& context, const CompareSides& sides) {
+  const plot::Theme theme = plot::make_theme(plot::Venue::icml, context.look.ground);
+  const auto name = [&](const char* letter, plot::Tone tone, const std::string& label) {
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(theme.style_of(tone).colour));
+    ImGui::TextUnformatted(letter);
+    ImGui::PopStyleColor();
+    ImGui::SameLine();
+    ImGui::TextUnformatted(label.c_str());
+  };
+  name("A", kToneA, sides.a.label);
+  ImGui::SameLine(0.0f, context.look.px(18));
+  name("B", kToneB, sides.b.label);
 }
 
 void go_to_key(Session& session, Index key, std::optional<Index> query) {
@@ -71,8 +86,8 @@ void ComparePicture::list_keys(PanelContext& context, const std::vector<NotedKey
   constexpr auto kFlags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
   if (!has_room || !ImGui::BeginTable("noted", 3, kFlags, room)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  ImGui::TableSetupColumn("key", ImGuiTableColumnFlags_None, 2.2f);
-  ImGui::TableSetupColumn(two_rows ? "A" : "attention", ImGuiTableColumnFlags_None, 1.2f);
+  ImGui::TableSetupColumn("key", ImGuiTableColumnFlags_None, 2.1f);
+  ImGui::TableSetupColumn(two_rows ? "A" : "weight", ImGuiTableColumnFlags_None, 1.1f);
   ImGui::TableSetupColumn(two_rows ? "B" : "kept by", ImGuiTableColumnFlags_None, 1.2f);
   ImGui::TableHeadersRow();
   const auto selected = context.session.selection().key;

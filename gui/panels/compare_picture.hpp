@@ -16,6 +16,9 @@ namespace kvscope::gui {
 void number_table(const char* id, const std::vector<std::string>& header,
                   const std::vector<std::vector<std::string>>& lines);
 
+/// Which side is which, in the colours of the figures.
+void side_names(const PanelContext& context, const CompareSides& sides);
+
 /// Selects a key, and a query if one is given.
 void go_to_key(Session& session, Index key, std::optional<Index> query = std::nullopt);
 
