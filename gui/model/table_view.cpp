@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include "analysis/analysis.hpp"
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
-#include "notebooks_export/result_csv.hpp"
 
 namespace kvscope::gui {
 

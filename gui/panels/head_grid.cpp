@@ -4,6 +4,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -46,12 +47,11 @@ void cell_tooltip(const HeadGridInput& input, Index layer, Index head) {
 
 }  // namespace
 
-std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& context,
-                                                      const HeadGridInput& input) {
+DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input) {
   const Look& look = context.look;
   const HeadGrid& grid = input.grid;
   const auto n_layers = static_cast<Index>(grid.layers.size());
-  if (n_layers == 0) return std::nullopt;
+  if (n_layers == 0) return {};
   ImGui::PushFont(context.fonts.small());
   const float digits = ImGui::CalcTextSize(fmt::format("{}", n_layers - 1).c_str()).x;
   std::size_t most_marks = 0;
@@ -111,7 +111,7 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
       list->AddText({at.x + plan.width + gap, text_y}, packed(look.muted), row.marks.c_str());
     }
   }
-  std::optional<std::pair<Index, Index>> clicked;
+  DrawnHeadGrid drawn{std::nullopt, at, plan};
   if (hovered) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     const auto cell = cell_at(grid, plan, mouse.x - at.x, mouse.y - at.y);
@@ -121,7 +121,7 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
       list->AddRect({x, y}, {x + plan.cell, y + plan.row}, packed(look.ink));
       if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) &&
           grid.is_recorded(cell->first, cell->second)) {
-        clicked = cell;
+        drawn.clicked = cell;
       }
       ImGui::PopFont();
       cell_tooltip(input, cell->first, cell->second);
@@ -137,7 +137,7 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
   ImGui::TextWrapped("%s", legend.c_str());
   ImGui::PopStyleColor();
   ImGui::PopFont();
-  return clicked;
+  return drawn;
 }
 
 }  // namespace kvscope::gui

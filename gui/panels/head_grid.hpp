@@ -27,8 +27,13 @@ struct HeadGridInput {
   std::function<CellState(Index layer, Index q_head)> state;
 };
 
-/// Fills the width of the window; returns the cell that was clicked.
-std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& context,
-                                                      const HeadGridInput& input);
+struct DrawnHeadGrid {
+  std::optional<std::pair<Index, Index>> clicked;  // layer, query head
+  ImVec2 at = {0, 0};                              // top left corner, in pixels of the window
+  GridPlan plan;
+};
+
+/// Fills the width of the window.
+DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input);
 
 }  // namespace kvscope::gui
