@@ -68,6 +68,7 @@ TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and dra
   const Table back = table_from_csv(*csv, "copied.csv");
   CHECK(back.n_rows() == 72);
   CHECK(back.columns().size() == 11);
+  panel.set_options({{"figure", {{"figure", "budget"}, {"metric", "mass"}}}});
   for (const char* view : {"figure", "plot"}) {
     INFO(view);
     show(rig, view);
@@ -155,6 +156,8 @@ TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bri
   Rig rig;
   rig.open(folder.write("sweep.csv", sweep_csv_text(2)));
   Panel& panel = show(rig, "figure");
+  panel.set_options({{"figure", {{"figure", "budget"}, {"metric", "mass"}}}});
+  rig.settle();
   REQUIRE(panel.figure());
   panel.set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
   rig.settle();
