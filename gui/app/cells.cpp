@@ -29,9 +29,10 @@ void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const
   changed_ = false;
   areas_.clear();
   if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
-    alone_ = panel_place(maximised_);
+    if (alone_.panel != maximised_) alone_ = panel_place(maximised_);
     draw_cell(context, panels, alone_, area);
-    if (alone_.panel != maximised_ && !maximised_.empty()) maximised_ = alone_.panel;
+    // Another panel may have been chosen in its title, or the way back to the layout.
+    if (!maximised_.empty() && alone_.panel != maximised_) maximised_ = alone_.panel;
     return;
   }
   Arranged arranged = arrange(root, area, context.look.px(kBar), context.look.px(kLeast));
