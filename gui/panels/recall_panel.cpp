@@ -390,7 +390,10 @@ class RecallPanel final : public Panel {
         "Distance of the output from the dense one, |y - o|.",
         "Bytes read per query head and call: scoring, and keys and values of what is kept."};
     ImGui::TableSetupScrollFreeze(0, 1);
-    for (const char* name : kNames) ImGui::TableSetupColumn(name);
+    static constexpr float kWeights[kColumns] = {1.7f, 1.1f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.2f};
+    for (int c = 0; c < kColumns; ++c) {
+      ImGui::TableSetupColumn(kNames[c], ImGuiTableColumnFlags_WidthStretch, kWeights[c]);
+    }
     ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
     for (int c = 0; c < kColumns; ++c) {
       ImGui::TableSetColumnIndex(c);

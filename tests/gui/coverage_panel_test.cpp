@@ -46,6 +46,7 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
   const auto figure = rig.panel().figure();
   REQUIRE(figure);
   REQUIRE(figure->panels.size() == 1);
+  const Selection start = rig.session().selection();
   CHECK(rig.place("head 7/5").y < rig.place("head 0/5").y);
   rig.click_on("head 7/5");
   const Selection top = rig.session().selection();
@@ -65,8 +66,8 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
   CHECK(std::stod(hovered["attention mass"].get<std::string>()) ==
         Catch::Approx(static_cast<double>(map.values[cell])).epsilon(1e-5));
   CHECK_THAT(*rig.panel().csv(), ContainsSubstring(fmt::format("{}", map.values[cell])));
-  rig.session().undo();
-  CHECK(rig.session().selection().layer == top.layer);
+  rig.session().undo();  // quick clicks are one step
+  CHECK(rig.session().selection() == start);
 }
 
 TEST_CASE("coverage panel: a click on a page goes to a query of the block and a key of the page") {
