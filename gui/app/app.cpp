@@ -76,6 +76,7 @@ void App::frame(float screen_scale) {
   draw_dialogs();
   remember();
   hover_ = take_hover_lines();
+  landmarks_ = take_landmarks();
   drawn_revision_ = session_->revision();
   wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
                   ImGui::GetTime() < flash_until_;
@@ -111,6 +112,7 @@ void App::draw_top_bar() {
     words[0] = static_cast<char>(std::toupper(words[0]));
     ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
     if (ImGui::Button(fmt::format("{}  {}", i + 1, words).c_str())) show_layout(layouts_[i].name);
+    landmark("layout " + layouts_[i].name);
     ImGui::PopStyleColor();
     help_tooltip(layouts_[i].sentence);
   }
@@ -149,6 +151,7 @@ void App::draw_banners() {
     ImGui::PopTextWrapPos();
     ImGui::SameLine(width - look_.px(80));
     const bool dismissed = ImGui::Button("Dismiss");
+    landmark(fmt::format("dismiss {}", i));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();

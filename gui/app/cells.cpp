@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -115,6 +116,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   // The title is a menu of all panels.
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
   if (ImGui::Button((info.title + " ▾").c_str())) ImGui::OpenPopup("panels");
+  landmark("title of " + info.name);
   help_tooltip(info.sentence);
   const float title_width = ImGui::GetItemRectSize().x;
   if (ImGui::BeginPopup("panels")) {

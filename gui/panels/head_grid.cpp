@@ -46,12 +46,11 @@ void cell_tooltip(const HeadGridInput& input, Index layer, Index head) {
 
 }  // namespace
 
-std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& context,
-                                                      const HeadGridInput& input) {
+DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input) {
   const Look& look = context.look;
   const HeadGrid& grid = input.grid;
   const auto n_layers = static_cast<Index>(grid.layers.size());
-  if (n_layers == 0) return std::nullopt;
+  if (n_layers == 0) return {};
   ImGui::PushFont(context.fonts.small());
   const float digits = ImGui::CalcTextSize(fmt::format("{}", n_layers - 1).c_str()).x;
   std::size_t most_marks = 0;
@@ -111,7 +110,7 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
       list->AddText({at.x + plan.width + gap, text_y}, packed(look.muted), row.marks.c_str());
     }
   }
-  std::optional<std::pair<Index, Index>> clicked;
+  DrawnHeadGrid drawn{std::nullopt, plan, at, low, high};
   if (hovered) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     const auto cell = cell_at(grid, plan, mouse.x - at.x, mouse.y - at.y);
@@ -121,7 +120,7 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
       list->AddRect({x, y}, {x + plan.cell, y + plan.row}, packed(look.ink));
       if (ImGui::IsMouseClicked(ImGuiMouseButton_Left) &&
           grid.is_recorded(cell->first, cell->second)) {
-        clicked = cell;
+        drawn.clicked = cell;
       }
       ImGui::PopFont();
       cell_tooltip(input, cell->first, cell->second);
@@ -137,7 +136,22 @@ std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& contex
   ImGui::TextWrapped("%s", legend.c_str());
   ImGui::PopStyleColor();
   ImGui::PopFont();
-  return clicked;
+  return drawn;
+}
+
+Landmarks landmarks_of(const HeadGrid& grid, const DrawnHeadGrid& drawn) {
+  Landmarks landmarks;
+  const auto n_heads = static_cast<Index>(grid.recorded_heads.size());
+  for (Index layer = 0; layer < static_cast<Index>(grid.layers.size()); ++layer) {
+    const float y = drawn.at.y + (static_cast<float>(layer) + 0.5f) * drawn.plan.row;
+    if (y < drawn.low.y || y >= drawn.high.y) continue;
+    for (Index head = 0; head < n_heads; ++head) {
+      const float x = drawn.at.x + drawn.plan.x_of(head, grid.group) + 0.5f * drawn.plan.cell;
+      if (x < drawn.low.x || x >= drawn.high.x || !grid.is_recorded(layer, head)) continue;
+      landmarks.emplace_back(fmt::format("layer {} head {}", layer, head), ImVec2{x, y});
+    }
+  }
+  return landmarks;
 }
 
 }  // namespace kvscope::gui

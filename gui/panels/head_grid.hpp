@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gui/model/trace_facts.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
@@ -27,8 +28,19 @@ struct HeadGridInput {
   std::function<CellState(Index layer, Index q_head)> state;
 };
 
-/// Fills the width of the window; returns the cell that was clicked.
-std::optional<std::pair<Index, Index>> draw_head_grid(const PanelContext& context,
-                                                      const HeadGridInput& input);
+/// A grid as it was drawn.
+struct DrawnHeadGrid {
+  std::optional<std::pair<Index, Index>> clicked;  // layer and query head
+  GridPlan plan;
+  ImVec2 at;   // top left corner of the cells, in pixels of the window
+  ImVec2 low;  // corners of what can be seen
+  ImVec2 high;
+};
+
+/// Fills the width of the window.
+DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input);
+
+/// Middles of the recorded cells in sight, as "layer 3 head 2".
+Landmarks landmarks_of(const HeadGrid& grid, const DrawnHeadGrid& drawn);
 
 }  // namespace kvscope::gui

@@ -93,6 +93,10 @@ class TracesPanel final : public Panel {
     return head_table_csv(document->info(), checks_);
   }
 
+  Landmarks landmarks() const override {
+    return document_.expired() ? Landmarks{} : landmarks_of(grid_, drawn_);
+  }
+
   bool is_busy() const override { return checks_.is_busy(); }
 
  private:
@@ -244,13 +248,13 @@ class TracesPanel final : public Panel {
     help_tooltip(
         "Click a cell to go to that layer and query head. Cells of the layers that were looked at "
         "are shaded by the mean norm of their queries; pale cells were not recorded.");
-    const auto clicked = draw_head_grid(
-        context,
-        {grid_, layer_, q_head_, [&](Index layer, Index head) { return state_of(layer, head); }});
-    if (!clicked) return;
+    drawn_ = draw_head_grid(context, {grid_, layer_, q_head_, [&](Index layer, Index head) {
+                                        return state_of(layer, head);
+                                      }});
+    if (!drawn_.clicked) return;
     context.session.select("head grid click", [&](Selection& s) {
-      s.layer = clicked->first;
-      s.q_head = clicked->second;
+      s.layer = drawn_.clicked->first;
+      s.q_head = drawn_.clicked->second;
     });
   }
 
@@ -390,6 +394,7 @@ class TracesPanel final : public Panel {
   Index q_head_ = 0;
   std::string grid_of_;
   HeadGrid grid_;
+  DrawnHeadGrid drawn_;  // of the last frame
   std::string facts_of_;
   std::vector<FactSection> facts_;
   std::string banner_of_;
