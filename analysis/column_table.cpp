@@ -6,23 +6,13 @@
 #include <cmath>
 
 #include "analysis/statistics.hpp"
+#include "core/base/csv_text.hpp"
 
 namespace kvscope {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted;
-  for (char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return fmt::format("\"{}\"", quoted);
-}
-
-std::string csv_number(double x) {
-  return std::isfinite(x) ? fmt::format("{}", x) : std::string();
-}
 
 /// Whole numbers as such: layer 3 is not 3.0.
 Json json_cell(double x) {
@@ -39,7 +29,7 @@ std::string table_csv(const ColumnTable& table, const std::string& config_hash) 
   for (const std::string& name : table.number_names) csv += name + ",";
   csv += "config_hash\n";
   for (const ColumnTable::Row& row : table.rows) {
-    for (const std::string& text : row.texts) csv += csv_text(text) + ",";
+    for (const std::string& text : row.texts) csv += csv_field(text) + ",";
     for (double number : row.numbers) csv += csv_number(number) + ",";
     csv += config_hash + "\n";
   }

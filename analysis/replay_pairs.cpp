@@ -4,22 +4,6 @@
 
 namespace kvscope {
 
-namespace {
-
-bool is_defined(const SelectorCaps& caps, Phase phase) {
-  switch (phase) {
-    case Phase::prefill:
-      return caps.prefill;
-    case Phase::decode:
-      return caps.decode;
-    case Phase::verify:
-      return caps.verify;
-  }
-  return false;
-}
-
-}  // namespace
-
 PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector<Budget>& budgets,
                     Phase phase, const std::optional<std::string>& without_draft,
                     const SelectorRegistry& registry, std::string_view analysis) {
@@ -30,7 +14,7 @@ PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector
   require_unique(budget_names, "budget", analysis);
   for (const std::string& spec : selectors) {
     const SelectorCaps caps = registry.make(spec)->caps();
-    if (!is_defined(caps, phase)) {
+    if (!caps.is_defined(phase)) {
       plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
       continue;
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/csv_text.hpp"
 
 namespace kvscope {
 
@@ -47,14 +48,14 @@ class CsvWriter {
     begin("line", m.label);
     for (std::size_t i = 0; i < m.x.size(); ++i) {
       const bool has_band = !m.low.empty();
-      line(m.x[i], m.y[i], has_band ? cell(m.low[i]) : std::string(),
-           has_band ? cell(m.high[i]) : std::string(), {});
+      line(m.x[i], m.y[i], has_band ? csv_number(m.low[i]) : std::string(),
+           has_band ? csv_number(m.high[i]) : std::string(), {});
     }
   }
   void operator()(const Scatter& m) {
     begin("point", m.label);
     for (std::size_t i = 0; i < m.x.size(); ++i) {
-      line(m.x[i], m.y[i], {}, {}, m.value.empty() ? std::string() : cell(m.value[i]));
+      line(m.x[i], m.y[i], {}, {}, m.value.empty() ? std::string() : csv_number(m.value[i]));
     }
   }
   void operator()(const Rule& m) {
@@ -64,8 +65,8 @@ class CsvWriter {
           m.label);
     const bool is_vertical = m.kind == Rule::Kind::vertical;
     const bool is_horizontal = m.kind == Rule::Kind::horizontal;
-    line(is_vertical ? cell(m.at) : std::string(), is_horizontal ? cell(m.at) : std::string(), {},
-         {}, {});
+    line(is_vertical ? csv_number(m.at) : std::string(),
+         is_horizontal ? csv_number(m.at) : std::string(), {}, {}, {});
   }
   void operator()(const Boxes& m) {
     begin("box", m.label);
@@ -81,22 +82,12 @@ class CsvWriter {
     std::string text;
     Cell() = default;
     Cell(std::string t) : text(std::move(t)) {}
-    Cell(double v) : text(cell(v)) {}
-    Cell(float v) : text(std::isfinite(v) ? fmt::format("{}", v) : std::string()) {}
+    Cell(double v) : text(csv_number(v)) {}
+    Cell(float v) : text(csv_number(v)) {}
   };
 
-  static std::string cell(double v) {
-    return std::isfinite(v) ? fmt::format("{}", v) : std::string();
-  }
-
   void begin(std::string_view kind, const std::string& label) {
-    std::string name = plain_text(label);
-    if (name.find_first_of(",\"\r\n") != std::string::npos) {
-      std::string quoted;
-      for (char c : name) quoted.append(c == '"' ? 2 : 1, c);
-      name = "\"" + quoted + "\"";
-    }
-    head_ = fmt::format("{},{},{}", panel_, kind, name);
+    head_ = fmt::format("{},{},{}", panel_, kind, csv_field(plain_text(label)));
   }
   void line(const Cell& x, const Cell& y, const Cell& low, const Cell& high, const Cell& value) {
     fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{}\n", head_, x.text, y.text,

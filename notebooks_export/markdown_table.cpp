@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "core/base/csv_text.hpp"
 
 namespace kvscope {
 
@@ -42,13 +43,6 @@ std::string column_title(const PaperTable& table, std::size_t column) {
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + "\"";
 }
 
 std::size_t n_columns(const PaperTable& table) {
@@ -101,8 +95,7 @@ std::string csv_table(const PaperTable& table) {
   for (const PaperRow& row : table.rows) {
     fields.clear();
     for (const std::string& key : row.keys) fields.push_back(csv_field(key));
-    for (const PaperCell& cell : row.cells)
-      fields.push_back(std::isfinite(cell.value) ? fmt::format("{}", cell.value) : "");
+    for (const PaperCell& cell : row.cells) fields.push_back(csv_number(cell.value));
     out += fmt::format("{}\n", fmt::join(fields, ","));
   }
   return out;

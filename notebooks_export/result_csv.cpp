@@ -3,33 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <ostream>
 
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
 
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 namespace {
-
-template <class T>
-std::string csv_number(T value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(value)) return {};
-  }
-  return fmt::format("{}", value);
-}
 
 std::string csv_value(const nlohmann::ordered_json& value) {
   if (value.is_null()) return {};
@@ -110,23 +92,8 @@ void write_array_csv(const MemoryResult& result, std::string_view name, std::ost
   // a coordinate array would carry its axis' name twice
   const bool is_axis = axes.size() == 1 && axes[0].name == array->name;
   out << (is_axis ? "value" : csv_field(array->name)) << '\n';
-  switch (array->type) {
-    case ResultType::f32:
-      write_elements(*array, axes, result.values<float>(name), out);
-      break;
-    case ResultType::f64:
-      write_elements(*array, axes, result.values<double>(name), out);
-      break;
-    case ResultType::i32:
-      write_elements(*array, axes, result.values<std::int32_t>(name), out);
-      break;
-    case ResultType::i64:
-      write_elements(*array, axes, result.values<std::int64_t>(name), out);
-      break;
-    case ResultType::u8:
-      write_elements(*array, axes, result.values<std::uint8_t>(name), out);
-      break;
-  }
+  with_type(array->type,
+            [&]<class T>(T) { write_elements(*array, axes, result.values<T>(name), out); });
   check_stream(out);
 }
 

@@ -2,15 +2,11 @@
 #pragma once
 
 #include <iosfwd>
-#include <string>
 #include <string_view>
 
 #include "core/trace/result.hpp"
 
 namespace kvscope {
-
-/// A field of a line: in quotes if CSV needs them (RFC 4180).
-std::string csv_field(std::string_view text);
 
 /// One column per axis, then the value under the array's name. An axis shows its coordinate array
 /// where a plot of this array names one (or where an array is called like the axis), else the index

@@ -1,6 +1,5 @@
 #include "analysis/cli/analyze_command.hpp"
 
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -36,10 +35,6 @@ double total_of(const nlohmann::ordered_json& totals, std::string_view key) {
   const auto found = totals.find(std::string(key));
   return found != totals.end() && found->is_number() ? found->get<double>()
                                                      : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::string percent(double share) {
-  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100 * share);
 }
 
 std::string AnalyzeCommand::description() const {

@@ -85,7 +85,4 @@ class AnalyzeCommand : public Command {
 /// A number of the totals for the headline; NaN if it is not there.
 double total_of(const nlohmann::ordered_json& totals, std::string_view key);
 
-/// "93.1 %", or "-" for NaN.
-std::string percent(double share);
-
 }  // namespace kvscope::cli

@@ -128,13 +128,13 @@ class AnalyzeCoverage final : public AnalyzeCommand {
     const std::string budget = fmt::format(
         "an oracle needs {} keys per row for {} of the attention ({} in the worst row); one budget "
         "for all: {}",
-        number_text(total_of(totals, "budget_mean")), percent(total_of(totals, "target_mass")),
+        number_text(total_of(totals, "budget_mean")), percent_text(total_of(totals, "target_mass")),
         number_text(total_of(totals, "budget_max")),
         number_text(total_of(totals, "budget_shared")));
     if (!totals.contains("specattn_mass")) return budget;
     return fmt::format("{}; SpecAttn keeps {}, floor {}, violated {} times", budget,
-                       percent(total_of(totals, "specattn_mass")),
-                       percent(total_of(totals, "pinsker_floor")),
+                       percent_text(total_of(totals, "specattn_mass")),
+                       percent_text(total_of(totals, "pinsker_floor")),
                        number_text(total_of(totals, "violations")));
   }
   std::int64_t violations(const Json& totals) const override {

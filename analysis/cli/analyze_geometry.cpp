@@ -1,18 +1,16 @@
 // kvscope analyze geometry: principal axes, clustering and norms of queries and keys.
-#include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/selection_options.hpp"
+#include "analysis/cli/analyze_one.hpp"
 #include "analysis/geometry.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-class AnalyzeGeometry final : public AnalyzeCommand {
+class AnalyzeGeometry final : public AnalyzeOne<GeometryOptions> {
  public:
   AnalyzeGeometry()
-      : AnalyzeCommand("geometry", "queries and keys: principal axes, clustering, norms",
-                       /*n_traces=*/1) {}
+      : AnalyzeOne("geometry", "queries and keys: principal axes, clustering, norms",
+                   analyze_geometry) {}
 
  private:
   std::string about() const override {
@@ -21,17 +19,6 @@ class AnalyzeGeometry final : public AnalyzeCommand {
            "and shows the queries and keys along the first three. Means are those of the prompt: a "
            "cosine of 1 to the mean says that all vectors point one way. Rows are means over the "
            "heads, the last line the mean over the layers; shares of the variance are out of 1.";
-  }
-  void declare_kind(OptionSet& options) override {
-    selection_.declare(options);
-    options.fields(options_);
-  }
-  Json options_json() const override { return selection_.with(fields_to_json(options_)); }
-  Json call(const Traces& traces, const AnalysisRun& run) const override {
-    GeometryOptions options = options_;
-    options.selection = selection_.selection();
-    return analyze_geometry(traces[0], options, run.sink, run.pool, run.progress, run.stop,
-                            run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
     return {{"explained_first", "1st axis"},
@@ -48,14 +35,11 @@ class AnalyzeGeometry final : public AnalyzeCommand {
     return fmt::format(
         "three axes hold {} of the variance; queries lie at cosine {} to their mean, keys at {} to "
         "theirs, and the two means at {}",
-        percent(total_of(totals, "explained_shown")),
+        percent_text(total_of(totals, "explained_shown")),
         number_text(total_of(totals, "query_clustering"), 3),
         number_text(total_of(totals, "key_clustering"), 3),
         number_text(total_of(totals, "mean_query_mean_key"), 3));
   }
-
-  SelectionOptions selection_;
-  GeometryOptions options_;
 };
 
 }  // namespace

@@ -1,19 +1,16 @@
 // kvscope analyze query-selection: S_q against the largest attention weight of a query.
-#include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
-#include "analysis/cli/selection_options.hpp"
+#include "analysis/cli/analyze_one.hpp"
 #include "analysis/query_selection.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-class AnalyzeQuerySelection final : public AnalyzeCommand {
+class AnalyzeQuerySelection final : public AnalyzeOne<QuerySelectionOptions> {
  public:
   AnalyzeQuerySelection()
-      : AnalyzeCommand("query-selection",
-                       "QuoKA's S_q against the log of the largest attention weight",
-                       /*n_traces=*/1) {}
+      : AnalyzeOne("query-selection", "QuoKA's S_q against the log of the largest attention weight",
+                   analyze_query_selection) {}
 
  private:
   std::string about() const override {
@@ -26,17 +23,6 @@ class AnalyzeQuerySelection final : public AnalyzeCommand {
            "Rows are means over the heads; partial > 0 is the share of heads in which it is "
            "positive; the best head is that of the largest Pearson correlation, so expect it to be "
            "above the mean by chance.";
-  }
-  void declare_kind(OptionSet& options) override {
-    selection_.declare(options);
-    options.fields(options_);
-  }
-  Json options_json() const override { return selection_.with(fields_to_json(options_)); }
-  Json call(const Traces& traces, const AnalysisRun& run) const override {
-    QuerySelectionOptions options = options_;
-    options.selection = selection_.selection();
-    return analyze_query_selection(traces[0], options, run.sink, run.pool, run.progress, run.stop,
-                                   run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
     return {{"prompt_pearson_log", "Pearson"},
@@ -59,9 +45,6 @@ class AnalyzeQuerySelection final : public AnalyzeCommand {
         number_text(total_of(totals, "prompt_partial_spearman"), 3),
         number_text(total_of(totals, "within_chunk"), 3));
   }
-
-  SelectionOptions selection_;
-  QuerySelectionOptions options_;
 };
 
 }  // namespace

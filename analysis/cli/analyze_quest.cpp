@@ -1,25 +1,18 @@
 // kvscope analyze quest: page bounds against the true maxima.
-#include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/analyze_one.hpp"
 #include "analysis/quest_bounds.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-class AnalyzeQuest final : public AnalyzeCommand {
+class AnalyzeQuest final : public AnalyzeOne<QuestOptions> {
  public:
   AnalyzeQuest()
-      : AnalyzeCommand("quest", "Quest: page bounds against the true maxima, kept attention",
-                       /*n_traces=*/1) {}
+      : AnalyzeOne("quest", "Quest: page bounds against the true maxima, kept attention",
+                   analyze_quest) {}
 
  private:
-  void declare_kind(OptionSet& options) override { options.fields(options_); }
-  Json options_json() const override { return fields_to_json(options_); }
-  Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_quest(traces[0], options_, run.sink, run.pool, run.progress, run.stop,
-                         run.provenance);
-  }
   std::vector<ReportColumn> columns() const override {
     return {{"violations", "violated"},
             {"gap_mean", "bound gap"},
@@ -36,15 +29,13 @@ class AnalyzeQuest final : public AnalyzeCommand {
         "and save {} "
         "of the key reads",
         number_text(total_of(totals, "violations")), number_text(total_of(totals, "rows")),
-        percent(total_of(totals, "eval_mass")), percent(total_of(totals, "kernel_mass")),
-        percent(total_of(totals, "eval_reduction_per_kv_head")));
+        percent_text(total_of(totals, "eval_mass")), percent_text(total_of(totals, "kernel_mass")),
+        percent_text(total_of(totals, "eval_reduction_per_kv_head")));
   }
   bool checks_bounds() const override { return true; }
   std::int64_t violations(const Json& totals) const override {
     return totals.value("violations", std::int64_t{0});
   }
-
-  QuestOptions options_;
 };
 
 }  // namespace

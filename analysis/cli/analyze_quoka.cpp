@@ -1,24 +1,18 @@
 // kvscope analyze quoka: QuoKA replayed on a recorded prefill.
-#include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/analyze_one.hpp"
 #include "analysis/quoka.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-class AnalyzeQuoka final : public AnalyzeCommand {
+class AnalyzeQuoka final : public AnalyzeOne<QuokaOptions> {
  public:
   AnalyzeQuoka()
-      : AnalyzeCommand("quoka", "QuoKA: queries that speak for a chunk, key scores, kept keys",
-                       /*n_traces=*/1) {}
+      : AnalyzeOne("quoka", "QuoKA: queries that speak for a chunk, key scores, kept keys",
+                   analyze_quoka) {}
 
  private:
-  void declare_kind(OptionSet& options) override { options.fields(options_); }
-  Json options_json() const override { return fields_to_json(options_); }
-  Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_quoka(traces[0], options_, run.sink, run.pool, run.progress, run.stop,
-                         run.provenance);
-  }
   std::vector<ReportColumn> columns() const override {
     return {{"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
             {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},
@@ -28,11 +22,9 @@ class AnalyzeQuoka final : public AnalyzeCommand {
     return fmt::format(
         "kept keys hold {} of the attention (5th percentile of the rows: {}) and save {} of the "
         "key reads",
-        percent(total_of(totals, "mass_mean")), percent(total_of(totals, "mass_p05")),
-        percent(total_of(totals, "reduction_per_kv_head")));
+        percent_text(total_of(totals, "mass_mean")), percent_text(total_of(totals, "mass_p05")),
+        percent_text(total_of(totals, "reduction_per_kv_head")));
   }
-
-  QuokaOptions options_;
 };
 
 }  // namespace

@@ -1,26 +1,18 @@
 // kvscope analyze theorem-b1: the bounds on the cosine of a key with its query.
-#include "analysis/cli/analyze_command.hpp"
-#include "analysis/cli/output.hpp"
+#include "analysis/cli/analyze_one.hpp"
 #include "analysis/theorem_b1.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {
 
-class AnalyzeTheoremB1 final : public AnalyzeCommand {
+class AnalyzeTheoremB1 final : public AnalyzeOne<TheoremB1Options> {
  public:
   AnalyzeTheoremB1()
-      : AnalyzeCommand("theorem-b1",
-                       "Theorem B.1: cosines against the printed and the repaired bounds",
-                       /*n_traces=*/1) {}
+      : AnalyzeOne("theorem-b1", "Theorem B.1: cosines against the printed and the repaired bounds",
+                   analyze_theorem_b1) {}
 
  private:
-  void declare_kind(OptionSet& options) override { options.fields(options_); }
-  Json options_json() const override { return fields_to_json(options_); }
-  Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_theorem_b1(traces[0], options_, run.sink, run.pool, run.progress, run.stop,
-                              run.provenance);
-  }
   std::vector<ReportColumn> columns() const override {
     return {{"rows", "rows"},
             {"cos_mean", "mean cos"},
@@ -45,8 +37,6 @@ class AnalyzeTheoremB1 final : public AnalyzeCommand {
   std::int64_t violations(const Json& totals) const override {
     return totals.value("violations_of_proved_bounds", std::int64_t{0});
   }
-
-  TheoremB1Options options_;
 };
 
 }  // namespace

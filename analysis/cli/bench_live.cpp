@@ -5,6 +5,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -74,8 +75,7 @@ class BenchLive final : public Command {
       throw UsageError(
           fmt::format("--repeat: expected a value in [1, 1000], found {}", n_repeats_));
     PairPlan plan = plan_pairs(
-        split_selectors(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_,
-                        "--selector"),
+        selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
         split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
         Phase::prefill, /*without_draft=*/std::nullopt, selector_registry(), "bench live");
     for (const std::string& sentence : plan.skipped)

@@ -6,6 +6,7 @@
 #include "analysis/cli/bench_workload.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/list_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
@@ -13,7 +14,6 @@
 #include "core/attention/dense_attention.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
-#include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/registry.hpp"
@@ -320,7 +320,7 @@ class BenchSelect final : public Command {
       throw UsageError(fmt::format("--n-q: expected a multiple of the {} KV heads, found {}",
                                    shape_.n_kv, shape_.n_q));
     }
-    const std::vector<Index> lengths = parse_index_list(tokens_, "--tokens");
+    const std::vector<Index> lengths = index_list_of(tokens_, "tokens");
     const Index shortest = phase_ == BenchPhase::decode ? 2 : chunk_ + 1;
     if (lengths.front() < shortest) {
       throw UsageError(fmt::format(
@@ -338,7 +338,7 @@ class BenchSelect final : public Command {
   }
 
   std::vector<std::string> chosen_selectors() const {
-    if (!selectors_.empty()) return split_selectors(selectors_, "--selector");
+    if (!selectors_.empty()) return selectors_of(selectors_);
     std::vector<std::string> names;
     for (const SelectorEntry& entry : selector_registry().entries()) names.push_back(entry.name);
     return names;

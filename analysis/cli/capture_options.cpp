@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/cli/list_options.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
@@ -62,10 +63,7 @@ void CaptureOptions::declare(OptionSet& options) {
 
 CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base) {
   for (const auto& list : words) {
-    for (std::size_t at = 0; at <= list.size();) {
-      const std::size_t end = std::min(list.find(',', at), list.size());
-      const std::string word = list.substr(at, end - at);
-      at = end + 1;
+    for (const std::string& word : split_words(list, ',')) {
       if (word == "qkv") {
         base.qkv = true;
       } else if (word == "lse") {
@@ -109,8 +107,8 @@ RecordOptions CaptureOptions::record_options() const {
   options.capture.page_size = page_size;
   options.dtype = dtype;
   options.chunk = chunk;
-  if (!layers.empty()) options.layers = parse_index_list(layers, "--layers");
-  if (!heads.empty()) options.q_heads = parse_index_list(heads, "--heads");
+  if (!layers.empty()) options.layers = index_list_of(layers, "layers");
+  if (!heads.empty()) options.q_heads = index_list_of(heads, "heads");
   if (!rows.empty()) options.rows = parse_token_range(rows, "rows");
   return options;
 }

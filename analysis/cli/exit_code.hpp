@@ -1,7 +1,9 @@
-// What the program's exit codes mean; scripts rely on them.
+// What the program's exit codes mean, which scripts rely on, and the error of wrong usage.
 #pragma once
 
 #include <stdexcept>
+
+#include "core/base/error.hpp"
 
 namespace kvscope::cli {
 
@@ -20,5 +22,15 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// What `parse` returns; a value that the library refuses is an error of the command line.
+template <class Parse>
+auto as_usage(Parse&& parse) {
+  try {
+    return parse();
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+}
 
 }  // namespace kvscope::cli

@@ -87,6 +87,7 @@ class FigureCommand final : public Command {
     FigureJob job{figure_,    results_, figure_options_, render_, parse_formats(formats_),
                   target.stem};
     if (target.format) job.formats = {*target.format};
+    as_usage([&] { return find_figure_kind(figure_); });  // before results are read
     FigureOutcome outcome = run_figure_job(job, command_line);
     for (ManifestInput& input : outcome.manifest.inputs) {
       input.file = fs::path(fs::absolute(input.file).lexically_normal())

@@ -24,7 +24,7 @@ class FiguresCommand final : public Command {
   }
   int run(const OptionSet&, const std::string&) override {
     if (figure_) {
-      const FigureKind kind = find_figure_kind(*figure_);
+      const FigureKind kind = as_usage([&] { return find_figure_kind(*figure_); });
       if (json_) {
         print_json(json_of(kind));
       } else {

@@ -1,6 +1,6 @@
 #include "analysis/cli/replay_arguments.hpp"
 
-#include "core/base/lists.hpp"
+#include "analysis/cli/list_options.hpp"
 #include "core/selectors/spec_lists.hpp"
 
 namespace kvscope::cli {
@@ -27,7 +27,7 @@ void ReplayArguments::declare(OptionSet& options) {
 }
 
 std::vector<std::string> ReplayArguments::selectors() const {
-  return split_selectors(selectors_, "--selector");
+  return selectors_of(selectors_);
 }
 
 std::vector<Budget> ReplayArguments::budgets() const {
@@ -51,12 +51,12 @@ ReplayOptions ReplayArguments::replay() const {
       throw UsageError(fmt::format("--rows-per-chunk: expected at least 1 or all, found {}", rows));
     out.rows_per_chunk = rows;
   }
-  if (heads_) out.q_heads = parse_index_list(*heads_, "--heads");
+  if (heads_) out.q_heads = index_list_of(*heads_, "heads");
   return out;
 }
 
 std::vector<Index> ReplayArguments::layers() const {
-  return layers_ ? parse_index_list(*layers_, "--layers") : std::vector<Index>{};
+  return layers_ ? index_list_of(*layers_, "layers") : std::vector<Index>{};
 }
 
 }  // namespace kvscope::cli

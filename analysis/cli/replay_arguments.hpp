@@ -9,11 +9,6 @@
 #include "analysis/cli/options.hpp"
 #include "core/sim/replay.hpp"
 
-template <>
-struct kvscope::EnumNames<kvscope::Phase> {
-  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
-};
-
 namespace kvscope::cli {
 
 class ReplayArguments {
@@ -23,14 +18,14 @@ class ReplayArguments {
 
   bool has_selectors() const { return !selectors_.empty(); }
   /// "quest,quoka:n-queries=8,pairing=rank" as {"quest", "quoka:n-queries=8,pairing=rank"}. Throws
-  /// ConfigError for empty names.
+  /// UsageError for empty names.
   std::vector<std::string> selectors() const;
   /// "tokens=64,128,ratio=0.25" as three budgets: a bare number is of the kind before it. Throws
   /// ConfigError.
   std::vector<Budget> budgets() const;
-  /// Calls, rows, heads, dense layers. Throws UsageError or ConfigError.
+  /// Calls, rows, heads, dense layers. Throws UsageError.
   ReplayOptions replay() const;
-  /// Empty = all. Throws ConfigError.
+  /// Empty = all. Throws UsageError.
   std::vector<Index> layers() const;
 
  private:

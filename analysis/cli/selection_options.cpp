@@ -1,6 +1,6 @@
 #include "analysis/cli/selection_options.hpp"
 
-#include "core/base/lists.hpp"
+#include "analysis/cli/list_options.hpp"
 
 namespace kvscope::cli {
 
@@ -12,8 +12,8 @@ void SelectionOptions::declare(OptionSet& options) {
 
 TraceSelection SelectionOptions::selection() const {
   TraceSelection selection;
-  if (layers) selection.layers = parse_index_list(*layers, "--layers");
-  if (heads) selection.q_heads = parse_index_list(*heads, "--heads");
+  if (layers) selection.layers = index_list_of(*layers, "layers");
+  if (heads) selection.q_heads = index_list_of(*heads, "heads");
   return selection;
 }
 

@@ -15,7 +15,7 @@ struct SelectionOptions {
   std::optional<std::string> heads;
 
   void declare(OptionSet& options);
-  /// Throws ConfigError for a list that is none.
+  /// Throws UsageError for a list that is none.
   TraceSelection selection() const;
   /// The options of a kind with "layers" and "heads" put in front: lists, or null for all.
   nlohmann::ordered_json with(const nlohmann::ordered_json& fields) const;

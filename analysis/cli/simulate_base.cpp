@@ -1,9 +1,9 @@
 #include "analysis/cli/simulate_base.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/prompt.hpp"
@@ -11,6 +11,8 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/draft_runner.hpp"
@@ -76,7 +78,7 @@ std::optional<std::string> SimulateCommand::draft_word() const {
 
 SimulationOptions SimulateCommand::simulation_options() const {
   SimulationOptions options = options_;
-  options.selectors = split_selectors(selectors_, "--selector");
+  options.selectors = selectors_of(selectors_);
   if (options.selectors.empty()) options.selectors = default_selectors();
   if (options.selectors.empty())
     throw UsageError("--selector is missing: expected at least one method");
@@ -188,19 +190,15 @@ void SimulateCommand::write_output(const SimulationTask& task,
 
 std::vector<Index> parse_counts(const std::string& text, std::string_view option) {
   std::vector<Index> counts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    Index value = 0;
-    const char* const last = text.data() + end;
-    const auto [stop, error] = std::from_chars(text.data() + at, last, value);
-    if (error != std::errc{} || stop != last || value < 1) {
+  for (const std::string& word : split_words(text, ',')) {
+    const auto value = number_from<Index>(word);
+    if (!value || *value < 1) {
       throw UsageError(fmt::format(
           "--{}: expected whole numbers of at least 1 between commas, found \"{}\"", option, text));
     }
-    if (std::find(counts.begin(), counts.end(), value) != counts.end())
-      throw UsageError(fmt::format("--{}: {} is given twice", option, value));
-    counts.push_back(value);
-    at = end + 1;
+    if (std::find(counts.begin(), counts.end(), *value) != counts.end())
+      throw UsageError(fmt::format("--{}: {} is given twice", option, *value));
+    counts.push_back(*value);
   }
   return counts;
 }
@@ -215,10 +213,6 @@ std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
   const double budget = cell_of(table, row, "budget");
   const std::string& kind = row.texts[3];
   return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);
-}
-
-std::string percent_text(double share) {
-  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100.0 * share);
 }
 
 }  // namespace kvscope::cli

@@ -65,7 +65,4 @@ double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::strin
 /// "quest tokens=256": selector and budget of a row.
 std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
 
-/// "77.4 %", "-" for NaN.
-std::string percent_text(double share);
-
 }  // namespace kvscope::cli

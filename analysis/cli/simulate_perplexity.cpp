@@ -6,6 +6,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
 namespace {

@@ -6,6 +6,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 
 template <>
@@ -204,14 +205,12 @@ class SimulateRuler final : public SimulateRetrieval {
  private:
   std::vector<PromptKind> parse_kinds() const {
     std::vector<PromptKind> kinds;
-    for (std::size_t at = 0; at <= kinds_.size();) {
-      const std::size_t end = std::min(kinds_.find(',', at), kinds_.size());
+    for (const std::string& word : split_words(kinds_, ',')) {
       PromptKind kind{};
-      parse_field(Field{"--kinds", ""}, std::string_view(kinds_).substr(at, end - at), kind);
+      parse_field(Field{"--kinds", ""}, word, kind);
       if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
         throw UsageError(fmt::format("--kinds: {} is given twice", enum_name(kind)));
       kinds.push_back(kind);
-      at = end + 1;
     }
     return kinds;
   }

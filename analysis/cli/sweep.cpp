@@ -2,7 +2,6 @@
 #include "analysis/sweep.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -13,6 +12,7 @@
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
 #include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::cli {
@@ -21,17 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 Shard parse_shard(std::string_view text) {
-  Shard shard;
-  const std::size_t slash = text.find('/');
-  const auto number = [](std::string_view part, Index& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc{} && end == part.data() + part.size();
-  };
-  if (slash == std::string_view::npos || !number(text.substr(0, slash), shard.index) ||
-      !number(text.substr(slash + 1), shard.count) || shard.index < 1 ||
-      shard.index > shard.count || shard.count > 100000) {
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const auto index = number_from<Index>(text.substr(0, slash));
+  const auto count = number_from<Index>(text.substr(std::min(slash + 1, text.size())));
+  if (!index || !count || *index < 1 || *index > *count || *count > 100000)
     throw UsageError(fmt::format("--shard: expected i/n with 1 <= i <= n, found \"{}\"", text));
-  }
+  Shard shard;
+  shard.index = *index;
+  shard.count = *count;
   return shard;
 }
 

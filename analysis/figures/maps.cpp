@@ -104,6 +104,18 @@ int balanced_columns(std::size_t n_panels) {
   return static_cast<int>(std::max<std::size_t>(1, (n_panels + n_rows - 1) / n_rows));
 }
 
+plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAxis colour) {
+  plot::Panel panel;
+  panel.title = std::move(title);
+  panel.x.label = "Key position";
+  panel.y.label = "Query position";
+  panel.x.format = panel.y.format = plot::TickFormat::tokens;
+  panel.y.reversed = true;
+  panel.colour = std::move(colour);
+  panel.marks.emplace_back(std::move(map));
+  return panel;
+}
+
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
                        std::vector<float> values, plot::ColourAxis colour) {
   plot::Panel panel;

@@ -65,6 +65,9 @@ plot::ColourAxis log_colours(std::string label);
 /// Panels per row, at most four, so that rows are about equally full.
 int balanced_columns(std::size_t n_panels);
 
+/// A map [query, key] of attention: queries run downwards.
+plot::Panel attention_panel(plot::HeatMap map, std::string title, plot::ColourAxis colour);
+
 /// A layer x head map with the layers upwards from 0 and ticks in the middle of cells.
 plot::Panel head_panel(std::span<const double> layers, std::span<const double> heads,
                        std::vector<float> values, plot::ColourAxis colour);

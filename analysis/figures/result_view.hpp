@@ -12,24 +12,6 @@
 
 namespace kvscope {
 
-/// Calls visit(T{}) with the C++ type of the elements, for code that converts them.
-template <class Visit>
-auto with_type(ResultType type, Visit&& visit) {
-  switch (type) {
-    case ResultType::f32:
-      return visit(float{});
-    case ResultType::f64:
-      return visit(double{});
-    case ResultType::i32:
-      return visit(std::int32_t{});
-    case ResultType::i64:
-      return visit(std::int64_t{});
-    case ResultType::u8:
-      break;
-  }
-  return visit(std::uint8_t{});
-}
-
 class ResultView {
  public:
   virtual ~ResultView() = default;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "core/base/error.hpp"
 
@@ -116,6 +117,16 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   const auto trace_of = [&](std::size_t r) {
     return table.has_text("trace") ? table.text("trace").codes[r] : 0;
   };
+  // A budget beyond the context keeps everything too: a layer is one that the method leaves dense
+  // only if no budget makes it sparse.
+  std::set<std::tuple<std::int32_t, std::int32_t, double>> made_sparse;  // trace, selector, layer
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    if (dense[r] == 0.0) made_sparse.insert({trace_of(r), selectors.codes[r], layer[r]});
+  }
+  const auto stays_dense = [&](std::size_t r) {
+    return dense[r] != 0.0 && selectors.at(r) != "full" &&
+           !made_sparse.contains({trace_of(r), selectors.codes[r], layer[r]});
+  };
   std::set<std::pair<std::int32_t, double>> left_out;
   std::size_t n_dense = 0;
   std::size_t n_window = 0;
@@ -133,9 +144,9 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
       continue;
     }
     n_window += window[r] != 0.0;
-    n_dense += dense[r] != 0.0;
-    if (dense[r] != 0.0 && selectors.at(r) != "full") left_out.insert({trace_of(r), layer[r]});
-    if (window[r] != 0.0 || (dense[r] != 0.0 && selectors.at(r) != "full")) continue;
+    n_dense += stays_dense(r);
+    if (stays_dense(r)) left_out.insert({trace_of(r), layer[r]});
+    if (window[r] != 0.0 || stays_dense(r)) continue;
     selection.rows.push_back(r);
   }
   if (dense_layers == DenseLayers::leave_out_for_all) {
@@ -266,6 +277,19 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   figure.caption.push_back(
       band_sentence(options.band, n_min, n_max, "query heads (over layers and traces)"));
   return figure;
+}
+
+FigureKind sweep_kind(std::string name, std::string shows) {
+  return {
+      .name = std::move(name),
+      .shows = std::move(shows),
+      .needs = "the table of a sweep (.h5, .csv or .json)",
+      .command =
+          "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget "
+          "64,128,256 --out sweep.h5",
+      .kinds = {"sweep|table"},
+      .options = {"metric", "selector", "layers", "heads", "phase", "band"},
+  };
 }
 
 }  // namespace kvscope::figures

@@ -34,8 +34,9 @@ enum class DenseLayers {
   leave_out_alone,    // only for the method that leaves it dense
 };
 
-/// Heads of layers that the methods make sparse: dense and sliding-window layers are left out.
-/// Throws ConfigError for an empty selection or a table that is no sweep.
+/// Heads of layers that the methods make sparse: sliding-window layers are left out, and layers
+/// that a method leaves dense at every budget of the table. Throws ConfigError for an empty
+/// selection or a table that is no sweep.
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
                                  DenseLayers dense_layers);
 
@@ -48,7 +49,10 @@ std::string curve_label(std::string_view selector, Along along);
 /// One panel per metric. `fallback`: metrics, if the options name none. `coloured`: methods among
 /// which the colours are given out, for figures that grow; empty = those that are shown.
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
-                          std::string_view fallback,
-                          const std::vector<std::string>& coloured = {});
+                          std::string_view fallback, const std::vector<std::string>& coloured = {});
+
+/// A kind of figure that sweep_curves draws: what it needs, the command that makes that and the
+/// choices there are. How it is made is left to the caller.
+FigureKind sweep_kind(std::string name, std::string shows);
 
 }  // namespace kvscope::figures

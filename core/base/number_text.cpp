@@ -31,4 +31,8 @@ std::string number_text(double value, int digits) {
   return fmt::format("{:.{}g}", value, digits);
 }
 
+std::string percent_text(double share) {
+  return std::isnan(share) ? "-" : fmt::format("{:.1f} %", 100.0 * share);
+}
+
 }  // namespace kvscope

@@ -27,4 +27,7 @@ std::string seconds_text(double seconds);
 /// A number for a table: up to `digits` significant digits, "-" for NaN.
 std::string number_text(double value, int digits = 4);
 
+/// "93.1 %", "-" for NaN.
+std::string percent_text(double share);
+
 }  // namespace kvscope

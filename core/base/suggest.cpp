@@ -24,9 +24,10 @@ int edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known,
+                                   std::optional<int> most_edits) {
   std::optional<std::string> best;
-  int best_distance = std::max<int>(1, static_cast<int>(word.size()) / 3) + 1;
+  int best_distance = most_edits.value_or(std::max(1, static_cast<int>(word.size()) / 3)) + 1;
   if (word.size() > 64) return best;  // nobody's typing error; spares the table
   for (const auto& candidate : known) {
     int distance = edit_distance(word, candidate);

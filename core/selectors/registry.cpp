@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
 #include "core/selectors/stack.hpp"
 
 namespace kvscope {
@@ -21,34 +21,14 @@ const SelectorRegistry& selector_registry() {
   return registry;
 }
 
-std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 2) + 1;
-  for (const std::string& candidate : candidates) {
-    std::vector<std::size_t> row(candidate.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i + 1;
-      for (std::size_t j = 0; j < candidate.size(); ++j) {
-        const std::size_t substituted = diagonal + (word[i] == candidate[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
-}
-
 namespace {
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest_name(word, candidates);
-  return near.empty() ? fmt::format("known: {}", fmt::join(candidates, ", ")) : fmt::format("did you mean {}?", near);
+/// "did you mean quest?", or what there is.
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  const int most_edits = std::max(2, static_cast<int>(word.size()) / 2);  // names are unlike words
+  const std::optional<std::string> near = nearest(word, candidates, most_edits);
+  return near ? fmt::format("did you mean {}?", *near)
+              : fmt::format("known: {}", fmt::join(candidates, ", "));
 }
 
 }  // namespace
@@ -60,7 +40,7 @@ const SelectorEntry& SelectorRegistry::find(std::string_view name) const {
     names.push_back(entry.name);
     for (const auto& [preset, assignments] : entry.presets) names.push_back(preset);
   }
-  throw ConfigError(fmt::format("unknown selector {}: {}", name, did_you_mean(name, names)));
+  throw ConfigError(fmt::format("unknown selector {}: {}", name, suggestion(name, names)));
 }
 
 std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
@@ -97,7 +77,7 @@ void SelectorRegistry::throw_unknown(const std::string& method, const std::vecto
                                      const SelectorOptions& assignments) {
   for (const auto& [name, value] : assignments) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw ConfigError(fmt::format("selector {} has no option {}: {}", method, name, did_you_mean(name, known)));
+      throw ConfigError(fmt::format("selector {} has no option {}: {}", method, name, suggestion(name, known)));
     }
   }
   throw ConfigError(fmt::format("selector {}: options do not fit", method));

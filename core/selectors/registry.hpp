@@ -102,7 +102,4 @@ class SelectorRegistry {
 /// Every method of this build, sorted by name.
 const SelectorRegistry& selector_registry();
 
-/// The candidate nearest to `word` by edit distance, empty if none is near (for "did you mean").
-std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace kvscope

@@ -10,15 +10,6 @@
 
 namespace kvscope {
 
-std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::prefill: return "prefill";
-    case Phase::decode: return "decode";
-    case Phase::verify: return "verify";
-  }
-  return "prefill";
-}
-
 Budget Budget::parse(std::string_view text) {
   const auto fail = [&](std::string_view expected) {
     throw ConfigError(fmt::format("budget \"{}\": expected {}", text, expected));

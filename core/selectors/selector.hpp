@@ -20,6 +20,7 @@
 // selector owns its metadata.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,13 +31,18 @@
 #include <vector>
 
 #include "core/attention/selection.hpp"
+#include "core/base/fields.hpp"
 #include "core/base/parallel.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
 
 enum class Phase { prefill, decode, verify };
-std::string_view name_of(Phase phase);
+template <>
+struct EnumNames<Phase> {
+  static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
+};
+inline std::string_view name_of(Phase phase) { return enum_name(phase); }
 
 /// The model's attention structure, fixed for a sequence.
 struct AttentionShape {
@@ -94,6 +100,11 @@ struct SelectorCaps {
   bool forced_inside_budget = false;
   Index page_size = 1;     // granularity of the lists
   Index dense_layers = 0;  // the method's own default of leading layers kept dense
+
+  /// True if the method answers in this phase; elsewhere it rests and attention is dense.
+  bool is_defined(Phase phase) const {
+    return phase == Phase::prefill ? prefill : phase == Phase::decode ? decode : verify;
+  }
 };
 
 /// Which keys are still there, per KV head (layer's share). The engine owns it; only evict() clears

@@ -21,12 +21,6 @@ struct Stage {
   std::optional<Budget> budget;  // empty: the last stage, or one that takes none
 };
 
-bool is_defined(const SelectorCaps& caps, Phase phase) {
-  return phase == Phase::prefill  ? caps.prefill
-         : phase == Phase::decode ? caps.decode
-                                  : caps.verify;
-}
-
 /// The finer of two owners: lists per query head can express lists per KV head, and those the
 /// layer's.
 ListOwner finer(ListOwner a, ListOwner b) {
@@ -226,7 +220,7 @@ class Stack final : public Selector {
   };
 
   static bool is_active(const Stage& stage, const SelectCall& call) {
-    return is_defined(stage.caps, call.phase) && call.layer >= stage.caps.dense_layers;
+    return stage.caps.is_defined(call.phase) && call.layer >= stage.caps.dense_layers;
   }
   static void narrow(Asked& asked, const Selection& kept, const SelectCall& call) {
     asked.alive.reset();

@@ -13,18 +13,6 @@ namespace kvscope {
 
 namespace {
 
-bool is_defined(const SelectorCaps& caps, Phase phase) {
-  switch (phase) {
-    case Phase::prefill:
-      return caps.prefill;
-    case Phase::decode:
-      return caps.decode;
-    case Phase::verify:
-      return caps.verify;
-  }
-  return false;
-}
-
 void check_shape(std::string_view what, Index layer, const TensorView<const float>& tensor,
                  const Shape& expected) {
   if (tensor.shape() == expected) return;
@@ -69,7 +57,7 @@ void SelectorRun::begin_call(Phase phase, Index n_tok, std::span<const Tensor<fl
     throw ShapeError(fmt::format("a call of {} tokens after {} exceeds the sequence's {} tokens",
                                  n_tok, n_keys_, shape_.max_tokens));
   }
-  if (caps_.needs_draft && is_defined(caps_, phase) && draft_rows.empty()) {
+  if (caps_.needs_draft && caps_.is_defined(phase) && draft_rows.empty()) {
     throw ConfigError(
         fmt::format("selector {}: {} needs the draft model's attention rows, and the "
                     "recording has none",
@@ -108,7 +96,7 @@ void SelectorRun::check_input(const LayerCall& input) const {
 }
 
 bool SelectorRun::keeps_dense(Index layer) const {
-  return layer < dense_layers_ || !is_defined(caps_, phase_);
+  return layer < dense_layers_ || !caps_.is_defined(phase_);
 }
 
 std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {

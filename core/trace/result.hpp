@@ -23,6 +23,24 @@ template <> constexpr ResultType result_type_of<std::int32_t>() { return ResultT
 template <> constexpr ResultType result_type_of<std::int64_t>() { return ResultType::i64; }
 template <> constexpr ResultType result_type_of<std::uint8_t>() { return ResultType::u8; }
 
+/// Calls visit(T{}) with the C++ type of the elements, for code that converts them.
+template <class Visit>
+auto with_type(ResultType type, Visit&& visit) {
+  switch (type) {
+    case ResultType::f32:
+      return visit(float{});
+    case ResultType::f64:
+      return visit(double{});
+    case ResultType::i32:
+      return visit(std::int32_t{});
+    case ResultType::i64:
+      return visit(std::int64_t{});
+    case ResultType::u8:
+      break;
+  }
+  return visit(std::uint8_t{});
+}
+
 /// What an array is. `name` is its path inside the result file: "s_q", "bounds/printed".
 struct ResultArray {
   std::string name;

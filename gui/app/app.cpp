@@ -63,9 +63,9 @@ void App::frame(float screen_scale) {
   ImGui::SetNextWindowSize(size);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
   ImGui::Begin("explorer", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse);
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoBackground |
+                   ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+                   ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   ImGui::PopStyleVar();
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {look_.px(8), 0});
   draw_top_bar();
@@ -97,7 +97,6 @@ void App::look_again(float screen_scale) {
 
 void App::draw_top_bar() {
   const Look& look = look_;
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look.surface));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(8), look.px(4)});
   ImGui::BeginChild("top", {0, ImGui::GetFrameHeight() + look.px(8)}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
@@ -129,7 +128,6 @@ void App::draw_top_bar() {
   if (ImGui::Button("Keys")) shows_help_ = true;
   ImGui::EndChild();
   ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
 }
 
 void App::draw_banners() {
@@ -168,27 +166,30 @@ void App::draw_body() {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float height = std::max(1.0f, room.y - status - bar);
   float left = 0.0f;
+  // The ground is the panels' own; what lies between them is painted.
+  const auto strip = [&](float x, float y, float w, float h) {
+    ImGui::GetWindowDrawList()->AddRectFilled({x, y}, {x + w, y + h}, packed(look_.window));
+  };
+  strip(at.x, at.y, room.x, bar);
+  strip(at.x, at.y + height, room.x, bar);
   if (settings_.show_sidebar && (!session_->documents().empty() || !session_->results().empty())) {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
-    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
     draw_sidebar(shared, find_panel("traces"), controls_height_);
     ImGui::EndChild();
     ImGui::PopStyleVar();
-    ImGui::PopStyleColor();
+    strip(at.x + left, at.y, bar, height);
     left += bar;
   }
   const Area area{at.x + left, at.y + bar, room.x - left, height - bar};
   const bool nothing = session_->documents().empty() && session_->results().empty();
   if (nothing && cells_.maximised().empty()) {
     ImGui::SetCursorScreenPos({area.x, area.y});
-    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
     ImGui::BeginChild("page", {area.w, area.h}, false);
     const StartChoice choice = draw_start_page(shared, settings_);
     ImGui::EndChild();
-    ImGui::PopStyleColor();
     for (const auto& file : choice.open) open(file);
     if (choice.ask_for_file) ask_open();
   } else {
@@ -212,14 +213,12 @@ void App::draw_body() {
     cells_.focus(requests_.show_panel);
   }
   ImGui::SetCursorScreenPos({at.x, at.y + room.y - status});
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look_.surface));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(3)});
   ImGui::BeginChild("status", {0, status}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
   draw_status_bar(shared, ImGui::GetTime() < flash_until_ ? flash_ : std::string());
   ImGui::EndChild();
   ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
 }
 
 void App::draw_dialogs() {

@@ -48,6 +48,8 @@ void Cells::draw_splitter(PanelContext& context, Splitter& splitter) {
   ImGui::SetCursorScreenPos({splitter.area.x, splitter.area.y});
   ImGui::InvisibleButton("bar", {std::max(1.0f, splitter.area.w), std::max(1.0f, splitter.area.h)});
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
+  ImGui::GetWindowDrawList()->AddRectFilled(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
+                                            packed(context.look.window));
   if (hot) {
     ImGui::SetMouseCursor(sideways ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
     const ImVec2 from = ImGui::GetItemRectMin();
@@ -73,7 +75,6 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   Panel* panel = find(panels, leaf.panel);
   ImGui::SetCursorScreenPos({area.x, area.y});
   ImGui::PushID(&leaf);
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(context.look.surface));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
   ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
@@ -98,7 +99,6 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   }
   ImGui::EndChild();
   ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
   ImGui::PopID();
 }
 

@@ -91,6 +91,7 @@ int take_screenshot(const CommandLine& line) {
   // Some frames settle the layout; then as many as the background work needs.
   constexpr int kSettle = 4;
   for (int calm = 0; calm < kSettle;) {
+    backend.set_ground(app.look().surface);
     backend.begin_frame();
     app.frame(1.0f);
     backend.end_frame();
@@ -140,6 +141,7 @@ int show_window(const CommandLine& line) {
     // Once a second without an event: files may have changed, else nothing is drawn.
     if (!backend.wait(1.0) && !app.has_news()) continue;
     for (const auto& file : backend.take_dropped_files()) app.open(file);
+    backend.set_ground(app.look().surface);
     backend.begin_frame();
     app.frame(static_cast<float>(backend.display_scale()));
     backend.end_frame();

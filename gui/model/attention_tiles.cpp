@@ -64,6 +64,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
   std::vector<SamplePiece> samples;
   Index near = 0;  // the query in the middle of the view
   std::string error;
+  bool is_stopped = false;
 
   Job loading;
   struct TileJob {
@@ -128,6 +129,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
     samples.clear();
     held.clear();
     error.clear();
+    is_stopped = false;
   }
 
   void take(Loaded loaded) {
@@ -137,17 +139,23 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
     if (growing && !growing->has_picture()) samples = sample_plan(head->grid(), near);
   }
 
-  void note_failures() {
-    const auto note = [this](const Job& job) {
-      if (const JobStatus status = job.status(); status.state == JobState::failed) {
-        error = status.error;
-      }
+  /// A job that failed, or that somebody else cancelled, ends the work until retry(). Jobs that
+  /// are cancelled here leave their lists at once.
+  void note_ends() {
+    bool ended = false;
+    const auto note = [&](const Job& job) {
+      if (!job) return;
+      const JobStatus status = job.status();
+      if (status.state == JobState::failed) error = status.error;
+      if (status.state == JobState::cancelled) is_stopped = true;
+      ended = ended || status.state == JobState::failed || status.state == JobState::cancelled;
     };
     note(loading);
     for (const TileJob& running : tile_jobs) note(running.job);
     for (const BandJob& running : band_jobs) note(running.job);
-    if (!error.empty()) cancel();
+    if (ended) cancel();
   }
+  bool is_paused() const { return is_stopped || !error.empty(); }
 
   void start_loading() {
     auto known = bench.cache.find<AttentionHead>(prefix + "head");
@@ -201,7 +209,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
 
   /// Starts what the overview lacks.
   void pump() {
-    if (!subject || !error.empty()) return;
+    if (!subject || is_paused()) return;
     if (!head) {
       if (!loading) start_loading();
       if (!head) return;
@@ -264,7 +272,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
       return !useful;
     });
     for (TileId id : missing) {
-      if (tile_jobs.size() >= kTilesAtOnce) break;
+      if (tile_jobs.size() >= kTilesAtOnce || is_paused()) break;
       const auto runs = [&](const TileJob& running) { return running.id == id; };
       if (std::none_of(tile_jobs.begin(), tile_jobs.end(), runs)) start_tile(id);
     }
@@ -319,8 +327,14 @@ void AttentionTiles::clear() {
   state_->forget();
 }
 
+void AttentionTiles::stop() {
+  state_->cancel();
+  state_->is_stopped = state_->subject.has_value();
+}
+
 void AttentionTiles::retry() {
   state_->error.clear();
+  state_->is_stopped = false;
   state_->pump();
 }
 
@@ -329,9 +343,10 @@ MapPicture AttentionTiles::picture(const MapView& view) {
   MapPicture picture;
   const TokenRange queries = view.queries();
   state.near = (queries.begin + queries.end) / 2;
-  state.note_failures();
+  state.note_ends();
   state.pump();
   if (!state.head || !state.overview) return picture;
+  picture.overview = state.overview;
   const MapGrid& grid = state.head->grid();
   const int base = state.overview->base_level();
   picture.level = std::min(view.level(), grid.top_level());
@@ -343,8 +358,8 @@ MapPicture AttentionTiles::picture(const MapView& view) {
     return picture;
   }
   MapPicture fine = picture;
-  if (state.error.empty()) state.add_fine_tiles(view, fine);
-  if (fine.n_missing > 0 || !state.error.empty()) state.add_overview_tiles(view, base, picture);
+  state.add_fine_tiles(view, fine);
+  if (fine.n_missing > 0) state.add_overview_tiles(view, base, picture);
   picture.owners = std::move(fine.owners);
   picture.tiles.insert(picture.tiles.end(), fine.tiles.begin(), fine.tiles.end());
   picture.n_missing = fine.n_missing;
@@ -363,6 +378,8 @@ MapProgress AttentionTiles::progress() const {
   progress.error = state.error;
   if (!state.error.empty()) {
     progress.phase = Phase::failed;
+  } else if (state.is_stopped) {
+    progress.phase = Phase::stopped;
   } else if (!state.head) {
     progress.phase = Phase::loading;
   } else if (state.overview->is_complete()) {

@@ -28,15 +28,16 @@ struct MapSubject {
 
 /// What to draw, in order: later tiles lie on earlier ones.
 struct MapPicture {
-  int level = 0;                                       // what was asked for
-  std::vector<std::shared_ptr<const MapTile>> owners;  // keep the finer tiles alive
-  std::vector<const MapTile*> tiles;                   // valid until the next call to the tiles
-  Index n_missing = 0;                                 // tiles of the level that are not there yet
+  int level = 0;  // what was asked for
+  std::vector<const MapTile*> tiles;
+  std::shared_ptr<const MapOverview> overview;  // these two keep the tiles alive
+  std::vector<std::shared_ptr<const MapTile>> owners;
+  Index n_missing = 0;  // tiles of the level that are not there yet
 };
 
 /// How far the map is.
 struct MapProgress {
-  enum class Phase { nothing, loading, sampling, computing, complete, failed };
+  enum class Phase { nothing, loading, sampling, computing, complete, stopped, failed };
   Phase phase = Phase::nothing;
   Index rows_exact = 0;  // of the overview
   Index n_rows = 0;
@@ -56,7 +57,9 @@ class AttentionTiles {
   void show(const MapSubject& subject);
   /// Cancels and forgets.
   void clear();
-  /// After a failure: tries again.
+  /// Lets the work rest: what is there stays.
+  void stop();
+  /// After stop() or a failure, or once somebody else cancelled its jobs: goes on.
   void retry();
 
   /// What there is for the view; starts what is missing. Once per frame.

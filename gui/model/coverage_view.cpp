@@ -149,14 +149,14 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
     return picture;
   }
   plot::Panel& panel = picture.figure.panels.front();
-  panel.title = question.method.name;
+  const auto budget = budget_of(question.method.name, question.parameters);
+  panel.title = question.method.spec + (budget ? " " + budget->to_string() : "");
   panel.marks.resize(1);
   const auto n_to_come = static_cast<Index>(std::count(has_layer.begin(), has_layer.end(), false));
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
   std::vector<std::string> caption = {
       fmt::format("{}, {}: {} of {} at {}.", question.trace, layer_words(question.layers),
-                  enum_name(question.metric), question.method.spec,
-                  budget_words(budget_of(question.method.name, question.parameters)))};
+                  enum_name(question.metric), question.method.spec, budget_words(budget))};
   for (std::string& sentence : picture.figure.caption) caption.push_back(std::move(sentence));
   if (question.phase == Phase::prefill) {
     caption.push_back(fmt::format(

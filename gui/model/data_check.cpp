@@ -42,17 +42,12 @@ std::pair<Index, std::string> first_unreadable(const Read& read, TokenRange rang
   return {range.begin, why};
 }
 
-/// Neighbouring positions that share a bin.
-Index bin_width(TokenRange positions) {
-  return std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins);
-}
-
 /// Adds norms bin by bin; bins are positions.begin + i * width.
 class NormSums {
  public:
   explicit NormSums(TokenRange positions)
       : begin_(positions.begin),
-        per_bin_(bin_width(positions)),
+        per_bin_(norm_bin_width(positions)),
         sums_(static_cast<std::size_t>((positions.size() + per_bin_ - 1) / per_bin_), 0.0),
         counts_(sums_.size(), 0) {}
 
@@ -120,6 +115,10 @@ HeadNorms check_head(GroupCheck& check, Index layer, std::string_view array, Ind
 
 }  // namespace
 
+Index norm_bin_width(TokenRange positions) {
+  return std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins);
+}
+
 std::string DataProblem::sentence() const {
   const std::string place =
       fmt::format("Layer {}, {} head {}", layer, array == "q" ? "query" : "key/value", head);
@@ -185,7 +184,7 @@ std::optional<plot::Figure> norms_figure(const Document& document, Index layer, 
     line.label = std::move(label);
     line.tone = {plot::Role::series, slot};
     line.markers = false;
-    const Index width = bin_width(norms.positions);
+    const Index width = norm_bin_width(norms.positions);
     widest = std::max(widest, width);
     for (std::size_t i = 0; i < norms.bins.size(); ++i) {
       const Index begin = norms.positions.begin + static_cast<Index>(i) * width;

@@ -24,6 +24,8 @@ struct HeadNorms {
   std::vector<float> bins;  // mean Euclidean norm; NaN where no row of the bin could be read
 };
 inline constexpr Index kNormBins = 120;
+/// Neighbouring positions that share a bin.
+Index norm_bin_width(TokenRange positions);
 
 /// The first number of a head that is not finite.
 struct DataProblem {

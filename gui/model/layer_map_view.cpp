@@ -14,6 +14,8 @@ namespace kvscope::gui {
 
 namespace {
 
+constexpr double kStarSize = 1.6;
+
 double number_of(const nlohmann::ordered_json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
 }
@@ -144,9 +146,29 @@ plot::Figure layer_map_figure(const LayerMap& map, LayerMapMetric metric) {
   input.results = {&view};
   input.options.metric = std::string(enum_name(metric));
   plot::Figure figure = make_figure(*kind, input);
+  for (plot::Mark& mark : figure.panels[0].marks) {
+    // the least of each column: large enough to be seen across a room
+    if (auto* stars = std::get_if<plot::Scatter>(&mark)) stars->size = kStarSize;
+  }
   figure.caption.push_back(fmt::format("Verifier: {}; draft: {}; {} tokens that both hold.",
                                        map.verifier, map.draft, map.n_tokens));
   return figure;
+}
+
+void swap_traces(Session& session) {
+  const Index first = session.selection().trace;
+  const auto second = session.second_index();
+  if (!session.second() || !second) return;
+  session.select("swap traces", [&](Selection& s) { s.trace = *second; });
+  session.set_second(first);
+}
+
+std::vector<Index> other_traces(const Session& session) {
+  std::vector<Index> others;
+  for (Index i = 0; i < static_cast<Index>(session.documents().size()); ++i) {
+    if (i != session.selection().trace) others.push_back(i);
+  }
+  return others;
 }
 
 std::string layer_map_csv(const LayerMap& map) {

@@ -13,6 +13,7 @@
 #include "core/trace/result.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs.hpp"
+#include "gui/model/session.hpp"
 
 namespace kvscope::gui {
 
@@ -78,6 +79,12 @@ LayerMap layer_map(const TraceSource& verifier, const TraceSource& draft,
 
 /// The command line's figure "layer-map" of one matrix, with a caption that names both traces.
 plot::Figure layer_map_figure(const LayerMap& map, LayerMapMetric metric);
+
+/// Makes the second trace the selected one and the other way round; nothing without a second one.
+void swap_traces(Session& session);
+
+/// Traces that are open besides the selected one, as indices of Session::documents().
+std::vector<Index> other_traces(const Session& session);
 
 /// One line per cell: draft_layer,verifier_layer,kl,kl_smoothed,total_variation,pinsker_floor,
 /// monotone,argmax.

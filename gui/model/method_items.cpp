@@ -36,11 +36,12 @@ void describe(MethodItem& item) {
 
 std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
                                      const Parameters& parameters, Phase phase, bool has_draft) {
-  std::vector<std::string> names = method_names();
-  std::stable_partition(names.begin(), names.end(),
+  std::vector<std::string> others = method_names();
+  std::stable_partition(others.begin(), others.end(),
                         [](const std::string& name) { return name.starts_with("oracle"); });
-  for (const std::string& name : ticked) {
-    if (!contains(names, name)) names.push_back(name);
+  std::vector<std::string> names = ticked;
+  for (const std::string& name : others) {
+    if (!contains(ticked, name)) names.push_back(name);
   }
   std::vector<MethodItem> items;
   for (const std::string& name : names) {

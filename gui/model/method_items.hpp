@@ -18,8 +18,8 @@ struct MethodItem {
   bool is_ticked = false;
 };
 
-/// Every method of the registry, oracles first, then the ticked ones that are none of them (a
-/// session file may name "quest:page-size=32").
+/// The ticked ones in the order in which they were ticked, whether the registry knows them by that
+/// name or not (a session file may name "quest:page-size=32"); then all others, oracles first.
 std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
                                      const Parameters& parameters, Phase phase, bool has_draft);
 

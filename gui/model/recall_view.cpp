@@ -78,7 +78,7 @@ struct Collected {
 void place_at_kept_keys(std::vector<SweepRow>& rows) {
   Mean kept;
   for (const SweepRow& row : rows) {
-    if (row.number(SweepNumber::dense) == 0.0) kept.add(row.number(SweepNumber::kept));
+    if (row.number(SweepNumber::window) == 0.0) kept.add(row.number(SweepNumber::kept));
   }
   for (SweepRow& row : rows) {
     row.text(SweepText::budget_kind) = "tokens";
@@ -257,6 +257,9 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
   } else {
     caption.push_back("At most 128 decode steps are measured, evenly spaced.");
   }
+  caption.push_back(
+      "The budget counts what a method selects; the running chunk, sinks and the like come on top "
+      "where a method keeps them by rule: compare the keys kept.");
   if (question.parameters.dense_layers > 0) {
     caption.push_back(
         fmt::format("The first {} layers stay dense.", question.parameters.dense_layers));
@@ -406,6 +409,8 @@ RecallPlace recall_place(const RecallPicture& picture, Index n_tokens, double x,
                          std::optional<std::size_t> mark) {
   RecallPlace place;
   if (mark && *mark < picture.mark_methods.size()) place.method = picture.mark_methods[*mark];
+  const bool has_ladder = place.method.empty() || takes_tokens(budget_of(place.method, {}));
+  if (!has_ladder) return place;  // its one point says nothing about budgets in tokens
   double nearest = std::numeric_limits<double>::infinity();
   for (Index budget : budget_ladder(n_tokens)) {
     const double distance =

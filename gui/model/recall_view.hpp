@@ -133,7 +133,8 @@ std::vector<plot::Tone> recall_tones(const std::vector<MethodItem>& methods);
 /// The figure with a rule at the current budget: what an export shows.
 plot::Figure with_budget_rule(plot::Figure figure, Index budget);
 
-/// What a click at `x` means: the nearest budget of the ladder, and the method whose mark was hit.
+/// What a click at `x` means: the nearest budget of the ladder (none on the mark of a method that
+/// takes no tokens), and the method whose mark was hit.
 struct RecallPlace {
   std::optional<Index> budget;
   std::string method;  // empty: none was hit

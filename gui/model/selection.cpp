@@ -52,10 +52,9 @@ Selection clamped(Selection selection, const TraceInfo& info) {
   selection.q_head = nearest(info.q_heads, selection.q_head);
   const Index last = std::max(info.rows.begin, info.rows.end - 1);
   selection.query = std::clamp(selection.query, info.rows.begin, last);
-  if (selection.key) {
-    selection.key = std::clamp<Index>(*selection.key, 0, std::max<Index>(0, info.n_tokens - 1));
-    if (*selection.key > selection.query) selection.key.reset();
-  }
+  // A key beyond the query is none, and so is one that another trace had and this one has not.
+  if (selection.key) selection.key = std::max<Index>(0, *selection.key);
+  if (selection.key && *selection.key > selection.query) selection.key.reset();
   return selection;
 }
 

@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include "analysis/analysis.hpp"
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/registry.hpp"
-#include "notebooks_export/result_csv.hpp"
 
 namespace kvscope::gui {
 
@@ -189,6 +189,28 @@ RowOrder arrange_rows(const Table& table, const TableArrangement& arrangement,
     if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
     return descending ? x > y : x < y;
   });
+  return order;
+}
+
+std::vector<std::size_t> reading_order(const Table& table) {
+  static constexpr std::string_view kNames[] = {"trace",    "file",   "phase",  "method",
+                                                "selector", "pair",   "budget", "budget_kind",
+                                                "layer",    "q_head", "head",   "kv_head"};
+  const auto& columns = table.columns();
+  std::vector<std::size_t> order(columns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool by_alphabet =
+      std::is_sorted(columns.begin(), columns.end(),
+                     [](const TableColumn& a, const TableColumn& b) { return a.name < b.name; });
+  if (!by_alphabet) return order;
+  const auto rank = [&](std::size_t c) {
+    const auto found = std::find(std::begin(kNames), std::end(kNames), columns[c].name);
+    const bool is_name = found != std::end(kNames);
+    // Other words say what a line is about as well.
+    return is_name ? found - std::begin(kNames) : std::ssize(kNames) + (columns[c].is_text ? 0 : 1);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rank(a) < rank(b); });
   return order;
 }
 

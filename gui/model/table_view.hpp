@@ -48,6 +48,10 @@ bool is_valid_filter(const TableColumn& column, std::string_view text);
 RowOrder arrange_rows(const Table& table, const TableArrangement& arrangement,
                       const std::stop_token& stop);
 
+/// Columns in the order in which one reads them, as places in table.columns(): as the file has
+/// them, but what names a line first where they come by alphabet, as from HDF5.
+std::vector<std::size_t> reading_order(const Table& table);
+
 /// A number as a list shows it: at most 6 digits; the tooltip has all of them.
 std::string short_cell(const TableColumn& column, std::size_t row);
 

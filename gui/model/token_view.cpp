@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/csv_text.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,14 +20,6 @@ constexpr Index kMostPoints = 600;  // of a curve that is as wide as a column
 
 std::string percent(double share) {
   return fmt::format("{:.1f}%", 100.0 * share);
-}
-
-/// RFC 4180.
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 std::string method_words(const KeptKeys& kept) {

@@ -37,12 +37,13 @@ void AccentMarks::ring(double x, double y) {
   list.AddCircle(*at, radius, packed(context_.look.accent), 0, context_.look.px(2.5f));
 }
 
-void AccentMarks::frame(plot::Range x, plot::Range y) {
+void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
   const auto a = view_.place(panel_, x.low, y.low);
   const auto b = view_.place(panel_, x.high, y.high);
   if (!is_drawn_ || !a || !b) return;
-  const ImVec2 low{std::min(a->x, b->x), std::min(a->y, b->y)};
-  const ImVec2 high{std::max(a->x, b->x), std::max(a->y, b->y)};
+  const float in = context_.look.px(inset);
+  const ImVec2 low{std::min(a->x, b->x) + in, std::min(a->y, b->y) + in};
+  const ImVec2 high{std::max(a->x, b->x) - in, std::max(a->y, b->y) - in};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRect(low, high, packed(context_.look.surface), 0.0f, 0, context_.look.px(4.0f));
   list.AddRect(low, high, packed(context_.look.accent), 0.0f, 0, context_.look.px(2.0f));

@@ -23,8 +23,8 @@ class AccentMarks {
   void dot(double x, double y);
   /// A ring: the one point that is selected.
   void ring(double x, double y);
-  /// A frame around a rectangle of the data.
-  void frame(plot::Range x, plot::Range y);
+  /// A frame around a rectangle of the data, or `inset` points inside its edges.
+  void frame(plot::Range x, plot::Range y, float inset = 0.0f);
 
  private:
   const PanelContext& context_;

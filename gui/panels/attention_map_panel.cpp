@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "gui/model/json_fields.hpp"
-#include "gui/model/methods.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -64,24 +63,13 @@ void AttentionMapPanel::controls(PanelContext& context) {
 void AttentionMapPanel::draw(PanelContext& context) {
   if (needs_trace(context)) {
     if (tiles_) tiles_->clear();
-    picture_ = {};
-    subject_.clear();
+    forget_picture();
     return;
   }
   Session& session = context.session;
   const auto document = session.document();
   const Selection& selection = session.selection();
   if (!tiles_) tiles_.emplace(session.bench());
-  const std::string subject =
-      fmt::format("{}{}/{}", document->key(), selection.layer, selection.q_head);
-  if (subject != subject_) {
-    subject_ = subject;
-    textures_.clear();
-    counted_.clear();
-    counts_due_ = true;
-    next_count_ = 0.0;
-  }
-  names_ = {document->name(), document->info().model_name, selection.layer, selection.q_head};
   tiles_->show({std::shared_ptr<const TraceSource>(document, &document->file()), document->key(),
                 selection.layer, selection.q_head});
   view_.set_map(document->info().n_tokens);
@@ -89,31 +77,80 @@ void AttentionMapPanel::draw(PanelContext& context) {
   if (wanted_view_) view_.look_at(wanted_view_->centre, wanted_view_->tokens_per_pixel);
   wanted_view_.reset();
   follow_selection(session);
-  picture_ = tiles_->picture(view_);
 
+  const std::string subject =
+      fmt::format("{}{}/{}", document->key(), selection.layer, selection.q_head);
+  MapPicture picture = tiles_->picture(view_);
+  if (picture.overview && picture.overview->has_picture()) {
+    if (subject != subject_) {
+      subject_ = subject;
+      textures_.clear();
+      counts_due_ = true;
+      names_ = {document->name(), document->info().model_name, selection.layer, selection.q_head};
+    }
+    picture_ = std::move(picture);
+  } else if (!picture_.overview ||
+             picture_.overview->grid().n_tokens != document->info().n_tokens) {
+    forget_picture();
+  }
+  is_stale_ = subject != subject_;
+
+  if (picture_.overview) draw_map(context);
+  report(context);
+}
+
+void AttentionMapPanel::report(const PanelContext& context) {
+  const JobStatus status = status_of(context.session.selection());
+  const bool is_fine = status.state == JobState::done;
+  if (is_fine) {
+    overlay_.report(context);
+    return;
+  }
+  const ImVec2 keep = ImGui::GetCursorScreenPos();
+  ImGui::SetCursorScreenPos(canvas_.low());
+  const SlotAction action = job_place(context, status, picture_.overview != nullptr, is_fine);
+  ImGui::SetCursorScreenPos(keep);
+  if (action == SlotAction::retry) tiles_->retry();
+  if (action == SlotAction::cancel) tiles_->stop();
+}
+
+void AttentionMapPanel::forget_picture() {
+  picture_ = {};
+  subject_.clear();
+  textures_.clear();
+}
+
+JobStatus AttentionMapPanel::status_of(const Selection& selection) const {
   const MapProgress progress = tiles_->progress();
-  if (progress.phase == MapProgress::Phase::failed && picture_.tiles.empty()) {
-    if (error_place(context, progress.error)) tiles_->retry();
-    return;
+  JobStatus status;
+  status.title =
+      fmt::format("Attention map of layer {}, head {}", selection.layer, selection.q_head);
+  using Phase = MapProgress::Phase;
+  switch (progress.phase) {
+    case Phase::failed:
+      status.state = JobState::failed;
+      status.error = progress.error;
+      break;
+    case Phase::stopped:
+      status.state = JobState::cancelled;
+      break;
+    default:
+      status.state = picture_.overview ? JobState::done : JobState::running;
+      status.progress = {"reading queries and keys", 0, 0, ""};
   }
-  const MapOverview* overview = tiles_->overview();
-  if (overview == nullptr || !overview->has_picture()) {
-    empty_place(
-        context,
-        fmt::format("Attention map of layer {}, head {}", selection.layer, selection.q_head),
-        "Reading queries and keys.");
-    context.requests.redraw = true;
-    return;
-  }
-  draw_map(context);
+  return status;
 }
 
 void AttentionMapPanel::draw_map(PanelContext& context) {
   Session& session = context.session;
-  count_weights(context, picture_);
+  count_weights(context);
   update_colours(context);
-  ask_overlay(context);
-  const MapOverview& overview = *tiles_->overview();
+  if (options_.overlay) {
+    overlay_.ask(context, view_, moving_);
+  } else {
+    overlay_.hide();
+  }
+  const MapOverview& overview = *picture_.overview;
   const MapTile* whole =
       options_.minimap ? overview.tile({overview.grid().top_level(), 0, 0}) : nullptr;
   std::vector<const MapTile*> wanted;
@@ -124,10 +161,8 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   if (!textures_whole_) context.requests.redraw = true;
 
   MapScene scene{overview.grid(), picture_, *colours_, textures_};
-  if (options_.overlay && layer_shown_ && overlay_) {
-    scene.overlay = &overlay_;
-    scene.overlay_part = layer_shown_->shown;
-  }
+  scene.overlay = overlay_.texture();
+  scene.overlay_part = overlay_.part();
   scene.whole = whole;
   scene.query = session.selection().query;
   scene.key = session.selection().key;
@@ -138,9 +173,8 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   scene.right_words = right_words();
   const MapGesture gesture = canvas_.draw(context, view_, scene);
   act(context, gesture);
-  if (gesture.hovered && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) {
-    tooltip(context, *gesture.hovered);
-  }
+  const bool hovers = gesture.hovered && !is_stale_;
+  if (hovers && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(context, *gesture.hovered);
   range_popup(context);
 }
 
@@ -188,7 +222,8 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
 
 // ---- colours ----
 
-void AttentionMapPanel::count_weights(PanelContext& context, const MapPicture& picture) {
+void AttentionMapPanel::count_weights(PanelContext& context) {
+  const MapPicture& picture = picture_;
   const std::string shown =
       fmt::format("{} {} {} {} {} {} {}", subject_, fingerprint(picture), options_.sinks(),
                   enum_name(options_.pooling), view_.origin().query, view_.origin().key,
@@ -283,82 +318,6 @@ void AttentionMapPanel::range_popup(PanelContext& context) {
   ImGui::EndPopup();
 }
 
-// ---- the keys that a method keeps ----
-
-void AttentionMapPanel::ask_overlay(PanelContext& context) {
-  overlay_problem_.clear();
-  overlay_busy_ = false;
-  if (!options_.overlay) return;
-  const Session& session = context.session;
-  const auto document = session.document();
-  const auto draft = session.second();
-  const Selection& selection = session.selection();
-  const Parameters& parameters = session.parameters();
-  const Phase phase = session.phase();
-  overlay_problem_ = obstacle(selection.selector, phase, draft != nullptr);
-  if (!overlay_problem_.empty()) {
-    layer_shown_.reset();
-    return;
-  }
-  KeptRequest request;
-  request.layer = selection.layer;
-  request.q_head = selection.q_head;
-  request.phase = phase;
-  request.chunk = parameters.chunk;
-  request.spec = spec_of(selection.selector, parameters);
-  request.budget = budget_of(selection.selector, parameters);
-  request.dense_layers = parameters.dense_layers;
-  request.rows_per_chunk = rows_per_chunk_for(document->info().n_tokens);
-  const std::string key =
-      document->key() + request.key() + (draft ? "/" + draft->key() : std::string());
-  const auto kept = kept_.ask(
-      session.bench(), key,
-      {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
-       Lane::heavy},
-      [document, draft, request](JobContext& job) {
-        return kept_rows(document->source(), draft ? &draft->source() : nullptr, request, job);
-      });
-  if (kept.failed()) overlay_problem_ = kept.status.error;
-  overlay_busy_ = !kept.fresh && !kept.status.is_over();
-  if (!kept.fresh) {
-    layer_shown_.reset();  // of another method: would be a lie
-    return;
-  }
-  if (kept.value->is_dense) {
-    overlay_problem_ =
-        fmt::format("{} leaves this layer dense: every key is kept.", selection.selector);
-  }
-  kept_rows_ = kept.value;
-
-  // folded anew when the view has come to rest; meanwhile the last layer moves with the map
-  const MapPoint origin = view_.origin();
-  const std::string place =
-      fmt::format("{}/{}/{}/{}/{}x{}/{}", key, origin.query, origin.key, view_.tokens_per_pixel(),
-                  view_.width(), view_.height(), static_cast<int>(context.look.ground));
-  if (layer_key_.empty() || (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && !moving_)) {
-    layer_key_ = place;
-  }
-  const plot::Colour tone =
-      plot::with_alpha(plot::make_theme(plot::Venue::slide, context.look.ground).highlight, 0.9);
-  const auto layer = layer_.ask(session.bench(), layer_key_,
-                                {"Kept keys over the attention map", Lane::quick, true},
-                                [rows = kept.value, view = view_, tone](JobContext&) {
-                                  return fold_selected(rows->rows, view, tone);
-                                });
-  overlay_busy_ = overlay_busy_ || (!layer.fresh && !layer.status.is_over());
-  if (layer_key_ != place) context.requests.redraw = true;
-  if (!layer.value || layer.value == layer_shown_) return;
-  const auto width = static_cast<int>(layer.value->width);
-  const auto height = static_cast<int>(layer.value->height);
-  if (!overlay_ || overlay_.width() != width || overlay_.height() != height) {
-    overlay_ = Texture(context.textures, width, height, Filter::nearest);
-  }
-  overlay_.update(0, 0, width, height,
-                  {reinterpret_cast<const std::uint8_t*>(layer.value->pixels.data()),
-                   layer.value->pixels.size() * sizeof(std::uint32_t)});
-  layer_shown_ = layer.value;
-}
-
 // ---- words ----
 
 void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const {
@@ -389,13 +348,8 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
                           cell->state == RowState::sampled ? " (sampled)" : ""));
     }
   }
-  if (options_.overlay && kept_rows_ && layer_shown_) {
-    const KeptRow* row = kept_rows_->nearest(pair.query);
-    if (row != nullptr && row->pos == pair.query && pair.key <= pair.query) {
-      const bool kept =
-          std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pair.key));
-      lines.emplace_back(context.session.selection().selector, kept ? "keeps it" : "drops it");
-    }
+  if (const auto keeps = overlay_.keeps(pair)) {
+    lines.emplace_back(context.session.selection().selector, *keeps ? "keeps it" : "drops it");
   }
   detail_tooltip(lines);
 }
@@ -408,11 +362,10 @@ std::string AttentionMapPanel::left_words() const {
 }
 
 std::string AttentionMapPanel::right_words() const {
-  if (!overlay_problem_.empty()) return overlay_problem_;
+  if (!overlay_.words().empty()) return overlay_.words();
+  if (is_stale_) return "reading the selected head";
   const MapProgress progress = tiles_->progress();
   switch (progress.phase) {
-    case MapProgress::Phase::failed:
-      return progress.error;
     case MapProgress::Phase::sampling:
     case MapProgress::Phase::computing:
       return fmt::format(
@@ -424,15 +377,14 @@ std::string AttentionMapPanel::right_words() const {
       break;
   }
   if (picture_.n_missing > 0) return fmt::format("{} tiles to come", picture_.n_missing);
-  if (overlay_busy_) return "replaying the method";
   return {};
 }
 
 // ---- the contract ----
 
 std::optional<plot::Figure> AttentionMapPanel::figure() const {
-  if (!tiles_ || !tiles_->head() || !colours_) return std::nullopt;
-  return map_figure(picture_, tiles_->head()->grid(), view_, options_, *colours_, names_, query_,
+  if (!picture_.overview || !colours_) return std::nullopt;
+  return map_figure(picture_, picture_.overview->grid(), view_, options_, *colours_, names_, query_,
                     key_);
 }
 
@@ -466,7 +418,23 @@ bool AttentionMapPanel::is_busy() const {
   const bool runs = progress.phase == MapProgress::Phase::loading ||
                     progress.phase == MapProgress::Phase::sampling ||
                     progress.phase == MapProgress::Phase::computing;
-  return runs || picture_.n_missing > 0 || !textures_whole_ || overlay_busy_;
+  return runs || picture_.n_missing > 0 || !textures_whole_ || overlay_.is_busy();
+}
+
+std::vector<std::pair<std::string, ImVec2>> AttentionMapPanel::landmarks() const {
+  const ImVec2 low = canvas_.low();
+  const ImVec2 high = canvas_.high();
+  std::vector<std::pair<std::string, ImVec2>> places = {
+      {"map low corner", low},
+      {"map high corner", high},
+      {"colour bar", {high.x + 20.0f, (low.y + high.y) / 2}}};
+  if (query_) {
+    const auto query = static_cast<double>(*query_) + 0.5;
+    const double key = key_ ? static_cast<double>(*key_) + 0.5 : query;
+    places.emplace_back("selected pair", ImVec2{low.x + static_cast<float>(view_.x_of(key)),
+                                                low.y + static_cast<float>(view_.y_of(query))});
+  }
+  return places;
 }
 
 std::unique_ptr<Panel> make_attention_map_panel() {

@@ -7,8 +7,8 @@
 
 #include "gui/model/map_figure.hpp"
 #include "gui/model/map_options.hpp"
-#include "gui/model/selected_layer.hpp"
 #include "gui/panels/attention_map_view.hpp"
+#include "gui/panels/kept_overlay.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/tile_textures.hpp"
 
@@ -23,6 +23,7 @@ class AttentionMapPanel final : public Panel {
   nlohmann::ordered_json options() const override;
   void set_options(const nlohmann::ordered_json& options) override;
   bool is_busy() const override;
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override;
 
   /// For tests: where the map lies on screen, and its viewport.
   const AttentionMapView& canvas() const { return canvas_; }
@@ -31,11 +32,14 @@ class AttentionMapPanel final : public Panel {
  private:
   /// Counts of what is in sight, for automatic ranges and ranks; taken again when it changed, but
   /// not while something moves.
-  void count_weights(PanelContext& context, const MapPicture& picture);
+  void count_weights(PanelContext& context);
   void update_colours(const PanelContext& context);
-  void ask_overlay(PanelContext& context);
   void follow_selection(const Session& session);
   void draw_map(PanelContext& context);
+  void report(const PanelContext& context);
+  void forget_picture();
+  /// Of the map: done while a picture fills in, which the words below it tell.
+  JobStatus status_of(const Selection& selection) const;
   void act(PanelContext& context, const MapGesture& gesture);
   void tooltip(const PanelContext& context, MapPair pair) const;
   void range_popup(PanelContext& context);
@@ -44,7 +48,8 @@ class AttentionMapPanel final : public Panel {
 
   MapOptions options_;
   std::optional<AttentionTiles> tiles_;
-  std::string subject_;  // document and head that are shown
+  std::string subject_;    // document and head that picture_ is of
+  bool is_stale_ = false;  // another head is selected, and not there yet
   MapNames names_;
   MapView view_;
   std::optional<MapPlace> wanted_view_;  // by a session, until a map is there
@@ -61,14 +66,7 @@ class AttentionMapPanel final : public Panel {
   std::uint64_t colours_version_ = 0;
   std::string colours_key_;
 
-  Slot<KeptRows> kept_;
-  Slot<SelectedLayer> layer_;
-  std::shared_ptr<const KeptRows> kept_rows_;
-  std::shared_ptr<const SelectedLayer> layer_shown_;
-  std::string layer_key_;
-  Texture overlay_;
-  std::string overlay_problem_;
-  bool overlay_busy_ = false;
+  KeptOverlay overlay_;
 
   std::optional<Index> query_;  // as last seen, to notice what other panels choose
   std::optional<Index> key_;

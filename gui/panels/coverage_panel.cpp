@@ -60,7 +60,7 @@ class CoveragePanel final : public Panel {
     help_tooltip("The map of heads, that of pages, or both.");
     if (switches_.view != CoverageView::pages) {
       ImGui::SameLine();
-      choose("##metric", switches_.metric, look.px(118));
+      choose("##metric", switches_.metric, look.px(138));
       help_tooltip("Heads: what is measured against dense attention.");
     }
     if (switches_.view != CoverageView::heads) {
@@ -353,13 +353,14 @@ class CoveragePanel final : public Panel {
     ImDrawList& list = *ImGui::GetWindowDrawList();
     const ImU32 colour = packed(plot::with_alpha(context.look.accent, 0.85));
     const float width = context.look.px(1.5f);
-    const double key = static_cast<double>(selection.key.value_or(0)) + 0.5;
-    const auto at = pages_.view->place(0, key, static_cast<double>(selection.query) + 0.5);
-    if (!at) return;
-    if (at->y >= frame->low.y && at->y <= frame->high.y) {
-      list.AddLine({frame->low.x, at->y}, {frame->high.x, at->y}, colour, width);
+    const auto query = static_cast<double>(selection.query);
+    if (const auto cell = pages_value_->cell_at(0.0, query)) {
+      const auto end = static_cast<double>(cell->block.end);
+      outline(context, pages_, {0.0, end}, {static_cast<double>(cell->block.begin), end});
     }
-    if (selection.key && at->x >= frame->low.x && at->x <= frame->high.x) {
+    const double key = static_cast<double>(selection.key.value_or(0)) + 0.5;
+    const auto at = pages_.view->place(0, key, query + 0.5);
+    if (at && selection.key && at->x >= frame->low.x && at->x <= frame->high.x) {
       list.AddLine({at->x, frame->low.y}, {at->x, frame->high.y}, colour, width);
     }
   }

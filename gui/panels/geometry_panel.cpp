@@ -127,6 +127,26 @@ class GeometryPanel final : public Panel {
     picture_.set_orbit(orbit);
   }
 
+  /// The outermost queries and keys along the first axis, which hardly lie below others.
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    std::vector<std::pair<std::string, ImVec2>> places;
+    const auto add = [&](const char* what, const std::vector<CloudPoint>& points) {
+      const auto ends =
+          std::minmax_element(points.begin(), points.end(),
+                              [](const CloudPoint& a, const CloudPoint& b) { return a[0] < b[0]; });
+      for (const auto end : {ends.first, ends.second}) {
+        if (end == points.end()) return;
+        const Index pos = head_.pos[static_cast<std::size_t>(end - points.begin())];
+        if (const auto at = picture_.place(*end)) {
+          places.emplace_back(fmt::format("{} {}", what, pos), *at);
+        }
+      }
+    };
+    if (scene_.shows_queries) add("query", head_.queries);
+    if (scene_.shows_keys) add("key", head_.keys);
+    return places;
+  }
+
   bool is_busy() const override { return waiting_; }
 
  private:

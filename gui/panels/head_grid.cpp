@@ -4,6 +4,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -110,7 +111,7 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
       list->AddText({at.x + plan.width + gap, text_y}, packed(look.muted), row.marks.c_str());
     }
   }
-  DrawnHeadGrid drawn{std::nullopt, plan, at, low, high};
+  DrawnHeadGrid drawn{std::nullopt, at, plan};
   if (hovered) {
     const ImVec2 mouse = ImGui::GetIO().MousePos;
     const auto cell = cell_at(grid, plan, mouse.x - at.x, mouse.y - at.y);
@@ -137,21 +138,6 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
   ImGui::PopStyleColor();
   ImGui::PopFont();
   return drawn;
-}
-
-Landmarks landmarks_of(const HeadGrid& grid, const DrawnHeadGrid& drawn) {
-  Landmarks landmarks;
-  const auto n_heads = static_cast<Index>(grid.recorded_heads.size());
-  for (Index layer = 0; layer < static_cast<Index>(grid.layers.size()); ++layer) {
-    const float y = drawn.at.y + (static_cast<float>(layer) + 0.5f) * drawn.plan.row;
-    if (y < drawn.low.y || y >= drawn.high.y) continue;
-    for (Index head = 0; head < n_heads; ++head) {
-      const float x = drawn.at.x + drawn.plan.x_of(head, grid.group) + 0.5f * drawn.plan.cell;
-      if (x < drawn.low.x || x >= drawn.high.x || !grid.is_recorded(layer, head)) continue;
-      landmarks.emplace_back(fmt::format("layer {} head {}", layer, head), ImVec2{x, y});
-    }
-  }
-  return landmarks;
 }
 
 }  // namespace kvscope::gui

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gui/model/trace_facts.hpp"
-#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
@@ -28,19 +27,13 @@ struct HeadGridInput {
   std::function<CellState(Index layer, Index q_head)> state;
 };
 
-/// A grid as it was drawn.
 struct DrawnHeadGrid {
-  std::optional<std::pair<Index, Index>> clicked;  // layer and query head
+  std::optional<std::pair<Index, Index>> clicked;  // layer, query head
+  ImVec2 at = {0, 0};                              // top left corner, in pixels of the window
   GridPlan plan;
-  ImVec2 at;   // top left corner of the cells, in pixels of the window
-  ImVec2 low;  // corners of what can be seen
-  ImVec2 high;
 };
 
 /// Fills the width of the window.
 DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& input);
-
-/// Middles of the recorded cells in sight, as "layer 3 head 2".
-Landmarks landmarks_of(const HeadGrid& grid, const DrawnHeadGrid& drawn);
 
 }  // namespace kvscope::gui

@@ -46,7 +46,12 @@ void method_list(PanelContext& context, const std::vector<MethodItem>& items,
   const ImVec2 swatch{context.look.px(24), ImGui::GetFrameHeight()};
   const std::string selected = session.selection().selector;
   std::size_t n_ticked = 0;
+  bool is_below = false;  // the ticked ones
   for (const MethodItem& item : items) {
+    if (!item.is_ticked && n_ticked > 0 && !is_below) {
+      ImGui::Separator();
+      is_below = true;
+    }
     const bool is_defined = item.obstacle.empty();
     ImGui::PushID(item.name.c_str());
     bool on = item.is_ticked;

@@ -102,6 +102,33 @@ class QuerySelectionPanel final : public Panel {
     switches_ = switches;
   }
 
+  /// The queries of smallest and largest S_q; the first and the last head of the map.
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    std::vector<std::pair<std::string, ImVec2>> places;
+    if (!document_) return places;
+    if (scatter_view_ && !points_.x.empty()) {
+      const auto ends = std::minmax_element(points_.x.begin(), points_.x.end());
+      for (const auto end : {ends.first, ends.second}) {
+        const auto i = static_cast<std::size_t>(end - points_.x.begin());
+        if (const auto at = scatter_view_->place(0, points_.x[i], points_.y[i])) {
+          places.emplace_back(fmt::format("query {}", head_.pos[points_.index[i]]), *at);
+        }
+      }
+    }
+    const TraceInfo& info = document_->info();
+    const auto add_head = [&](std::size_t l, std::size_t h) {
+      const auto at =
+          strip_view_->place(0, static_cast<double>(h) + 0.5, static_cast<double>(l) + 0.5);
+      if (!at) return;
+      places.emplace_back(fmt::format("layer {} head {}", info.layers[l], info.q_heads[h]), *at);
+    };
+    if (strip_view_) {
+      add_head(0, 0);
+      add_head(info.layers.size() - 1, info.q_heads.size() - 1);
+    }
+    return places;
+  }
+
   bool is_busy() const override { return feed_.is_waiting(); }
 
  private:

@@ -41,7 +41,7 @@ class RecallPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
-    choose("##metric", options_.metric, look.px(120));
+    choose("##metric", options_.metric, look.px(138));
     help_tooltip("What is measured against dense attention, as the mean over heads.");
     ImGui::SameLine();
     choose("##scope", options_.scope, look.px(88));
@@ -52,7 +52,7 @@ class RecallPanel final : public Panel {
     if (ImGui::BeginPopup("methods")) {
       if (context.session.document()) {
         update_question(context);
-        draw_choices(context, {look.px(210), look.px(360)});
+        draw_choices(context, {look.px(230), look.px(360)});
       }
       ImGui::EndPopup();
     }
@@ -63,9 +63,9 @@ class RecallPanel final : public Panel {
     if (needs_trace(context)) return;
     update_question(context);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    is_wide_ = room.x >= context.look.px(540);
+    is_wide_ = room.x >= context.look.px(580);
     if (is_wide_) {
-      draw_choices(context, {context.look.px(190), room.y});
+      draw_choices(context, {context.look.px(216), room.y});
       ImGui::SameLine();
     }
     ImGui::BeginChild("recall", {0, 0}, false, ImGuiWindowFlags_NoScrollbar);
@@ -205,9 +205,9 @@ class RecallPanel final : public Panel {
     ImGui::AlignTextToFramePadding();
     ImGui::TextDisabled("log");
     ImGui::SameLine(look.px(52));
-    log_switch("budget", options_.x);
+    log_switch("x", options_.x);
     ImGui::SameLine();
-    log_switch("metric", options_.y);
+    log_switch("y", options_.y);
     ImGui::EndChild();
   }
 

@@ -52,7 +52,8 @@ class ResultTable {
 
   ResultRows rows_;
   std::vector<const TableColumn*> shown_;
-  std::vector<float> widths_;
+  std::vector<std::size_t> order_;  // of the table's columns
+  std::vector<float> widths_;       // by the table's columns
   std::unordered_set<std::string> hidden_;
   std::unordered_set<std::uint32_t> selected_;
   std::size_t anchor_ = 0;  // where a range began, as a place in the order

@@ -49,13 +49,17 @@ void ResultTable::draw(PanelContext& context, const ResultRows& rows,
     selected_.clear();
     hidden_.clear();
     widths_.clear();
-    for (std::size_t c = 0; c < table.columns().size(); ++c) {
-      if (c >= kMostColumns) hidden_.insert(table.columns()[c].name);
-      widths_.push_back(width_of(context, table.columns()[c], table.n_rows()));
+    order_ = reading_order(table);
+    for (std::size_t i = kMostColumns; i < order_.size(); ++i) {
+      hidden_.insert(table.columns()[order_[i]].name);
+    }
+    for (const TableColumn& column : table.columns()) {
+      widths_.push_back(width_of(context, column, table.n_rows()));
     }
   }
   shown_.clear();
-  for (const TableColumn& column : table.columns()) {
+  for (const std::size_t place : order_) {
+    const TableColumn& column = table.columns()[place];
     if (!hidden_.contains(column.name) && shown_.size() < kMostColumns) shown_.push_back(&column);
   }
   draw_tools(context, arrangement);

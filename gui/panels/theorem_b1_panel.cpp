@@ -17,7 +17,7 @@ namespace kvscope::gui {
 namespace {
 
 struct Switches {
-  TheoremPicture picture = TheoremPicture::one;
+  TheoremPicture picture = TheoremPicture::all;
   TheoremBound bound = TheoremBound::printed;
   TheoremColour colour = TheoremColour::weight;
   TheoremB1Options analysis;
@@ -222,8 +222,9 @@ class TheoremB1Panel final : public Panel {
       const std::string words = fmt::format("{} {}##bound{}", short_title(bound), n, b);
       const float width = ImGui::CalcTextSize(words.c_str(), nullptr, true).x +
                           2 * ImGui::GetStyle().FramePadding.x;
+      const float next = ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + width;
+      if (next > ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x) break;
       ImGui::SameLine();
-      if (ImGui::GetContentRegionAvail().x < width) break;
       if (is_wrong) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.error));
       if (ImGui::Button(words.c_str())) {
         switches_.picture = TheoremPicture::one;
@@ -236,7 +237,6 @@ class TheoremB1Panel final : public Panel {
           must_hold(bound) ? " It is proved: more than none would be a mistake of the program."
                            : " It does not hold in general."));
     }
-    ImGui::NewLine();
     draw_row(context);
   }
 

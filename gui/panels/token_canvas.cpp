@@ -184,6 +184,10 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const auto first = std::max<Index>(0, static_cast<Index>(scroll / line_height));
   const auto last =
       std::min(lines.n_lines(), static_cast<Index>((scroll + room) / line_height) + 1);
+  origin_ = {left, at.y};
+  line_height_ = line_height;
+  first_ = first;
+  last_ = last;
   for (Index line = first; line < last; ++line) {
     const TokenRange tokens = lines.line(line);
     const float y = std::round(at.y + static_cast<float>(line) * line_height);
@@ -200,6 +204,20 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   ImGui::EndChild();
   ImGui::PopStyleVar();
   return events;
+}
+
+std::vector<std::pair<Index, ImVec2>> TokenCanvas::places(const TokenLines& lines) const {
+  std::vector<std::pair<Index, ImVec2>> places;
+  for (Index line = first_; line < std::min(last_, lines.n_lines()); ++line) {
+    const TokenRange tokens = lines.line(line);
+    for (Index pos = tokens.begin; pos < tokens.end; ++pos) {
+      const auto slot = static_cast<std::size_t>(pos);
+      places.emplace_back(pos,
+                          ImVec2{origin_.x + lines.x[slot] + 0.5f * lines.widths[slot],
+                                 origin_.y + (static_cast<float>(line) + 0.4f) * line_height_});
+    }
+  }
+  return places;
 }
 
 }  // namespace kvscope::gui

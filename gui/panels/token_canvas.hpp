@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gui/model/token_lines.hpp"
@@ -50,6 +51,16 @@ class TokenCanvas {
   TokenEvents draw(const PanelContext& context, const TokenTexts& texts, const TokenLines& lines,
                    const TokenMarks& marks, const UnderlineColours& colours,
                    std::optional<Index> show);
+
+  /// Middles of the tokens that were in sight in the last frame, in pixels of the window.
+  std::vector<std::pair<Index, ImVec2>> places(const TokenLines& lines) const;
+
+ private:
+  // Of the last frame.
+  ImVec2 origin_ = {0, 0};  // top left corner of the first line's text
+  float line_height_ = 1.0f;
+  Index first_ = 0;  // lines in sight
+  Index last_ = 0;
 };
 
 }  // namespace kvscope::gui

@@ -4,11 +4,11 @@
 #include <imgui.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "gui/model/data_check.hpp"
 #include "gui/model/trace_facts.hpp"
 #include "gui/panels/head_grid.hpp"
+#include "gui/panels/norm_line.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -65,7 +65,10 @@ class TracesPanel final : public Panel {
     document_ = document;
     layer_ = context.session.selection().layer;
     q_head_ = context.session.selection().q_head;
+    entry_places_.clear();
     if (document == nullptr) {
+      grid_ = {};
+      grid_of_.clear();
       if (context.session.is_opening()) {
         wrapped(context.look.muted, "Opening...");
       } else {
@@ -93,8 +96,18 @@ class TracesPanel final : public Panel {
     return head_table_csv(document->info(), checks_);
   }
 
-  Landmarks landmarks() const override {
-    return document_.expired() ? Landmarks{} : landmarks_of(grid_, drawn_);
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    auto places = entry_places_;
+    for (const GridLayer& layer : grid_.layers) {
+      for (std::size_t head = 0; head < grid_.recorded_heads.size(); ++head) {
+        const GridPlan& plan = drawn_.plan;
+        const float x = plan.x_of(static_cast<Index>(head), grid_.group) + 0.5f * plan.cell;
+        const float y = (static_cast<float>(layer.layer) + 0.5f) * plan.row;
+        places.emplace_back(fmt::format("head {} {}", layer.layer, head),
+                            ImVec2{drawn_.at.x + x, drawn_.at.y + y});
+      }
+    }
+    return places;
   }
 
   bool is_busy() const override { return checks_.is_busy(); }
@@ -146,6 +159,7 @@ class TracesPanel final : public Panel {
     ImGui::PopFont();
     const float height = ImGui::GetTextLineHeight() + small_line + look.px(8);
     if (ImGui::InvisibleButton("entry", {std::max(1.0f, width - tools), height})) chosen = index;
+    note_place("trace", index);
     const bool hovered = ImGui::IsItemHovered();
     if (hovered) entry_tooltip(document);
     ImDrawList* list = ImGui::GetWindowDrawList();
@@ -168,7 +182,9 @@ class TracesPanel final : public Panel {
     if (is_selected) {
       ImGui::Dummy({ImGui::CalcTextSize("2nd").x + 2 * frame.x, small_line});
     } else {
-      if (word_button(context, "2nd", is_second)) {
+      const bool pressed = word_button(context, "2nd", is_second);
+      note_place("second", index);
+      if (pressed) {
         session.set_second(is_second ? std::nullopt : std::optional<Index>(index));
       }
       help_tooltip(is_second ? "This is the second trace: the draft model of SpecAttn and layer "
@@ -178,9 +194,18 @@ class TracesPanel final : public Panel {
     }
     ImGui::SameLine(0, 0);
     if (word_button(context, "×", false)) closed = index;
+    note_place("close", index);
     help_tooltip("Close this trace");
     ImGui::PopFont();
     ImGui::SetCursorScreenPos({at.x, end.y + look.px(2)});
+  }
+
+  /// The middle of the last item, as a landmark.
+  void note_place(const char* what, Index index) {
+    const ImVec2 low = ImGui::GetItemRectMin();
+    const ImVec2 high = ImGui::GetItemRectMax();
+    entry_places_.emplace_back(fmt::format("{} {}", what, index),
+                               ImVec2{0.5f * (low.x + high.x), 0.5f * (low.y + high.y)});
   }
 
   static void entry_tooltip(const Document& document) {
@@ -251,10 +276,11 @@ class TracesPanel final : public Panel {
     drawn_ = draw_head_grid(context, {grid_, layer_, q_head_, [&](Index layer, Index head) {
                                         return state_of(layer, head);
                                       }});
-    if (!drawn_.clicked) return;
+    const auto& clicked = drawn_.clicked;
+    if (!clicked) return;
     context.session.select("head grid click", [&](Selection& s) {
-      s.layer = drawn_.clicked->first;
-      s.q_head = drawn_.clicked->second;
+      s.layer = clicked->first;
+      s.q_head = clicked->second;
     });
   }
 
@@ -285,71 +311,8 @@ class TracesPanel final : public Panel {
       if (checks_.is_busy()) coloured(context.look.muted, "checking the numbers...");
       return;
     }
-    draw_sparkline(context, "|q|", *q);
-    draw_sparkline(context, "|k|", check->k);
-  }
-
-  static void draw_sparkline(const PanelContext& context, const char* name,
-                             const HeadNorms& norms) {
-    const Look& look = context.look;
-    ImGui::PushFont(context.fonts.small());
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float width = ImGui::GetContentRegionAvail().x;
-    const float height = look.px(20);
-    const std::string mean = fmt::format("{:.3g}", norms.mean);
-    const float left = ImGui::CalcTextSize("|q|").x + look.px(8);
-    const float right = std::max(look.px(36), ImGui::CalcTextSize(mean.c_str()).x + look.px(8));
-    ImGui::PushID(name);
-    ImGui::InvisibleButton("norms", {std::max(1.0f, width), height});
-    ImGui::PopID();
-    ImDrawList* list = ImGui::GetWindowDrawList();
-    const float text_y = at.y + 0.5f * (height - ImGui::GetFontSize());
-    list->AddText({at.x, text_y}, packed(look.muted), name);
-    list->AddText({at.x + width - ImGui::CalcTextSize(mean.c_str()).x, text_y}, packed(look.ink),
-                  mean.c_str());
-    float low = std::numeric_limits<float>::infinity();
-    float high = -low;
-    for (const float bin : norms.bins) {
-      if (std::isnan(bin)) continue;
-      low = std::min(low, bin);
-      high = std::max(high, bin);
-    }
-    const float room = std::max(1.0f, width - left - right);
-    const auto n = norms.bins.size();
-    const auto x_of = [&](std::size_t i) {
-      return at.x + left + room * (static_cast<float>(i) + 0.5f) / static_cast<float>(n);
-    };
-    const auto y_of = [&](float bin) {
-      const float t = high > low ? (bin - low) / (high - low) : 0.5f;
-      return at.y + height - look.px(3) - t * (height - look.px(6));
-    };
-    for (std::size_t i = 0; i < n; ++i) {
-      if (std::isnan(norms.bins[i])) {
-        list->AddRectFilled({x_of(i) - look.px(1), at.y}, {x_of(i) + look.px(1), at.y + height},
-                            packed(look.error));
-      } else if (i > 0 && !std::isnan(norms.bins[i - 1])) {
-        list->AddLine({x_of(i - 1), y_of(norms.bins[i - 1])}, {x_of(i), y_of(norms.bins[i])},
-                      packed(look.muted), look.px(1.2f));
-      }
-    }
-    ImGui::PopFont();
-    if (!ImGui::IsItemHovered() || n == 0) return;
-    const float t = (ImGui::GetIO().MousePos.x - at.x - left) / room;
-    const auto bin = static_cast<std::size_t>(
-        std::clamp(t * static_cast<float>(n), 0.0f, static_cast<float>(n) - 1.0f));
-    list->AddLine({x_of(bin), at.y}, {x_of(bin), at.y + height}, packed(look.accent));
-    const Index per_bin = (norms.positions.size() + kNormBins - 1) / kNormBins;
-    const Index begin = norms.positions.begin + static_cast<Index>(bin) * per_bin;
-    const Index last = std::min(begin + per_bin, norms.positions.end) - 1;
-    detail_tooltip(
-        {{"norms of", name[1] == 'q' ? fmt::format("query head {}", norms.head)
-                                     : fmt::format("keys of KV head {}", norms.head)},
-         {"mean", mean},
-         {"largest", fmt::format("{:.4g}", norms.largest)},
-         {last > begin ? "positions" : "position",
-          last > begin ? fmt::format("{} to {}", begin, last) : fmt::format("{}", begin)},
-         {"norm there", std::isnan(norms.bins[bin]) ? std::string("could not be read")
-                                                    : fmt::format("{:.4g}", norms.bins[bin])}});
+    draw_norm_line(context, "|q|", "query", *q);
+    draw_norm_line(context, "|k|", "KV", check->k);
   }
 
   void draw_facts(PanelContext& context, const Document& document) {
@@ -394,7 +357,8 @@ class TracesPanel final : public Panel {
   Index q_head_ = 0;
   std::string grid_of_;
   HeadGrid grid_;
-  DrawnHeadGrid drawn_;  // of the last frame
+  DrawnHeadGrid drawn_;
+  std::vector<std::pair<std::string, ImVec2>> entry_places_;
   std::string facts_of_;
   std::vector<FactSection> facts_;
   std::string banner_of_;

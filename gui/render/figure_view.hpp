@@ -32,9 +32,9 @@ struct FigureStyle {
   std::optional<plot::Colour> paper;  // instead of the theme's ground: the panel's own
   std::optional<double> text_em;      // pixels per em of axis labels [the body font's]
   bool zoomable = true;
-  /// False where the ground's colour is there already (Backend::set_ground, windows without a
-  /// background): without a GPU every layer of a large window costs milliseconds.
-  bool fill_ground = true;
+  /// True where the ground's colour is not there already, as it is in panels (Backend::set_ground):
+  /// without a GPU every layer of a large window costs milliseconds.
+  bool fill_ground = false;
   bool operator==(const FigureStyle&) const = default;
 };
 

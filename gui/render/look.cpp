@@ -50,7 +50,7 @@ void apply_look(const Look& look, ImGuiStyle& style) {
   style.ItemSpacing = {8, 6};
   style.ItemInnerSpacing = {6, 4};
   style.ScrollbarSize = 11;
-  style.GrabMinSize = 10;
+  style.GrabMinSize = 6;
   style.WindowBorderSize = 0;
   style.ChildBorderSize = 0;
   style.FrameBorderSize = 0;

@@ -330,6 +330,45 @@ TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
   CHECK(tiles.progress().phase == MapProgress::Phase::complete);
 }
 
+TEST_CASE("work that somebody else cancels rests until it is asked for again", "[map]") {
+  Desk desk;
+  AttentionTiles tiles(desk.bench());
+  MapView view;
+  view.set_size(600, 600);
+  view.set_map(6000);
+  tiles.show({plain_trace(6000), "a", 0, 0});
+  while (tiles.progress().rows_exact == 0) {
+    desk.jobs.poll();
+    tiles.picture(view);
+  }
+  for (const Job& job : desk.jobs.active()) job.cancel();
+  REQUIRE(desk.jobs.drain(kSeconds));
+  const MapPicture picture = tiles.picture(view);
+  CHECK(tiles.progress().phase == MapProgress::Phase::stopped);
+  CHECK_FALSE(picture.tiles.empty());
+  CHECK(desk.jobs.is_idle());
+  tiles.retry();
+  settled(tiles, view, desk.jobs);
+  CHECK(tiles.progress().phase == MapProgress::Phase::complete);
+}
+
+TEST_CASE("a picture outlives the tiles that made it", "[map]") {
+  Desk desk;
+  MapPicture picture;
+  {
+    AttentionTiles tiles(desk.bench());
+    MapView view;
+    view.set_size(300, 300);
+    view.set_map(300);
+    tiles.show({plain_trace(300), "a", 0, 0});
+    picture = settled(tiles, view, desk.jobs);
+    tiles.clear();
+  }
+  desk.cache.set_limit(0);
+  REQUIRE_FALSE(picture.tiles.empty());
+  CHECK(picture.tiles.front()->n_rows > 0);
+}
+
 TEST_CASE("tiles may go while their jobs run", "[map]") {
   Desk desk;
   const auto trace = plain_trace(3000);

@@ -15,17 +15,11 @@ namespace kvscope {
 namespace {
 
 plot::Panel map_panel(plot::HeatMap map, std::string title, plot::Range range) {
-  plot::Panel panel;
-  panel.title = std::move(title);
-  panel.x.label = "Key position";
-  panel.y.label = "Query position";
-  panel.x.format = panel.y.format = plot::TickFormat::tokens;
-  panel.y.reversed = true;
+  plot::ColourAxis colour = figures::log_colours("Attention weight");
+  colour.axis.range = range;
+  plot::Panel panel = figures::attention_panel(std::move(map), std::move(title), std::move(colour));
   panel.aspect = 1.0;
-  panel.colour = figures::log_colours("Attention weight");
-  panel.colour->axis.range = range;
   panel.colour->masked_label = "not visible, or not kept";
-  panel.marks.emplace_back(std::move(map));
   return panel;
 }
 
@@ -162,18 +156,18 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_attention_map() {
-  FigureKind kind;
-  kind.name = "attention-map";
-  kind.shows =
-      "the attention map of one head, with QuoKA's selected queries and kept keys (QuoKA, "
-      "figure 2a)";
-  kind.needs =
-      "an attention map, and an analysis of QuoKA on the same trace if its choice is to be "
-      "shown";
-  kind.command = "kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out attention.h5";
-  kind.kinds = {"attention-map", "quoka?"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "attention-map",
+      .shows =
+          "the attention map of one head, with QuoKA's selected queries and kept keys (QuoKA, "
+          "figure 2a)",
+      .needs =
+          "an attention map, and an analysis of QuoKA on the same trace if its choice is to be "
+          "shown",
+      .command = "kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out attention.h5",
+      .kinds = {"attention-map", "quoka?"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

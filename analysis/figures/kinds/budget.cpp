@@ -4,15 +4,8 @@
 namespace kvscope {
 
 FigureKind figure_budget() {
-  FigureKind kind;
-  kind.name = "budget";
-  kind.shows = "attention mass, recall and output error of every method against its budget";
-  kind.needs = "the table of a sweep (.h5, .csv or .json)";
-  kind.command =
-      "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget 64,128,256 "
-      "--out sweep.h5";
-  kind.kinds = {"sweep|table"};
-  kind.options = {"metric", "selector", "layers", "heads", "phase", "band"};
+  FigureKind kind = figures::sweep_kind(
+      "budget", "attention mass, recall and output error of every method against its budget");
   kind.make = [](const FigureInput& input) {
     return figures::sweep_curves(rows_of(*input.results[0]), input.options, figures::Along::budget,
                                  "mass,recall10,output_error_rel");

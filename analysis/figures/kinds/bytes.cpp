@@ -4,15 +4,9 @@
 namespace kvscope {
 
 FigureKind figure_bytes() {
-  FigureKind kind;
-  kind.name = "bytes";
-  kind.shows = "attention mass, recall and output error of every method against the bytes it reads";
-  kind.needs = "the table of a sweep (.h5, .csv or .json)";
-  kind.command =
-      "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget 64,128,256 "
-      "--out sweep.h5";
-  kind.kinds = {"sweep|table"};
-  kind.options = {"metric", "selector", "layers", "heads", "phase", "band"};
+  FigureKind kind = figures::sweep_kind(
+      "bytes",
+      "attention mass, recall and output error of every method against the bytes it reads");
   kind.make = [](const FigureInput& input) {
     plot::Figure figure =
         figures::sweep_curves(rows_of(*input.results[0]), input.options, figures::Along::bytes,

@@ -107,24 +107,23 @@ plot::Figure make(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  figure.caption.push_back(
-      chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
-             : std::string("The methods take no budget."));
+  figure.caption.push_back(chosen ? fmt::format("Budget: {} {}.", *chosen, selection.budget_kind)
+                                  : std::string("The methods take no budget."));
   return figure;
 }
 
 }  // namespace
 
 FigureKind figure_coverage_heads() {
-  FigureKind kind;
-  kind.name = "coverage-heads";
-  kind.shows = "what every layer and query head keeps under each method at one budget";
-  kind.needs = "the table of a sweep (.h5, .csv or .json)";
-  kind.command = "kvscope sweep trace.h5 --selector quoka,quest --budget 64,128,256 --out sweep.h5";
-  kind.kinds = {"sweep|table"};
-  kind.options = {"metric", "selector", "budget", "layers", "heads", "phase"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "coverage-heads",
+      .shows = "what every layer and query head keeps under each method at one budget",
+      .needs = "the table of a sweep (.h5, .csv or .json)",
+      .command = "kvscope sweep trace.h5 --selector quoka,quest --budget 64,128,256 --out sweep.h5",
+      .kinds = {"sweep|table"},
+      .options = {"metric", "selector", "budget", "layers", "heads", "phase"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -18,8 +18,7 @@ enum class Part { kept, selected };
 Part part_of(const std::string& metric) {
   if (metric.empty() || metric == "kept") return Part::kept;
   if (metric == "selected") return Part::selected;
-  throw ConfigError(
-      fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
+  throw ConfigError(fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
 }
 
 /// Shares of keys instead of attention.
@@ -46,17 +45,11 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   map.y = {blocks.front(), end_of(blocks)};
   figures::PooledMap pooled = figures::pool_map(map, 1024, figures::Pooling::mean);
   sentence = pooled.sentence;
-  plot::Panel panel;
-  panel.title = std::move(title);
-  panel.x.label = "Key position";
-  panel.y.label = "Query position";
-  panel.x.format = panel.y.format = plot::TickFormat::tokens;
-  panel.y.reversed = true;
+  plot::Panel panel =
+      figures::attention_panel(std::move(pooled.map), std::move(title), std::move(colour));
   panel.aspect = 0.95;
-  panel.colour = std::move(colour);
   panel.colour->masked_label = "not visible";
   panel.colour->show_bar = false;
-  panel.marks.emplace_back(std::move(pooled.map));
   return panel;
 }
 
@@ -82,7 +75,8 @@ plot::Figure make(const FigureInput& input) {
   if (!(largest > 0.0F))
     throw ConfigError(fmt::format("{}: layer {} holds no attention", result.name(), layer));
   plot::ColourAxis colour = figures::log_colours("Attention per page");
-  colour.axis.range = plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
+  colour.axis.range =
+      plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
   const Part shown_part = part_of(input.options.metric);
   const std::string_view array = shown_part == Part::kept ? "map_kept" : "map_selected";
 
@@ -139,16 +133,16 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_coverage_pages() {
-  FigureKind kind;
-  kind.name = "coverage-pages";
-  kind.shows = "attention by query block and page in one layer, and what methods keep of it";
-  kind.needs = "a coverage analysis";
-  kind.command =
-      "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5";
-  kind.kinds = {"coverage"};
-  kind.options = {"metric", "layers", "selector"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "coverage-pages",
+      .shows = "attention by query block and page in one layer, and what methods keep of it",
+      .needs = "a coverage analysis",
+      .command =
+          "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5",
+      .kinds = {"coverage"},
+      .options = {"metric", "layers", "selector"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -94,17 +94,17 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_geometry() {
-  FigureKind kind;
-  kind.name = "geometry";
-  kind.shows =
-      "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure "
-      "2b)";
-  kind.needs = "an analysis of the geometry of q and k";
-  kind.command = "kvscope analyze geometry trace.h5 --out geometry.h5";
-  kind.kinds = {"geometry"};
-  kind.options = {"layers", "heads"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "geometry",
+      .shows =
+          "queries and keys along their principal axes, queries coloured by S_q (QuoKA, figure "
+          "2b)",
+      .needs = "an analysis of the geometry of q and k",
+      .command = "kvscope analyze geometry trace.h5 --out geometry.h5",
+      .kinds = {"geometry"},
+      .options = {"layers", "heads"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -78,16 +78,16 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_head_budget() {
-  FigureKind kind;
-  kind.name = "head-budget";
-  kind.shows =
-      "how many keys each query head needs for a share of its attention, and the sorted "
-      "profile";
-  kind.needs = "a coverage analysis";
-  kind.command = "kvscope analyze coverage trace.h5 --target-mass 0.99 --out coverage.h5";
-  kind.kinds = {"coverage"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "head-budget",
+      .shows =
+          "how many keys each query head needs for a share of its attention, and the sorted "
+          "profile",
+      .needs = "a coverage analysis",
+      .command = "kvscope analyze coverage trace.h5 --target-mass 0.99 --out coverage.h5",
+      .kinds = {"coverage"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

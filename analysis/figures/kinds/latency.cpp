@@ -98,16 +98,16 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_latency() {
-  FigureKind kind;
-  kind.name = "latency";
-  kind.shows = "seconds per call by context length, and speedup over dense attention";
-  kind.needs =
-      "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)";
-  kind.command = "kvscope bench live --json > live.json, or a CSV of measured or predicted times";
-  kind.kinds = {"table|latency|simulate-latency"};
-  kind.options = {"selector"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "latency",
+      .shows = "seconds per call by context length, and speedup over dense attention",
+      .needs =
+          "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)",
+      .command = "kvscope bench live --json > live.json, or a CSV of measured or predicted times",
+      .kinds = {"table|latency|simulate-latency"},
+      .options = {"selector"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -93,17 +93,17 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_layer_map() {
-  FigureKind kind;
-  kind.name = "layer-map";
-  kind.shows =
-      "divergence between draft and verifier layers, the monotone map boxed (SpecAttn, "
-      "figure 2)";
-  kind.needs = "a layer map";
-  kind.command = "kvscope analyze layer-map verifier.h5 draft.h5 --out map.h5";
-  kind.kinds = {"layer-map"};
-  kind.options = {"metric"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "layer-map",
+      .shows =
+          "divergence between draft and verifier layers, the monotone map boxed (SpecAttn, "
+          "figure 2)",
+      .needs = "a layer map",
+      .command = "kvscope analyze layer-map verifier.h5 draft.h5 --out map.h5",
+      .kinds = {"layer-map"},
+      .options = {"metric"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

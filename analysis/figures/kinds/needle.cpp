@@ -156,18 +156,18 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_needle() {
-  FigureKind kind;
-  kind.name = "needle";
-  kind.shows =
-      "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)";
-  kind.needs =
-      "a retrieval simulation, or a table with selector, length, depth and accuracy (budget "
-      "optional); --metric names the kind of prompt";
-  kind.command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5";
-  kind.kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"};
-  kind.options = {"metric", "selector", "budget"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "needle",
+      .shows =
+          "retrieval accuracy over prompt length and depth of the fact (QuoKA, figures 4 and 7)",
+      .needs =
+          "a retrieval simulation, or a table with selector, length, depth and accuracy (budget "
+          "optional); --metric names the kind of prompt",
+      .command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5",
+      .kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"},
+      .options = {"metric", "selector", "budget"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -93,15 +93,15 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_nucleus_size() {
-  FigureKind kind;
-  kind.name = "nucleus-size";
-  kind.shows =
-      "how many keys hold a share p of the attention: distribution over rows, and by layer";
-  kind.needs = "a coverage analysis";
-  kind.command = "kvscope analyze coverage trace.h5 --p 0.9,0.95,0.99 --out coverage.h5";
-  kind.kinds = {"coverage"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "nucleus-size",
+      .shows =
+          "how many keys hold a share p of the attention: distribution over rows, and by layer",
+      .needs = "a coverage analysis",
+      .command = "kvscope analyze coverage trace.h5 --p 0.9,0.95,0.99 --out coverage.h5",
+      .kinds = {"coverage"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -122,15 +122,15 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_perplexity() {
-  FigureKind kind;
-  kind.name = "perplexity";
-  kind.shows = "cumulative perplexity by position under each method (SpecAttn, figure 5)";
-  kind.needs = "a perplexity simulation, or a table with selector, position and log_perplexity";
-  kind.command = "kvscope simulate perplexity --selector quest,full --budget 256 --out ppl.h5";
-  kind.kinds = {"simulate-perplexity|table"};
-  kind.options = {"selector"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "perplexity",
+      .shows = "cumulative perplexity by position under each method (SpecAttn, figure 5)",
+      .needs = "a perplexity simulation, or a table with selector, position and log_perplexity",
+      .command = "kvscope simulate perplexity --selector quest,full --budget 256 --out ppl.h5",
+      .kinds = {"simulate-perplexity|table"},
+      .options = {"selector"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -128,17 +128,17 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_query_scores() {
-  FigureKind kind;
-  kind.name = "query-scores";
-  kind.shows =
-      "S_q against the largest attention weight, and their correlation in every head (QuoKA, "
-      "figure 2c)";
-  kind.needs = "an analysis of QuoKA or of its query selection";
-  kind.command = "kvscope analyze quoka trace.h5 --out quoka.h5";
-  kind.kinds = {"quoka|query-selection"};
-  kind.options = {"layers", "heads"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "query-scores",
+      .shows =
+          "S_q against the largest attention weight, and their correlation in every head (QuoKA, "
+          "figure 2c)",
+      .needs = "an analysis of QuoKA or of its query selection",
+      .command = "kvscope analyze quoka trace.h5 --out quoka.h5",
+      .kinds = {"quoka|query-selection"},
+      .options = {"layers", "heads"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

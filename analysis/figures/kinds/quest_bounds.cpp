@@ -116,15 +116,15 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_quest_bounds() {
-  FigureKind kind;
-  kind.name = "quest-bounds";
-  kind.shows = "Quest's page bound against the true page maximum, and the best page's rank by it";
-  kind.needs = "an analysis of Quest's bounds that keeps its pages";
-  kind.command = "kvscope analyze quest trace.h5 --out quest.h5";
-  kind.kinds = {"quest"};
-  kind.options = {"layers", "heads"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "quest-bounds",
+      .shows = "Quest's page bound against the true page maximum, and the best page's rank by it",
+      .needs = "an analysis of Quest's bounds that keeps its pages",
+      .command = "kvscope analyze quest trace.h5 --out quest.h5",
+      .kinds = {"quest"},
+      .options = {"layers", "heads"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -125,17 +125,17 @@ plot::Figure make(const FigureInput& input) {
 }  // namespace
 
 FigureKind figure_theorem_b1() {
-  FigureKind kind;
-  kind.name = "theorem-b1";
-  kind.shows =
-      "the measured cosine of query and key against Theorem B.1's bounds, printed and "
-      "repaired";
-  kind.needs = "an analysis of Theorem B.1";
-  kind.command = "kvscope analyze theorem-b1 trace.h5 --out b1.h5";
-  kind.kinds = {"theorem-b1"};
-  kind.options = {"metric", "layers", "heads"};
-  kind.make = make;
-  return kind;
+  return {
+      .name = "theorem-b1",
+      .shows =
+          "the measured cosine of query and key against Theorem B.1's bounds, printed and "
+          "repaired",
+      .needs = "an analysis of Theorem B.1",
+      .command = "kvscope analyze theorem-b1 trace.h5 --out b1.h5",
+      .kinds = {"theorem-b1"},
+      .options = {"metric", "layers", "heads"},
+      .make = make,
+  };
 }
 
 }  // namespace kvscope

@@ -4,22 +4,24 @@
 namespace kvscope {
 
 FigureKind figure_top10_recall() {
-  FigureKind kind;
-  kind.name = "top10-recall";
-  kind.shows = "share of the ten heaviest keys that each method keeps, by budget (Quest, figure 4)";
-  kind.needs = "the table of a sweep, usually of decode steps";
-  kind.command =
-      "kvscope sweep trace.h5 --phase decode --selector quest,h2o,tova --budget 64,256,1024 --out "
-      "decode.h5";
-  kind.kinds = {"sweep|table"};
-  kind.options = {"selector", "layers", "heads", "phase", "band"};
-  kind.make = [](const FigureInput& input) {
-    plot::Figure figure = figures::sweep_curves(rows_of(*input.results[0]), input.options,
-                                                figures::Along::budget, "recall10");
-    figure.panels[0].y.range = plot::Range{0.0, 1.03};
-    return figure;
+  return {
+      .name = "top10-recall",
+      .shows = "share of the ten heaviest keys that each method keeps, by budget (Quest, figure 4)",
+      .needs = "the table of a sweep, usually of decode steps",
+      .command =
+          "kvscope sweep trace.h5 --phase decode --selector quest,h2o,tova --budget 64,256,1024 "
+          "--out "
+          "decode.h5",
+      .kinds = {"sweep|table"},
+      .options = {"selector", "layers", "heads", "phase", "band"},
+      .make =
+          [](const FigureInput& input) {
+            plot::Figure figure = figures::sweep_curves(rows_of(*input.results[0]), input.options,
+                                                        figures::Along::budget, "recall10");
+            figure.panels[0].y.range = plot::Range{0.0, 1.03};
+            return figure;
+          },
   };
-  return kind;
 }
 
 }  // namespace kvscope

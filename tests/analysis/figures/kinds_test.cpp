@@ -139,6 +139,34 @@ TEST_CASE("coverage by head masks what is dense", "[figures]") {
   CHECK(map.values[3] == Approx(0.7));
 }
 
+TEST_CASE("a budget beyond the context leaves no layer out", "[figures]") {
+  // Everything fits at 64: the method answers "all of it" there, which is not a dense layer.
+  std::string csv = kSweepHead;
+  for (int head : {0, 1}) {
+    for (int budget : {32, 64}) {
+      csv += "a,prefill,tova,tokens,0," + std::to_string(head) + "," + std::to_string(budget) +
+             (budget == 64 ? ",1,0,1.0" : ",0,0,0.5") + ",0.5,0.1,3200\n";
+    }
+  }
+  const plot::Figure figure = TableResult(csv, "sweep").make("budget");
+  const auto& line = std::get<plot::Line>(figure.panels[0].marks[0]);
+  CHECK(line.x == std::vector<double>{32.0, 64.0});
+  CHECK(line.y == std::vector<double>{0.5, 1.0});
+}
+
+TEST_CASE("coverage by head shows methods that take no budget", "[figures]") {
+  std::string csv = kSweepHead;
+  csv += "a,prefill,minference,none,0,0,,0,0,0.25,0.5,0.1,3200\n";
+  csv += "a,prefill,minference,none,0,1,,0,0,0.75,0.5,0.1,3200\n";
+  const plot::Figure figure = TableResult(csv, "sweep").make("coverage-heads");
+  const auto& map = std::get<plot::HeatMap>(figure.panels[0].marks[0]);
+  CHECK(map.values == std::vector<float>{0.25F, 0.75F});
+  FigureOptions options;
+  options.budget = "64";
+  CHECK_THROWS_WITH(TableResult(csv, "sweep").make("coverage-heads", options),
+                    ContainsSubstring("no method here has a budget"));
+}
+
 TEST_CASE("a layer map boxes the monotone cells", "[figures]") {
   MemoryResult memory;
   ResultInfo info;
@@ -204,6 +232,8 @@ TEST_CASE("every figure says what it needs, and names are unique", "[figures]") 
   }
   CHECK(std::is_sorted(names.begin(), names.end()));
   CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(find_figure_kind("layer-map").kinds == std::vector<std::string>{"layer-map"});
+  CHECK_THROWS_WITH(find_figure_kind("layermap"), ContainsSubstring("Did you mean layer-map?"));
 }
 
 TEST_CASE("the rows of a result are its columns, its words, or its layers", "[figures]") {

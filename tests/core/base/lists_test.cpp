@@ -3,7 +3,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/suggest.hpp"
@@ -41,6 +43,21 @@ TEST_CASE("a number is the whole word or none") {
   CHECK_FALSE(number_from<Index>("12 "));
   CHECK_FALSE(number_from<Index>(""));
   CHECK_FALSE(number_from<std::int8_t>("300"));
+}
+
+TEST_CASE("numbers are shown with their unit, and written so that they read back") {
+  CHECK(bytes_text(1536.0 * 1024) == "1.5 MiB");
+  CHECK(bytes_text(96) == "96 bytes");
+  CHECK(seconds_text(0.85) == "850 ms");
+  CHECK(seconds_text(125) == "2 min 5 s");
+  CHECK(number_text(0.123456) == "0.1235");
+  CHECK(number_text(std::nan("")) == "-");
+  CHECK(percent_text(0.774) == "77.4 %");
+  CHECK(csv_number(0.1f) == "0.1");
+  CHECK(csv_number(1.0 / 3.0) == "0.3333333333333333");
+  CHECK(csv_number(std::nan("")).empty());
+  CHECK(csv_field("a b") == "a b");
+  CHECK(csv_field("a,\"b\"") == "\"a,\"\"b\"\"\"");
 }
 
 TEST_CASE("an assignment belongs to the method before it, in its last stage") {

@@ -95,11 +95,6 @@ Budget budget_of(const SelectorCaps& caps) {
   return Budget::parse("p=0.9");
 }
 
-bool is_defined(const SelectorCaps& caps, Phase phase) {
-  return phase == Phase::prefill ? caps.prefill
-                                 : (phase == Phase::decode ? caps.decode : caps.verify);
-}
-
 /// What a spec kept of the needles in the rows that are far from them.
 struct Found {
   Index n_rows = 0;    // rows times heads
@@ -160,7 +155,7 @@ void check_registry(Index group, const std::vector<Index>& needles) {
     for (const std::string& spec : known->second.specs) {
       const SelectorCaps caps = selector_registry().make(spec)->caps();
       for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
-        if (!is_defined(caps, phase)) continue;
+        if (!caps.is_defined(phase)) continue;
         const Found found = look_for(needles, trace, spec, phase);
         INFO(spec << " in " << name_of(phase) << ", group " << group << ", " << needles.size()
                   << " needles: kept by " << found.n_all << " of " << found.n_rows

@@ -1,7 +1,9 @@
 #include "tests/core/selectors/sequence.hpp"
 
 #include <algorithm>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "core/selectors/registry.hpp"
 
@@ -88,6 +90,29 @@ Answer answer_of(const Selection& selection) {
     out.forced.push_back(list.forced);
   }
   return out;
+}
+
+void check_past_keys(const std::string& spec, Index budget,
+                     const std::function<bool(Index j, Index begin)>& keeps) {
+  const Sequence sequence = random_sequence({.n_tokens = 60, .n_decode = 6});
+  SelectorRun run(make_selector(spec, sequence), sequence.shape,
+                  {{Budget::Kind::tokens, static_cast<double>(budget)}});
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    const Index begin = run.n_keys();
+    std::vector<KeyPos> expected;
+    for (Index j = 0; j < begin; ++j) {
+      if (begin <= budget || keeps(j, begin)) expected.push_back(static_cast<KeyPos>(j));
+    }
+    std::vector<KeyPos> own(static_cast<std::size_t>(n_tok));
+    std::iota(own.begin(), own.end(), static_cast<KeyPos>(begin));
+    for (const auto& layer : run_call(run, sequence, phase, n_tok)) {
+      for (std::size_t kv_head = 0; kv_head < 2; ++kv_head) {
+        INFO(spec << ", call at " << begin);
+        CHECK(layer[0].scored[kv_head] == expected);
+        CHECK(layer[0].forced[kv_head] == own);
+      }
+    }
+  }
 }
 
 std::vector<Tensor<float>> draft_rows(const Sequence& sequence, Index pos_begin, Index n_tok) {

@@ -1,6 +1,7 @@
 // Random sequences of q, k, v for tests of selectors, and what a selector answers to them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -60,6 +61,12 @@ std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence&
 /// All calls of the sequence with one budget: answers [n_calls * n_layers].
 std::vector<Answer> run_all(const std::string& spec, const Sequence& sequence,
                             const Budget& budget);
+
+/// Checks a method that looks at positions alone: in every call that begins at position `begin`, a
+/// KV head's list holds the past keys j for which keeps(j, begin) (all of them while they fit into
+/// the budget), and the call's own keys are forced.
+void check_past_keys(const std::string& spec, Index budget,
+                     const std::function<bool(Index j, Index begin)>& keeps);
 
 /// Attention rows of made-up draft layers for a verification of n_tok tokens: [n_layers][n_tok,
 /// n_ctx], rows sum to 1.

@@ -1,0 +1,50 @@
+// Kinds of kvscope analyze that are one function of one trace and one options struct; what is left
+// to the kind are its words: help, columns, headline.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <utility>
+
+#include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/selection_options.hpp"
+
+namespace kvscope::cli {
+
+/// Options of an analysis that can look at a part of a trace: it gets --layers and --heads.
+template <class Options>
+concept LooksAtAPart = requires(Options& options) {
+  { options.selection } -> std::same_as<TraceSelection&>;
+};
+
+template <class Options>
+class AnalyzeOne : public AnalyzeCommand {
+ protected:
+  using Analysis = Json (*)(const TraceSource&, const Options&, ResultSink&, ThreadPool&,
+                            const ProgressFn&, std::stop_token, const ResultProvenance&);
+
+  AnalyzeOne(std::string kind, std::string summary, Analysis analysis)
+      : AnalyzeCommand(std::move(kind), std::move(summary), /*n_traces=*/1), analysis_(analysis) {}
+
+ private:
+  void declare_kind(OptionSet& options) final {
+    if constexpr (LooksAtAPart<Options>) selection_.declare(options);
+    options.fields(options_);
+  }
+  Json options_json() const final {
+    if constexpr (LooksAtAPart<Options>) return selection_.with(fields_to_json(options_));
+    return fields_to_json(options_);
+  }
+  Json call(const Traces& traces, const AnalysisRun& run) const final {
+    Options options = options_;
+    if constexpr (LooksAtAPart<Options>) options.selection = selection_.selection();
+    return analysis_(traces[0], options, run.sink, run.pool, run.progress, run.stop,
+                     run.provenance);
+  }
+
+  Analysis analysis_;
+  Options options_;
+  SelectionOptions selection_;
+};
+
+}  // namespace kvscope::cli

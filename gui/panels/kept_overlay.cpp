@@ -1,0 +1,123 @@
+#include "gui/panels/kept_overlay.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "analysis/plot/theme.hpp"
+#include "gui/model/methods.hpp"
+#include "gui/panels/widgets.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr double kOpacity = 0.9;
+
+KeptRequest request_of(const Session& session) {
+  const Selection& selection = session.selection();
+  const Parameters& parameters = session.parameters();
+  KeptRequest request;
+  request.layer = selection.layer;
+  request.q_head = selection.q_head;
+  request.phase = session.phase();
+  request.chunk = parameters.chunk;
+  request.spec = spec_of(selection.selector, parameters);
+  request.budget = budget_of(selection.selector, parameters);
+  request.dense_layers = parameters.dense_layers;
+  request.rows_per_chunk = rows_per_chunk_for(session.document()->info().n_tokens);
+  return request;
+}
+
+}  // namespace
+
+void KeptOverlay::hide() {
+  words_.clear();
+  busy_ = false;
+  fresh_ = true;
+  kept_.reset();
+  layer_.reset();
+}
+
+void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving) {
+  const Session& session = context.session;
+  const auto document = session.document();
+  const auto draft = session.second();
+  const Selection& selection = session.selection();
+  const std::string reason = obstacle(selection.selector, session.phase(), draft != nullptr);
+  if (!reason.empty()) {
+    hide();
+    words_ = reason;
+    return;
+  }
+  words_.clear();
+  const KeptRequest request = request_of(session);
+  const std::string key =
+      document->key() + request.key() + (draft ? "/" + draft->key() : std::string());
+  const auto kept = kept_slot_.ask(
+      session.bench(), key,
+      {fmt::format("Keys that {} keeps in layer {}", selection.selector, selection.layer),
+       Lane::heavy},
+      [document, draft, request](JobContext& job) {
+        return kept_rows(document->source(), draft ? &draft->source() : nullptr, request, job);
+      });
+  status_ = kept.status;
+  fresh_ = kept.fresh;
+  busy_ = !kept.fresh && !kept.status.is_over();
+  if (!kept.fresh) {  // another method's keys would be a lie
+    kept_.reset();
+    layer_.reset();
+    return;
+  }
+  kept_ = kept.value;
+  if (kept_->is_dense) {
+    words_ = fmt::format("{} leaves this layer dense: it keeps every key", selection.selector);
+  }
+  fold(context, view, moving, key);
+}
+
+void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving,
+                       const std::string& key) {
+  const std::string place = fmt::format("{}/layer/{}/{}/{}/{}x{}/{}", key, view.origin().query,
+                                        view.origin().key, view.tokens_per_pixel(), view.width(),
+                                        view.height(), static_cast<int>(context.look.ground));
+  const bool at_rest = !moving && !ImGui::IsMouseDown(ImGuiMouseButton_Left);
+  if (layer_ == nullptr || at_rest) layer_key_ = place;
+  if (layer_key_ != place) context.requests.redraw = true;
+  const plot::Theme theme = plot::make_theme(plot::Venue::slide, context.look.ground);
+  const auto layer =
+      layer_slot_.ask(context.session.bench(), layer_key_,
+                      {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
+                      [rows = kept_, view, tone = plot::with_alpha(theme.highlight, kOpacity)](
+                          JobContext&) { return fold_selected(rows->rows, view, tone); });
+  busy_ = busy_ || (!layer.fresh && !layer.status.is_over());
+  const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
+  if (!usable || layer.value == layer_) return;
+  const auto width = static_cast<int>(layer.value->width);
+  const auto height = static_cast<int>(layer.value->height);
+  if (!texture_ || texture_.width() != width || texture_.height() != height) {
+    texture_ = Texture(context.textures, width, height, Filter::nearest);
+  }
+  texture_.update(0, 0, width, height,
+                  {reinterpret_cast<const std::uint8_t*>(layer.value->pixels.data()),
+                   layer.value->pixels.size() * sizeof(std::uint32_t)});
+  layer_ = layer.value;
+}
+
+void KeptOverlay::report(const PanelContext& context) {
+  if (fresh_) return;
+  const SlotAction action = job_place(context, status_, /*has_value=*/true, fresh_);
+  if (action == SlotAction::cancel) kept_slot_.cancel();
+  if (action == SlotAction::retry) kept_slot_.retry();
+}
+
+std::optional<bool> KeptOverlay::keeps(MapPair pair) const {
+  const KeptRow* row = kept_ ? kept_->nearest(pair.query) : nullptr;
+  const bool measured = row != nullptr && row->pos == pair.query &&
+                        pair.key >= row->visible.begin && pair.key < row->visible.end;
+  if (!measured) return std::nullopt;
+  return std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pair.key));
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,49 @@
+// The keys that the selected method keeps, as a layer over an attention map: replayed, folded to
+// pixels, and kept on a texture.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gui/model/selected_layer.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/render/textures.hpp"
+
+namespace kvscope::gui {
+
+class KeptOverlay {
+ public:
+  /// Once per frame while it is shown. While `moving`, the layer that there is moves with the map;
+  /// when the view has come to rest it is folded anew.
+  void ask(PanelContext& context, const MapView& view, bool moving);
+  /// It is not shown in this frame.
+  void hide();
+  /// Progress, cancel and failures of the replay, in the corner of the current window.
+  void report(const PanelContext& context);
+
+  /// Null while there is nothing to show.
+  const Texture* texture() const { return layer_ && texture_ ? &texture_ : nullptr; }
+  MapRect part() const { return layer_ ? layer_->shown : MapRect{}; }
+  /// A sentence if the method cannot answer, or keeps everything; else empty.
+  const std::string& words() const { return words_; }
+  bool is_busy() const { return busy_; }
+  /// Empty if the query was not measured or does not see the key.
+  std::optional<bool> keeps(MapPair pair) const;
+
+ private:
+  void fold(PanelContext& context, const MapView& view, bool moving, const std::string& key);
+
+  Slot<KeptRows> kept_slot_;
+  Slot<SelectedLayer> layer_slot_;
+  JobStatus status_;
+  bool fresh_ = true;
+  std::shared_ptr<const KeptRows> kept_;
+  std::shared_ptr<const SelectedLayer> layer_;  // on the texture
+  std::string layer_key_;
+  Texture texture_;
+  std::string words_;
+  bool busy_ = false;
+};
+
+}  // namespace kvscope::gui

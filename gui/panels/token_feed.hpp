@@ -1,0 +1,110 @@
+// What the token strip shows, asked for anew in every frame: text in lines, attention of the query,
+// kept keys, search.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gui/model/token_lines.hpp"
+#include "gui/model/token_view.hpp"
+#include "gui/panels/panel.hpp"
+
+namespace kvscope::gui {
+
+/// Lines and the texts they were made of.
+struct LaidOutText {
+  std::shared_ptr<const TokenTexts> texts;
+  TokenLines lines;
+  std::size_t bytes() const { return lines.bytes(); }
+};
+
+struct FoundTokens {
+  std::vector<std::size_t> positions;
+  std::size_t bytes() const { return sizeof *this + positions.size() * sizeof(std::size_t); }
+};
+
+/// What one method keeps for the query.
+class KeptFeed {
+ public:
+  /// `is_new`: the session has changed since the last call.
+  void ask(const Session& session, const std::string& method, bool is_new);
+  void forget();
+
+  const KeptKeys& keys() const { return keys_; }
+  bool has_keys() const { return rows_ != nullptr; }
+  /// A sentence: why there are none.
+  const std::string& problem() const { return problem_; }
+  const std::string& spec() const { return question_.request.spec; }
+  bool is_busy() const { return busy_; }
+
+ private:
+  Slot<KeptRows> slot_;
+  KeptQuestion question_;
+  std::shared_ptr<const KeptRows> rows_;  // of the question's trace; perhaps of the one before
+  KeptKeys keys_;
+  std::string problem_;
+  bool busy_ = false;
+};
+
+struct TokenWish {
+  float width = 0.0f;    // of the window that the text fills
+  bool compare = false;  // ask what the other method keeps as well
+  std::string needle;    // searched for; empty: nothing
+};
+
+class TokenFeed {
+ public:
+  /// Needs an open trace.
+  void update(PanelContext& context, const TokenWish& wish);
+  void forget();
+
+  /// Null until the text was read.
+  const LaidOutText* text() const { return text_.get(); }
+  JobStatus text_status() const { return text_status_; }
+  void cancel_text() { texts_.cancel(); }
+  void retry_text() { texts_.retry(); }
+  /// Null until it was computed; perhaps of the query before.
+  const RankedRow* row() const { return row_.get(); }
+  /// A sentence: why there is none.
+  const std::string& row_problem() const { return row_problem_; }
+  const KeptFeed& kept() const { return kept_; }
+  const KeptFeed& other() const { return other_; }
+  /// Null while nothing is searched for.
+  const FoundTokens* found() const { return found_.get(); }
+  bool is_busy() const { return busy_; }
+
+ private:
+  using Open = std::shared_ptr<const Document>;
+  void ask_text(PanelContext& context, const Open& document, float width);
+  void ask_row(const Session& session, const Open& document);
+  void ask_search(const Session& session, const Open& document, const std::string& needle);
+  template <class T>
+  void note_busy(const SlotView<T>& view) {
+    busy_ = busy_ || (!view.fresh && !view.status.is_over());
+  }
+
+  std::string document_;  // its key
+  std::optional<std::uint64_t> revision_;
+  bool compared_ = false;
+  bool busy_ = false;
+
+  Slot<TokenTexts> texts_;
+  JobStatus text_status_;
+  std::shared_ptr<const Advances> advances_;
+  std::shared_ptr<const TokenTexts> advances_of_;
+  std::uint64_t generation_ = 0;
+  Slot<LaidOutText> lines_;
+  std::shared_ptr<const LaidOutText> text_;
+
+  Slot<RankedRow> rows_;
+  std::shared_ptr<const RankedRow> row_;
+  std::string row_problem_;
+  KeptFeed kept_;
+  KeptFeed other_;
+
+  Slot<FoundTokens> search_;
+  std::shared_ptr<const FoundTokens> found_;
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,117 @@
+// The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Json = nlohmann::ordered_json;
+
+struct CoverageRig : Rig {
+  explicit CoverageRig(const char* options, ImVec2 size = {1600, 900}) : Rig(size) {
+    open_pair();
+    session().set_parameters("test", [](Parameters& p) {
+      p.budget = 32;
+      p.chunk = 32;
+    });
+    panel().set_options(Json::parse(options));
+    app().show_panel_alone("coverage");
+    settle();
+  }
+  Panel& panel() { return app().panel("coverage"); }
+  std::string hover(float x, float y) {
+    hover_panel("coverage", x, y);
+    return app().state().dump();
+  }
+};
+
+TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hovering says") {
+  CoverageRig rig(R"({"view": "heads"})");
+  const auto figure = rig.panel().figure();
+  REQUIRE(figure);
+  REQUIRE(figure->panels.size() == 1);
+  rig.click_panel("coverage", 0.80f, 0.12f);
+  const Selection top = rig.session().selection();
+  CHECK(top.layer == rig.session().document()->info().layers.back());
+  rig.click_panel("coverage", 0.12f, 0.88f);
+  const Selection bottom = rig.session().selection();
+  CHECK(bottom.layer == 0);
+  CHECK(bottom.q_head < top.q_head);
+  const std::string hovered = rig.hover(0.12f, 0.88f);
+  CHECK_THAT(hovered, ContainsSubstring("attention mass"));
+
+  // The number under the mouse is the cell's of the CSV.
+  const auto& map = std::get<plot::HeatMap>(figure->panels[0].marks[0]);
+  const auto cell = static_cast<std::size_t>(bottom.layer * map.n_cols + bottom.q_head);
+  const std::string shown = fmt::format("{:.4g}", map.values[cell]);
+  CHECK_THAT(hovered, ContainsSubstring(shown.substr(0, shown.size() - 1)));
+  CHECK_THAT(*rig.panel().csv(), ContainsSubstring(fmt::format("{}", map.values[cell])));
+  rig.session().undo();
+  CHECK(rig.session().selection().layer == top.layer);
+}
+
+TEST_CASE("coverage panel: a click on a page goes to a query of the block and a key of the page") {
+  CoverageRig rig(R"({"view": "pages", "part": "attention"})");
+  REQUIRE(rig.panel().figure());
+  rig.click_panel("coverage", 0.15f, 0.85f);
+  const Selection low = rig.session().selection();
+  REQUIRE(low.key);
+  CHECK(*low.key < 64);
+  CHECK(low.query >= 128);
+  CHECK(low.query < 192);
+  rig.click_panel("coverage", 0.15f, 0.12f);
+  CHECK(rig.session().selection().query < low.query);
+  const std::string hovered = rig.hover(0.15f, 0.85f);
+  CHECK_THAT(hovered, ContainsSubstring("queries"));
+  CHECK_THAT(hovered, ContainsSubstring("kept"));
+}
+
+TEST_CASE("coverage panel: every part and view, in small and large windows, in both phases") {
+  for (const ImVec2 size : {ImVec2{1024, 768}, ImVec2{420, 700}}) {
+    CoverageRig rig(R"({"view": "both"})", size);
+    CHECK(rig.panel().figure()->panels.size() == 2);
+    for (const char* options : {R"({"part": "selected"})", R"({"heads": "this head"})",
+                                R"({"metric": "output error"})"}) {
+      INFO(options);
+      rig.panel().set_options(Json::parse(options));
+      rig.settle();
+      REQUIRE(rig.panel().figure());
+      CHECK_NOTHROW(plot::check_figure(*rig.panel().figure()));
+    }
+    rig.session().select("test", [](Selection& s) { s.query = 195; });
+    rig.settle();
+    CHECK(rig.panel().figure()->panels.size() == 2);
+  }
+}
+
+TEST_CASE("coverage panel: locked colours stay when the layer changes") {
+  CoverageRig rig(
+      R"({"view": "heads", "lock_colours": true, "heads_low": 0.25, "heads_high": 0.75})");
+  const auto colours = [&] { return *rig.panel().figure()->panels[0].colour->axis.range; };
+  CHECK(colours() == plot::Range{0.25, 0.75});
+  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 16; });
+  rig.settle();
+  CHECK(colours() == plot::Range{0.25, 0.75});
+  rig.panel().set_options(Json::parse(R"({"lock_colours": false})"));
+  rig.settle();
+  CHECK_FALSE(colours() == plot::Range{0.25, 0.75});
+}
+
+TEST_CASE("coverage panel: a method that does not answer here is named; pages show attention") {
+  CoverageRig rig(R"({"view": "both", "part": "kept"})");
+  rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
+  rig.settle();
+  const auto figure = rig.panel().figure();
+  REQUIRE(figure);
+  CHECK(figure->panels.size() == 1);
+  CHECK(figure->panels[0].title == "attention");
+  rig.session().select("test", [](Selection& s) { s.selector = "quest"; });
+  rig.settle();
+  CHECK(rig.panel().figure()->panels.size() == 2);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,156 @@
+// The geometry panel in the app: every state, clicks on points, turning, switches, export.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Json = nlohmann::ordered_json;
+
+struct Landmark {
+  std::string what;  // "query" or "key"
+  Index pos = 0;
+  ImVec2 at{0, 0};
+};
+
+std::vector<Landmark> landmarks(Rig& rig) {
+  std::vector<Landmark> marks;
+  for (const auto& [name, at] : rig.app().panel("geometry").landmarks()) {
+    const auto space = name.find(' ');
+    marks.push_back({name.substr(0, space), std::stoll(name.substr(space + 1)), at});
+  }
+  return marks;
+}
+
+void show(Rig& rig, const Json& options) {
+  rig.app().panel("geometry").set_options(options);
+  rig.app().show_panel_alone("geometry");
+  rig.settle();
+}
+
+TEST_CASE("geometry panel: clicks on points select them, flat and from the side", "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  for (const bool is_3d : {false, true}) {
+    show(rig, {{"is_3d", is_3d}});
+    const auto marks = landmarks(rig);
+    REQUIRE(marks.size() == 4);
+    for (const Landmark& mark : marks) {
+      rig.session().select("test", [](Selection& s) { s.query = 150, s.key = 3; });
+      rig.settle();
+      rig.click(mark.at.x, mark.at.y);
+      INFO(mark.what << " " << mark.pos << " at " << mark.at.x << ", " << mark.at.y);
+      const Selection& selected = rig.session().selection();
+      if (mark.what == "query") {
+        CHECK(selected.query == mark.pos);
+      } else {
+        CHECK(selected.key == mark.pos);
+        CHECK(selected.query == std::max<Index>(150, mark.pos));
+      }
+    }
+  }
+}
+
+TEST_CASE("geometry panel: hover says what the table says", "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  show(rig, Json::object());
+  const Landmark mark = landmarks(rig).front();
+  REQUIRE(mark.what == "query");
+  rig.backend().move_mouse(mark.at);
+  rig.frame(2);
+  const Json hover = rig.app().state()["hover"];
+  const std::string words = hover.dump();
+  CHECK_THAT(words, ContainsSubstring(std::to_string(mark.pos)) && ContainsSubstring("S_q") &&
+                        ContainsSubstring("norm"));
+  const auto csv = rig.app().panel("geometry").csv();
+  REQUIRE(csv);
+  CHECK_THAT(*csv, ContainsSubstring("\n0,query,0," + std::to_string(mark.pos) + ","));
+}
+
+TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back", "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  show(rig, {{"is_3d", true}});
+  const auto orbit = [&] { return rig.app().panel("geometry").options()["orbit"]; };
+  const Json home = orbit();
+  const Area area = rig.area("geometry");
+  const ImVec2 middle{area.x + 0.4f * area.w, area.y + 0.3f * area.h};
+  const Selection before = rig.session().selection();
+  rig.backend().move_mouse(middle);
+  rig.frame();
+  rig.backend().press_button();
+  rig.frame();
+  rig.backend().move_mouse({middle.x + 80, middle.y + 30});
+  rig.frame(2);
+  rig.backend().release_button();
+  rig.frame(2);
+  CHECK(orbit()["yaw"] != home["yaw"]);
+  CHECK(orbit()["pitch"] != home["pitch"]);
+  CHECK(rig.session().selection() == before);  // a drag is no click
+  rig.backend().scroll(2.0f);
+  rig.frame(2);
+  CHECK(orbit()["zoom"].get<double>() > 1.2);
+  rig.click(middle.x, middle.y);
+  rig.click(middle.x, middle.y);
+  CHECK(orbit() == home);
+}
+
+TEST_CASE("geometry panel: every colour and basis shows a figure that can be exported",
+          "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  Panel& panel = rig.app().panel("geometry");
+  CHECK_FALSE(panel.figure());
+  for (const char* colour : {"s_q", "position", "max_weight", "kept"}) {
+    for (const char* basis : {"group", "head", "keys"}) {
+      for (const bool is_3d : {false, true}) {
+        INFO(colour << " " << basis << " " << is_3d);
+        show(rig, {{"colour", colour}, {"basis", basis}, {"is_3d", is_3d}});
+        const auto figure = panel.figure();
+        REQUIRE(figure);
+        CHECK_NOTHROW(plot::check_figure(*figure));
+        CHECK_THAT(figure->caption.at(0), ContainsSubstring("verifier.h5"));
+        CHECK_FALSE(panel.is_busy());
+      }
+    }
+  }
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("geometry panel: a method that is not defined here is a sentence, and points stay",
+          "[geometry]") {
+  Rig rig;
+  rig.open_pair();
+  rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
+  show(rig, {{"colour", "kept"}});
+  CHECK(rig.app().panel("geometry").figure());
+  CHECK_FALSE(rig.app().panel("geometry").is_busy());
+}
+
+TEST_CASE("geometry panel: options of the wrong kind are refused and change nothing",
+          "[geometry]") {
+  Rig rig;
+  Panel& panel = rig.app().panel("geometry");
+  const Json before = panel.options();
+  CHECK_THROWS_AS(panel.set_options({{"colour", 7}}), ConfigError);
+  CHECK_THROWS_AS(panel.set_options({{"is_3d", true}, {"orbit", {{"pitch", 500.0}}}}), ConfigError);
+  CHECK(panel.options() == before);
+}
+
+TEST_CASE("geometry panel: 1024x768 beside others, and switched off sets", "[geometry]") {
+  Rig rig({1024, 768});
+  rig.open_pair();
+  rig.frame(3);
+  show(rig, {{"keys", false}, {"queries", false}});
+  CHECK_FALSE(rig.app().panel("geometry").figure());
+  CHECK(landmarks(rig).empty());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

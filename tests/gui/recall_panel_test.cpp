@@ -1,0 +1,176 @@
+// The recall panel on a null backend: clicks, hovering, ticks, and every state.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <sstream>
+
+#include "core/base/data_dir.hpp"
+#include "gui/model/recall_view.hpp"
+#include "tests/gui/app_rig.hpp"
+#include "traces/recorder.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+/// The panel alone, its curves computed.
+struct RecallRig : Rig {
+  explicit RecallRig(ImVec2 size = {1600, 900}) : Rig(size) {
+    open_pair();
+    session().set_parameters("test", [](Parameters& p) { p.budget = 64; });
+    app().show_panel_alone("recall");
+    settle();
+  }
+  Panel& panel() { return app().panel("recall"); }
+  Index budget() { return session().parameters().budget; }
+  std::size_t n_curves() {
+    const auto figure = panel().figure();
+    if (!figure) return 0;
+    std::size_t n = 0;
+    for (const plot::Mark& mark : figure->panels.at(0).marks) {
+      n += std::holds_alternative<plot::Line>(mark);
+    }
+    return n;
+  }
+};
+
+TEST_CASE("recall panel: a click on the plot sets the nearest budget, and can be undone") {
+  RecallRig rig;
+  CHECK(rig.n_curves() == 4);
+  rig.click_panel("recall", 0.93f, 0.15f);
+  const Index right = rig.budget();
+  rig.click_panel("recall", 0.30f, 0.15f);
+  const Index left = rig.budget();
+  CHECK(left < right);
+  const auto ladder = budget_ladder(200);
+  for (const Index budget : {left, right}) {
+    CHECK(std::find(ladder.begin(), ladder.end(), budget) != ladder.end());
+  }
+  rig.session().undo();
+  CHECK(rig.budget() != left);
+}
+
+TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a click takes it") {
+  RecallRig rig;
+  const auto figure = rig.panel().figure();
+  REQUIRE(figure);
+  // Look for a point with the mouse, as a hand would.
+  std::string hovered;
+  float at_x = 0.0f, at_y = 0.0f;
+  for (float y = 0.10f; y < 0.75f && hovered.empty(); y += 0.006f) {
+    for (float x = 0.25f; x < 0.98f && hovered.empty(); x += 0.006f) {
+      rig.hover_panel("recall", x, y);
+      const std::string state = rig.app().state().dump();
+      if (state.find("attention mass") == std::string::npos) continue;
+      hovered = state;
+      at_x = x;
+      at_y = y;
+    }
+  }
+  REQUIRE_FALSE(hovered.empty());
+  const auto csv = rig.panel().csv();
+  REQUIRE(csv);
+  bool is_there = false;
+  std::istringstream lines(*csv);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(",line,") == std::string::npos) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+    const std::string shown = fmt::format("{:.6g}", std::stod(cells.at(4)));
+    is_there = is_there || hovered.find("\"" + shown + "\"") != std::string::npos;
+  }
+  INFO(hovered);
+  CHECK(is_there);
+  rig.session().select("test", [](Selection& s) { s.selector = "tova"; });
+  rig.click_panel("recall", at_x, at_y);
+  CHECK(rig.session().is_ticked(rig.session().selection().selector));
+}
+
+TEST_CASE("recall panel: ticks add and remove curves, the others stay as they are") {
+  RecallRig rig;
+  const auto before = rig.panel().csv();
+  rig.session().set_ticked("recent", true);
+  rig.settle();
+  CHECK(rig.n_curves() == 5);
+  rig.session().set_ticked("recent", false);
+  rig.frame();
+  rig.settle();
+  CHECK(rig.panel().csv() == before);
+  for (const std::string& name : std::vector<std::string>(rig.session().ticked())) {
+    rig.session().set_ticked(name, false);
+  }
+  rig.settle();
+  CHECK_FALSE(rig.panel().figure());  // "Tick a method"
+  // A method that the phase does not know is neither computed nor a failure.
+  rig.session().set_ticked("specattn", true);
+  rig.settle();
+  CHECK_FALSE(rig.panel().figure());
+  CHECK_FALSE(rig.panel().is_busy());
+}
+
+TEST_CASE("recall panel: switches, phases and small windows") {
+  for (const ImVec2 size : {ImVec2{1024, 768}, ImVec2{560, 420}, ImVec2{2560, 1440}}) {
+    RecallRig rig(size);
+    for (const char* options :
+         {R"({"scope": "head", "metric": "output error", "y": "log"})",
+          R"({"scope": "all layers", "band": "none", "x": "linear", "y": "linear"})",
+          R"({"phase": "decode", "metric": "top-k recall", "band": "range"})"}) {
+      INFO(options);
+      rig.panel().set_options(nlohmann::ordered_json::parse(options));
+      rig.settle();
+      REQUIRE(rig.panel().figure());
+      CHECK_NOTHROW(plot::check_figure(*rig.panel().figure()));
+    }
+    CHECK_THAT(rig.panel().figure()->caption.front(), ContainsSubstring("top-k recall"));
+  }
+}
+
+/// A recording of two of the draft's query heads.
+std::filesystem::path record_two_heads(const std::filesystem::path& folder) {
+  const Transformer model = Transformer::load(embedded_draft());
+  const Tokenizer tokenizer = Tokenizer::load(embedded_draft());
+  ThreadPool pool(2);
+  RecordOptions options;
+  options.chunk = 32;
+  options.q_heads = {0, 1};
+  const auto file = folder / "two heads.h5";
+  auto sink = create_trace(file, {});
+  record_trace(model, &tokenizer, std::vector<TokenId>(64, 300), options, *sink, pool, {});
+  return file;
+}
+
+TEST_CASE("recall and coverage panels say why a trace with some heads only cannot be replayed") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open(record_two_heads(folder.path()));
+  for (const char* name : {"recall", "coverage"}) {
+    rig.app().show_panel_alone(name);
+    rig.settle();
+    CHECK_FALSE(rig.app().panel(name).figure());
+    CHECK_FALSE(rig.app().panel(name).csv());
+    CHECK_FALSE(rig.app().panel(name).is_busy());
+    CHECK(rig.backend().counts().vertices > 0);
+  }
+}
+
+TEST_CASE("recall panel: another layer shows the last curves until its own are there") {
+  RecallRig rig;
+  const auto before = rig.panel().csv();
+  rig.session().select("test", [](Selection& s) { s.layer = 5; });
+  rig.frame();
+  CHECK(rig.panel().figure().has_value());
+  CHECK(rig.panel().is_busy());
+  rig.settle();
+  CHECK(rig.panel().csv() != before);
+  CHECK_THAT(rig.panel().figure()->caption.front(), ContainsSubstring("layer 5"));
+  // Back again: everything is in the cache.
+  rig.session().select("test", [](Selection& s) { s.layer = 0; });
+  rig.frame(3);
+  rig.settle();
+  CHECK(rig.panel().csv() == before);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,173 @@
+// The results panel in every state: tables, figures, plots, what a file says, clicks, filters.
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "analysis/read_table.hpp"
+#include "tests/gui/app_rig.hpp"
+#include "traces/result_file.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+std::string sweep_csv_text(int n_layers) {
+  std::string csv =
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean\n";
+  for (int layer = 0; layer < n_layers; ++layer) {
+    for (const char* selector : {"quoka", "oracle-topk"}) {
+      for (const int budget : {16, 32, 64}) {
+        for (int head = 0; head < 4; ++head) {
+          csv += fmt::format("t,prefill,{},tokens,{},{},{},0,0,{},{}\n", selector, layer, head,
+                             budget, budget, 0.3 + 0.005 * budget + 0.01 * head);
+        }
+      }
+    }
+  }
+  return csv;
+}
+
+std::filesystem::path write_h5(const std::filesystem::path& file) {
+  const auto sink = create_result_file(file, /*overwrite=*/true);
+  ResultInfo info;
+  info.kind = "sample";
+  info.config = {{"page_size", 16}};
+  info.command_line = "kvscope analyze sample t.h5";
+  sink->begin(info);
+  sink->declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
+  sink->write<std::int64_t>("layer", 0, std::vector<std::int64_t>{1, 2});
+  sink->declare({"mass", ResultType::f32, {2, 3}, {"layer", "step"}, "1", "attention mass"});
+  sink->write<float>("mass", 0, std::vector<float>{1, 2, 3, 4, 5, 6});
+  sink->finish({{"mean", 3.5}});
+  return file;
+}
+
+Panel& show(Rig& rig, const char* view) {
+  Panel& panel = rig.app().panel("results");
+  panel.set_options({{"show", view}});
+  rig.app().show_panel_alone("results");
+  rig.settle();
+  return panel;
+}
+
+TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and drawn") {
+  const testing::TempDir folder;
+  Rig rig;
+  for (const char* view : {"table", "figure", "plot", "about"}) {
+    CHECK_FALSE(show(rig, view).figure());
+    CHECK_FALSE(show(rig, view).csv());
+  }
+  rig.open(folder.write("sweep.csv", sweep_csv_text(3)));
+  REQUIRE(rig.session().results().size() == 1);
+  Panel& panel = show(rig, "table");
+  CHECK_FALSE(panel.figure());
+  const auto csv = panel.csv();
+  REQUIRE(csv);
+  const Table back = table_from_csv(*csv, "copied.csv");
+  CHECK(back.n_rows() == 72);
+  CHECK(back.columns().size() == 11);
+  for (const char* view : {"figure", "plot"}) {
+    INFO(view);
+    show(rig, view);
+    const auto figure = panel.figure();
+    REQUIRE(figure);
+    CHECK_NOTHROW(plot::check_figure(*figure));
+    CHECK_FALSE(figure->caption.empty());
+    CHECK(panel.csv());
+  }
+  show(rig, "about");
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("results: a click on a line goes to its layer, head, method and budget") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open_pair();
+  rig.open(folder.write("sweep.csv", sweep_csv_text(3)));
+  Panel& panel = show(rig, "table");
+  // The lowest lines in sight are of layer 0 or 1; whichever is clicked is the selection's.
+  rig.click_panel("results", 0.3f, 0.8f);
+  rig.settle();
+  const Selection& s = rig.session().selection();
+  const auto csv = panel.csv();  // of the clicked line alone
+  REQUIRE(csv);
+  const Table line = table_from_csv(*csv, "line.csv");
+  REQUIRE(line.n_rows() == 1);
+  CHECK(line.numbers("layer")[0] == static_cast<double>(s.layer));
+  CHECK(line.numbers("q_head")[0] == static_cast<double>(s.q_head));
+  CHECK(line.text("selector").at(0) == s.selector);
+  CHECK(line.numbers("budget")[0] == static_cast<double>(rig.session().parameters().budget));
+}
+
+TEST_CASE("results: HDF5 arrays are listed with their coordinates; another file takes its place") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open(write_h5(folder.path() / "sample.h5"));
+  REQUIRE(rig.session().results().size() == 1);
+  Panel& panel = show(rig, "table");
+  panel.set_options({{"source", "mass"}});
+  rig.settle();
+  const Table mass = table_from_csv(*panel.csv(), "mass.csv");
+  REQUIRE(mass.n_rows() == 6);
+  CHECK(mass.numbers("layer")[3] == 2.0);
+  CHECK(mass.numbers("mass")[3] == 4.0);
+  CHECK_FALSE(show(rig, "figure").figure());  // no figure is about such a result
+  CHECK(show(rig, "plot").figure());
+  show(rig, "about");
+
+  rig.open(folder.write("sweep.csv", sweep_csv_text(1)));
+  show(rig, "table");
+  panel.set_options({{"result", "sweep.csv"}});
+  rig.settle();
+  CHECK(table_from_csv(*panel.csv(), "t.csv").n_rows() == 24);
+  rig.session().close_result(1);
+  rig.settle();
+  CHECK(panel.options()["result"] == "sample.h5");
+  rig.session().close_result(0);
+  rig.settle();
+  CHECK_FALSE(panel.csv());
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bring it back") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open(folder.write("sweep.csv", sweep_csv_text(2)));
+  Panel& panel = show(rig, "figure");
+  REQUIRE(panel.figure());
+  panel.set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
+  rig.settle();
+  CHECK_FALSE(panel.figure());
+  panel.set_options({{"figure", {{"layers", "1"}}}});
+  rig.settle();
+  CHECK(panel.figure());
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("results: a wide table, a long one, and the mouse everywhere") {
+  const testing::TempDir folder;
+  std::string wide = "a0";
+  for (int c = 1; c < 100; ++c) wide += fmt::format(",a{}", c);
+  wide += "\n1";
+  for (int c = 1; c < 100; ++c) wide += fmt::format(",{}", c);
+  std::string text = "x,y\n";
+  for (int i = 0; i < 200'000; ++i) text += fmt::format("{},{}\n", i, i % 7);
+  for (const ImVec2 size : {ImVec2{1600, 900}, ImVec2{420, 320}}) {
+    Rig rig(size);
+    rig.open(folder.write("wide.csv", wide + "\n"));
+    show(rig, "table");
+    rig.open(folder.write("long.csv", text));
+    for (const char* view : {"table", "figure", "plot", "about"}) {
+      show(rig, view);
+      for (float x = 0.05f; x < 1.0f; x += 0.19f) {
+        for (float y = 0.15f; y < 1.0f; y += 0.19f) rig.hover_panel("results", x, y);
+      }
+    }
+    CHECK(rig.session().notices().empty());
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,146 @@
+// Points painted into a picture: where, in which order, how strong; and the texture that keeps it.
+#include "gui/render/splats.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <limits>
+
+#include "gui/platform/headless.hpp"
+#include "gui/render/point_cloud.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+const plot::Colour kWhite{255, 255, 255};
+const plot::Colour kRed{255, 0, 0};
+const plot::Colour kBlue{0, 0, 255};
+
+plot::Image blank(int width, int height) {
+  return {width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(4 * width * height))};
+}
+
+plot::Colour pixel(const plot::Image& image, int x, int y) {
+  const std::uint8_t* p = image.rgba.data() + 4 * (y * image.width + x);
+  CHECK(p[3] == 255);
+  return {p[0], p[1], p[2]};
+}
+
+/// One pixel per unit.
+Camera plain_camera() {
+  Camera camera;
+  camera.right = {1.0, 0.0, 0.0};
+  camera.down = {0.0, 1.0, 0.0};
+  return camera;
+}
+
+plot::Image painted(const Cloud& cloud, const Camera& camera, float radius = 2.0f) {
+  plot::Image image = blank(40, 30);
+  SplatPainter().paint(cloud, camera, {kWhite, radius}, image);
+  return image;
+}
+
+TEST_CASE("splats: a point colours the pixels around its place and no others", "[splats]") {
+  Cloud cloud;
+  cloud.add({{10.5f, 20.5f, 0.0f}}, {kRed}, 1.0f, 1.0f);
+  const plot::Image image = painted(cloud, plain_camera());
+  for (int y = 0; y < 30; ++y) {
+    for (int x = 0; x < 40; ++x) {
+      const int distance2 = (x - 10) * (x - 10) + (y - 20) * (y - 20);
+      if (distance2 <= 2) CHECK(pixel(image, x, y) == kRed);
+      if (distance2 >= 9) CHECK(pixel(image, x, y) == kWhite);
+    }
+  }
+}
+
+TEST_CASE("splats: opacity mixes with the ground; later sets lie on top", "[splats]") {
+  Cloud cloud;
+  cloud.add({{10.5f, 20.5f, 0.0f}}, {kRed}, 1.0f, 0.5f);
+  CHECK(pixel(painted(cloud, plain_camera()), 10, 20) == plot::Colour{255, 127, 127});
+  cloud.add({{10.5f, 20.5f, 0.0f}}, {kBlue}, 1.0f, 1.0f);
+  CHECK(pixel(painted(cloud, plain_camera()), 10, 20) == kBlue);
+}
+
+TEST_CASE("splats: seen from the side, what is in front covers what is behind and is larger",
+          "[splats]") {
+  Camera camera = plain_camera();
+  camera.toward = {0.0, 0.0, 1.0};
+  Cloud cloud;
+  cloud.add({{10.5f, 20.5f, 0.99f}}, {kRed}, 1.0f, 1.0f);  // in front, though it comes first
+  cloud.add({{10.5f, 20.5f, 0.01f}, {30.5f, 10.5f, 0.01f}}, {kBlue, kBlue}, 1.0f, 1.0f);
+  const plot::Image image = painted(cloud, camera, 3.0f);
+  const plot::Colour front = pixel(image, 10, 20);
+  CHECK(front.r > 240);
+  CHECK(front.b < 30);
+  const plot::Colour back = pixel(image, 30, 10);  // fainter
+  CHECK(back.b == 255);
+  CHECK(back.r > 100);
+  CHECK(pixel(image, 33, 10) == kWhite);  // smaller
+  CHECK(pixel(image, 13, 20) != kWhite);
+}
+
+TEST_CASE("splats: points beyond the edges and without a place do no harm", "[splats]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  Cloud cloud;
+  const std::vector<CloudPoint> points = {{0, 0, 0},      {39.9f, 29.9f, 0}, {-1.5f, 10, 0},
+                                          {kNan, 10, 0},  {10, kInf, 0},     {1e30f, -1e30f, 0},
+                                          {-65.0f, 5, 0}, {41.0f, 31.0f, 0}};
+  cloud.add(points, std::vector<plot::Colour>(points.size(), kRed), 1.0f, 1.0f);
+  const plot::Image image = painted(cloud, plain_camera());
+  CHECK(pixel(image, 0, 0) == kRed);
+  CHECK(pixel(image, 39, 29) == kRed);
+  CHECK(pixel(image, 0, 10) != kWhite);  // its edge reaches in
+  CHECK(pixel(image, 20, 15) == kWhite);
+  CHECK(painted(Cloud(), plain_camera()).rgba == std::vector<std::uint8_t>(4 * 40 * 30, 255));
+}
+
+TEST_CASE("splats: more points are drawn smaller, down to a limit") {
+  CHECK(splat_radius(100, 1.0f) > splat_radius(20000, 1.0f));
+  CHECK(splat_radius(10'000'000, 1.0f) > 0.5f);
+  CHECK(splat_radius(100, 2.0f) == 2.0f * splat_radius(100, 1.0f));
+}
+
+TEST_CASE("point cloud: painted only when something changed; finds the point under the mouse",
+          "[splats]") {
+  kvscope::test::Random random(4);
+  Cloud cloud;
+  std::vector<CloudPoint> points(500);
+  for (auto& p : points) {
+    p = {static_cast<float>(300.0 * random.uniform()), static_cast<float>(200.0 * random.uniform()),
+         0.0f};
+  }
+  cloud.add(points, std::vector<plot::Colour>(points.size(), kRed), 1.0f, 1.0f);
+  NullBackend backend({640, 480});
+  PointCloud view(backend.texture_store());
+  const SplatStyle style{kWhite, 2.0f};
+  std::uint64_t version = 1;
+  Camera camera = plain_camera();
+  const auto frame = [&] {
+    backend.frame([&] {
+      ImGui::Begin("w");
+      view.show(*ImGui::GetWindowDrawList(), {20, 30}, {320, 230}, cloud, version, camera, style);
+      ImGui::End();
+    });
+  };
+  CHECK_FALSE(view.nearest(cloud, {100, 100}, 5));
+  for (int i = 0; i < 3; ++i) frame();
+  CHECK(view.n_paintings() == 1);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{77}, std::size_t{499}}) {
+    const ImVec2 at = view.place(points[i]);
+    const auto found = view.nearest(cloud, at, 5);
+    REQUIRE(found);
+    CHECK(view.place(points[*found]).x == at.x);
+    CHECK(view.place(points[*found]).y == at.y);
+  }
+  camera.offset[0] = 15.0;
+  frame();
+  CHECK(view.n_paintings() == 2);
+  CHECK(view.place({0, 0, 0}).x == 35.0f);
+  ++version;
+  frame();
+  frame();
+  CHECK(view.n_paintings() == 3);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,207 @@
+// The token strip in the explorer: clicks, hover, search and keys change the session as they must.
+#include <GLFW/glfw3.h>
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "analysis/read_table.hpp"
+#include "core/base/error.hpp"
+#include "gui/model/attention_row.hpp"
+#include "gui/model/token_text.hpp"
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+constexpr const char* kPanel = "tokens";
+
+/// Where a token stands on the screen; fails the test if it is out of sight.
+ImVec2 place_of(Rig& rig, Index pos) {
+  const std::string wanted = "token " + std::to_string(pos);
+  for (const auto& [name, place] : rig.app().panel(kPanel).landmarks()) {
+    if (name == wanted) return place;
+  }
+  FAIL(wanted << " is not in sight");
+  return {};
+}
+
+bool is_in_sight(Rig& rig, Index pos) {
+  const auto marks = rig.app().panel(kPanel).landmarks();
+  const std::string wanted = "token " + std::to_string(pos);
+  return std::any_of(marks.begin(), marks.end(), [&](const auto& m) { return m.first == wanted; });
+}
+
+void open_alone(Rig& rig) {
+  rig.open_pair();
+  rig.app().show_panel_alone(kPanel);
+  rig.settle();
+}
+
+std::string hovered(Rig& rig, const std::string& line) {
+  const auto state = rig.app().state();
+  return state["hover"].contains(line) ? state["hover"][line].get<std::string>() : "-";
+}
+
+TEST_CASE("a click makes a token the query, Shift or the right button the key") {
+  Rig rig;
+  open_alone(rig);
+  CHECK(is_in_sight(rig, 191));  // the query
+  const ImVec2 at = place_of(rig, 120);
+  rig.click(at.x, at.y);
+  CHECK(rig.session().selection().query == 120);
+  const ImVec2 key = place_of(rig, 50);
+  rig.backend().click(
+      {key.x, key.y}, [&] { rig.app().frame(1.0f); }, /*button=*/1);
+  CHECK(rig.session().selection().key == 50);
+  CHECK(rig.session().selection().query == 120);
+  rig.backend().set_modifiers(false, /*shift=*/true, false);
+  const ImVec2 other = place_of(rig, 60);
+  rig.click(other.x, other.y);
+  rig.backend().set_modifiers(false, false, false);
+  CHECK(rig.session().selection().key == 60);
+  CHECK(rig.session().selection().query == 120);
+  rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
+  CHECK(rig.session().selection().key == 50);
+}
+
+TEST_CASE("hovering tells the exact weight, which the copied table holds as well") {
+  Rig rig;
+  open_alone(rig);
+  rig.session().select("test", [](Selection& s) {
+    s.layer = 3;
+    s.q_head = 5;
+    s.query = 150;
+  });
+  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 16; });
+  rig.settle();
+  const auto document = rig.session().document();
+  const AttentionRow row = attention_row(document->source(), 3, 5, 150);
+  const auto csv = rig.app().panel(kPanel).csv();
+  REQUIRE(csv);
+  const Table table = table_from_csv(*csv, "tokens");
+  REQUIRE(table.n_rows() == 151);
+  const std::string kept = table.columns().back().name;
+  CHECK_THAT(kept, ContainsSubstring("kept by quoka"));
+  double n_kept = 0.0;
+  for (const double k : table.numbers(kept)) n_kept += k;
+  CHECK(n_kept >= 16.0);
+  CHECK(n_kept < 151.0);
+  for (const Index pos : {0, 77, 150}) {
+    const ImVec2 at = place_of(rig, pos);
+    rig.backend().move_mouse(at);
+    rig.frame(2);
+    const auto i = static_cast<std::size_t>(pos);
+    CHECK(hovered(rig, "position") == std::to_string(pos));
+    CHECK(hovered(rig, "id") == std::to_string(document->source().tokens()[i]));
+    CHECK(std::stod(hovered(rig, "weight")) == Approx(row.prob(pos)).epsilon(1e-6));
+    CHECK(table.numbers("weight")[i] == std::stod(hovered(rig, "weight")));
+    CHECK(hovered(rig, "quoka") == (table.numbers(kept)[i] > 0.5 ? "kept" : "left out"));
+  }
+  rig.backend().move_mouse(place_of(rig, 170));
+  rig.frame(2);
+  CHECK(hovered(rig, "weight") == "none: after the query");
+}
+
+TEST_CASE("the other method is underlined and tabled only while it is compared") {
+  Rig rig;
+  open_alone(rig);
+  auto options = rig.app().panel(kPanel).options();
+  const auto n_columns = [&] {
+    return table_from_csv(*rig.app().panel(kPanel).csv(), "tokens").columns().size();
+  };
+  const std::size_t alone = n_columns();
+  options["compare"] = true;
+  rig.app().panel(kPanel).set_options(options);
+  rig.settle();
+  CHECK(n_columns() == alone + 1);
+  const auto figure = rig.app().panel(kPanel).figure();
+  REQUIRE(figure);
+  CHECK_THAT(figure->caption.back(), ContainsSubstring("quest"));
+  options["scale"] = "linear";
+  options["mask_sinks"] = true;
+  rig.app().panel(kPanel).set_options(options);
+  rig.settle();
+  CHECK(rig.app().panel(kPanel).options() == options);
+  CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"scale", "curved"}}), ConfigError);
+  CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"compare", "yes"}}), ConfigError);
+  CHECK(rig.app().panel(kPanel).options() == options);
+}
+
+TEST_CASE("search goes from match to match") {
+  Rig rig;
+  open_alone(rig);
+  const auto document = rig.session().document();
+  const auto found = find_text(document->token_bytes(), "the");
+  REQUIRE(found.size() > 2);
+  rig.hover_panel(kPanel, 0.5f, 0.5f);
+  rig.tap('F', /*ctrl=*/true);
+  rig.backend().type("the");
+  rig.settle();
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[0]));  // around the end
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[1]));
+  rig.tap(GLFW_KEY_ENTER, false, /*shift=*/true);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[0]));
+  CHECK(is_in_sight(rig, static_cast<Index>(found[0])));
+}
+
+TEST_CASE("the strip follows a query that is chosen elsewhere, and stays where one scrolled to") {
+  Rig rig;
+  rig.open(embedded_trace(/*draft=*/false, 1500, 0));
+  rig.app().show_layout("overview");
+  rig.settle();
+  for (const Index query : {1499, 3, 700}) {
+    rig.session().select("test", [&](Selection& s) { s.query = query; });
+    rig.settle();
+    CHECK(is_in_sight(rig, query));
+  }
+  rig.hover_panel(kPanel, 0.5f, 0.8f);
+  rig.backend().scroll(-30.0f);
+  rig.settle();
+  CHECK_FALSE(is_in_sight(rig, 700));
+  rig.settle();
+  CHECK_FALSE(is_in_sight(rig, 700));
+}
+
+TEST_CASE("methods that have no answer here say why, and the text stays") {
+  Rig rig;
+  open_alone(rig);
+  for (const char* selector : {"specattn", "full", "twilight"}) {
+    rig.session().select("test", [&](Selection& s) { s.selector = selector; });
+    rig.settle();
+    CHECK_FALSE(rig.app().is_busy());
+    CHECK(is_in_sight(rig, rig.session().selection().query));
+    REQUIRE(rig.app().panel(kPanel).csv());
+  }
+}
+
+TEST_CASE("all its states are drawn at all sizes: nothing open, reading, the text, closed again") {
+  for (const ImVec2 size : {ImVec2{1600, 900}, ImVec2{1024, 768}, ImVec2{320, 240}}) {
+    Rig rig(size);
+    rig.app().show_panel_alone(kPanel);
+    rig.frame(3);
+    CHECK_FALSE(rig.app().panel(kPanel).figure());
+    CHECK_FALSE(rig.app().panel(kPanel).csv());
+    rig.app().open(embedded_trace(/*draft=*/false));
+    rig.frame(3);
+    rig.settle();
+    CHECK(rig.app().panel(kPanel).figure());
+    rig.session().close_trace(0);
+    rig.frame(3);
+    CHECK_FALSE(rig.app().panel(kPanel).csv());
+    CHECK(rig.app().panel(kPanel).landmarks().empty());
+    CHECK_FALSE(rig.app().is_busy());
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,320 @@
+// Coverage maps: cells are the sweep's and the coverage analysis' numbers, also by naive loops;
+// what is masked, where a click leads, and what is said where a method does not answer.
+#include "gui/model/coverage_view.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "tests/gui_model/job_context.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::test::naive_row;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+
+constexpr Index kTokens = 96;
+constexpr Index kChunk = 32;
+
+MemoryTrace trace_of() {
+  PlantOptions options;
+  options.n_layers = 3;
+  options.n_tokens = kTokens;
+  options.sink = 2.0;
+  options.band = 1.5;
+  options.seed = 11;
+  return planted_trace(options);
+}
+
+Parameters parameters_of() {
+  Parameters parameters;
+  parameters.chunk = kChunk;
+  parameters.budget = 16;
+  parameters.page_size = 8;
+  return parameters;
+}
+
+MethodItem method_of(const std::string& name, Phase phase = Phase::prefill) {
+  return method_items({name}, parameters_of(), phase, false).at(0);
+}
+
+HeadsQuestion question_of(const std::string& method) {
+  HeadsQuestion question;
+  question.trace = "planted.h5";
+  question.layers = {0, 1, 2};
+  question.q_heads = {0, 1, 2, 3};
+  question.layer = 1;
+  question.n_tokens = kTokens;
+  question.method = method_of(method);
+  question.parameters = parameters_of();
+  return question;
+}
+
+std::vector<std::shared_ptr<const MethodRows>> compute(const HeadsQuestion& question) {
+  const MemoryTrace trace = trace_of();
+  TestJob job;
+  std::vector<std::shared_ptr<const MethodRows>> rows;
+  for (const MethodRowsRequest& request : plan_heads(question)) {
+    rows.push_back(
+        std::make_shared<const MethodRows>(method_rows(trace, nullptr, request, job.context)));
+  }
+  return rows;
+}
+
+const plot::HeatMap& map_of(const plot::Figure& figure) {
+  return std::get<plot::HeatMap>(figure.panels.at(0).marks.at(0));
+}
+
+std::vector<Index> measured_positions(Index rows_per_chunk) {
+  std::vector<Index> positions;
+  for (Index begin = 0; begin < kTokens; begin += kChunk) {
+    for (Index row : measured_rows(kChunk, rows_per_chunk)) positions.push_back(begin + row);
+  }
+  return positions;
+}
+
+CoveragePages pages_of(const PagesRequest& request) {
+  const MemoryTrace trace = trace_of();
+  TestJob job;
+  return coverage_pages(trace, nullptr, request, job.context);
+}
+
+PagesRequest request_of(const std::string& method, std::optional<Index> head = std::nullopt) {
+  return pages_request(trace_of().info(), 1, head, Phase::prefill, method_of(method),
+                       parameters_of());
+}
+
+TEST_CASE("heads: the selected layer comes first; layers to come are masked, not zero",
+          "[coverage_view]") {
+  const HeadsQuestion question = question_of("quoka");
+  const auto plan = plan_heads(question);
+  REQUIRE(plan.size() == 3);
+  CHECK(plan[0].layers == std::vector<Index>{1});
+  CHECK(plan[1].layers == std::vector<Index>{0});
+  auto rows = compute(question);
+  const HeadsPicture whole = heads_picture(question, rows);
+  const plot::HeatMap& all = map_of(whole.figure);
+  CHECK(all.n_rows == 3);
+  CHECK(all.n_cols == 4);
+  for (Index layer = 0; layer < 3; ++layer) {
+    for (Index head = 0; head < 4; ++head) {
+      const SweepRow* row = whole.find(layer, head);
+      REQUIRE(row != nullptr);
+      const auto at = static_cast<std::size_t>(layer * 4 + head);
+      CHECK(all.values[at] == Approx(metric_of(*row, RecallMetric::mass)).epsilon(1e-6));
+    }
+  }
+  rows[1].reset();
+  const HeadsPicture part = heads_picture(question, rows);
+  const plot::HeatMap& some = map_of(part.figure);
+  CHECK(some.n_rows == 3);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(std::isnan(some.values[i]));
+    CHECK(some.values[4 + i] == all.values[4 + i]);
+  }
+  CHECK(part.find(0, 0) == nullptr);
+  CHECK_THAT(part.figure.caption.back(), ContainsSubstring("1 of 3 layers"));
+}
+
+TEST_CASE("heads: mass is what the kept keys hold, by loops", "[coverage_view]") {
+  // "recent" keeps the last keys of the past, and the running chunk.
+  const HeadsQuestion question = question_of("recent");
+  const HeadsPicture picture = heads_picture(question, compute(question));
+  const MemoryTrace trace = trace_of();
+  for (Index head = 0; head < 4; ++head) {
+    double mass = 0.0;
+    const auto positions = measured_positions(8);
+    for (const Index pos : positions) {
+      const auto probs = naive_row(trace, 2, head, pos);
+      const Index begin = std::max<Index>(0, pos / kChunk * kChunk - 16);
+      for (Index key = begin; key <= pos; ++key) mass += probs[static_cast<std::size_t>(key)];
+    }
+    const SweepRow* row = picture.find(2, head);
+    REQUIRE(row != nullptr);
+    CHECK(row->number(SweepNumber::mass_mean) ==
+          Approx(mass / static_cast<double>(positions.size())));
+  }
+}
+
+TEST_CASE("heads: methods without a budget, with a share, and dense layers", "[coverage_view]") {
+  for (const char* name : {"full", "oracle-topp"}) {
+    INFO(name);
+    const HeadsQuestion question = question_of(name);
+    const HeadsPicture picture = heads_picture(question, compute(question));
+    REQUIRE(picture.figure.panels.size() == 1);
+    CHECK(map_of(picture.figure).values[0] >= 0.95f);
+    CHECK_THAT(picture.figure.caption.front(), ContainsSubstring("planted.h5"));
+  }
+  HeadsQuestion dense = question_of("quoka");
+  dense.parameters.dense_layers = 1;
+  const HeadsPicture masked = heads_picture(dense, compute(dense));
+  CHECK(std::isnan(map_of(masked.figure).values[0]));
+  CHECK_FALSE(std::isnan(map_of(masked.figure).values[4]));
+  dense.parameters.dense_layers = 3;
+  const HeadsPicture nothing = heads_picture(dense, compute(dense));
+  CHECK(nothing.figure.panels.empty());
+  CHECK_THAT(nothing.sentence, ContainsSubstring("dense"));
+}
+
+TEST_CASE("pages: cells are means over measured rows and heads, by loops", "[coverage_view]") {
+  for (const std::optional<Index> head : {std::optional<Index>(), std::optional<Index>(3)}) {
+    const CoveragePages pages = pages_of(request_of("recent", head));
+    const MemoryTrace trace = trace_of();
+    const auto positions = measured_positions(8);
+    for (Index block = 0; block < kTokens; block += kChunk) {
+      for (Index page = 0; page < kTokens; page += 8) {
+        double mass = 0.0, kept = 0.0;
+        double n_rows = 0.0, n_visible = 0.0, n_selected = 0.0;
+        for (const Index pos : positions) {
+          if (pos < block || pos >= block + kChunk) continue;
+          for (Index h = head.value_or(0); h <= head.value_or(3); ++h) {
+            const auto probs = naive_row(trace, 1, h, pos);
+            n_rows += 1.0;
+            for (Index key = page; key < page + 8 && key <= pos; ++key) {
+              const bool is_kept = key >= block - 16;
+              mass += probs[static_cast<std::size_t>(key)];
+              if (is_kept) kept += probs[static_cast<std::size_t>(key)];
+              n_visible += 1.0;
+              n_selected += is_kept ? 1.0 : 0.0;
+            }
+          }
+        }
+        const auto cell =
+            pages.cell_at(static_cast<double>(page) + 7.5, static_cast<double>(block) + 0.5);
+        REQUIRE(cell);
+        CHECK(cell->block == TokenRange{block, block + kChunk});
+        CHECK(cell->page == TokenRange{page, page + 8});
+        REQUIRE((cell->kept && cell->selected));
+        if (n_visible == 0.0) {
+          CHECK(std::isnan(cell->attention));
+          CHECK(std::isnan(*cell->kept));
+          CHECK(std::isnan(*cell->selected));
+          continue;
+        }
+        CHECK(cell->attention == Approx(mass / n_rows).epsilon(1e-5));
+        CHECK(*cell->kept == Approx(kept / n_rows).epsilon(1e-5).margin(1e-12));
+        CHECK(*cell->selected == Approx(n_selected / n_visible).epsilon(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("pages: nothing lies outside the maps", "[coverage_view]") {
+  const CoveragePages pages = pages_of(request_of("quoka"));
+  CHECK_FALSE(pages.cell_at(-0.5, 3.0));
+  CHECK_FALSE(pages.cell_at(3.0, -0.5));
+  CHECK_FALSE(pages.cell_at(static_cast<double>(kTokens), 3.0));
+  CHECK_FALSE(pages.cell_at(3.0, static_cast<double>(kTokens)));
+  CHECK_FALSE(pages.cell_at(std::nan(""), 3.0));
+  CHECK(pages.bytes() > 3 * 12 * 3 * sizeof(float));
+}
+
+TEST_CASE("pages: the figure shows one part at a time", "[coverage_view]") {
+  const CoveragePages pages = pages_of(request_of("quoka"));
+  for (const PagesPart part : {PagesPart::attention, PagesPart::kept, PagesPart::selected}) {
+    const plot::Figure figure = pages_figure(pages, part, "planted.h5");
+    REQUIRE(figure.panels.size() == 1);
+    const plot::HeatMap& map = map_of(figure);
+    CHECK(map.n_rows == 3);
+    CHECK(map.n_cols == 12);
+    const auto cell = pages.cell_at(2.0, 40.0);
+    const double value = part == PagesPart::attention ? cell->attention
+                         : part == PagesPart::kept    ? *cell->kept
+                                                      : *cell->selected;
+    CHECK(static_cast<double>(map.values[12]) == value);
+    CHECK(std::isnan(map.values[11]));
+    CHECK(figure.panels[0].colour->show_bar);
+    CHECK_THAT(figure.caption.front(), ContainsSubstring("planted.h5, layer 1"));
+    CHECK((figure.panels[0].colour->axis.range->high == 1.0) == (part == PagesPart::selected));
+    plot::check_figure(figure);
+  }
+}
+
+TEST_CASE("pages: a method that does not answer leaves the attention", "[coverage_view]") {
+  const PagesRequest request = pages_request(trace_of().info(), 1, std::nullopt, Phase::prefill,
+                                             method_of("specattn"), parameters_of());
+  CHECK(request.spec.empty());
+  const CoveragePages pages = pages_of(request);
+  CHECK_FALSE(pages.has_method());
+  CHECK_FALSE(pages.cell_at(1.0, 1.0)->kept);
+  CHECK(pages_figure(pages, PagesPart::attention, "t").panels.size() == 1);
+  CHECK_THROWS_AS(pages_figure(pages, PagesPart::kept, "t"), ConfigError);
+}
+
+TEST_CASE("pages: decode steps are blocks that each hold a measured one", "[coverage_view]") {
+  TraceInfo info = trace_of().info();
+  info.n_prompt = 32;
+  info.n_tokens = 96;
+  const MethodItem method = method_of("quest", Phase::decode);
+  CHECK(pages_request(info, 0, std::nullopt, Phase::decode, method, parameters_of()).query_block ==
+        1);
+  info.n_tokens = 32 + 1000;
+  CHECK(pages_request(info, 0, std::nullopt, Phase::decode, method, parameters_of()).query_block ==
+        8);
+}
+
+TEST_CASE("pages: a click leads to the block's last query and the page's first key",
+          "[coverage_view]") {
+  PageCell cell;
+  cell.block = {64, 96};
+  cell.page = {16, 24};
+  CHECK(page_place(cell, 96).query == 95);
+  CHECK(page_place(cell, 96).key == 16);
+  CHECK(page_place(cell, 80).query == 79);  // the prompt ends inside the block
+  cell.page = {88, 96};
+  CHECK(page_place(cell, 80).key == 79);  // never beyond the query
+}
+
+TEST_CASE("coverage: every number that decides a map is part of its key", "[coverage_view]") {
+  const PagesRequest request = request_of("quoka");
+  std::set<std::string> keys = {request.key()};
+  const auto differs = [&](auto change) {
+    PagesRequest other = request;
+    change(other);
+    CHECK(keys.insert(other.key()).second);
+  };
+  differs([](auto& r) { r.layer = 0; });
+  differs([](auto& r) { r.q_head = 0; });
+  differs([](auto& r) { r.phase = Phase::decode; });
+  differs([](auto& r) { r.chunk = 16; });
+  differs([](auto& r) { r.spec = "quest"; });
+  differs([](auto& r) { r.budget->value = 17; });
+  differs([](auto& r) { r.dense_layers = 1; });
+  differs([](auto& r) { r.rows_per_chunk = 4; });
+  differs([](auto& r) { r.query_block = 16; });
+  differs([](auto& r) { r.page_size = 4; });
+}
+
+TEST_CASE("coverage: locked colours stay where they can be drawn", "[coverage_view]") {
+  plot::Figure figure = pages_figure(pages_of(request_of("quoka")), PagesPart::kept, "t");
+  const plot::Range own = *figure.panels[0].colour->axis.range;
+  set_colours(figure, 0.0, 1.0);  // logarithmic: zero has no place
+  CHECK(*figure.panels[0].colour->axis.range == own);
+  set_colours(figure, 0.5, 0.5);
+  CHECK(*figure.panels[0].colour->axis.range == own);
+  set_colours(figure, 1e-3, 0.5);
+  CHECK(*figure.panels[0].colour->axis.range == plot::Range{1e-3, 0.5});
+}
+
+TEST_CASE("coverage: a trace without what a replay needs is refused with a sentence",
+          "[coverage_view]") {
+  TraceInfo info = make_trace_info(2, 4, 2, 8, 64, 16);
+  info.q_heads = {0, 1};
+  info.kv_heads = {0};
+  const MemoryTrace partial(info);
+  TestJob job;
+  MethodRowsRequest request = plan_heads(question_of("quoka")).at(0);
+  request.layers = {0};
+  CHECK_THROWS_AS(method_rows(partial, nullptr, request, job.context), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

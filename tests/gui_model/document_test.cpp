@@ -1,0 +1,222 @@
+// Open traces: whole, partial, damaged, missing and changed files; slices through the cache.
+#include "gui/model/document.hpp"
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "tests/gui_model/trace_files.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+void check_equal(const Tensor<float>& a, const Tensor<float>& b) {
+  REQUIRE(a.shape() == b.shape());
+  for (Index i = 0; i < static_cast<Index>(a.flat().size()); ++i) {
+    REQUIRE(a.data()[i] == b.data()[i]);
+  }
+}
+
+TEST_CASE("a whole trace: tokens as text, no warnings") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  SyntheticTrace trace = make_trace({});
+  trace.texts[3] = " x\ny";
+  const auto document = open_document(write_trace(folder / "a.h5", trace), cache);
+  CHECK(document->name() == "a.h5");
+  CHECK(document->warnings().empty());
+  CHECK(document->has_text());
+  CHECK(document->token_bytes()[3] == " x\ny");
+  CHECK(document->token_text(3) == " x\u21b5y");
+  CHECK(document->token_text(-1).empty());
+  CHECK(document->token_text(24).empty());
+  CHECK_FALSE(document->has_changed());
+  CHECK_FALSE(document->is_gone());
+}
+
+TEST_CASE("without recorded text, tokens show as ids") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  Plan plan;
+  plan.with_text = false;
+  SyntheticTrace trace = make_trace(plan);
+  trace.texts.assign(trace.texts.size(), "");
+  const auto document = open_document(write_trace(folder / "a.h5", trace), cache);
+  CHECK_FALSE(document->has_text());
+  CHECK(document->token_text(5) == "id " + std::to_string(trace.tokens[5]));
+}
+
+TEST_CASE("a recording that did not end opens as far as it goes, and says so") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  const auto document = open_document(write_part(folder / "a.h5", make_trace({}), 2), cache);
+  CHECK(document->info().n_tokens == 16);
+  REQUIRE(document->warnings().size() >= 2);
+  CHECK_THAT(document->warnings()[0],
+             ContainsSubstring("is recording: 16 of 24 planned tokens are here"));
+  CHECK_THAT(document->warnings()[1], ContainsSubstring("kvscope recover"));
+  CHECK(document->source().read_k(0, 0, {0, 16}).dim(0) == 16);
+}
+
+TEST_CASE("what a trace lacks is warned of") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  Plan plan;
+  plan.rows = {10, 24};
+  const auto some = open_document(write_trace(folder / "a.h5", make_trace(plan)), cache);
+  REQUIRE(some->warnings().size() == 1);
+  CHECK_THAT(some->warnings()[0], ContainsSubstring("positions 10 to 23 only"));
+  plan = {};
+  plan.capture.qkv = plan.capture.lse = false;
+  const auto none = open_document(write_trace(folder / "b.h5", make_trace(plan)), cache);
+  REQUIRE(none->warnings().size() == 1);
+  CHECK_THAT(none->warnings()[0], ContainsSubstring("no q, k and v"));
+}
+
+TEST_CASE("files that are no trace give one sentence with their name") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  CHECK_THROWS_AS(Document::open(folder / "none.h5", cache), IoError);
+  spill(folder / "text.h5", "hello");
+  CHECK_THROWS_AS(Document::open(folder / "text.h5", cache), FormatError);
+  spill(folder / "empty.h5", "");
+  CHECK_THROWS_AS(Document::open(folder / "empty.h5", cache), FormatError);
+  const auto whole = write_trace(folder / "a.h5", make_trace({}));
+  const std::string bytes = slurp(whole);
+  for (const double share : {0.01, 0.3, 0.9}) {
+    const auto n = static_cast<std::size_t>(share * static_cast<double>(bytes.size()));
+    spill(folder / "cut.h5", bytes.substr(0, n));
+    try {
+      const auto document = Document::open(folder / "cut.h5", cache);
+      CHECK_THROWS_AS(document->source().read_v(2, 1, {0, 24}), Error);
+    } catch (const Error& e) {
+      CHECK_THAT(std::string(e.what()), ContainsSubstring("cut.h5"));
+    }
+  }
+}
+
+TEST_CASE("slices through the cache equal what the file holds, for every array and range") {
+  const TempFolder folder;
+  Plan plan;
+  plan.rows = {4, 24};
+  plan.dtype = DType::bf16;
+  const auto path = write_trace(folder / "a.h5", make_trace(plan));
+  for (const std::size_t limit : {std::size_t{1} << 20, std::size_t{4000}, std::size_t{100}}) {
+    Cache cache(limit);
+    const auto document = open_document(path, cache);
+    const TraceSource& cached = document->source();
+    const TraceFile& file = document->file();
+    for (const TokenRange range : {TokenRange{4, 24}, TokenRange{7, 9}, TokenRange{11, 11}}) {
+      for (const Index layer : {0, 1, 2}) {
+        for (const Index head : {0, 1, 2, 3}) {
+          check_equal(cached.read_q(layer, head, range), file.read_q(layer, head, range));
+          check_equal(cached.read_lse(layer, head, range), file.read_lse(layer, head, range));
+        }
+        for (const Index head : {0, 1}) {
+          check_equal(cached.read_k(layer, head, range), file.read_k(layer, head, range));
+          check_equal(cached.read_v(layer, head, {0, 3}), file.read_v(layer, head, {0, 3}));
+        }
+      }
+    }
+    CHECK(cache.bytes() <= limit);
+  }
+}
+
+TEST_CASE("reads beyond what was recorded fail as those of the file do") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  Plan plan;
+  plan.rows = {4, 24};
+  plan.layers = {0, 2};
+  const auto document = open_document(write_trace(folder / "a.h5", make_trace(plan)), cache);
+  const TraceSource& source = document->source();
+  CHECK_THROWS_AS(source.read_q(0, 0, {0, 5}), ConfigError);
+  CHECK_THROWS_AS(source.read_k(0, 0, {20, 25}), ConfigError);
+  CHECK_THROWS_AS(source.read_k(0, 0, {9, 8}), ConfigError);
+  CHECK_THROWS_AS(source.read_k(1, 0, {0, 5}), ConfigError);
+  CHECK_THROWS_AS(source.read_k(0, 7, {0, 5}), ConfigError);
+}
+
+TEST_CASE("NaN in a head fails where it is, and nowhere else") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  const SyntheticTrace trace = make_trace({});
+  const auto path = write_trace(folder / "a.h5", trace);
+  overwrite_number(path, trace.layers[0].k(0, 12, 5), trace.layers[0].k(0, 12, 6), std::nanf(""));
+  const auto document = open_document(path, cache);
+  for (int round = 0; round < 2; ++round) {
+    CHECK_THROWS_AS(document->source().read_k(0, 0, {0, 24}), FormatError);
+    CHECK_THROWS_AS(document->source().read_k(0, 0, {12, 13}), FormatError);
+    check_equal(document->source().read_k(0, 0, {0, 12}), document->file().read_k(0, 0, {0, 12}));
+    check_equal(document->source().read_k(0, 0, {13, 24}), document->file().read_k(0, 0, {13, 24}));
+  }
+}
+
+TEST_CASE("slices are kept once read, shared by their document alone, and go with it") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  const auto path = write_trace(folder / "a.h5", make_trace({}));
+  auto document = open_document(path, cache);
+  auto again = open_document(path, cache);
+  CHECK(document->key() != again->key());
+  (void)document->source().read_k(0, 0, {3, 4});
+  const std::size_t one = 24 * 8 * sizeof(float);
+  CHECK(cache.bytes() == one);
+  (void)document->source().read_k(0, 0, {0, 24});
+  CHECK(cache.bytes() == one);
+  (void)again->source().read_k(0, 0, {0, 24});
+  CHECK(cache.bytes() == 2 * one);
+  document.reset();
+  CHECK(cache.bytes() == one);
+  again.reset();
+  CHECK(cache.bytes() == 0);
+}
+
+TEST_CASE("several threads read at once") {
+  const TempFolder folder;
+  Cache cache(6000);  // heads push each other out
+  const auto document = open_document(write_trace(folder / "a.h5", make_trace({})), cache);
+  std::atomic<int> wrong = 0;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) {
+        const Index head = (t + i) % 4;
+        const Index layer = i % 3;
+        const auto got = document->source().read_q(layer, head, {5, 9});
+        const auto want = document->file().read_q(layer, head, {5, 9});
+        if (!std::equal(got.flat().begin(), got.flat().end(), want.flat().begin())) ++wrong;
+      }
+    });
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a file that was replaced or deleted is noticed; what is open stays readable") {
+  const TempFolder folder;
+  Cache cache(1 << 20);
+  const SyntheticTrace trace = make_trace({});
+  const auto path = write_trace(folder / "a.h5", trace);
+  const auto document = open_document(path, cache);
+  Plan longer;
+  longer.n_prompt = 40;
+  longer.rows = {0, 43};
+  write_trace(path, make_trace(longer, 2));
+  CHECK(document->has_changed());
+  CHECK_FALSE(document->is_gone());
+  CHECK(document->source().read_k(2, 1, {0, 24}).data()[5] == trace.layers[2].k(1, 0, 5));
+  std::filesystem::remove(path);
+  CHECK(document->has_changed());
+  CHECK(document->is_gone());
+  CHECK(document->source().read_v(2, 1, {0, 24}).data()[5] == trace.layers[2].v(1, 0, 5));
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

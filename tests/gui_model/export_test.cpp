@@ -1,0 +1,137 @@
+// Exports: drawing, numbers and manifest together, all or none, and never over other files unasked.
+#include "gui/model/export.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "support/temp_dir.hpp"
+#include "tests/gui_model/trace_files.hpp"
+#include "traces/hash.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using kvscope::testing::read_file;
+using kvscope::testing::TempDir;
+using Json = nlohmann::ordered_json;
+
+plot::Figure sample_figure() {
+  plot::Figure figure;
+  figure.name = "sample";
+  figure.caption = {"A line of three points."};
+  figure.panels.emplace_back();
+  figure.panels[0].marks.emplace_back(plot::Line{"a", {}, {0, 1, 2}, {0.125, 0.5, 0.25}, {}, {}});
+  return figure;
+}
+
+ExportRequest request_in(const fs::path& folder, ExportFormat format) {
+  ExportRequest request;
+  request.panel = "sample";
+  request.figure = sample_figure();
+  request.format = format;
+  request.folder = folder;
+  request.stem = "view";
+  request.traces = {{"t.h5", "uuid-1", "xxh128:1"}};
+  request.session = {{"kind", "kvscope-session"}};
+  request.options = {{"show", "maps"}};
+  return request;
+}
+
+TEST_CASE("every format is written with its numbers and a manifest that fits") {
+  for (const ExportFormat format : {ExportFormat::svg, ExportFormat::pdf, ExportFormat::png,
+                                    ExportFormat::tex, ExportFormat::csv}) {
+    INFO(enum_name(format));
+    const TempDir folder;
+    const auto paths = export_view(request_in(folder.path(), format), Existing::keep);
+    REQUIRE(paths.size() == (format == ExportFormat::csv ? 2 : 3));
+    CHECK(paths.front() == folder.path() / fmt::format("view.{}", enum_name(format)));
+    CHECK(paths.back() == folder.path() / "view.json");
+    CHECK_THAT(read_file(folder.path() / "view.csv"), ContainsSubstring(",0.125,"));
+    const Json manifest = Json::parse(read_file(paths.back()));
+    CHECK(manifest["format"] == "kvscope-view");
+    CHECK(manifest["writer"] == writer_name());
+    CHECK(manifest["traces"][0]["uuid"] == "uuid-1");
+    CHECK(manifest["caption"][0] == "A line of three points.");
+    CHECK(manifest["session"]["kind"] == "kvscope-session");
+    CHECK(manifest["panel_options"]["show"] == "maps");
+    for (const Json& file : manifest["files"]) {
+      const std::string bytes = read_file(folder.path() / file["name"].get<std::string>());
+      CHECK(file["bytes"] == bytes.size());
+      CHECK(file["hash"] == "xxh128:" + hash_text(bytes));
+    }
+  }
+}
+
+TEST_CASE("the panel's own numbers replace the figure's; a table needs no figure") {
+  const TempDir folder;
+  ExportRequest request = request_in(folder.path(), ExportFormat::pdf);
+  request.csv = "a,b\n1,2\n";
+  export_view(request, Existing::keep);
+  CHECK(read_file(folder.path() / "view.csv") == "a,b\n1,2\n");
+  request.figure.reset();
+  request.format = ExportFormat::csv;
+  request.stem = "table";
+  export_view(request, Existing::keep);
+  CHECK(read_file(folder.path() / "table.csv") == "a,b\n1,2\n");
+}
+
+TEST_CASE("nothing is written over other files unless told, and then all of them") {
+  const TempDir folder;
+  const ExportRequest request = request_in(folder.path(), ExportFormat::svg);
+  folder.write("view.csv", "mine");
+  CHECK(free_stem(folder.path(), "view") == "view-2");
+  CHECK(free_stem(folder.path(), "other") == "other");
+  CHECK_THROWS_MATCHES(export_view(request, Existing::keep), IoError,
+                       MessageMatches(ContainsSubstring("view.csv is in")));
+  CHECK(read_file(folder.path() / "view.csv") == "mine");
+  CHECK_FALSE(fs::exists(folder.path() / "view.svg"));
+  export_view(request, Existing::replace);
+  CHECK(read_file(folder.path() / "view.csv") != "mine");
+  CHECK(fs::exists(folder.path() / "view.svg"));
+}
+
+TEST_CASE("what cannot be exported is a sentence, and leaves nothing") {
+  const TempDir folder;
+  ExportRequest request = request_in(folder.path(), ExportFormat::svg);
+  request.figure.reset();
+  CHECK_THROWS_MATCHES(export_view(request, Existing::keep), ConfigError,
+                       MessageMatches(ContainsSubstring("nothing to export")));
+  request = request_in(folder.path(), ExportFormat::svg);
+  for (const char* stem : {"", "../up", ".hidden", "a/b", "line\nbreak"}) {
+    request.stem = stem;
+    CHECK_THROWS_MATCHES(export_view(request, Existing::keep), ConfigError,
+                         MessageMatches(ContainsSubstring("cannot be a file name")));
+  }
+  request = request_in(folder.path() / "no" / "parent", ExportFormat::svg);
+  CHECK_THROWS_AS(export_view(request, Existing::keep), IoError);
+  request = request_in(folder.path(), ExportFormat::svg);
+  request.figure->panels.clear();
+  CHECK_THROWS_AS(export_view(request, Existing::keep), ConfigError);
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("requests are filled from the session: names, traces, its JSON") {
+  const TempDir folder;
+  const TempFolder traces;
+  Bench bench;
+  bench.open(write_trace(traces / "a strange näme (1).h5", make_trace({})));
+  bench.session().select("test", [](Selection& s) {
+    s.layer = 2;
+    s.q_head = 1;
+  });
+  const ExportRequest request = export_request(bench.session(), "compare", folder.path());
+  CHECK(request.stem == "compare-a-strange-n-me-1-layer2-head1");
+  REQUIRE(request.traces.size() == 1);
+  CHECK(request.traces[0].uuid == bench.document()->info().uuid);
+  CHECK(request.session["kind"] == "kvscope-session");
+  CHECK(request.folder == folder.path());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

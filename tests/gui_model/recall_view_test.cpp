@@ -1,0 +1,391 @@
+// Recall against budget: the rows and the curves are those of the command line's sweep; what is
+// asked for, what a click means, and what is said where there is nothing to see.
+#include "gui/model/recall_view.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <set>
+
+#include "analysis/figures/sweep_curves.hpp"
+#include "analysis/sweep.hpp"
+#include "core/base/error.hpp"
+#include "gui/model/kept_rows.hpp"
+#include "support/temp_dir.hpp"
+#include "tests/gui_model/job_context.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::test::planted_trace;
+using kvscope::test::PlantOptions;
+
+constexpr Index kTokens = 160;
+
+PlantOptions plant() {
+  PlantOptions options;
+  options.n_layers = 3;
+  options.n_tokens = kTokens;
+  options.sink = 2.0;
+  options.band = 1.5;
+  options.seed = 7;
+  return options;
+}
+
+RecallQuestion question_of(const std::vector<std::string>& ticked, Index budget = 32) {
+  RecallQuestion question;
+  question.trace = "planted.h5";
+  question.layer = 1;
+  question.q_head = 2;
+  question.layers = {0, 1, 2};
+  question.n_tokens = kTokens;
+  question.selector = "quoka";
+  question.parameters.budget = budget;
+  question.parameters.chunk = 32;
+  for (MethodItem& item : method_items(ticked, question.parameters, question.phase, false)) {
+    if (item.is_ticked) question.methods.push_back(std::move(item));
+  }
+  return question;
+}
+
+using Rows = std::vector<std::shared_ptr<const MethodRows>>;
+
+Rows compute(const TraceSource& trace, const std::vector<RecallItem>& items) {
+  TestJob job;
+  Rows rows;
+  for (const RecallItem& item : items) {
+    rows.push_back(
+        std::make_shared<const MethodRows>(method_rows(trace, nullptr, item.request, job.context)));
+  }
+  return rows;
+}
+
+RecallPicture picture_of(const RecallQuestion& question) {
+  const MemoryTrace trace = planted_trace(plant());
+  const auto items = plan_recall(question);
+  return recall_picture(question, items, compute(trace, items));
+}
+
+/// The table of `kvscope sweep` with the same options.
+SweepResult sweep_of(const RecallQuestion& question) {
+  SweepOptions options;
+  for (const MethodItem& method : question.methods) options.selectors.push_back(method.spec);
+  for (Index tokens : budget_ladder(question.n_tokens)) {
+    options.budgets.push_back({Budget::Kind::tokens, static_cast<double>(tokens)});
+  }
+  options.replay.calls.phase = question.phase;
+  options.replay.calls.chunk = question.parameters.chunk;
+  options.replay.rows_per_chunk = 8;
+  options.replay.dense_layers = question.parameters.dense_layers;
+  SweepTrace trace;
+  trace.name = "planted.h5";
+  trace.open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); };
+  const SweepPlan plan = plan_sweep({std::move(trace)}, options, selector_registry());
+  const testing::TempDir folder;
+  ThreadPool pool(1);
+  run_sweep(plan, selector_registry(), folder.path() / "journal", JournalMode::fresh, {}, pool, {},
+            {});
+  return merge_sweep({folder.path() / "journal"});
+}
+
+Table table_of_sweep(const SweepResult& result) {
+  std::vector<const SweepRow*> rows;
+  for (const SweepBlock& block : result.blocks) {
+    for (const SweepRow& row : block.rows) rows.push_back(&row);
+  }
+  return table_of(rows, "sweep");
+}
+
+const plot::Line& line_of(const RecallPicture& picture, const std::string& method) {
+  const auto& marks = picture.figure.panels.at(0).marks;
+  for (std::size_t m = 0; m < marks.size(); ++m) {
+    const auto* line = std::get_if<plot::Line>(&marks[m]);
+    if (line != nullptr && picture.mark_methods.at(m) == method) return *line;
+  }
+  FAIL("no curve of " << method);
+  throw ConfigError("unreachable");
+}
+
+TEST_CASE("recall view: the ladder ends with the trace", "[recall_view]") {
+  CHECK(budget_ladder(4160) == std::vector<Index>{16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
+  CHECK(budget_ladder(10) == std::vector<Index>{1, 2, 4, 8});
+  CHECK(budget_ladder(1) == std::vector<Index>{1});
+  CHECK(budget_ladder(0) == std::vector<Index>{1});
+}
+
+TEST_CASE("recall view: each method is asked for by itself", "[recall_view]") {
+  const RecallQuestion question = question_of({"oracle-topk", "quoka", "oracle-topp", "full"});
+  const auto items = plan_recall(question);
+  std::vector<std::string> order;
+  for (const RecallItem& item : items) order.push_back(question.methods[item.method].name);
+  CHECK(order == std::vector<std::string>{"quoka", "full", "oracle-topk", "oracle-topp"});
+  CHECK(items[0].request.budgets.size() == budget_ladder(kTokens).size());
+  CHECK(items[0].request.layers == std::vector<Index>{1});
+  CHECK(items[1].request.budgets.empty());
+  REQUIRE(items[3].request.budgets.size() == 1);
+  CHECK(items[3].request.budgets[0].kind == Budget::Kind::mass);
+
+  // Moving the slider adds one small item per method; the ladders keep their keys.
+  const auto moved = plan_recall(question_of({"oracle-topk", "quoka", "oracle-topp", "full"}, 50));
+  REQUIRE(moved.size() == 6);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(moved[i].request.key() == items[i].request.key());
+  CHECK(moved[4].request.budgets.size() == 1);
+  CHECK(moved[4].request.budgets[0].value == 50.0);
+
+  // All layers come one by one, except for methods that pass context between layers.
+  RecallQuestion all = question_of({"quoka", "lessismore"});
+  all.options.scope = RecallScope::all_layers;
+  all.phase = Phase::decode;
+  for (MethodItem& method : all.methods) method.obstacle.clear();
+  const auto wide = plan_recall(all);
+  REQUIRE(wide.size() == 4);
+  CHECK(wide[2].request.layers == std::vector<Index>{2});
+  CHECK(wide[3].request.layers == std::vector<Index>{0, 1, 2});
+
+  // What is not defined here, or is the same method under another name, is not computed.
+  RecallQuestion odd = question_of({"quoka", "quoka:n-queries=16", "specattn"});
+  const auto few = plan_recall(odd);
+  CHECK(std::all_of(few.begin(), few.end(), [](const auto& item) { return item.method == 0; }));
+}
+
+TEST_CASE("recall view: every number that decides the rows is part of their key", "[recall_view]") {
+  const MethodRowsRequest request = plan_recall(question_of({"quoka"})).at(0).request;
+  std::set<std::string> keys = {request.key()};
+  const auto differs = [&](auto change) {
+    MethodRowsRequest other = request;
+    change(other);
+    CHECK(keys.insert(other.key()).second);
+  };
+  differs([](auto& r) { r.layers = {0}; });
+  differs([](auto& r) { r.phase = Phase::decode; });
+  differs([](auto& r) { r.chunk = 64; });
+  differs([](auto& r) { r.spec = "quest"; });
+  differs([](auto& r) { r.budgets.pop_back(); });
+  differs([](auto& r) { r.dense_layers = 1; });
+  differs([](auto& r) { r.rows_per_chunk = 4; });
+}
+
+TEST_CASE("recall view: rows are those of kvscope sweep", "[recall_view]") {
+  RecallQuestion question = question_of({"quoka", "quest", "oracle-topk", "streamingllm"});
+  question.options.scope = RecallScope::all_layers;
+  const auto items = plan_recall(question);
+  const Rows rows = compute(planted_trace(plant()), items);
+  const SweepResult sweep = sweep_of(question);
+  std::size_t n_compared = 0;
+  for (const auto& part : rows) {
+    for (const SweepRow& row : part->rows) {
+      const SweepRow* same = nullptr;
+      for (const SweepBlock& block : sweep.blocks) {
+        for (const SweepRow& other : block.rows) {
+          const auto equal = [&](SweepNumber n) {
+            const double a = row.number(n);
+            const double b = other.number(n);
+            return a == b || (std::isnan(a) && std::isnan(b));
+          };
+          if (row.text(SweepText::selector) == other.text(SweepText::selector) &&
+              equal(SweepNumber::layer) && equal(SweepNumber::q_head) &&
+              equal(SweepNumber::budget)) {
+            same = &other;
+          }
+        }
+      }
+      REQUIRE(same != nullptr);
+      for (const SweepNumber n :
+           {SweepNumber::rows, SweepNumber::kept, SweepNumber::mass_mean, SweepNumber::recall10,
+            SweepNumber::recallk, SweepNumber::output_error, SweepNumber::bytes}) {
+        CHECK(row.number(n) == same->number(n));
+      }
+      ++n_compared;
+    }
+  }
+  CHECK(n_compared == 4 * 3 * 5 * budget_ladder(kTokens).size());
+}
+
+TEST_CASE("recall view: curves are those of kvscope figure budget", "[recall_view]") {
+  for (const RecallScope scope : {RecallScope::head, RecallScope::layer, RecallScope::all_layers}) {
+    for (const RecallMetric metric : {RecallMetric::mass, RecallMetric::output_error}) {
+      RecallQuestion question = question_of({"quoka", "quest", "oracle-topk"});
+      question.options.scope = scope;
+      question.options.metric = metric;
+      question.options.band = BandKind::quartiles;
+      const RecallPicture picture = picture_of(question);
+      FigureOptions options;
+      options.metric = metric == RecallMetric::mass ? "mass" : "output_error";
+      options.band = BandKind::quartiles;
+      if (scope != RecallScope::all_layers) options.layers = "1";
+      if (scope == RecallScope::head) options.heads = "2";
+      const plot::Figure expected = figures::sweep_curves(table_of_sweep(sweep_of(question)),
+                                                          options, figures::Along::budget, "mass");
+      REQUIRE(picture.figure.panels.size() == 1);
+      const auto& marks = expected.panels.at(0).marks;
+      REQUIRE(picture.figure.panels[0].marks.size() == marks.size());
+      for (std::size_t m = 0; m < marks.size(); ++m) {
+        const auto& line = std::get<plot::Line>(marks[m]);
+        const auto& mine = std::get<plot::Line>(picture.figure.panels[0].marks[m]);
+        CHECK(mine.x == line.x);
+        CHECK(mine.y == line.y);
+        CHECK(mine.low == line.low);
+        CHECK(mine.high == line.high);
+        CHECK(mine.tone == line.tone);
+      }
+      plot::check_figure(picture.figure);
+    }
+  }
+}
+
+TEST_CASE("recall view: the numbers at the budget are what the kept keys hold, by loops",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quest", "oracle-topp", "full"}, 20);
+  question.options.scope = RecallScope::head;
+  const RecallPicture picture = picture_of(question);
+  REQUIRE(picture.numbers.size() == 3);
+  const MemoryTrace trace = planted_trace(plant());
+  TestJob job;
+  for (std::size_t m = 0; m < 2; ++m) {
+    KeptRequest request;
+    request.layer = 1;
+    request.q_head = 2;
+    request.chunk = 32;
+    request.spec = question.methods[m].spec;
+    request.budget = budget_of(question.methods[m].name, question.parameters);
+    request.rows_per_chunk = 8;
+    const KeptRows kept = kept_rows(trace, nullptr, request, job.context);
+    double mass = 0.0, n_keys = 0.0;
+    for (const KeptRow& row : kept.rows) {
+      const auto probs = kvscope::test::naive_row(trace, 1, 2, row.pos);
+      for (const KeyPos key : row.keys) mass += probs[static_cast<std::size_t>(key)];
+      n_keys += static_cast<double>(row.keys.size());
+    }
+    const auto n_rows = static_cast<double>(kept.rows.size());
+    CHECK(n_rows == 5 * 8);
+    CHECK(picture.numbers[m].n_heads == 1);
+    CHECK(picture.numbers[m].mass == Approx(mass / n_rows));
+    CHECK(picture.numbers[m].kept == Approx(n_keys / n_rows));
+  }
+  CHECK(picture.numbers[0].budget == "20");
+  CHECK(picture.numbers[1].budget == "p = 0.95");
+  CHECK(picture.numbers[2].budget.empty());
+  CHECK(picture.numbers[2].mass == 1.0);
+  CHECK(picture.numbers[2].output_error == 0.0);
+
+  // A method that takes a share is one point at the keys that it keeps.
+  const plot::Line& point = line_of(picture, "oracle-topp");
+  REQUIRE(point.x.size() == 1);
+  CHECK(point.x[0] == Approx(picture.numbers[1].kept));
+  CHECK(point.y[0] == Approx(picture.numbers[1].mass));
+  CHECK_THAT(point.label, ContainsSubstring("0.95"));
+  // The budget between two steps is on the curve.
+  const plot::Line& curve = line_of(picture, "quest");
+  const auto at = std::find(curve.x.begin(), curve.x.end(), 20.0);
+  REQUIRE(at != curve.x.end());
+  CHECK(curve.y[static_cast<std::size_t>(at - curve.x.begin())] == Approx(picture.numbers[0].mass));
+}
+
+TEST_CASE("recall view: curves come method by method and keep their colours", "[recall_view]") {
+  const RecallQuestion question = question_of({"recent", "quoka", "tova", "oracle-topk"});
+  const auto items = plan_recall(question);
+  const Rows rows = compute(planted_trace(plant()), items);
+  const auto tones = recall_tones(question.methods);
+  Rows some(rows.size());
+  for (std::size_t known = 0; known < rows.size(); ++known) {
+    some[known] = rows[known];
+    const RecallPicture picture = recall_picture(question, items, some);
+    const auto& marks = picture.figure.panels.at(0).marks;
+    CHECK(marks.size() == known + 1);
+    CHECK(picture.numbers.size() == known + 1);
+    for (std::size_t i = 0; i <= known; ++i) {
+      const std::size_t method = items[i].method;
+      CHECK(line_of(picture, question.methods[method].name).tone == tones[method]);
+    }
+  }
+}
+
+TEST_CASE("recall view: axes follow the switches, and zero has no place on a logarithmic one",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quoka", "oracle-topk"});
+  question.options.metric = RecallMetric::output_error;
+  question.options.y = AxisScale::log;
+  const RecallPicture log = picture_of(question);
+  CHECK(log.figure.panels[0].x.scale == plot::ScaleKind::log2);
+  CHECK(log.figure.panels[0].y.scale == plot::ScaleKind::log10);
+  for (const plot::Mark& mark : log.figure.panels[0].marks) {
+    for (double low : std::get<plot::Line>(mark).low) CHECK(low > 0.0);
+  }
+  plot::check_figure(log.figure);
+  question.options.x = question.options.y = AxisScale::linear;
+  const RecallPicture linear = picture_of(question);
+  CHECK(linear.figure.panels[0].x.scale == plot::ScaleKind::linear);
+  CHECK(linear.figure.panels[0].y.scale == plot::ScaleKind::linear);
+  CHECK(linear.figure.panels[0].x.ticks.empty());
+}
+
+TEST_CASE("recall view: a click sets the nearest budget, and on a curve the method",
+          "[recall_view]") {
+  const RecallPicture picture = picture_of(question_of({"quoka", "oracle-topk", "oracle-topp"}));
+  CHECK(recall_place(picture, kTokens, 40.0, std::nullopt).budget == 32);
+  CHECK(recall_place(picture, kTokens, 50.0, std::nullopt).budget == 64);
+  CHECK(recall_place(picture, kTokens, -3.0, std::nullopt).budget == 16);
+  CHECK(recall_place(picture, kTokens, 1e9, std::nullopt).budget == 128);
+  CHECK(recall_place(picture, kTokens, 40.0, std::nullopt).method.empty());
+  for (std::size_t m = 0; m < picture.mark_methods.size(); ++m) {
+    const RecallPlace place = recall_place(picture, kTokens, 64.0, m);
+    CHECK(place.method == picture.mark_methods[m]);
+    CHECK(place.budget.has_value() == (place.method != "oracle-topp"));
+  }
+  CHECK(recall_place(picture, kTokens, 64.0, 99).method.empty());
+}
+
+TEST_CASE("recall view: captions say what is shown, and sentences why nothing is",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quoka", "oracle-topk"});
+  const RecallPicture picture = picture_of(question);
+  std::string caption;
+  for (const std::string& sentence : picture.figure.caption) caption += sentence + " ";
+  for (const char* part : {"planted.h5", "layer 1", "all query heads", "attention mass",
+                           "quoka:n-queries=16", "chunks of 32", "8 rows", "n = 4"}) {
+    CHECK_THAT(caption, ContainsSubstring(part));
+  }
+  const plot::Figure exported = with_budget_rule(picture.figure, 32);
+  CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at == 32.0);
+  CHECK_THAT(exported.caption.back(), ContainsSubstring("32"));
+
+  CHECK_THAT(picture_of(question_of({})).sentence, ContainsSubstring("Tick a method"));
+  question.parameters.dense_layers = 3;
+  CHECK_THAT(picture_of(question).sentence, ContainsSubstring("dense"));
+  CHECK(picture_of(question).figure.panels.empty());
+}
+
+TEST_CASE("recall view: long traces are sampled more thinly, and say so", "[recall_view]") {
+  CHECK(display_rows_per_chunk(4096) == 8);
+  CHECK(display_rows_per_chunk(8192) == 8);
+  CHECK(display_rows_per_chunk(32768) == 2);
+  CHECK(display_rows_per_chunk(1 << 20) == 1);
+}
+
+TEST_CASE("methods: ticked ones first, each with its idea, obstacles as sentences",
+          "[method_items]") {
+  Parameters parameters;
+  const auto items =
+      method_items({"quest", "quoka:n-queries=4", "specattn"}, parameters, Phase::prefill, false);
+  CHECK(items.size() == method_names().size() + 1);
+  CHECK(items[0].name == "quest");
+  CHECK(items[0].is_ticked);
+  CHECK(items[1].name == "quoka:n-queries=4");
+  CHECK(items[1].spec == items[1].name);
+  CHECK_FALSE(items[1].idea.empty());
+  CHECK_FALSE(items[2].obstacle.empty());
+  CHECK(items[3].name.starts_with("oracle"));
+  CHECK_FALSE(items[3].is_ticked);
+  for (const MethodItem& item : items) CHECK_FALSE(item.title.empty());
+  // An unknown name of a session file is an obstacle, not an accident.
+  const auto odd = method_items({"no-such"}, parameters, Phase::prefill, false);
+  CHECK_FALSE(odd[0].obstacle.empty());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,232 @@
+// Results as tables and figures: what can be listed, free plots, and the figures that fit.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/read_table.hpp"
+#include "core/base/error.hpp"
+#include "gui/model/result_figures.hpp"
+#include "gui/model/result_tables.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+/// A result that owns what it shows.
+class OwnedResult final : public ResultView {
+ public:
+  explicit OwnedResult(std::string kind, std::string name = "r.h5")
+      : view_(result_, std::move(name)) {
+    ResultInfo info;
+    info.kind = std::move(kind);
+    result_.begin(info);
+  }
+  MemoryResult& result() { return result_; }
+  std::string name() const override { return view_.name(); }
+  const ResultInfo& info() const override { return view_.info(); }
+  const nlohmann::ordered_json& summary() const override { return view_.summary(); }
+  const std::vector<ResultArray>& arrays() const override { return view_.arrays(); }
+  std::vector<double> read(std::string_view array) const override { return view_.read(array); }
+
+ private:
+  MemoryResult result_;
+  MemoryResultView view_;
+};
+
+std::shared_ptr<OwnedResult> sample_result() {
+  auto owned = std::make_shared<OwnedResult>("sample");
+  MemoryResult& r = owned->result();
+  r.declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
+  r.write<std::int64_t>("layer", 0, std::vector<std::int64_t>{3, 7});
+  r.declare({"deep/mass", ResultType::f32, {2, 3}, {"layer", "step"}, "1", "attention mass"});
+  r.write<float>("deep/mass", 0, std::vector<float>{1, 2, 3, 4, 5, NAN});
+  r.finish({{"layers", {{{"layer", 3}, {"kl", 0.5}}, {{"layer", 7}, {"kl", nullptr}}}}});
+  return owned;
+}
+
+std::shared_ptr<OwnedResult> sweep_result() {
+  const Table table = table_from_csv(
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
+      "t,prefill,quoka,tokens,0,0,64,0,0,0.5\n"
+      "t,prefill,quoka,tokens,0,1,64,0,0,0.7\n"
+      "t,prefill,quoka,tokens,0,0,128,0,0,0.8\n"
+      "t,prefill,quest,tokens,0,0,64,0,0,0.4\n"
+      "t,prefill,quest,tokens,0,0,128,0,0,\n",
+      "sweep.csv");
+  auto owned = std::make_shared<OwnedResult>("sweep", "sweep.h5");
+  ResultInfo info;
+  info.kind = "sweep";
+  table_to_result(table, info, owned->result());
+  return owned;
+}
+
+std::vector<std::uint32_t> all_rows(const Table& table) {
+  std::vector<std::uint32_t> rows(table.n_rows());
+  std::iota(rows.begin(), rows.end(), 0U);
+  return rows;
+}
+
+TEST_CASE("a result's layers and arrays can be listed, elements with their coordinates") {
+  const auto result = sample_result();
+  const auto sources = table_sources(*result);
+  REQUIRE(sources.size() == 3);
+  CHECK(sources[0].name == "layers");
+  CHECK(sources[0].n_rows == 2);
+  CHECK(sources[2].name == "deep/mass");
+  CHECK(sources[2].shape == "2 x 3");
+  CHECK(sources[2].axes == "layer, step");
+
+  const Table table = load_table(*result, "deep/mass");
+  REQUIRE(table.n_rows() == 6);
+  const auto layer = table.numbers("layer");
+  const auto step = table.numbers("step");
+  CHECK(std::vector<double>(layer.begin(), layer.end()) == std::vector<double>{3, 3, 3, 7, 7, 7});
+  CHECK(std::vector<double>(step.begin(), step.end()) == std::vector<double>{0, 1, 2, 0, 1, 2});
+  CHECK(table.numbers("mass")[4] == 5.0);
+  CHECK(std::isnan(table.numbers("mass")[5]));
+  // An array named like its axis: two columns still.
+  CHECK(load_table(*result, "layer").columns().size() == 2);
+  CHECK(load_table(*result, "layers").numbers("kl")[0] == 0.5);
+  CHECK_THROWS_AS(load_table(*result, "nothing"), ConfigError);
+}
+
+TEST_CASE("an array too large for a list is refused before it is read") {
+  auto owned = std::make_shared<OwnedResult>("big");
+  class Huge final : public ResultView {
+   public:
+    Huge() { arrays_.push_back({"a", ResultType::f64, {1 << 20, 1 << 20}, {"x", "y"}, "1", ""}); }
+    std::string name() const override { return "huge.h5"; }
+    const ResultInfo& info() const override { return info_; }
+    const nlohmann::ordered_json& summary() const override { return summary_; }
+    const std::vector<ResultArray>& arrays() const override { return arrays_; }
+    std::vector<double> read(std::string_view) const override { throw IoError("it was read"); }
+
+   private:
+    ResultInfo info_;
+    nlohmann::ordered_json summary_;
+    std::vector<ResultArray> arrays_;
+  };
+  CHECK_THROWS_MATCHES(load_table(Huge(), "a"), ConfigError,
+                       MessageMatches(ContainsSubstring("h5py")));
+}
+
+TEST_CASE("rows of a sweep are one source; the figures that fit are offered") {
+  const auto sweep = sweep_result();
+  const auto sources = table_sources(*sweep);
+  REQUIRE(sources.size() == 1);
+  CHECK(sources[0].name == "rows");
+  CHECK(sources[0].n_rows == 5);
+  const auto possible = possible_figures({sweep}, sweep);
+  std::vector<std::string> names;
+  for (const PossibleFigure& figure : possible) {
+    names.push_back(figure.kind.name);
+    CHECK(figure.missing.empty());
+    CHECK(figure.chosen.size() == 1);
+  }
+  CHECK(names == std::vector<std::string>{"budget", "bytes", "head-budget", "top10-recall"});
+  CHECK(possible_figures({sweep}, nullptr).empty());
+  CHECK(possible_figures({sample_result()}, sample_result()).empty());
+}
+
+TEST_CASE("a figure of two results names the one that is missing, and takes any that is open") {
+  const auto quoka = std::make_shared<OwnedResult>("quoka", "quoka.h5");
+  const auto map = std::make_shared<OwnedResult>("attention-map", "map.h5");
+  const auto other = std::make_shared<OwnedResult>("attention-map", "map2.h5");
+  const auto find = [](const std::vector<PossibleFigure>& figures) {
+    const auto it = std::find_if(figures.begin(), figures.end(), [](const PossibleFigure& f) {
+      return f.kind.name == "attention-map";
+    });
+    REQUIRE(it != figures.end());
+    return *it;
+  };
+  CHECK_THAT(find(possible_figures({quoka}, quoka)).missing, ContainsSubstring("kvscope analyze"));
+  const PossibleFigure alone = find(possible_figures({map}, map));
+  CHECK(alone.missing.empty());
+  CHECK(alone.chosen.size() == 1);
+  const PossibleFigure both = find(possible_figures({other, quoka, map}, map));
+  REQUIRE(both.chosen.size() == 2);
+  CHECK(both.chosen[0] == map);
+  CHECK(both.chosen[1] == quoka);
+  CHECK(both.candidates[0] == std::vector<ResultPtr>{map, other});
+}
+
+TEST_CASE("a free plot of means: one line per method, n and the empty cell in the caption") {
+  const Table table = load_table(*sweep_result(), "rows");
+  FreePlotOptions options = with_columns_of(table, {});
+  CHECK(options.x == "budget");
+  CHECK(options.y == "mass_mean");
+  CHECK(options.series == "selector");
+  const auto rows = all_rows(table);
+  const FreePlot plot = free_plot(table, rows, options);
+  REQUIRE(plot.figure.panels.size() == 1);
+  REQUIRE(plot.figure.panels[0].marks.size() == 2);
+  const auto& line = std::get<plot::Line>(plot.figure.panels[0].marks[0]);
+  CHECK(line.label == "quoka");
+  CHECK(line.x == std::vector<double>{64, 128});
+  CHECK(line.y[0] == Approx(0.6));
+  CHECK(plot.rows_of_mark.empty());
+  std::string caption;
+  for (const auto& sentence : plot.figure.caption) caption += sentence;
+  CHECK_THAT(caption, ContainsSubstring("4 of 5 lines"));
+  CHECK_THAT(caption, ContainsSubstring("n = 1 to 2"));
+  CHECK_THAT(caption, ContainsSubstring("1 lines have an empty cell"));
+}
+
+TEST_CASE("a free plot of points knows the line behind each point") {
+  const Table table = load_table(*sweep_result(), "rows");
+  FreePlotOptions options{"budget", "mass_mean", "q_head", PlotStyle::points};
+  const std::vector<std::uint32_t> rows = {1, 2, 3};
+  const FreePlot plot = free_plot(table, rows, options);
+  REQUIRE(plot.rows_of_mark.size() == 2);
+  CHECK(plot.rows_of_mark[0] == std::vector<std::uint32_t>{2, 3});
+  CHECK(plot.rows_of_mark[1] == std::vector<std::uint32_t>{1});
+  const auto& cloud = std::get<plot::Scatter>(plot.figure.panels[0].marks[0]);
+  CHECK(cloud.label == "q_head 0");
+  CHECK(cloud.y == std::vector<double>{0.8, 0.4});
+}
+
+TEST_CASE("many points are thinned, and the caption says so; bad choices are sentences") {
+  Table table("big.csv");
+  std::vector<double> x(300'000);
+  std::iota(x.begin(), x.end(), 0.0);
+  table.add_numbers("x", x);
+  table.add_text("word", "same");
+  const auto rows = all_rows(table);
+  const FreePlot plot = free_plot(table, rows, {"x", "x", "", PlotStyle::points});
+  REQUIRE(plot.rows_of_mark[0].size() == kMostPlotted);
+  CHECK(plot.rows_of_mark[0].front() == 0);
+  CHECK(plot.rows_of_mark[0].back() == 299'999);
+  CHECK_THAT(plot.figure.caption.at(1), ContainsSubstring("100000 of them"));
+  CHECK_THROWS_MATCHES(free_plot(table, rows, {"x", "word", "", PlotStyle::points}), ConfigError,
+                       MessageMatches(ContainsSubstring("no column of numbers")));
+  CHECK_THROWS_MATCHES(free_plot(table, rows, {"x", "x", "x", PlotStyle::points}), ConfigError,
+                       MessageMatches(ContainsSubstring("different values")));
+  CHECK_THROWS_AS(free_plot(table, {}, {"x", "x", ""}), ConfigError);
+  const std::vector<std::uint32_t> zero = {0};
+  CHECK_THROWS_MATCHES(
+      free_plot(table, zero, {"x", "x", "", PlotStyle::points, BandKind::ci, true, false}),
+      ConfigError, MessageMatches(ContainsSubstring("logarithmic")));
+}
+
+TEST_CASE("a cell of a layer x head map leads to its layer and head") {
+  plot::Panel panel;
+  panel.x.label = "Query head";
+  panel.y.label = "Layer";
+  panel.x.ticks = {{0.5, "0"}, {2.5, "6"}};
+  panel.y.ticks = {{0.5, "4"}, {1.5, "5"}};
+  const RowTarget target = target_of_cell(panel, 1, 2);
+  CHECK(target.layer == Index{5});
+  CHECK(target.q_head == Index{6});
+  CHECK_FALSE(target_of_cell(panel, 1, 1).q_head);
+  panel.x.label = "Key position";
+  CHECK(target_of_cell(panel, 1, 2).empty());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test
