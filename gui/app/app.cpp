@@ -26,6 +26,14 @@ namespace {
 constexpr double kFlashSeconds = 3.0;
 constexpr float kSidebar = 262.0f;  // points
 
+std::uint64_t count_presses() {
+  std::uint64_t n = 0;
+  for (int key = 0; key < IM_ARRAYSIZE(ImGuiIO::KeysDown); ++key) {
+    if (ImGui::IsKeyPressed(key, /*repeat=*/false)) ++n;
+  }
+  return n;
+}
+
 }  // namespace
 
 App::App(AppOptions options, FontAtlas& fonts, TextureStore& textures)
@@ -56,6 +64,7 @@ void App::frame(float screen_scale) {
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
   const std::uint64_t before = session_->revision();
+  n_key_presses_ += count_presses();
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;

@@ -157,7 +157,8 @@ Json App::state() const {
   json["input"] = {{"size", {io.DisplaySize.x, io.DisplaySize.y}},
                    {"mouse", {mouse.x, mouse.y}},
                    {"button", ImGui::IsAnyMouseDown()},
-                   {"keys", std::count(std::begin(io.KeysDown), std::end(io.KeysDown), true)},
+                   {"keys_down", std::count(std::begin(io.KeysDown), std::end(io.KeysDown), true)},
+                   {"key_presses", n_key_presses_},
                    {"text", io.WantTextInput}};
   return json;
 }

@@ -211,7 +211,7 @@ def exported_csv_holds_the_hovered_value(bench):
 def click_in_the_grid_selects_that_layer_and_head(bench):
     with bench.look_at() as window:
         for layer, head in [(3, 2), (7, 7), (0, 5)]:
-            window.click_at(f"layer {layer} head {head}")
+            window.click_at(f"head {layer} {head}")
             selects(window, "the cell clicked", layer=layer, q_head=head)
         hover = window.wait_until(lambda s: "query head" in s["hover"], "the cell's tooltip")["hover"]
         assert hover["layer"].startswith("0") and hover["query head"] == "5", hover
