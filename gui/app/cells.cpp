@@ -24,6 +24,19 @@ Panel* find(const Cells::Panels& panels, const std::string& name) {
   return nullptr;
 }
 
+/// One line that a wheel or its bar moves sideways; ImGui::EndChild ends it.
+void begin_strip(const Look& look) {
+  ImGui::PushStyleVar(ImGuiStyleVar_ScrollbarSize, look.px(5));
+  ImGui::BeginChild("switches", {0, ImGui::GetFrameHeight() + look.px(6)}, false,
+                    ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+  ImGui::PopStyleVar();
+  const ImGuiIO& io = ImGui::GetIO();
+  const float wheel = io.MouseWheel + io.MouseWheelH;
+  if (wheel != 0.0f && ImGui::IsWindowHovered()) {
+    ImGui::SetScrollX(ImGui::GetScrollX() - wheel * look.px(60));
+  }
+}
+
 }  // namespace
 
 void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const Area& area) {
@@ -150,7 +163,8 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
     ImGui::EndPopup();
   }
 
-  // The panel's switches: beside the title where they fit, else below it.
+  // The panel's switches: beside the title where they fit, else below it; in a strip that moves
+  // sideways where even the panel is too narrow.
   const float wanted = controls_width_[info.name];
   const float room = width - title_width - tools - 2 * ImGui::GetStyle().ItemSpacing.x;
   if (wanted <= room) {
@@ -158,6 +172,8 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   } else {
     ImGui::SetCursorScreenPos({at.x, at.y + ImGui::GetFrameHeightWithSpacing()});
   }
+  const bool is_strip = wanted > room && wanted > width;
+  if (is_strip) begin_strip(look);
   ImGui::BeginGroup();
   try {
     panel.controls(context);
@@ -166,6 +182,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   }
   ImGui::EndGroup();
   controls_width_[info.name] = ImGui::GetItemRectSize().x;
+  if (is_strip) ImGui::EndChild();
   const float bottom = std::max(ImGui::GetItemRectMax().y, at.y + ImGui::GetFrameHeight());
   ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
 }

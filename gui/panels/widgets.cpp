@@ -290,7 +290,7 @@ void name_before(const Field& field) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%.*s", static_cast<int>(field.name.size()), field.name.data());
   help_tooltip(field.help);
-  ImGui::SameLine(ImGui::GetFontSize() * 5.8f);
+  ImGui::SameLine(ImGui::GetFontSize() * 6.2f);
   ImGui::SetNextItemWidth(-1.0f);
 }
 
