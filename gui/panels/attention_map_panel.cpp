@@ -390,7 +390,10 @@ std::optional<plot::Figure> AttentionMapPanel::figure() const {
 
 nlohmann::ordered_json AttentionMapPanel::options() const {
   nlohmann::ordered_json json = fields_to_json(options_);
-  if (wanted_view_ || (tiles_ && !view_.is_fitted())) {
+  const bool wants_part =
+      wanted_view_ && wanted_view_->tokens_per_pixel < MapPlace().tokens_per_pixel;
+  const bool sees_part = !wanted_view_ && tiles_ && !view_.is_fitted();
+  if (wants_part || sees_part) {
     const MapPlace place = wanted_view_ ? *wanted_view_
                                         : MapPlace{view_.at(view_.width() / 2, view_.height() / 2),
                                                    view_.tokens_per_pixel()};
