@@ -152,6 +152,38 @@ TEST_CASE("what is exported holds the weights in sight, of the head that is show
   CHECK_FALSE(rig.panel().is_busy());
 }
 
+TEST_CASE("hovering says the exact weight, the tokens and the cell", "[map]") {
+  MapRig rig;
+  rig.session().select("test", [](Selection& s) { s.layer = 3; });
+  rig.settle();
+  rig.backend().move_mouse(rig.place(150, 60));
+  rig.frame(3);
+  nlohmann::ordered_json hover = rig.app().state()["hover"];
+  REQUIRE(hover.contains("weight"));
+  CHECK(std::stod(hover["weight"].get<std::string>()) == Approx(rig.weight(150, 60)).epsilon(2e-3));
+  CHECK(hover["query"].get<std::string>().starts_with("150 "));
+  CHECK(hover["key"].get<std::string>().starts_with("60 "));
+  CHECK(hover["key"].get<std::string>().find("id ") != std::string::npos);
+  rig.backend().move_mouse(rig.place(60, 150));
+  rig.frame(3);
+  hover = rig.app().state()["hover"];
+  CHECK(hover["weight"].get<std::string>().find("after the query") != std::string::npos);
+}
+
+TEST_CASE("cancelled work rests, and the picture offers to go on", "[map]") {
+  MapRig rig;
+  rig.session().select("test", [](Selection& s) { s.layer = 2; });
+  rig.frame();
+  for (const Job& job : rig.app().jobs().active()) job.cancel();
+  rig.settle();  // ends: nothing is awaited
+  CHECK_FALSE(rig.panel().is_busy());
+  rig.session().select("test", [](Selection& s) { s.layer = 4; });
+  rig.settle();
+  const auto figure = rig.panel().figure();
+  REQUIRE(figure);
+  CHECK(figure->caption.at(0).find("layer 4") != std::string::npos);
+}
+
 TEST_CASE("switches and viewport are kept in options, nonsense is refused", "[map]") {
   MapRig rig;
   rig.panel().set_options({{"pooling", "mean"},
