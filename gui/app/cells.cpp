@@ -29,9 +29,9 @@ void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const
   changed_ = false;
   areas_.clear();
   if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
-    Place alone = panel_place(maximised_);
-    draw_cell(context, panels, alone, area);
-    if (alone.panel != maximised_) maximised_ = alone.panel;
+    if (alone_.panel != maximised_) alone_ = panel_place(maximised_);
+    draw_cell(context, panels, alone_, area);
+    if (alone_.panel != maximised_) maximised_ = alone_.panel;
     return;
   }
   Arranged arranged = arrange(root, area, context.look.px(kBar), context.look.px(kLeast));

@@ -78,6 +78,8 @@ class LayerMapPanel final : public Panel {
     const auto verifier = context.session.document();
     const auto draft = context.session.second();
     if (draw_obstacle(context, *verifier, *draft)) return;
+    if (verifier->key() + draft->key() != documents_key_) slot_.clear();
+    documents_key_ = verifier->key() + draft->key();
     suggest_swap(context, *verifier, *draft);
     const auto view = ask(context, verifier, draft);
     waiting_ = !view.fresh && !view.status.is_over();
@@ -308,6 +310,7 @@ class LayerMapPanel final : public Panel {
   bool shows_map_ = false;  // in the last frame
 
   // what is shown
+  std::string documents_key_;
   std::shared_ptr<const LayerMap> map_;
   std::optional<LayerMapObstacle> obstacle_;
   std::string obstacle_key_;

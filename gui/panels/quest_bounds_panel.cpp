@@ -79,11 +79,10 @@ class QuestBoundsPanel final : public Panel {
 
   void draw(PanelContext& context) override {
     waiting_ = false;
-    if (needs_trace(context)) {
-      forget();
-      return;
-    }
     const auto document = context.session.document();
+    if (!document || document->key() != document_key_) forget();
+    if (needs_trace(context)) return;
+    document_key_ = document->key();
     const auto query = ask_query(context, document);
     query_ = query.value;
     if (switches_.picture == QuestPicture::scatter) {
@@ -124,7 +123,9 @@ class QuestBoundsPanel final : public Panel {
   bool is_busy() const override { return waiting_; }
 
  private:
+  /// Pictures of another trace are not shown while this one's are made.
   void forget() {
+    document_key_.clear();
     steps_slot_.clear();
     query_slot_.clear();
     steps_.reset();
@@ -359,6 +360,7 @@ class QuestBoundsPanel final : public Panel {
   bool waiting_ = false;
 
   // what is shown
+  std::string document_key_;
   std::shared_ptr<const QuestSteps> steps_;
   std::shared_ptr<const QuestQuery> query_;        // of the selected query
   std::shared_ptr<const QuestQuery> drawn_query_;  // of the profile

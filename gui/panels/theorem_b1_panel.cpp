@@ -68,13 +68,10 @@ class TheoremB1Panel final : public Panel {
 
   void draw(PanelContext& context) override {
     waiting_ = false;
-    if (needs_trace(context)) {
-      slot_.clear();
-      rows_.reset();
-      drawn_.clear();
-      return;
-    }
     const auto document = context.session.document();
+    if (!document || document->key() != document_key_) forget();
+    if (needs_trace(context)) return;
+    document_key_ = document->key();
     const auto view = ask(context, document);
     waiting_ = !view.fresh && !view.status.is_over();
     if (!slot_place(context, slot_, view)) return;
@@ -146,6 +143,14 @@ class TheoremB1Panel final : public Panel {
   }
 
   // ---- what is asked for, and its figure ----
+
+  /// Pictures of another trace are not shown while this one's are made.
+  void forget() {
+    document_key_.clear();
+    slot_.clear();
+    rows_.reset();
+    drawn_.clear();
+  }
 
   SlotView<TheoremRows> ask(PanelContext& context,
                             const std::shared_ptr<const Document>& document) {
@@ -272,6 +277,7 @@ class TheoremB1Panel final : public Panel {
   bool waiting_ = false;
 
   // what is shown
+  std::string document_key_;
   std::shared_ptr<const TheoremRows> rows_;
   std::optional<std::size_t> row_;  // of the selected query, or the nearest one measured
   TheoremPlot plot_;
