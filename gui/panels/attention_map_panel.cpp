@@ -89,14 +89,12 @@ void AttentionMapPanel::draw(PanelContext& context) {
 void AttentionMapPanel::report(const PanelContext& context) {
   const JobStatus status = status_of(context.session.selection());
   const bool is_fine = status.state == JobState::done;
+  ImGui::SetCursorScreenPos(canvas_.low());  // over the map, whatever was drawn last
   if (is_fine) {
     overlay_.report(context);
     return;
   }
-  const ImVec2 keep = ImGui::GetCursorScreenPos();
-  ImGui::SetCursorScreenPos(canvas_.low());
   const SlotAction action = job_place(context, status, picture_.overview != nullptr, is_fine);
-  ImGui::SetCursorScreenPos(keep);
   if (action == SlotAction::retry) tiles_->retry();
   if (action == SlotAction::cancel) tiles_->stop();
 }
