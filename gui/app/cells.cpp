@@ -45,7 +45,8 @@ void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const
   if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
     if (alone_.panel != maximised_) alone_ = panel_place(maximised_);
     draw_cell(context, panels, alone_, area);
-    if (alone_.panel != maximised_) maximised_ = alone_.panel;
+    // Another panel may have been chosen in its title, or the way back to the layout.
+    if (!maximised_.empty() && alone_.panel != maximised_) maximised_ = alone_.panel;
     return;
   }
   Arranged arranged = arrange(root, area, context.look.px(kBar), context.look.px(kLeast));
