@@ -124,6 +124,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   plot::Figure& figure = out.figure;
   figure.name = "theorem-b1";
   figure.columns = bounds.size() > 1 ? 2 : 1;
+  figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   for (const TheoremBound bound : bounds) {

@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kViolations = "violations:";
 
 struct Switches {
-  TheoremPicture picture = TheoremPicture::all;
-  TheoremBound bound = TheoremBound::printed;
+  TheoremPicture picture = TheoremPicture::one;
+  TheoremBound bound = TheoremBound::jensen;
   TheoremColour colour = TheoremColour::weight;
   TheoremB1Options analysis;
 
