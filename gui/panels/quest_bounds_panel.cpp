@@ -313,11 +313,16 @@ class QuestBoundsPanel final : public Panel {
     if (!query_) return "the selected query is being read";
     const QuestPages& pages = query_->pages;
     const QuestChoice& choice = pages.choice(switches_.program);
-    return fmt::format(
-        "query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall {:.2f}; rank "
-        "correlation {:.3f}, mean gap {:.3g} logits, best page ranked {}",
+    std::string words = fmt::format(
+        "query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall {:.2f}; ",
         pages.query, pages.n_kept(switches_.program), pages.n_pages(), 100.0 * choice.mass,
-        choice.recall, pages.rank_correlation, pages.gap_mean, pages.best_rank + 1);
+        choice.recall);
+    // one page alone has no ranks
+    if (!std::isnan(pages.rank_correlation)) {
+      words += fmt::format("rank correlation {:.3f}, ", pages.rank_correlation);
+    }
+    return words + fmt::format("mean gap {:.3g} logits, best page ranked {}", pages.gap_mean,
+                               pages.best_rank + 1);
   }
 
   void draw_numbers(PanelContext& context, const QuestQuery* query) {
