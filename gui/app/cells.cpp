@@ -29,7 +29,7 @@ void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const
   changed_ = false;
   areas_.clear();
   if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
-    alone_ = panel_place(maximised_);
+    if (alone_.panel != maximised_) alone_ = panel_place(maximised_);
     draw_cell(context, panels, alone_, area);
     if (alone_.panel != maximised_) maximised_ = alone_.panel;
     return;

@@ -45,7 +45,7 @@ class Cells {
 
   std::string focused_;
   std::string maximised_;
-  Place alone_;  // of the maximised panel; a member, since its address names the panel's widgets
+  Place alone_;  // the maximised panel's cell: its address names it in all frames
   CellAction action_ = CellAction::none;
   bool changed_ = false;
   std::map<std::string, Area> areas_;            // of the last frame

@@ -98,7 +98,8 @@ void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) 
     error_place(context, e.what());
   }
   ImGui::EndChild();
-  if (!has_trace) return;
+  // The last trace may have been closed just now.
+  if (!has_trace || session.document() == nullptr) return;
   ImGui::Separator();
   ImGui::BeginChild("controls", {0, 0}, false);
   draw_selection(context);

@@ -13,6 +13,7 @@ constexpr std::size_t kTilesAtOnce = 2;  // one runs, one waits: the lane never 
 constexpr std::size_t kBandsAtOnce = 2;
 constexpr std::size_t kMostHeld = 256;   // tiles of the level that was in sight before
 constexpr double kBandProducts = 0.5e9;  // multiplications per band: some tens of milliseconds
+constexpr double kMostBandRows = 128.0;  // of cells
 constexpr int kFirstSampledLevel = 3;    // shorter contexts are exact before one could look
 
 /// A part of the overview's rows, looked at through one query of each `group` rows of cells.
@@ -224,7 +225,8 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
       const MapGrid& grid = head->grid();
       const double products_of_row = static_cast<double>(grid.n_tokens << grid.base_level()) *
                                      static_cast<double>(head->d_head()) / 2.0;
-      const auto most = static_cast<Index>(std::max(1.0, kBandProducts / products_of_row));
+      const auto most =
+          static_cast<Index>(std::clamp(kBandProducts / products_of_row, 1.0, kMostBandRows));
       std::vector<CellRange> busy;
       for (const BandJob& band : band_jobs) busy.push_back(band.rows);
       const auto rows = growing->next_rows(near, most, busy);

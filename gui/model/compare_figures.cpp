@@ -13,9 +13,6 @@ namespace kvscope::gui {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr plot::Tone kToneA{plot::Role::series, 0};
-constexpr plot::Tone kToneB{plot::Role::series, 1};
-constexpr plot::Tone kToneBoth{plot::Role::series, 2};
 constexpr plot::Tone kToneMarked{plot::Role::highlight, 0};
 
 /// More lines than this in a row of a rug cannot be told apart.

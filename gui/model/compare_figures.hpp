@@ -12,6 +12,11 @@
 
 namespace kvscope::gui {
 
+/// How the sides look in every figure.
+inline constexpr plot::Tone kToneA{plot::Role::series, 0};
+inline constexpr plot::Tone kToneB{plot::Role::series, 1};
+inline constexpr plot::Tone kToneBoth{plot::Role::series, 2};
+
 /// What of the selection is marked in a figure.
 struct CompareMarks {
   std::optional<Index> query;

@@ -9,6 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "gui/model/result_tables.hpp"
 
 namespace kvscope::gui {
 
@@ -273,7 +274,7 @@ std::size_t FreePlot::bytes() const {
 }
 
 FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
-                   const FreePlotOptions& options) {
+                   const FreePlotOptions& options, std::string_view filter_words) {
   require_numbers(table, options.x, "x");
   require_numbers(table, options.y, "y");
   const auto x = table.numbers(options.x);
@@ -299,7 +300,8 @@ FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
   out.figure.legend = options.series.empty() ? plot::LegendPlace::none : plot::LegendPlace::above;
   auto& caption = out.figure.caption;
   caption.push_back(fmt::format("{} against {} of {}; {} of {} lines.", options.y, options.x,
-                                table.name(), placed.rows.size(), table.n_rows()));
+                                short_name(table), placed.rows.size(), table.n_rows()));
+  if (!filter_words.empty()) caption.push_back(fmt::format("Filtered by {}.", filter_words));
   if (options.style == PlotStyle::points) {
     const std::vector<std::uint32_t> shown = thinned(placed.rows);
     add_points(out, shown, series, tones, x, y);

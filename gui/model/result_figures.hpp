@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/figures/figure_kind.hpp"
@@ -70,11 +71,12 @@ struct FreePlot {
   std::size_t bytes() const;
 };
 
-/// Draws these rows. More than kMostPlotted points are thinned at equal distances, which the
-/// caption says, as it says what has no place. Throws ConfigError for columns that are none or
-/// words, more than kMostSeries series, or nothing to draw.
+/// Draws these rows, which pass the filters that `filter_words` names in the caption. More than
+/// kMostPlotted points are thinned at equal distances, which the caption says, as it says what has
+/// no place. Throws ConfigError for columns that are none or words, more than kMostSeries series,
+/// or nothing to draw.
 FreePlot free_plot(const Table& table, std::span<const std::uint32_t> rows,
-                   const FreePlotOptions& options);
+                   const FreePlotOptions& options, std::string_view filter_words = {});
 inline constexpr std::size_t kMostPlotted = 100'000;
 inline constexpr std::size_t kMostSeries = 24;
 

@@ -277,6 +277,16 @@ RowTarget target_of(const Table& table, std::size_t row) {
   return target;
 }
 
+bool is_about_selection(const Table& table, std::size_t row, const Session& session) {
+  const Selection& s = session.selection();
+  const auto layer = first_of(table, {"layer", "verifier_layer"}, row);
+  const auto head = first_of(table, {"q_head", "head"}, row);
+  if (layer != s.layer || (head && *head != s.q_head)) return false;
+  if (table.has_text("selector") && table.text("selector").at(row) != s.selector) return false;
+  const auto budget = whole_number(table, "budget", row);
+  return !budget || *budget == session.parameters().budget;
+}
+
 void go_to(Session& session, const RowTarget& target) {
   if (target.empty()) return;
   session.select("results click", [&](Selection& s) {

@@ -79,6 +79,10 @@ struct RowTarget {
 /// Cells that are empty, no whole numbers, or no known method lead nowhere.
 RowTarget target_of(const Table& table, std::size_t row);
 
+/// Whether a line is about what is selected: its layer is, and so are its head, method and budget
+/// as far as it names any.
+bool is_about_selection(const Table& table, std::size_t row, const Session& session);
+
 /// Selects what the line names, as far as the open trace has it. One step of undo.
 void go_to(Session& session, const RowTarget& target);
 

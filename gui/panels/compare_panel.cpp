@@ -5,47 +5,15 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/compare_csv.hpp"
-#include "gui/model/compare_figures.hpp"
 #include "gui/model/json_fields.hpp"
-#include "gui/panels/panel.hpp"
+#include "gui/panels/compare_picture.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
-#include "gui/render/figure_view.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
 constexpr std::size_t kNotedKeys = 40;
-constexpr float kListWidth = 210.0f;      // points
-constexpr float kListFromWidth = 620.0f;  // the figure keeps the rest
-
-using Line = std::vector<std::string>;
-
-/// A few numbers in columns, names first.
-void number_table(const char* id, const Line& header, const std::vector<Line>& lines) {
-  const auto n_columns = static_cast<int>(header.size());
-  if (!ImGui::BeginTable(id, n_columns,
-                         ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_NoHostExtendX))
-    return;
-  ImGui::TableNextRow();
-  for (const std::string& name : header) {
-    ImGui::TableNextColumn();
-    ImGui::TextDisabled("%s", name.c_str());
-  }
-  for (const Line& line : lines) {
-    ImGui::TableNextRow();
-    for (std::size_t c = 0; c < line.size(); ++c) {
-      ImGui::TableNextColumn();
-      if (c == 0) {
-        ImGui::TextDisabled("%s", line[c].c_str());
-      } else {
-        ImGui::TextUnformatted(line[c].c_str());
-      }
-    }
-  }
-  ImGui::EndTable();
-}
 
 class ComparePanel final : public Panel {
  public:
@@ -57,7 +25,7 @@ class ComparePanel final : public Panel {
 
   void controls(PanelContext& context) override;
   void draw(PanelContext& context) override;
-  std::optional<plot::Figure> figure() const override;
+  std::optional<plot::Figure> figure() const override { return picture_.figure(); }
   std::optional<std::string> csv() const override;
   nlohmann::ordered_json options() const override { return fields_to_json(options_); }
   void set_options(const nlohmann::ordered_json& options) override {
@@ -70,14 +38,6 @@ class ComparePanel final : public Panel {
   bool is_busy() const override { return busy_; }
 
  private:
-  /// What the figure on screen was made of.
-  struct Shown {
-    const void* value = nullptr;
-    CompareMarks marks;
-    bool shared_scale = true;
-    CompareSides sides;
-  };
-
   void update_sides(const Session& session);
   void draw_side_controls(PanelContext& context);
   /// The kept keys of both sides; empty while one of them is missing.
@@ -87,15 +47,24 @@ class ComparePanel final : public Panel {
     bool fresh = false;
   };
   KeptPair ask_kept(PanelContext& context, bool has_picture);
-  void draw_maps(PanelContext& context, const SlotView<KeptComparison>& view);
-  void draw_keys(PanelContext& context, const KeptPair& kept);
+  /// A value with what it was made for: it stays in sight while the next one is computed.
+  template <class T>
+  struct Shown {
+    std::shared_ptr<const T> value;
+    CompareSides sides;
+    std::vector<NotedKey> noted;
+    explicit operator bool() const { return value != nullptr; }
+    /// True if the value is new.
+    bool take(const SlotView<T>& view, const CompareSides& now) {
+      if (!view.fresh || value == view.value) return false;
+      value = view.value;
+      sides = now;
+      return true;
+    }
+  };
+  void draw_maps(PanelContext& context);
+  void draw_keys(PanelContext& context);
   void draw_rows(PanelContext& context);
-  template <class T, class Make>
-  void show_figure(PanelContext& context, const std::shared_ptr<const T>& value, ImVec2 size,
-                   Make make);
-  void draw_noted(PanelContext& context, const std::vector<NotedKey>& noted, bool two_rows);
-  void go_to_key(PanelContext& context, Index key, std::optional<Index> query = std::nullopt);
-  ImVec2 figure_size(const PanelContext& context, bool with_list) const;
 
   CompareOptions options_;
   std::uint64_t options_version_ = 0;
@@ -108,15 +77,10 @@ class ComparePanel final : public Panel {
   Slot<QueryKeys> keys_;
   Slot<RowDifference> rows_;
 
-  std::optional<FigureView> view_;
-  std::optional<plot::Figure> figure_;
-  std::uint64_t version_ = 0;
-  Shown shown_;
-  bool visible_ = false;  // a figure was shown in the last frame
-  std::shared_ptr<const KeptComparison> maps_shown_;
-  std::shared_ptr<const QueryKeys> keys_shown_;
-  std::shared_ptr<const RowDifference> rows_shown_;
-  std::vector<NotedKey> noted_;
+  ComparePicture picture_;
+  Shown<KeptComparison> maps_shown_;
+  Shown<QueryKeys> keys_shown_;
+  Shown<RowDifference> rows_shown_;
   bool busy_ = false;
 };
 
@@ -215,63 +179,46 @@ ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_pi
   return {a.value, b.value, fresh};
 }
 
-template <class T, class Make>
-void ComparePanel::show_figure(PanelContext& context, const std::shared_ptr<const T>& value,
-                               ImVec2 size, Make make) {
-  const Selection& s = context.session.selection();
-  const CompareMarks marks{s.query, s.key};
-  const bool same = figure_ && shown_.value == value.get() && shown_.marks.query == marks.query &&
-                    shown_.marks.key == marks.key && shown_.shared_scale == options_.shared_scale;
-  if (!same) {
-    // Sides belong to the value: an earlier picture keeps its labels while a new one is computed.
-    if (shown_.value != value.get()) shown_.sides = sides_;
-    shown_.value = value.get();
-    shown_.marks = marks;
-    shown_.shared_scale = options_.shared_scale;
-    figure_ = make(*value, shown_.sides, marks);
-    ++version_;
-  }
-  if (!view_) view_.emplace(context.fonts, context.textures);
-  view_->show(*figure_, version_, size, {context.look.ground, context.look.surface});
-  visible_ = true;
-}
-
-ImVec2 ComparePanel::figure_size(const PanelContext& context, bool with_list) const {
-  ImVec2 size = ImGui::GetContentRegionAvail();
-  if (with_list && size.x > context.look.px(kListFromWidth)) size.x -= context.look.px(kListWidth);
-  return {std::max(size.x, 1.0f), std::max(size.y, 1.0f)};
-}
-
-void ComparePanel::go_to_key(PanelContext& context, Index key, std::optional<Index> query) {
-  context.session.select("compare click", [&](Selection& s) {
-    if (query) s.query = *query;
-    s.key = key;
-  });
-}
-
 // ---- maps ----
 
-void ComparePanel::draw_maps(PanelContext& context, const SlotView<KeptComparison>& view) {
-  if (!view.value) return;
-  const KeptComparison& c = *view.value;
-  maps_shown_ = view.value;
+void ComparePanel::draw_maps(PanelContext& context) {
+  const KeptPair kept = ask_kept(context, /*has_picture=*/bool(maps_shown_));
+  if (kept.fresh) {
+    const CompareSide& a = sides_.a;
+    const TraceInfo& trace = a.document->info();
+    const MapCells cells =
+        map_cells_for(trace.n_tokens, trace.n_tokens - trace.n_prompt, a.request.phase,
+                      a.request.chunk, context.session.parameters().page_size);
+    const auto view = maps_.ask(
+        context.session.bench(),
+        fmt::format("compare-maps/{}/{}x{}", sides_.key(), cells.query_block, cells.page_size),
+        {"Comparison", Lane::quick, /*urgent=*/true},
+        [kept, window = a.window(), request = a.request, cells](JobContext& job) {
+          return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
+        });
+    busy_ |= !view.fresh && !view.failed();
+    if (!slot_place(context, maps_, view)) return;
+    maps_shown_.take(view, sides_);
+  }
+  if (!maps_shown_) return;
+  const KeptComparison& c = *maps_shown_.value;
   number_table("numbers", {"", "A", "B", "A − B"},
                {{"attention mass", fmt::format("{:.4f}", c.mass_a), fmt::format("{:.4f}", c.mass_b),
                  signed_with_interval(c.mass_a - c.mass_b, c.interval)},
                 {"keys per query", fmt::format("{:.1f}", c.kept_a), fmt::format("{:.1f}", c.kept_b),
                  fmt::format("{:+.1f}, Jaccard {:.3f}", c.kept_a - c.kept_b, c.jaccard)}});
-  show_figure(
-      context, view.value, figure_size(context, /*with_list=*/false),
+  picture_.show(
+      context, c, maps_shown_.sides, options_.shared_scale ? 1 : 0, ImGui::GetContentRegionAvail(),
       [&](const KeptComparison& value, const CompareSides& sides, const CompareMarks& marks) {
         return compare_maps_figure(value, sides, options_.shared_scale, marks);
       });
-  const auto& hit = view_->hit();
+  const auto& hit = picture_.hit();
   if (!hit) return;
   const auto query = static_cast<Index>(std::floor(hit->y));
   const auto key = static_cast<Index>(std::floor(hit->x));
   const auto cell = c.cell_of(query, key);
   if (!cell) return;
-  const Document& document = *shown_.sides.a.document;
+  const Document& document = picture_.document();
   const Index block = query / c.cells.query_block * c.cells.query_block;
   const Index page = key / c.cells.page_size * c.cells.page_size;
   const auto share = [](float value) {
@@ -285,13 +232,13 @@ void ComparePanel::draw_maps(PanelContext& context, const SlotView<KeptCompariso
                   {"A − B", share(c.difference[*cell])},
                   {"query", token_words(document, query)},
                   {"key", token_words(document, key)}});
-  if (hit->clicked) go_to_key(context, key, query);
+  if (hit->clicked) go_to_key(context.session, key, query);
 }
 
 // ---- one query ----
 
-void ComparePanel::draw_keys(PanelContext& context, const KeptPair& kept) {
-  std::shared_ptr<const QueryKeys> value = keys_shown_;
+void ComparePanel::draw_keys(PanelContext& context) {
+  const KeptPair kept = ask_kept(context, /*has_picture=*/bool(keys_shown_));
   if (kept.fresh) {
     const CompareSide& side = sides_.a;
     const auto view = keys_.ask(
@@ -304,13 +251,15 @@ void ComparePanel::draw_keys(PanelContext& context, const KeptPair& kept) {
         });
     busy_ |= !view.fresh && !view.failed();
     if (!slot_place(context, keys_, view)) return;
-    if (keys_shown_ != view.value) noted_ = most_attended_differences(*view.value, kNotedKeys);
-    value = keys_shown_ = view.value;
+    if (keys_shown_.take(view, sides_)) {
+      keys_shown_.noted = most_attended_differences(*view.value, kNotedKeys);
+    }
   }
-  if (!value) return;
-  const QueryKeys& q = *value;
+  if (!keys_shown_) return;
+  const QueryKeys& q = *keys_shown_.value;
   const auto count = [](const KeyPart& part) { return fmt::format("{}", part.keys.size()); };
   const auto mass = [](double m) { return fmt::format("{:.4f}", m); };
+  side_names(context, keys_shown_.sides);
   number_table("numbers", {"", "both", "only A", "only B", "A", "B", "Jaccard"},
                {{"keys", count(q.both), count(q.only_a), count(q.only_b),
                  fmt::format("{}", q.both.keys.size() + q.only_a.keys.size()),
@@ -318,19 +267,20 @@ void ComparePanel::draw_keys(PanelContext& context, const KeptPair& kept) {
                  fmt::format("{:.3f}", q.jaccard)},
                 {"attention mass", mass(q.both.mass), mass(q.only_a.mass), mass(q.only_b.mass),
                  mass(q.mass_a()), mass(q.mass_b()), ""}});
-  show_figure(context, value, figure_size(context, /*with_list=*/true), compare_keys_figure);
-  if (const auto& hit = view_->hit()) {
+  picture_.show(context, q, keys_shown_.sides, 0, ComparePicture::size_beside_list(context),
+                compare_keys_figure);
+  if (const auto& hit = picture_.hit()) {
     const double x = hit->point ? hit->point_x : hit->x;
     if (const auto key = key_under(q, hit->panel, x, hit->y)) {
-      const Document& document = *shown_.sides.a.document;
+      const Document& document = picture_.document();
       context.fonts.require(document.token_text(*key));
       detail_tooltip({{"key", token_words(document, *key)},
                       {"attention", fmt::format("{:.6g}", q.row.prob(*key))},
                       {"kept by", std::string(kept_by(q, *key))}});
-      if (hit->clicked) go_to_key(context, *key);
+      if (hit->clicked) go_to_key(context.session, *key);
     }
   }
-  draw_noted(context, noted_, /*two_rows=*/false);
+  picture_.list_keys(context, keys_shown_.noted, /*two_rows=*/false);
 }
 
 void ComparePanel::draw_rows(PanelContext& context) {
@@ -350,75 +300,38 @@ void ComparePanel::draw_rows(PanelContext& context) {
       });
   busy_ |= !view.fresh && !view.failed();
   if (!slot_place(context, rows_, view)) return;
-  if (rows_shown_ != view.value) noted_ = largest_differences(*view.value, kNotedKeys);
-  rows_shown_ = view.value;
-  const RowDifference& r = *view.value;
+  if (rows_shown_.take(view, sides_)) {
+    rows_shown_.noted = largest_differences(*view.value, kNotedKeys);
+  }
+  if (!rows_shown_) return;
+  const RowDifference& r = *rows_shown_.value;
   number_table(
       "numbers", {"", "A", "B", "total variation", "KL(A‖B)", "KL(B‖A)"},
       {{"attention", fmt::format("breadth {:.1f}", r.a.breadth),
         fmt::format("breadth {:.1f}", r.b.breadth), fmt::format("{:.4f}", r.total_variation),
         fmt::format("{:.4g} nat", r.kl_a_b), fmt::format("{:.4g} nat", r.kl_b_a)}});
-  show_figure(context, view.value, figure_size(context, /*with_list=*/true), compare_rows_figure);
-  if (const auto& hit = view_->hit()) {
+  picture_.show(context, r, rows_shown_.sides, 0, ComparePicture::size_beside_list(context),
+                compare_rows_figure);
+  if (const auto& hit = picture_.hit()) {
     const auto pos = static_cast<Index>(std::lround(hit->point ? hit->point_x : hit->x));
     if (pos >= r.visible.begin && pos < r.visible.end) {
-      const Document& document = *shown_.sides.a.document;
+      const Document& document = picture_.document();
       context.fonts.require(document.token_text(pos));
       detail_tooltip({{"key", token_words(document, pos)},
                       {"attention in A", fmt::format("{:.6g}", r.a.prob(pos))},
                       {"attention in B", fmt::format("{:.6g}", r.b.prob(pos))},
                       {"A − B", fmt::format("{:+.6g}", r.a.prob(pos) - r.b.prob(pos))}});
-      if (hit->clicked) go_to_key(context, pos);
+      if (hit->clicked) go_to_key(context.session, pos);
     }
   }
-  draw_noted(context, noted_, /*two_rows=*/true);
-}
-
-/// The keys that matter most, beside the figure: a click goes to them.
-void ComparePanel::draw_noted(PanelContext& context, const std::vector<NotedKey>& noted,
-                              bool two_rows) {
-  ImGui::SameLine();
-  const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < context.look.px(kListWidth) * 0.8f || room.y < 3 * ImGui::GetTextLineHeight())
-    return;
-  const auto selected = context.session.selection().key;
-  const Document& document = *shown_.sides.a.document;
-  constexpr auto kFlags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
-  if (!ImGui::BeginTable("noted", 3, kFlags, room)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
-  ImGui::TableSetupColumn("token", ImGuiTableColumnFlags_None, 2.2f);
-  ImGui::TableSetupColumn(two_rows ? "A" : "attention", ImGuiTableColumnFlags_None, 1.2f);
-  ImGui::TableSetupColumn(two_rows ? "B" : "kept", ImGuiTableColumnFlags_None, 1.2f);
-  ImGui::TableHeadersRow();
-  for (const NotedKey& key : noted) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    const std::string text = document.token_text(key.pos);
-    context.fonts.require(text);
-    const bool is_here = selected == key.pos;
-    if (is_here) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.accent));
-    const std::string label = fmt::format("{} “{}”##{}", key.pos, text, key.pos);
-    if (ImGui::Selectable(label.c_str(), is_here, ImGuiSelectableFlags_SpanAllColumns)) {
-      go_to_key(context, key.pos);
-    }
-    if (is_here) ImGui::PopStyleColor();
-    ImGui::TableNextColumn();
-    ImGui::Text("%.4f", key.a);
-    ImGui::TableNextColumn();
-    if (two_rows) {
-      ImGui::Text("%.4f", key.b);
-    } else {
-      ImGui::TextUnformatted(key.part == NotedKey::Part::only_a ? "only A" : "only B");
-    }
-  }
-  ImGui::EndTable();
+  picture_.list_keys(context, rows_shown_.noted, /*two_rows=*/true);
 }
 
 // ---- the panel ----
 
 void ComparePanel::draw(PanelContext& context) {
   busy_ = false;
-  visible_ = false;
+  picture_.begin();
   if (needs_trace(context)) return;
   const bool traces = options_.what == CompareWhat::traces;
   if (traces && needs_second(context, "the attention and the kept keys of the same tokens")) return;
@@ -432,51 +345,20 @@ void ComparePanel::draw(PanelContext& context) {
   }
   if (wants_rows) {
     draw_rows(context);
-    return;
+  } else if (options_.show == CompareShow::query) {
+    draw_keys(context);
+  } else {
+    draw_maps(context);
   }
-  if (options_.show == CompareShow::query) {
-    const KeptPair kept = ask_kept(context, keys_shown_ != nullptr);
-    draw_keys(context, kept);
-    return;
-  }
-  const KeptPair kept = ask_kept(context, maps_shown_ != nullptr);
-  SlotView<KeptComparison> view;
-  view.value = maps_shown_;
-  if (kept.fresh) {
-    const CompareSide& a = sides_.a;
-    const TraceInfo& trace = a.document->info();
-    const MapCells cells =
-        map_cells_for(trace.n_tokens, trace.n_tokens - trace.n_prompt, a.request.phase,
-                      a.request.chunk, context.session.parameters().page_size);
-    view = maps_.ask(
-        context.session.bench(),
-        fmt::format("compare-maps/{}/{}x{}", sides_.key(), cells.query_block, cells.page_size),
-        {"Comparison", Lane::quick, /*urgent=*/true},
-        [kept, window = a.window(), request = a.request, cells](JobContext& job) {
-          return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
-        });
-    busy_ |= !view.fresh && !view.failed();
-    if (!slot_place(context, maps_, view)) return;
-  }
-  draw_maps(context, view);
-}
-
-std::optional<plot::Figure> ComparePanel::figure() const {
-  if (!visible_ || !view_ || !figure_) return std::nullopt;
-  return view_->problem().empty() ? view_->current_figure() : *figure_;
 }
 
 std::optional<std::string> ComparePanel::csv() const {
-  if (!visible_ || !figure_ || !shown_.sides.a.document) return std::nullopt;
-  const Document& document = *shown_.sides.a.document;
-  if (shown_.value == maps_shown_.get() && maps_shown_) return compare_maps_csv(*maps_shown_);
-  if (shown_.value == keys_shown_.get() && keys_shown_) {
-    return compare_keys_csv(*keys_shown_, document);
-  }
-  if (shown_.value == rows_shown_.get() && rows_shown_) {
-    return compare_rows_csv(*rows_shown_, document);
-  }
-  return std::nullopt;
+  const void* shown = picture_.value();
+  if (shown == nullptr) return std::nullopt;
+  const Document& document = picture_.document();
+  if (shown == maps_shown_.value.get()) return compare_maps_csv(*maps_shown_.value);
+  if (shown == keys_shown_.value.get()) return compare_keys_csv(*keys_shown_.value, document);
+  return compare_rows_csv(*rows_shown_.value, document);
 }
 
 }  // namespace

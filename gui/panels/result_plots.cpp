@@ -78,7 +78,6 @@ bool choose_column(const char* name, std::string& column, const Table& table, bo
   return true;
 }
 
-/// "Failed" in the middle, with the sentence; other states as slot_place draws them.
 std::string short_name(const ResultPtr& result) {
   return std::filesystem::path(result->name()).filename().string();
 }
@@ -329,16 +328,17 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
     columns_of_ = rows.loaded.get();
   }
   if (!filter_words.empty()) {
-    ImGui::TextDisabled("%s", fmt::format("lines with {}", filter_words).c_str());
+    ImGui::TextDisabled("%s", fmt::format("filtered by {}", filter_words).c_str());
   }
   Choices choices(context);
   if (choices.open()) draw_choices(context, rows.table());
   const ImVec2 size = choices.close();
   const std::string key = fmt::format("plot/{}/{}", rows.key, fields_to_json(options_).dump());
-  const auto view = slot_.ask(context.session.bench(), key, {"Plot", Lane::quick, /*urgent=*/true},
-                              [rows, options = options_](JobContext&) {
-                                return free_plot(rows.table(), rows.order->rows, options);
-                              });
+  const auto view =
+      slot_.ask(context.session.bench(), key, {"Plot", Lane::quick, /*urgent=*/true},
+                [rows, options = options_, filter_words](JobContext&) {
+                  return free_plot(rows.table(), rows.order->rows, options, filter_words);
+                });
   busy_ = !view.fresh && !view.failed();
   if (view.failed()) {
     if (error_place(context, view.status.error)) slot_.retry();

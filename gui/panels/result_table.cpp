@@ -196,6 +196,10 @@ void ResultTable::draw_lines(PanelContext& context) {
 void ResultTable::draw_line(PanelContext& context, std::size_t place) {
   const std::uint32_t row = rows_.order->rows[place];
   ImGui::TableNextRow();
+  if (is_about_selection(rows_.table(), row, context.session)) {
+    ImGui::TableSetBgColor(ImGuiTableBgTarget_RowBg1,
+                           packed(plot::with_alpha(context.look.accent, 0.14)));
+  }
   ImGui::PushID(static_cast<int>(row));
   bool has_handle = false;
   bool is_hovered = false;

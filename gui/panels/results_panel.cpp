@@ -166,7 +166,6 @@ void ResultsPanel::source_list(PanelContext& context) {
     ImGui::EndCombo();
   }
   help_tooltip("Which numbers of the file are listed and plotted.");
-  ImGui::SameLine();
 }
 
 void ResultsPanel::controls(PanelContext& context) {
@@ -247,6 +246,7 @@ void ResultsPanel::draw(PanelContext& context) {
   const auto rows = ask_rows(context);
   if (!rows) return;
   if (options_.show == ResultShow::table) {
+    if (sources_.size() > 1) ImGui::SameLine();
     table_.draw(context, *rows, arrangement_);
   } else {
     plot_.draw(context, *rows, arrangement_.filter_words());

@@ -30,12 +30,14 @@ float gutter_width(const PanelContext& context, Index n_tokens) {
   return font->CalcTextSizeA(font->FontSize, 1e6f, 0.0f, widest.c_str()).x + context.look.px(10);
 }
 
-/// Ink that can be read on a ground.
+/// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
   const double light = plot::luminance(ground);
-  const double ink = plot::luminance(look.ink);
-  const double contrast = (std::max(light, ink) + 0.05) / (std::min(light, ink) + 0.05);
-  return contrast >= 4.5 ? look.ink : look.surface;
+  const auto contrast = [&](Colour colour) {
+    const double other = plot::luminance(colour);
+    return (std::max(light, other) + 0.05) / (std::min(light, other) + 0.05);
+  };
+  return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
 }
 
 void dashed_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness) {
@@ -151,6 +153,8 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
       const float above = std::floor(0.4f * room / line_height) * line_height;
       ImGui::SetScrollY(std::max(0.0f, y - above));
     }
+  } else if (width_ > 0.0f && width_ != lines.width) {
+    ImGui::SetScrollY(static_cast<float>(lines.line_of(top_)) * line_height);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
   const float scroll = ImGui::GetScrollY();
@@ -188,6 +192,9 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   line_height_ = line_height;
   first_ = first;
   last_ = last;
+  // A scroll that was asked for just now takes effect in the next frame.
+  if (width_ == lines.width && first < lines.n_lines()) top_ = lines.line(first).begin;
+  width_ = lines.width;
   for (Index line = first; line < last; ++line) {
     const TokenRange tokens = lines.line(line);
     const float y = std::round(at.y + static_cast<float>(line) * line_height);

@@ -68,6 +68,7 @@ TEST_CASE("results: nothing open, then a table of a sweep, shown, copied and dra
   const Table back = table_from_csv(*csv, "copied.csv");
   CHECK(back.n_rows() == 72);
   CHECK(back.columns().size() == 11);
+  panel.set_options({{"figure", {{"figure", "budget"}, {"metric", "mass"}}}});
   for (const char* view : {"figure", "plot"}) {
     INFO(view);
     show(rig, view);
@@ -99,6 +100,25 @@ TEST_CASE("results: a click on a line goes to its layer, head, method and budget
   CHECK(line.numbers("q_head")[0] == static_cast<double>(s.q_head));
   CHECK(line.text("selector").at(0) == s.selector);
   CHECK(line.numbers("budget")[0] == static_cast<double>(rig.session().parameters().budget));
+}
+
+TEST_CASE("results: a filter is typed, a column sorted with its header, all in the background") {
+  const testing::TempDir folder;
+  Rig rig;
+  rig.open(folder.write("sweep.csv", sweep_csv_text(3)));
+  Panel& panel = show(rig, "table");
+  const Area at = rig.area("results");
+  const auto lines = [&] { return table_from_csv(*panel.csv(), "t.csv"); };
+  // The filter of the third column, "selector", is in the fourth line of the panel.
+  const float line = ImGui::GetFrameHeightWithSpacing();
+  rig.click(at.x + 185.0f, at.y + 4.1f * line);
+  rig.backend().type("quo");
+  rig.settle();
+  REQUIRE(lines().n_rows() == 36);
+  CHECK(lines().text("selector").at(0) == "quoka");
+  rig.click(at.x + 185.0f, at.y + 3.1f * line);
+  rig.settle();
+  CHECK(lines().n_rows() == 36);
 }
 
 TEST_CASE("results: HDF5 arrays are listed with their coordinates; another file takes its place") {
@@ -136,6 +156,8 @@ TEST_CASE("results: wrong choices of a figure are a sentence, and right ones bri
   Rig rig;
   rig.open(folder.write("sweep.csv", sweep_csv_text(2)));
   Panel& panel = show(rig, "figure");
+  panel.set_options({{"figure", {{"figure", "budget"}, {"metric", "mass"}}}});
+  rig.settle();
   REQUIRE(panel.figure());
   panel.set_options({{"figure", {{"figure", "budget"}, {"layers", "99"}}}});
   rig.settle();

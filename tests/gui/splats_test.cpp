@@ -46,7 +46,7 @@ TEST_CASE("splats: a point colours the pixels around its place and no others", "
   for (int y = 0; y < 30; ++y) {
     for (int x = 0; x < 40; ++x) {
       const int distance2 = (x - 10) * (x - 10) + (y - 20) * (y - 20);
-      if (distance2 <= 2) CHECK(pixel(image, x, y) == kRed);
+      if (distance2 <= 1) CHECK(pixel(image, x, y) == kRed);
       if (distance2 >= 9) CHECK(pixel(image, x, y) == kWhite);
     }
   }

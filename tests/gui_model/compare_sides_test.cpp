@@ -27,7 +27,7 @@ TEST_CASE("methods and budgets: both sides are of the selected head") {
   bench.open(write_trace(folder / "t.h5", make_trace({})));
   Session& session = bench.session();
   session.select("test", [](Selection& s) {
-    s.layer = 1;
+    s.layer = 2;
     s.q_head = 3;
     s.query = 10;
     s.selector = "quoka";
@@ -38,7 +38,7 @@ TEST_CASE("methods and budgets: both sides are of the selected head") {
   CHECK(methods.problem.empty());
   CHECK(methods.a.request.spec == "quoka:n-queries=16");
   CHECK(methods.b.request.spec == "oracle-topk");
-  CHECK(methods.a.request.layer == 1);
+  CHECK(methods.a.request.layer == 2);
   CHECK(methods.b.request.q_head == 3);
   CHECK_THAT(methods.a.label, ContainsSubstring("tokens=8"));
   CHECK(methods.a.key() != methods.b.key());
@@ -50,6 +50,9 @@ TEST_CASE("methods and budgets: both sides are of the selected head") {
   CHECK(budgets.a.request.budget->value == 8);
   CHECK(budgets.b.request.budget->value == 4);
   CHECK(budgets.a.key() != budgets.b.key());
+
+  session.select("test", [](Selection& s) { s.layer = 1; });
+  CHECK_THAT(compare_sides(session, options).problem, ContainsSubstring("sliding window"));
 }
 
 TEST_CASE("what cannot be compared is a sentence with the next step") {

@@ -90,6 +90,9 @@ TEST_CASE("a result's layers and arrays can be listed, elements with their coord
   CHECK(std::vector<double>(step.begin(), step.end()) == std::vector<double>{0, 1, 2, 0, 1, 2});
   CHECK(table.numbers("mass")[4] == 5.0);
   CHECK(std::isnan(table.numbers("mass")[5]));
+  CHECK(short_name(table) == "r.h5: deep/mass");
+  CHECK(short_name(Table("/some/folder/x.csv")) == "x.csv");
+  CHECK(short_name(Table("/some/folder/x.h5: deep/mass")) == "x.h5: deep/mass");
   // An array named like its axis: two columns still.
   CHECK(load_table(*result, "layer").columns().size() == 2);
   CHECK(load_table(*result, "layers").numbers("kl")[0] == 0.5);
@@ -129,7 +132,7 @@ TEST_CASE("rows of a sweep are one source; the figures that fit are offered") {
     CHECK(figure.missing.empty());
     CHECK(figure.chosen.size() == 1);
   }
-  CHECK(names == std::vector<std::string>{"budget", "bytes", "head-budget", "top10-recall"});
+  CHECK(names == std::vector<std::string>{"budget", "bytes", "coverage-heads", "top10-recall"});
   CHECK(possible_figures({sweep}, nullptr).empty());
   CHECK(possible_figures({sample_result()}, sample_result()).empty());
 }
@@ -163,7 +166,7 @@ TEST_CASE("a free plot of means: one line per method, n and the empty cell in th
   CHECK(options.y == "mass_mean");
   CHECK(options.series == "selector");
   const auto rows = all_rows(table);
-  const FreePlot plot = free_plot(table, rows, options);
+  const FreePlot plot = free_plot(table, rows, options, "layer: 0");
   REQUIRE(plot.figure.panels.size() == 1);
   REQUIRE(plot.figure.panels[0].marks.size() == 2);
   const auto& line = std::get<plot::Line>(plot.figure.panels[0].marks[0]);
@@ -174,6 +177,7 @@ TEST_CASE("a free plot of means: one line per method, n and the empty cell in th
   std::string caption;
   for (const auto& sentence : plot.figure.caption) caption += sentence;
   CHECK_THAT(caption, ContainsSubstring("4 of 5 lines"));
+  CHECK_THAT(caption, ContainsSubstring("Filtered by layer: 0."));
   CHECK_THAT(caption, ContainsSubstring("n = 1 to 2"));
   CHECK_THAT(caption, ContainsSubstring("1 lines have an empty cell"));
 }
@@ -182,7 +186,7 @@ TEST_CASE("a free plot of points knows the line behind each point") {
   const Table table = load_table(*sweep_result(), "rows");
   FreePlotOptions options{"budget", "mass_mean", "q_head", PlotStyle::points};
   const std::vector<std::uint32_t> rows = {1, 2, 3};
-  const FreePlot plot = free_plot(table, rows, options);
+  const FreePlot plot = free_plot(table, rows, options, "layer: 0");
   REQUIRE(plot.rows_of_mark.size() == 2);
   CHECK(plot.rows_of_mark[0] == std::vector<std::uint32_t>{2, 3});
   CHECK(plot.rows_of_mark[1] == std::vector<std::uint32_t>{1});

@@ -142,6 +142,9 @@ TEST_CASE("going there is one step of undo") {
   CHECK(session.selection().selector == "quoka");
   CHECK(session.selection().layer == 1);
   CHECK(session.parameters().budget == 256);
+  CHECK(is_about_selection(sample(), 4, session));
+  CHECK_FALSE(is_about_selection(sample(), 0, session));
+  CHECK_FALSE(is_about_selection(sample(), 1, session));
   go_to(session, {});
   REQUIRE(session.can_undo());
 }
