@@ -2,10 +2,10 @@
 // the selected one, the verifier.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/layer_map_view.hpp"
 #include "gui/panels/accent_marks.hpp"

@@ -2,10 +2,10 @@
 // selected query page by page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/quest_figures.hpp"
 #include "gui/model/range_text.hpp"

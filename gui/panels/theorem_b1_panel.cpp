@@ -1,10 +1,10 @@
 // Theorem B.1 on the rows of the selected head: the measured cosine against the bounds on it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/theorem_figures.hpp"
 #include "gui/panels/accent_marks.hpp"
