@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
 #include "gui/model/attention_row.hpp"
+#include "gui/model/token_text.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/writer.hpp"
 
@@ -132,6 +133,31 @@ TEST_CASE("the other method is underlined and tabled only while it is compared")
   CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"scale", "curved"}}), ConfigError);
   CHECK_THROWS_AS(rig.app().panel(kPanel).set_options({{"compare", "yes"}}), ConfigError);
   CHECK(rig.app().panel(kPanel).options() == options);
+}
+
+TEST_CASE("search goes from match to match") {
+  Rig rig;
+  open_alone(rig);
+  const auto document = rig.session().document();
+  const auto found = find_text(document->token_bytes(), "the");
+  REQUIRE(found.size() > 2);
+  rig.session().select("test", [](Selection& s) { s.query = 199; });  // the last token
+  rig.hover_panel(kPanel, 0.5f, 0.5f);
+  rig.tap('F', /*ctrl=*/true);
+  rig.frame(2);
+  REQUIRE(ImGui::GetIO().WantTextInput);  // the search box has the keyboard
+  rig.backend().type("the");
+  rig.settle();
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[0]));  // around the end
+  rig.tap(GLFW_KEY_ENTER);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[1]));
+  rig.tap(GLFW_KEY_ENTER, false, /*shift=*/true);
+  rig.settle();
+  CHECK(rig.session().selection().query == static_cast<Index>(found[0]));
+  CHECK(is_in_sight(rig, static_cast<Index>(found[0])));
 }
 
 TEST_CASE("the strip follows a query that is chosen elsewhere, and stays where one scrolled to") {
