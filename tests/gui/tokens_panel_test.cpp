@@ -222,6 +222,7 @@ TEST_CASE("of a long text only the lines in sight are drawn") {
     rig.session().select("test", [](Selection& s) { s.selector = "specattn"; });
     rig.app().show_panel_alone(kPanel);
     rig.open(path);
+    CHECK(is_in_sight(rig, n_tokens - 1));
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     constexpr int kFrames = 50;
