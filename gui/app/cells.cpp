@@ -88,7 +88,8 @@ void Cells::draw_splitter(PanelContext& context, Splitter& splitter) {
 void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, const Area& area) {
   Panel* panel = find(panels, leaf.panel);
   ImGui::SetCursorScreenPos({area.x, area.y});
-  ImGui::PushID(&leaf);
+  // A panel alone has a place of its own in every frame, but is one and the same to ImGui.
+  ImGui::PushID(maximised_.empty() ? static_cast<const void*>(&leaf) : this);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
   ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
