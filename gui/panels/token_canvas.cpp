@@ -146,15 +146,22 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const float room = std::max(line_height, whole);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
+  const bool is_new_width = width_ > 0.0f && width_ != lines.width;
+  if (!show && is_new_width) show = anchor_;
+  scrolls_ = false;
+  const auto scroll_to = [&](float y) {
+    ImGui::SetScrollY(std::max(0.0f, y));
+    scrolls_ = true;
+  };
   if (show && *show < lines.n_tokens()) {
+    anchor_ = show;
     const float y = static_cast<float>(lines.line_of(*show)) * line_height;
     const float now = ImGui::GetScrollY();
     if (y < now || y + line_height > now + room) {
-      const float above = std::floor(0.4f * room / line_height) * line_height;
-      ImGui::SetScrollY(std::max(0.0f, y - above));
+      scroll_to(y - std::floor(0.4f * room / line_height) * line_height);
     }
-  } else if (width_ > 0.0f && width_ != lines.width) {
-    ImGui::SetScrollY(static_cast<float>(lines.line_of(top_)) * line_height);
+  } else if (is_new_width) {
+    scroll_to(static_cast<float>(lines.line_of(top_)) * line_height);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
   const float scroll = ImGui::GetScrollY();
@@ -192,8 +199,11 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   line_height_ = line_height;
   first_ = first;
   last_ = last;
-  // A scroll that was asked for just now takes effect in the next frame.
-  if (width_ == lines.width && first < lines.n_lines()) top_ = lines.line(first).begin;
+  if (!scrolls_ && first < lines.n_lines()) {
+    top_ = lines.line(first).begin;
+    const Index line = anchor_ ? lines.line_of(*anchor_) : 0;
+    if (line < first || line >= last) anchor_.reset();
+  }
   width_ = lines.width;
   for (Index line = first; line < last; ++line) {
     const TokenRange tokens = lines.line(line);

@@ -62,8 +62,10 @@ class TokenCanvas {
   float line_height_ = 1.0f;
   Index first_ = 0;  // lines in sight
   Index last_ = 0;
-  Index top_ = 0;       // the first token in sight
-  float width_ = 0.0f;  // of its lines
+  Index top_ = 0;                // the first token in sight
+  float width_ = 0.0f;           // of its lines
+  bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
+  std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
 };
 
 }  // namespace kvscope::gui

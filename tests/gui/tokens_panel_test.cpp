@@ -41,9 +41,8 @@ bool is_in_sight(Rig& rig, Index pos) {
 }
 
 void open_alone(Rig& rig) {
-  rig.open_pair();
   rig.app().show_panel_alone(kPanel);
-  rig.settle();
+  rig.open_pair();
 }
 
 std::string hovered(Rig& rig, const std::string& line) {
@@ -142,6 +141,7 @@ TEST_CASE("search goes from match to match") {
   const auto document = rig.session().document();
   const auto found = find_text(document->token_bytes(), "the");
   REQUIRE(found.size() > 2);
+  rig.session().select("test", [](Selection& s) { s.query = 199; });  // the last token
   rig.hover_panel(kPanel, 0.5f, 0.5f);
   rig.tap('F', /*ctrl=*/true);
   rig.frame(2);
