@@ -51,8 +51,9 @@ done
 # Set-up; a second start finds everything done. An existing configuration (with tests, say) is left as it is.
 kvscope_install build
 [ -e "$kvscope_root/build/release/build.ninja" ] || kvscope_configure release -DKVSCOPE_BUILD_TESTS=OFF
-kvscope_build release --target kvscope
+kvscope_build release --target kvscope_programs
 kvscope=$kvscope_root/build/release/bin/kvscope
+explorer=$kvscope_root/build/release/bin/kvscope-explorer
 
 mkdir -p -- "$out"
 out=$(cd -- "$out" && pwd -P)
@@ -60,19 +61,19 @@ out=$(cd -- "$out" && pwd -P)
 started=$SECONDS
 step() { printf '\n== %s\n' "$*" >&2; }
 
-step "1/7 recording the verifier: $max_tokens tokens of the book, then $decode decode steps"
+step "1/8 recording the verifier: $max_tokens tokens of the book, then $decode decode steps"
 "$kvscope" record --model verifier --max-tokens "$max_tokens" --decode "$decode" --out "$out/verifier.h5" --overwrite \
   --progress "$progress"
 
-step "2/7 recording the draft model on the same tokens"
+step "2/8 recording the draft model on the same tokens"
 "$kvscope" record --model draft --tokens "$out/verifier.h5" --out "$out/draft.h5" --overwrite --progress "$progress"
 
-step "3/7 verifying both traces"
+step "3/8 verifying both traces"
 for trace in verifier draft; do
   "$kvscope" verify "$out/$trace.h5" --progress "$progress"
 done
 
-step "4/7 analysing"
+step "4/8 analysing"
 findings=()
 for kind in quoka theorem-b1 quest layer-map geometry query-selection coverage; do
   traces=("$out/verifier.h5")
@@ -86,12 +87,12 @@ for kind in quoka theorem-b1 quest layer-map geometry query-selection coverage; 
   findings+=("$(tail -n 1 -- "$report")")
 done
 
-step "5/7 comparing selectors in the decode steps"
+step "5/8 comparing selectors in the decode steps"
 "$kvscope" sweep "$out/verifier.h5" --phase decode --dense-layers 0 --budget 64,128,256,512,1024 \
   --selector full,oracle-topk,quest,sparq,loki,quoka,snapkv,keydiff,streamingllm,random \
   --out "$out/sweep.h5" --force --progress "$progress" >"$out/sweep.txt"
 
-step "6/7 drawing"
+step "6/8 drawing"
 figures=$out/figures
 mkdir -p -- "$figures"
 draw() { # NAME RESULT...
@@ -115,7 +116,7 @@ draw head-budget "$out/coverage.h5"
 "$kvscope" table --rows selector --columns budget --value mass_mean "$out/sweep.h5" --format markdown \
   --out "$out/table.md" --overwrite >/dev/null
 
-step "7/7 a notebook"
+step "7/8 a notebook"
 "$kvscope" notebook recall "$out/sweep.h5" --out "$out/recall.ipynb" --overwrite >/dev/null
 notebook_state="not executed: no Jupyter"
 if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_root/build/notebook-env"); then
@@ -123,6 +124,17 @@ if jupyter=$(python3 "$kvscope_root/notebooks_export/jupyter_env.py" "$kvscope_r
     kvscope_die "the notebook failed; see $out/recall.log"
   (cd -- "$out" && JUPYTER_PLATFORM_DIRS=1 "$jupyter" -m nbconvert --to html recall.ipynb >>recall.log 2>&1) || true
   notebook_state="executed: its assertions hold"
+fi
+
+step "8/8 a look through the explorer, without a window"
+explorer_block=""
+if [ -x "$explorer" ]; then
+  if "$explorer" "$out/verifier.h5" "$out/draft.h5" --layer 3 --screenshot "$out/explorer.png" >"$out/explorer.log" 2>&1; then
+    explorer_block='<h2>The explorer</h2><p><img src="explorer.png" alt="The explorer: attention map, query selection, geometry, tokens"></p>'
+    rm -f -- "$out/explorer.log"
+  else
+    printf 'the explorer could not draw here (%s); everything else is done\n' "$(tail -n 1 -- "$out/explorer.log")" >&2
+  fi
 fi
 
 # ---- the page ----
@@ -140,7 +152,7 @@ img{max-width:100%;background:#fff}figcaption{color:#555;margin-top:.5rem}pre{ov
 HTML
   printf '<p>%s tokens of <i>Kidnapped</i> through the embedded verifier and draft model. Every figure comes with its numbers and a manifest; <code>kvscope reproduce figures/NAME.json</code> makes it again.</p>\n<h2>Findings</h2><pre>' "$((max_tokens + decode))"
   printf '%s\n' "${findings[@]}" | escape
-  printf '</pre>\n<h2>Figures</h2>\n'
+  printf '</pre>\n%s<h2>Figures</h2>\n' "$explorer_block"
   figure_block budget "How much attention, top-k recall and output each method keeps, by budget; the oracle is the ceiling."
   figure_block bytes "The same against the bytes that each method reads, which is what time follows."
   figure_block top10-recall "How many of the ten heaviest keys each method keeps (Quest, figure 4)."
@@ -167,12 +179,13 @@ printf '\nFiles in %s:\n\n' "$out"
 (
   cd -- "$out"
   for file in verifier.h5 draft.h5 quoka.h5 theorem-b1.h5 quest.h5 layer-map.h5 geometry.h5 query-selection.h5 coverage.h5 sweep.h5 \
-    index.html recall.ipynb; do
+    index.html explorer.png recall.ipynb; do
     [ ! -e "$file" ] || printf '  %-14s %6s   %s\n' "$file" "$(du -h --apparent-size -- "$file" | cut -f1)" "$(
       case $file in
         verifier.h5) echo 'trace: q, k, v, lse of every layer of the verifier' ;;
         draft.h5) echo 'trace of the draft model over the same tokens' ;;
         sweep.h5) echo 'ten selectors at five budgets; table in sweep.txt' ;;
+        explorer.png) echo 'what the explorer shows of these traces' ;;
         index.html) echo 'the page that shows all figures (folder figures)' ;;
         recall.ipynb) echo "notebook, $notebook_state" ;;
         *) echo "arrays and plots of one analysis; per-layer table in ${file%.h5}.txt and .csv" ;;
@@ -181,3 +194,4 @@ printf '\nFiles in %s:\n\n' "$out"
   done
 )
 printf '\nOpen %s in a browser. Look closer: %q info %q\n' "$out/index.html" "$kvscope" "$out/verifier.h5"
+[ ! -x "$explorer" ] || printf 'In a window: %q %q %q %q\n' "$explorer" "$out/verifier.h5" "$out/draft.h5" "$out/sweep.h5"

@@ -26,6 +26,14 @@ namespace {
 constexpr double kFlashSeconds = 3.0;
 constexpr float kSidebar = 262.0f;  // points
 
+std::uint64_t count_presses() {
+  std::uint64_t n = 0;
+  for (int key = 0; key < IM_ARRAYSIZE(ImGuiIO::KeysDown); ++key) {
+    if (ImGui::IsKeyPressed(key, /*repeat=*/false)) ++n;
+  }
+  return n;
+}
+
 }  // namespace
 
 App::App(AppOptions options, FontAtlas& fonts, TextureStore& textures)
@@ -56,6 +64,7 @@ void App::frame(float screen_scale) {
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
   const std::uint64_t before = session_->revision();
+  n_key_presses_ += count_presses();
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
@@ -76,6 +85,7 @@ void App::frame(float screen_scale) {
   draw_dialogs();
   remember();
   hover_ = take_hover_lines();
+  landmarks_ = take_landmarks();
   drawn_revision_ = session_->revision();
   wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
                   ImGui::GetTime() < flash_until_;
@@ -110,6 +120,7 @@ void App::draw_top_bar() {
     words[0] = static_cast<char>(std::toupper(words[0]));
     ImGui::PushStyleColor(ImGuiCol_Button, on ? packed(plot::with_alpha(look.accent, 0.22)) : 0);
     if (ImGui::Button(fmt::format("{}  {}", i + 1, words).c_str())) show_layout(layouts_[i].name);
+    landmark("layout " + layouts_[i].name);
     ImGui::PopStyleColor();
     help_tooltip(layouts_[i].sentence);
   }
@@ -147,6 +158,7 @@ void App::draw_banners() {
     ImGui::PopTextWrapPos();
     ImGui::SameLine(width - look_.px(80));
     const bool dismissed = ImGui::Button("Dismiss");
+    landmark(fmt::format("dismiss {}", i));
     ImGui::EndChild();
     ImGui::PopStyleVar();
     ImGui::PopStyleColor();

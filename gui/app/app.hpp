@@ -16,6 +16,7 @@
 #include "gui/app/shortcuts.hpp"
 #include "gui/model/session.hpp"
 #include "gui/model/settings.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/look.hpp"
 
@@ -117,7 +118,9 @@ class App {
   bool shows_help_ = false;
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
-  HoverLines hover_;  // of the last frame
+  HoverLines hover_;                 // of the last frame
+  Landmarks landmarks_;              // of the last frame
+  std::uint64_t n_key_presses_ = 0;  // that frames have seen
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;

@@ -1,6 +1,7 @@
 // The App's layouts, its sessions on disk, and its table of keys.
 #include <GLFW/glfw3.h>
 #include <fmt/format.h>
+#include <imgui.h>
 
 #include <algorithm>
 #include <cmath>
@@ -148,8 +149,17 @@ Json App::state() const {
     }
     for (const auto& [place, at] : panel->landmarks()) json["landmarks"][place] = {at.x, at.y};
   }
+  for (const auto& [place, at] : landmarks_) json["landmarks"][place] = {at.x, at.y};
   json["hover"] = Json::object();
   for (const auto& [line, value] : hover_) json["hover"][line] = value;
+  const ImGuiIO& io = ImGui::GetIO();
+  const ImVec2 mouse = ImGui::IsMousePosValid() ? io.MousePos : ImVec2{-1, -1};
+  json["input"] = {{"size", {io.DisplaySize.x, io.DisplaySize.y}},
+                   {"mouse", {mouse.x, mouse.y}},
+                   {"button", ImGui::IsAnyMouseDown()},
+                   {"keys_down", std::count(std::begin(io.KeysDown), std::end(io.KeysDown), true)},
+                   {"key_presses", n_key_presses_},
+                   {"text", io.WantTextInput}};
   return json;
 }
 

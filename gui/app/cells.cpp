@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -23,15 +24,29 @@ Panel* find(const Cells::Panels& panels, const std::string& name) {
   return nullptr;
 }
 
+/// One line that a wheel or its bar moves sideways; ImGui::EndChild ends it.
+void begin_strip(const Look& look) {
+  ImGui::PushStyleVar(ImGuiStyleVar_ScrollbarSize, look.px(5));
+  ImGui::BeginChild("switches", {0, ImGui::GetFrameHeight() + look.px(6)}, false,
+                    ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+  ImGui::PopStyleVar();
+  const ImGuiIO& io = ImGui::GetIO();
+  const float wheel = io.MouseWheel + io.MouseWheelH;
+  if (wheel != 0.0f && ImGui::IsWindowHovered()) {
+    ImGui::SetScrollX(ImGui::GetScrollX() - wheel * look.px(60));
+  }
+}
+
 }  // namespace
 
 void Cells::draw(PanelContext& context, const Panels& panels, Place& root, const Area& area) {
   changed_ = false;
   areas_.clear();
   if (!maximised_.empty() && find(panels, maximised_) != nullptr) {
-    alone_ = panel_place(maximised_);
+    if (alone_.panel != maximised_) alone_ = panel_place(maximised_);
     draw_cell(context, panels, alone_, area);
-    if (alone_.panel != maximised_) maximised_ = alone_.panel;
+    // Another panel may have been chosen in its title, or the way back to the layout.
+    if (!maximised_.empty() && alone_.panel != maximised_) maximised_ = alone_.panel;
     return;
   }
   Arranged arranged = arrange(root, area, context.look.px(kBar), context.look.px(kLeast));
@@ -73,7 +88,8 @@ void Cells::draw_splitter(PanelContext& context, Splitter& splitter) {
 void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, const Area& area) {
   Panel* panel = find(panels, leaf.panel);
   ImGui::SetCursorScreenPos({area.x, area.y});
-  ImGui::PushID(&leaf);
+  // A panel alone has a place of its own in every frame, but is one and the same to ImGui.
+  ImGui::PushID(maximised_.empty() ? static_cast<const void*>(&leaf) : this);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
   ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
@@ -115,6 +131,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   // The title is a menu of all panels.
   ImGui::PushStyleColor(ImGuiCol_Button, ImVec4(0, 0, 0, 0));
   if (ImGui::Button((info.title + " ▾").c_str())) ImGui::OpenPopup("panels");
+  landmark("title of " + info.name);
   help_tooltip(info.sentence);
   const float title_width = ImGui::GetItemRectSize().x;
   if (ImGui::BeginPopup("panels")) {
@@ -148,7 +165,8 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
     ImGui::EndPopup();
   }
 
-  // The panel's switches: beside the title where they fit, else below it.
+  // The panel's switches: beside the title where they fit, else below it; in a strip that moves
+  // sideways where even the panel is too narrow.
   const float wanted = controls_width_[info.name];
   const float room = width - title_width - tools - 2 * ImGui::GetStyle().ItemSpacing.x;
   if (wanted <= room) {
@@ -156,6 +174,8 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   } else {
     ImGui::SetCursorScreenPos({at.x, at.y + ImGui::GetFrameHeightWithSpacing()});
   }
+  const bool is_strip = wanted > room && wanted > width;
+  if (is_strip) begin_strip(look);
   ImGui::BeginGroup();
   try {
     panel.controls(context);
@@ -164,6 +184,7 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   }
   ImGui::EndGroup();
   controls_width_[info.name] = ImGui::GetItemRectSize().x;
+  if (is_strip) ImGui::EndChild();
   const float bottom = std::max(ImGui::GetItemRectMax().y, at.y + ImGui::GetFrameHeight());
   ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
 }

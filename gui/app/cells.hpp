@@ -45,7 +45,7 @@ class Cells {
 
   std::string focused_;
   std::string maximised_;
-  Place alone_;  // the maximised one; its address names its windows, so it must not move
+  Place alone_;  // the maximised panel's cell: its address names it in all frames
   CellAction action_ = CellAction::none;
   bool changed_ = false;
   std::map<std::string, Area> areas_;            // of the last frame

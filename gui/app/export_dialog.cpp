@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -58,9 +59,11 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
   ImGui::TextDisabled("folder");
   ImGui::SetNextItemWidth(-1);
   ImGui::InputText("##folder", &folder_);
+  landmark("export folder");
   ImGui::TextDisabled("name, without an ending");
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputText("##stem", &request_.stem)) replace_ = false;
+  landmark("export name");
   if (request_.figure && !request_.figure->caption.empty()) {
     ImGui::TextDisabled("caption, kept in the manifest");
     std::string words;
@@ -76,7 +79,9 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     ImGui::PopStyleColor();
   }
   ImGui::Dummy({0, look.px(4)});
-  if (ImGui::Button(replace_ ? "Replace" : "Export", {look.px(90), 0})) {
+  const bool pressed = ImGui::Button(replace_ ? "Replace" : "Export", {look.px(90), 0});
+  landmark("export");
+  if (pressed) {
     try {
       std::error_code error;
       request_.folder = folder_;

@@ -18,7 +18,7 @@ void FileDialog::ask(Purpose purpose, std::string title, std::vector<std::string
   typed_ = std::move(suggested_name);
   chosen_ = std::move(chosen);
   problem_.clear();
-  overwrite_agreed_ = false;
+  warned_of_.clear();
   should_open_ = true;
   std::error_code error;
   go_to(listing_.folder.empty() ? fs::current_path(error) : listing_.folder);
@@ -46,9 +46,9 @@ void FileDialog::choose(const fs::path& file) {
     problem_ = fmt::format("{}: no such file", whole.string());
     return;
   }
-  if (purpose_ == Purpose::save && exists && !overwrite_agreed_) {
+  if (purpose_ == Purpose::save && exists && warned_of_ != whole) {
     problem_ = fmt::format("{} exists. Press Save again to replace it.", whole.filename().string());
-    overwrite_agreed_ = true;
+    warned_of_ = whole;
     return;
   }
   ImGui::CloseCurrentPopup();
@@ -93,7 +93,6 @@ void FileDialog::draw(const Look& look) {
           clicked = entry.name;
         } else {
           typed_ = entry.name;
-          overwrite_agreed_ = false;
           problem_.clear();
         }
       }
@@ -111,7 +110,8 @@ void FileDialog::draw(const Look& look) {
     ImGui::PopStyleColor();
   }
   const char* verb = purpose_ == Purpose::open ? "Open" : "Save";
-  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
+  if (ImGui::IsWindowAppearing() || wants_keyboard_) ImGui::SetKeyboardFocusHere();
+  wants_keyboard_ = false;
   ImGui::SetNextItemWidth(-1);
   const bool entered = ImGui::InputTextWithHint("##name", "file or folder", &typed_,
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
@@ -119,6 +119,7 @@ void FileDialog::draw(const Look& look) {
   ImGui::SameLine();
   const bool cancelled = ImGui::Button("Cancel", {look.px(90), 0}) ||
                          ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
+  wants_keyboard_ = entered;  // what was refused can be typed again
   if (!clicked.empty()) choose(clicked);
   if ((entered || pressed) && !typed_.empty()) choose(typed_);
   if (cancelled) ImGui::CloseCurrentPopup();

@@ -32,7 +32,8 @@ class FileDialog {
   std::string typed_;
   std::string problem_;
   bool should_open_ = false;
-  bool overwrite_agreed_ = false;
+  std::filesystem::path warned_of_;  // that it exists; saving to it again replaces it
+  bool wants_keyboard_ = false;
 };
 
 }  // namespace kvscope::gui

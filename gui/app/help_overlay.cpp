@@ -18,6 +18,9 @@ constexpr MouseHint kMouse[] = {
     {"wheel", "zoom about the mouse (Ctrl: across only, Shift: up and down only)"},
     {"drag", "pan; orbit in 3D"},
     {"double click", "everything again"},
+    {"Shift and drag", "zoom into a rectangle of the attention map"},
+    {"over that map",
+     "arrows move, + - zoom, 0 all, W all keys, V recorded queries, G selected pair"},
     {"drag a bar", "resize panels; double click: equal parts"},
     {"Shift or right click", "the key instead of the query, in the token strip"},
 };

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/methods.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -22,8 +23,11 @@ bool stepper(const char* name, Index& value, const char* keys) {
   ImGui::SetNextItemWidth(-1.0f);
   const Index step = 1;
   const Index page = 16;
-  return ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step,
-                            &page, "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
+  const bool changed =
+      ImGui::InputScalar(fmt::format("##{}", name).c_str(), ImGuiDataType_S64, &value, &step, &page,
+                         "%lld", ImGuiInputTextFlags_EnterReturnsTrue);
+  landmark(name);
+  return changed;
 }
 
 void draw_selection(PanelContext& context) {
@@ -70,6 +74,7 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
   if (choose(fmt::format("##{}", name).c_str(), chosen, names, -1.0f)) {
     session.select(origin, [&](Selection& s) { s.*field = chosen; });
   }
+  landmark(name);
   for (const SelectorEntry& entry : selector_registry().entries()) {
     if (entry.name == current)
       help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
@@ -98,7 +103,8 @@ void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) 
     error_place(context, e.what());
   }
   ImGui::EndChild();
-  if (!has_trace) return;
+  // The last trace may have been closed just now.
+  if (!has_trace || session.document() == nullptr) return;
   ImGui::Separator();
   ImGui::BeginChild("controls", {0, 0}, false);
   draw_selection(context);

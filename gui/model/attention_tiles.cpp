@@ -13,13 +13,7 @@ constexpr std::size_t kTilesAtOnce = 2;  // one runs, one waits: the lane never 
 constexpr std::size_t kBandsAtOnce = 2;
 constexpr std::size_t kMostHeld = 256;   // tiles of the level that was in sight before
 constexpr double kBandProducts = 0.5e9;  // multiplications per band: some tens of milliseconds
-constexpr int kFirstSampledLevel = 3;    // shorter contexts are exact before one could look
-
-/// A part of the overview's rows, looked at through one query of each `group` rows of cells.
-struct SamplePiece {
-  CellRange rows;
-  Index group = 1;
-};
+constexpr double kMostBandRows = 128.0;  // of cells
 
 /// What a head needs before anything can be drawn: made by a job, since it is tens of megabytes.
 struct Loaded {
@@ -27,27 +21,6 @@ struct Loaded {
   std::shared_ptr<const MapOverview> complete;  // either this one, from the cache,
   std::shared_ptr<MapOverview> growing;         // or one to be filled in
 };
-
-std::vector<SamplePiece> sample_plan(const MapGrid& grid, Index near) {
-  std::vector<SamplePiece> plan;
-  const int level = grid.base_level();
-  if (level < kFirstSampledLevel) return plan;
-  const CellRange rows{grid.rows.begin >> level, ((grid.rows.end - 1) >> level) + 1};
-  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 128}, {1, 32}}) {
-    const auto first = static_cast<std::ptrdiff_t>(plan.size());
-    for (Index begin = rows.begin; begin < rows.end; begin += piece) {
-      plan.push_back({{begin, std::min(rows.end, begin + piece)}, group});
-    }
-    std::stable_sort(plan.begin() + first, plan.end(),
-                     [&](const SamplePiece& a, const SamplePiece& b) {
-                       const Index centre = near >> level;
-                       return std::abs(a.rows.begin + a.rows.end - 2 * centre) <
-                              std::abs(b.rows.begin + b.rows.end - 2 * centre);
-                     });
-  }
-  std::reverse(plan.begin(), plan.end());  // taken from the end
-  return plan;
-}
 
 }  // namespace
 
@@ -224,7 +197,8 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
       const MapGrid& grid = head->grid();
       const double products_of_row = static_cast<double>(grid.n_tokens << grid.base_level()) *
                                      static_cast<double>(head->d_head()) / 2.0;
-      const auto most = static_cast<Index>(std::max(1.0, kBandProducts / products_of_row));
+      const auto most =
+          static_cast<Index>(std::clamp(kBandProducts / products_of_row, 1.0, kMostBandRows));
       std::vector<CellRange> busy;
       for (const BandJob& band : band_jobs) busy.push_back(band.rows);
       const auto rows = growing->next_rows(near, most, busy);
@@ -319,7 +293,7 @@ void AttentionTiles::show(const MapSubject& subject) {
   if (state_->subject == subject) return;
   state_->forget();
   state_->subject = subject;
-  state_->prefix = fmt::format("{}/map/{}/{}/", subject.key, subject.layer, subject.q_head);
+  state_->prefix = fmt::format("{}map/{}/{}/", subject.key, subject.layer, subject.q_head);
   state_->pump();
 }
 

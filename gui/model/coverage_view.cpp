@@ -245,6 +245,18 @@ std::optional<PageCell> CoveragePages::cell_at(double key, double query) const {
   return cell;
 }
 
+std::vector<std::pair<Index, Index>> CoveragePages::some_cells() const {
+  constexpr std::size_t kMost = 16;
+  std::vector<std::pair<Index, Index>> cells;
+  const std::size_t step = (blocks_.size() + kMost - 1) / kMost;
+  for (std::size_t block = 0; block < blocks_.size(); block += step) {
+    const auto query = static_cast<Index>(blocks_[block]);
+    cells.emplace_back(query, query / request_.page_size * request_.page_size);
+  }
+  cells.emplace_back(static_cast<Index>(blocks_.back()), static_cast<Index>(pages_.front()));
+  return cells;
+}
+
 CoveragePages coverage_pages(const TraceSource& trace, const TraceSource* draft,
                              const PagesRequest& request, JobContext& job) {
   CoverageOptions options;

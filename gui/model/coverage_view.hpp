@@ -148,6 +148,9 @@ class CoveragePages {
   std::size_t bytes() const;
   /// The cell at a key and a query position; empty outside the maps.
   std::optional<PageCell> cell_at(double key, double query) const;
+  /// First positions (query, key) of the last block's first page and of each block's diagonal
+  /// page, for at most 16 blocks: cells that some query sees.
+  std::vector<std::pair<Index, Index>> some_cells() const;
 
  private:
   MemoryResult result_;

@@ -16,6 +16,7 @@ namespace kvscope::gui {
 namespace {
 
 constexpr Index kRowsPerRead = 4096;
+constexpr Index kMostQuickNumbers = Index{1} << 24;  // of a group: larger ones keep no row waiting
 
 using Read = std::function<Tensor<float>(TokenRange)>;
 
@@ -119,12 +120,17 @@ Index norm_bin_width(TokenRange positions) {
   return std::max<Index>(1, (positions.size() + kNormBins - 1) / kNormBins);
 }
 
+std::string DataProblem::brief() const {
+  const bool is_number = what == "NaN" || what == "Inf";
+  return is_number ? fmt::format("{} holds {}", array, what) : array + " cannot be read";
+}
+
 std::string DataProblem::sentence() const {
   const std::string place =
       fmt::format("Layer {}, {} head {}", layer, array == "q" ? "query" : "key/value", head);
   if (what == "NaN" || what == "Inf") {
-    return fmt::format("{}: {} holds {}, first at position {}. Views of this head fail there.",
-                       place, array, what, pos);
+    return fmt::format("{}: {}, first at position {}. Views of this head fail there.", place,
+                       brief(), pos);
   }
   return fmt::format("{}: {} cannot be read from position {} on: {}", place, array, pos, what);
 }
@@ -241,11 +247,13 @@ void DataChecks::update(Workbench bench, const std::shared_ptr<const Document>& 
     const bool is_known = bench.cache.find<GroupCheck>(wanted) != nullptr;
     if (wanted != asked_ && !is_known && !bench.jobs.is_idle()) return;
     asked_ = wanted;
-    const auto view = slot_.ask(
-        bench, wanted, {fmt::format("Checking the numbers of layer {}", layer), Lane::quick},
-        [document, layer, kv_head](JobContext& job) {
-          return check_group(*document, layer, kv_head, job);
-        });
+    const Index numbers = (info.group() + 2) * info.n_tokens * info.d_head;
+    const Lane lane = numbers > kMostQuickNumbers ? Lane::heavy : Lane::quick;
+    const auto view =
+        slot_.ask(bench, wanted, {fmt::format("Checking the numbers of layer {}", layer), lane},
+                  [document, layer, kv_head](JobContext& job) {
+                    return check_group(*document, layer, kv_head, job);
+                  });
     if (view.fresh) {
       take(place, view.value);
     } else if (view.status.is_over() && view.status.state != JobState::done) {

@@ -36,6 +36,8 @@ struct DataProblem {
   std::string what;   // "NaN", "Inf", or the reader's own words
   /// "Layer 3, query head 5: q holds NaN, first at position 17."
   std::string sentence() const;
+  /// "k holds NaN", "k cannot be read".
+  std::string brief() const;
 };
 
 /// One KV head of one layer and the recorded query heads that read it.

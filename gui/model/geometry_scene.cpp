@@ -270,10 +270,12 @@ GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& s
       break;
   }
   for (std::size_t c = 0; c < 3; ++c) {
+    const std::string name = fmt::format("PC{}", c + 1);
+    const bool has_share = !std::isnan(head.explained[c]);
+    const double percent = 100.0 * head.explained[c];
     scene.axis_labels[c] =
-        std::isnan(head.explained[c])
-            ? fmt::format("PC{}", c + 1)
-            : fmt::format("PC{} ({:.0f}% of the variance)", c + 1, 100.0 * head.explained[c]);
+        has_share ? fmt::format("{} ({:.0f}% of the variance)", name, percent) : name;
+    scene.short_labels[c] = has_share ? fmt::format("{} {:.0f}%", name, percent) : name;
   }
   scene.mean_query = head.mean_query;
   scene.mean_key = head.mean_key;

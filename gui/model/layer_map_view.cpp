@@ -150,8 +150,10 @@ plot::Figure layer_map_figure(const LayerMap& map, LayerMapMetric metric) {
     // the least of each column: large enough to be seen across a room
     if (auto* stars = std::get_if<plot::Scatter>(&mark)) stars->size = kStarSize;
   }
-  figure.caption.push_back(fmt::format("Verifier: {}; draft: {}; {} tokens that both hold.",
-                                       map.verifier, map.draft, map.n_tokens));
+  figure.caption.push_back(
+      fmt::format("Verifier: {}; draft: {}; {} tokens that both hold; rows smoothed: {}{}.",
+                  map.verifier, map.draft, map.n_tokens, enum_name(map.options.smoothing),
+                  map.options.drop_sink ? "; key 0 left out" : ""));
   return figure;
 }
 

@@ -4,9 +4,15 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <utility>
 
 namespace kvscope::gui {
+
+namespace {
+constexpr int kFirstSampledLevel = 3;
+}
 
 std::size_t MapTile::bytes() const {
   return sizeof *this + (max.size() + mean.size()) * sizeof(float) + rows.size();
@@ -40,6 +46,27 @@ MapTile compute_tile(const AttentionHead& head, TileId id, ThreadPool& threads,
   if (id.level > 0) tile.mean = std::move(cells.mean);
   std::replace(tile.rows.begin(), tile.rows.end(), RowState::pending, RowState::exact);
   return tile;
+}
+
+std::vector<SamplePiece> sample_plan(const MapGrid& grid, Index near) {
+  std::vector<SamplePiece> plan;
+  const int level = grid.base_level();
+  if (level < kFirstSampledLevel) return plan;
+  const CellRange rows{grid.rows.begin >> level, ((grid.rows.end - 1) >> level) + 1};
+  for (const auto& [group, piece] : {std::pair<Index, Index>{8, 128}, {1, 32}}) {
+    const auto first = static_cast<std::ptrdiff_t>(plan.size());
+    for (Index begin = rows.begin; begin < rows.end; begin += piece) {
+      plan.push_back({{begin, std::min(rows.end, begin + piece)}, group});
+    }
+    std::stable_sort(plan.begin() + first, plan.end(),
+                     [&](const SamplePiece& a, const SamplePiece& b) {
+                       const Index centre = near >> level;
+                       return std::abs(a.rows.begin + a.rows.end - 2 * centre) <
+                              std::abs(b.rows.begin + b.rows.end - 2 * centre);
+                     });
+  }
+  std::reverse(plan.begin(), plan.end());  // taken from the end
+  return plan;
 }
 
 MapOverview::MapOverview(const MapGrid& grid) : grid_(grid), base_(grid.base_level()) {

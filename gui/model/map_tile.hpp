@@ -45,6 +45,17 @@ std::uint64_t next_stamp();
 MapTile compute_tile(const AttentionHead& head, TileId id, ThreadPool& threads,
                      std::stop_token stop);
 
+/// A part of an overview's rows, looked at through one query of each `group` rows of cells.
+struct SamplePiece {
+  CellRange rows;
+  Index group = 1;
+};
+
+/// The pieces of a first glance at a long map, to be taken from the end: all of it coarsely, then
+/// all of it row by row, what is near the query `near` first. Empty for contexts so short that they
+/// are exact before one could look.
+std::vector<SamplePiece> sample_plan(const MapGrid& grid, Index near);
+
 /// The levels from base_level() on of one head, filled in as rows of cells come.
 class MapOverview {
  public:

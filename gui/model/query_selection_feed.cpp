@@ -12,7 +12,10 @@ constexpr double kCheapLayer = 2e10;
 void QuerySelectionFeed::update(const Session& session, const QuerySelectionSwitches& switches) {
   waiting_ = false;
   const auto document = session.document();
-  if (!document) return;
+  if (!document) {
+    forget();
+    return;
+  }
   const QuerySelectionOptions options = options_of(switches, session.parameters().chunk);
   follow(*document, options, switches.span);
   ask_head(session, document, options);
@@ -25,18 +28,25 @@ void QuerySelectionFeed::update(const Session& session, const QuerySelectionSwit
   ask_layers(session, document, options, switches.span);
 }
 
+void QuerySelectionFeed::forget() {
+  document_key_.clear();
+  head_.clear();
+  picks_slot_.clear();
+  selected_slot_.clear();
+  value_.reset();
+  picks_.reset();
+  selected_.reset();
+  fresh_ = false;
+  status_ = {};
+  all_layers_ = false;
+}
+
 /// Forgets what belongs to another trace or other options.
 void QuerySelectionFeed::follow(const Document& document, const QuerySelectionOptions& options,
                                 QuerySpan span) {
   if (document.key() != document_key_) {
+    forget();
     document_key_ = document.key();
-    head_.clear();
-    picks_slot_.clear();
-    selected_slot_.clear();
-    value_.reset();
-    picks_.reset();
-    selected_.reset();
-    all_layers_ = false;
   }
   const std::string key =
       fmt::format("{}{}{}", document.key(), fields_to_json(options).dump(), enum_name(span));

@@ -15,8 +15,8 @@ namespace kvscope::gui {
 
 class QuerySelectionFeed {
  public:
-  /// Asks for what the session and the switches mean now. Call in every frame in which a trace is
-  /// open.
+  /// Asks for what the session and the switches mean now; call in every frame. Without a trace,
+  /// everything is forgotten.
   void update(const Session& session, const QuerySelectionSwitches& switches);
 
   /// The selected head's, or the last one's while that is computed; null if there was none yet.
@@ -48,6 +48,7 @@ class QuerySelectionFeed {
   bool is_waiting() const { return waiting_; }
 
  private:
+  void forget();
   void follow(const Document& document, const QuerySelectionOptions& options, QuerySpan span);
   void ask_head(const Session& session, const std::shared_ptr<const Document>& document,
                 const QuerySelectionOptions& options);

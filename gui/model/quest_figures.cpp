@@ -94,7 +94,7 @@ plot::Range height_of(const QuestPages& pages) {
       high = std::max(high, static_cast<double>(v));
     }
   }
-  const double room = std::max(0.04 * (high - low), 1e-6);
+  const double room = std::max({0.04 * (high - low), 0.02 * std::abs(high), 1e-3});
   return {low - room, high + room};
 }
 

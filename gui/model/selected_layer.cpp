@@ -9,7 +9,7 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr double kLeastOpacity = 1.0 / 3.0;
+constexpr double kLeastOpacity = 0.4;
 
 /// The pixels of one token, at least one; may lie outside.
 struct Pixels {

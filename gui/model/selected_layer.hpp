@@ -21,7 +21,7 @@ struct SelectedLayer {
 };
 
 /// One pixel of the layer per pixel of the view. Its opacity grows with the share of its pairs
-/// (measured queries x keys) that were chosen, from a third of the colour's own where any was.
+/// (measured queries x keys) that were chosen, from 0.4 of the colour's own where any was.
 /// Measured queries are at least a pixel high; others leave their rows clear. rows: ascending.
 SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
                             plot::Colour colour);

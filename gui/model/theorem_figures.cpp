@@ -124,6 +124,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
   plot::Figure& figure = out.figure;
   figure.name = "theorem-b1";
   figure.columns = bounds.size() > 1 ? 2 : 1;
+  figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
   figure.span = plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   for (const TheoremBound bound : bounds) {
@@ -151,6 +152,9 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
 
     plot::Panel panel;
     panel.title = std::string(title_of(bound));
+    if (bounds.size() > 1) {
+      panel.title += fmt::format(": {} violated", rows.column(bound).violations);
+    }
     panel.x.label =
         is_upper(bound) ? "Upper bound on cos($M$, $q$)" : "Lower bound on cos($k$*, $q$)";
     panel.y.label = is_upper(bound) ? "Measured cos($M$, $q$)" : "Measured cos($k$*, $q$)";
@@ -167,7 +171,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     put(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = cosine"}, {});
     put(std::move(all), std::move(all_rows));
     if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
-    put(counts_of(rows, bound), {});
+    if (bounds.size() == 1) put(counts_of(rows, bound), {});
     figure.panels.push_back(std::move(panel));
     out.rows.push_back(std::move(lists));
   }

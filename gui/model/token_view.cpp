@@ -105,8 +105,11 @@ std::string ranked_row_key(Index layer, Index q_head, Index query) {
   return fmt::format("row/{}/{}/{}", layer, q_head, query);
 }
 
-RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query) {
-  RankedRow ranked{layer, q_head, attention_row(trace, layer, q_head, query), {}};
+RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
+  RankedRow ranked;
+  ranked.layer = layer;
+  ranked.q_head = q_head;
+  ranked.row = std::move(row);
   const auto& probs = ranked.row.probs;
   std::vector<std::int32_t> order(probs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -117,16 +120,24 @@ RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index 
   for (std::size_t i = 0; i < order.size(); ++i) {
     ranked.rank[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i) + 1;
   }
+  const TokenRange visible = ranked.row.visible;
+  for (Index pos = visible.begin; pos < visible.end; ++pos) {
+    const double weight = ranked.row.prob(pos);
+    ranked.largest = std::max(ranked.largest, weight);
+    if (pos >= kSinkTokens) ranked.largest_but_sinks = std::max(ranked.largest_but_sinks, weight);
+  }
   return ranked;
 }
 
-Shading::Shading(const RankedRow& row, WeightScale scale, bool mask_sinks)
-    : row_(&row), scale_(scale), mask_sinks_(mask_sinks) {
-  const TokenRange visible = row.row.visible;
-  for (Index pos = visible.begin; pos < visible.end; ++pos) {
-    if (!is_masked(pos)) largest_ = std::max(largest_, row.row.prob(pos));
-  }
+RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query) {
+  return rank_keys(layer, q_head, attention_row(trace, layer, q_head, query));
 }
+
+Shading::Shading(const RankedRow& row, WeightScale scale, bool mask_sinks)
+    : row_(&row),
+      scale_(scale),
+      mask_sinks_(mask_sinks),
+      largest_(mask_sinks ? row.largest_but_sinks : row.largest) {}
 
 double Shading::shade(Index pos) const {
   if (row_ == nullptr || is_masked(pos)) return 0.0;

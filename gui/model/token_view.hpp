@@ -14,12 +14,18 @@
 
 namespace kvscope::gui {
 
+/// Positions at the beginning of the text that "mask sinks" leaves out of the shading: as many as
+/// StreamingLLM keeps.
+inline constexpr Index kSinkTokens = 4;
+
 /// An attention row with its keys ranked.
 struct RankedRow {
   Index layer = 0;
   Index q_head = 0;
   AttentionRow row;
   std::vector<std::int32_t> rank;  // [visible.size()] 1 = largest; equal weights by position
+  double largest = 0.0;            // weight of any key
+  double largest_but_sinks = 0.0;  // of any key from kSinkTokens on
   /// 0 for keys that the query does not see.
   Index rank_of(Index pos) const;
   std::size_t bytes() const { return row.bytes() + rank.size() * sizeof(rank[0]); }
@@ -27,6 +33,8 @@ struct RankedRow {
 
 /// For keys of a cache, after Document::key().
 std::string ranked_row_key(Index layer, Index q_head, Index query);
+/// The row with ranks and largest weights.
+RankedRow rank_keys(Index layer, Index q_head, AttentionRow row);
 RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query);
 
 /// How weights become shades.
@@ -35,10 +43,6 @@ enum class WeightScale {
   linear,      // in proportion to the largest weight
   percentile,  // by rank among the visible keys
 };
-
-/// Positions at the beginning of the text that "mask sinks" leaves out of the shading: as many as
-/// StreamingLLM keeps.
-inline constexpr Index kSinkTokens = 4;
 
 /// Weights of one row to shades in [0, 1].
 class Shading {

@@ -25,8 +25,8 @@ void add(FactSection& section, std::string name, std::string value, std::string 
 
 std::string rope_words(const TraceInfo& info) {
   if (info.rope_kind.empty()) return {};
-  std::string words = fmt::format("{}, theta {:g}", info.rope_kind, info.rope_theta);
-  if (info.rope_factor != 1.0) words += fmt::format(", stretched {:g} times", info.rope_factor);
+  std::string words = fmt::format("{}, theta {}", info.rope_kind, info.rope_theta);
+  if (info.rope_factor != 1.0) words += fmt::format(", stretched {} times", info.rope_factor);
   const auto without = std::count_if(info.layer_kinds.begin(), info.layer_kinds.end(),
                                      [](const LayerKind& kind) { return !kind.has_rope; });
   if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));

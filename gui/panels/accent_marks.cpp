@@ -8,6 +8,15 @@
 
 namespace kvscope::gui {
 
+namespace {
+
+/// From the left edge to the words.
+float indent() {
+  return ImGui::GetTextLineHeight() * 0.8f;
+}
+
+}  // namespace
+
 AccentMarks::AccentMarks(const PanelContext& context, const FigureView& view, std::size_t panel)
     : context_(context), view_(view), panel_(panel) {
   const auto frame = view.frame(panel);
@@ -47,6 +56,23 @@ void AccentMarks::frame(plot::Range x, plot::Range y, float inset) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRect(low, high, packed(context_.look.surface), 0.0f, 0, context_.look.px(4.0f));
   list.AddRect(low, high, packed(context_.look.accent), 0.0f, 0, context_.look.px(2.0f));
+}
+
+void accent_words(const PanelContext& context, const std::string& words) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float side = ImGui::GetTextLineHeight() * 0.5f;
+  ImGui::GetWindowDrawList()->AddRectFilled(
+      {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(context.look.accent));
+  ImGui::SetCursorScreenPos({at.x + indent(), at.y});
+  ImGui::PushTextWrapPos(0.0f);
+  ImGui::TextUnformatted(words.c_str(), words.c_str() + words.size());
+  ImGui::PopTextWrapPos();
+}
+
+float accent_words_height(const std::string& words) {
+  const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x - indent());
+  return ImGui::CalcTextSize(words.c_str(), nullptr, false, width).y +
+         ImGui::GetStyle().ItemSpacing.y;
 }
 
 }  // namespace kvscope::gui

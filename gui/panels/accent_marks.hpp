@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "analysis/plot/figure.hpp"
 #include "gui/panels/panel.hpp"
@@ -32,5 +33,10 @@ class AccentMarks {
   std::size_t panel_;
   bool is_drawn_ = false;
 };
+
+/// Words about what is selected, behind a square of the accent colour, in lines that fit.
+void accent_words(const PanelContext& context, const std::string& words);
+/// The height that accent_words takes in the room there is, spacing included.
+float accent_words_height(const std::string& words);
 
 }  // namespace kvscope::gui

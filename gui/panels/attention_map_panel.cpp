@@ -7,13 +7,10 @@
 
 #include "gui/model/json_fields.hpp"
 #include "gui/panels/widgets.hpp"
-#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
 namespace {
-
-constexpr double kCountEvery = 0.4;  // seconds, while the picture fills in
 
 std::string number_words(double weight) {
   if (weight == 0.0) return "0";
@@ -23,15 +20,6 @@ std::string number_words(double weight) {
 std::string range_words(TokenRange range) {
   return range.size() == 1 ? fmt::format("{}", range.begin)
                            : fmt::format("{} to {}", range.begin, range.end - 1);
-}
-
-/// A number that changes whenever another picture is shown.
-std::uint64_t fingerprint(const MapPicture& picture) {
-  std::uint64_t hash = static_cast<std::uint64_t>(picture.level) + 1;
-  for (const MapTile* tile : picture.tiles) {
-    if (tile->id.level == picture.level) hash = hash * 1'000'003 + tile->stamp;
-  }
-  return hash;
 }
 
 }  // namespace
@@ -85,7 +73,6 @@ void AttentionMapPanel::draw(PanelContext& context) {
     if (subject != subject_) {
       subject_ = subject;
       textures_.clear();
-      counts_due_ = true;
       names_ = {document->name(), document->info().model_name, selection.layer, selection.q_head};
     }
     picture_ = std::move(picture);
@@ -102,14 +89,12 @@ void AttentionMapPanel::draw(PanelContext& context) {
 void AttentionMapPanel::report(const PanelContext& context) {
   const JobStatus status = status_of(context.session.selection());
   const bool is_fine = status.state == JobState::done;
+  ImGui::SetCursorScreenPos(canvas_.low());  // over the map, whatever was drawn last
   if (is_fine) {
     overlay_.report(context);
     return;
   }
-  const ImVec2 keep = ImGui::GetCursorScreenPos();
-  ImGui::SetCursorScreenPos(canvas_.low());
   const SlotAction action = job_place(context, status, picture_.overview != nullptr, is_fine);
-  ImGui::SetCursorScreenPos(keep);
   if (action == SlotAction::retry) tiles_->retry();
   if (action == SlotAction::cancel) tiles_->stop();
 }
@@ -143,8 +128,7 @@ JobStatus AttentionMapPanel::status_of(const Selection& selection) const {
 
 void AttentionMapPanel::draw_map(PanelContext& context) {
   Session& session = context.session;
-  count_weights(context);
-  update_colours(context);
+  scale_.update(context, picture_, view_, options_, subject_, moving_);
   if (options_.overlay) {
     overlay_.ask(context, view_, moving_);
   } else {
@@ -156,11 +140,11 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   std::vector<const MapTile*> wanted;
   if (whole != nullptr) wanted.push_back(whole);
   wanted.insert(wanted.end(), picture_.tiles.begin(), picture_.tiles.end());
-  textures_whole_ =
-      textures_.prepare(context.textures, wanted, *colours_, options_.pooling, colours_version_);
+  textures_whole_ = textures_.prepare(context.textures, wanted, scale_.colours(), options_.pooling,
+                                      scale_.version());
   if (!textures_whole_) context.requests.redraw = true;
 
-  MapScene scene{overview.grid(), picture_, *colours_, textures_};
+  MapScene scene{overview.grid(), picture_, scale_.colours(), textures_};
   scene.overlay = overlay_.texture();
   scene.overlay_part = overlay_.part();
   scene.whole = whole;
@@ -175,7 +159,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   act(context, gesture);
   const bool hovers = gesture.hovered && !is_stale_;
   if (hovers && !ImGui::IsMouseDown(ImGuiMouseButton_Left)) tooltip(context, *gesture.hovered);
-  range_popup(context);
+  scale_.popup(context, options_);
 }
 
 void AttentionMapPanel::follow_selection(const Session& session) {
@@ -217,105 +201,7 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
     view_.fit({{query - kAround, key - kAround}, {query + kAround, key + kAround}});
     context.requests.redraw = true;
   }
-  if (gesture.bar_clicked) ImGui::OpenPopup("range");
-}
-
-// ---- colours ----
-
-void AttentionMapPanel::count_weights(PanelContext& context) {
-  const MapPicture& picture = picture_;
-  const std::string shown =
-      fmt::format("{} {} {} {} {} {} {}", subject_, fingerprint(picture), options_.sinks(),
-                  enum_name(options_.pooling), view_.origin().query, view_.origin().key,
-                  view_.tokens_per_pixel());
-  if (shown == counted_ || picture.tiles.empty()) return;
-  // while something moves or fills in, colours that change all the time would only flicker
-  const double now = ImGui::GetTime();
-  const bool waits = moving_ || picture.n_missing > 0 || now < next_count_;
-  if (waits && counts_.n() > 0 && !counts_due_) {
-    context.requests.redraw = true;
-    return;
-  }
-  // as much again on every side of what is in sight: small moves seldom change the range
-  const auto widened = [](TokenRange range) {
-    return TokenRange{std::max<Index>(0, range.begin - range.size()), range.end + range.size()};
-  };
-  const TokenRange queries = widened(view_.queries());
-  const TokenRange keys = widened(view_.keys());
-  WeightCounts counts;
-  for (const bool any_level : {false, true}) {
-    for (const MapTile* tile : picture.tiles) {
-      if (!any_level && tile->id.level != picture.level) continue;
-      counts.add(*tile, options_.pooling, options_.sinks(), queries, keys);
-    }
-    if (counts.n() > 0) break;
-  }
-  counts_ = std::move(counts);
-  counted_ = shown;
-  next_count_ = now + kCountEvery;
-  counts_due_ = false;
-}
-
-void AttentionMapPanel::update_colours(const PanelContext& context) {
-  const plot::Range range = options_.fixed_range && options_.scale != MapScaleKind::percentile
-                                ? plot::Range{options_.low, options_.high}
-                                : automatic_range(options_.scale, counts_);
-  std::string key = fmt::format("{} {} {} {} {}", enum_name(options_.scale), range.low, range.high,
-                                enum_name(options_.pooling), static_cast<int>(context.look.ground));
-  if (options_.scale == MapScaleKind::percentile) key += fmt::format(" {}", counted_);
-  if (colours_ && key == colours_key_) return;
-  const plot::Theme theme = plot::make_theme(plot::Venue::slide, context.look.ground);
-  MapGround ground;
-  ground.masked = rgba(theme.masked);
-  ground.unrecorded = 0;  // the hatched ground shows
-  colours_.emplace(options_.scale, range, plot::ColourMap::sequential, ground, counts_);
-  colours_key_ = std::move(key);
-  ++colours_version_;
-}
-
-void AttentionMapPanel::range_popup(PanelContext& context) {
-  if (!ImGui::BeginPopup("range")) return;
-  ImGui::TextDisabled("Range of colours");
-  const bool ranked = options_.scale == MapScaleKind::percentile;
-  if (ranked) {
-    ImGui::TextUnformatted("Ranks always span what is in sight.");
-  } else {
-    bool automatic = !options_.fixed_range;
-    if (ImGui::Checkbox("automatic", &automatic)) {
-      options_.fixed_range = !automatic;
-      options_.low = colours_->range().low;
-      options_.high = colours_->range().high;
-    }
-    ImGui::PushItemWidth(context.look.px(140));
-    const auto edit = [&](const char* name, double& value) {
-      double edited = options_.fixed_range ? value
-                      : name[0] == 'l'     ? colours_->range().low
-                                           : colours_->range().high;
-      if (!ImGui::InputDouble(name, &edited, 0.0, 0.0, "%.3g",
-                              ImGuiInputTextFlags_EnterReturnsTrue)) {
-        return;
-      }
-      if (!options_.fixed_range) {
-        options_.low = colours_->range().low;
-        options_.high = colours_->range().high;
-      }
-      value = std::clamp(edited, 0.0, 1.0);
-      options_.fixed_range = true;
-    };
-    edit("lowest", options_.low);
-    edit("highest", options_.high);
-    ImGui::PopItemWidth();
-  }
-  ImGui::Separator();
-  ImGui::Checkbox("mask sink", &options_.mask_sinks);
-  ImGui::PushItemWidth(context.look.px(140));
-  const Index least = 1;
-  const Index most = 64;
-  ImGui::SliderScalar("keys", ImGuiDataType_S64, &options_.n_sink, &least, &most, "%lld",
-                      ImGuiSliderFlags_AlwaysClamp);
-  ImGui::PopItemWidth();
-  ImGui::Checkbox("whole map in the corner", &options_.minimap);
-  ImGui::EndPopup();
+  if (gesture.bar_clicked) ImGui::OpenPopup(MapScale::kPopup);
 }
 
 // ---- words ----
@@ -343,9 +229,10 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
       lines.emplace_back("cell", fmt::format("queries {}, keys {}", range_words(cell->queries),
                                              range_words(cell->keys)));
       lines.emplace_back(
-          "", fmt::format("max {}, mean {}{}", number_words(static_cast<double>(cell->max)),
-                          number_words(static_cast<double>(cell->mean)),
-                          cell->state == RowState::sampled ? " (sampled)" : ""));
+          "its weights",
+          fmt::format("max {}, mean {}{}", number_words(static_cast<double>(cell->max)),
+                      number_words(static_cast<double>(cell->mean)),
+                      cell->state == RowState::sampled ? " (sampled)" : ""));
     }
   }
   if (const auto keeps = overlay_.keeps(pair)) {
@@ -383,14 +270,17 @@ std::string AttentionMapPanel::right_words() const {
 // ---- the contract ----
 
 std::optional<plot::Figure> AttentionMapPanel::figure() const {
-  if (!picture_.overview || !colours_) return std::nullopt;
-  return map_figure(picture_, picture_.overview->grid(), view_, options_, *colours_, names_, query_,
-                    key_);
+  if (!picture_.overview || !scale_.has_colours()) return std::nullopt;
+  return map_figure(picture_, picture_.overview->grid(), view_, options_, scale_.colours(), names_,
+                    query_, key_);
 }
 
 nlohmann::ordered_json AttentionMapPanel::options() const {
   nlohmann::ordered_json json = fields_to_json(options_);
-  if (wanted_view_ || (tiles_ && !view_.is_fitted())) {
+  const bool wants_part =
+      wanted_view_ && wanted_view_->tokens_per_pixel < MapPlace().tokens_per_pixel;
+  const bool sees_part = !wanted_view_ && tiles_ && !view_.is_fitted();
+  if (wants_part || sees_part) {
     const MapPlace place = wanted_view_ ? *wanted_view_
                                         : MapPlace{view_.at(view_.width() / 2, view_.height() / 2),
                                                    view_.tokens_per_pixel()};
@@ -414,11 +304,12 @@ void AttentionMapPanel::set_options(const nlohmann::ordered_json& options) {
 
 bool AttentionMapPanel::is_busy() const {
   if (!tiles_) return false;
-  const MapProgress progress = tiles_->progress();
-  const bool runs = progress.phase == MapProgress::Phase::loading ||
-                    progress.phase == MapProgress::Phase::sampling ||
-                    progress.phase == MapProgress::Phase::computing;
-  return runs || picture_.n_missing > 0 || !textures_whole_ || overlay_.is_busy();
+  using Phase = MapProgress::Phase;
+  const Phase phase = tiles_->progress().phase;
+  if (phase == Phase::failed || phase == Phase::stopped || phase == Phase::nothing) return false;
+  const bool is_whole =
+      phase == Phase::complete && picture_.n_missing == 0 && textures_whole_ && !scale_.is_behind();
+  return !is_whole || overlay_.is_busy();
 }
 
 std::vector<std::pair<std::string, ImVec2>> AttentionMapPanel::landmarks() const {

@@ -9,6 +9,7 @@
 #include "gui/model/map_options.hpp"
 #include "gui/panels/attention_map_view.hpp"
 #include "gui/panels/kept_overlay.hpp"
+#include "gui/panels/map_scale.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/tile_textures.hpp"
 
@@ -30,10 +31,6 @@ class AttentionMapPanel final : public Panel {
   const MapView& view() const { return view_; }
 
  private:
-  /// Counts of what is in sight, for automatic ranges and ranks; taken again when it changed, but
-  /// not while something moves.
-  void count_weights(PanelContext& context);
-  void update_colours(const PanelContext& context);
   void follow_selection(const Session& session);
   void draw_map(PanelContext& context);
   void report(const PanelContext& context);
@@ -42,7 +39,6 @@ class AttentionMapPanel final : public Panel {
   JobStatus status_of(const Selection& selection) const;
   void act(PanelContext& context, const MapGesture& gesture);
   void tooltip(const PanelContext& context, MapPair pair) const;
-  void range_popup(PanelContext& context);
   std::string left_words() const;
   std::string right_words() const;
 
@@ -58,14 +54,7 @@ class AttentionMapPanel final : public Panel {
   TileTextures textures_;
   bool textures_whole_ = true;
 
-  WeightCounts counts_;
-  std::string counted_;      // what the counts are of
-  double next_count_ = 0.0;  // not before this time
-  bool counts_due_ = false;
-  std::optional<MapColours> colours_;
-  std::uint64_t colours_version_ = 0;
-  std::string colours_key_;
-
+  MapScale scale_;
   KeptOverlay overlay_;
 
   std::optional<Index> query_;  // as last seen, to notice what other panels choose

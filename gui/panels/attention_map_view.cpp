@@ -37,9 +37,10 @@ std::vector<plot::Tick> position_ticks(double from, double to, double pixels, do
   return plot::choose_ticks(axis, {from, to}, std::max(2, static_cast<int>(pixels / spacing)));
 }
 
-/// Two digits: "0.025", "3.2e-5".
+/// "0.025", "3.2e-5".
 std::string weight_words(double weight) {
-  if (weight == 0.0 || weight >= 1e-3) return fmt::format("{:.2g}", weight);
+  if (std::abs(weight) < 1e-30) return "0";
+  if (weight >= 1e-3) return fmt::format("{:.3g}", weight);
   const int exponent = static_cast<int>(std::floor(std::log10(weight) + 1e-9));
   return fmt::format("{:.2g}e{}", weight / std::pow(10.0, exponent), exponent);
 }
@@ -282,7 +283,10 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
   const float line = small->FontSize + look.px(3);
   const float left = high_.x + look.px(12);
   const float top = low_.y + line + look.px(2);
-  const float bottom = high_.y - 2 * line - look.px(8);
+  const plot::Theme theme = plot::make_theme(plot::Venue::slide, look.ground);
+  const bool has_gaps = scene.grid.rows.size() < scene.grid.n_tokens;
+  const int n_swatches = 1 + (has_gaps ? 1 : 0) + (scene.overlay != nullptr ? 1 : 0);
+  const float bottom = high_.y - static_cast<float>(n_swatches) * line - look.px(8);
   text_at(list, small, {left, low_.y}, ink, scene.bar_title);
   const float right = left + look.px(kBarWidth);
   if (bottom - top > look.px(20)) {
@@ -304,21 +308,20 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
       text_at(list, small, {right + look.px(6), y - small->FontSize / 2}, ink, t.label);
     }
   }
-  const plot::Theme theme = plot::make_theme(plot::Venue::slide, look.ground);
-  const auto swatch = [&](float y, bool hatched, const std::string& words) {
+  // what has no weight to show, and the layer above
+  float y = high_.y - static_cast<float>(n_swatches) * line;
+  const auto swatch = [&](plot::Colour fill, bool hatched, const std::string& words) {
     const ImVec2 a{left, y + look.px(1)};
     const ImVec2 b{right, y + look.px(1) + small->FontSize - look.px(2)};
-    list.AddRectFilled(a, b, packed(theme.masked));
-    if (hatched) {
-      list.AddLine({a.x, b.y}, {b.x, a.y}, packed(look.muted));
-    }
+    list.AddRectFilled(a, b, packed(fill));
+    if (hatched) list.AddLine({a.x, b.y}, {b.x, a.y}, packed(look.muted));
     list.AddRect(a, b, packed(look.line));
     text_at(list, small, {right + look.px(6), y}, ink, words);
+    y += line;
   };
-  swatch(high_.y - 2 * line, false, "masked");
-  if (scene.grid.rows.size() < scene.grid.n_tokens) {
-    swatch(high_.y - line, true, "no query");
-  }
+  swatch(theme.masked, false, "masked");
+  if (has_gaps) swatch(theme.masked, true, "no query");
+  if (scene.overlay != nullptr) swatch(theme.highlight, false, "kept");
   ImGui::SetCursorScreenPos({left - look.px(2), low_.y});
   ImGui::InvisibleButton("bar",
                          {std::max(1.0f, area_high_.x - left), std::max(1.0f, high_.y - low_.y)});

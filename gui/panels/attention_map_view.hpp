@@ -22,13 +22,13 @@ struct MapScene {
   const MapColours& colours;
   const TileTextures& textures;
   const Texture* overlay = nullptr;  // of the selected keys
-  MapRect overlay_part;
+  MapRect overlay_part{};
   const MapTile* whole = nullptr;  // for the corner; null: not wanted
-  std::optional<Index> query;      // selected
-  std::optional<Index> key;
-  std::string bar_title;   // above the colour bar
-  std::string left_words;  // below the map
-  std::string right_words;
+  std::optional<Index> query{};    // selected
+  std::optional<Index> key{};
+  std::string bar_title{};   // above the colour bar
+  std::string left_words{};  // below the map
+  std::string right_words{};
 };
 
 /// What was done in this frame.

@@ -121,6 +121,33 @@ class CoveragePanel final : public Panel {
     fields_from_json(options, switches_);
     ++n_switched_;
   }
+  /// The middle of cells: "head LAYER/HEAD", and "page QUERY/KEY" (first positions) for some.
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    constexpr std::size_t kMost = 256;
+    std::vector<std::pair<std::string, ImVec2>> places;
+    const auto add = [&](std::string name, std::optional<ImVec2> at) {
+      if (at) places.emplace_back(std::move(name), *at);
+    };
+    const std::size_t n_heads = question_.q_heads.size();
+    if (heads_.current() && heads_.view && question_.layers.size() * n_heads <= kMost) {
+      for (std::size_t cell = 0; cell < question_.layers.size() * n_heads; ++cell) {
+        const std::size_t row = cell / n_heads;
+        const std::size_t col = cell % n_heads;
+        add(fmt::format("head {}/{}", question_.layers[row], question_.q_heads[col]),
+            heads_.view->place(0, static_cast<double>(col) + 0.5, static_cast<double>(row) + 0.5));
+      }
+    }
+    if (pages_.current() && pages_.view && pages_value_) {
+      const PagesRequest& request = pages_value_->request();
+      for (const auto& [query, key] : pages_value_->some_cells()) {
+        add(fmt::format("page {}/{}", query, key),
+            pages_.view->place(
+                0, static_cast<double>(key) + 0.5 * static_cast<double>(request.page_size),
+                static_cast<double>(query) + 0.5 * static_cast<double>(request.query_block)));
+      }
+    }
+    return places;
+  }
   bool is_busy() const override { return is_busy_; }
 
  private:

@@ -70,11 +70,12 @@ class GeometryPanel final : public Panel {
 
   void draw(PanelContext& context) override {
     waiting_ = false;
-    if (needs_trace(context)) return;
     const auto document = context.session.document();
-    if (document->key() != document_key_) forget(*document);
+    if (document != document_) forget(document);  // also lets go of a trace that was closed
+    if (needs_trace(context)) return;
     const auto view = ask_geometry(context, document);
     if (!slot_place(context, geometry_, view)) return;
+    has_points_ = view.fresh;
     // The overlays' problems take a line above the picture; it goes on being shown.
     const auto weights = ask_weights(context, document);
     const auto kept = ask_kept(context, document);
@@ -147,19 +148,29 @@ class GeometryPanel final : public Panel {
     return places;
   }
 
-  bool is_busy() const override { return waiting_; }
+  bool is_busy() const override { return waiting_ || picture_.is_rough(); }
 
  private:
   // ---- what is asked for ----
 
-  void forget(const Document& document) {
-    document_key_ = document.key();
+  void forget(const std::shared_ptr<const Document>& document) {
+    document_ = document;
     geometry_.clear();
     weights_.clear();
     kept_.clear();
     value_.reset();
     scene_key_.clear();
     scene_ = {};
+  }
+
+  /// In the corner, over the points: these are there already. One report at a time.
+  template <class T>
+  void report_overlay(PanelContext& context, Slot<T>& slot, const SlotView<T>& view) {
+    if (!has_points_) return;
+    const SlotAction action =
+        job_place(context, view.status, /*has_value=*/true, /*fresh=*/view.fresh);
+    if (action == SlotAction::cancel) slot.cancel();
+    if (action == SlotAction::retry) slot.retry();
   }
 
   template <class T>
@@ -169,7 +180,6 @@ class GeometryPanel final : public Panel {
 
   SlotView<GeometryView> ask_geometry(PanelContext& context,
                                       const std::shared_ptr<const Document>& document) {
-    document_ = document;
     const Selection& selected = context.session.selection();
     GeometryOptions options;
     options.basis = switches_.basis;
@@ -209,7 +219,7 @@ class GeometryPanel final : public Panel {
           return query_selection_view(document->source(), request, job);
         });
     note(view);
-    slot_place(context, weights_, view);
+    report_overlay(context, weights_, view);
     return view.fresh ? view.value : nullptr;
   }
 
@@ -237,7 +247,7 @@ class GeometryPanel final : public Panel {
           return kept_rows(document->source(), second ? &second->source() : nullptr, request, job);
         });
     note(view);
-    slot_place(context, kept_, view);
+    report_overlay(context, kept_, view);
     if (!view.fresh) return std::nullopt;
     const KeptRow* row = view.value->nearest(selected.query);
     if (row == nullptr) return std::nullopt;
@@ -347,8 +357,8 @@ class GeometryPanel final : public Panel {
   Slot<QuerySelectionView> weights_;
   Slot<KeptRows> kept_;
   bool waiting_ = false;
+  bool has_points_ = false;  // of what is selected
 
-  std::string document_key_;
   std::shared_ptr<const Document> document_;
   std::shared_ptr<const GeometryView> value_;  // behind head_
   GeometryHead head_;

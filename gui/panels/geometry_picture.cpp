@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "gui/model/little_room.hpp"
 #include "gui/render/cloud_keys.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/marker_stamp.hpp"
@@ -38,7 +39,9 @@ void draw_selected(PanelContext& context, ImDrawList& list, ImVec2 at, const cha
 
 GeometryHit GeometryPicture::show(PanelContext& context, const GeometryShown& shown) {
   if (!points_) points_.emplace(context.textures);
-  return shown.is_3d ? show_orbit(context, shown) : show_flat(context, shown);
+  const GeometryHit hit = shown.is_3d ? show_orbit(context, shown) : show_flat(context, shown);
+  if (points_->is_rough()) context.requests.redraw = true;
+  return hit;
 }
 
 std::optional<std::pair<plot::Range, plot::Range>> GeometryPicture::zoom() const {
@@ -67,7 +70,17 @@ GeometryHit GeometryPicture::show_flat(PanelContext& context, const GeometryShow
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.ChannelsSplit(2);
   list.ChannelsSetCurrent(1);
-  flat_->show(shown.frame, shown.version, ImGui::GetContentRegionAvail(), style);
+  const ImVec2 size = ImGui::GetContentRegionAvail();
+  const bool little =
+      size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
+  if (little) {
+    style.text_em = context.fonts.small_em();
+    const auto& labels = shown.scene.short_labels;
+    flat_->show(for_little_room(shown.frame, labels[0], labels[1]), 2 * shown.version + 1, size,
+                style);
+  } else {
+    flat_->show(shown.frame, 2 * shown.version, size, style);
+  }
   list.ChannelsSetCurrent(0);
   const auto frame = flat_->frame(0);
   if (frame) {

@@ -45,6 +45,8 @@ class GeometryPicture {
   void set_orbit(const Orbit& orbit) { orbit_ = orbit; }
   void reset();
 
+  /// In motion: another frame shows more.
+  bool is_rough() const { return points_ && points_->is_rough(); }
   /// How often points were painted, for tests and measurements.
   std::uint64_t n_paintings() const { return points_ ? points_->n_paintings() : 0; }
   /// Where a point was shown last, on screen.

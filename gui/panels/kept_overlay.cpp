@@ -13,7 +13,7 @@ namespace kvscope::gui {
 
 namespace {
 
-constexpr double kOpacity = 0.9;
+constexpr double kOpacity = 0.6;  // the weights below stay readable
 
 KeptRequest request_of(const Session& session) {
   const Selection& selection = session.selection();

@@ -2,10 +2,10 @@
 // the selected one, the verifier.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/layer_map_view.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -78,6 +78,8 @@ class LayerMapPanel final : public Panel {
     const auto verifier = context.session.document();
     const auto draft = context.session.second();
     if (draw_obstacle(context, *verifier, *draft)) return;
+    if (verifier->key() + draft->key() != documents_key_) slot_.clear();
+    documents_key_ = verifier->key() + draft->key();
     suggest_swap(context, *verifier, *draft);
     const auto view = ask(context, verifier, draft);
     waiting_ = !view.fresh && !view.status.is_over();
@@ -130,7 +132,7 @@ class LayerMapPanel final : public Panel {
   void choose_smoothing(PanelContext& context) {
     static const std::vector<std::string> kNames = {"smooth zeros", "smooth all", "no smoothing"};
     std::string chosen = kNames[static_cast<std::size_t>(switches_.smoothing)];
-    if (choose("##smoothing", chosen, kNames, context.look.px(112))) {
+    if (choose("##smoothing", chosen, kNames, context.look.px(132))) {
       switches_.smoothing =
           static_cast<Smoothing>(std::find(kNames.begin(), kNames.end(), chosen) - kNames.begin());
     }
@@ -228,7 +230,8 @@ class LayerMapPanel final : public Panel {
   void show_figure(PanelContext& context) {
     if (!view_) view_.emplace(context.fonts, context.textures);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float below = 2.0f * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
+    const float below = accent_words_height(cell_words(context)) +
+                        accent_words_height(sum_words()) + context.look.px(2);
     view_->show(figure_, version_, {room.x, std::max(context.look.px(60), room.y - below)},
                 {context.look.ground, context.look.surface, {}});
   }
@@ -275,27 +278,29 @@ class LayerMapPanel final : public Panel {
     return map_->mapped(verifier_layer);
   }
 
-  void draw_numbers(PanelContext& context) {
+  std::string cell_words(const PanelContext& context) const {
     const Index layer = context.session.selection().layer;
     const LayerMapCell* cell = cell_in_focus(layer);
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float side = ImGui::GetTextLineHeight() * 0.5f;
-    ImGui::GetWindowDrawList()->AddRectFilled(
-        {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(context.look.accent));
-    ImGui::SetCursorScreenPos({at.x + side * 1.6f, at.y});
-    ImGui::TextUnformatted(
-        (cell == nullptr
-             ? fmt::format("verifier layer {} stays dense", layer)
-             : fmt::format("verifier layer {}, draft layer {}: KL {:.4g} nats, total variation "
-                           "{:.4g}, floor {:.4g}; {}",
-                           layer, cell->draft_layer, cell->kl, cell->total_variation,
-                           cell->pinsker_floor, standing_of(*cell)))
-            .c_str());
-    ImGui::TextDisabled(
-        "%s", fmt::format("sum of KL: {:.4g} nats along the map, {:.4g} along the least of each "
-                          "column   {} rows of {} tokens",
-                          map_->monotone_cost, map_->argmax_cost, map_->n_rows, map_->n_tokens)
-                  .c_str());
+    if (cell == nullptr) return fmt::format("verifier layer {} stays dense", layer);
+    return fmt::format(
+        "verifier layer {}, draft layer {}: KL {:.4g} nats, total variation {:.4g}, floor {:.4g}; "
+        "{}",
+        layer, cell->draft_layer, cell->kl, cell->total_variation, cell->pinsker_floor,
+        standing_of(*cell));
+  }
+
+  std::string sum_words() const {
+    return fmt::format(
+        "sum of KL: {:.4g} nats along the map, {:.4g} along the least of each column; {} rows of "
+        "{} tokens",
+        map_->monotone_cost, map_->argmax_cost, map_->n_rows, map_->n_tokens);
+  }
+
+  void draw_numbers(PanelContext& context) {
+    accent_words(context, cell_words(context));
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
+    ImGui::TextWrapped("%s", sum_words().c_str());
+    ImGui::PopStyleColor();
     help_tooltip(
         fmt::format("{} rows of layers were smoothed. Smoothing all of them would change a "
                     "cell by {:.2g} nats at most.",
@@ -308,6 +313,7 @@ class LayerMapPanel final : public Panel {
   bool shows_map_ = false;  // in the last frame
 
   // what is shown
+  std::string documents_key_;
   std::shared_ptr<const LayerMap> map_;
   std::optional<LayerMapObstacle> obstacle_;
   std::string obstacle_key_;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
+#include "gui/model/little_room.hpp"
 #include "gui/model/query_selection_feed.hpp"
 #include "gui/model/query_selection_figure.hpp"
 #include "gui/panels/panel.hpp"
@@ -59,9 +60,9 @@ class QuerySelectionPanel final : public Panel {
   }
 
   void draw(PanelContext& context) override {
-    feed_.update(context.session, switches_);  // first: is_busy() asks it
+    feed_.update(context.session, switches_);
+    if (context.session.document() != document_) forget(context.session.document());
     if (needs_trace(context)) return;
-    document_ = context.session.document();
     const bool has_value = feed_.value() != nullptr;
     const SlotAction action = job_place(context, feed_.status(), has_value, feed_.is_fresh());
     if (action == SlotAction::retry) feed_.retry();
@@ -132,6 +133,18 @@ class QuerySelectionPanel final : public Panel {
   bool is_busy() const override { return feed_.is_waiting(); }
 
  private:
+  void forget(const std::shared_ptr<const Document>& document) {
+    document_ = document;
+    value_.reset();
+    picks_.reset();
+    head_ = {};
+    points_ = {};
+    scatter_ = {};
+    strip_ = {};
+    figure_key_.clear();
+    strip_key_.clear();
+  }
+
   // ---- pictures ----
 
   void make_figures(PanelContext& context) {
@@ -153,6 +166,7 @@ class QuerySelectionPanel final : public Panel {
       figure_key_ = key;
       scatter_ = {};  // if the next line throws
       scatter_ = scatter_figure(head_, layer_, q_head_, switches_, picks_.get());
+      little_scatter_ = for_little_room(scatter_, "$S_q$", "Largest weight");
       points_ = query_points(head_, switches_);
       trace_words_ = fmt::format("Trace {}.", document_->name());
       ++scatter_version_;
@@ -208,7 +222,15 @@ class QuerySelectionPanel final : public Panel {
 
   void draw_scatter(PanelContext& context, ImVec2 size) {
     if (!scatter_view_) scatter_view_.emplace(context.fonts, context.textures);
-    scatter_view_->show(scatter_, scatter_version_, size, style_in(context, /*zoomable=*/true));
+    FigureStyle style = style_in(context, /*zoomable=*/true);
+    const bool little =
+        size.x < context.look.px(kLittleWidth) || size.y < context.look.px(kLittleHeight);
+    if (little) {
+      style.text_em = context.fonts.small_em();
+      scatter_view_->show(little_scatter_, 2 * scatter_version_ + 1, size, style);
+    } else {
+      scatter_view_->show(scatter_, 2 * scatter_version_, size, style);
+    }
     mark_selected(context);
     const auto& hit = scatter_view_->hit();
     if (!hit || !hit->mark || !hit->point) return;
@@ -328,6 +350,7 @@ class QuerySelectionPanel final : public Panel {
   QueryPoints points_;
   std::string figure_key_;
   plot::Figure scatter_;
+  plot::Figure little_scatter_;
   std::uint64_t scatter_version_ = 0;
   std::string trace_words_;
 

@@ -2,10 +2,10 @@
 // selected query page by page.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/quest_figures.hpp"
 #include "gui/model/range_text.hpp"
@@ -73,17 +73,21 @@ class QuestBoundsPanel final : public Panel {
     help_tooltip(field_help<Switches>("program"));
     if (switches_.picture != QuestPicture::scatter) return;
     ImGui::SameLine(0.0f, context.look.px(14));
-    segmented("steps", switches_.steps);
+    const auto& names = EnumNames<StepSource>::value;
+    std::string chosen(enum_name(switches_.steps));
+    if (choose("##steps", chosen, {names.begin(), names.end()}, context.look.px(98))) {
+      switches_.steps =
+          static_cast<StepSource>(std::find(names.begin(), names.end(), chosen) - names.begin());
+    }
     help_tooltip(field_help<Switches>("steps"));
   }
 
   void draw(PanelContext& context) override {
     waiting_ = false;
-    if (needs_trace(context)) {
-      forget();
-      return;
-    }
     const auto document = context.session.document();
+    if (!document || document->key() != document_key_) forget();
+    if (needs_trace(context)) return;
+    document_key_ = document->key();
     const auto query = ask_query(context, document);
     query_ = query.value;
     if (switches_.picture == QuestPicture::scatter) {
@@ -124,7 +128,9 @@ class QuestBoundsPanel final : public Panel {
   bool is_busy() const override { return waiting_; }
 
  private:
+  /// Pictures of another trace are not shown while this one's are made.
   void forget() {
+    document_key_.clear();
     steps_slot_.clear();
     query_slot_.clear();
     steps_.reset();
@@ -270,8 +276,9 @@ class QuestBoundsPanel final : public Panel {
   void show_figure(PanelContext& context, const plot::Figure& figure) {
     if (!view_) view_.emplace(context.fonts, context.textures);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float lines = 2.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
-    const float below = lines * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
+    const float lines = 1.0f + std::min<float>(4.0f, static_cast<float>(violations_.size()));
+    const float below = accent_words_height(query_words()) +
+                        lines * ImGui::GetTextLineHeightWithSpacing() + context.look.px(2);
     view_->show(figure, version_, {room.x, std::max(context.look.px(60), room.y - below)},
                 {context.look.ground, context.look.surface, {}});
   }
@@ -301,35 +308,28 @@ class QuestBoundsPanel final : public Panel {
          {"kept", is_kept ? "yes" : "no"}});
   }
 
-  /// The selected query in numbers, and violations if there are any.
-  void draw_numbers(PanelContext& context, const QuestQuery* query) {
-    const Look& look = context.look;
-    if (query != nullptr) {
-      const QuestPages& pages = query->pages;
-      const QuestChoice& choice = pages.choice(switches_.program);
-      const ImVec2 at = ImGui::GetCursorScreenPos();
-      const float side = ImGui::GetTextLineHeight() * 0.5f;
-      ImGui::GetWindowDrawList()->AddRectFilled(
-          {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(look.accent));
-      ImGui::SetCursorScreenPos({at.x + side * 1.6f, at.y});
-      ImGui::TextUnformatted(
-          fmt::format("query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall "
-                      "{:.2f}",
-                      pages.query, pages.n_kept(switches_.program), pages.n_pages(),
-                      100.0 * choice.mass, choice.recall)
-              .c_str());
-      help_tooltip(fmt::format(
-          "Its pages are marked in this colour. rank correlation {:.3f}, gap at the best page "
-          "{:.3f} logits",
-          pages.rank_correlation, pages.gap_best));
-      ImGui::TextColored(
-          ImGui::GetStyleColorVec4(ImGuiCol_TextDisabled), "%s",
-          fmt::format("rank correlation {:.3f}   mean gap {:.3g} logits   best page ranked {}",
-                      pages.rank_correlation, pages.gap_mean, pages.best_rank + 1)
-              .c_str());
-      ImGui::SameLine(0.0f, look.px(16));
+  /// The selected query in numbers.
+  std::string query_words() const {
+    if (!query_) return "the selected query is being read";
+    const QuestPages& pages = query_->pages;
+    const QuestChoice& choice = pages.choice(switches_.program);
+    std::string words = fmt::format(
+        "query {}: {} of {} pages kept, {:.1f}% of the attention, top-10 recall {:.2f}; ",
+        pages.query, pages.n_kept(switches_.program), pages.n_pages(), 100.0 * choice.mass,
+        choice.recall);
+    // one page alone has no ranks
+    if (!std::isnan(pages.rank_correlation)) {
+      words += fmt::format("rank correlation {:.3f}, ", pages.rank_correlation);
     }
-    draw_violations(context, query);
+    return words + fmt::format("mean gap {:.3g} logits, best page ranked {}", pages.gap_mean,
+                               pages.best_rank + 1);
+  }
+
+  void draw_numbers(PanelContext& context, const QuestQuery* query) {
+    accent_words(context, query_words());
+    if (switches_.picture == QuestPicture::scatter || query != nullptr) {
+      draw_violations(context, query);
+    }
   }
 
   void draw_violations(PanelContext& context, const QuestQuery* query) {
@@ -359,6 +359,7 @@ class QuestBoundsPanel final : public Panel {
   bool waiting_ = false;
 
   // what is shown
+  std::string document_key_;
   std::shared_ptr<const QuestSteps> steps_;
   std::shared_ptr<const QuestQuery> query_;        // of the selected query
   std::shared_ptr<const QuestQuery> drawn_query_;  // of the profile

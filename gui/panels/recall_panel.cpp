@@ -84,6 +84,21 @@ class RecallPanel final : public Panel {
   void set_options(const nlohmann::ordered_json& options) override {
     fields_from_json(options, options_);
   }
+  /// "METHOD@BUDGET": the points of the curves.
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    std::vector<std::pair<std::string, ImVec2>> places;
+    if (!view_ || !shown_ || shown_->figure.panels.empty()) return places;
+    const auto& marks = shown_->figure.panels.front().marks;
+    for (std::size_t m = 0; m < marks.size(); ++m) {
+      const auto* line = std::get_if<plot::Line>(&marks[m]);
+      for (std::size_t i = 0; line != nullptr && i < line->x.size(); ++i) {
+        if (const auto at = view_->place(0, line->x[i], line->y[i])) {
+          places.emplace_back(fmt::format("{}@{}", shown_->mark_methods[m], line->x[i]), *at);
+        }
+      }
+    }
+    return places;
+  }
   bool is_busy() const override { return is_busy_; }
 
  private:
@@ -363,8 +378,8 @@ class RecallPanel final : public Panel {
     constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
     if (!ImGui::BeginTable("numbers", kColumns, kFlags, {0, numbers_height()})) return;
-    static constexpr const char* kNames[kColumns] = {
-        "method", "budget", "keys kept", "mass", "top-10", "top-k", "error", "bytes / head"};
+    static constexpr const char* kNames[kColumns] = {"method", "budget", "keys",  "mass",
+                                                     "top-10", "top-k",  "error", "bytes"};
     static constexpr const char* kHelp[kColumns] = {
         "A click selects the method.",
         "What the method is told.",

@@ -1,10 +1,10 @@
 // Theorem B.1 on the rows of the selected head: the measured cosine against the bounds on it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/theorem_figures.hpp"
 #include "gui/panels/accent_marks.hpp"
@@ -16,9 +16,11 @@ namespace kvscope::gui {
 
 namespace {
 
+constexpr const char* kViolations = "violations:";
+
 struct Switches {
-  TheoremPicture picture = TheoremPicture::all;
-  TheoremBound bound = TheoremBound::printed;
+  TheoremPicture picture = TheoremPicture::one;
+  TheoremBound bound = TheoremBound::jensen;
   TheoremColour colour = TheoremColour::weight;
   TheoremB1Options analysis;
 
@@ -68,13 +70,10 @@ class TheoremB1Panel final : public Panel {
 
   void draw(PanelContext& context) override {
     waiting_ = false;
-    if (needs_trace(context)) {
-      slot_.clear();
-      rows_.reset();
-      drawn_.clear();
-      return;
-    }
     const auto document = context.session.document();
+    if (!document || document->key() != document_key_) forget();
+    if (needs_trace(context)) return;
+    document_key_ = document->key();
     const auto view = ask(context, document);
     waiting_ = !view.fresh && !view.status.is_over();
     if (!slot_place(context, slot_, view)) return;
@@ -147,6 +146,14 @@ class TheoremB1Panel final : public Panel {
 
   // ---- what is asked for, and its figure ----
 
+  /// Pictures of another trace are not shown while this one's are made.
+  void forget() {
+    document_key_.clear();
+    slot_.clear();
+    rows_.reset();
+    drawn_.clear();
+  }
+
   SlotView<TheoremRows> ask(PanelContext& context,
                             const std::shared_ptr<const Document>& document) {
     TheoremRequest request;
@@ -174,7 +181,8 @@ class TheoremB1Panel final : public Panel {
   void show_figure(PanelContext& context) {
     if (!view_) view_.emplace(context.fonts, context.textures);
     const ImVec2 room = ImGui::GetContentRegionAvail();
-    const float below = ImGui::GetFrameHeightWithSpacing() + ImGui::GetTextLineHeightWithSpacing();
+    const float below = static_cast<float>(button_lines()) * ImGui::GetFrameHeightWithSpacing() +
+                        (row_ ? accent_words_height(row_words(context)) : 0.0f);
     view_->show(plot_.figure, version_, {room.x, std::max(context.look.px(60), room.y - below)},
                 {context.look.ground, context.look.surface, {}});
   }
@@ -211,22 +219,45 @@ class TheoremB1Panel final : public Panel {
                     {"N_eff", fmt::format("{:.6g}", rows_->norm_eff[row])}});
   }
 
+  std::string button_label(TheoremBound bound) const {
+    return fmt::format("{} {}##violations", short_title(bound), rows_->column(bound).violations);
+  }
+
+  static float button_width(const std::string& label) {
+    return ImGui::CalcTextSize(label.c_str(), nullptr, true).x +
+           2 * ImGui::GetStyle().FramePadding.x;
+  }
+
+  /// Lines that the buttons of all bounds take in the room there is.
+  int button_lines() const {
+    const float room = ImGui::GetContentRegionAvail().x;
+    const float gap = ImGui::GetStyle().ItemSpacing.x;
+    int lines = 1;
+    float used = ImGui::CalcTextSize(kViolations).x;
+    for (std::size_t b = 0; b < kTheoremBounds; ++b) {
+      const float width = button_width(button_label(static_cast<TheoremBound>(b)));
+      const bool fits = used + gap + width <= room;
+      lines += fits ? 0 : 1;
+      used = fits ? used + gap + width : width;
+    }
+    return lines;
+  }
+
   /// Violations of every bound, each a button that shows it; and the selected row.
   void draw_numbers(PanelContext& context) {
+    const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x;
     ImGui::AlignTextToFramePadding();
-    ImGui::TextDisabled("violations of %lld rows:", static_cast<long long>(rows_->n_stated));
+    ImGui::TextDisabled("%s", kViolations);
     for (std::size_t b = 0; b < kTheoremBounds; ++b) {
       const auto bound = static_cast<TheoremBound>(b);
       const Index n = rows_->column(bound).violations;
       const bool is_wrong = n > 0 && must_hold(bound);
-      const std::string words = fmt::format("{} {}##bound{}", short_title(bound), n, b);
-      const float width = ImGui::CalcTextSize(words.c_str(), nullptr, true).x +
-                          2 * ImGui::GetStyle().FramePadding.x;
-      const float next = ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + width;
-      if (next > ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x) break;
-      ImGui::SameLine();
+      const std::string label = button_label(bound);
+      const float end =
+          ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + button_width(label);
+      if (end <= right) ImGui::SameLine();
       if (is_wrong) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.error));
-      if (ImGui::Button(words.c_str())) {
+      if (ImGui::Button(label.c_str())) {
         switches_.picture = TheoremPicture::one;
         switches_.bound = bound;
       }
@@ -237,7 +268,7 @@ class TheoremB1Panel final : public Panel {
           must_hold(bound) ? " It is proved: more than none would be a mistake of the program."
                            : " It does not hold in general."));
     }
-    draw_row(context);
+    if (row_) accent_words(context, row_words(context));
   }
 
   static std::string_view short_title(TheoremBound bound) {
@@ -246,25 +277,17 @@ class TheoremB1Panel final : public Panel {
     return kTitles[static_cast<std::size_t>(bound)];
   }
 
-  void draw_row(PanelContext& context) {
-    if (!row_) return;
+  /// The selected row in numbers. Only with row_.
+  std::string row_words(const PanelContext& context) const {
     const Index wanted = context.session.selection().query;
     const Index query = rows_->query[*row_];
     const std::string which =
         query == wanted ? fmt::format("query {}", query)
                         : fmt::format("query {} was not measured; the nearest, {}", wanted, query);
-    const std::string words =
-        std::isnan(rows_->cos[*row_])
-            ? fmt::format("{}: sees itself only", which)
-            : fmt::format("{}: k* at {}, weight {:.4g}, cos(k*, q) {:.4g}, cos(M, q) {:.4g}", which,
-                          rows_->star[*row_], rows_->weight[*row_], rows_->cos[*row_],
-                          rows_->cos_mean_query[*row_]);
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const float side = ImGui::GetTextLineHeight() * 0.5f;
-    ImGui::GetWindowDrawList()->AddRectFilled(
-        {at.x, at.y + side * 0.5f}, {at.x + side, at.y + side * 1.5f}, packed(context.look.accent));
-    ImGui::SetCursorScreenPos({at.x + side * 1.6f, at.y});
-    ImGui::TextUnformatted(words.c_str());
+    if (std::isnan(rows_->cos[*row_])) return which + ": sees itself only";
+    return fmt::format("{}: k* at {}, weight {:.4g}, cos(k*, q) {:.4g}, cos(M, q) {:.4g}", which,
+                       rows_->star[*row_], rows_->weight[*row_], rows_->cos[*row_],
+                       rows_->cos_mean_query[*row_]);
   }
 
   Switches switches_;
@@ -272,6 +295,7 @@ class TheoremB1Panel final : public Panel {
   bool waiting_ = false;
 
   // what is shown
+  std::string document_key_;
   std::shared_ptr<const TheoremRows> rows_;
   std::optional<std::size_t> row_;  // of the selected query, or the nearest one measured
   TheoremPlot plot_;

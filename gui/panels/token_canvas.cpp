@@ -30,12 +30,14 @@ float gutter_width(const PanelContext& context, Index n_tokens) {
   return font->CalcTextSizeA(font->FontSize, 1e6f, 0.0f, widest.c_str()).x + context.look.px(10);
 }
 
-/// Ink that can be read on a ground.
+/// Of ink and paper the one that can be read better on a ground.
 Colour ink_on(const Look& look, Colour ground) {
   const double light = plot::luminance(ground);
-  const double ink = plot::luminance(look.ink);
-  const double contrast = (std::max(light, ink) + 0.05) / (std::min(light, ink) + 0.05);
-  return contrast >= 4.5 ? look.ink : look.surface;
+  const auto contrast = [&](Colour colour) {
+    const double other = plot::luminance(colour);
+    return (std::max(light, other) + 0.05) / (std::min(light, other) + 0.05);
+  };
+  return contrast(look.ink) >= contrast(look.surface) ? look.ink : look.surface;
 }
 
 void dashed_line(ImDrawList* list, float x0, float x1, float y, ImU32 colour, float thickness) {
@@ -144,13 +146,22 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   const float room = std::max(line_height, whole);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, {0, 0});
   ImGui::BeginChild("text", {0, room}, false, ImGuiWindowFlags_NoNav);
+  const bool is_new_width = width_ > 0.0f && width_ != lines.width;
+  if (!show && is_new_width) show = anchor_;
+  scrolls_ = false;
+  const auto scroll_to = [&](float y) {
+    ImGui::SetScrollY(std::max(0.0f, y));
+    scrolls_ = true;
+  };
   if (show && *show < lines.n_tokens()) {
+    anchor_ = show;
     const float y = static_cast<float>(lines.line_of(*show)) * line_height;
     const float now = ImGui::GetScrollY();
     if (y < now || y + line_height > now + room) {
-      const float above = std::floor(0.4f * room / line_height) * line_height;
-      ImGui::SetScrollY(std::max(0.0f, y - above));
+      scroll_to(y - std::floor(0.4f * room / line_height) * line_height);
     }
+  } else if (is_new_width) {
+    scroll_to(static_cast<float>(lines.line_of(top_)) * line_height);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();  // of the first line, above the window if scrolled
   const float scroll = ImGui::GetScrollY();
@@ -188,6 +199,12 @@ TokenEvents TokenCanvas::draw(const PanelContext& context, const TokenTexts& tex
   line_height_ = line_height;
   first_ = first;
   last_ = last;
+  if (!scrolls_ && first < lines.n_lines()) {
+    top_ = lines.line(first).begin;
+    const Index line = anchor_ ? lines.line_of(*anchor_) : 0;
+    if (line < first || line >= last) anchor_.reset();
+  }
+  width_ = lines.width;
   for (Index line = first; line < last; ++line) {
     const TokenRange tokens = lines.line(line);
     const float y = std::round(at.y + static_cast<float>(line) * line_height);

@@ -47,7 +47,8 @@ class TokenCanvas {
   static float text_width(const PanelContext& context, float window_width, Index n_tokens);
   static float padding(const Look& look) { return look.px(0.5f); }
 
-  /// Fills the window. Scrolls to `show` if it is set and out of sight.
+  /// Fills the window. Scrolls to `show` if it is set and out of sight; lines of another width
+  /// begin with the token that was at the top.
   TokenEvents draw(const PanelContext& context, const TokenTexts& texts, const TokenLines& lines,
                    const TokenMarks& marks, const UnderlineColours& colours,
                    std::optional<Index> show);
@@ -61,6 +62,10 @@ class TokenCanvas {
   float line_height_ = 1.0f;
   Index first_ = 0;  // lines in sight
   Index last_ = 0;
+  Index top_ = 0;                // the first token in sight
+  float width_ = 0.0f;           // of its lines
+  bool scrolls_ = false;         // a scroll was asked for: it shows in the next frame
+  std::optional<Index> anchor_;  // what was shown last, as long as it is in sight
 };
 
 }  // namespace kvscope::gui

@@ -56,7 +56,7 @@ void KeptFeed::ask(const Session& session, const std::string& method, bool is_ne
       problem_ = fmt::format("{}: cancelled; it is computed again with the next change", method);
       rows_.reset();
     }
-    busy_ = !view.fresh && !view.status.is_over();
+    busy_ = !view.fresh && problem_.empty();
   }
   keys_ = rows_ ? kept_keys(*rows_, question_.request, method, session.selection().query)
                 : KeptKeys{method, {}, nullptr, false};

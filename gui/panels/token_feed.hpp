@@ -81,7 +81,10 @@ class TokenFeed {
   void ask_search(const Session& session, const Open& document, const std::string& needle);
   template <class T>
   void note_busy(const SlotView<T>& view) {
-    busy_ = busy_ || (!view.fresh && !view.status.is_over());
+    // What is done but not delivered yet is still to come.
+    const bool is_hopeless =
+        view.status.state == JobState::failed || view.status.state == JobState::cancelled;
+    busy_ = busy_ || (!view.fresh && !is_hopeless);
   }
 
   std::string document_;  // its key

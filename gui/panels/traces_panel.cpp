@@ -218,16 +218,19 @@ class TracesPanel final : public Panel {
   }
 
   void draw_warnings(PanelContext& context, const Document& document) {
-    std::vector<std::string> sentences;
-    for (const DataProblem& problem : checks_.problems()) sentences.push_back(problem.sentence());
-    const bool is_error = !sentences.empty();
-    for (const std::string& warning : document.warnings()) sentences.push_back(warning);
-    if (sentences.empty()) return;
+    const auto& problems = checks_.problems();
+    const auto& warnings = document.warnings();
+    const std::size_t n = problems.size() + warnings.size();
+    if (n == 0) return;
+    const auto sentence = [&](std::size_t i) {
+      return i < problems.size() ? problems[i].sentence() : warnings[i - problems.size()];
+    };
+    const bool is_error = !problems.empty();
     // What is new is shown, even if what was there had been put away.
-    if (banner_of_ != document.key() || n_seen_ != sentences.size()) {
-      folded_ = banner_of_ == document.key() && n_seen_ > sentences.size() && folded_;
+    if (banner_of_ != document.key() || n_seen_ != n) {
+      folded_ = banner_of_ == document.key() && n_seen_ > n && folded_;
       banner_of_ = document.key();
-      n_seen_ = sentences.size();
+      n_seen_ = n;
     }
     const Look& look = context.look;
     const plot::Colour colour = is_error ? look.error : look.warning;
@@ -241,17 +244,16 @@ class TracesPanel final : public Panel {
     ImGui::SetCursorScreenPos({at.x + pad, at.y + look.px(4)});
     ImGui::BeginGroup();
     ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + width - 2 * pad);
-    const std::string count = sentences.size() == 1 ? std::string("1 warning")
-                                                    : fmt::format("{} warnings", sentences.size());
+    const std::string count = n == 1 ? "1 warning" : fmt::format("{} warnings", n);
     coloured(colour, count);
     ImGui::SameLine();
     if (word_button(context, folded_ ? "Show" : "Put away", false)) folded_ = !folded_;
     if (!folded_) {
-      for (std::size_t i = 0; i < std::min(sentences.size(), kMostSentences); ++i) {
-        wrapped(look.ink, sentences[i]);
+      for (std::size_t i = 0; i < std::min(n, kMostSentences); ++i) {
+        wrapped(look.ink, sentence(i));
       }
-      if (sentences.size() > kMostSentences) {
-        wrapped(look.muted, fmt::format("and {} more", sentences.size() - kMostSentences));
+      if (n > kMostSentences) {
+        wrapped(look.muted, fmt::format("and {} more", n - kMostSentences));
       }
     }
     ImGui::PopTextWrapPos();
@@ -287,15 +289,14 @@ class TracesPanel final : public Panel {
   CellState state_of(Index layer, Index head) const {
     CellState state;
     const Index kv = head / grid_.group;
-    for (const DataProblem& problem : checks_.problems()) {
-      const bool here = problem.layer == layer &&
-                        (problem.array == "q" ? problem.head == head : problem.head == kv);
-      if (!here) continue;
-      state.has_problem = true;
-      state.details.emplace_back("data", fmt::format("{} holds {}", problem.array, problem.what));
-    }
     const GroupCheck* check = checks_.find(layer, kv);
-    const HeadNorms* q = check == nullptr ? nullptr : checks_.find_q(layer, head);
+    if (check == nullptr) return state;
+    for (const DataProblem& problem : check->problems) {
+      if (problem.array == "q" && problem.head != head) continue;
+      state.has_problem = true;
+      state.details.emplace_back("data", problem.brief());
+    }
+    const HeadNorms* q = checks_.find_q(layer, head);
     if (q == nullptr) return state;
     const double largest = checks_.largest_q_norm();
     state.shade = largest > 0.0 ? std::clamp(q->mean / largest, 0.0, 1.0) : 0.0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/panels/landmarks.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -186,6 +187,7 @@ bool segmented(const char* id, int& chosen, std::span<const std::string_view> na
       chosen = static_cast<int>(i);
       changed = true;
     }
+    landmark(fmt::format("{} {}", id, names[i]));
     if (on) ImGui::PopStyleColor();
   }
   ImGui::PopStyleVar();
@@ -288,7 +290,7 @@ void name_before(const Field& field) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextDisabled("%.*s", static_cast<int>(field.name.size()), field.name.data());
   help_tooltip(field.help);
-  ImGui::SameLine(ImGui::GetFontSize() * 5.8f);
+  ImGui::SameLine(ImGui::GetFontSize() * 6.2f);
   ImGui::SetNextItemWidth(-1.0f);
 }
 
@@ -312,6 +314,7 @@ bool index_control(const Field& field, Index& value) {
     const double number = std::clamp(static_cast<double>(value), field.min, field.max);
     if (changed) value = static_cast<Index>(number);
   }
+  landmark(std::string(field.name));
   help_tooltip(field.help);
   return changed;
 }
@@ -327,6 +330,7 @@ bool number_control(const Field& field, double& value) {
               : ImGui::InputDouble(label_of(field).c_str(), &value, 0.0, 0.0, "%.6g",
                                    ImGuiInputTextFlags_EnterReturnsTrue);
   if (changed) value = std::clamp(value, field.min, field.max);
+  landmark(std::string(field.name));
   help_tooltip(field.help);
   return changed;
 }

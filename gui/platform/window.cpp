@@ -14,6 +14,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/platform/gl_textures.hpp"
+#include "gui/platform/key_queue.hpp"
 
 namespace kvscope::gui {
 
@@ -130,9 +131,10 @@ struct Window::Impl {
     glfwSetCursorEnterCallback(w, [](GLFWwindow* g, int) { of(g).note_event(); });
     glfwSetMouseButtonCallback(w, [](GLFWwindow* g, int, int, int) { of(g).note_event(); });
     glfwSetScrollCallback(w, [](GLFWwindow* g, double, double) { of(g).note_event(); });
-    glfwSetKeyCallback(w, [](GLFWwindow* g, int, int, int, int) { of(g).note_event(); });
-    glfwSetCharCallback(w, [](GLFWwindow* g, unsigned) { of(g).note_event(); });
-    glfwSetWindowFocusCallback(w, [](GLFWwindow* g, int) { of(g).note_event(); });
+    glfwSetWindowFocusCallback(w, [](GLFWwindow* g, int) {
+      of(g).keys.clear();
+      of(g).note_event();
+    });
     glfwSetWindowRefreshCallback(w, [](GLFWwindow* g) { of(g).note_event(); });
     glfwSetFramebufferSizeCallback(w, [](GLFWwindow* g, int, int) { of(g).note_event(); });
     glfwSetWindowIconifyCallback(w, [](GLFWwindow* g, int) { of(g).note_event(); });
@@ -144,11 +146,25 @@ struct Window::Impl {
     });
   }
 
+  /// Instead of ImGui's callbacks, which forget a key that is down for less than a frame.
+  void watch_keys() {
+    GLFWwindow* w = handle.get();
+    glfwSetKeyCallback(w, [](GLFWwindow* g, int key, int, int action, int) {
+      if (action != GLFW_REPEAT) of(g).keys.key(key, action == GLFW_PRESS);
+      of(g).note_event();
+    });
+    glfwSetCharCallback(w, [](GLFWwindow* g, unsigned codepoint) {
+      of(g).keys.letter(codepoint);
+      of(g).note_event();
+    });
+  }
+
   GlfwLibrary library;
   double scale;
   WindowHandle handle;
   std::optional<GlTextureStore> textures;
   std::vector<std::filesystem::path> dropped;
+  KeyQueue keys;
   int frames_wanted = kFramesPerEvent;
 };
 
@@ -161,6 +177,7 @@ Window::Window(const WindowOptions& options)
     throw IoError(fmt::format("the window's drawing cannot be started: {}; use --screenshot FILE",
                               last_complaint()));
   }
+  impl_->watch_keys();
   ImGui_ImplOpenGL3_NewFrame();  // makes its shaders now, so that a failure is seen here
 }
 
@@ -240,6 +257,7 @@ void Window::begin_platform_frame() {
   glfwMakeContextCurrent(impl_->handle.get());
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (impl_->keys.feed(ImGui::GetIO())) impl_->note_event();
 }
 
 void Window::upload_fonts() {

@@ -14,7 +14,11 @@ void PointCloud::show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cl
   now.style = style;
   now.width = std::clamp(static_cast<int>(std::lround(high.x - low.x)), 1, textures_.max_side());
   now.height = std::clamp(static_cast<int>(std::lround(high.y - low.y)), 1, textures_.max_side());
-  if (shown_ != now) {
+  if (shown_ != now || rough_) {
+    // Only the camera is another one: something is dragged, turned or zoomed.
+    Shown before = now;
+    if (shown_) before.camera = shown_->camera;
+    rough_ = cloud.at.size() > kMostInMotion && shown_ && shown_ != now && *shown_ == before;
     if (image_.width != now.width || image_.height != now.height) {
       image_.width = now.width;
       image_.height = now.height;
@@ -22,7 +26,9 @@ void PointCloud::show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cl
                          static_cast<std::size_t>(now.height));
       texture_ = Texture(textures_, now.width, now.height, Filter::nearest);
     }
-    painter_.paint(cloud, camera, style, image_);
+    SplatStyle painted = style;
+    if (rough_) painted.stride = cloud.at.size() / kMostInMotion + 1;
+    painter_.paint(cloud, camera, painted, image_);
     texture_.update(0, 0, now.width, now.height, image_.rgba);
     shown_ = now;
     index_.reset();
@@ -33,7 +39,7 @@ void PointCloud::show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cl
 }
 
 std::optional<std::size_t> PointCloud::nearest(const Cloud& cloud, ImVec2 at, float radius) {
-  if (!shown_) return std::nullopt;
+  if (!shown_ || rough_) return std::nullopt;
   if (!index_) {
     index_.emplace(cloud.at, shown_->camera, static_cast<float>(shown_->width),
                    static_cast<float>(shown_->height));

@@ -19,12 +19,18 @@ class PointCloud {
   explicit PointCloud(TextureStore& textures) : textures_(textures) {}
 
   /// Shows the cloud in a rectangle of the screen, as the camera sees it from the rectangle's top
-  /// left corner. `version` names the content: another number means another cloud.
+  /// left corner. `version` names the content: another number means another cloud. Of clouds with
+  /// more than kMostInMotion points, some are left out as long as the camera moves.
   void show(ImDrawList& list, ImVec2 low, ImVec2 high, const Cloud& cloud, std::uint64_t version,
             const Camera& camera, const SplatStyle& style);
 
+  static constexpr std::size_t kMostInMotion = 60'000;
+  /// The last picture left points out: another frame, without motion, shows all of them.
+  bool is_rough() const { return rough_; }
+
   /// The point of the cloud shown last that is nearest to a place on screen, within `radius`
-  /// pixels. The first question after a change sorts the points (some milliseconds for 200 000).
+  /// pixels; none while the picture is rough. The first question after a change sorts the points
+  /// (some milliseconds for 200 000).
   std::optional<std::size_t> nearest(const Cloud& cloud, ImVec2 at, float radius);
 
   /// Where the camera of the last show() puts a place of the data on screen.
@@ -47,6 +53,7 @@ class PointCloud {
   plot::Image image_;
   Texture texture_;
   std::optional<Shown> shown_;
+  bool rough_ = false;
   std::optional<PointIndex> index_;  // of shown_, once asked for
   ImVec2 low_{0.0f, 0.0f};
   std::uint64_t n_paintings_ = 0;

@@ -42,12 +42,13 @@ float splat_radius(std::size_t n_points, float scale) {
   return static_cast<float>(std::max(0.9, radius)) * scale;
 }
 
-void SplatPainter::collect(const Cloud& cloud, const Camera& camera, const plot::Image& image) {
+void SplatPainter::collect(const Cloud& cloud, const Camera& camera, std::size_t stride,
+                           const plot::Image& image) {
   splats_.clear();
   const auto width = static_cast<float>(image.width);
   const auto height = static_cast<float>(image.height);
   for (std::size_t s = 0; s < cloud.sets.size(); ++s) {
-    for (std::size_t i = cloud.sets[s].begin; i < cloud.sets[s].end; ++i) {
+    for (std::size_t i = cloud.sets[s].begin; i < cloud.sets[s].end; i += stride) {
       const auto [x, y, depth] = camera.project(cloud.at[i]);
       if (!(x > -kMostReach && x < width + kMostReach && y > -kMostReach &&
             y < height + kMostReach)) {
@@ -68,10 +69,31 @@ void SplatPainter::sort_by_depth() {
   splats_.swap(sorted_);
 }
 
+SplatPainter::Mask SplatPainter::make_mask(float radius, float opacity, float centre_x,
+                                           float centre_y) {
+  // Pixels have their middles at .5; the edge fades over one pixel.
+  const float reach = radius + 0.5f;
+  const auto first = [&](float centre) { return static_cast<int>(std::floor(centre - reach)); };
+  const auto end = [&](float centre) { return static_cast<int>(std::ceil(centre + reach)); };
+  Mask mask;
+  mask.left = first(centre_x);
+  mask.top = first(centre_y);
+  mask.width = end(centre_x) - mask.left;
+  mask.height = end(centre_y) - mask.top;
+  for (int y = 0; y < mask.height; ++y) {
+    for (int x = 0; x < mask.width; ++x) {
+      const float dx = static_cast<float>(mask.left + x) + 0.5f - centre_x;
+      const float dy = static_cast<float>(mask.top + y) + 0.5f - centre_y;
+      const float cover = std::clamp(reach - std::sqrt(dx * dx + dy * dy), 0.0f, 1.0f);
+      mask.weight.push_back(static_cast<std::uint16_t>(std::lround(256.0f * cover * opacity)));
+    }
+  }
+  return mask;
+}
+
 void SplatPainter::make_masks(const Cloud& cloud, const SplatStyle& style, bool has_depth) {
   const std::size_t n_looks = cloud.sets.size() * kLevels;
   masks_.assign(n_looks * kPhases * kPhases, {});
-  reach_.assign(n_looks, 0.0f);
   for (std::size_t look = 0; look < n_looks; ++look) {
     const CloudSet& set = cloud.sets[look / kLevels];
     const auto level = static_cast<int>(look % kLevels);
@@ -80,29 +102,12 @@ void SplatPainter::make_masks(const Cloud& cloud, const SplatStyle& style, bool 
     const float radius = std::clamp(
         style.radius * set.size * (kBackSize + (1.0f - kBackSize) * front), 0.3f, kMostReach - 2);
     const float opacity = set.opacity * (kBackOpacity + (1.0f - kBackOpacity) * front);
-    const float reach = std::ceil(radius + 0.5f);
-    const int side = 2 * static_cast<int>(reach) + 1;
-    reach_[look] = reach;
-    for (int py = 0; py < kPhases; ++py) {
-      for (int px = 0; px < kPhases; ++px) {
-        Mask& mask = masks_[(look * kPhases + static_cast<std::size_t>(py)) * kPhases +
-                            static_cast<std::size_t>(px)];
-        mask.side = side;
-        mask.weight.resize(static_cast<std::size_t>(side) * static_cast<std::size_t>(side));
-        for (int y = 0; y < side; ++y) {
-          for (int x = 0; x < side; ++x) {
-            // Centres of pixels lie at .5; the disc's centre at the middle of its phase.
-            const float cx = (static_cast<float>(px) + 0.5f) / kPhases;
-            const float cy = (static_cast<float>(py) + 0.5f) / kPhases;
-            const float dx = static_cast<float>(x) - reach + 0.5f - cx;
-            const float dy = static_cast<float>(y) - reach + 0.5f - cy;
-            const float cover =
-                std::clamp(radius + 0.5f - std::sqrt(dx * dx + dy * dy), 0.0f, 1.0f);
-            mask.weight[static_cast<std::size_t>(y * side + x)] =
-                static_cast<std::uint16_t>(std::lround(256.0f * cover * opacity));
-          }
-        }
-      }
+    for (std::size_t phase = 0; phase < kPhases * kPhases; ++phase) {
+      const auto centre = [](std::size_t part) {
+        return (static_cast<float>(part) + 0.5f) / kPhases;
+      };
+      masks_[look * kPhases * kPhases + phase] =
+          make_mask(radius, opacity, centre(phase % kPhases), centre(phase / kPhases));
     }
   }
 }
@@ -111,25 +116,21 @@ void SplatPainter::stamp(const Splat& splat, std::uint32_t colour, plot::Image& 
   const float fx = std::floor(splat.x);
   const float fy = std::floor(splat.y);
   const auto phase = [](float part) {
-    return std::clamp(static_cast<int>(part * kPhases), 0, kPhases - 1);
+    return static_cast<std::size_t>(std::clamp(static_cast<int>(part * kPhases), 0, kPhases - 1));
   };
-  const Mask& mask = masks_[(static_cast<std::size_t>(splat.look) * kPhases +
-                             static_cast<std::size_t>(phase(splat.y - fy))) *
-                                kPhases +
-                            static_cast<std::size_t>(phase(splat.x - fx))];
-  const int reach = static_cast<int>(reach_[splat.look]);
-  const int left = static_cast<int>(fx) - reach;
-  const int top = static_cast<int>(fy) - reach;
+  const Mask& mask =
+      masks_[(splat.look * kPhases + phase(splat.y - fy)) * kPhases + phase(splat.x - fx)];
+  const int left = static_cast<int>(fx) + mask.left;
+  const int top = static_cast<int>(fy) + mask.top;
   const int x0 = std::max(0, -left);
-  const int x1 = std::min(mask.side, image.width - left);
+  const int x1 = std::min(mask.width, image.width - left);
   const int y0 = std::max(0, -top);
-  const int y1 = std::min(mask.side, image.height - top);
+  const int y1 = std::min(mask.height, image.height - top);
   for (int y = y0; y < y1; ++y) {
-    const std::uint16_t* weight = mask.weight.data() + y * mask.side;
+    const std::uint16_t* weight = mask.weight.data() + y * mask.width;
     std::uint8_t* pixel =
         image.rgba.data() + 4 * (static_cast<std::ptrdiff_t>(top + y) * image.width + left + x0);
     for (int x = x0; x < x1; ++x, pixel += 4) {
-      if (weight[x] == 0) continue;
       std::uint32_t below = 0;
       std::memcpy(&below, pixel, sizeof below);
       const std::uint32_t now = mixed(below, colour, weight[x]);
@@ -145,7 +146,7 @@ void SplatPainter::paint(const Cloud& cloud, const Camera& camera, const SplatSt
     std::memcpy(image.rgba.data() + i, &ground, sizeof ground);
   }
   if (cloud.at.empty() || image.width <= 0 || image.height <= 0) return;
-  collect(cloud, camera, image);
+  collect(cloud, camera, std::max<std::size_t>(1, style.stride), image);
   make_masks(cloud, style, !camera.is_flat());
   if (!camera.is_flat()) sort_by_depth();
   for (const Splat& splat : splats_) {

@@ -11,8 +11,9 @@
 namespace kvscope::gui {
 
 struct SplatStyle {
-  plot::Colour ground;  // opaque, behind the points
-  float radius = 2.0f;  // pixels, of a set of size 1
+  plot::Colour ground;     // opaque, behind the points
+  float radius = 2.0f;     // pixels, of a set of size 1
+  std::size_t stride = 1;  // every so many points of a set are painted: for pictures in motion
   bool operator==(const SplatStyle&) const = default;
 };
 
@@ -36,20 +37,25 @@ class SplatPainter {
     std::uint32_t point;
     std::uint16_t look;  // set and level of depth
   };
-  /// A disc whose centre lies at one of kPhases^2 places inside a pixel.
+  /// A disc whose centre lies at one of kPhases^2 places inside a pixel: the pixels that it
+  /// touches.
   struct Mask {
-    int side = 0;
-    std::vector<std::uint16_t> weight;  // [side, side], 0 to 256, the opacity included
+    int left = 0;  // from the centre's pixel
+    int top = 0;
+    int width = 0;
+    int height = 0;
+    std::vector<std::uint16_t> weight;  // [height, width], 0 to 256, the opacity included
   };
-  void collect(const Cloud& cloud, const Camera& camera, const plot::Image& image);
+  static Mask make_mask(float radius, float opacity, float centre_x, float centre_y);
+  void collect(const Cloud& cloud, const Camera& camera, std::size_t stride,
+               const plot::Image& image);
   void sort_by_depth();
   void make_masks(const Cloud& cloud, const SplatStyle& style, bool has_depth);
   void stamp(const Splat& splat, std::uint32_t colour, plot::Image& image) const;
 
   std::vector<Splat> splats_;
   std::vector<Splat> sorted_;
-  std::vector<float> reach_;  // by look: pixels around the centre that the disc may touch
-  std::vector<Mask> masks_;   // [looks, kPhases, kPhases]
+  std::vector<Mask> masks_;  // [looks, kPhases, kPhases]
 };
 
 }  // namespace kvscope::gui

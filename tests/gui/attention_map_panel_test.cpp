@@ -55,25 +55,30 @@ TEST_CASE("a click selects the query and the key under it", "[map]") {
   rig.click(masked.x, masked.y);
   CHECK(rig.session().selection().query == 60);
   CHECK_FALSE(rig.session().selection().key.has_value());
-  rig.tap(GLFW_KEY_Z, /*ctrl=*/true);
-  CHECK(rig.session().selection().query == 120);
+  CHECK(rig.session().can_undo());
 }
 
 TEST_CASE("the wheel zooms about the cursor, a drag moves the map and selects nothing", "[map]") {
   MapRig rig;
   const Selection before = rig.session().selection();
-  const ImVec2 at = rig.place(100, 40);
+  rig.backend().move_mouse(rig.place(100, 40));
+  rig.frame(2);
+  const auto scroll = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      rig.backend().scroll(1.0f);
+      rig.frame(2);
+    }
+  };
+  scroll(5);  // until the map is larger than the view: before, its axes stay in place
+  const ImVec2 at = rig.place(100, 60);
   rig.backend().move_mouse(at);
   rig.frame(2);
-  for (int i = 0; i < 8; ++i) {
-    rig.backend().scroll(1.0f);
-    rig.frame(2);
-  }
+  scroll(6);
   const MapView zoomed = rig.panel().view();
   CHECK(zoomed.tokens_per_pixel() < 0.1);
-  const ImVec2 same = rig.place(100, 40);
-  CHECK(same.x == Approx(at.x).margin(2.0 / zoomed.tokens_per_pixel()));
-  CHECK(same.y == Approx(at.y).margin(2.0 / zoomed.tokens_per_pixel()));
+  const ImVec2 same = rig.place(100, 60);
+  CHECK(same.x == Approx(at.x).margin(1.0 / zoomed.tokens_per_pixel()));
+  CHECK(same.y == Approx(at.y).margin(1.0 / zoomed.tokens_per_pixel()));
 
   rig.backend().press_button();
   rig.frame(2);
@@ -98,6 +103,7 @@ TEST_CASE("keys over the map move, zoom, fit and step the selected pair", "[map]
   const double close = rig.panel().view().tokens_per_pixel();
   rig.tap(GLFW_KEY_MINUS);
   CHECK(rig.panel().view().tokens_per_pixel() == Approx(1.5 * close));
+  for (int i = 0; i < 3; ++i) rig.tap(GLFW_KEY_EQUAL);
   const double key = rig.panel().view().origin().key;
   rig.tap(GLFW_KEY_RIGHT);
   CHECK(rig.panel().view().origin().key > key);
@@ -150,6 +156,38 @@ TEST_CASE("what is exported holds the weights in sight, of the head that is show
   rig.frame(2);
   CHECK_FALSE(rig.panel().figure());
   CHECK_FALSE(rig.panel().is_busy());
+}
+
+TEST_CASE("hovering says the exact weight, the tokens and the cell", "[map]") {
+  MapRig rig;
+  rig.session().select("test", [](Selection& s) { s.layer = 3; });
+  rig.settle();
+  rig.backend().move_mouse(rig.place(150, 60));
+  rig.frame(3);
+  nlohmann::ordered_json hover = rig.app().state()["hover"];
+  REQUIRE(hover.contains("weight"));
+  CHECK(std::stod(hover["weight"].get<std::string>()) == Approx(rig.weight(150, 60)).epsilon(2e-3));
+  CHECK(hover["query"].get<std::string>().starts_with("150 "));
+  CHECK(hover["key"].get<std::string>().starts_with("60 "));
+  CHECK(hover["key"].get<std::string>().find("id ") != std::string::npos);
+  rig.backend().move_mouse(rig.place(60, 150));
+  rig.frame(3);
+  hover = rig.app().state()["hover"];
+  CHECK(hover["weight"].get<std::string>().find("after the query") != std::string::npos);
+}
+
+TEST_CASE("cancelled work rests, and the picture offers to go on", "[map]") {
+  MapRig rig;
+  rig.session().select("test", [](Selection& s) { s.layer = 2; });
+  rig.frame();
+  for (const Job& job : rig.app().jobs().active()) job.cancel();
+  rig.settle();  // ends: nothing is awaited
+  CHECK_FALSE(rig.panel().is_busy());
+  rig.session().select("test", [](Selection& s) { s.layer = 4; });
+  rig.settle();
+  const auto figure = rig.panel().figure();
+  REQUIRE(figure);
+  CHECK(figure->caption.at(0).find("layer 4") != std::string::npos);
 }
 
 TEST_CASE("switches and viewport are kept in options, nonsense is refused", "[map]") {

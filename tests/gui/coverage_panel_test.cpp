@@ -1,4 +1,5 @@
 // The coverage panel on a null backend: clicks lead to heads, queries and keys; colours lock.
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -22,9 +23,21 @@ struct CoverageRig : Rig {
     settle();
   }
   Panel& panel() { return app().panel("coverage"); }
-  std::string hover(float x, float y) {
-    hover_panel("coverage", x, y);
-    return app().state().dump();
+  ImVec2 place(const std::string& landmark) {
+    for (const auto& [name, at] : panel().landmarks()) {
+      if (name == landmark) return at;
+    }
+    FAIL("no landmark " << landmark);
+    return {};
+  }
+  void click_on(const std::string& landmark) {
+    const ImVec2 at = place(landmark);
+    click(at.x, at.y);
+  }
+  Json hover(const std::string& landmark) {
+    backend().move_mouse(place(landmark));
+    frame(2);
+    return app().state()["hover"];
   }
 };
 
@@ -33,21 +46,24 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
   const auto figure = rig.panel().figure();
   REQUIRE(figure);
   REQUIRE(figure->panels.size() == 1);
-  rig.click_panel("coverage", 0.80f, 0.12f);
+  CHECK(rig.place("head 7/5").y < rig.place("head 0/5").y);
+  rig.click_on("head 7/5");
   const Selection top = rig.session().selection();
-  CHECK(top.layer == rig.session().document()->info().layers.back());
-  rig.click_panel("coverage", 0.12f, 0.88f);
+  CHECK(top.layer == 7);
+  CHECK(top.q_head == 5);
+  rig.click_on("head 1/2");
   const Selection bottom = rig.session().selection();
-  CHECK(bottom.layer == 0);
-  CHECK(bottom.q_head < top.q_head);
-  const std::string hovered = rig.hover(0.12f, 0.88f);
-  CHECK_THAT(hovered, ContainsSubstring("attention mass"));
+  CHECK(bottom.layer == 1);
+  CHECK(bottom.q_head == 2);
+  const Json hovered = rig.hover("head 1/2");
+  REQUIRE(hovered.contains("attention mass"));
+  CHECK(hovered["layer"] == "1");
 
   // The number under the mouse is the cell's of the CSV.
   const auto& map = std::get<plot::HeatMap>(figure->panels[0].marks[0]);
   const auto cell = static_cast<std::size_t>(bottom.layer * map.n_cols + bottom.q_head);
-  const std::string shown = fmt::format("{:.4g}", map.values[cell]);
-  CHECK_THAT(hovered, ContainsSubstring(shown.substr(0, shown.size() - 1)));
+  CHECK(std::stod(hovered["attention mass"].get<std::string>()) ==
+        Catch::Approx(static_cast<double>(map.values[cell])).epsilon(1e-5));
   CHECK_THAT(*rig.panel().csv(), ContainsSubstring(fmt::format("{}", map.values[cell])));
   rig.session().undo();
   CHECK(rig.session().selection().layer == top.layer);
@@ -56,17 +72,18 @@ TEST_CASE("coverage panel: a click on a cell goes to its layer and head, as hove
 TEST_CASE("coverage panel: a click on a page goes to a query of the block and a key of the page") {
   CoverageRig rig(R"({"view": "pages", "part": "attention"})");
   REQUIRE(rig.panel().figure());
-  rig.click_panel("coverage", 0.15f, 0.85f);
-  const Selection low = rig.session().selection();
-  REQUIRE(low.key);
-  CHECK(*low.key < 64);
-  CHECK(low.query >= 128);
-  CHECK(low.query < 192);
-  rig.click_panel("coverage", 0.15f, 0.12f);
-  CHECK(rig.session().selection().query < low.query);
-  const std::string hovered = rig.hover(0.15f, 0.85f);
-  CHECK_THAT(hovered, ContainsSubstring("queries"));
-  CHECK_THAT(hovered, ContainsSubstring("kept"));
+  rig.click_on("page 160/0");
+  CHECK(rig.session().selection().query == 191);
+  CHECK(rig.session().selection().key == 0);
+  rig.click_on("page 64/64");
+  CHECK(rig.session().selection().query == 95);
+  CHECK(rig.session().selection().key == 64);
+  const Json hovered = rig.hover("page 160/0");
+  CHECK(hovered["queries"] == "160 to 191");
+  CHECK(hovered["keys"] == "0 to 15");
+  CHECK(hovered.contains("text"));
+  CHECK(hovered.contains("attention"));
+  CHECK(hovered.contains("kept"));
 }
 
 TEST_CASE("coverage panel: every part and view, in small and large windows, in both phases") {

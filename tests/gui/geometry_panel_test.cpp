@@ -104,9 +104,9 @@ TEST_CASE("geometry panel: drags turn, the wheel zooms, a double click goes back
 TEST_CASE("geometry panel: every colour and basis shows a figure that can be exported",
           "[geometry]") {
   Rig rig;
-  rig.open_pair();
   Panel& panel = rig.app().panel("geometry");
   CHECK_FALSE(panel.figure());
+  rig.open_pair();
   for (const char* colour : {"s_q", "position", "max_weight", "kept"}) {
     for (const char* basis : {"group", "head", "keys"}) {
       for (const bool is_3d : {false, true}) {

@@ -70,9 +70,9 @@ TEST_CASE("query-selection panel: hover says what the table says", "[query_selec
 TEST_CASE("query-selection panel: spans, skips and decoded queries all show something",
           "[query_selection]") {
   Rig rig;
-  rig.open_pair();
   Panel& panel = rig.app().panel("query-selection");
   CHECK_FALSE(panel.figure());
+  rig.open_pair();
   for (const char* span : {"prompt", "chunk"}) {
     for (const bool skip_sink : {true, false}) {
       show(rig, {{"span", span}, {"skip_sink", skip_sink}, {"skip_recent", 2}});

@@ -24,6 +24,13 @@ struct RecallRig : Rig {
   }
   Panel& panel() { return app().panel("recall"); }
   Index budget() { return session().parameters().budget; }
+  ImVec2 place(const std::string& landmark) {
+    for (const auto& [name, at] : panel().landmarks()) {
+      if (name == landmark) return at;
+    }
+    FAIL("no landmark " << landmark);
+    return {};
+  }
   std::size_t n_curves() {
     const auto figure = panel().figure();
     if (!figure) return 0;
@@ -55,20 +62,15 @@ TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a cl
   RecallRig rig;
   const auto figure = rig.panel().figure();
   REQUIRE(figure);
-  // Look for a point with the mouse, as a hand would.
-  std::string hovered;
-  float at_x = 0.0f, at_y = 0.0f;
-  for (float y = 0.10f; y < 0.75f && hovered.empty(); y += 0.006f) {
-    for (float x = 0.25f; x < 0.98f && hovered.empty(); x += 0.006f) {
-      rig.hover_panel("recall", x, y);
-      const std::string state = rig.app().state().dump();
-      if (state.find("attention mass") == std::string::npos) continue;
-      hovered = state;
-      at_x = x;
-      at_y = y;
-    }
-  }
-  REQUIRE_FALSE(hovered.empty());
+  const ImVec2 at = rig.place("streamingllm@32");
+  rig.backend().move_mouse(at);
+  rig.frame(2);
+  const auto hover = rig.app().state()["hover"];
+  const std::string hovered = hover.dump();
+  INFO(hovered);
+  REQUIRE(hover.contains("attention mass"));
+  CHECK(hover["method"] == "streamingllm");
+  CHECK(hover["budget"] == "32 tokens");
   const auto csv = rig.panel().csv();
   REQUIRE(csv);
   bool is_there = false;
@@ -81,11 +83,13 @@ TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a cl
     const std::string shown = fmt::format("{:.6g}", std::stod(cells.at(4)));
     is_there = is_there || hovered.find("\"" + shown + "\"") != std::string::npos;
   }
-  INFO(hovered);
   CHECK(is_there);
-  rig.session().select("test", [](Selection& s) { s.selector = "tova"; });
-  rig.click_panel("recall", at_x, at_y);
-  CHECK(rig.session().is_ticked(rig.session().selection().selector));
+  rig.click(at.x, at.y);
+  CHECK(rig.session().selection().selector == "streamingllm");
+  CHECK(rig.budget() == 32);
+  rig.session().undo();  // one gesture, one step
+  CHECK(rig.session().selection().selector == "quoka");
+  CHECK(rig.budget() == 64);
 }
 
 TEST_CASE("recall panel: ticks add and remove curves, the others stay as they are") {

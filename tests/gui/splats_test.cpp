@@ -46,7 +46,7 @@ TEST_CASE("splats: a point colours the pixels around its place and no others", "
   for (int y = 0; y < 30; ++y) {
     for (int x = 0; x < 40; ++x) {
       const int distance2 = (x - 10) * (x - 10) + (y - 20) * (y - 20);
-      if (distance2 <= 2) CHECK(pixel(image, x, y) == kRed);
+      if (distance2 <= 1) CHECK(pixel(image, x, y) == kRed);
       if (distance2 >= 9) CHECK(pixel(image, x, y) == kWhite);
     }
   }
@@ -138,6 +138,35 @@ TEST_CASE("point cloud: painted only when something changed; finds the point und
   CHECK(view.place({0, 0, 0}).x == 35.0f);
   ++version;
   frame();
+  frame();
+  CHECK(view.n_paintings() == 3);
+}
+
+TEST_CASE("point cloud: a large one is rough while the camera moves, and whole after it",
+          "[splats]") {
+  Cloud cloud;
+  const std::vector<CloudPoint> points(PointCloud::kMostInMotion + 1, CloudPoint{10, 10, 0});
+  cloud.add(points, std::vector<plot::Colour>(points.size(), kRed), 1.0f, 1.0f);
+  NullBackend backend({320, 240});
+  PointCloud view(backend.texture_store());
+  Camera camera = plain_camera();
+  const auto frame = [&] {
+    backend.frame([&] {
+      ImGui::Begin("w");
+      view.show(*ImGui::GetWindowDrawList(), {0, 0}, {100, 100}, cloud, 1, camera, {kWhite, 1.0f});
+      ImGui::End();
+    });
+  };
+  frame();
+  CHECK_FALSE(view.is_rough());  // the first picture is whole
+  camera.offset[0] = 3.0;
+  frame();
+  CHECK(view.is_rough());
+  CHECK_FALSE(view.nearest(cloud, {13, 10}, 5));
+  frame();
+  CHECK_FALSE(view.is_rough());
+  CHECK(view.nearest(cloud, {13, 10}, 5));
+  CHECK(view.n_paintings() == 3);
   frame();
   CHECK(view.n_paintings() == 3);
 }

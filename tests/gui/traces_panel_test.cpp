@@ -34,13 +34,19 @@ void click(Rig& rig, const std::string& mark) {
   rig.settle();
 }
 
+/// The side bar beside a panel that is quickly done.
+void open(Rig& rig, bool with_draft = false) {
+  rig.app().show_panel_alone("tokens");
+  rig.open_pair(with_draft);
+}
+
 std::string model(Rig& rig) {
   return rig.session().document()->info().model_name;
 }
 
 TEST_CASE("a cell of the grid selects its layer and head, and tells what it is") {
   Rig rig;
-  rig.open_pair();
+  open(rig);
   click(rig, "head 2 6");
   CHECK(rig.session().selection().layer == 2);
   CHECK(rig.session().selection().q_head == 6);
@@ -56,7 +62,7 @@ TEST_CASE("a cell of the grid selects its layer and head, and tells what it is")
 
 TEST_CASE("traces are chosen, made the second one, exchanged and closed") {
   Rig rig;
-  rig.open_pair(/*with_draft=*/true);
+  open(rig, /*with_draft=*/true);
   CHECK(model(rig) == "verifier");
   REQUIRE(rig.session().second());  // over the same tokens
   click(rig, "second 1");
@@ -77,7 +83,7 @@ TEST_CASE("traces are chosen, made the second one, exchanged and closed") {
 
 TEST_CASE("norms of the selected head as a figure, of all heads that were looked at as a table") {
   Rig rig;
-  rig.open_pair();
+  open(rig);
   click(rig, "head 3 1");
   const auto figure = rig.app().panel(kPanel).figure();
   REQUIRE(figure);
@@ -108,6 +114,7 @@ TEST_CASE("a number that is not finite is found when its layer is looked at") {
     folder.write("nan.h5", bytes);
   }
   Rig rig;
+  rig.app().show_panel_alone("tokens");
   rig.open(path);
   CHECK(rig.app().state()["notices"].empty());
   click(rig, "head 1 2");

@@ -273,9 +273,10 @@ TEST_CASE("quest profile: bound, truth and filled pages lie where the pages are"
   const std::size_t n_marks = figure.panels[0].marks.size();
   mark_page(figure, pages, 5000);
   CHECK(figure.panels[0].marks.size() == n_marks);
-  mark_page(figure, pages, 5);
+  mark_page(figure, pages, query);
   const auto& box = std::get<plot::Boxes>(figure.panels[0].marks.back());
-  CHECK(box.x.at(0) == plot::Range{4.0, 8.0});
+  CHECK(box.x.at(0) ==
+        plot::Range{static_cast<double>(query / 4 * 4), static_cast<double>(query + 1)});
 }
 
 TEST_CASE("quest csv: one line per page with the values that are shown", "[quest_view]") {

@@ -20,17 +20,11 @@ using Catch::Matchers::ContainsSubstring;
 
 /// A row with given weights, of keys begin, begin + 1, ...
 RankedRow row_of(std::vector<float> probs, Index begin = 0) {
-  RankedRow ranked;
-  ranked.row.visible = {begin, begin + static_cast<Index>(probs.size())};
-  ranked.row.query = ranked.row.visible.end - 1;
-  for (const float p : probs) {
-    const auto larger = std::count_if(probs.begin(), probs.end(), [&](float q) { return q > p; });
-    Index before = 0;
-    for (std::size_t i = 0; i < ranked.rank.size(); ++i) before += probs[i] == p ? 1 : 0;
-    ranked.rank.push_back(static_cast<std::int32_t>(larger + before + 1));
-  }
-  ranked.row.probs = std::move(probs);
-  return ranked;
+  AttentionRow row;
+  row.visible = {begin, begin + static_cast<Index>(probs.size())};
+  row.query = row.visible.end - 1;
+  row.probs = std::move(probs);
+  return rank_keys(0, 0, std::move(row));
 }
 
 TEST_CASE("ranks: the largest weight is first, equal ones by position, others see none") {

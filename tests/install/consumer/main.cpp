@@ -1,18 +1,22 @@
-// Uses the installed libraries as a stranger would: loads the embedded model's description and
-// counts its layers.
+// Uses the installed libraries as a stranger would: loads the embedded model's description, counts
+// its layers, writes a table and reads it back.
 #include <cstdio>
-#include <sstream>
+#include <fstream>
 
 #include "core/base/data_dir.hpp"
 #include "core/model/config.hpp"
+#include "notebooks_export/open_result.hpp"
 #include "notebooks_export/result_csv.hpp"
 #include "traces/hdf5_library.hpp"
 
 int main() {
   const kvscope::ModelConfig config = kvscope::load_model_config(kvscope::embedded_verifier());
-  std::ostringstream csv;
+  std::ofstream csv("layers.csv");
   kvscope::write_layers_csv({{"layers", {{{"layer", 0}}}}}, csv);
-  std::printf("%d layers, HDF5 %s\n%s", static_cast<int>(config.n_layers),
-              kvscope::hdf5_version().c_str(), csv.str().c_str());
+  csv.close();
+  const kvscope::Table table = kvscope::read_rows("layers.csv");
+  std::printf("%d layers, HDF5 %s, %d row of %s\n", static_cast<int>(config.n_layers),
+              kvscope::hdf5_version().c_str(), static_cast<int>(table.n_rows()),
+              table.columns().front().name.c_str());
   return 0;
 }

@@ -1,0 +1,60 @@
+#include "gui/platform/key_queue.hpp"
+
+#include <GLFW/glfw3.h>
+
+#include <set>
+#include <type_traits>
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr int kKeys = static_cast<int>(std::extent_v<decltype(ImGuiIO::KeysDown)>);
+
+bool is_modifier(unsigned key) {
+  return key >= GLFW_KEY_LEFT_SHIFT && key <= GLFW_KEY_RIGHT_SUPER;
+}
+
+/// Enter, Backspace, arrows: no letter comes with them.
+bool is_command(unsigned key) {
+  return key >= GLFW_KEY_ESCAPE && !is_modifier(key);
+}
+
+}  // namespace
+
+void KeyQueue::key(int key, bool is_down) {
+  if (key < 0 || key >= kKeys) return;
+  events_.push_back({is_down ? Kind::down : Kind::up, static_cast<unsigned>(key)});
+}
+
+void KeyQueue::letter(unsigned codepoint) {
+  events_.push_back({Kind::letter, codepoint});
+}
+
+bool KeyQueue::feed(ImGuiIO& io) {
+  std::set<unsigned> changed;
+  bool has_press = false;
+  bool has_command = false;
+  for (; !events_.empty(); events_.pop_front()) {
+    const Event& event = events_.front();
+    if (event.kind == Kind::letter) {
+      if (has_command) break;
+      io.AddInputCharacter(event.code);
+      continue;
+    }
+    const bool is_press = event.kind == Kind::down && !is_modifier(event.code);
+    if (is_press && has_press && !io.WantTextInput) break;
+    if (!changed.insert(event.code).second) break;
+    io.KeysDown[event.code] = event.kind == Kind::down;
+    has_press = has_press || is_press;
+    has_command = has_command || (is_press && is_command(event.code));
+  }
+  const auto either = [&](int left, int right) { return io.KeysDown[left] || io.KeysDown[right]; };
+  io.KeyCtrl = either(GLFW_KEY_LEFT_CONTROL, GLFW_KEY_RIGHT_CONTROL);
+  io.KeyShift = either(GLFW_KEY_LEFT_SHIFT, GLFW_KEY_RIGHT_SHIFT);
+  io.KeyAlt = either(GLFW_KEY_LEFT_ALT, GLFW_KEY_RIGHT_ALT);
+  io.KeySuper = either(GLFW_KEY_LEFT_SUPER, GLFW_KEY_RIGHT_SUPER);
+  return !events_.empty();
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,134 @@
+// How long the explorer waits for a large trace: opening it, and the first look at a head.
+//
+//   build/release/tests/bench_explorer_files [FOLDER] [TOKENS]
+//
+// Writes a trace of the size of an 8B model's (36 layers, 32 query and 8 KV heads of 128 channels,
+// bfloat16; 28672 tokens: 12.6 GiB) into FOLDER [.], random numbers in every layer, opens it as the
+// explorer does, prints milliseconds, and removes the file.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/base/rng.hpp"
+#include "gui/model/attention_row.hpp"
+#include "gui/model/document.hpp"
+#include "traces/writer.hpp"
+
+namespace {
+
+using namespace kvscope;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr Index kLayers = 36;
+constexpr Index kQ = 32;
+constexpr Index kKv = 8;
+constexpr Index kHead = 128;
+constexpr Index kUnit = 4096;
+
+TraceInfo plan(Index n_tokens) {
+  TraceInfo info;
+  info.model_name = "as-large-as-8b";
+  info.model_family = "qwen3";
+  info.model_config = "{}";
+  info.n_layers = kLayers;
+  info.n_q = kQ;
+  info.n_kv = kKv;
+  info.d_head = kHead;
+  info.d_model = kQ * kHead;
+  info.n_vocab = 151936;
+  info.score_scale = 0.088388f;
+  info.window.resize(kLayers);
+  info.rope_kind = "default";
+  info.rope_theta = 1e6;
+  info.dtype = DType::bf16;
+  info.capture.lse = false;
+  for (Index i = 0; i < kLayers; ++i) info.layers.push_back(i);
+  for (Index i = 0; i < kQ; ++i) info.q_heads.push_back(i);
+  for (Index i = 0; i < kKv; ++i) info.kv_heads.push_back(i);
+  info.rows = {0, n_tokens};
+  info.n_tokens = info.n_prompt = n_tokens;
+  info.chunk = kUnit;
+  for (Index at = 0; at < n_tokens; at += kUnit) {
+    info.units.push_back({{at, std::min(at + kUnit, n_tokens)}, /*is_decode=*/false});
+  }
+  info.uuid = "00000000-0000-4000-8000-000000000000";
+  info.created = "2026-01-01T00:00:00Z";
+  info.writer = "bench";
+  return info;
+}
+
+Tensor<float> noise(Shape shape, std::uint64_t seed) {
+  Tensor<float> values = Tensor<float>::uninitialized(shape);
+  const CounterRng rng{seed};
+  for (Index i = 0; i < values.count(); ++i)
+    values.data()[i] = static_cast<float>(rng.normal(static_cast<std::uint64_t>(i)));
+  return values;
+}
+
+/// A recording whose last step, the rename after the checksums, is left out: its .part file.
+fs::path write(const fs::path& folder, Index n_tokens) {
+  const TraceInfo info = plan(n_tokens);
+  const fs::path out = folder / "explorer_files_bench.h5";
+  auto sink = create_trace(out, {.overwrite = true});
+  sink->begin(info);
+  const Tensor<float> q = noise({kQ, kUnit, kHead}, 1);
+  const Tensor<float> k = noise({kKv, kUnit, kHead}, 2);
+  std::uint64_t seed = 3;
+  for (const TraceUnit& unit : info.units) {
+    for (Index layer = 0; layer < kLayers; ++layer) {
+      LayerRows rows;
+      rows.layer = layer;
+      rows.q = q.view();
+      rows.k = k.view();
+      rows.v = k.view();
+      sink->write_layer(rows);
+    }
+    std::vector<TokenId> ids;
+    for (Index i = 0; i < unit.tokens.size(); ++i)
+      ids.push_back(static_cast<TokenId>(seed++ % 1000));
+    sink->write_tokens(ids, {});
+    sink->commit_unit();
+  }
+  return out.string() + ".part";
+}
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const fs::path folder = argc > 1 ? argv[1] : ".";
+    const Index n_tokens = argc > 2 ? std::atoll(argv[2]) / kUnit * kUnit : 28672;
+    const fs::path file = write(folder, n_tokens);
+    fmt::print("{}: {:.1f} GiB\n", file.string(),
+               static_cast<double>(fs::file_size(file)) / (1 << 30));
+    gui::Cache cache(std::size_t{1} << 30);
+    auto start = Clock::now();
+    const auto document = gui::Document::open(file, cache);
+    fmt::print("open (metadata)                     {:8.1f} ms\n", milliseconds_since(start));
+    const Index last = document->info().n_tokens - 1;
+    for (const Index layer : {0, 17, 35}) {
+      start = Clock::now();
+      const auto row = gui::attention_row(document->source(), layer, 5, last);
+      fmt::print("a row of layer {:2}, not read before  {:8.1f} ms ({} keys)\n", layer,
+                 milliseconds_since(start), row.probs.size());
+      start = Clock::now();
+      gui::attention_row(document->source(), layer, 5, last / 2);
+      fmt::print("another row of it, from the cache   {:8.1f} ms\n", milliseconds_since(start));
+    }
+    fmt::print("cache: {:.0f} MiB\n", static_cast<double>(cache.bytes()) / (1 << 20));
+    fs::remove(file);
+  } catch (const Error& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+  return 0;
+}
