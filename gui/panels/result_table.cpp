@@ -208,9 +208,8 @@ void ResultTable::draw_line(PanelContext& context, std::size_t place) {
     const TableColumn& column = *shown_[c];
     if (!has_handle) {
       has_handle = true;
-      if (ImGui::Selectable(
-              "##line", selected_.contains(row),
-              ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowItemOverlap)) {
+      if (ImGui::Selectable("##line", selected_.contains(row),
+                            ImGuiSelectableFlags_SpanAllColumns)) {
         press(context.session, place);
       }
       is_hovered = ImGui::IsItemHovered();

@@ -89,7 +89,7 @@ TEST_CASE("results: a click on a line goes to its layer, head, method and budget
   rig.open(folder.write("sweep.csv", sweep_csv_text(3)));
   Panel& panel = show(rig, "table");
   // The lowest lines in sight are of layer 0 or 1; whichever is clicked is the selection's.
-  rig.click_panel("results", 0.3f, 0.8f);
+  rig.click_panel("results", 0.28f, 0.8f);
   rig.settle();
   const Selection& s = rig.session().selection();
   const auto csv = panel.csv();  // of the clicked line alone
@@ -111,12 +111,13 @@ TEST_CASE("results: a filter is typed, a column sorted with its header, all in t
   const auto lines = [&] { return table_from_csv(*panel.csv(), "t.csv"); };
   // The third column is "selector": its header is in the third line of the panel, below it the
   // filter.
-  const float line = ImGui::GetFrameHeightWithSpacing();
+  constexpr float kHeader = 70.0f;  // pixels from the panel's top, at scale 1
+  constexpr float kFilter = 92.0f;
   REQUIRE(lines().text("selector").at(0) == "quoka");
-  rig.click(at.x + 185.0f, at.y + 2.7f * line);
+  rig.click(at.x + 185.0f, at.y + kHeader);
   rig.settle();
   CHECK(lines().text("selector").at(0) == "oracle-topk");
-  rig.click(at.x + 185.0f, at.y + 3.55f * line);
+  rig.click(at.x + 185.0f, at.y + kFilter);
   rig.backend().type("quo");
   rig.settle();
   REQUIRE(lines().n_rows() == 36);
