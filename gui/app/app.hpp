@@ -121,6 +121,7 @@ class App {
   HoverLines hover_;                 // of the last frame
   Landmarks landmarks_;              // of the last frame
   std::uint64_t n_key_presses_ = 0;  // that frames have seen
+  std::uint64_t n_letters_ = 0;      // that frames have seen
   std::uint64_t drawn_revision_ = 0;
   std::string flash_;  // what a key just did, in the status bar for a moment
   double flash_until_ = 0.0;

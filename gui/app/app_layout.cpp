@@ -159,6 +159,7 @@ Json App::state() const {
                    {"button", ImGui::IsAnyMouseDown()},
                    {"keys_down", std::count(std::begin(io.KeysDown), std::end(io.KeysDown), true)},
                    {"key_presses", n_key_presses_},
+                   {"letters", n_letters_},
                    {"text", io.WantTextInput}};
   return json;
 }

@@ -15,6 +15,10 @@ bool is_modifier(unsigned key) {
   return key >= GLFW_KEY_LEFT_SHIFT && key <= GLFW_KEY_RIGHT_SUPER;
 }
 
+bool is_shift(unsigned key) {
+  return key == GLFW_KEY_LEFT_SHIFT || key == GLFW_KEY_RIGHT_SHIFT;
+}
+
 /// Enter, Backspace, arrows: no letter comes with them.
 bool is_command(unsigned key) {
   return key >= GLFW_KEY_ESCAPE && !is_modifier(key);
@@ -44,7 +48,12 @@ bool KeyQueue::feed(ImGuiIO& io) {
     }
     const bool is_press = event.kind == Kind::down && !is_modifier(event.code);
     if (is_press && has_press && !io.WantTextInput) break;
-    if (!changed.insert(event.code).second) break;
+    // Of typed letters the letters count, not how long their keys were down.
+    const bool is_typing = io.WantTextInput && !has_command &&
+                           !io.KeysDown[GLFW_KEY_LEFT_CONTROL] &&
+                           !io.KeysDown[GLFW_KEY_RIGHT_CONTROL];
+    const bool is_typed = is_typing && (event.code < GLFW_KEY_ESCAPE || is_shift(event.code));
+    if (!changed.insert(event.code).second && !is_typed) break;
     io.KeysDown[event.code] = event.kind == Kind::down;
     has_press = has_press || is_press;
     has_command = has_command || (is_press && is_command(event.code));

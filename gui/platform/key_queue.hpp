@@ -17,8 +17,8 @@ class KeyQueue {
   void clear() { events_.clear(); }
 
   /// Before ImGui::NewFrame: hands over what one frame can tell apart. Ends before a second change
-  /// of one key, before letters that follow a key like Enter, and, where no text is typed, before a
-  /// second press. True if something is left: a frame is wanted soon.
+  /// of one key (unless it types letters), before letters that follow a key like Enter, and, where
+  /// no text is typed, before a second press. True if something is left: a frame is wanted soon.
   bool feed(ImGuiIO& io);
 
  private:

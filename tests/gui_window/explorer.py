@@ -130,9 +130,9 @@ class Explorer:
     def type(self, text):
         """Types into the field that has the keyboard."""
         self.wait_until(lambda s: s["input"]["text"], "a field to type into")
-        presses = self.state()["input"]["key_presses"]
+        wanted = self.state()["input"]["letters"] + len(text)
         self.screen.ask("type", "--delay", 4, "--", text)
-        self.wait_until(lambda s: s["input"]["key_presses"] >= presses + len(text) and s["input"]["keys_down"] == 0, f"{text} typed")
+        self.wait_until(lambda s: s["input"]["letters"] >= wanted and s["input"]["keys_down"] == 0, f"{text} typed")
 
     def type_and_enter(self, text):
         """Replaces what a field holds."""
