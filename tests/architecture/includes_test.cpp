@@ -37,10 +37,10 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"xxh", {"core", "traces", "tests"}},
     {"boost/", {"analysis/cli", "gui"}},
     {"catch2/", {"tests"}},
-    {"imgui", {"gui"}},
-    {"GLFW/", {"gui"}},
-    {"GL/", {"gui"}},
-    {"EGL/", {"gui"}},
+    {"imgui", {"gui", "tests"}},
+    {"GLFW/", {"gui", "tests"}},
+    {"GL/", {"gui", "tests"}},
+    {"EGL/", {"gui", "tests"}},
     {"cairo", {"notebooks_export"}},
 };
 
