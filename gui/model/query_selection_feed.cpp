@@ -79,7 +79,7 @@ void QuerySelectionFeed::ask_head(const Session& session,
   fresh_ = view.fresh;
   status_ = view.status;
   if (view.fresh) value_ = view.value;
-  waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  waiting_ = waiting_ || view.is_pending();
 }
 
 void QuerySelectionFeed::ask_picks(const Session& session,
@@ -95,7 +95,7 @@ void QuerySelectionFeed::ask_picks(const Session& session,
                                     [document, request](JobContext& job) {
                                       return chunk_picks(document->source(), request, job);
                                     });
-  waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  waiting_ = waiting_ || view.is_pending();
   // Those of another chunk or head would be misread.
   picks_ = view.fresh ? view.value : nullptr;
 }
@@ -111,7 +111,7 @@ void QuerySelectionFeed::ask_selected(const Session& session,
                          [document, request](JobContext& job) {
                            return measure_queries(document->source(), request, job);
                          });
-  waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+  waiting_ = waiting_ || view.is_pending();
   selected_ = view.fresh ? view.value : nullptr;
 }
 

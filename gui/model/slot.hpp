@@ -41,6 +41,8 @@ struct SlotView {
   bool fresh = false;              // the value belongs to the key asked for
   JobStatus status;                // of the job that makes the value of this key
   bool failed() const { return status.state == JobState::failed; }
+  /// A fresh value will come: its job waits, runs, or has ended and is about to be delivered.
+  bool is_pending() const { return !fresh && !failed() && status.state != JobState::cancelled; }
 };
 
 /// T must have `std::size_t bytes() const`: what it costs to keep.

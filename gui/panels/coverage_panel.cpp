@@ -349,7 +349,7 @@ class CoveragePanel final : public Panel {
           return coverage_pages(document->source(), draft ? &draft->source() : nullptr, request,
                                 job);
         });
-    is_busy_ = is_busy_ || (!result.fresh && !result.status.is_over());
+    is_busy_ = is_busy_ || result.is_pending();
     if (!slot_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
     const auto picture =

@@ -175,7 +175,7 @@ class GeometryPanel final : public Panel {
 
   template <class T>
   void note(const SlotView<T>& view) {
-    waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+    waiting_ = waiting_ || view.is_pending();
   }
 
   SlotView<GeometryView> ask_geometry(PanelContext& context,

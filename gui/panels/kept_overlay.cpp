@@ -64,7 +64,7 @@ void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving) {
       });
   status_ = kept.status;
   fresh_ = kept.fresh;
-  busy_ = !kept.fresh && !kept.status.is_over();
+  busy_ = kept.is_pending();
   if (!kept.fresh) {  // another method's keys would be a lie
     kept_.reset();
     layer_.reset();
@@ -91,7 +91,7 @@ void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving,
                       {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
                       [rows = kept_, view, tone = plot::with_alpha(theme.highlight, kOpacity)](
                           JobContext&) { return fold_selected(rows->rows, view, tone); });
-  busy_ = busy_ || (!layer.fresh && !layer.status.is_over());
+  busy_ = busy_ || layer.is_pending();
   const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
   if (!usable || layer.value == layer_) return;
   const auto width = static_cast<int>(layer.value->width);

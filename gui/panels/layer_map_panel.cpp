@@ -82,7 +82,7 @@ class LayerMapPanel final : public Panel {
     documents_key_ = verifier->key() + draft->key();
     suggest_swap(context, *verifier, *draft);
     const auto view = ask(context, verifier, draft);
-    waiting_ = !view.fresh && !view.status.is_over();
+    waiting_ = view.is_pending();
     if (!slot_place(context, slot_, view)) return;
     update_figure(view.value);
     shows_map_ = true;

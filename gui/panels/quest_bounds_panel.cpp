@@ -152,7 +152,7 @@ class QuestBoundsPanel final : public Panel {
 
   template <class T>
   void note(const SlotView<T>& view) {
-    waiting_ = waiting_ || (!view.fresh && !view.status.is_over());
+    waiting_ = waiting_ || view.is_pending();
   }
 
   SlotView<QuestSteps> ask_steps(PanelContext& context,

@@ -179,7 +179,7 @@ class RecallPanel final : public Panel {
                   [inputs = inputs_](JobContext&) {
                     return recall_picture(inputs->question, inputs->items, inputs->rows);
                   });
-    picture_is_over_ = made.fresh || made.status.is_over();
+    picture_is_over_ = !made.is_pending();
     if (made.value && made.value != picture_) {
       picture_ = made.value;
       ++version_;

@@ -75,7 +75,7 @@ class TheoremB1Panel final : public Panel {
     if (needs_trace(context)) return;
     document_key_ = document->key();
     const auto view = ask(context, document);
-    waiting_ = !view.fresh && !view.status.is_over();
+    waiting_ = view.is_pending();
     if (!slot_place(context, slot_, view)) return;
     update_figure(view.value);
     if (rows_->n_stated == 0) {

@@ -43,6 +43,7 @@ TEST_CASE("a figure's pixels have its colours where its data are", "[platform][o
   const plot::Ground ground = GENERATE(plot::Ground::light, plot::Ground::dark);
   FigureStyle style;
   style.ground = ground;
+  style.fill_ground = true;
   for (int i = 0; i < 3; ++i) {
     screen.frame([&] {
       ImGui::SetNextWindowPos({0.0F, 0.0F});
