@@ -66,7 +66,7 @@ void App::frame(float screen_scale) {
   const std::uint64_t before = session_->revision();
   n_key_presses_ += count_presses();
   n_letters_ += static_cast<std::uint64_t>(ImGui::GetIO().InputQueueCharacters.Size);
-  if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId)) run_shortcuts(shortcuts_);
+  run_shortcuts(shortcuts_, ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopupId));
 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});

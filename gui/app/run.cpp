@@ -20,12 +20,7 @@ namespace {
 
 /// What the command line says, once the App is there.
 void prepare(App& app, const CommandLine& line) {
-  for (const auto& file : line.files) {
-    std::error_code error;
-    if (!fs::exists(file, error))
-      throw IoError(fmt::format("cannot read {}: no such file", file.string()));
-    app.open(file);
-  }
+  for (const auto& file : line.files) app.open(file);
   if (line.session) app.load_session(*line.session);
   if (line.layout) app.show_layout(*line.layout);
   if (line.panel) app.show_panel_alone(*line.panel);
@@ -159,6 +154,13 @@ int show_window(const CommandLine& line) {
 }  // namespace
 
 int run(const CommandLine& line) {
+  // Before anything is opened: what is wrong with the files matters more than a missing display.
+  for (const auto& file : line.files) {
+    std::error_code error;
+    if (!fs::exists(file, error)) {
+      throw IoError(fmt::format("cannot read {}: no such file", file.string()));
+    }
+  }
   return line.screenshot ? take_screenshot(line) : show_window(line);
 }
 

@@ -35,11 +35,11 @@ std::string keys_of(const Shortcut& shortcut) {
                      name_of_key(shortcut.key));
 }
 
-void run_shortcuts(const std::vector<Shortcut>& shortcuts) {
+void run_shortcuts(const std::vector<Shortcut>& shortcuts, bool dialog_is_open) {
   const ImGuiIO& io = ImGui::GetIO();
   if (io.KeyAlt) return;
   for (const Shortcut& s : shortcuts) {
-    if (io.WantTextInput && !s.in_text) continue;
+    if ((io.WantTextInput || dialog_is_open) && !s.in_text) continue;
     // On many keyboards "+" needs Shift: it counts either way.
     const bool shift_fits = s.key == GLFW_KEY_EQUAL || s.shift == io.KeyShift;
     if (s.ctrl != io.KeyCtrl || !shift_fits) continue;

@@ -20,7 +20,8 @@ struct Shortcut {
 /// "Ctrl+Shift+L".
 std::string keys_of(const Shortcut& shortcut);
 
-/// Runs what was pressed in this frame. Letters are left to a text field that has the keyboard.
-void run_shortcuts(const std::vector<Shortcut>& shortcuts);
+/// Runs what was pressed in this frame. A text field that has the keyboard, and an open dialog,
+/// leave only those that hold `in_text`.
+void run_shortcuts(const std::vector<Shortcut>& shortcuts, bool dialog_is_open);
 
 }  // namespace kvscope::gui

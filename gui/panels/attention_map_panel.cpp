@@ -139,7 +139,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
       options_.minimap ? overview.tile({overview.grid().top_level(), 0, 0}) : nullptr;
   std::vector<const MapTile*> wanted;
   if (whole != nullptr) wanted.push_back(whole);
-  wanted.insert(wanted.end(), picture_.tiles.begin(), picture_.tiles.end());
+  for (const auto& tile : picture_.tiles) wanted.push_back(tile);
   textures_whole_ = textures_.prepare(context.textures, wanted, scale_.colours(), options_.pooling,
                                       scale_.version());
   if (!textures_whole_) context.requests.redraw = true;
