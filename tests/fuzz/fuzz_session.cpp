@@ -1,0 +1,52 @@
+// Fuzzes what the explorer reads of a saved session: selection, sliders, ticked methods, layout,
+// settings. Files it names are not opened: they would be others' formats. Errors of ours are fine,
+// crashes are not.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "gui/model/arrangement.hpp"
+#include "gui/model/session.hpp"
+#include "gui/model/settings.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kvscope;
+  using namespace kvscope::gui;
+  static const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("fuzz-session-{}.json", ::getpid());
+  static Cache cache(1 << 20);
+  static JobRunner jobs({}, 1);
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return 0;
+  if (json.is_object()) {
+    json.erase("traces");
+    json.erase("results");
+  }
+  try {
+    Session session({jobs, cache}, {});
+    session.apply(json, ".");
+    (void)session.to_json(".");
+  } catch (const Error&) {
+  }
+  try {
+    Place place =
+        place_from_json(json.is_object() && json.contains("layout") ? json["layout"] : json);
+    (void)arrange(place, {0, 0, 1600, 900}, 5, 140);
+    (void)to_json(place);
+  } catch (const Error&) {
+  }
+  try {
+    std::ofstream(file, std::ios::trunc | std::ios::binary) << text;
+    save_settings(load_settings(file), file);
+  } catch (const Error&) {
+  }
+  return 0;
+}
