@@ -1,8 +1,11 @@
 #include "gui/app/help_overlay.hpp"
 
+#include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
+
+#include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
 
@@ -31,8 +34,9 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({room.x / 2, room.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
   ImGui::SetNextWindowSize(
-      {std::min(room.x * 0.94f, look.px(860)), std::min(room.y * 0.92f, look.px(560))});
+      {std::min(room.x * 0.94f, look.px(960)), std::min(room.y * 0.92f, look.px(640))});
   ImGui::SetNextWindowFocus();
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, packed(look.surface));
   bool open = true;
   ImGui::Begin("Keys and mouse", &open,
                ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoCollapse);
@@ -40,7 +44,7 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
     std::string group;
     const auto row = [&](const std::string& left, const std::string& right) {
       ImGui::TextUnformatted(right.c_str());
-      ImGui::SameLine(look.px(250));
+      ImGui::SameLine(look.px(300));
       ImGui::TextDisabled("%s", left.c_str());
     };
     ImGui::TableNextColumn();
@@ -54,7 +58,13 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
         ImGui::Separator();
         group = s.group;
       }
-      row(keys_of(s), s.words);
+      // A key and its way back stand on one line.
+      const bool has_way_back = i + 1 < shortcuts.size() && shortcuts[i + 1].key == s.key &&
+                                shortcuts[i + 1].group == s.group && !s.shift &&
+                                shortcuts[i + 1].shift;
+      row(has_way_back ? fmt::format("{}, {}", keys_of(s), keys_of(shortcuts[i + 1])) : keys_of(s),
+          has_way_back ? fmt::format("{}, {}", s.words, shortcuts[i + 1].words) : s.words);
+      if (has_way_back) ++i;
     }
     ImGui::Dummy({0, look.px(4)});
     ImGui::TextDisabled("Mouse");
@@ -69,6 +79,7 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
     ImGui::EndTable();
   }
   ImGui::End();
+  ImGui::PopStyleColor();
   return open;
 }
 

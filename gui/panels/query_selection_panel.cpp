@@ -199,7 +199,7 @@ class QuerySelectionPanel final : public Panel {
       return;
     }
     const float below = std::clamp(0.36f * room.y, look.px(90), look.px(260));
-    if (room.y < look.px(260)) {  // too low for two pictures
+    if (room.y < look.px(380)) {  // too low for two pictures
       draw_scatter(context, room);
       return;
     }
