@@ -37,6 +37,7 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
       {std::min(room.x * 0.94f, look.px(960)), std::min(room.y * 0.92f, look.px(640))});
   ImGui::SetNextWindowFocus();
   ImGui::PushStyleColor(ImGuiCol_WindowBg, packed(look.surface));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1.0f);
   bool open = true;
   ImGui::Begin("Keys and mouse", &open,
                ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoCollapse);
@@ -79,6 +80,7 @@ bool draw_help(const Look& look, const std::vector<Shortcut>& shortcuts) {
     ImGui::EndTable();
   }
   ImGui::End();
+  ImGui::PopStyleVar();
   ImGui::PopStyleColor();
   return open;
 }
