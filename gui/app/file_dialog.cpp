@@ -4,6 +4,7 @@
 #include <imgui.h>
 #include <imgui_stdlib.h>
 
+#include "core/base/number_text.hpp"
 #include "gui/render/colour.hpp"
 
 namespace kvscope::gui {
@@ -97,7 +98,7 @@ void FileDialog::draw(const Look& look) {
         }
       }
       if (!entry.is_folder) {
-        const std::string size = bytes_words(static_cast<double>(entry.bytes));
+        const std::string size = bytes_text(static_cast<double>(entry.bytes));
         ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(size.c_str()).x);
         ImGui::TextDisabled("%s", size.c_str());
       }

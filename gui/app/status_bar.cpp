@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "gui/model/folder.hpp"
+#include "core/base/number_text.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 
@@ -35,8 +35,8 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
     ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : flash.c_str());
   }
   const std::string memory =
-      fmt::format("cache {} of {}", bytes_words(static_cast<double>(bench.cache.bytes())),
-                  bytes_words(static_cast<double>(bench.cache.limit())));
+      fmt::format("cache {} of {}", bytes_text(static_cast<double>(bench.cache.bytes())),
+                  bytes_text(static_cast<double>(bench.cache.limit())));
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - ImGui::CalcTextSize(memory.c_str()).x);
   ImGui::TextDisabled("%s", memory.c_str());
   help_tooltip("Memory of computed values and slices. The limit is in the settings (cache-mib).");

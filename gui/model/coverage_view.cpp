@@ -44,7 +44,7 @@ std::string budget_words(const std::optional<Budget>& budget) {
 }
 
 /// A head of a layer that is still to come: no value, which figures mask.
-SweepRow placeholder(const HeadsQuestion& question, Index layer, Index q_head) {
+SweepRow masked_row(const HeadsQuestion& question, Index layer, Index q_head) {
   SweepRow row;
   row.numbers.fill(kNan);
   const auto budget = budget_of(question.method.name, question.parameters);
@@ -128,7 +128,7 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
   std::vector<SweepRow> to_come;
   for (std::size_t l = 0; l < question.layers.size(); ++l) {
     for (Index head : question.q_heads) {
-      if (!has_layer[l]) to_come.push_back(placeholder(question, question.layers[l], head));
+      if (!has_layer[l]) to_come.push_back(masked_row(question, question.layers[l], head));
     }
   }
   std::vector<const SweepRow*> all;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace kvscope::gui {
 
@@ -41,16 +40,6 @@ FolderListing list_folder(const fs::path& folder, const std::vector<std::string>
     return a.is_folder != b.is_folder ? a.is_folder : a.name < b.name;
   });
   return listing;
-}
-
-std::string bytes_words(double bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024.0 && unit + 1 < kUnits.size()) {
-    bytes /= 1024.0;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
 }
 
 }  // namespace kvscope::gui

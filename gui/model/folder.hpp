@@ -25,7 +25,4 @@ struct FolderListing {
 FolderListing list_folder(const std::filesystem::path& folder,
                           const std::vector<std::string>& extensions);
 
-/// "3.2 MiB".
-std::string bytes_words(double bytes);
-
 }  // namespace kvscope::gui

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gui/model/folder.hpp"
+#include "core/base/number_text.hpp"
 
 namespace kvscope::gui {
 
@@ -115,7 +115,7 @@ FactSection size_facts(const Document& document) {
   add(section, "captured", capture_words(info.capture));
   add(section, "stored as",
       fmt::format("{}{}", name_of(info.dtype), document.file().is_chunked() ? ", compressed" : ""));
-  add(section, "file", bytes_words(static_cast<double>(document.file().file_bytes())));
+  add(section, "file", bytes_text(static_cast<double>(document.file().file_bytes())));
   add(section, "text", document.has_text() ? "" : "not recorded: tokens show as ids");
   return section;
 }

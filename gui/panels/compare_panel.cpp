@@ -196,7 +196,7 @@ void ComparePanel::draw_maps(PanelContext& context) {
         [kept, window = a.window(), request = a.request, cells](JobContext& job) {
           return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
         });
-    busy_ |= !view.fresh && !view.failed();
+    busy_ |= view.is_pending();
     if (!slot_place(context, maps_, view)) return;
     maps_shown_.take(view, sides_);
   }
@@ -249,7 +249,7 @@ void ComparePanel::draw_keys(PanelContext& context) {
           return compare_query_keys(document->source(), request.layer, request.q_head, *kept.a,
                                     *kept.b, query);
         });
-    busy_ |= !view.fresh && !view.failed();
+    busy_ |= view.is_pending();
     if (!slot_place(context, keys_, view)) return;
     if (keys_shown_.take(view, sides_)) {
       keys_shown_.noted = most_attended_differences(*view.value, kNotedKeys);
@@ -298,7 +298,7 @@ void ComparePanel::draw_rows(PanelContext& context) {
             attention_row(a.document->source(), a.request.layer, a.request.q_head, query),
             attention_row(b.document->source(), b.request.layer, b.request.q_head, query));
       });
-  busy_ |= !view.fresh && !view.failed();
+  busy_ |= view.is_pending();
   if (!slot_place(context, rows_, view)) return;
   if (rows_shown_.take(view, sides_)) {
     rows_shown_.noted = largest_differences(*view.value, kNotedKeys);

@@ -291,7 +291,7 @@ class CoveragePanel final : public Panel {
         picture_slot_.ask(context.session.bench(), picture_key_,
                           {"Map of heads", Lane::quick, /*urgent=*/true}, picture_work_);
     picture_ = made.value;
-    is_busy_ = is_busy_ || (!made.fresh && !made.failed());
+    is_busy_ = is_busy_ || made.is_pending();
   }
 
   void mark_head(const PanelContext& context) {
@@ -360,7 +360,7 @@ class CoveragePanel final : public Panel {
                                 [pages = result.value, part, name = question_.trace](JobContext&) {
                                   return PagesPicture{pages_figure(*pages, part, name)};
                                 });
-    is_busy_ = is_busy_ || (!picture.fresh && !picture.failed());
+    is_busy_ = is_busy_ || picture.is_pending();
     if (!picture.value) {
       if (picture.failed()) empty_place(context, "Nothing to show", picture.status.error);
       return;

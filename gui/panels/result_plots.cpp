@@ -258,7 +258,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
                 [input, kind = figure.kind, keep = figure.chosen](JobContext&) {
                   return Made{make_figure(kind, input)};
                 });
-  busy_ = !view.fresh && !view.failed();
+  busy_ = view.is_pending();
   // A failure names the choice that is wrong: an older picture would hide it.
   if (view.failed()) {
     if (error_place(context, view.status.error)) slot_.retry();
@@ -339,7 +339,7 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
                 [rows, options = options_, filter_words](JobContext&) {
                   return free_plot(rows.table(), rows.order->rows, options, filter_words);
                 });
-  busy_ = !view.fresh && !view.failed();
+  busy_ = view.is_pending();
   if (view.failed()) {
     if (error_place(context, view.status.error)) slot_.retry();
     return;

@@ -189,7 +189,7 @@ std::optional<ResultRows> ResultsPanel::ask_rows(PanelContext& context) {
                   [result = result_, source = options_.source](JobContext&) {
                     return LoadedTable{load_table(*result, source)};
                   });
-  busy_ |= !loaded.fresh && !loaded.failed();
+  busy_ |= loaded.is_pending();
   // Another table's lines would be taken for this one's.
   if (!loaded.fresh) {
     const SlotAction action = job_place(context, loaded.status, /*has_value=*/false, false);
@@ -204,7 +204,7 @@ std::optional<ResultRows> ResultsPanel::ask_rows(PanelContext& context) {
       [table = loaded.value, arrangement = arrangement_](JobContext& job) {
         return arrange_rows(table->table, arrangement, job.stop);
       });
-  busy_ |= !order.fresh && !order.failed();
+  busy_ |= order.is_pending();
   if (order.fresh) {
     rows.order = order.value;
     last_ = rows;
