@@ -1,7 +1,6 @@
 #include "gui/app/run.hpp"
 
 #include <fmt/format.h>
-#include <imgui_internal.h>
 
 #include <algorithm>
 #include <chrono>
@@ -73,20 +72,6 @@ Settings settings_for(const CommandLine& line, std::string& problem) {
   return settings;
 }
 
-/// One frame. An exception leaves it closed: Dear ImGui's context cannot go in the middle of one.
-void draw_frame(Backend& backend, App& app, float screen_scale) {
-  backend.set_ground(app.look().surface);
-  backend.begin_frame();
-  try {
-    app.frame(screen_scale);
-  } catch (...) {
-    ImGui::ErrorCheckEndFrameRecover(nullptr);
-    backend.end_frame();
-    throw;
-  }
-  backend.end_frame();
-}
-
 int take_screenshot(const CommandLine& line) {
   using Clock = std::chrono::steady_clock;
   Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
@@ -101,7 +86,8 @@ int take_screenshot(const CommandLine& line) {
   // Some frames settle the layout; then as many as the background work needs.
   constexpr int kSettle = 4;
   for (int calm = 0; calm < kSettle;) {
-    draw_frame(backend, app, 1.0f);
+    backend.set_ground(app.look().surface);
+    backend.frame([&] { app.frame(1.0f); });
     if (!selected) selected = select_given(app, line);
     if (app.is_busy()) {
       calm = 0;
@@ -148,7 +134,8 @@ int show_window(const CommandLine& line) {
     // Once a second without an event: files may have changed, else nothing is drawn.
     if (!backend.wait(1.0) && !app.has_news()) continue;
     for (const auto& file : backend.take_dropped_files()) app.open(file);
-    draw_frame(backend, app, static_cast<float>(backend.display_scale()));
+    backend.set_ground(app.look().surface);
+    backend.frame([&] { app.frame(static_cast<float>(backend.display_scale())); });
     if (!selected) selected = select_given(app, line);
     if (app.wants_redraw()) backend.request_redraw();
     state.update(app);

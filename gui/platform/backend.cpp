@@ -1,5 +1,7 @@
 #include "gui/platform/backend.hpp"
 
+#include <imgui_internal.h>
+
 namespace kvscope::gui {
 
 Backend::Backend(double scale) : fonts_(scale) {
@@ -30,6 +32,18 @@ void Backend::begin_frame() {
   if (fonts_.prepare()) upload_fonts();
   begin_platform_frame();
   ImGui::NewFrame();
+}
+
+void Backend::frame(const std::function<void()>& draw) {
+  begin_frame();
+  try {
+    draw();
+  } catch (...) {
+    ImGui::ErrorCheckEndFrameRecover(nullptr);
+    end_frame();
+    throw;
+  }
+  end_frame();
 }
 
 void Backend::end_frame() {

@@ -2,9 +2,7 @@
 //
 //   while (!backend.wants_close()) {
 //     if (!backend.wait(1.0)) continue;     // nothing happened: nothing is drawn
-//     backend.begin_frame();
-//     ... deliver finished jobs, draw with ImGui ...
-//     backend.end_frame();
+//     backend.frame([&] { ... deliver finished jobs, draw with ImGui ... });
 //   }
 //
 // A backend owns the ImGui context, its letters and its textures. All calls but wake() come from
@@ -15,6 +13,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +37,10 @@ class Backend {
   void begin_frame();
   /// Draws and shows the frame, and frees textures that were dropped.
   void end_frame();
+
+  /// One whole frame around `draw`. What it throws goes on, with the frame closed: a context in the
+  /// middle of a frame cannot be destroyed.
+  void frame(const std::function<void()>& draw);
 
   /// One more frame without waiting; from within a frame: the next one.
   void request_redraw() { redraw_ = true; }

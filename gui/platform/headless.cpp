@@ -24,12 +24,6 @@ void HeadlessBackend::begin_platform_frame() {
   io.DeltaTime = 1.0F / 60.0F;
 }
 
-void HeadlessBackend::frame(const std::function<void()>& draw) {
-  begin_frame();
-  draw();
-  end_frame();
-}
-
 void HeadlessBackend::move_mouse(ImVec2 at) {
   ImGui::SetCurrentContext(imgui());
   ImGui::GetIO().MousePos = at;

@@ -21,9 +21,6 @@ class HeadlessBackend : public Backend {
   /// Takes effect with the next frame; at least one pixel a side.
   virtual void resize(ImVec2 size) { size_ = size; }
 
-  /// One frame around `draw`.
-  void frame(const std::function<void()>& draw);
-
   void move_mouse(ImVec2 at);
   void press_button(int button = 0);
   void release_button(int button = 0);
