@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -17,7 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kFewestInChunk = 8;  // queries for a correlation inside one chunk
 constexpr std::array<std::string_view, 2> kSpans = EnumNames<QuerySpan>::value;
 constexpr std::size_t kPrompt = 0;

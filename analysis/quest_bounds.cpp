@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "analysis/quest_step.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr std::size_t kN = kQuestSemantics.size();
 
 std::vector<Index> choose_steps(const TraceSource& trace, const QuestOptions& options) {
@@ -55,8 +54,8 @@ struct LayerArrays {
     bound = Tensor<float>(pages);
     true_max = Tensor<float>(pages);
     violated = Tensor<std::uint8_t>(pages);
-    std::fill(bound.flat().begin(), bound.flat().end(), kNan);
-    std::fill(true_max.flat().begin(), true_max.flat().end(), kNan);
+    std::fill(bound.flat().begin(), bound.flat().end(), kNanF);
+    std::fill(true_max.flat().begin(), true_max.flat().end(), kNanF);
     for (KeptArrays& k : kept) {
       k.mass = Tensor<float>(heads);
       k.recall = Tensor<float>(heads);

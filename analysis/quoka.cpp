@@ -1,3 +1,4 @@
+// Compiled alone: the names of this file stand in quest_bounds.cpp too.
 #include "analysis/quoka.hpp"
 
 #include <fmt/format.h>

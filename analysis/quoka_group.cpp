@@ -6,12 +6,12 @@
 
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr Index kRowsPerBlock = 16;
 
 /// One KV group of one layer, read once and shared by all chunks.
@@ -137,7 +137,7 @@ void measure_rows(const Group& group, const QuokaOptions& options, const QuokaCh
         const double log_total =
             group.sinks[h] ? log_add(log_sum, *group.sinks[h] - shift) : log_sum;
         out.log_max_weight(slot, pos) =
-            without_sink.empty() ? kNan : static_cast<float>(max_rest - shift - log_total);
+            without_sink.empty() ? kNanF : static_cast<float>(max_rest - shift - log_total);
         out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
         if (!selected) continue;
         out.mass(slot, pos) =
@@ -230,8 +230,8 @@ QuokaLayer::QuokaLayer(const TraceInfo& info, const QuokaPlan& plan, const Quoka
   std::fill(mass.flat().begin(), mass.flat().end(), 1.0f);
   std::fill(selected_queries.flat().begin(), selected_queries.flat().end(), -1);
   std::fill(selected.flat().begin(), selected.flat().end(), -1);
-  std::fill(key_scores.flat().begin(), key_scores.flat().end(), kNan);
-  std::fill(oracle_recall.flat().begin(), oracle_recall.flat().end(), kNan);
+  std::fill(key_scores.flat().begin(), key_scores.flat().end(), kNanF);
+  std::fill(oracle_recall.flat().begin(), oracle_recall.flat().end(), kNanF);
 }
 
 bool quoka_selects_in(const TraceInfo& info, const QuokaOptions& options, Index layer) {

@@ -1,5 +1,7 @@
 #include "analysis/statistics.hpp"
 
+#include "core/base/nan.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,8 +11,6 @@
 namespace kvscope {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr double kRounding = 8 * std::numeric_limits<double>::epsilon();
 constexpr double kUnexplained = 1e-12;  // share of a variance that is rounding and nothing else

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/statistics.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/rng.hpp"
 
 namespace kvscope {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::string kind_of(const std::optional<Budget>& budget) {
   if (!budget) return "none";

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The words of `above` (n_above lines) and `below` (n_below lines); null has empty cells.
 TextColumn stacked_words(const TableColumn* above, std::size_t n_above, const TableColumn* below,

@@ -25,7 +25,7 @@ std::string escape(const std::string& text) {
   return out;
 }
 
-std::string cell_text(const PaperCell& cell) {
+std::string markdown_cell(const PaperCell& cell) {
   std::string text = cell.text;
   if (cell.mark == CellMark::best) text = fmt::format("**{}**", text);
   if (cell.mark == CellMark::second) text = fmt::format("<u>{}</u>", text);
@@ -60,7 +60,7 @@ std::string markdown_table(const PaperTable& table) {
   for (const PaperRow& row : table.rows) {
     Texts cells;
     for (const std::string& key : row.keys) cells.push_back(escape(key));
-    for (const PaperCell& cell : row.cells) cells.push_back(cell_text(cell));
+    for (const PaperCell& cell : row.cells) cells.push_back(markdown_cell(cell));
     lines.push_back(std::move(cells));
   }
   std::vector<std::size_t> widths(lines[0].size(), 3);

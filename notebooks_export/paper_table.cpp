@@ -9,13 +9,13 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "notebooks_export/table_pivot.hpp"
 
 namespace kvscope {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kSpreadNames[] = {"", "the recorded interval", "the standard deviation",
                                              "smallest and largest value"};
 
@@ -77,14 +77,14 @@ void mark(const std::vector<PaperCell*>& cells, Better better) {
 }
 
 /// Where a table's methods stand, and what each column is.
-struct Layout {
+struct TableLayout {
   bool methods_in_rows = false;
   std::optional<std::size_t> method_level;  // of the header, if columns are methods
   std::vector<Better> better;               // by column
   std::vector<RowRole> column_roles;        // by column
 };
 
-void mark_methods(PaperTable& table, const Layout& layout) {
+void mark_methods(PaperTable& table, const TableLayout& layout) {
   if (!layout.methods_in_rows && !layout.method_level) return;
   // Cells compete that differ in the method only.
   std::map<Texts, std::pair<Better, std::vector<PaperCell*>>> rounds;
@@ -211,7 +211,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   if (shows_values) out.level_titles.emplace_back();
   out.header.resize(out.level_titles.size());
   const std::vector<std::size_t> columns = column_order(pivot);
-  Layout layout;
+  TableLayout layout;
   layout.methods_in_rows = !row_fields.empty() && row_fields.back().is_method();
   for (std::size_t l = 0; l < column_fields.size(); ++l) {
     if (column_fields[l].is_method()) layout.method_level = l;

@@ -28,13 +28,13 @@ const ResultArray* find_array(const MemoryResult& result, std::string_view name)
 }
 
 /// Names and, where there are any, coordinates of an array's axes.
-struct Axis {
+struct ArrayAxis {
   std::string name;
   std::optional<std::span<const std::int64_t>> values;
 };
 
-std::vector<Axis> axes_of(const MemoryResult& result, const ResultArray& array) {
-  std::vector<Axis> axes;
+std::vector<ArrayAxis> axes_of(const MemoryResult& result, const ResultArray& array) {
+  std::vector<ArrayAxis> axes;
   for (std::size_t a = 0; a < array.axes.size(); ++a) {
     std::string source = array.axes[a];
     for (const ResultPlot& plot : result.plots()) {
@@ -55,7 +55,7 @@ std::vector<Axis> axes_of(const MemoryResult& result, const ResultArray& array) 
 }
 
 template <class T>
-void write_elements(const ResultArray& array, const std::vector<Axis>& axes,
+void write_elements(const ResultArray& array, const std::vector<ArrayAxis>& axes,
                     std::span<const T> values, std::ostream& out) {
   std::vector<Index> index(axes.size(), 0);
   for (const T value : values) {
@@ -87,8 +87,8 @@ void write_array_csv(const MemoryResult& result, std::string_view name, std::ost
     throw ConfigError(fmt::format("the {} result holds no array \"{}\"; it has {}",
                                   result.info().kind, name, fmt::join(names, ", ")));
   }
-  const std::vector<Axis> axes = axes_of(result, *array);
-  for (const Axis& axis : axes) out << csv_field(axis.name) << ',';
+  const std::vector<ArrayAxis> axes = axes_of(result, *array);
+  for (const ArrayAxis& axis : axes) out << csv_field(axis.name) << ',';
   // a coordinate array would carry its axis' name twice
   const bool is_axis = axes.size() == 1 && axes[0].name == array->name;
   out << (is_axis ? "value" : csv_field(array->name)) << '\n';

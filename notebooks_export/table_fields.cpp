@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool is_method_column(std::string_view name) {
   return name == "selector" || name == "method";

@@ -9,12 +9,12 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMaxCells = 10'000;
 
 using Rows = RowSlots;

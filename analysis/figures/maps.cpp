@@ -8,14 +8,9 @@
 
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::figures {
-
-namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-}  // namespace
 
 void ArrayData::require_shape(const Shape& shape) const {
   if (spec.shape == shape) return;
@@ -53,7 +48,7 @@ Density density_of(std::span<const double> x, std::span<const double> y, plot::R
   density.map.x = x_range;
   density.map.y = y_range;
   density.map.show_masked = false;
-  for (double c : count) density.map.values.push_back(c > 0.0 ? static_cast<float>(c) : kNan);
+  for (double c : count) density.map.values.push_back(c > 0.0 ? static_cast<float>(c) : kNanF);
   return density;
 }
 
@@ -86,7 +81,7 @@ PooledMap pool_map(const plot::HeatMap& map, Index most, Pooling pooling) {
         }
       }
       const double value = pooling == Pooling::mean ? sum / static_cast<double>(n) : largest;
-      out.map.values.push_back(n > 0 ? static_cast<float>(value) : kNan);
+      out.map.values.push_back(n > 0 ? static_cast<float>(value) : kNanF);
     }
   }
   return out;

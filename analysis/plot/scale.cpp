@@ -1,16 +1,16 @@
 #include "analysis/plot/scale.hpp"
 
+#include "core/base/nan.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace kvscope::plot {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view kMinus = "\u2212";
 
 /// ASCII minus to the sign that is as wide as a plus.

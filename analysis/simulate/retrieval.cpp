@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "analysis/analysis.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/sim/draft_runner.hpp"
 
 namespace kvscope {
@@ -17,7 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Units = std::vector<std::vector<UnitResult>>;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSolved = 0.5;  // a dense score from which a drop is the selector's
 
 std::vector<double> depths_of(Index n) {

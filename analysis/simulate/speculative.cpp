@@ -8,6 +8,7 @@
 
 #include "analysis/analysis.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/sim/speculative.hpp"
 
 namespace kvscope {
@@ -17,7 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Units = std::vector<std::vector<UnitResult>>;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Places in UnitResult::values.
 enum Value : std::size_t {

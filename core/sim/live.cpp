@@ -3,25 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
+#include "core/base/stopwatch.hpp"
 #include "core/sim/selector_spec.hpp"
 
 namespace kvscope {
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   AttentionShape shape;
@@ -45,10 +35,10 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   void attend(const AttentionCall& call) override {
-    const auto start = Clock::now();
+    const Stopwatch start;
     const Selection& answer = live_.run_->layer_call(
         {call.layer, call.q, call.k, call.v, /*window=*/std::nullopt, call.sinks, &live_.pool_})[0];
-    live_.stats_.times.selection += seconds_since(start);
+    live_.stats_.times.selection += start.seconds();
     if (live_.is_sparse_ && live_.run_->selects_in(call.layer)) {
       live_.stats_.of(phase_).add(answer, call.q.dim(0), call.k.dim(0),
                                   {call.pos_begin, call.pos_begin + call.n_tok});
@@ -105,7 +95,7 @@ bool LiveSequence::shares_dense_prefill() const {
 
 Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Logits logits,
                                 std::span<const Tensor<float>> draft_rows) {
-  const auto start = Clock::now();
+  const Stopwatch start;
   run_->begin_call(phase, static_cast<Index>(tokens.size()), draft_rows);
   Policy policy(*this, phase);
   ForwardTimes times;
@@ -116,7 +106,7 @@ Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Lo
   const double selection_before = stats_.times.selection;
   Tensor<float> out = model_.forward(tokens, cache_, pool_, options);
   stats_.times.attention += times.attention_seconds - (stats_.times.selection - selection_before);
-  stats_.times.total += seconds_since(start);
+  stats_.times.total += start.seconds();
   return out;
 }
 

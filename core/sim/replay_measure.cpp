@@ -1,11 +1,11 @@
 #include "core/sim/replay_measure.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "core/attention/visible.hpp"
 #include "core/base/evenly_spaced.hpp"
+#include "core/base/nan.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/sim/attended.hpp"
 #include "core/sim/kept_keys.hpp"
@@ -13,8 +13,6 @@
 namespace kvscope {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The budget as a number of keys; 0 where it is none.
 Index nominal_keys(const PairAnswer& answer, Index n_visible) {

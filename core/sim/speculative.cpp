@@ -1,24 +1,15 @@
 #include "core/sim/speculative.hpp"
 
+#include "core/base/stopwatch.hpp"
+
 #include <fmt/format.h>
 
-#include <chrono>
 #include <limits>
 #include <numeric>
 
 #include "core/base/error.hpp"
 
 namespace kvscope {
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 double SpeculativeResult::acceptance_length() const {
   if (accepted.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -41,14 +32,14 @@ SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draf
         fmt::format("speculative decoding: the draft holds {} tokens, the verifier {}",
                     draft.n_tokens(), verifier.n_tokens()));
   }
-  const auto start = Clock::now();
+  const Stopwatch start;
   SpeculativeResult result;
   std::vector<TokenId> unseen = {last};  // known tokens that the draft has not run
   while (static_cast<Index>(result.tokens.size()) < n_new) {
     const Index begin = verifier.n_tokens();
-    const auto draft_start = Clock::now();
+    const Stopwatch draft_start;
     const DraftProposal proposal = draft.propose(unseen, gamma);
-    result.draft_seconds += seconds_since(draft_start);
+    result.draft_seconds += draft_start.seconds();
 
     std::vector<TokenId> call = {last};
     call.insert(call.end(), proposal.tokens.begin(), proposal.tokens.end());
@@ -80,7 +71,7 @@ SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draf
   if (static_cast<Index>(result.tokens.size()) > n_new) {
     result.tokens.resize(static_cast<std::size_t>(n_new));
   }
-  result.total_seconds = seconds_since(start);
+  result.total_seconds = start.seconds();
   return result;
 }
 

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/figures/selection.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr plot::Tone kToneMarked{plot::Role::highlight, 0};
 
 /// More lines than this in a row of a rug cannot be told apart.

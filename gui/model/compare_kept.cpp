@@ -1,3 +1,4 @@
+// Compiled alone: grid_of and its kind have other meanings in neighbours.
 #include "gui/model/compare_kept.hpp"
 
 #include <algorithm>

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/coverage.hpp"
 #include "analysis/figures/selection.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr Index kDecodeBlocks = 128;
 
 const FigureKind& kind_named(std::string_view name) {

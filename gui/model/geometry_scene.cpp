@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/plot/scale.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 const plot::Tone kContext{plot::Role::neutral, 0};
 const plot::Tone kKeptTone{plot::Role::series, 1};
 const plot::Tone kQueryTone{plot::Role::series, 5};
@@ -114,7 +113,7 @@ void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometryS
     scene.sets.push_back(plain_set(head.keys, "keys", /*are_queries=*/false, kContext, 0.6, kAll));
   }
   if (switches.queries) {
-    std::vector<float> values(head.pos.size(), kNan);
+    std::vector<float> values(head.pos.size(), kNanF);
     std::size_t next = 0;  // both lists of positions ascend
     std::size_t measured = 0;
     for (std::size_t i = 0; weights != nullptr && i < values.size(); ++i) {
@@ -140,7 +139,7 @@ void add_weights(GeometryScene& scene, const GeometryHead& head, const GeometryS
 }
 
 void add_kept(GeometryScene& scene, const GeometryHead& head, const GeometrySwitches& switches,
-              const std::optional<KeptOverlay>& kept) {
+              const std::optional<KeptKeysOfQuery>& kept) {
   if (switches.queries) {
     scene.sets.push_back(
         plain_set(head.queries, "queries", /*are_queries=*/true, kQueryTone, 0.25, kAll));
@@ -253,7 +252,7 @@ GeometryScene::Place GeometryScene::place_of(std::size_t i) const {
 
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
                              const QuerySelectionHead* weights,
-                             const std::optional<KeptOverlay>& kept) {
+                             const std::optional<KeptKeysOfQuery>& kept) {
   GeometryScene scene;
   switch (switches.colour) {
     case GeometryColour::s_q:

@@ -63,7 +63,7 @@ void GeometrySwitches::visit_fields(Self& self, Visit&& visit) {
 }
 
 /// The answer of a method for one query, for GeometryColour::kept.
-struct KeptOverlay {
+struct KeptKeysOfQuery {
   std::string method;  // as the session calls it
   KeptRow row;
 };
@@ -105,7 +105,7 @@ struct GeometryScene {
 /// GeometryColour::kept; empty likewise.
 GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
                              const QuerySelectionHead* weights,
-                             const std::optional<KeptOverlay>& kept);
+                             const std::optional<KeptKeysOfQuery>& kept);
 
 /// Its points in the theme's colours.
 Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme);

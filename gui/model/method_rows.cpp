@@ -13,7 +13,7 @@ namespace kvscope::gui {
 namespace {
 constexpr Index kUsualRowsPerChunk = 8;  // ReplayOptions', and the command line's
 constexpr Index kUsualRowsUpTo = 8192;
-constexpr Index kMostDecodeSteps = 128;
+constexpr Index kMostSweepSteps = 128;
 }  // namespace
 
 std::string MethodRowsRequest::key() const {
@@ -36,7 +36,7 @@ CallPlan call_plan(const TraceInfo& info, Phase phase, Index chunk) {
   plan.phase = phase;
   plan.chunk = chunk;
   const Index n_decoded = info.n_tokens - info.n_prompt;
-  if (n_decoded > 0) plan.steps = std::min(n_decoded, kMostDecodeSteps);
+  if (n_decoded > 0) plan.steps = std::min(n_decoded, kMostSweepSteps);
   return plan;
 }
 

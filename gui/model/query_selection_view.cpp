@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "analysis/statistics.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope::gui {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::string options_key(const QuerySelectionOptions& options) {
   return fields_to_json(options).dump();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr plot::Range kRange{-1.04, 1.04};  // cosines, with room for points on the edge
 
-double value_of(const std::vector<float>& column, std::size_t row) {
+double theorem_value(const std::vector<float>& column, std::size_t row) {
   return static_cast<double>(column[row]);
 }
 
@@ -133,14 +133,14 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
     plot::Scatter all, broken;
     std::vector<std::size_t> all_rows, broken_rows;
     const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
-      scatter.x.push_back(value_of(column.bound, row));
-      scatter.y.push_back(value_of(measured, row));
+      scatter.x.push_back(theorem_value(column.bound, row));
+      scatter.y.push_back(theorem_value(measured, row));
       list.push_back(row);
     };
     for (std::size_t row = 0; row < rows.n_rows(); ++row) {
       if (std::isnan(column.bound[row]) || std::isnan(measured[row])) continue;
       add(all, all_rows, row);
-      all.value.push_back(colour == TheoremColour::weight ? value_of(rows.weight, row)
+      all.value.push_back(colour == TheoremColour::weight ? theorem_value(rows.weight, row)
                                                           : static_cast<double>(rows.query[row]));
       if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
     }
@@ -191,8 +191,8 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
 void mark_row(plot::Figure& figure, const TheoremRows& rows,
               const std::vector<TheoremBound>& bounds, std::size_t row) {
   for (std::size_t p = 0; p < bounds.size() && p < figure.panels.size(); ++p) {
-    const double x = value_of(rows.column(bounds[p]).bound, row);
-    const double y = value_of(rows.measured(bounds[p]), row);
+    const double x = theorem_value(rows.column(bounds[p]).bound, row);
+    const double y = theorem_value(rows.measured(bounds[p]), row);
     if (std::isnan(x) || std::isnan(y)) continue;
     plot::Scatter mark;
     mark.label = fmt::format("query at position {}", rows.query[row]);
@@ -235,7 +235,7 @@ std::vector<std::size_t> violated_rows(const TheoremRows& rows, TheoremBound bou
     if (column.violated[row] != 0) broken.push_back(row);
   }
   const auto excess = [&](std::size_t row) {
-    const double gap = value_of(column.bound, row) - value_of(measured, row);
+    const double gap = theorem_value(column.bound, row) - theorem_value(measured, row);
     return is_upper(bound) ? -gap : gap;
   };
   std::stable_sort(broken.begin(), broken.end(),

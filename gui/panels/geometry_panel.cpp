@@ -224,7 +224,7 @@ class GeometryPanel final : public Panel {
   }
 
   /// What the session's method keeps for the selected query; empty while it is not there.
-  std::optional<KeptOverlay> ask_kept(PanelContext& context,
+  std::optional<KeptKeysOfQuery> ask_kept(PanelContext& context,
                                       const std::shared_ptr<const Document>& document) {
     if (switches_.colour != GeometryColour::kept) return std::nullopt;
     const Session& session = context.session;
@@ -251,14 +251,14 @@ class GeometryPanel final : public Panel {
     if (!view.fresh) return std::nullopt;
     const KeptRow* row = view.value->nearest(selected.query);
     if (row == nullptr) return std::nullopt;
-    return KeptOverlay{selected.selector, *row};
+    return KeptKeysOfQuery{selected.selector, *row};
   }
 
   // ---- the scene ----
 
   void make_scene(PanelContext& context, const std::shared_ptr<const GeometryView>& value,
                   const std::shared_ptr<const QuerySelectionView>& weights,
-                  const std::optional<KeptOverlay>& kept) {
+                  const std::optional<KeptKeysOfQuery>& kept) {
     const auto& heads = value->request.q_heads;
     const Index selected = context.session.selection().q_head;
     const bool has_it = std::find(heads.begin(), heads.end(), selected) != heads.end();

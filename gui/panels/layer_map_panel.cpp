@@ -17,7 +17,7 @@ namespace kvscope::gui {
 
 namespace {
 
-struct Switches {
+struct LayerMapSwitches {
   LayerMapMetric metric = LayerMapMetric::kl;
   RowChoice row_choice = RowChoice::spaced;
   Index rows = 256;
@@ -56,14 +56,14 @@ class LayerMapPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     segmented("metric", switches_.metric);
-    help_tooltip(field_help<Switches>("metric"));
+    help_tooltip(field_help<LayerMapSwitches>("metric"));
     ImGui::SameLine();
     choose_rows(context);
     ImGui::SameLine();
     choose_smoothing(context);
     ImGui::SameLine();
     ImGui::Checkbox("drop sink", &switches_.drop_sink);
-    help_tooltip(field_help<Switches>("drop-sink"));
+    help_tooltip(field_help<LayerMapSwitches>("drop-sink"));
     if (!context.session.second()) return;
     ImGui::SameLine();
     if (ImGui::Button("Swap")) swap_traces(context.session);
@@ -107,7 +107,7 @@ class LayerMapPanel final : public Panel {
   }
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {
-    Switches switches = switches_;
+    LayerMapSwitches switches = switches_;
     fields_from_json(options, switches);
     check_fields(switches);
     switches_ = switches;
@@ -126,7 +126,7 @@ class LayerMapPanel final : public Panel {
       switches_.row_choice = chosen == kNames.back() ? RowChoice::all : RowChoice::spaced;
       if (switches_.row_choice == RowChoice::spaced) switches_.rows = std::stoll(chosen);
     }
-    help_tooltip(field_help<Switches>("rows"));
+    help_tooltip(field_help<LayerMapSwitches>("rows"));
   }
 
   void choose_smoothing(PanelContext& context) {
@@ -136,7 +136,7 @@ class LayerMapPanel final : public Panel {
       switches_.smoothing =
           static_cast<Smoothing>(std::find(kNames.begin(), kNames.end(), chosen) - kNames.begin());
     }
-    help_tooltip(field_help<Switches>("smoothing"));
+    help_tooltip(field_help<LayerMapSwitches>("smoothing"));
   }
 
   // ---- the two traces ----
@@ -307,7 +307,7 @@ class LayerMapPanel final : public Panel {
                     map_->n_smoothed, map_->smoothing_change));
   }
 
-  Switches switches_;
+  LayerMapSwitches switches_;
   Slot<LayerMap> slot_;
   bool waiting_ = false;
   bool shows_map_ = false;  // in the last frame

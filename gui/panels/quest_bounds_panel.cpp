@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::size_t kMostListed = 50;  // violations written out
 
-struct Switches {
+struct QuestSwitches {
   QuestPicture picture = QuestPicture::scatter;
   StepSource steps = StepSource::automatic;
   QuestSemantics program = QuestSemantics::eval;
@@ -67,10 +67,10 @@ class QuestBoundsPanel final : public Panel {
 
   void controls(PanelContext& context) override {
     segmented("picture", switches_.picture);
-    help_tooltip(field_help<Switches>("picture"));
+    help_tooltip(field_help<QuestSwitches>("picture"));
     ImGui::SameLine(0.0f, context.look.px(14));
     segmented("program", switches_.program);
-    help_tooltip(field_help<Switches>("program"));
+    help_tooltip(field_help<QuestSwitches>("program"));
     if (switches_.picture != QuestPicture::scatter) return;
     ImGui::SameLine(0.0f, context.look.px(14));
     const auto& names = EnumNames<StepSource>::value;
@@ -79,7 +79,7 @@ class QuestBoundsPanel final : public Panel {
       switches_.steps =
           static_cast<StepSource>(std::find(names.begin(), names.end(), chosen) - names.begin());
     }
-    help_tooltip(field_help<Switches>("steps"));
+    help_tooltip(field_help<QuestSwitches>("steps"));
   }
 
   void draw(PanelContext& context) override {
@@ -121,7 +121,7 @@ class QuestBoundsPanel final : public Panel {
 
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {
-    Switches switches = switches_;
+    QuestSwitches switches = switches_;
     fields_from_json(options, switches);
     switches_ = switches;
   }
@@ -353,7 +353,7 @@ class QuestBoundsPanel final : public Panel {
     ImGui::PopStyleColor();
   }
 
-  Switches switches_;
+  QuestSwitches switches_;
   Slot<QuestSteps> steps_slot_;
   Slot<QuestQuery> query_slot_;
   bool waiting_ = false;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kViolations = "violations:";
 
-struct Switches {
+struct TheoremSwitches {
   TheoremPicture picture = TheoremPicture::one;
   TheoremBound bound = TheoremBound::jensen;
   TheoremColour colour = TheoremColour::weight;
@@ -47,7 +47,7 @@ class TheoremB1Panel final : public Panel {
 
   void controls(PanelContext& context) override {
     segmented("picture", switches_.picture);
-    help_tooltip(field_help<Switches>("picture"));
+    help_tooltip(field_help<TheoremSwitches>("picture"));
     ImGui::SameLine();
     if (switches_.picture == TheoremPicture::one) {
       choose_bound(context);
@@ -65,7 +65,7 @@ class TheoremB1Panel final : public Panel {
     const Index step = 1;
     ImGui::InputScalar("##rank", ImGuiDataType_S64, &switches_.analysis.rank, &step);
     switches_.analysis.rank = std::max<Index>(1, switches_.analysis.rank);
-    help_tooltip(field_help<Switches>("rank"));
+    help_tooltip(field_help<TheoremSwitches>("rank"));
   }
 
   void draw(PanelContext& context) override {
@@ -110,7 +110,7 @@ class TheoremB1Panel final : public Panel {
 
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {
-    Switches switches = switches_;
+    TheoremSwitches switches = switches_;
     fields_from_json(options, switches);
     check_fields(switches.analysis);
     switches_ = switches;
@@ -128,7 +128,7 @@ class TheoremB1Panel final : public Panel {
     if (choose(id, chosen, words, width)) {
       value = static_cast<E>(std::find(words.begin(), words.end(), chosen) - words.begin());
     }
-    help_tooltip(field_help<Switches>(field));
+    help_tooltip(field_help<TheoremSwitches>(field));
   }
 
   void choose_bound(PanelContext& context) {
@@ -141,7 +141,7 @@ class TheoremB1Panel final : public Panel {
       switches_.bound = static_cast<TheoremBound>(std::find(titles.begin(), titles.end(), chosen) -
                                                   titles.begin());
     }
-    help_tooltip(field_help<Switches>("bound"));
+    help_tooltip(field_help<TheoremSwitches>("bound"));
   }
 
   // ---- what is asked for, and its figure ----
@@ -290,7 +290,7 @@ class TheoremB1Panel final : public Panel {
                        rows_->cos_mean_query[*row_]);
   }
 
-  Switches switches_;
+  TheoremSwitches switches_;
   Slot<TheoremRows> slot_;
   bool waiting_ = false;
 

@@ -168,7 +168,7 @@ TEST_CASE("geometry: kept keys are those of the row, and no key after the query 
   const GeometryHead head = head_of(view, 0);
   GeometrySwitches switches;
   switches.colour = GeometryColour::kept;
-  KeptOverlay kept;
+  KeptKeysOfQuery kept;
   kept.method = "quest";
   kept.row.pos = 50;
   kept.row.visible = {0, 51};

@@ -70,7 +70,7 @@ Choice read_choice(const ResultView& quoka, Index layer, Index head, Index n_tok
   return choice;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_attention_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData weights(result, "map");
   const auto& summary = result.summary();
@@ -166,7 +166,7 @@ FigureKind figure_attention_map() {
           "shown",
       .command = "kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out attention.h5",
       .kinds = {"attention-map", "quoka?"},
-      .make = make,
+      .make = make_attention_map,
   };
 }
 

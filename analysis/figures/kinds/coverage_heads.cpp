@@ -33,7 +33,7 @@ std::optional<double> choose_budget(const std::set<double>& budgets, const std::
                                 fmt::join(budgets, ", ")));
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_coverage_heads(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   FigureOptions options = input.options;
   const figures::SweepSelection selection =
@@ -122,7 +122,7 @@ FigureKind figure_coverage_heads() {
       .command = "kvscope sweep trace.h5 --selector quoka,quest --budget 64,128,256 --out sweep.h5",
       .kinds = {"sweep|table"},
       .options = {"metric", "selector", "budget", "layers", "heads", "phase"},
-      .make = make,
+      .make = make_coverage_heads,
   };
 }
 

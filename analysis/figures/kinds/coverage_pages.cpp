@@ -53,7 +53,7 @@ plot::Panel map_panel(const std::vector<float>& values, std::span<const double> 
   return panel;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_coverage_pages(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData mass(result, "map_mass");
   const auto layers = result.axis("map_mass", 0);
@@ -141,7 +141,7 @@ FigureKind figure_coverage_pages() {
           "kvscope analyze coverage trace.h5 --selector quoka,quest --budget 128 --out coverage.h5",
       .kinds = {"coverage"},
       .options = {"metric", "layers", "selector"},
-      .make = make,
+      .make = make_coverage_pages,
   };
 }
 

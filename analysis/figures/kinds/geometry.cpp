@@ -13,7 +13,7 @@ namespace kvscope {
 
 namespace {
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_geometry(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData queries(result, "queries/projection");
   const figures::ArrayData keys(result, "keys/projection");
@@ -103,7 +103,7 @@ FigureKind figure_geometry() {
       .command = "kvscope analyze geometry trace.h5 --out geometry.h5",
       .kinds = {"geometry"},
       .options = {"layers", "heads"},
-      .make = make,
+      .make = make_geometry,
   };
 }
 

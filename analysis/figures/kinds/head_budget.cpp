@@ -25,7 +25,7 @@ plot::Line profile(std::vector<double> values, std::string label, int slot) {
   return line;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_head_budget(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const auto mean = result.read("budget_mean");
   const auto p95 = result.read("budget_p95");
@@ -86,7 +86,7 @@ FigureKind figure_head_budget() {
       .needs = "a coverage analysis",
       .command = "kvscope analyze coverage trace.h5 --target-mass 0.99 --out coverage.h5",
       .kinds = {"coverage"},
-      .make = make,
+      .make = make_head_budget,
   };
 }
 

@@ -21,7 +21,7 @@ struct Timing {
   double high = 0.0;
 };
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_latency(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const TextColumn& selectors = table.text("selector");
   const auto length = table.numbers("length");
@@ -106,7 +106,7 @@ FigureKind figure_latency() {
       .command = "kvscope bench live --json > live.json, or a CSV of measured or predicted times",
       .kinds = {"table|latency|simulate-latency"},
       .options = {"selector"},
-      .make = make,
+      .make = make_latency,
   };
 }
 

@@ -13,7 +13,7 @@ namespace kvscope {
 
 namespace {
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_layer_map(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const std::string metric = input.options.metric.empty() ? "kl" : input.options.metric;
   static constexpr std::pair<std::string_view, std::string_view> kMetrics[] = {
@@ -102,7 +102,7 @@ FigureKind figure_layer_map() {
       .command = "kvscope analyze layer-map verifier.h5 draft.h5 --out map.h5",
       .kinds = {"layer-map"},
       .options = {"metric"},
-      .make = make,
+      .make = make_layer_map,
   };
 }
 

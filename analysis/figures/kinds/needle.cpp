@@ -70,7 +70,7 @@ std::vector<Answer> read_answers(const ResultView& result, const std::string& ki
   return answers;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_needle(const FigureInput& input) {
   const auto wanted = figures::parse_words(input.options.selector);
   std::set<double> lengths;
   std::set<double> depths;
@@ -166,7 +166,7 @@ FigureKind figure_needle() {
       .command = "kvscope simulate needle --selector quoka --budget 256 --out needle.h5",
       .kinds = {"simulate-needle|simulate-passkey|simulate-ruler|table"},
       .options = {"metric", "selector", "budget"},
-      .make = make,
+      .make = make_needle,
   };
 }
 

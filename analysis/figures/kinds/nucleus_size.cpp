@@ -13,7 +13,7 @@ namespace kvscope {
 
 namespace {
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_nucleus_size(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData counts(result, "nucleus_counts");
   const figures::ArrayData median(result, "nucleus_p50");
@@ -100,7 +100,7 @@ FigureKind figure_nucleus_size() {
       .needs = "a coverage analysis",
       .command = "kvscope analyze coverage trace.h5 --p 0.9,0.95,0.99 --out coverage.h5",
       .kinds = {"coverage"},
-      .make = make,
+      .make = make_nucleus_size,
   };
 }
 

@@ -69,7 +69,7 @@ std::vector<Curve> read_curves(const ResultView& result) {
   return curves;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_perplexity(const FigureInput& input) {
   std::vector<Curve> curves = read_curves(*input.results[0]);
   const auto wanted = figures::parse_words(input.options.selector);
   std::erase_if(curves, [&](const Curve& curve) {
@@ -129,7 +129,7 @@ FigureKind figure_perplexity() {
       .command = "kvscope simulate perplexity --selector quest,full --budget 256 --out ppl.h5",
       .kinds = {"simulate-perplexity|table"},
       .options = {"selector"},
-      .make = make,
+      .make = make_perplexity,
   };
 }
 

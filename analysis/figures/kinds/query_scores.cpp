@@ -26,7 +26,7 @@ Names names_in(const ResultView& result) {
   return {"prompt/s_q", has_it ? "correlation/prompt/pearson_log" : "correlation/prompt/pearson"};
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_query_scores(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const Names names = names_in(result);
   const figures::ArrayData s_q(result, names.s_q);
@@ -137,7 +137,7 @@ FigureKind figure_query_scores() {
       .command = "kvscope analyze quoka trace.h5 --out quoka.h5",
       .kinds = {"quoka|query-selection"},
       .options = {"layers", "heads"},
-      .make = make,
+      .make = make_query_scores,
   };
 }
 

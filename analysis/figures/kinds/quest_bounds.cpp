@@ -14,7 +14,7 @@ namespace kvscope {
 
 namespace {
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_quest_bounds(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData bound(result, "bound");
   const figures::ArrayData truth(result, "true_max");
@@ -123,7 +123,7 @@ FigureKind figure_quest_bounds() {
       .command = "kvscope analyze quest trace.h5 --out quest.h5",
       .kinds = {"quest"},
       .options = {"layers", "heads"},
-      .make = make,
+      .make = make_quest_bounds,
   };
 }
 

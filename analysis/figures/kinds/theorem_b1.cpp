@@ -31,7 +31,7 @@ std::vector<Index> slots_of(std::span<const double> axis, const std::string& tex
   return slots;
 }
 
-plot::Figure make(const FigureInput& input) {
+plot::Figure make_theorem_b1(const FigureInput& input) {
   const ResultView& result = *input.results[0];
   const figures::ArrayData cosine(result, "cos");
   const auto layers =
@@ -134,7 +134,7 @@ FigureKind figure_theorem_b1() {
       .command = "kvscope analyze theorem-b1 trace.h5 --out b1.h5",
       .kinds = {"theorem-b1"},
       .options = {"metric", "layers", "heads"},
-      .make = make,
+      .make = make_theorem_b1,
   };
 }
 
