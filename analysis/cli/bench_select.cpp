@@ -126,9 +126,9 @@ class SelectorBench {
     SelectCall question = call_;
     question.alive = &alive_;
     double n_kept = 0.0;
-    for (const KeyList& list : selection_.lists) n_kept += static_cast<double>(list.size());
+    n_kept = static_cast<double>(selection_.keys().size());
     n_kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
-                                 : n_kept / static_cast<double>(selection_.lists.size());
+                                 : n_kept / static_cast<double>(selection_.n_lists());
     const bool has_budget = !caps_.budgets.empty();
     return {{"selector", spec_},
             {"budget", has_budget ? Json(call_.budget.to_string()) : Json(nullptr)},

@@ -137,18 +137,17 @@ Selection without_dead_keys(Selection selection, const SelectCall& call) {
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head)
     lost_keys = lost_keys || !all_alive(call, kv_head);
   if (selection.owner != ListOwner::layer || selection.is_dense || !lost_keys) return selection;
-  std::vector<KeyList> lists;
+  Selection split(ListOwner::kv_head, selection.n_tok, selection.rows_per_list);
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     const auto is_dead = [&](KeyPos pos) { return !is_alive(call, kv_head, pos); };
-    for (KeyList list : selection.lists) {
+    for (Index i = 0; i < selection.n_lists(); ++i) {
+      KeyList list{selection.at(i).scored(), selection.at(i).forced(), {}};
       std::erase_if(list.scored, is_dead);
       std::erase_if(list.forced, is_dead);
-      lists.push_back(std::move(list));
+      split.add(list);
     }
   }
-  selection.owner = ListOwner::kv_head;
-  selection.lists = std::move(lists);
-  return selection;
+  return split;
 }
 
 void check_budget_kind(std::string_view method, const SelectorCaps& caps, const Budget& budget) {

@@ -12,15 +12,12 @@ Selection alive_selection(const SelectCall& call) {
     is_complete = is_complete && all_alive(call, kv_head);
   }
   if (is_complete) return dense_selection(call, ListOwner::kv_head);
-  Selection selection;
-  selection.owner = ListOwner::kv_head;
-  selection.n_tok = call.n_tok;
-  selection.rows_per_list = call.n_tok;
+  Selection selection(ListOwner::kv_head, call.n_tok, call.n_tok);
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
     KeyList list;
     list.scored = candidates(call, kv_head, past_range(call));
     list.forced = candidates(call, kv_head, chunk_range(call));
-    selection.lists.push_back(std::move(list));
+    selection.add(list);
   }
   return selection;
 }

@@ -6,6 +6,7 @@
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/score_kernels.hpp"
 
 namespace kvscope {
 
@@ -25,6 +26,10 @@ void KeyDots::compute(std::span<const double> q, Index n_rows, TensorView<const 
   stride_ = (n_keys_ + kPanelKeys - 1) / kPanelKeys * kPanelKeys;
   const auto needed = static_cast<std::size_t>(n_rows * stride_);
   if (dots_.size() < needed) dots_.resize(needed);
+  if (precision_ == ScorePrecision::f32) {
+    compute_f32(q, n_rows, k, range, channels);
+    return;
+  }
   if (n_rows <= kFewRows) {
     compute_in_place(q, n_rows, k, range, channels);
     return;
@@ -61,12 +66,39 @@ void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorVi
   if (n_keys_ > 0) key_dots(q, n_rows, k.range(0, range.begin, range.end), dots_.data(), stride_);
 }
 
-std::vector<double> inverse_norms(TensorView<const float> k, TokenRange range, double eps) {
-  if (range.size() <= 0) return {};
-  std::vector<double> out(static_cast<std::size_t>(range.size()));
-  squared_norms(k.range(0, range.begin, range.end), out);
-  for (double& x : out) x = 1.0 / std::max(std::sqrt(x), eps);
-  return out;
+void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
+                          std::span<const Index> channels) {
+  if (n_keys_ == 0) return;
+  const auto d_head = static_cast<std::size_t>(k.dim(1));
+  q_f32_.assign(static_cast<std::size_t>(n_rows) * d_head, 0.0f);
+  const std::size_t width = channels.empty() ? d_head : channels.size();
+  for (std::size_t r = 0; r < static_cast<std::size_t>(n_rows); ++r) {
+    for (std::size_t c = 0; c < width; ++c) {
+      const std::size_t channel = channels.empty() ? c : static_cast<std::size_t>(channels[c]);
+      q_f32_[r * d_head + channel] = static_cast<float>(q[r * width + c]);
+    }
+  }
+  key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, dots_.data(), stride_);
+}
+
+void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
+                              std::span<const Index> row_end, double none, std::span<double> out) {
+  const bool sees_all =
+      std::all_of(row_end.begin(), row_end.end(), [&](Index end) { return end >= range.end; });
+  if (precision_ == ScorePrecision::f32 && sees_all && n_rows > 0) {
+    q_f32_.assign(q.begin(), q.end());
+    largest_key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, out);
+    return;
+  }
+  compute(q, n_rows, k, range);
+  std::fill(out.begin(), out.end(), none);
+  for (Index r = 0; r < n_rows; ++r) {
+    const Index end = std::min(range.end, row_end[static_cast<std::size_t>(r)]);
+    const std::span<double> products = row(r);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - range.begin, 0)); ++t) {
+      out[t] = std::max(out[t], products[t]);
+    }
+  }
 }
 
 }  // namespace kvscope

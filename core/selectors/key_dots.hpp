@@ -10,15 +10,25 @@
 
 namespace kvscope {
 
+/// Precision of products and sums. Results are handed out as doubles either way.
+enum class ScorePrecision { f64, f32 };
+
 /// Keys are transposed in blocks that stay in the processor's cache, or read in place for one or
 /// two queries; memory is one row of doubles per query. Keep one and reuse it. Keys with equal
 /// elements get bit-equal products.
 class KeyDots {
  public:
+  void set_precision(ScorePrecision precision) { precision_ = precision; }
+
   /// Products of q [n_rows, width] with the keys in `range` of k [n_keys, d_head]. `channels` names
   /// the key channels that belong to q's elements, ascending; empty means all (width = d_head).
   void compute(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
                std::span<const Index> channels = {});
+
+  /// out[t] = the largest product of key range.begin + t with those rows r of q [n_rows, d_head] for which the key lies
+  /// before row_end[r]; `none` where there is no such row. out [range.size()].
+  void compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
+                       std::span<const Index> row_end, double none, std::span<double> out);
 
   /// Products of row r, [range.size()]; valid until the next compute, and free to be overwritten.
   std::span<double> row(Index r) {
@@ -28,13 +38,15 @@ class KeyDots {
  private:
   void compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
                         TokenRange range, std::span<const Index> channels);
+  void compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
+                   std::span<const Index> channels);
+  ScorePrecision precision_ = ScorePrecision::f64;
   Index n_keys_ = 0;
   Index stride_ = 0;
   std::vector<double> dots_;
   std::vector<double> panels_;
+  std::vector<float> q_f32_;  // queries, as rows or as lanes
+  std::vector<float> block_;  // products of a block of keys, [keys, lanes]
 };
-
-/// 1 / max(norm, eps) of the keys in `range` of k [n_keys, d_head].
-std::vector<double> inverse_norms(TensorView<const float> k, TokenRange range, double eps);
 
 }  // namespace kvscope

@@ -7,28 +7,22 @@
 namespace kvscope {
 
 Selection select_past(const SelectCall& call, const ChoosePast& choose) {
-  Selection selection;
-  selection.owner = ListOwner::kv_head;
-  selection.n_tok = call.n_tok;
-  selection.rows_per_list = call.n_tok;
+  Selection selection(ListOwner::kv_head, call.n_tok, call.n_tok);
   for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
     const std::vector<KeyPos> past = candidates(call, kv_head, past_range(call));
     const Index n_keep = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     KeyList list;
     list.scored = choose(kv_head, past, std::min(n_keep, static_cast<Index>(past.size())));
     list.forced = candidates(call, kv_head, chunk_range(call));
-    selection.lists.push_back(std::move(list));
+    selection.add(list);
   }
   return selection;
 }
 
 Selection select_rows(const SelectCall& call, const RowPattern& pattern) {
-  Selection selection;
-  selection.owner = ListOwner::layer;
-  selection.n_tok = call.n_tok;
-  selection.rows_per_list = 1;
+  Selection selection(ListOwner::layer, call.n_tok, /*list_rows=*/1);
   for (Index row = 0; row < call.n_tok; ++row)
-    selection.lists.push_back(pattern(call.pos_begin + row));
+    selection.add(pattern(call.pos_begin + row));
   return without_dead_keys(std::move(selection), call);
 }
 

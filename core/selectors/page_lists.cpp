@@ -47,27 +47,17 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
-  std::vector<Selection> answers(budgets.size());
-  for (Selection& answer : answers) {
-    answer.owner = owner_kind;
-    answer.n_tok = answer.rows_per_list = call.n_tok;
-    if (call.layer < dense_layers_) answer = dense_selection(call, owner_kind);
-  }
-  if (call.layer < dense_layers_) return answers;
-
-  const Index group = call.q.dim(0) / call.k.dim(0);
-  const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
+  if (call.layer < dense_layers_) return std::vector<Selection>(budgets.size(), dense_selection(call, owner_kind));
   const TokenRange pages = scored_pages(call);
-  for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
-    const Index kv_head = first / group;
-    const auto scores =
-        page_scores(call, {first, first + heads_per_owner}, kv_head, pages, call_range(call));
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
-      call.budget = budgets[i];
-      answers[i].lists.push_back(make_list(call, kv_head, scores, pages));
-    }
-  }
-  return answers;
+  return select_by_owner(call, owner_kind, call.n_tok, budgets.size(),
+                         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+                           const auto scores = page_scores(call, heads, pages, call_range(call), worker);
+                           SelectCall question = call;
+                           for (std::size_t i = 0; i < budgets.size(); ++i) {
+                             question.budget = budgets[i];
+                             answers[i].add(make_list(question, heads.kv_head, scores, pages));
+                           }
+                         });
 }
 
 Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) const {

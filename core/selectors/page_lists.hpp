@@ -10,6 +10,7 @@
 
 #include "core/base/fields.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/owners.hpp"
 
 namespace kvscope {
 
@@ -44,8 +45,8 @@ class PageSelector : public Selector {
   /// Scores of whole pages for the query heads given, all rows of the call together:
   /// [pages.size()]. Only alive keys in `visible` may count; pages without any are dropped whatever
   /// their score.
-  virtual std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
-                                          TokenRange pages, TokenRange visible) = 0;
+  virtual std::vector<double> page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
+                                          TokenRange visible, ScoreWorker& worker) = 0;
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;

@@ -32,7 +32,6 @@
 
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
-#include "core/base/parallel.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -43,6 +42,8 @@ struct EnumNames<Phase> {
   static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
 };
 inline std::string_view name_of(Phase phase) { return enum_name(phase); }
+
+class ScoreEngine;
 
 /// The model's attention structure, fixed for a sequence.
 struct AttentionShape {
@@ -95,7 +96,7 @@ struct SelectorCaps {
   bool needs_values = false;
   bool cross_layer = false;           // uses SelectCall::context
   bool is_static = false;             // ignores q and k
-  bool uses_pool = false;             // divides one answer among the threads of SelectCall::pool
+  bool uses_pool = false;             // so heavy that replay gives it all threads, one method at a time
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
   Index page_size = 1;     // granularity of the lists
@@ -153,9 +154,8 @@ struct SelectCall {
   /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx],
   /// rows of the drafted tokens.
   std::span<const Tensor<float>> draft_rows;
-  /// Threads that a method with caps().uses_pool may work on, outside any other loop of this pool;
-  /// null = the calling thread alone. Never changes an answer.
-  ThreadPool* pool = nullptr;
+  /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never change an answer.
+  ScoreEngine* engine = nullptr;
 };
 
 /// Softmax weights over the attended keys, for methods that vote with them.

@@ -37,29 +37,24 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
-  std::vector<Selection> answers(budgets.size());
-  if (is_dense(call)) {
-    for (Selection& answer : answers) answer = dense_selection(call, owner_kind);
-    return answers;
-  }
-  for (Selection& answer : answers) {
-    answer.owner = owner_kind;
-    answer.n_tok = answer.rows_per_list = call.n_tok;
-  }
-  const Index n_q = call.q.dim(0);
-  const Index group = n_q / call.k.dim(0);
-  const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
+  if (is_dense(call)) return std::vector<Selection>(budgets.size(), dense_selection(call, owner_kind));
+  std::vector<Summaries> summaries(budgets.size());
+  begin_call(call, summaries.front());
+  for (Summaries& other : std::span(summaries).subspan(1)) other = summaries.front();
   const TokenRange keys = scored_range(call);
-  for (Index first = 0; first < n_q; first += heads_per_owner) {
-    const Owner owner{first / heads_per_owner, {first, first + heads_per_owner}, first / group};
-    std::vector<double> scores = score_keys(call, owner, keys);
-    mask_dead(call, owner.kv_head, keys, scores);
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
-      call.budget = budgets[i];
-      answers[i].lists.push_back(make_list(call, owner, scores, keys, answers[i]));
-    }
-  }
+  std::vector<Selection> answers = select_by_owner(
+      call, owner_kind, call.n_tok, budgets.size(),
+      [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
+        SelectCall question = call;
+        std::vector<double> scores = score_keys(call, owner, keys, worker);
+        mask_dead(call, owner.kv_head, keys, scores);
+        for (std::size_t i = 0; i < budgets.size(); ++i) {
+          question.budget = budgets[i];
+          parts[i].add(make_list(question, owner, scores, keys, worker, summaries[i]));
+        }
+      });
   for (std::size_t i = 0; i < budgets.size(); ++i) {
+    answers[i].summaries = std::move(summaries[i]);
     call.budget = budgets[i];
     finish(call, answers[i]);
   }
@@ -68,7 +63,7 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
 
 KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner,
                                        std::span<const double> scores, TokenRange keys,
-                                       Selection&) {
+                                       ScoreWorker&, Summaries&) {
   const auto is_candidate = [](double score) {
     return score > -std::numeric_limits<double>::infinity();
   };

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/selectors/candidates.hpp"
-#include "core/selectors/key_dots.hpp"
+#include "core/selectors/owners.hpp"
 
 namespace kvscope {
 
@@ -23,12 +23,7 @@ class SharedScoreSelector : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
-  /// The heads that share a list: one query head, or the group of one KV head.
-  struct Owner {
-    Index index = 0;
-    TokenRange q_heads;
-    Index kv_head = 0;
-  };
+  using Owner = ListHeads;
 
   /// True if this layer stays dense.
   virtual bool is_dense(const SelectCall& call) const {
@@ -42,22 +37,25 @@ class SharedScoreSelector : public Selector {
   }
   /// The positions that get scores; past_range unless overridden.
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
+  /// Before the first owner of a call: what owners share is made here, since they are answered in parallel.
+  /// `summaries` become part of every answer.
+  virtual void begin_call(const SelectCall& call, Summaries& summaries) { (void)call, (void)summaries; }
   /// Scores of the positions in `keys`, [keys.size()], higher is better. Never NaN; -infinity: not
-  /// a candidate.
-  virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
-                                         TokenRange keys) = 0;
+  /// a candidate. Called for several owners at a time.
+  virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                         ScoreWorker& worker) = 0;
   /// The list of one owner from its scores (dead keys at -infinity). Called right after score_keys
-  /// of that owner, once per budget. A budget of kind mass reads the scores as weights and keeps
-  /// their nucleus.
+  /// of that owner with the same worker, once per budget. A budget of kind mass reads the scores as weights and
+  /// keeps their nucleus. `summaries` are the answer's: an owner writes what belongs to its heads.
   virtual KeyList make_list(const SelectCall& call, const Owner& owner,
-                            std::span<const double> scores, TokenRange keys, Selection& selection);
+                            std::span<const double> scores, TokenRange keys, ScoreWorker& worker,
+                            Summaries& summaries);
   /// Last change of a finished selection.
   virtual void finish(const SelectCall& call, Selection& selection) const {
     (void)call, (void)selection;
   }
 
   AttentionShape shape_;
-  KeyDots dots_;
 };
 
 /// The mean over query heads and the call's rows of their queries, [d_head]: all that scores linear

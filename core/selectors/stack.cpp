@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <iterator>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -28,20 +27,24 @@ ListOwner finer(ListOwner a, ListOwner b) {
   return a == ListOwner::kv_head || b == ListOwner::kv_head ? ListOwner::kv_head : ListOwner::layer;
 }
 
-/// The same lists; an output correction belongs to the stage that made it and is left out.
+/// The same lists; summaries belong to the stage that made them and are left out.
 Selection lists_of(const Selection& selection) {
-  Selection copy;
-  copy.owner = selection.owner;
-  copy.is_dense = selection.is_dense;
-  copy.n_tok = selection.n_tok;
-  copy.rows_per_list = selection.rows_per_list;
-  copy.lists = selection.lists;
+  Selection copy = selection;
+  copy.summaries = {};
   return copy;
 }
 
-std::vector<KeyPos> common_keys(const std::vector<KeyPos>& a, const std::vector<KeyPos>& b) {
-  std::vector<KeyPos> both;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+/// The part of a list that `allowed` (ascending) holds, with its weights.
+KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
+  KeyList both;
+  auto next = allowed.begin();
+  for (std::size_t i = 0; i < list.keys.size(); ++i) {
+    next = std::lower_bound(next, allowed.end(), list.keys[i]);
+    if (next == allowed.end()) break;
+    if (*next != list.keys[i]) continue;
+    (list.is_forced[i] != 0 ? both.forced : both.scored).push_back(list.keys[i]);
+    if (!list.log_weight.empty() && list.is_forced[i] == 0) both.log_weight.push_back(list.log_weight[i]);
+  }
   return both;
 }
 
@@ -50,16 +53,13 @@ Selection cut(Selection answer, const Selection& before, const SelectCall& call)
   if (before.is_dense) return answer;
   if (answer.is_dense) {
     Selection same = lists_of(before);
-    same.mix = std::move(answer.mix);
+    same.summaries = std::move(answer.summaries);
     return same;
   }
   const Index n_q = call.q.dim(0);
   const Index group = n_q / call.k.dim(0);
-  Selection both;
-  both.owner = finer(answer.owner, before.owner);
-  both.n_tok = call.n_tok;
-  both.rows_per_list = std::gcd(answer.rows_per_list, before.rows_per_list);
-  both.mix = std::move(answer.mix);
+  Selection both(finer(answer.owner, before.owner), call.n_tok, std::gcd(answer.rows_per_list, before.rows_per_list));
+  both.summaries = std::move(answer.summaries);
   const Index n_owners = both.owner == ListOwner::q_head    ? n_q
                          : both.owner == ListOwner::kv_head ? n_q / group
                                                             : 1;
@@ -67,10 +67,8 @@ Selection cut(Selection answer, const Selection& before, const SelectCall& call)
   for (Index owner = 0; owner < n_owners; ++owner) {
     const Index q_head = owner * heads_per_owner;
     for (Index row = 0; row < call.n_tok; row += both.rows_per_list) {
-      const std::vector<KeyPos> allowed =
-          merged(before.list(owner_of(before.owner, q_head, group), row));
-      const KeyList& list = answer.list(owner_of(answer.owner, q_head, group), row);
-      both.lists.push_back({common_keys(list.scored, allowed), common_keys(list.forced, allowed)});
+      const ListView allowed = before.list(owner_of(before.owner, q_head, group), row);
+      both.add(common_keys(answer.list(owner_of(answer.owner, q_head, group), row), allowed.keys));
     }
   }
   return both;
@@ -85,9 +83,8 @@ AliveMask hide_unselected(const AliveMask& alive, const Selection& kept, const S
     std::vector<bool> is_kept(static_cast<std::size_t>(alive.n_keys()), false);
     for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
       for (Index row = 0; row < call.n_tok; row += kept.rows_per_list) {
-        const KeyList& list = kept.list(owner_of(kept.owner, q_head, group), row);
-        for (const KeyPos pos : list.scored) is_kept[static_cast<std::size_t>(pos)] = true;
-        for (const KeyPos pos : list.forced) is_kept[static_cast<std::size_t>(pos)] = true;
+        const ListView list = kept.list(owner_of(kept.owner, q_head, group), row);
+        for (const KeyPos pos : list.keys) is_kept[static_cast<std::size_t>(pos)] = true;
       }
       if (kept.owner != ListOwner::q_head) break;
     }

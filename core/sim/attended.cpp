@@ -4,6 +4,7 @@
 #include <cassert>
 #include <numeric>
 
+#include "core/attention/row_kernels.hpp"
 #include "core/attention/visible.hpp"
 #include "core/selectors/candidates.hpp"
 
@@ -29,12 +30,19 @@ std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index
                                   Index pos_begin, Index row, std::optional<Index> window) {
   const TokenRange visible = visible_keys(pos_begin + row, window);
   if (selection.is_dense) return positions(visible);
-  const KeyList& list = selection.list(owner_of(selection.owner, q_head, group), row);
-  const auto scored = inside(list.scored, visible);
-  const auto forced = inside(list.forced, visible);
-  std::vector<KeyPos> keys(scored.size() + forced.size());
-  std::merge(scored.begin(), scored.end(), forced.begin(), forced.end(), keys.begin());
-  return keys;
+  const auto keys = inside(selection.list(owner_of(selection.owner, q_head, group), row).keys, visible);
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query) {
+  std::vector<double> scores;
+  if (summaries.has_stated_share()) return scores;
+  for (Index i = 0; i < summaries.count(kv_head); ++i) {
+    const Index row = summaries.begin_of(kv_head) + i;
+    scores.push_back(dot_of(scaled_query, widened(summaries.k.view().row(row))) +
+                     static_cast<double>(summaries.log_count[static_cast<std::size_t>(row)]));
+  }
+  return scores;
 }
 
 ListProbs::ListProbs(const SelectCall& call, const Selection& selection)
@@ -46,13 +54,15 @@ ListProbs::ListProbs(const SelectCall& call, const Selection& selection)
 
 const ListProbs::Gathered& ListProbs::gathered(Index q_head, Index row) const {
   const Index kv_head = q_head / group_;
-  const KeyList* list = selection_.is_dense
-                            ? nullptr
-                            : &selection_.list(owner_of(selection_.owner, q_head, group_), row);
-  if (gathered_ && gathered_->list == list && gathered_->kv_head == kv_head) return *gathered_;
-  gathered_ = Gathered{kv_head, list, /*keys=*/{}, /*table=*/std::nullopt};
+  ListView list;
+  if (!selection_.is_dense) list = selection_.list(owner_of(selection_.owner, q_head, group_), row);
+  const KeyPos* place = list.keys.data();
+  if (gathered_ && gathered_->list == place && gathered_->kv_head == kv_head && !list.keys.empty()) return *gathered_;
+  if (gathered_ && selection_.is_dense && gathered_->kv_head == kv_head) return *gathered_;
+  gathered_ = Gathered{kv_head, place, /*keys=*/{}, list.log_weight, /*table=*/std::nullopt};
   const TensorView<const float> k = call_.k.sub(kv_head);
-  gathered_->keys = list == nullptr ? positions({0, k.dim(0)}) : merged(*list);
+  gathered_->keys = selection_.is_dense ? positions({0, k.dim(0)})
+                                        : std::vector<KeyPos>(list.keys.begin(), list.keys.end());
   Tensor<float> rows(Shape{static_cast<Index>(gathered_->keys.size()), k.dim(1)});
   for (std::size_t i = 0; i < gathered_->keys.size(); ++i) {
     const auto key = k.row(gathered_->keys[i]);
@@ -71,9 +81,20 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
   const Index first = visible.data() - list.keys.data();
   const TokenRange range{first, first + static_cast<Index>(visible.size())};
   const auto scale = static_cast<double>(call_.score_scale);
-  scores_.compute(widened(call_.q.sub(q_head).row(row), scale), /*n_rows=*/1, *list.table, range);
+  const std::vector<double> query = widened(call_.q.sub(q_head).row(row), scale);
+  scores_.compute(query, /*n_rows=*/1, *list.table, range);
   const std::span<double> weights = scores_.row(0, range);
-  softmax_in_place(weights, sink_of(call_, q_head));
+  if (!list.log_weight.empty()) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weights[i] += static_cast<double>(list.log_weight[static_cast<std::size_t>(first) + i]);
+  }
+  std::optional<double> others = sink_of(call_, q_head);  // scores without a key of the list
+  std::vector<double> extra = summary_scores(selection_.summaries, q_head / group_, query);
+  if (!extra.empty()) {
+    if (others) extra.push_back(*others);
+    others = log_sum_exp(extra);
+  }
+  softmax_in_place(weights, others);
   for (std::size_t i = 0; i < visible.size(); ++i) {
     probs[static_cast<std::size_t>(visible[i])] = static_cast<float>(weights[i]);
   }

@@ -9,8 +9,7 @@ namespace kvscope {
 
 namespace {
 
-void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
-                 std::vector<std::uint8_t>& marks) {
+void mark_inside(std::span<const KeyPos> keys, TokenRange range, std::vector<std::uint8_t>& marks) {
   for (auto it = std::lower_bound(keys.begin(), keys.end(), range.begin);
        it != keys.end() && *it < range.end; ++it) {
     marks[static_cast<std::size_t>(*it)] = 1;
@@ -19,7 +18,7 @@ void mark_inside(const std::vector<KeyPos>& keys, TokenRange range,
 
 }  // namespace
 
-Index count_inside(const std::vector<KeyPos>& keys, TokenRange range) {
+Index count_inside(std::span<const KeyPos> keys, TokenRange range) {
   const auto first = std::lower_bound(keys.begin(), keys.end(), range.begin);
   return std::lower_bound(first, keys.end(), range.end) - first;
 }
@@ -48,20 +47,17 @@ KeptKeys count_kept_keys(const Selection& selection, Index group, Index kv_head,
     }
     for (Index row = 0; row < call.size(); ++row) {
       const TokenRange visible = visible_keys(call.begin + row, window);
-      const KeyList& list = selection.list(owner_of(selection.owner, q_head, group), row);
-      kept.attended[static_cast<std::size_t>(r)] += static_cast<double>(
-          count_inside(list.scored, visible) + count_inside(list.forced, visible));
+      const auto keys = selection.list(owner_of(selection.owner, q_head, group), row).keys;
+      kept.attended[static_cast<std::size_t>(r)] += static_cast<double>(count_inside(keys, visible));
       const bool is_block_end = row + 1 == call.size() || (row + 1) % selection.rows_per_list == 0;
       if (!is_block_end) continue;
       const Index first_row = row / selection.rows_per_list * selection.rows_per_list;
       const TokenRange seen{visible_keys(call.begin + first_row, window).begin, visible.end};
       if (one_list) {
-        kept.n_union =
-            static_cast<double>(count_inside(list.scored, seen) + count_inside(list.forced, seen));
+        kept.n_union = static_cast<double>(count_inside(keys, seen));
         continue;
       }
-      mark_inside(list.scored, seen, loaded);
-      mark_inside(list.forced, seen, loaded);
+      mark_inside(keys, seen, loaded);
     }
   }
   if (!one_list) {

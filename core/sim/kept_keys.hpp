@@ -10,7 +10,7 @@
 namespace kvscope {
 
 /// Number of ascending `keys` inside `range`.
-Index count_inside(const std::vector<KeyPos>& keys, TokenRange range);
+Index count_inside(std::span<const KeyPos> keys, TokenRange range);
 
 /// The keys of one KV head's group in one call.
 struct KeptKeys {

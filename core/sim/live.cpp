@@ -68,7 +68,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   }
   run_ = std::make_unique<SelectorRun>(std::move(gate), shape_,
                                        std::vector<Budget>{options.budget.value_or(Budget{})},
-                                       options.dense_layers);
+                                       options.dense_layers, options.score_precision);
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
   if (calibration.cache == nullptr) {

@@ -51,9 +51,9 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   cuts_ = finder_.find(scores, ks_);
   scores_.assign(scores.begin(), scores.end());
   probs_.assign(scores.begin(), scores.end());
-  const double lse = softmax_in_place(probs_, sink);
+  lse_ = softmax_in_place(probs_, sink);
   sink_ = sink;
-  sink_prob_ = sink ? std::exp(*sink - lse) : 0.0;
+  sink_prob_ = sink ? std::exp(*sink - lse_) : 0.0;
   keys_prob_ = sink ? std::max(sum_of(probs_), kTinyMass) : 1.0;
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
   add_weighted_rows(probs_, v.range(0, visible.begin, visible.end), output_);
@@ -80,8 +80,33 @@ void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) co
   }
 }
 
+/// raw: the estimate of the dense output with weights and summaries, not renormalised; y: renormalised.
+void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
+                          std::span<double> y) const {
+  if (extras.list_share) {
+    const double share = *extras.list_share;
+    const auto rest = extras.summary_v.row(0);
+    for (std::size_t c = 0; c < y.size(); ++c) y[c] = share * y[c] + (1.0 - share) * static_cast<double>(rest[c]);
+    return;
+  }
+  double total = sink_prob_;
+  std::fill(raw.begin(), raw.end(), 0.0);
+  const auto add = [&](double weight, std::span<const float> value) {
+    total += weight;
+    for (std::size_t c = 0; c < raw.size(); ++c) raw[c] += weight * static_cast<double>(value[c]);
+  };
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const double log_weight = extras.log_weight.empty() ? 0.0 : static_cast<double>(extras.log_weight[i]);
+    add(std::exp(scores_[static_cast<std::size_t>(keys[i] - visible_.begin)] + log_weight - lse_), v_.row(keys[i]));
+  }
+  for (std::size_t m = 0; m < extras.summary_scores.size(); ++m) {
+    add(std::exp(extras.summary_scores[m] - lse_), extras.summary_v.row(static_cast<Index>(m)));
+  }
+  for (std::size_t c = 0; c < y.size(); ++c) y[c] = total > 0.0 ? raw[c] / total : 0.0;
+}
+
 RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
-                             const RowMix& mix) const {
+                             const RowExtras& extras) const {
   RowQuality quality;
   const auto n = static_cast<Index>(probs_.size());
   const auto size = static_cast<Index>(keys.size());
@@ -94,7 +119,7 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
     sink += prob(key);
   }
   const bool is_all = size == n;
-  if (is_all && mix.rest.empty()) {
+  if (is_all && !extras.changes_output()) {
     quality.sink_share = sink / keys_prob_;
     return quality;
   }
@@ -132,14 +157,10 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   } else {
     list_output(keys, y);
   }
-  if (!mix.rest.empty()) {
-    for (std::size_t c = 0; c < y.size(); ++c) {
-      y[c] = mix.weight * y[c] + (1.0 - mix.weight) * static_cast<double>(mix.rest[c]);
-    }
-  }
+  if (extras.changes_output()) add_extras(keys, extras, raw, y);
   quality.output_error = distance(y, output_);
   quality.output_error_rel = output_norm_ > 0.0 ? quality.output_error / output_norm_ : 0.0;
-  quality.output_error_raw = is_all ? 0.0 : distance(raw, output_);
+  quality.output_error_raw = is_all && !extras.changes_output() ? 0.0 : distance(raw, output_);
   return quality;
 }
 

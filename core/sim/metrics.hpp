@@ -79,10 +79,15 @@ struct RowQuality {
   double sink_share = 0.0;
 };
 
-/// A method's correction of the output of one row: y = weight * y_S + (1 - weight) * rest.
-struct RowMix {
-  double weight = 1.0;
-  std::span<const float> rest;  // [d_head] or empty
+/// What else than its keys forms the output of a row: weights of the keys, and summaries (see Selection).
+struct RowExtras {
+  std::span<const float> log_weight;    // [keys.size()] or empty
+  std::vector<double> summary_scores;   // [m] with log_count, or empty
+  TensorView<const float> summary_v;    // [m, d_head]
+  std::optional<double> list_share;     // stated: y = share * y_S + (1 - share) * the one summary
+  bool changes_output() const {
+    return !log_weight.empty() || !summary_scores.empty() || list_share.has_value();
+  }
 };
 
 /// One exact row, prepared once and compared with many selections. Keep one per worker: memory is
@@ -100,12 +105,14 @@ class DenseRow {
   std::span<const double> output() const { return output_; }
 
   /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
-  /// keys the answer is exact: mass 1, errors 0 (unless `mix` changes the output).
-  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink,
-                     const RowMix& mix = {}) const;
+  /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and recall count keys as
+  /// they are; outputs are made with weights and summaries.
+  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras = {}) const;
 
  private:
   void list_output(std::span<const KeyPos> keys, std::span<double> y) const;
+  void add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
+                  std::span<double> y) const;
   TopCut cut_of(Index k) const;
   TokenRange visible_;
   TensorView<const float> v_;
@@ -114,6 +121,7 @@ class DenseRow {
   std::vector<double> output_;  // [d_head]
   double output_norm_ = 0.0;
   std::optional<double> sink_;
+  double lse_ = 0.0;
   double sink_prob_ = 0.0;  // what the sink takes of the row,
   double keys_prob_ = 1.0;  // and what it leaves
   std::vector<Index> ks_;   // ascending, without repeats

@@ -27,13 +27,15 @@ bool can_share_scoring(const SelectorCaps& caps) {
 }
 
 SelectorRun::SelectorRun(std::unique_ptr<Selector> selector, const AttentionShape& shape,
-                         std::vector<Budget> budgets, std::optional<Index> dense_layers)
+                         std::vector<Budget> budgets, std::optional<Index> dense_layers,
+                         ScorePrecision precision)
     : selector_(std::move(selector)),
       caps_(selector_->caps()),
       shape_(shape),
       budgets_(std::move(budgets)),
       dense_layers_(dense_layers.value_or(caps_.dense_layers)),
-      alive_(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_kv)) {
+      alive_(static_cast<std::size_t>(shape.n_layers), AliveMask(shape.n_kv)),
+      engine_(std::make_unique<ScoreEngine>(precision)) {
   if (budgets_.empty()) {
     throw ConfigError(fmt::format("selector {}: no budget given", selector_->name()));
   }
@@ -124,7 +126,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .budget = budgets_.back(),
                      .context = &context_,
                      .draft_rows = draft_rows_,
-                     .pool = input.pool};
+                     .engine = engine_.get()};
+  engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
     answers_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) answers_.push_back(alive_selection(call_));
@@ -161,6 +164,7 @@ void SelectorRun::rollback(Index n_keys) {
   }
   before_verify_.clear();
   selector_->rollback(n_keys);
+  engine_->truncate(n_keys);
   n_keys_ = n_keys;
   pos_begin_ = n_keys;
   next_layer_ = shape_.n_layers;

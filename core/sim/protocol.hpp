@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "core/selectors/score_engine.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
@@ -30,7 +31,8 @@ struct LayerCall {
   TensorView<const float> v;     // same as k; may be empty unless the method needs values
   std::optional<Index> window;   // the layer's sliding window
   std::span<const float> sinks;  // [n_q] or empty: the layer's attention sinks
-  ThreadPool* pool = nullptr;    // see SelectCall
+  /// Threads that the method may work on, outside any other loop of this pool; null = the calling thread alone.
+  ThreadPool* pool = nullptr;
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.
@@ -41,9 +43,10 @@ class SelectorRun {
   /// One answer per budget. Throws ConfigError if the method does not understand a budget's kind,
   /// or if there are several and can_share_scoring is false. A method that takes no budget ignores
   /// them (there must be one all the same). dense_layers: leading layers left dense instead of the
-  /// method's own default.
+  /// method's own default. precision: of the method's scores.
   SelectorRun(std::unique_ptr<Selector> selector, const AttentionShape& shape,
-              std::vector<Budget> budgets, std::optional<Index> dense_layers = std::nullopt);
+              std::vector<Budget> budgets, std::optional<Index> dense_layers = std::nullopt,
+              ScorePrecision precision = ScorePrecision::f64);
 
   /// Starts a forward call with n_tok queries. draft_rows: see SelectCall; needed by
   /// caps().needs_draft in verify. Throws ConfigError if they are missing.
@@ -91,6 +94,7 @@ class SelectorRun {
   std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before
                                           // the last call, a verification
   CrossLayerContext context_;
+  std::unique_ptr<ScoreEngine> engine_;
   SelectCall call_;
   Phase phase_ = Phase::prefill;
   Index n_calls_ = 0;     // forward calls begun

@@ -22,30 +22,6 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
 
 }  // namespace
 
-ReplayMeasure::MergedLists::MergedLists(const Selection& selection, const std::vector<Index>& rows)
-    : selection_(&selection) {
-  if (selection.is_dense) return;
-  merged_.resize(selection.lists.size());
-  const auto n_blocks = static_cast<std::size_t>(selection.n_row_blocks());
-  for (std::size_t owner = 0; owner * n_blocks < selection.lists.size(); ++owner) {
-    for (const Index row : rows) {
-      const std::size_t at =
-          owner * n_blocks + static_cast<std::size_t>(row / selection.rows_per_list);
-      const KeyList& list = selection.lists[at];
-      if (!list.scored.empty() && !list.forced.empty() && merged_[at].empty())
-        merged_[at] = merged(list);
-    }
-  }
-}
-
-std::span<const KeyPos> ReplayMeasure::MergedLists::of(Index owner, Index row) const {
-  const auto at = static_cast<std::size_t>(owner * selection_->n_row_blocks() +
-                                           row / selection_->rows_per_list);
-  const KeyList& list = selection_->lists[at];
-  if (list.forced.empty()) return list.scored;
-  return list.scored.empty() ? std::span<const KeyPos>(list.forced) : merged_[at];
-}
-
 std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_per_chunk) {
   return evenly_spaced(0, n_tok, rows_per_chunk.value_or(n_tok));
 }
@@ -61,7 +37,6 @@ struct ReplayMeasure::Job {
   const std::vector<KeyTable>& tables;
   std::vector<Index> rows;  // measured queries of the call
   std::vector<std::vector<KeyPos>>& previous;
-  const std::vector<MergedLists>& lists;     // [n_pairs]
   const std::vector<KeyPos>& all_positions;  // 0 to the call's end
 
   std::size_t n_calls() const { return out.calls.size(); }
@@ -113,9 +88,11 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   }
   worker.scores.compute(queries, group, job.tables[static_cast<std::size_t>(kv_head)], visible);
 
+  const auto d_head = static_cast<std::size_t>(info_.d_head);
   const std::size_t n_pairs = job.answers.size();
   const std::size_t n_rows = job.rows.size();
   std::vector<std::span<const KeyPos>> keys(n_pairs);
+  std::vector<ListView> lists(n_pairs);
   std::vector<Index> ks;
   for (Index r = 0; r < group; ++r) {
     const Index q_head = kv_head * group + r;
@@ -125,10 +102,8 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
       const Selection& selection = *answer.selection;
-      keys[p] = inside(selection.is_dense
-                           ? std::span<const KeyPos>(job.all_positions)
-                           : job.lists[p].of(owner_of(selection.owner, q_head, group), row),
-                       visible);
+      if (!selection.is_dense) lists[p] = selection.list(owner_of(selection.owner, q_head, group), row);
+      keys[p] = inside(selection.is_dense ? std::span<const KeyPos>(job.all_positions) : lists[p].keys, visible);
       ks.push_back(static_cast<Index>(keys[p].size()));
       ks.push_back(nominal_keys(answer, visible.size()));
     }
@@ -140,18 +115,23 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
       const Selection& selection = *answer.selection;
-      RowMix mix;
-      if (selection.mix.weight.count() > 0) {
-        mix.weight = static_cast<double>(selection.mix.weight(q_head, row));
-        mix.rest = selection.mix.rest.view().row(q_head);
+      const auto first = selection.is_dense ? 0 : keys[p].data() - lists[p].keys.data();
+      RowExtras extras;
+      if (!lists[p].log_weight.empty())
+        extras.log_weight = lists[p].log_weight.subspan(static_cast<std::size_t>(first), keys[p].size());
+      if (!selection.summaries.empty()) {
+        const Summaries& summaries = selection.summaries;
+        const auto scaled = std::span(queries).subspan(static_cast<std::size_t>(r) * d_head, d_head);
+        extras.summary_scores = summary_scores(summaries, kv_head, scaled);
+        extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
+        if (summaries.has_stated_share())
+          extras.list_share = static_cast<double>(summaries.list_share(q_head, row));
       }
       const RowQuality quality =
-          worker.dense.compare(keys[p], nominal_keys(answer, visible.size()), options_.n_sink, mix);
+          worker.dense.compare(keys[p], nominal_keys(answer, visible.size()), options_.n_sink, extras);
       Index n_forced = 0;
-      if (!selection.is_dense) {
-        n_forced = count_inside(
-            selection.list(owner_of(selection.owner, q_head, group), row).forced, visible);
-      }
+      for (std::size_t i = 0; i < (selection.is_dense ? 0 : keys[p].size()); ++i)
+        n_forced += lists[p].is_forced[static_cast<std::size_t>(first) + i];
       const auto n_kept = static_cast<double>(keys[p].size());
       const double values[kRowMetrics] = {
           quality.mass,
@@ -211,15 +191,10 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
   const TokenRange call = out.calls[index];
   const std::vector<Index> measured = measured_rows(call.size(), options_.rows_per_chunk);
   const std::size_t n_pairs = answers.size();
-  std::vector<MergedLists> lists(n_pairs);
-  pool_.parallel_for(static_cast<Index>(n_pairs), [&](Index p, int) {
-    const auto at = static_cast<std::size_t>(p);
-    lists[at] = MergedLists(*answers[at].selection, measured);
-  });
   std::vector<KeyPos> all_positions(static_cast<std::size_t>(call.end));
   std::iota(all_positions.begin(), all_positions.end(), KeyPos{0});
   const Job job{out,      index,    call,  answers,      q, layer, tables,
-                measured, previous, lists, all_positions};
+                measured, previous, all_positions};
   const std::size_t n_heads = q_heads_.size();
   const std::size_t n_rows = job.rows.size();
   rows_.assign(n_pairs * kRowMetrics * n_heads * n_rows, kNan);

@@ -45,18 +45,6 @@ class ReplayMeasure {
     DenseRow dense;
     std::vector<AgeHistogram> ages;  // [n_pairs]
   };
-  /// The lists of an answer with both parts merged, for the measured rows; parts that are alone are
-  /// not copied.
-  class MergedLists {
-   public:
-    MergedLists() = default;
-    MergedLists(const Selection& selection, const std::vector<Index>& rows);
-    std::span<const KeyPos> of(Index owner, Index row) const;
-
-   private:
-    const Selection* selection_ = nullptr;
-    std::vector<std::vector<KeyPos>> merged_;  // [n_lists], empty where a part is alone
-  };
   struct Job;  // what one call's workers share
   void measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker);
   void measure_cost(const Job& job, std::size_t pair, Index kv_head) const;

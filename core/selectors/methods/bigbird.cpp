@@ -47,20 +47,18 @@ class BigBird final : public Selector {
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    Selection selection;
-    selection.owner = ListOwner::q_head;
-    selection.n_tok = call.n_tok;
     // Rows share a list where rows of the call and blocks of positions begin together.
-    selection.rows_per_list =
+    const Index rows_per_list =
         call.pos_begin % options_.block == 0 ? std::min(options_.block, call.n_tok) : 1;
+    Selection selection(ListOwner::q_head, call.n_tok, rows_per_list);
     const Index group = call.q.dim(0) / call.k.dim(0);
     for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
-      for (Index row = 0; row < call.n_tok; row += selection.rows_per_list) {
-        const Index last_row = std::min(row + selection.rows_per_list, call.n_tok) - 1;
+      for (Index row = 0; row < call.n_tok; row += rows_per_list) {
+        const Index last_row = std::min(row + rows_per_list, call.n_tok) - 1;
         KeyList list = block_row(call.layer, q_head, (call.pos_begin + row) / options_.block,
                                  call.pos_begin + last_row + 1);
         remove_dead(call, q_head / group, list);
-        selection.lists.push_back(std::move(list));
+        selection.add(list);
       }
     }
     return selection;

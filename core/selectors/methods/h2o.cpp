@@ -83,11 +83,14 @@ class H2o final : public Selector {
     state.hidden_before = state.hidden;
     Selection selection = alive_selection(call);
     if (state.hidden.empty() || selection.is_dense) return selection;
+    Selection shown(selection.owner, selection.n_tok, selection.rows_per_list);
     for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
       const auto& hidden = state.hidden[static_cast<std::size_t>(kv_head)];
-      if (hidden) std::erase(selection.lists[static_cast<std::size_t>(kv_head)].scored, *hidden);
+      KeyList list{selection.at(kv_head).scored(), selection.at(kv_head).forced(), {}};
+      if (hidden) std::erase(list.scored, *hidden);
+      shown.add(list);
     }
-    return selection;
+    return shown;
   }
 
   void observe(const ObservedProbs& probs) override {

@@ -31,6 +31,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -146,13 +147,14 @@ class LessIsMore final : public Selector {
     CrossLayerContext& context = context_of(call);
     const TokenRange keys = scored_range(call);
     const Index group = call.q.dim(0) / call.k.dim(0);
-    std::vector<std::vector<double>> logits;  // [n_q][n_keys]
-    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
-      dots_.compute(mean_query(call, {q_head, q_head + 1}), 1, call.k.sub(q_head / group), keys);
-      const auto row = dots_.row(0);
-      logits.emplace_back(row.begin(), row.end());
-      mask_dead(call, q_head / group, keys, logits.back());
-    }
+    std::vector<std::vector<double>> logits(static_cast<std::size_t>(call.q.dim(0)));  // [n_q][n_keys]
+    engine_of(call).run(call.q.dim(0), [&](Index q_head, ScoreWorker& worker) {
+      worker.dots.compute(mean_query(call, {q_head, q_head + 1}), 1, call.k.sub(q_head / group), keys);
+      const auto row = worker.dots.row(0);
+      std::vector<double>& head = logits[static_cast<std::size_t>(q_head)];
+      head.assign(row.begin(), row.end());
+      mask_dead(call, q_head / group, keys, head);
+    });
     for (const Budget& budget : budgets)
       context.lists[key_of(budget)] = make_list(logits, budget, keys.size());
   }
@@ -216,17 +218,14 @@ class LessIsMore final : public Selector {
         chunk.push_back(static_cast<KeyPos>(pos));
       force_keys(list, chunk);
     }
-    Selection selection;
-    selection.owner = ListOwner::layer;
-    selection.n_tok = selection.rows_per_list = call.n_tok;
-    selection.lists.push_back(std::move(list));
+    Selection selection(ListOwner::layer, call.n_tok, call.n_tok);
+    selection.add(list);
     return without_dead_keys(std::move(selection), call);
   }
 
   LessIsMoreOptions options_;
   Index first_layer_ = 0;
   Index correction_layer_ = 0;
-  KeyDots dots_;
 };
 
 }  // namespace

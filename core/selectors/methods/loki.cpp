@@ -120,8 +120,12 @@ class Loki final : public SharedScoreSelector {
                                                               : ListOwner::kv_head;
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
-                                 TokenRange keys) override {
+  void begin_call(const SelectCall& call, Summaries&) override {
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) basis_of(call, kv_head);
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker& worker) override {
     const Tensor<double>& basis = basis_of(call, owner.kv_head);
     const std::vector<double> q = mean_query(call, owner.q_heads);
     const auto d = static_cast<std::size_t>(call.q.dim(2));
@@ -133,8 +137,8 @@ class Loki final : public SharedScoreSelector {
       coordinate *= static_cast<double>(call.score_scale);
       for (std::size_t c = 0; c < d; ++c) projected[c] += coordinate * direction[c];
     }
-    dots_.compute(projected, 1, call.k.sub(owner.kv_head), keys);
-    const auto row = dots_.row(0);
+    worker.dots.compute(projected, 1, call.k.sub(owner.kv_head), keys);
+    const auto row = worker.dots.row(0);
     return {row.begin(), row.end()};
   }
 

@@ -22,6 +22,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -76,24 +77,20 @@ class BlockSparse final : public Selector {
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    Selection selection;
-    selection.owner = ListOwner::q_head;
-    selection.n_tok = call.n_tok;
-    selection.rows_per_list = std::min(options_.block, call.n_tok);
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+    const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
+      const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
       const BlockMeans keys =
           block_means(call.k.sub(kv_head), options_.block, counts, {}, options_.pad_mean);
-      for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+      for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const BlockMeans queries =
             block_means(call.q.sub(q_head), options_.block, {}, {}, options_.pad_mean);
         for (Index qb = 0; qb < queries.mean.dim(0); ++qb) {
-          selection.lists.push_back(block_list(call, kv_head, queries, keys, qb));
+          answer.add(block_list(call, kv_head, queries, keys, qb));
         }
       }
-    }
-    return selection;
+    };
+    return select_by_kv_head(call, std::min(options_.block, call.n_tok), add_lists);
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {

@@ -20,6 +20,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/list_builders.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -89,24 +90,19 @@ class VerticalSlash final : public Selector {
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    Selection selection;
-    selection.owner = ListOwner::q_head;
-    selection.n_tok = call.n_tok;
-    selection.rows_per_list =
+    const Index rows_per_list =
         options_.rounding == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
-      const Index kv_head = q_head / group;
-      const Pattern pattern = choose(call, q_head, kv_head);
-      for (Index row = 0; row < call.n_tok; row += selection.rows_per_list) {
+    const auto add_lists = [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+      const Pattern pattern = choose(call, heads.index, heads.kv_head, worker.dots);
+      for (Index row = 0; row < call.n_tok; row += rows_per_list) {
         const Index first = call.pos_begin + row;
-        const Index last = call.pos_begin + std::min(row + selection.rows_per_list, call.n_tok) - 1;
+        const Index last = call.pos_begin + std::min(row + rows_per_list, call.n_tok) - 1;
         KeyList list = keys_of_rows(pattern, first, last);
-        remove_dead(call, kv_head, list);
-        selection.lists.push_back(std::move(list));
+        remove_dead(call, heads.kv_head, list);
+        answers.front().add(list);
       }
-    }
-    return selection;
+    };
+    return std::move(select_by_owner(call, ListOwner::q_head, rows_per_list, 1, add_lists).front());
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
@@ -118,7 +114,7 @@ class VerticalSlash final : public Selector {
   }
 
  private:
-  Pattern choose(const SelectCall& call, Index q_head, Index kv_head) {
+  Pattern choose(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     std::vector<double> columns(static_cast<std::size_t>(n_ctx), 0.0);
     std::vector<double> offsets(static_cast<std::size_t>(n_ctx), 0.0);
@@ -127,10 +123,10 @@ class VerticalSlash final : public Selector {
          first += kVoterBatch) {
       std::vector<Index> rows(static_cast<std::size_t>(std::min(kVoterBatch, call.n_tok - first)));
       std::iota(rows.begin(), rows.end(), first);
-      dots_.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)),
+      dots.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)),
                     static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
       for (std::size_t r = 0; r < rows.size(); ++r) {
-        const std::span<double> weights = dots_.row(static_cast<Index>(r));
+        const std::span<double> weights = dots.row(static_cast<Index>(r));
         softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_of(call, q_head));
         const Index pos = call.pos_begin + rows[r];
         for (Index j = 0; j <= pos; ++j) {
@@ -187,7 +183,6 @@ class VerticalSlash final : public Selector {
   }
 
   VerticalSlashOptions options_;
-  KeyDots dots_;
 };
 
 }  // namespace

@@ -18,9 +18,9 @@
 //
 // Optimal for retained mass, not for the output's error: values are not looked at.
 #include <algorithm>
-#include <iterator>
 
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -83,38 +83,14 @@ class OracleTopk final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    std::vector<Selection> answers(budgets.size());
-    for (Selection& answer : answers) {
-      answer.owner = list_owner();
-      answer.n_tok = call.n_tok;
-      answer.rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
-      if (call.layer < options_.dense_layers) answer = dense_selection(call, list_owner());
+    if (call.layer < options_.dense_layers) {
+      return std::vector<Selection>(budgets.size(), dense_selection(call, list_owner()));
     }
-    if (call.layer < options_.dense_layers) return answers;
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    const Index heads_per_owner = options_.variant == OracleVariant::per_q_head ? 1 : group;
-    const Index n_owners = call.q.dim(0) / heads_per_owner;
-    std::vector<std::vector<Selection>> parts(static_cast<std::size_t>(n_owners));
-    const auto answer_owner = [&](Index owner, int worker) {
-      auto& part = parts[static_cast<std::size_t>(owner)];
-      part.resize(budgets.size());
-      const TokenRange q_heads{owner * heads_per_owner, (owner + 1) * heads_per_owner};
-      add_owner(call, q_heads, q_heads.begin / group, budgets,
-                dots_[static_cast<std::size_t>(worker)], part);
-    };
-    if (call.pool != nullptr) {
-      dots_.resize(static_cast<std::size_t>(call.pool->n_threads()));
-      call.pool->parallel_for(n_owners, answer_owner);
-    } else {
-      dots_.resize(1);
-      for (Index owner = 0; owner < n_owners; ++owner) answer_owner(owner, /*worker=*/0);
-    }
-    for (auto& part : parts) {
-      for (std::size_t i = 0; i < budgets.size(); ++i) {
-        std::move(part[i].lists.begin(), part[i].lists.end(), std::back_inserter(answers[i].lists));
-      }
-    }
-    return answers;
+    const Index rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
+    return select_by_owner(call, list_owner(), rows_per_list, budgets.size(),
+                           [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+                             add_owner(call, heads, budgets, worker.dots, answers);
+                           });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -136,9 +112,9 @@ class OracleTopk final : public Selector {
   }
 
   /// The lists of one owner, appended to `answers`.
-  void add_owner(const SelectCall& call, TokenRange q_heads, Index kv_head,
-                 std::span<const Budget> budgets, KeyDots& dots,
-                 std::vector<Selection>& answers) const {
+  void add_owner(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets, KeyDots& dots,
+                 std::span<Selection> answers) const {
+    const auto [index, q_heads, kv_head] = heads;
     if (options_.variant != OracleVariant::per_chunk) {
       add_rows(call, q_heads, kv_head, budgets, dots, answers);
       return;
@@ -153,7 +129,7 @@ class OracleTopk final : public Selector {
   /// ties); a group ranks by its softmax weights, of which [n_tok][visible] are held.
   void add_rows(const SelectCall& call, TokenRange q_heads, Index kv_head,
                 std::span<const Budget> budgets, KeyDots& dots,
-                std::vector<Selection>& answers) const {
+                std::span<Selection> answers) const {
     if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
       for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
@@ -180,7 +156,7 @@ class OracleTopk final : public Selector {
   }
 
   void add_row(const SelectCall& call, Index kv_head, Index row, std::span<double> scores,
-               std::span<const Budget> budgets, std::vector<Selection>& answers) const {
+               std::span<const Budget> budgets, std::span<Selection> answers) const {
     const TokenRange visible = row_range(call, row);
     const Index forced_begin =
         forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end;
@@ -191,7 +167,7 @@ class OracleTopk final : public Selector {
 
   static void add_lists(const SelectCall& call, Index kv_head, TokenRange keys, TokenRange forced,
                         std::span<double> scores, std::span<const Budget> budgets,
-                        std::vector<Selection>& answers) {
+                        std::span<Selection> answers) {
     mask_dead(call, kv_head, keys, scores);
     const auto n_candidates = static_cast<Index>(candidates(call, kv_head, keys).size());
     const std::vector<KeyPos> forced_keys = candidates(call, kv_head, forced);
@@ -202,12 +178,11 @@ class OracleTopk final : public Selector {
     std::vector<KeyList> lists = top_k_lists(scores, keys, sizes);
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       lists[i].forced = forced_keys;
-      answers[i].lists.push_back(std::move(lists[i]));
+      answers[i].add(lists[i]);
     }
   }
 
   OracleTopkOptions options_;
-  std::vector<KeyDots> dots_;  // by worker
 };
 
 }  // namespace

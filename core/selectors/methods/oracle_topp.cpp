@@ -12,6 +12,7 @@
 
 #include "core/attention/nucleus.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -47,32 +48,28 @@ class OracleTopp final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    std::vector<Selection> answers(budgets.size());
-    for (Selection& answer : answers) {
-      answer.owner = ListOwner::q_head;
-      answer.n_tok = call.n_tok;
-      answer.rows_per_list = 1;
-      if (call.layer < options_.dense_layers) answer = dense_selection(call, ListOwner::q_head);
+    if (call.layer < options_.dense_layers) {
+      return std::vector<Selection>(budgets.size(), dense_selection(call, ListOwner::q_head));
     }
-    if (call.layer < options_.dense_layers) return answers;
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    std::vector<float> weights;
-    for (Index q_head = 0; q_head < call.q.dim(0); ++q_head) {
-      const auto add_row = [&](Index row, std::span<double> values) {
-        const TokenRange visible = row_range(call, row);
-        softmax_over_visible(call, q_head / group, row, visible, values, sink_of(call, q_head));
-        weights.assign(values.begin(), values.end());
-        for (std::size_t i = 0; i < budgets.size(); ++i) {
-          KeyList list;
-          for (const Index key : nucleus(weights, budgets[i].value, NucleusMode::exact)) {
-            list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
-          }
-          answers[i].lists.push_back(std::move(list));
-        }
-      };
-      for_each_score_row(call, q_head, q_head / group, dots_, add_row);
-    }
-    return answers;
+    return select_by_owner(
+        call, ListOwner::q_head, /*rows_per_list=*/1, budgets.size(),
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+          const Index q_head = heads.index;
+          std::vector<float> weights;
+          for_each_score_row(
+              call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
+                const TokenRange visible = row_range(call, row);
+                softmax_over_visible(call, heads.kv_head, row, visible, values, sink_of(call, q_head));
+                weights.assign(values.begin(), values.end());
+                for (std::size_t i = 0; i < budgets.size(); ++i) {
+                  KeyList list;
+                  for (const Index key : nucleus(weights, budgets[i].value, NucleusMode::exact)) {
+                    list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
+                  }
+                  answers[i].add(list);
+                }
+              });
+        });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -87,7 +84,6 @@ class OracleTopp final : public Selector {
 
  private:
   OracleToppOptions options_;
-  KeyDots dots_;
 };
 
 }  // namespace

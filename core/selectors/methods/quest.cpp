@@ -30,13 +30,10 @@
 // Whole pages are kept, so a budget of k tokens may attend to fewer or more.
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <utility>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
-#include "core/selectors/page_table.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -70,11 +67,7 @@ class Quest final : public PageSelector {
       : PageSelector(options.pages, options.owner, options.page_size, options.dense_layers),
         options_(options) {}
   std::string_view name() const override { return "quest"; }
-  void reset(const AttentionShape&) override { tables_.clear(); }
-
-  void rollback(Index n_keys) override {
-    for (auto& [place, table] : tables_) table.truncate(n_keys);
-  }
+  void reset(const AttentionShape&) override {}
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto d = static_cast<double>(call.k.dim(2));
@@ -96,9 +89,11 @@ class Quest final : public PageSelector {
   }
 
  protected:
-  std::vector<double> page_scores(const SelectCall& call, TokenRange q_heads, Index kv_head,
-                                  TokenRange pages, TokenRange visible) override {
-    const PageTable& table = table_of(call, kv_head);
+  std::vector<double> page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
+                                  TokenRange visible, ScoreWorker&) override {
+    const auto [index, q_heads, kv_head] = heads;
+    const PageTable& table =
+        engine_of(call).pages(call.layer, kv_head, call.k.sub(kv_head), page_size(), options_.bound_bits);
     const auto d = static_cast<std::size_t>(call.k.dim(2));
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
     std::vector<double> scores(static_cast<std::size_t>(pages.size()),
@@ -118,16 +113,6 @@ class Quest final : public PageSelector {
   }
 
  private:
-  const PageTable& table_of(const SelectCall& call, Index kv_head) {
-    const auto place = std::pair(call.layer, kv_head);
-    auto it = tables_.find(place);
-    if (it == tables_.end()) {
-      it = tables_.emplace(place, PageTable(call.k.dim(2), page_size(), options_.bound_bits)).first;
-    }
-    it->second.append_up_to(call.k.sub(kv_head));
-    return it->second;
-  }
-
   /// Bounds of pages whose keys do not all count are made from those that do.
   std::vector<double> bounds_of(const SelectCall& call, Index kv_head, const PageTable& table,
                                 std::span<const double> query, TokenRange pages,
@@ -150,7 +135,6 @@ class Quest final : public PageSelector {
   }
 
   QuestSelectorOptions options_;
-  std::map<std::pair<Index, Index>, PageTable> tables_;  // by (layer, KV head)
 };
 
 }  // namespace

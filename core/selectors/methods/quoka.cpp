@@ -157,8 +157,8 @@ class Quoka final : public SharedScoreSelector {
     return options_.scope == Scope::past ? past_range(call) : call_range(call);
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
-                                 TokenRange keys) override {
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker& worker) override {
     std::vector<TensorView<const float>> heads;
     for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head)
       heads.push_back(call.q.sub(q_head));
@@ -167,30 +167,15 @@ class Quoka final : public SharedScoreSelector {
         heads, picks, /*unit=*/options_.similarity == Similarity::cosine, options_.eps);
     const std::vector<Index> slot_end = slot_ends(call, picks);
     const auto k = call.k.sub(owner.kv_head);
-    dots_.compute(slots.flat(), slots.dim(0), k, keys);
-    const bool takes_max = options_.aggregate == Aggregate::max;
-    std::vector<double> scores(static_cast<std::size_t>(keys.size()), takes_max ? kUnscored : 0.0);
-    std::vector<Index> n_scoring(takes_max ? 0 : scores.size());
-    for (Index slot = 0; slot < slots.dim(0); ++slot) {
-      const auto row = dots_.row(slot);
-      const Index end = std::min(keys.end, slot_end[static_cast<std::size_t>(slot)]);
-      for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - keys.begin, 0));
-           ++t) {
-        if (takes_max) {
-          scores[t] = std::max(scores[t], row[t]);
-        } else {
-          scores[t] += row[t];
-          ++n_scoring[t];
-        }
-      }
-    }
-    if (!takes_max) {
-      for (std::size_t t = 0; t < scores.size(); ++t) {
-        scores[t] = n_scoring[t] > 0 ? scores[t] / static_cast<double>(n_scoring[t]) : kUnscored;
-      }
+    std::vector<double> scores(static_cast<std::size_t>(keys.size()));
+    if (options_.aggregate == Aggregate::max) {
+      worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kUnscored, scores);
+    } else {
+      mean_products(slots, slot_end, k, keys, worker, scores);
     }
     if (options_.similarity == Similarity::cosine) {
-      const std::vector<double> factors = inverse_norms(k, keys, options_.eps);
+      const std::span<const double> factors =
+          engine_of(call).inverse_norms(call.layer, owner.kv_head, k, keys, options_.eps);
       for (std::size_t t = 0; t < scores.size(); ++t) {
         if (scores[t] > kUnscored) scores[t] *= factors[t];
       }
@@ -199,9 +184,9 @@ class Quoka final : public SharedScoreSelector {
   }
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
-                    TokenRange keys, Selection& selection) override {
+                    TokenRange keys, ScoreWorker& worker, Summaries& summaries) override {
     if (options_.scope == Scope::past) {
-      return SharedScoreSelector::make_list(call, owner, scores, keys, selection);
+      return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     }
     const auto n_candidates = static_cast<Index>(candidates(call, owner.kv_head, keys).size());
     return top_k_list(scores, keys, call.budget.tokens(n_candidates, /*page_size=*/1));
@@ -210,21 +195,38 @@ class Quoka final : public SharedScoreSelector {
   /// scope=whole: one list per query, so that each can hold its own position.
   void finish(const SelectCall& call, Selection& selection) const override {
     if (options_.scope != Scope::whole || !options_.force_self) return;
-    std::vector<KeyList> lists;
-    lists.reserve(selection.lists.size() * static_cast<std::size_t>(call.n_tok));
-    for (std::size_t kv_head = 0; kv_head < selection.lists.size(); ++kv_head) {
+    Selection per_row(selection.owner, call.n_tok, /*list_rows=*/1);
+    for (Index kv_head = 0; kv_head < selection.n_lists(); ++kv_head) {
+      const KeyList shared{selection.at(kv_head).scored(), selection.at(kv_head).forced(), {}};
       for (Index row = 0; row < call.n_tok; ++row) {
-        lists.push_back(selection.lists[kv_head]);
-        force_keys(lists.back(),
-                   candidates(call, static_cast<Index>(kv_head),
-                              TokenRange{call.pos_begin + row, call.pos_begin + row + 1}));
+        KeyList list = shared;
+        const Index pos = call.pos_begin + row;
+        force_keys(list, candidates(call, kv_head, TokenRange{pos, pos + 1}));
+        per_row.add(list);
       }
     }
-    selection.rows_per_list = 1;
-    selection.lists = std::move(lists);
+    selection = std::move(per_row);
   }
 
  private:
+  /// Mean product of each key with the slots that may score it; kUnscored where there is none.
+  static void mean_products(const Tensor<double>& slots, std::span<const Index> slot_end, TensorView<const float> k,
+                            TokenRange keys, ScoreWorker& worker, std::span<double> scores) {
+    worker.dots.compute(slots.flat(), slots.dim(0), k, keys);
+    std::vector<Index> n_scoring(scores.size());
+    for (Index slot = 0; slot < slots.dim(0); ++slot) {
+      const auto row = worker.dots.row(slot);
+      const Index end = std::min(keys.end, slot_end[static_cast<std::size_t>(slot)]);
+      for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - keys.begin, 0)); ++t) {
+        scores[t] += row[t];
+        ++n_scoring[t];
+      }
+    }
+    for (std::size_t t = 0; t < scores.size(); ++t) {
+      scores[t] = n_scoring[t] > 0 ? scores[t] / static_cast<double>(n_scoring[t]) : kUnscored;
+    }
+  }
+
   /// [group][n_slots] rows of the call.
   std::vector<std::vector<Index>> pick_queries(
       const SelectCall& call, const Owner& owner,

@@ -48,7 +48,7 @@ class Random final : public Selector {
   Selection select(const SelectCall& call) override {
     const Index recent_begin = std::max<Index>(0, call.pos_begin - options_.n_recent);
     const auto is_forced = [&](KeyPos pos) { return pos < options_.n_sink || pos >= recent_begin; };
-    Selection selection =
+    const Selection drawn =
         select_past(call, [&](Index kv_head, std::span<const KeyPos> past, Index n_keep) {
           const CounterRng rng(
               {static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
@@ -62,10 +62,13 @@ class Random final : public Selector {
           }
           return top_k_list(scores, drawable, n_keep).scored;
         });
+    Selection selection(drawn.owner, drawn.n_tok, drawn.rows_per_list);
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       std::vector<KeyPos> forced = candidates(call, kv_head, past_range(call));
       std::erase_if(forced, [&](KeyPos pos) { return !is_forced(pos); });
-      force_keys(selection.lists[static_cast<std::size_t>(kv_head)], forced);
+      KeyList list{drawn.at(kv_head).scored(), drawn.at(kv_head).forced(), {}};
+      force_keys(list, forced);
+      selection.add(list);
     }
     return selection;
   }

@@ -64,14 +64,14 @@ class SampleAttention final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
-                                 TokenRange keys) override {
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker& worker) override {
     const Index n_rows = std::min(options_.n_queries, call.n_tok);
     std::vector<Index> rows;
     for (Index i = 0; i < n_rows; ++i) rows.push_back(i * call.n_tok / n_rows);
     std::vector<double> votes(static_cast<std::size_t>(keys.size()), 0.0);
     const double share = 1.0 / static_cast<double>(n_rows * owner.q_heads.size());
-    add_softmax_weights(call, owner.q_heads, owner.kv_head, rows, keys, share, dots_, votes);
+    add_softmax_weights(call, owner.q_heads, owner.kv_head, rows, keys, share, worker.dots, votes);
     return votes;
   }
 

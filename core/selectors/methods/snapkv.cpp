@@ -22,6 +22,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/list_builders.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -113,14 +114,15 @@ class SnapKv final : public Selector {
     const Index group = shape_.group();
     if (options_.official_mha) {
       AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
-      for (Index q_head = 0; q_head < shape_.n_q; ++q_head)
-        shrink(call, {q_head, q_head + 1}, q_head, kept, kept);
+      engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
+        shrink(call, {q_head, q_head + 1}, q_head, worker.dots, kept);
+      });
       for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
       return;
     }
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
-      shrink(call, {kv_head * group, (kv_head + 1) * group}, kv_head, alive, alive);
-    }
+    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker& worker) {
+      shrink(call, {kv_head * group, (kv_head + 1) * group}, kv_head, worker.dots, alive);
+    });
   }
 
   void rollback(Index n_keys) override {
@@ -147,9 +149,7 @@ class SnapKv final : public Selector {
           is_complete && kept.all_alive(q_head) && all_alive(call, q_head / shape_.group());
     }
     if (is_complete) return dense_selection(call, ListOwner::q_head);
-    Selection selection;
-    selection.owner = ListOwner::q_head;
-    selection.n_tok = selection.rows_per_list = call.n_tok;
+    Selection selection(ListOwner::q_head, call.n_tok, call.n_tok);
     for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
       KeyList list;
       const TokenRange past = past_range(call);
@@ -159,19 +159,18 @@ class SnapKv final : public Selector {
       }
       append_range(list.forced, call.pos_begin, call.pos_begin + call.n_tok);
       remove_dead(call, q_head / shape_.group(), list);
-      selection.lists.push_back(std::move(list));
+      selection.add(list);
     }
     return selection;
   }
 
-  /// Shrinks head `owner` of `mask` to the budget by the votes of `q_heads`.
-  void shrink(const SelectCall& call, TokenRange q_heads, Index owner, const AliveMask& before,
-              AliveMask& mask) {
+  /// Shrinks head `owner` of `mask` to the budget by the votes of `q_heads`. Other heads of it are not looked at.
+  void shrink(const SelectCall& call, TokenRange q_heads, Index owner, KeyDots& dots, AliveMask& mask) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     const Index budget = eviction_budget(call);
     std::vector<KeyPos> keys;
     for (Index pos = 0; pos < n_ctx; ++pos) {
-      if (before.is_alive(owner, static_cast<KeyPos>(pos)))
+      if (mask.is_alive(owner, static_cast<KeyPos>(pos)))
         keys.push_back(static_cast<KeyPos>(pos));
     }
     if (static_cast<Index>(keys.size()) <= budget) return;
@@ -185,7 +184,7 @@ class SnapKv final : public Selector {
       own = AliveMask(shape_.n_kv);
       own.append(n_ctx);
       for (Index pos = 0; pos < n_ctx; ++pos) {
-        if (!before.is_alive(owner, static_cast<KeyPos>(pos)))
+        if (!mask.is_alive(owner, static_cast<KeyPos>(pos)))
           own.kill(kv_head, static_cast<KeyPos>(pos));
       }
       question.alive = &own;
@@ -193,7 +192,7 @@ class SnapKv final : public Selector {
     const TokenRange seen = call_range(call);
     std::vector<double> sums(static_cast<std::size_t>(seen.size()), 0.0);
     add_softmax_weights(question, q_heads, kv_head, voters, seen,
-                        1.0 / static_cast<double>(q_heads.size()), dots_, sums);
+                        1.0 / static_cast<double>(q_heads.size()), dots, sums);
 
     const Index n_window = std::min({options_.window, budget, static_cast<Index>(keys.size())});
     const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_window);
@@ -218,7 +217,6 @@ class SnapKv final : public Selector {
 
   SnapKvOptions options_;
   AttentionShape shape_;
-  KeyDots dots_;
   std::vector<AliveMask> kept_;  // [n_layers], one head per query head: only with official-mha
 };
 

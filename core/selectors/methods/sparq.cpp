@@ -121,8 +121,28 @@ class Sparq final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
-                                 TokenRange keys) override {
+  /// The mean value of each KV head, a summary that has the share 1 - alpha of the output.
+  void begin_call(const SelectCall& call, Summaries& summaries) override {
+    if (!mixes(call)) return;
+    if (call.v.empty()) {
+      throw ConfigError(
+          "sparq: the mean value needs recorded values (V), which are missing; set "
+          "mean-value=false");
+    }
+    const Index n_kv = call.k.dim(0);
+    summaries.v = Tensor<float>({n_kv, call.v.dim(2)});
+    summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});
+    summaries.begin = {0};
+    for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+      const std::vector<double> mean = mean_value(call, kv_head, call_range(call));
+      const auto row = summaries.v.view().row(kv_head);
+      for (std::size_t c = 0; c < mean.size(); ++c) row[c] = static_cast<float>(mean[c]);
+      summaries.begin.push_back(kv_head + 1);
+    }
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker& worker) override {
     const std::vector<Index> channels = largest_channels(call, owner.q_heads);
     const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
     // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
@@ -140,18 +160,18 @@ class Sparq final : public SharedScoreSelector {
       }
     }
     const TokenRange visible = call_range(call);
-    dots_.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
+    worker.dots.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()), 0.0);
     for (std::size_t h = 0; h < n_heads; ++h) {
-      const auto row = dots_.row(static_cast<Index>(h))
+      const auto row = worker.dots.row(static_cast<Index>(h))
                            .subspan(static_cast<std::size_t>(keys.begin - visible.begin));
       for (std::size_t t = 0; t < scores.size(); ++t)
         scores[t] += row[t] / static_cast<double>(n_heads);
     }
-    if (mixes(call)) {  // the heads' approximate weights stay in dots_ for alpha
+    if (mixes(call)) {  // the heads' approximate weights stay in the worker for alpha
       for (Index h = 0; h < owner.q_heads.size(); ++h) {
         // alpha is a share of what the keys get: an attention sink has none of it
-        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, dots_.row(h),
+        softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, worker.dots.row(h),
                              /*sink=*/std::nullopt);
       }
     }
@@ -159,9 +179,8 @@ class Sparq final : public SharedScoreSelector {
   }
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
-                    TokenRange keys, Selection& selection) override {
-    if (!is_decode(call))
-      return SharedScoreSelector::make_list(call, owner, scores, keys, selection);
+                    TokenRange keys, ScoreWorker& worker, Summaries& summaries) override {
+    if (!is_decode(call)) return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
     const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     const auto n_local =
@@ -175,7 +194,7 @@ class Sparq final : public SharedScoreSelector {
     KeyList list = top_k_list(others, keys, k - n_local);
     list.forced.assign(local.begin(), local.end());
     force_keys(list, candidates(call, owner.kv_head, chunk_range(call)));
-    if (mixes(call)) add_mix(call, owner, list, selection);
+    if (mixes(call)) state_share(call, owner, list, worker, summaries);
     return list;
   }
 
@@ -210,28 +229,17 @@ class Sparq final : public SharedScoreSelector {
     return kept > 0.0 ? std::sqrt(d * kept / all) : std::sqrt(d);
   }
 
-  void add_mix(const SelectCall& call, const Owner& owner, const KeyList& list,
-               Selection& selection) {
-    if (call.v.empty()) {
-      throw ConfigError(
-          "sparq: the mean value needs recorded values (V), which are missing; set "
-          "mean-value=false");
-    }
-    if (selection.mix.weight.count() == 0) {
-      selection.mix.weight = Tensor<float>({call.q.dim(0), call.n_tok});
-      selection.mix.rest = Tensor<float>({call.q.dim(0), call.v.dim(2)});
-    }
+  /// alpha: the approximate weight that the list has, for each head of the group.
+  static void state_share(const SelectCall& call, const Owner& owner, const KeyList& list, ScoreWorker& worker,
+                          Summaries& summaries) {
     const TokenRange visible = call_range(call);
-    const std::vector<double> mean = mean_value(call, owner.kv_head, visible);
+    Selection one;
+    one.add(list);
     for (Index h = 0; h < owner.q_heads.size(); ++h) {
-      const auto weights = dots_.row(h);
+      const auto weights = worker.dots.row(h);
       double alpha = 0.0;
-      for (const KeyPos pos : merged(list))
-        alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
-      const Index q_head = owner.q_heads.begin + h;
-      selection.mix.weight(q_head, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
-      const auto rest = selection.mix.rest.view().row(q_head);
-      for (std::size_t c = 0; c < mean.size(); ++c) rest[c] = static_cast<float>(mean[c]);
+      for (const KeyPos pos : one.keys()) alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
+      summaries.list_share(owner.q_heads.begin + h, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
     }
   }
 

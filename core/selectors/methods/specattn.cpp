@@ -128,10 +128,8 @@ class SpecAttn final : public Selector {
       forced.push_back(static_cast<KeyPos>(pos));
     }
     force_keys(list, forced);
-    Selection selection;
-    selection.owner = ListOwner::layer;
-    selection.n_tok = selection.rows_per_list = call.n_tok;
-    selection.lists.push_back(std::move(list));
+    Selection selection(ListOwner::layer, call.n_tok, call.n_tok);
+    selection.add(list);
     return without_dead_keys(std::move(selection), call);
   }
 

@@ -38,10 +38,7 @@ class StreamingLlm final : public Selector {
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    Selection selection;
-    selection.owner = ListOwner::layer;
-    selection.n_tok = call.n_tok;
-    selection.rows_per_list = 1;
+    Selection selection(ListOwner::layer, call.n_tok, /*list_rows=*/1);
     for (Index row = 0; row < call.n_tok; ++row) {
       const Index n_visible = call.pos_begin + row + 1;
       const Index budget = call.budget.tokens(n_visible, /*page_size=*/1);
@@ -50,7 +47,7 @@ class StreamingLlm final : public Selector {
       KeyList list;
       for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
       for (Index j = first_recent; j < n_visible; ++j) list.forced.push_back(static_cast<KeyPos>(j));
-      selection.lists.push_back(std::move(list));
+      selection.add(list);
     }
     return selection;
   }

@@ -52,16 +52,15 @@ class Tova final : public Selector {
     Selection selection = alive_selection(call);
     // Alone, all heads have lost the same keys: one list for the layer. After another evicting
     // method they may differ.
-    const auto is_same = [&](const KeyList& list) {
-      return list.scored == selection.lists.front().scored &&
-             list.forced == selection.lists.front().forced;
-    };
-    if (!selection.is_dense &&
-        std::all_of(selection.lists.begin(), selection.lists.end(), is_same)) {
-      selection.owner = ListOwner::layer;
-      selection.lists.resize(1);
+    if (selection.is_dense) return selection;
+    const ListView first = selection.at(0);
+    for (Index kv_head = 1; kv_head < selection.n_lists(); ++kv_head) {
+      const ListView list = selection.at(kv_head);
+      if (!std::ranges::equal(list.keys, first.keys)) return selection;
     }
-    return selection;
+    Selection shared(ListOwner::layer, selection.n_tok, selection.rows_per_list);
+    shared.add(first);
+    return shared;
   }
 
   void observe(const ObservedProbs& probs) override {

@@ -28,6 +28,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -66,6 +67,42 @@ struct TwilightOptions {
         self.bits);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
+};
+
+/// The keys of one KV head rounded to 2^bits levels between their smallest and largest channel, as a cache would hold
+/// them. Each is rounded once, when it is first looked at.
+class RoundedKeys {
+ public:
+  RoundedKeys(TensorView<const float> k, int bits)
+      : k_(k),
+        bits_(bits),
+        is_rounded_(static_cast<std::size_t>(k.dim(0)), 0),
+        rounded_(static_cast<std::size_t>(k.dim(0) * k.dim(1))) {}
+
+  std::span<const double> key(KeyPos pos) {
+    const auto d = static_cast<std::size_t>(k_.dim(1));
+    const std::span<double> out = std::span(rounded_).subspan(static_cast<std::size_t>(pos) * d, d);
+    if (std::exchange(is_rounded_[static_cast<std::size_t>(pos)], 1) != 0) return out;
+    const auto key = k_.row(pos);
+    const auto [low, high] = std::minmax_element(key.begin(), key.end());
+    const auto base = static_cast<double>(*low);
+    const double step =
+        (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << bits_) - 1);
+    const bool is_exact = bits_ == 16 || step == 0.0;
+    const double inverse_step = is_exact ? 0.0 : 1.0 / step;
+    for (std::size_t c = 0; c < d; ++c) {
+      const auto x = static_cast<double>(key[c]);
+      const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
+      out[c] = is_exact ? x : base + step * static_cast<double>(code);
+    }
+    return out;
+  }
+
+ private:
+  TensorView<const float> k_;  // [n_ctx, d_head]
+  int bits_;
+  std::vector<std::uint8_t> is_rounded_;  // [n_ctx]
+  std::vector<double> rounded_;           // [n_ctx, d_head]
 };
 
 class Twilight final : public Selector {
@@ -109,26 +146,25 @@ class Twilight final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    std::vector<Selection> answers(budgets.size());
-    for (Selection& answer : answers) {
-      answer.owner = list_owner();
-      answer.n_tok = call.n_tok;
-      answer.rows_per_list = 1;
-      if (call.layer < options_.dense_layers) answer = dense_selection(call, list_owner());
-    }
     call.budget = base_budget_;
     const Selection kept =
         base().select(call);  // also in dense layers: a base that works across layers must see them
-    if (call.layer < options_.dense_layers) return answers;
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    const Index heads_per_owner = options_.group == TwilightGroup::mean ? group : 1;
-    rounded_head_.reset();
-    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
-      for (Index row = 0; row < call.n_tok; ++row) {
-        prune(call, kept, {first, first + heads_per_owner}, row, budgets, answers);
-      }
+    if (call.layer < options_.dense_layers) {
+      return std::vector<Selection>(budgets.size(), dense_selection(call, list_owner()));
     }
-    return answers;
+    const bool shares_list = options_.group == TwilightGroup::mean;
+    return select_by_owner(
+        call, list_owner(), /*rows_per_list=*/1, budgets.size(),
+        [&](const ListHeads& group, ScoreWorker&, std::span<Selection> answers) {
+          RoundedKeys keys(call.k.sub(group.kv_head), options_.bits);
+          const Index heads_per_list = shares_list ? group.q_heads.size() : 1;
+          for (Index first = group.q_heads.begin; first < group.q_heads.end; first += heads_per_list) {
+            for (Index row = 0; row < call.n_tok; ++row) {
+              prune(call, kept, {first, first + heads_per_list}, row, budgets, keys, answers);
+            }
+          }
+        },
+        ListOwner::kv_head);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -179,25 +215,26 @@ class Twilight final : public Selector {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const TokenRange visible = row_range(call, row);
     if (kept.is_dense) return candidates(call, q_head / group, visible);
-    std::vector<KeyPos> keys = merged(kept.list(owner_of(kept.owner, q_head, group), row));
+    std::vector<KeyPos> keys = [&] {
+      const ListView list = kept.list(owner_of(kept.owner, q_head, group), row);
+      return std::vector<KeyPos>(list.keys.begin(), list.keys.end());
+    }();
     std::erase_if(keys, [&](KeyPos pos) {
       return pos < visible.begin || pos >= visible.end || !is_alive(call, q_head / group, pos);
     });
     return keys;
   }
 
-  void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
-             std::span<const Budget> budgets, std::vector<Selection>& answers) {
-    const Index group = call.q.dim(0) / call.k.dim(0);
+  static void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
+                    std::span<const Budget> budgets, RoundedKeys& rounded, std::span<Selection> answers) {
     const TokenRange visible = row_range(call, row);
     std::vector<double> mean(static_cast<std::size_t>(visible.size()), 0.0);
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       const std::vector<KeyPos> keys = base_keys(call, kept, q_head, row);
-      const auto k = call.k.sub(q_head / group);
       const auto q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
       std::vector<double> weights;
       weights.reserve(keys.size());
-      for (const KeyPos pos : keys) weights.push_back(dot_of(q, rounded(k, q_head / group, pos)));
+      for (const KeyPos pos : keys) weights.push_back(dot_of(q, rounded.key(pos)));
       softmax_in_place(weights, sink_of(call, q_head));
       for (std::size_t i = 0; i < keys.size(); ++i) {
         mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
@@ -210,42 +247,13 @@ class Twilight final : public Selector {
       for (const Index key : nucleus(row_weights, budgets[i].value, NucleusMode::exact)) {
         list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
       }
-      answers[i].lists.push_back(std::move(list));
+      answers[i].add(list);
     }
-  }
-
-  /// The key rounded to 2^bits levels between its smallest and largest channel. Rounded once per
-  /// call, as a cache would hold it, for all rows and heads that look at it.
-  std::span<const double> rounded(TensorView<const float> k, Index kv_head, KeyPos pos) {
-    const auto d = static_cast<std::size_t>(k.dim(1));
-    if (rounded_head_ != kv_head) {
-      rounded_head_ = kv_head;
-      is_rounded_.assign(static_cast<std::size_t>(k.dim(0)), 0);
-      rounded_.resize(is_rounded_.size() * d);
-    }
-    const std::span<double> out = std::span(rounded_).subspan(static_cast<std::size_t>(pos) * d, d);
-    if (std::exchange(is_rounded_[static_cast<std::size_t>(pos)], 1) != 0) return out;
-    const auto key = k.row(pos);
-    const auto [low, high] = std::minmax_element(key.begin(), key.end());
-    const auto base = static_cast<double>(*low);
-    const double step =
-        (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << options_.bits) - 1);
-    const bool is_exact = options_.bits == 16 || step == 0.0;
-    const double inverse_step = is_exact ? 0.0 : 1.0 / step;
-    for (std::size_t c = 0; c < d; ++c) {
-      const auto x = static_cast<double>(key[c]);
-      const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
-      out[c] = is_exact ? x : base + step * static_cast<double>(code);
-    }
-    return out;
   }
 
   TwilightOptions options_;
   Budget base_budget_;
   std::unique_ptr<Selector> base_;
-  std::optional<Index> rounded_head_;     // whose keys rounded_ holds; empty: none of this call
-  std::vector<std::uint8_t> is_rounded_;  // [n_ctx]
-  std::vector<double> rounded_;           // [n_ctx, d_head]
 };
 
 }  // namespace

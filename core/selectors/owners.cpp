@@ -1,0 +1,49 @@
+#include "core/selectors/owners.hpp"
+
+namespace kvscope {
+
+ScoreEngine& engine_of(const SelectCall& call) {
+  thread_local ScoreEngine stand_in(ScorePrecision::f64, /*pool=*/nullptr, /*keeps_keys=*/false);
+  return call.engine != nullptr ? *call.engine : stand_in;
+}
+
+std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
+                                       std::size_t n_answers, const AddLists& add_lists, ListOwner task) {
+  const Index n_q = call.q.dim(0);
+  const Index group = n_q / call.k.dim(0);
+  const Index heads_per_task = task == ListOwner::q_head ? 1 : group;
+  const Index n_tasks = n_q / heads_per_task;
+  const auto heads_of = [&](Index index) {
+    const Index first = index * heads_per_task;
+    return ListHeads{index, {first, first + heads_per_task}, first / group};
+  };
+  const Selection none(owner, call.n_tok, rows_per_list);
+  std::vector<Selection> answers(n_answers, none);
+  ScoreEngine& engine = engine_of(call);
+  if (engine.n_workers() == 1) {
+    engine.run(n_tasks, [&](Index index, ScoreWorker& worker) { add_lists(heads_of(index), worker, answers); });
+    return answers;
+  }
+  std::vector<std::vector<Selection>> parts(static_cast<std::size_t>(n_tasks));
+  engine.run(n_tasks, [&](Index index, ScoreWorker& worker) {
+    auto& part = parts[static_cast<std::size_t>(index)];
+    part.assign(n_answers, none);
+    add_lists(heads_of(index), worker, part);
+  });
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < n_answers; ++i) answers[i].append(part[i]);
+  }
+  return answers;
+}
+
+Selection select_by_kv_head(
+    const SelectCall& call, Index rows_per_list,
+    const std::function<void(const ListHeads&, ScoreWorker&, Selection&)>& add_lists) {
+  const auto add = [&](const ListHeads& group, ScoreWorker& worker, std::span<Selection> answers) {
+    add_lists(group, worker, answers.front());
+  };
+  return std::move(
+      select_by_owner(call, ListOwner::q_head, rows_per_list, /*n_answers=*/1, add, ListOwner::kv_head).front());
+}
+
+}  // namespace kvscope
