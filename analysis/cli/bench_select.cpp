@@ -65,10 +65,8 @@ class DenseRun {
     call_.q = call.q();
     call_.k = call.k();
     call_.v = call.v();
-    call_.out = out_.view();
-    call_.lse = lse_.view();
   }
-  void run(ThreadPool& pool) { attend_dense(call_, /*window=*/std::nullopt, pool); }
+  void run(ThreadPool& pool) { attend_dense(call_, {out_.view(), lse_.view()}, pool); }
   /// Multiplications and additions of q.k and of the weighted sum of values.
   double flops() const {
     const double n_rows = static_cast<double>(call_.n_tok);
@@ -80,7 +78,7 @@ class DenseRun {
  private:
   Tensor<float> out_;
   Tensor<float> lse_;
-  AttentionCall call_;
+  AttentionQuestion call_;
 };
 
 /// One selector with its budget in one call. Methods that remember calls (votes, evictions) start

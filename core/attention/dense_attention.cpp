@@ -93,41 +93,41 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
   });
 }
 
-void attend_dense(const AttentionCall& call, std::optional<Index> window, ThreadPool& pool) {
-  const Index n_q = call.q.dim(0);
-  const Index d = call.q.dim(2);
-  const Index lanes = call.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
-  const Index n_blocks = (call.n_tok + lanes - 1) / lanes;
+void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool) {
+  const Index n_q = question.q.dim(0);
+  const Index d = question.q.dim(2);
+  const Index lanes = question.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
+  const Index n_blocks = (question.n_tok + lanes - 1) / lanes;
   auto q_lanes = Tensor<float>::uninitialized({n_blocks, n_q * d, lanes});
   Tensor<float> out_lanes({n_blocks, n_q * d, lanes});
   const auto for_each_block = [&](auto&& body) {
     for (Index block = 0; block < n_blocks; ++block) {
       const Index first = block * lanes;
-      const Index n = std::min(lanes, call.n_tok - first);
+      const Index n = std::min(lanes, question.n_tok - first);
       for (Index h = 0; h < n_q; ++h) body(block, first, n, h);
     }
   };
   for_each_block([&](Index block, Index first, Index n, Index h) {
-    lanes_from_rows(&call.q(h, first, Index{0}), call.q.stride(1), d, lanes, n, 1.0f,
+    lanes_from_rows(&question.q(h, first, Index{0}), question.q.stride(1), d, lanes, n, 1.0f,
                     q_lanes.sub(block).data() + h * d * lanes);
   });
   LaneAttentionCall lane_call;
-  lane_call.pos_begin = call.pos_begin;
-  lane_call.n_tok = call.n_tok;
+  lane_call.pos_begin = question.pos_begin;
+  lane_call.n_tok = question.n_tok;
   lane_call.lanes = lanes;
-  lane_call.score_scale = call.score_scale;
-  lane_call.window = window;
+  lane_call.score_scale = question.score_scale;
+  lane_call.window = question.window;
   lane_call.n_q = n_q;
-  lane_call.sinks = call.sinks;
-  lane_call.k = call.k;
-  lane_call.v = call.v;
+  lane_call.sinks = question.sinks;
+  lane_call.k = question.k;
+  lane_call.v = question.v;
   lane_call.q_lanes = q_lanes.data();
   lane_call.out_lanes = out_lanes.data();
-  lane_call.lse = call.lse;
+  lane_call.lse = answer.lse;
   attend_lanes(lane_call, pool);
   for_each_block([&](Index block, Index first, Index n, Index h) {
     rows_from_lanes(out_lanes.sub(block).data() + h * d * lanes, d, lanes, n,
-                    &call.out(h, first, Index{0}), call.out.stride(1));
+                    &answer.out(h, first, Index{0}), answer.out.stride(1));
   });
 }
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
+#include "core/attention/question.hpp"
 #include "core/base/parallel.hpp"
-#include "core/model/attention_policy.hpp"
 
 namespace kvscope {
 
@@ -18,7 +18,7 @@ struct LaneAttentionCall {
   float score_scale = 1.0f;
   std::optional<Index> window;
   Index n_q = 0;
-  std::span<const float> sinks;  // [n_q] or empty, see AttentionCall
+  std::span<const float> sinks;  // [n_q] or empty, see AttentionQuestion
   TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
   TensorView<const float> v;
   const float* q_lanes = nullptr;
@@ -31,7 +31,7 @@ struct LaneAttentionCall {
 /// same bits for any thread count and any division of queries into calls.
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);
 
-/// The same on row-major tensors, for policies and analyses.
-void attend_dense(const AttentionCall& call, std::optional<Index> window, ThreadPool& pool);
+/// The same on row-major tensors, for measurements and tests.
+void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool);
 
 }  // namespace kvscope

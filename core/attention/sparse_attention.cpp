@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <vector>
 
-#include "core/attention/dense_attention.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
 namespace kvscope {
@@ -31,7 +29,7 @@ struct Scratch {
   Tensor<float> lanes;       // queries, outputs and the kernel's own
 };
 
-std::vector<Task> plan_tasks(const AttentionCall& call, const Selection& selection) {
+std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& selection) {
   const Index n_q = call.q.dim(0);
   const Index n_kv = call.k.dim(0);
   const Index group = n_q / n_kv;
@@ -53,7 +51,7 @@ std::vector<Task> plan_tasks(const AttentionCall& call, const Selection& selecti
 }
 
 /// The part of the list that the task's last query sees, with its keys and values in a row.
-void gather(const AttentionCall& call, const Task& task, Scratch& scratch) {
+void gather(const AttentionQuestion& call, const Task& task, Scratch& scratch) {
   const auto last_pos = static_cast<KeyPos>(call.pos_begin + task.first_row + task.n_rows - 1);
   scratch.keys = merged(*task.list);
   scratch.keys.erase(std::upper_bound(scratch.keys.begin(), scratch.keys.end(), last_pos),
@@ -80,23 +78,36 @@ void gather(const AttentionCall& call, const Task& task, Scratch& scratch) {
   }
 }
 
-void write_row(const AttentionCall& call, const Selection& selection, Index q_head, Index row,
-               bool has_keys, const float* out, Index lanes, float lse) {
-  const Index d = call.q.dim(2);
-  float* dst = &call.out(q_head, row, Index{0});
-  for (Index f = 0; f < d; ++f) dst[f] = has_keys ? out[f * lanes] : 0.0f;
-  call.lse(q_head, row) = has_keys ? lse : -std::numeric_limits<float>::infinity();
+/// One query's result, from the lanes of its task (out: channel 0 of its lane) to those of the
+/// call. lse is -infinity for a query without keys.
+struct QueryResult {
+  Index q_head = 0;
+  Index row = 0;
+  const float* out = nullptr;
+  Index lanes = 0;
+  float lse = 0.0f;
+};
+
+void write_result(const Selection& selection, const QueryResult& result, Index n_q, Index d,
+                  const AttentionLanes& answer) {
+  const auto [q_head, row, out, lanes, lse] = result;
+  const bool has_keys = lse != -std::numeric_limits<float>::infinity();
+  const Index step = answer.lanes;
+  float* dst = answer.out + (row / step * n_q + q_head) * d * step + row % step;
+  for (Index f = 0; f < d; ++f) dst[f * step] = has_keys ? out[f * lanes] : 0.0f;
+  answer.lse(q_head, row) = lse;
   if (selection.mix.weight.count() == 0) return;
   const float weight = selection.mix.weight(q_head, row);
   const auto rest = selection.mix.rest.view().row(q_head);
   for (Index f = 0; f < d; ++f) {
-    dst[f] = weight * dst[f] + (1.0f - weight) * rest[static_cast<std::size_t>(f)];
+    dst[f * step] = weight * dst[f * step] + (1.0f - weight) * rest[static_cast<std::size_t>(f)];
   }
 }
 
 /// Queries [first, first + n_used) of the task (heads vary fastest) side by side in lanes.
-void attend_block(const AttentionCall& call, const Selection& selection, const Task& task,
-                  Index first, Index n_used, Index lanes, Scratch& scratch) {
+void attend_block(const AttentionQuestion& call, const Selection& selection, const Task& task,
+                  Index first, Index n_used, Index lanes, Scratch& scratch,
+                  const AttentionLanes& answer) {
   const Index d = call.q.dim(2);
   const Index needed = (kKeyBlock + 3 + 2 * d) * lanes;
   if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
@@ -135,18 +146,17 @@ void attend_block(const AttentionCall& call, const Selection& selection, const T
   kernel.scratch = out + d * lanes;
   if (kernel.key_end > 0) lane_attention(kernel);
   for (Index lane = 0; lane < n_used; ++lane) {
-    write_row(call, selection, head_of(lane), row_of(lane), last_slot[lane] >= 0, out + lane, lanes,
-              lse[lane]);
+    const float own_lse =
+        last_slot[lane] >= 0 ? lse[lane] : -std::numeric_limits<float>::infinity();
+    write_result(selection, {head_of(lane), row_of(lane), out + lane, lanes, own_lse},
+                 call.q.dim(0), d, answer);
   }
 }
 
 }  // namespace
 
-void attend_sparse(const AttentionCall& call, const Selection& selection, ThreadPool& pool) {
-  if (selection.is_dense) {
-    attend_dense(call, /*window=*/std::nullopt, pool);
-    return;
-  }
+void attend_lists(const AttentionQuestion& call, const Selection& selection,
+                  const AttentionLanes& answer, ThreadPool& pool) {
   const std::vector<Task> tasks = plan_tasks(call, selection);
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
@@ -156,7 +166,8 @@ void attend_sparse(const AttentionCall& call, const Selection& selection, Thread
     const Index n_queries = task.n_rows * task.n_heads;
     const Index lanes = n_queries > kNarrowLanes ? kWideLanes : kNarrowLanes;
     for (Index first = 0; first < n_queries; first += lanes) {
-      attend_block(call, selection, task, first, std::min(lanes, n_queries - first), lanes, memory);
+      attend_block(call, selection, task, first, std::min(lanes, n_queries - first), lanes, memory,
+                   answer);
     }
   });
 }

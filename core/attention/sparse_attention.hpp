@@ -5,21 +5,22 @@
 // gives the dense result bit for bit.
 #pragma once
 
+#include "core/attention/question.hpp"
 #include "core/attention/selection.hpp"
 #include "core/base/parallel.hpp"
-#include "core/model/attention_policy.hpp"
 
 namespace kvscope {
 
 /// out = softmax(scale q k^T) v over each query's list, cut to the positions up to its own and
 /// renormalised over what is left (a head's attention sink joins the softmax); lse over the same
 /// keys. A query whose list leaves it no key gets out = 0 and lse = -infinity. A mix turns the
-/// output into weight * out + (1 - weight) * rest. A dense selection means every visible key. No
-/// sliding window: layers that have one stay dense.
+/// output into weight * out + (1 - weight) * rest. The selection has lists (is_dense false: that is
+/// attend_lanes' work); the question's window does not cut them.
 ///
 /// Parallel over (list, KV head, block of queries); same bits for any thread count and any division
 /// of queries into calls that leaves their lists as they are. Memory per worker: the keys and
 /// values of the longest list.
-void attend_sparse(const AttentionCall& call, const Selection& selection, ThreadPool& pool);
+void attend_lists(const AttentionQuestion& question, const Selection& selection,
+                  const AttentionLanes& answer, ThreadPool& pool);
 
 }  // namespace kvscope

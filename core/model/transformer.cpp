@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "core/attention/dense_attention.hpp"
+#include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
+#include "core/base/stopwatch.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/linear.hpp"
 #include "core/model/moe.hpp"
@@ -36,7 +37,6 @@ struct Activations {
   Tensor<float> cos, sin;  // [n_blocks, d_head / 2, lanes]
   Tensor<float> lse;       // [n_q, n_tok]
   Tensor<float> q_rows;    // [n_q, n_tok, d_head] for observers and policies, made when first needed
-  Tensor<float> out_rows;  // [n_q, n_tok, d_head] for policies
 
   Activations(const ModelConfig& c, Index pos, Index n)
       : pos_begin(pos),
@@ -180,53 +180,66 @@ struct Transformer::Impl {
     });
   }
 
-  void attend_by_policy(Index layer, AttentionPolicy& policy, Activations& a, const KvCache& cache,
-                        ThreadPool& pool) const {
-    const Index d = config.d_head;
+  AttentionQuestion question(Index layer, const Activations& a, const KvCache& cache) const {
     const Index n_ctx = a.pos_begin + a.n_tok;
-    if (a.out_rows.count() == 0) a.out_rows = Tensor<float>({config.n_q, a.n_tok, d});
-    AttentionCall call;
-    call.layer = layer;
+    AttentionQuestion question;
+    question.layer = layer;
+    question.pos_begin = a.pos_begin;
+    question.n_tok = a.n_tok;
+    question.score_scale = config.score_scale();
+    question.window = config.window[static_cast<std::size_t>(layer)];
+    question.q = a.q_rows.view();
+    question.k = cache.k(layer).range(1, 0, n_ctx);
+    question.v = cache.v(layer).range(1, 0, n_ctx);
+    question.sinks = weights.layers[static_cast<std::size_t>(layer)].sinks.flat();
+    return question;
+  }
+
+  void attend_densely(Index layer, Activations& a, const KvCache& cache, ThreadPool& pool) const {
+    LaneAttentionCall call;
     call.pos_begin = a.pos_begin;
     call.n_tok = a.n_tok;
+    call.lanes = a.lanes;
     call.score_scale = config.score_scale();
-    call.q = a.q_rows.view();
-    call.k = cache.k(layer).range(1, 0, n_ctx);
-    call.v = cache.v(layer).range(1, 0, n_ctx);
+    call.window = config.window[static_cast<std::size_t>(layer)];
+    call.n_q = config.n_q;
     call.sinks = weights.layers[static_cast<std::size_t>(layer)].sinks.flat();
-    call.out = a.out_rows.view();
+    call.k = cache.k(layer);
+    call.v = cache.v(layer);
+    call.q_lanes = a.q.data();
+    call.out_lanes = a.attended.data();
     call.lse = a.lse.view();
-    policy.attend(call);
-    pool.parallel_for(a.n_blocks, [&](Index block, int) {
-      for (Index h = 0; h < config.n_q; ++h) {
-        lanes_from_rows(&a.out_rows(h, a.first_token(block), Index{0}), d, d, a.lanes,
-                        a.tokens_in(block), 1.0f, a.attended.sub(block).data() + h * d * a.lanes);
-      }
-    });
+    attend_lanes(call, pool);
+  }
+
+  // The policy says which keys, the rest is as in every layer.
+  void attend_by_policy(Index layer, AttentionPolicy& policy, Activations& a, const KvCache& cache,
+                        ThreadPool& pool, ForwardTimes& times) const {
+    const AttentionQuestion asked = question(layer, a, cache);
+    const Stopwatch choosing;
+    const Selection& selection = policy.choose(asked);
+    times.selection_seconds += choosing.seconds();
+    const Stopwatch attending;
+    if (selection.is_dense) {
+      attend_densely(layer, a, cache, pool);
+    } else {
+      attend_lists(asked, selection, {a.lanes, a.attended.data(), a.lse.view()}, pool);
+    }
+    times.attention_seconds += attending.seconds();
+    policy.on_attended(asked, selection);
   }
 
   void attend(Index layer, Activations& a, const KvCache& cache, ThreadPool& pool,
-              const ForwardOptions& options) const {
+              const ForwardOptions& options, ForwardTimes& times) const {
     const bool by_policy = options.policy != nullptr && options.policy->takes(layer);
     const bool watched = options.observer != nullptr && options.observer->wants(layer);
     if (by_policy || watched) make_q_rows(a, pool);
     if (by_policy) {
-      attend_by_policy(layer, *options.policy, a, cache, pool);
+      attend_by_policy(layer, *options.policy, a, cache, pool, times);
     } else {
-      LaneAttentionCall call;
-      call.pos_begin = a.pos_begin;
-      call.n_tok = a.n_tok;
-      call.lanes = a.lanes;
-      call.score_scale = config.score_scale();
-      call.window = config.window[static_cast<std::size_t>(layer)];
-      call.n_q = config.n_q;
-      call.sinks = weights.layers[static_cast<std::size_t>(layer)].sinks.flat();
-      call.k = cache.k(layer);
-      call.v = cache.v(layer);
-      call.q_lanes = a.q.data();
-      call.out_lanes = a.attended.data();
-      call.lse = a.lse.view();
-      attend_lanes(call, pool);
+      const Stopwatch attending;
+      attend_densely(layer, a, cache, pool);
+      times.attention_seconds += attending.seconds();
     }
     for (Index h = 0; h < config.n_q; ++h) {
       for (Index t = 0; t < a.n_tok; ++t) {
@@ -273,18 +286,13 @@ struct Transformer::Impl {
 
   // One transformer layer: x += attention(norm(x)); x += mlp(norm(x)).
   void layer_forward(Index layer, Activations& a, KvCache& cache, ThreadPool& pool,
-                     const ForwardOptions& options) const {
+                     const ForwardOptions& options, ForwardTimes& times) const {
     const LayerWeights& w = weights.layers[static_cast<std::size_t>(layer)];
     const LaneShape shape{a.n_blocks, a.lanes};
 
     normalize(a.x, w.attention_norm, a.normed, a, pool);
     project(layer, a, cache, pool);
-    const auto attention_start = std::chrono::steady_clock::now();
-    attend(layer, a, cache, pool, options);
-    if (options.times != nullptr) {
-      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - attention_start;
-      options.times->attention_seconds += spent.count();
-    }
+    attend(layer, a, cache, pool, options, times);
     linear({{&w.o, &w.o_bias, a.branch.data()}}, a.attended.data(), shape, pool);
     add_branch(a, pool);
 
@@ -367,10 +375,12 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvCache& cac
     }
   }
 
+  ForwardTimes unasked;
+  ForwardTimes& times = options.times != nullptr ? *options.times : unasked;
   Activations a(config, pos_begin, n_tok);
   impl_->embed(tokens, a, pool);
   for (Index layer = 0; layer < config.n_layers; ++layer) {
-    impl_->layer_forward(layer, a, cache, pool, options);
+    impl_->layer_forward(layer, a, cache, pool, options, times);
   }
   Tensor<float> logits;
   if (options.logits != Logits::none) {

@@ -21,7 +21,8 @@ enum class Logits { none, last, all };
 
 /// Where the time of forward calls went; added to by each call.
 struct ForwardTimes {
-  double attention_seconds = 0.0;  // from queries, keys and values to the heads' outputs, selection included
+  double attention_seconds = 0.0;  // from queries, keys and values to the heads' outputs
+  double selection_seconds = 0.0;  // the policy's choices
 };
 
 /// Per-call options of Transformer::forward.

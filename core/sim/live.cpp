@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/attention/dense_attention.hpp"
-#include "core/attention/sparse_attention.hpp"
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
 #include "core/sim/selector_spec.hpp"
@@ -34,17 +32,16 @@ class LiveSequence::Policy final : public AttentionPolicy {
     return !live_.model_.config().window[static_cast<std::size_t>(layer)];
   }
 
-  void attend(const AttentionCall& call) override {
-    const Stopwatch start;
-    const Selection& answer = live_.run_->layer_call(
-        {call.layer, call.q, call.k, call.v, /*window=*/std::nullopt, call.sinks, &live_.pool_})[0];
-    live_.stats_.times.selection += start.seconds();
-    if (live_.is_sparse_ && live_.run_->selects_in(call.layer)) {
-      live_.stats_.of(phase_).add(answer, call.q.dim(0), call.k.dim(0),
-                                  {call.pos_begin, call.pos_begin + call.n_tok});
-      live_.stats_.n_sparse_queries += static_cast<double>(call.n_tok);
-    }
-    attend_sparse(call, answer, live_.pool_);
+  const Selection& choose(const AttentionQuestion& question) override {
+    return live_.run_->layer_call({question.layer, question.q, question.k, question.v,
+                                   question.window, question.sinks, &live_.pool_})[0];
+  }
+
+  void on_attended(const AttentionQuestion& question, const Selection& answer) override {
+    if (!live_.is_sparse_ || !live_.run_->selects_in(question.layer)) return;
+    live_.stats_.of(phase_).add(answer, question.q.dim(0), question.k.dim(0),
+                                {question.pos_begin, question.pos_begin + question.n_tok});
+    live_.stats_.n_sparse_queries += static_cast<double>(question.n_tok);
   }
 
  private:
@@ -103,9 +100,9 @@ Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Lo
   options.logits = logits;
   options.policy = &policy;
   options.times = &times;
-  const double selection_before = stats_.times.selection;
   Tensor<float> out = model_.forward(tokens, cache_, pool_, options);
-  stats_.times.attention += times.attention_seconds - (stats_.times.selection - selection_before);
+  stats_.times.attention += times.attention_seconds;
+  stats_.times.selection += times.selection_seconds;
   stats_.times.total += start.seconds();
   return out;
 }

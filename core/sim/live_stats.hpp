@@ -34,7 +34,7 @@ struct KeptTotals {
 /// Seconds of forward calls.
 struct LiveTimes {
   double total = 0.0;
-  double attention = 0.0;  // of all layers, selection not included
+  double attention = 0.0;  // of all layers
   double selection = 0.0;  // the selector's own work: metadata, scores, lists, eviction
   double rest() const { return total - attention - selection; }
 };

@@ -45,7 +45,7 @@ void check_attention(const Problem& p, float scale_of_q) {
   fill(k, rng);
   fill(v, rng);
   Tensor<float> out({p.n_q, p.n_tok, p.d}), lse({p.n_q, p.n_tok});
-  AttentionCall call;
+  AttentionQuestion call;
   call.pos_begin = p.pos_begin;
   call.n_tok = p.n_tok;
   call.score_scale = 1.0f / std::sqrt(static_cast<float>(p.d));
@@ -55,10 +55,9 @@ void check_attention(const Problem& p, float scale_of_q) {
   Tensor<float> sinks({p.n_q});
   fill(sinks, rng, 3.0f);
   if (p.has_sinks) call.sinks = sinks.flat();
-  call.out = out.view();
-  call.lse = lse.view();
+  call.window = p.window;
   ThreadPool pool(2);
-  attend_dense(call, p.window, pool);
+  attend_dense(call, {out.view(), lse.view()}, pool);
 
   double worst_out = 0.0, worst_lse = 0.0;
   for (Index h = 0; h < p.n_q; ++h) {

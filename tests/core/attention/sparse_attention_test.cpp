@@ -7,12 +7,13 @@
 #include <limits>
 
 #include "core/attention/dense_attention.hpp"
+#include "core/tensor/lane_kernels.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test {
 namespace {
 
-/// A call with outputs of its own.
+/// A call with outputs of its own, in rows.
 struct Problem {
   CallFixture fixture;
   Tensor<float> out, lse;
@@ -20,17 +21,30 @@ struct Problem {
       : fixture(shape),
         out({shape.n_q, shape.n_tok, shape.d_head}),
         lse({shape.n_q, shape.n_tok}) {}
-  AttentionCall call() {
-    AttentionCall call;
+  AttentionQuestion question() const {
+    AttentionQuestion call;
     call.pos_begin = fixture.call.pos_begin;
     call.n_tok = fixture.call.n_tok;
     call.score_scale = fixture.call.score_scale;
     call.q = fixture.q.view();
     call.k = fixture.k.view();
     call.v = fixture.v.view();
-    call.out = out.view();
-    call.lse = lse.view();
     return call;
+  }
+  void attend_densely(ThreadPool& pool) { attend_dense(question(), {out.view(), lse.view()}, pool); }
+  /// By the lists, into lanes, from which the outputs are read back.
+  void attend(const Selection& selection, ThreadPool& pool) {
+    const Index n_q = out.dim(0);
+    const Index n_tok = out.dim(1);
+    const Index d = out.dim(2);
+    const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
+    Tensor<float> blocks({(n_tok + lanes - 1) / lanes, n_q * d, lanes});
+    attend_lists(question(), selection, {lanes, blocks.data(), lse.view()}, pool);
+    for (Index h = 0; h < n_q; ++h) {
+      for (Index t = 0; t < n_tok; ++t) {
+        for (Index f = 0; f < d; ++f) out(h, t, f) = blocks(t / lanes, h * d + f, t % lanes);
+      }
+    }
   }
   Index n_keys() const { return fixture.k.dim(1); }
 };
@@ -102,7 +116,7 @@ TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
           Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
           const Selection selection =
               random_selection(problem, owner, std::min(rows_per_list, n_tok), share, rng);
-          attend_sparse(problem.call(), selection, pool);
+          problem.attend(selection, pool);
           check_against_loops(problem, selection);
         }
       }
@@ -118,7 +132,7 @@ TEST_CASE("an output mix is honoured, also where the list is empty", "[sparse]")
   selection.lists[1] = {};
   selection.mix.weight = random_tensor({4, 3}, rng);
   selection.mix.rest = random_tensor({4, 16}, rng);
-  attend_sparse(problem.call(), selection, pool);
+  problem.attend(selection, pool);
   check_against_loops(problem, selection);
 }
 
@@ -128,7 +142,7 @@ TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
   for (const auto& [n_past, n_tok] :
        {std::pair<Index, Index>{0, 40}, {500, 1}, {260, 9}, {131, 70}}) {
     Problem dense({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
-    attend_dense(dense.call(), std::nullopt, pool);
+    dense.attend_densely(pool);
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
       Problem sparse({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
       Selection selection;
@@ -141,7 +155,7 @@ TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
                              : owner == ListOwner::kv_head ? 2
                                                            : 1,
                              all);
-      attend_sparse(sparse.call(), selection, pool);
+      sparse.attend(selection, pool);
       CHECK(
           std::equal(dense.out.flat().begin(), dense.out.flat().end(), sparse.out.flat().begin()));
       CHECK(

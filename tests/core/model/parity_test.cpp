@@ -4,7 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "core/attention/dense_attention.hpp"
 #include "core/base/error.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
@@ -147,28 +146,48 @@ TEST_CASE("the same bits over many key blocks and past the sliding window", "[pa
   check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/1));
 }
 
-TEST_CASE("a policy that attends densely changes no bit", "[policy]") {
-  class Dense final : public AttentionPolicy {
+TEST_CASE("a policy that chooses every key changes no bit", "[policy]") {
+  class Every final : public AttentionPolicy {
    public:
-    Dense(const ModelConfig& config, ThreadPool& pool) : config_(config), pool_(pool) {}
+    Every(const ModelConfig& config, bool by_lists) : config_(config), by_lists_(by_lists) {}
+    // Lists are not cut by a window, so layers that have one are answered densely.
     bool takes(Index layer) const override { return layer % 2 == 1; }
-    void attend(const AttentionCall& call) override {
+    const Selection& choose(const AttentionQuestion& question) override {
       ++n_calls;
-      attend_dense(call, config_.window[static_cast<std::size_t>(call.layer)], pool_);
+      CHECK(question.q.dim(1) == question.n_tok);
+      CHECK(question.k.dim(1) == question.pos_begin + question.n_tok);
+      CHECK(question.window == config_.window[static_cast<std::size_t>(question.layer)]);
+      selection_ = {};
+      selection_.is_dense = !by_lists_ || question.window;
+      if (selection_.is_dense) return selection_;
+      selection_.n_tok = selection_.rows_per_list = question.n_tok;
+      KeyList list;
+      for (Index pos = 0; pos < question.k.dim(1); ++pos) {
+        list.scored.push_back(static_cast<KeyPos>(pos));
+      }
+      selection_.lists.assign(static_cast<std::size_t>(config_.n_kv), list);
+      return selection_;
+    }
+    void on_attended(const AttentionQuestion&, const Selection& selection) override {
+      CHECK(&selection == &selection_);
+      ++n_attended;
     }
     int n_calls = 0;
+    int n_attended = 0;
 
    private:
     const ModelConfig& config_;
-    ThreadPool& pool_;
+    bool by_lists_;
+    Selection selection_;
   };
-  const Transformer model = Transformer::load(test::golden_dir() / "mistral_window");
-  const auto tokens = test::read_golden_tokens(test::golden_dir() / "mistral_window" / "golden.h5");
-  ThreadPool pool(2);
-  Dense policy(model.config(), pool);
+  const std::string name = GENERATE("mistral_window", "llama3_gqa", "gpt_oss");
+  const Transformer model = Transformer::load(test::golden_dir() / name);
+  const auto tokens = test::read_golden_tokens(test::golden_dir() / name / "golden.h5");
+  Every policy(model.config(), GENERATE(false, true));
   check_same_bits(run(model, tokens, /*chunk=*/20, /*n_threads=*/2),
                   run(model, tokens, /*chunk=*/20, /*n_threads=*/2, &policy));
   CHECK(policy.n_calls > 0);
+  CHECK(policy.n_attended == policy.n_calls);
 }
 
 TEST_CASE("the last token's logits equal the last row of all logits") {

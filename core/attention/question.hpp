@@ -1,0 +1,40 @@
+// One layer's attention problem and the places for its answer, in rows and in lane blocks.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "core/tensor/tensor.hpp"
+
+namespace kvscope {
+
+/// What is asked: query i of n_tok stands at position pos_begin + i and sees the keys at positions
+/// <= its own (and within the layer's window, if it has one).
+struct AttentionQuestion {
+  Index layer = 0;
+  Index pos_begin = 0;
+  Index n_tok = 0;
+  float score_scale = 1.0f;
+  std::optional<Index> window;  // positions that a query sees, its own included; empty = all
+  TensorView<const float> q;    // [n_q, n_tok, d_head]
+  TensorView<const float> k;    // [n_kv, pos_begin + n_tok, d_head]
+  TensorView<const float> v;    // [n_kv, pos_begin + n_tok, d_head]
+  /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
+  /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
+  std::span<const float> sinks;
+};
+
+/// Where an answer goes in rows.
+struct AttentionRows {
+  TensorView<float> out;  // [n_q, n_tok, d_head]
+  TensorView<float> lse;  // [n_q, n_tok]; -infinity where a query attended to nothing
+};
+
+/// Where an answer goes in lane blocks: token t of the call is lane t % lanes of block t / lanes.
+struct AttentionLanes {
+  Index lanes = 0;
+  float* out = nullptr;   // [n_blocks][n_q * d_head, lanes]
+  TensorView<float> lse;  // [n_q, n_tok], as in AttentionRows
+};
+
+}  // namespace kvscope
