@@ -12,13 +12,16 @@
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/attention/dense_attention.hpp"
+#include "core/attention/sparse_attention.hpp"
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/score_engine.hpp"
 #include "core/selectors/spec_lists.hpp"
 #include "core/sim/attended.hpp"
+#include "core/tensor/lane_kernels.hpp"
 
 namespace kvscope::cli {
 
@@ -81,12 +84,38 @@ class DenseRun {
   AttentionQuestion call_;
 };
 
+/// Attention of a call over a selection's lists, as in a live run.
+class ListRun {
+ public:
+  explicit ListRun(const BenchCall& call)
+      : lanes_(call.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes),
+        out_({(call.n_tok + lanes_ - 1) / lanes_, call.data.q.dim(0) * call.data.q.dim(2), lanes_}),
+        lse_({call.data.q.dim(0), call.n_tok}) {
+    question_.pos_begin = call.pos_begin();
+    question_.n_tok = call.n_tok;
+    question_.score_scale = call.score_scale();
+    question_.q = call.q();
+    question_.k = call.k();
+    question_.v = call.v();
+  }
+  void run(const Selection& selection, ThreadPool& pool) {
+    attend_lists(question_, selection, {lanes_, out_.data(), lse_.view()}, pool);
+  }
+
+ private:
+  Index lanes_;
+  Tensor<float> out_;
+  Tensor<float> lse_;
+  AttentionQuestion question_;
+};
+
 /// One selector with its budget in one call. Methods that remember calls (votes, evictions) start
 /// afresh for every question, since a second one would find the cache that the first one left.
 class SelectorBench {
  public:
-  SelectorBench(std::string spec, const Budget& budget, const BenchCall& call)
-      : spec_(std::move(spec)), bench_call_(call), alive_(call.data.k.dim(0)) {
+  SelectorBench(std::string spec, const Budget& budget, const BenchCall& call, ScorePrecision precision,
+                ThreadPool& pool)
+      : spec_(std::move(spec)), bench_call_(call), pool_(&pool), precision_(precision), alive_(call.data.k.dim(0)) {
     alive_.append(call.n_tokens);
     selector_ = selector_registry().make(spec_);
     caps_ = selector_->caps();
@@ -111,26 +140,35 @@ class SelectorBench {
       prepare();
     }
     const double seconds = ask();
-    if (counted) seconds_.push_back(seconds);
+    if (!counted) return;
+    seconds_.push_back(seconds);
+    if (selection_.is_dense) return;
+    ListRun lists(bench_call_);
+    attend_seconds_.push_back(seconds_of([&] { lists.run(selection_, *pool_); }));
   }
 
   /// `dense`: seconds of dense attention in the same rounds.
   Json report(const std::vector<double>& dense, double dense_flops) const {
     std::vector<double> ratios;
-    for (std::size_t i = 0; i < dense.size(); ++i) ratios.push_back(seconds_[i] / dense[i]);
+    std::vector<double> speedups;
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      ratios.push_back(seconds_[i] / dense[i]);
+      if (!attend_seconds_.empty()) speedups.push_back(dense[i] / (seconds_[i] + attend_seconds_[i]));
+    }
     // some methods build what they keep at the first question: it belongs to appending
     const double append =
         remembers_ ? first_seconds_ : std::max(first_seconds_ - median(seconds_), 0.0);
     SelectCall question = call_;
     question.alive = &alive_;
-    double n_kept = 0.0;
-    n_kept = static_cast<double>(selection_.keys().size());
+    double n_kept = static_cast<double>(selection_.keys().size());
     n_kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                  : n_kept / static_cast<double>(selection_.n_lists());
     const bool has_budget = !caps_.budgets.empty();
     return {{"selector", spec_},
             {"budget", has_budget ? Json(call_.budget.to_string()) : Json(nullptr)},
             {"select_over_dense", median(ratios)},
+            {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
+            {"attend_seconds_median", speedups.empty() ? Json(nullptr) : Json(median(attend_seconds_))},
             {"flops_over_dense", selector_->cost(question, selection_).score_flops / dense_flops},
             {"append_over_dense", append / median(dense)},
             {"seconds_median", median(seconds_)},
@@ -153,6 +191,8 @@ class SelectorBench {
     shape.d_head = call_.q.dim(2);
     shape.max_tokens = bench_call_.n_tokens;
     shape.score_scale = call_.score_scale;
+    engine_ = std::make_unique<ScoreEngine>(precision_, pool_);
+    call_.engine = engine_.get();
     return seconds_of([&] {
       selector_->reset(shape);
       if (call_.pos_begin > 0) {
@@ -182,6 +222,9 @@ class SelectorBench {
 
   std::string spec_;
   const BenchCall& bench_call_;
+  ThreadPool* pool_;
+  ScorePrecision precision_;
+  std::unique_ptr<ScoreEngine> engine_;
   AliveMask alive_;  // everything
   std::unique_ptr<Selector> selector_;
   SelectorCaps caps_;
@@ -190,6 +233,7 @@ class SelectorBench {
   Selection selection_;
   double first_seconds_ = 0.0;
   std::vector<double> seconds_;
+  std::vector<double> attend_seconds_;
 };
 
 class BenchSelect final : public Command {
@@ -226,7 +270,8 @@ class BenchSelect final : public Command {
     options.add("d-head", "N", "channels of a head", shape_.d_head);
     options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_);
     options.add("seed", "N", "seed of the numbers", shape_.seed);
-    options.add("threads", "N", "threads of dense attention", n_threads_);
+    options.add("threads", "N", "threads of selecting and attending", n_threads_);
+    options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay", precision_);
     options.add("progress", "HOW",
                 "what to show on standard error; auto is a bar on a terminal, else nothing",
                 progress_);
@@ -284,6 +329,7 @@ class BenchSelect final : public Command {
         {"repeat", n_repeats_},
         {"seed", shape_.seed},
         {"threads", n_threads_},
+        {"precision", std::string(enum_name(precision_))},
         {"cpu", cpu_name()},
         {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
         {"version", writer_name()},
@@ -360,7 +406,7 @@ class BenchSelect final : public Command {
     for (const auto& [spec, budget] : pairs) {
       const SelectorCaps caps = selector_registry().make(spec)->caps();
       if (call.phase == Phase::prefill ? caps.prefill : caps.decode) {
-        subjects.emplace_back(spec, budget, call);
+        subjects.emplace_back(spec, budget, call, precision_, pool);
       } else {
         left_out.push_back(spec);
       }
@@ -393,7 +439,7 @@ class BenchSelect final : public Command {
 
   static std::string describe(const Json& report) {
     std::string out = fmt::format(
-        "time of selecting, dense attention of the same call = 1: {} query and {} KV heads of {} "
+        "time of selecting, dense attention of the same call = 1 (speedup: of selecting and attending together): {} query and {} KV heads of {} "
         "channels, {} threads on {}\n",
         report.at("n_q").get<Index>(), report.at("n_kv").get<Index>(),
         report.at("d_head").get<Index>(), report.at("threads").get<Index>(),
@@ -404,7 +450,7 @@ class BenchSelect final : public Command {
                          one.at("queries").get<Index>(),
                          seconds_text(one.at("dense").at("seconds_median").get<double>()),
                          one.at("dense").at("gflops_per_second").get<double>());
-      TextTable table({"selector", "budget", "select", "time", "append", "FLOPs", "kept"});
+      TextTable table({"selector", "budget", "select", "time", "append", "FLOPs", "kept", "speedup"});
       for (const Json& row : one.at("selectors")) {
         const auto number = [&](const char* key) {
           return number_text(row.at(key).get<double>(), 3);
@@ -415,7 +461,7 @@ class BenchSelect final : public Command {
              number("select_over_dense"),
              fmt::format("{} ms", number_text(1e3 * row.at("seconds_median").get<double>(), 3)),
              number("append_over_dense"), number("flops_over_dense"),
-             number_text(row.at("kept").get<double>(), 6)});
+             number_text(row.at("kept").get<double>(), 6), row.at("speedup").is_null() ? "" : number("speedup")});
       }
       out += table.text();
     }
@@ -426,6 +472,7 @@ class BenchSelect final : public Command {
   std::vector<std::string> budgets_;
   std::string tokens_ = "4096,16384,32768";
   BenchPhase phase_ = BenchPhase::both;
+  ScorePrecision precision_ = ScorePrecision::f32;
   Index chunk_ = 128;
   WorkloadShape shape_;
   Index n_repeats_ = 5;

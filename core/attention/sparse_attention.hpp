@@ -13,9 +13,10 @@ namespace kvscope {
 
 /// out = softmax(scale q k^T) v over each query's list, cut to the positions up to its own and
 /// renormalised over what is left (a head's attention sink joins the softmax); lse over the same
-/// keys. A query whose list leaves it no key gets out = 0 and lse = -infinity. A mix turns the
-/// output into weight * out + (1 - weight) * rest. The selection has lists (is_dense false: that is
-/// attend_lanes' work); the question's window does not cut them.
+/// keys. Log-weights join the scores of their keys; every query of the call also attends to the summaries of its KV
+/// head, as keys with score + log_count, or mixes the one summary in where the list's share is stated. A query
+/// that is left without keys and summaries gets out = 0 and lse = -infinity. The selection has lists (is_dense
+/// false: that is attend_lanes' work); the question's window does not cut them.
 ///
 /// Parallel over (list, KV head, block of queries); same bits for any thread count and any division
 /// of queries into calls that leaves their lists as they are. Memory per worker: the keys and

@@ -131,6 +131,12 @@ Selection dense_selection(const SelectCall& call, ListOwner owner) {
   return selection;
 }
 
+std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner, std::size_t n) {
+  std::vector<Selection> answers(n);
+  for (Selection& answer : answers) answer = dense_selection(call, owner);
+  return answers;
+}
+
 Selection without_dead_keys(Selection selection, const SelectCall& call) {
   const Index n_kv = call.k.dim(0);
   bool lost_keys = false;

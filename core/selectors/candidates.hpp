@@ -65,6 +65,7 @@ void force_keys(KeyList& list, std::span<const KeyPos> keys);
 
 /// A selection of everything visible, for layers that a method keeps dense.
 Selection dense_selection(const SelectCall& call, ListOwner owner);
+std::vector<Selection> dense_selections(const SelectCall& call, ListOwner owner, std::size_t n);
 
 /// A layer's list serves all KV heads. Where these have lost different keys, splits it into one
 /// list per KV head without the dead ones; otherwise returns it as it is.

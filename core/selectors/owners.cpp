@@ -17,8 +17,12 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
     const Index first = index * heads_per_task;
     return ListHeads{index, {first, first + heads_per_task}, first / group};
   };
-  const Selection none(owner, call.n_tok, rows_per_list);
-  std::vector<Selection> answers(n_answers, none);
+  const auto empty = [&] {
+    std::vector<Selection> selections(n_answers);
+    for (Selection& one : selections) one = Selection(owner, call.n_tok, rows_per_list);
+    return selections;
+  };
+  std::vector<Selection> answers = empty();
   ScoreEngine& engine = engine_of(call);
   if (engine.n_workers() == 1) {
     engine.run(n_tasks, [&](Index index, ScoreWorker& worker) { add_lists(heads_of(index), worker, answers); });
@@ -27,7 +31,7 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
   std::vector<std::vector<Selection>> parts(static_cast<std::size_t>(n_tasks));
   engine.run(n_tasks, [&](Index index, ScoreWorker& worker) {
     auto& part = parts[static_cast<std::size_t>(index)];
-    part.assign(n_answers, none);
+    part = empty();
     add_lists(heads_of(index), worker, part);
   });
   for (const auto& part : parts) {

@@ -47,7 +47,7 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
-  if (call.layer < dense_layers_) return std::vector<Selection>(budgets.size(), dense_selection(call, owner_kind));
+  if (call.layer < dense_layers_) return dense_selections(call, owner_kind, budgets.size());
   const TokenRange pages = scored_pages(call);
   return select_by_owner(call, owner_kind, call.n_tok, budgets.size(),
                          [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {

@@ -37,10 +37,9 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   const SelectorCaps method = caps();
   for (const Budget& budget : budgets) check_budget_kind(name(), method, budget);
   const ListOwner owner_kind = owner_of_call(call);
-  if (is_dense(call)) return std::vector<Selection>(budgets.size(), dense_selection(call, owner_kind));
+  if (is_dense(call)) return dense_selections(call, owner_kind, budgets.size());
   std::vector<Summaries> summaries(budgets.size());
-  begin_call(call, summaries.front());
-  for (Summaries& other : std::span(summaries).subspan(1)) other = summaries.front();
+  for (Summaries& one : summaries) begin_call(call, one);
   const TokenRange keys = scored_range(call);
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),

@@ -37,8 +37,8 @@ class SharedScoreSelector : public Selector {
   }
   /// The positions that get scores; past_range unless overridden.
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
-  /// Before the first owner of a call: what owners share is made here, since they are answered in parallel.
-  /// `summaries` become part of every answer.
+  /// Before the first owner of a call, once per answer: what owners share is made here, since they are answered in
+  /// parallel. `summaries` become part of the answer.
   virtual void begin_call(const SelectCall& call, Summaries& summaries) { (void)call, (void)summaries; }
   /// Scores of the positions in `keys`, [keys.size()], higher is better. Never NaN; -infinity: not
   /// a candidate. Called for several owners at a time.

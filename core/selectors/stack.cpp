@@ -29,8 +29,9 @@ ListOwner finer(ListOwner a, ListOwner b) {
 
 /// The same lists; summaries belong to the stage that made them and are left out.
 Selection lists_of(const Selection& selection) {
-  Selection copy = selection;
-  copy.summaries = {};
+  Selection copy(selection.owner, selection.n_tok, selection.rows_per_list);
+  copy.is_dense = selection.is_dense;
+  copy.append(selection);
   return copy;
 }
 

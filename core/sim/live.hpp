@@ -27,10 +27,10 @@ namespace kvscope {
 
 /// One method as it runs inside a model.
 struct LiveOptions {
-  ScorePrecision score_precision = ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
   std::string selector = "full";      // "quest", "quoka:n-queries=8"
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
+  ScorePrecision score_precision = ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
 };
 
 /// How a prompt is filled in.

@@ -84,7 +84,7 @@ class OracleTopk final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     if (call.layer < options_.dense_layers) {
-      return std::vector<Selection>(budgets.size(), dense_selection(call, list_owner()));
+      return dense_selections(call, list_owner(), budgets.size());
     }
     const Index rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
     return select_by_owner(call, list_owner(), rows_per_list, budgets.size(),

@@ -49,7 +49,7 @@ class OracleTopp final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     if (call.layer < options_.dense_layers) {
-      return std::vector<Selection>(budgets.size(), dense_selection(call, ListOwner::q_head));
+      return dense_selections(call, ListOwner::q_head, budgets.size());
     }
     return select_by_owner(
         call, ListOwner::q_head, /*rows_per_list=*/1, budgets.size(),

@@ -150,7 +150,7 @@ class Twilight final : public Selector {
     const Selection kept =
         base().select(call);  // also in dense layers: a base that works across layers must see them
     if (call.layer < options_.dense_layers) {
-      return std::vector<Selection>(budgets.size(), dense_selection(call, list_owner()));
+      return dense_selections(call, list_owner(), budgets.size());
     }
     const bool shares_list = options_.group == TwilightGroup::mean;
     return select_by_owner(

@@ -66,33 +66,48 @@ Selection random_selection(const Problem& problem, ListOwner owner, Index rows_p
       if (uniform(rng) >= share) continue;
       (uniform(rng) < 0.3 ? list.forced : list.scored).push_back(static_cast<KeyPos>(pos));
     }
-    selection.lists.push_back(std::move(list));
+    selection.add(list);
   }
   return selection;
 }
 
+/// Three loops over the list's keys with their weights and the KV head's summaries.
 void check_against_loops(Problem& problem, const Selection& selection) {
   const CallFixture& f = problem.fixture;
+  const Summaries& summaries = selection.summaries;
   for (Index h = 0; h < f.q.dim(0); ++h) {
+    const Index kv_head = h / f.group();
     for (Index row = 0; row < f.call.n_tok; ++row) {
-      const auto keys = merged(selection.list(owner_of(selection.owner, h, f.group()), row));
+      const ListView list = selection.list(owner_of(selection.owner, h, f.group()), row);
       double sum = 0.0;
       std::vector<double> expected(static_cast<std::size_t>(f.v.dim(2)), 0.0);
-      for (const KeyPos pos : keys) {
-        if (pos > f.call.pos_begin + row) continue;
-        const double e = std::exp(f.logit(h, row, pos));
-        sum += e;
+      const auto add = [&](double score, const float* value) {
+        sum += std::exp(score);
         for (std::size_t c = 0; c < expected.size(); ++c) {
-          expected[c] += e * static_cast<double>(f.v(h / f.group(), pos, static_cast<Index>(c)));
+          expected[c] += std::exp(score) * static_cast<double>(value[c]);
         }
+      };
+      for (std::size_t i = 0; i < list.keys.size(); ++i) {
+        const Index pos = list.keys[i];
+        if (pos > f.call.pos_begin + row) continue;
+        const double weight = list.log_weight.empty() ? 0.0 : static_cast<double>(list.log_weight[i]);
+        add(f.logit(h, row, pos) + weight, &f.v(kv_head, pos, Index{0}));
       }
-      const double w = selection.mix.weight.count() == 0
-                           ? 1.0
-                           : static_cast<double>(selection.mix.weight(h, row));
+      const bool states_share = summaries.has_stated_share();
+      for (Index i = 0; i < (states_share ? 0 : summaries.count(kv_head)); ++i) {
+        const Index from = summaries.begin_of(kv_head) + i;
+        double score = static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
+        for (Index c = 0; c < f.q.dim(2); ++c) {
+          score += static_cast<double>(f.call.score_scale) * static_cast<double>(f.q(h, row, c)) *
+                   static_cast<double>(summaries.k(from, c));
+        }
+        add(score, &summaries.v(from, Index{0}));
+      }
+      const double w = states_share ? static_cast<double>(summaries.list_share(h, row)) : 1.0;
       for (std::size_t c = 0; c < expected.size(); ++c) {
         const auto at = static_cast<Index>(c);
         const double y = sum > 0.0 ? expected[c] / sum : 0.0;
-        const double rest = w == 1.0 ? 0.0 : static_cast<double>(selection.mix.rest(h, at));
+        const double rest = states_share ? static_cast<double>(summaries.v(summaries.begin_of(kv_head), at)) : 0.0;
         CHECK(std::abs(static_cast<double>(problem.out(h, row, at)) - (w * y + (1.0 - w) * rest)) <
               2e-5);
       }
@@ -103,6 +118,18 @@ void check_against_loops(Problem& problem, const Selection& selection) {
       }
     }
   }
+}
+
+/// Summaries per KV head: `counts` of them, random.
+Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> counts, std::mt19937& rng) {
+  Summaries out;
+  out.begin = {0};
+  for (const Index n : counts) out.begin.push_back(out.begin.back() + n);
+  const Index n = out.begin.back();
+  out.k = random_tensor({n, f.k.dim(2)}, rng);
+  out.v = random_tensor({n, f.v.dim(2)}, rng);
+  for (Index i = 0; i < n; ++i) out.log_count.push_back(std::log(1.0f + static_cast<float>(i)));
+  return out;
 }
 
 TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
@@ -124,16 +151,42 @@ TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
   }
 }
 
-TEST_CASE("an output mix is honoured, also where the list is empty", "[sparse]") {
+TEST_CASE("a stated share mixes the summary in, also where the list is empty", "[sparse]") {
   std::mt19937 rng(3);
   ThreadPool pool(1);
   Problem problem({.n_past = 20, .n_tok = 3});
-  Selection selection = random_selection(problem, ListOwner::kv_head, 3, 0.3, rng);
-  selection.lists[1] = {};
-  selection.mix.weight = random_tensor({4, 3}, rng);
-  selection.mix.rest = random_tensor({4, 16}, rng);
+  const Selection drawn = random_selection(problem, ListOwner::kv_head, 3, 0.3, rng);
+  Selection selection(ListOwner::kv_head, 3, 3);
+  selection.add(drawn.at(0));
+  selection.add(KeyList{});
+  selection.summaries = random_summaries(problem.fixture, {1, 1}, rng);
+  selection.summaries.list_share = random_tensor({4, 3}, rng);
   problem.attend(selection, pool);
   check_against_loops(problem, selection);
+}
+
+TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
+  const bool has_weights = GENERATE(false, true);
+  const bool has_summaries = GENERATE(false, true);
+  std::mt19937 rng(17);
+  ThreadPool pool(2);
+  for (const auto& [n_past, n_tok] : {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
+    for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
+      Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
+      const Selection drawn = random_selection(problem, owner, n_tok, 0.3, rng);
+      Selection selection(owner, n_tok, n_tok);
+      for (Index i = 0; i < drawn.n_lists(); ++i) {
+        KeyList list{drawn.at(i).scored(), drawn.at(i).forced(), {}};
+        for (std::size_t j = 0; has_weights && i != 1 && j < list.scored.size(); ++j)
+          list.log_weight.push_back(0.25f * static_cast<float>(j % 9));
+        selection.add(list);
+      }
+      if (has_summaries) selection.summaries = random_summaries(problem.fixture, {3, 0}, rng);
+      check_selection(selection, drawn.n_lists(), problem.n_keys());
+      problem.attend(selection, pool);
+      check_against_loops(problem, selection);
+    }
+  }
 }
 
 TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
@@ -145,16 +198,12 @@ TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
     dense.attend_densely(pool);
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
       Problem sparse({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
-      Selection selection;
-      selection.owner = owner;
-      selection.n_tok = selection.rows_per_list = n_tok;
+      Selection selection(owner, n_tok, n_tok);
       KeyList all;
       all.scored = positions(0, n_past);
       all.forced = positions(n_past, n_past + n_tok);
-      selection.lists.assign(owner == ListOwner::q_head    ? 8
-                             : owner == ListOwner::kv_head ? 2
-                                                           : 1,
-                             all);
+      const Index n_lists = owner == ListOwner::q_head ? 8 : owner == ListOwner::kv_head ? 2 : 1;
+      for (Index i = 0; i < n_lists; ++i) selection.add(all);
       sparse.attend(selection, pool);
       CHECK(
           std::equal(dense.out.flat().begin(), dense.out.flat().end(), sparse.out.flat().begin()));

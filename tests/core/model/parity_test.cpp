@@ -160,12 +160,12 @@ TEST_CASE("a policy that chooses every key changes no bit", "[policy]") {
       selection_ = {};
       selection_.is_dense = !by_lists_ || question.window;
       if (selection_.is_dense) return selection_;
-      selection_.n_tok = selection_.rows_per_list = question.n_tok;
+      selection_ = Selection(ListOwner::kv_head, question.n_tok, question.n_tok);
       KeyList list;
       for (Index pos = 0; pos < question.k.dim(1); ++pos) {
         list.scored.push_back(static_cast<KeyPos>(pos));
       }
-      selection_.lists.assign(static_cast<std::size_t>(config_.n_kv), list);
+      for (Index kv_head = 0; kv_head < config_.n_kv; ++kv_head) selection_.add(list);
       return selection_;
     }
     void on_attended(const AttentionQuestion&, const Selection& selection) override {

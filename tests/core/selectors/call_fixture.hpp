@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/selectors/registry.hpp"
+#include "tests/core/selectors/lists.hpp"
 
 namespace kvscope::test {
 

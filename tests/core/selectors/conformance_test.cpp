@@ -105,12 +105,13 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
             // some budgets.
             const Index page = method.caps.page_size;
             const Index past_end = method.caps.is_static ? begin + n_tok : begin / page * page;
-            for (const KeyList& list : answer.lists) {
+            for (Index i = 0; i < answer.n_lists(); ++i) {
+              const ListView list = answer.at(i);
               const auto n_past = [&](const std::vector<KeyPos>& keys) {
                 return std::lower_bound(keys.begin(), keys.end(), past_end) - keys.begin();
               };
-              const Index paid = n_past(list.scored) +
-                                 (method.caps.forced_inside_budget ? n_past(list.forced) : 0);
+              const Index paid = n_past(list.scored()) +
+                                 (method.caps.forced_inside_budget ? n_past(list.forced()) : 0);
               CHECK(paid <= largest_list(method, n_budget));
             }
           }

@@ -36,8 +36,8 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
   fixture.call.layer = 3;
   const Selection selection = selector->select(fixture.call);
   CHECK(selection.owner == ListOwner::layer);
-  CHECK(selection.lists[0].scored == std::vector<KeyPos>(kept.begin(), kept.end()));
-  CHECK(selection.lists[0].forced == std::vector<KeyPos>{0, 1, 2, 3, 96, 97, 98, 99});
+  CHECK(selection.at(0).scored() == std::vector<KeyPos>(kept.begin(), kept.end()));
+  CHECK(selection.at(0).forced() == std::vector<KeyPos>{0, 1, 2, 3, 96, 97, 98, 99});
   fixture.call.layer = 1;
   CHECK(selector->select(fixture.call).is_dense);
   fixture.call.context = nullptr;
@@ -52,12 +52,12 @@ TEST_CASE(
   auto selector = made("lessismore", fixture);
   selector->select(fixture.call);
   fixture.call.layer = 4;
-  CHECK(merged(selector->select(fixture.call).lists[0]) == positions(0, 34));
+  CHECK(merged(selector->select(fixture.call).at(0)) == positions(0, 34));
   fixture.alive.kill(1, 7);
   const Selection split = selector->select(fixture.call);
   CHECK(split.owner == ListOwner::kv_head);
-  CHECK(split.lists[0].size() == 34);
-  CHECK(split.lists[1].size() == 33);
+  CHECK(split.at(0).size() == 34);
+  CHECK(split.at(1).size() == 33);
 }
 
 TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced positions") {
@@ -75,7 +75,8 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   fixture.call.draft_rows = rows;
   fixture.call.budget = Budget::parse("p=0.9");
   const auto list = [&](std::string_view spec) {
-    return made(spec, fixture)->select(fixture.call).lists[0];
+    const Selection selection = made(spec, fixture)->select(fixture.call);
+    return KeyList{selection.at(0).scored(), selection.at(0).forced(), {}};
   };
   const KeyList tokens = list("specattn:layer-map=0/0/0/0/1,blocks=none");
   CHECK(tokens.scored == std::vector<KeyPos>{0, 37, 50});
@@ -110,8 +111,8 @@ TEST_CASE("specattn: decode with one draft row") {
   fixture.call.budget = Budget::parse("p=0.95");
   const Selection selection =
       made("specattn:blocks=none,layer-map=identity", fixture)->select(fixture.call);
-  CHECK(selection.lists[0].scored == std::vector<KeyPos>{3});
-  CHECK(selection.lists[0].forced == std::vector<KeyPos>{39, 40});
+  CHECK(selection.at(0).scored() == std::vector<KeyPos>{3});
+  CHECK(selection.at(0).forced() == std::vector<KeyPos>{39, 40});
 }
 
 TEST_CASE(
@@ -123,9 +124,9 @@ TEST_CASE(
   const Selection exact = made("twilight:base=full,bits=16", fixture)->select(fixture.call);
   const Selection rough = made("twilight:base=full", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
-    CHECK(exact.list(h, 0).scored == oracle.list(h, 0).scored);
+    CHECK(exact.list(h, 0).scored() == oracle.list(h, 0).scored());
     double mass = 0.0;
-    for (const KeyPos pos : rough.list(h, 0).scored)
+    for (const KeyPos pos : rough.list(h, 0).scored())
       mass += fixture.weights(h, 0)[static_cast<std::size_t>(pos)];
     CHECK(mass > 0.85);
   }
@@ -135,7 +136,7 @@ TEST_CASE(
   const Selection quest = made("quest:page-size=8", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
     const auto all = merged(quest.list(h, 0));
-    const auto& kept = on_quest.list(h, 0).scored;
+    const auto kept = on_quest.list(h, 0).scored();
     CHECK(std::includes(all.begin(), all.end(), kept.begin(), kept.end()));
     CHECK(kept.size() < all.size());
   }
@@ -168,18 +169,18 @@ TEST_CASE("oracle-topk: three loops agree on every variant") {
         largest[t] = sees ? std::max(a[t], b[t]) : kNone;
         if (t < 60) columns[t] += a[t] + b[t];
       }
-      CHECK(head.list(2 * kv, row).scored == naive_top_k(head_scores, 7));
-      CHECK(sum.list(kv, row).scored == naive_top_k(sums, 7));
-      CHECK(max.list(kv, row).scored == naive_top_k(largest, 7));
+      CHECK(head.list(2 * kv, row).scored() == naive_top_k(head_scores, 7));
+      CHECK(sum.list(kv, row).scored() == naive_top_k(sums, 7));
+      CHECK(max.list(kv, row).scored() == naive_top_k(largest, 7));
       head_scores.resize(60);
-      CHECK(past.list(2 * kv, row).scored == naive_top_k(head_scores, 7));
-      CHECK(past.list(2 * kv, row).forced == positions(60, 61 + row));
+      CHECK(past.list(2 * kv, row).scored() == naive_top_k(head_scores, 7));
+      CHECK(past.list(2 * kv, row).forced() == positions(60, 61 + row));
     }
     for (Index t = 0; t < 60; ++t) {
       if (!fixture.sees(2 * kv, 0, t)) columns[static_cast<std::size_t>(t)] = kNone;
     }
-    CHECK(chunk.list(kv, 0).scored == naive_top_k(columns, 7));
-    CHECK(chunk.list(kv, 0).forced == positions(60, 80));
+    CHECK(chunk.list(kv, 0).scored() == naive_top_k(columns, 7));
+    CHECK(chunk.list(kv, 0).forced() == positions(60, 80));
   }
 }
 
@@ -194,9 +195,9 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
       made("oracle-pages:page-size=8,pages=eval,score=max", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
     const auto weights = fixture.weights(h, 0);
-    const auto n = static_cast<Index>(topp.list(h, 0).scored.size());
+    const auto n = static_cast<Index>(topp.list(h, 0).scored().size());
     double kept = 0.0;
-    for (const KeyPos pos : topp.list(h, 0).scored) kept += weights[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : topp.list(h, 0).scored()) kept += weights[static_cast<std::size_t>(pos)];
     double one_less = 0.0;
     for (const KeyPos pos : naive_top_k(weights, n - 1))
       one_less += weights[static_cast<std::size_t>(pos)];
@@ -216,8 +217,8 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
       }
       return keys;
     };
-    CHECK(pages.list(h, 0).scored == expect(naive_top_k(mass, 3)));
-    CHECK(by_max.list(h, 0).scored == expect(naive_top_k(largest, 3)));
+    CHECK(pages.list(h, 0).scored() == expect(naive_top_k(mass, 3)));
+    CHECK(by_max.list(h, 0).scored() == expect(naive_top_k(largest, 3)));
   }
 }
 

@@ -48,11 +48,11 @@ TEST_CASE("vertical-slash keeps the best columns and offsets of the last queries
         const Answer& answer = answers[static_cast<std::size_t>(call)];
         const auto at = static_cast<std::size_t>(h * 90 + row);
         INFO("call " << call << ", head " << h << ", row " << row);
-        CHECK(merged({answer.scored[at], answer.forced[at]}) == expected);
+        CHECK(merged(KeyList{answer.scored[at], answer.forced[at], {}}) == expected);
         // The kernel covers at least that, in whole blocks of keys.
         const Answer& rounded = kernel[static_cast<std::size_t>(call)];
         const auto block = static_cast<std::size_t>(h * 2 + row / 64);
-        const auto covered = merged({rounded.scored[block], rounded.forced[block]});
+        const auto covered = merged(KeyList{rounded.scored[block], rounded.forced[block], {}});
         CHECK(std::includes(covered.begin(), covered.end(), expected.begin(), expected.end()));
       }
     }

@@ -56,8 +56,8 @@ TEST_CASE("quest: bounds of the paper's figure, and the page that hides the best
   std::copy(std::begin(kGoldenK), std::end(kGoldenK), fixture.k.flat().begin());
   fixture.call.budget = Budget::parse("pages=1");
   const Selection selection = made("quest-frontier:page-size=4", fixture)->select(fixture.call);
-  CHECK(selection.lists[0].scored == positions(0, 4));
-  CHECK(selection.lists[0].forced == std::vector<KeyPos>{8});
+  CHECK(selection.at(0).scored() == positions(0, 4));
+  CHECK(selection.at(0).forced() == std::vector<KeyPos>{8});
 }
 
 TEST_CASE("page table: incremental equals at once, truncation restores, bounds hold") {
@@ -106,8 +106,8 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
     auto scores = bounds[static_cast<std::size_t>(h)];
     CHECK(merged(paper.list(h, 0)) == keys_of_pages(naive_top_k(scores, 5), 8, n_keys));
     scores.pop_back();
-    CHECK(kernel.list(h, 0).scored == keys_of_pages(naive_top_k(scores, 4), 8, n_keys));
-    CHECK(kernel.list(h, 0).forced == positions(88, 91));
+    CHECK(kernel.list(h, 0).scored() == keys_of_pages(naive_top_k(scores, 4), 8, n_keys));
+    CHECK(kernel.list(h, 0).forced() == positions(88, 91));
   }
   const Selection frontier = made("quest-frontier:page-size=8", fixture)->select(fixture.call);
   const Selection group_max =
@@ -119,15 +119,15 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
       sums[p] = bounds[2 * kv][p] + bounds[2 * kv + 1][p];
       largest[p] = std::max(bounds[2 * kv][p], bounds[2 * kv + 1][p]);
     }
-    CHECK(frontier.lists[kv].scored == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
-    CHECK(group_max.lists[kv].scored == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
+    CHECK(frontier.at(kv).scored() == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
+    CHECK(group_max.at(kv).scored() == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
   }
   fixture.call.budget =
       Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
   CHECK(
-      made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).lists[0].size() <=
+      made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).at(0).size() <=
       16);
-  CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).lists[0].size() > 16);
+  CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).at(0).size() > 16);
 }
 
 TEST_CASE(
@@ -145,8 +145,8 @@ TEST_CASE(
         }
       }
     }
-    CHECK(selection.list(kv, 0).scored == keys_of_pages(naive_top_k(sums, 2), 8, 49));
-    CHECK(selection.list(kv, 0).forced == positions(40, 49));
+    CHECK(selection.list(kv, 0).scored() == keys_of_pages(naive_top_k(sums, 2), 8, 49));
+    CHECK(selection.list(kv, 0).forced() == positions(40, 49));
   }
 }
 
@@ -163,20 +163,20 @@ TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the b
     return scores;
   };
   const Selection before = selector->select(fixture.call);
-  CHECK(before.lists[1].scored == naive_top_k(scores_of(1), 6));
-  const KeyPos best = before.lists[1].scored[0];
+  CHECK(before.at(1).scored() == naive_top_k(scores_of(1), 6));
+  const KeyPos best = before.at(1).scored()[0];
   fixture.alive.kill(0, best);
-  CHECK(selector->select(fixture.call).lists[1].scored == naive_top_k(scores_of(1), 6));
+  CHECK(selector->select(fixture.call).at(1).scored() == naive_top_k(scores_of(1), 6));
 
   // a huge dead key must not make its page attractive
   CallFixture pages({.n_q = 1, .n_kv = 1, .n_past = 40, .n_tok = 1, .phase = Phase::decode});
   pages.call.budget = Budget::parse("pages=1");
   for (Index c = 0; c < 16; ++c) pages.k(0, 9, c) = 100.0f * pages.q(0, 0, c);
   auto paged = made("quest-frontier:page-size=8", pages);
-  CHECK(paged->select(pages.call).lists[0].scored == positions(8, 16));
+  CHECK(paged->select(pages.call).at(0).scored() == positions(8, 16));
   pages.alive.kill(0, 9);
   const Selection without_it = paged->select(pages.call);
-  for (const KeyPos pos : without_it.lists[0].scored) CHECK(pos != 9);
+  for (const KeyPos pos : without_it.at(0).scored()) CHECK(pos != 9);
 
   // drafts are rejected and other tokens come in their place
   CallFixture drafts(
@@ -188,7 +188,7 @@ TEST_CASE("quest: one-token pages rank as exact scores do; dead keys leave the b
   rolled->rollback(42);
   for (Index c = 0; c < 16; ++c) drafts.k(0, 43, c) = -0.1f;
   auto fresh = made("quest:page-size=8,dense-layers=0", drafts);
-  CHECK(rolled->select(drafts.call).lists[1].scored == fresh->select(drafts.call).lists[1].scored);
+  CHECK(rolled->select(drafts.call).at(1).scored() == fresh->select(drafts.call).at(1).scored());
 }
 
 }  // namespace kvscope::test

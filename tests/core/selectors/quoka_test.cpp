@@ -20,9 +20,9 @@ std::vector<KeyPos> golden_choice(std::string_view spec) {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .d_head = 2, .n_past = 5, .n_tok = 4});
   fill_golden(fixture);
   const Selection selection = made(spec, fixture)->select(fixture.call);
-  CHECK(selection.lists.size() == 1);
-  CHECK(selection.lists[0].forced == positions(5, 9));
-  return selection.lists[0].scored;
+  CHECK(selection.n_lists() == 1);
+  CHECK(selection.at(0).forced() == positions(5, 9));
+  return selection.at(0).scored();
 }
 
 double norm(std::span<const float> x) {
@@ -81,7 +81,7 @@ TEST_CASE("quoka: three loops agree") {
           scores[static_cast<std::size_t>(t)] = std::max(scores[static_cast<std::size_t>(t)], dot);
         }
       }
-      CHECK(selection.list(kv_head, 0).scored == naive_top_k(scores, 9));
+      CHECK(selection.list(kv_head, 0).scored() == naive_top_k(scores, 9));
     }
   }
 }
@@ -91,12 +91,12 @@ TEST_CASE("quoka: long keys and permuted heads change nothing") {
   fixture.call.budget = Budget::parse("tokens=7");
   const Selection before = made("quoka", fixture)->select(fixture.call);
   for (float& x : fixture.k.flat()) x *= 64.0f;
-  CHECK(made("quoka", fixture)->select(fixture.call).lists[0].scored == before.lists[0].scored);
+  CHECK(made("quoka", fixture)->select(fixture.call).at(0).scored() == before.at(0).scored());
   for (Index row = 0; row < 20; ++row) {
     const auto a = fixture.q.sub(2).row(row);
     std::swap_ranges(a.begin(), a.end(), fixture.q.sub(3).row(row).begin());
   }
-  CHECK(made("quoka", fixture)->select(fixture.call).lists[1].scored == before.lists[1].scored);
+  CHECK(made("quoka", fixture)->select(fixture.call).at(1).scored() == before.at(1).scored());
 }
 
 TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each query's own") {
@@ -105,9 +105,9 @@ TEST_CASE("quoka: whole scope spends the budget on chunk keys too and keeps each
   const Selection selection = made("quoka:scope=whole,n-queries=4", fixture)->select(fixture.call);
   CHECK(selection.rows_per_list == 1);
   for (Index row = 0; row < 12; ++row) {
-    const KeyList& list = selection.list(1, row);
-    CHECK(list.forced == std::vector<KeyPos>{static_cast<KeyPos>(30 + row)});
-    CHECK(list.scored.size() <= 6);
+    const ListView list = selection.list(1, row);
+    CHECK(list.forced() == std::vector<KeyPos>{static_cast<KeyPos>(30 + row)});
+    CHECK(list.scored().size() <= 6);
   }
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("quoka: the choice of queries") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 64, .n_tok = 30});
   fixture.call.budget = Budget::parse("tokens=8");
   const auto choice = [&](std::string_view spec) {
-    return made(spec, fixture)->select(fixture.call).lists[0].scored;
+    return made(spec, fixture)->select(fixture.call).at(0).scored();
   };
   CHECK(choice("quoka:queries=all") == choice("quoka:n-queries=30"));
   CHECK(choice("quoka:queries=random,n-queries=4") == choice("quoka:queries=random,n-queries=4"));
@@ -130,12 +130,12 @@ TEST_CASE("quoka: decode scores with the group's mean unit query, first chunk is
   CallFixture decode({.n_past = 33, .n_tok = 1, .phase = Phase::decode});
   decode.call.budget = Budget::parse("ratio=0.25");
   const Selection selection = made("quoka", decode)->select(decode.call);
-  CHECK(selection.lists[0].scored.size() == 8);
-  CHECK(selection.lists[0].forced == std::vector<KeyPos>{33});
+  CHECK(selection.at(0).scored().size() == 8);
+  CHECK(selection.at(0).forced() == std::vector<KeyPos>{33});
   CallFixture first({.n_past = 0, .n_tok = 7});
   const Selection dense = made("quoka", first)->select(first.call);
-  CHECK(dense.lists[1].scored.empty());
-  CHECK(dense.lists[1].forced == positions(0, 7));
+  CHECK(dense.at(1).scored().empty());
+  CHECK(dense.at(1).forced() == positions(0, 7));
 }
 
 }  // namespace kvscope::test

@@ -60,13 +60,13 @@ TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the 
       total += vote;
       if (fixture.sees(kv * 3, 0, pos)) votes[static_cast<std::size_t>(pos)] = vote;
     }
-    CHECK(selection.list(kv, 0).scored == naive_top_k(votes, 8));
-    CHECK(selection.list(kv, 0).forced == positions(50, 60));
+    CHECK(selection.list(kv, 0).scored() == naive_top_k(votes, 8));
+    CHECK(selection.list(kv, 0).forced() == positions(50, 60));
     double kept = 0.0;
-    for (const KeyPos pos : by_mass.list(kv, 0).scored)
+    for (const KeyPos pos : by_mass.list(kv, 0).scored())
       kept += votes[static_cast<std::size_t>(pos)];
     CHECK(kept >= 0.9 * total - 1e-6);
-    CHECK(by_mass.list(kv, 0).scored.size() < 44);
+    CHECK(by_mass.list(kv, 0).scored().size() < 44);
   }
 }
 
@@ -99,9 +99,9 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
     }
     std::vector<double> others(57);  // three of the twelve are the latest past keys
     for (std::size_t t = 0; t < 57; ++t) others[t] = logits[0][t] + logits[1][t];
-    const KeyList& list = selection.list(kv, 0);
-    CHECK(list.scored == naive_top_k(others, 9));
-    CHECK(list.forced == positions(57, 61));
+    const ListView list = selection.list(kv, 0);
+    CHECK(list.scored() == naive_top_k(others, 9));
+    CHECK(list.forced() == positions(57, 61));
     for (Index h = 0; h < 2; ++h) {
       double sum = 0.0;
       double held = 0.0;
@@ -109,11 +109,11 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
       for (const KeyPos pos : merged(list)) {
         held += std::exp(logits[static_cast<std::size_t>(h)][static_cast<std::size_t>(pos)]);
       }
-      CHECK(static_cast<double>(selection.mix.weight(2 * kv + h, 0)) ==
+      CHECK(static_cast<double>(selection.summaries.list_share(2 * kv + h, 0)) ==
             Catch::Approx(held / sum).epsilon(1e-6));
       double mean = 0.0;
       for (Index t = 0; t < 61; ++t) mean += static_cast<double>(fixture.v(kv, t, 3)) / 61.0;
-      CHECK(static_cast<double>(selection.mix.rest(2 * kv + h, 3)) ==
+      CHECK(static_cast<double>(selection.summaries.v(kv, 3)) ==
             Catch::Approx(mean).margin(1e-6));
     }
   }
@@ -126,18 +126,18 @@ TEST_CASE(
   fixture.call.budget = Budget::parse("tokens=400");
   auto selector = made("sparq", fixture);
   const Selection all = selector->select(fixture.call);
-  CHECK(merged(all.lists[0]) == positions(0, 301));
-  CHECK(static_cast<double>(all.mix.weight(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
+  CHECK(merged(all.at(0)) == positions(0, 301));
+  CHECK(static_cast<double>(all.summaries.list_share(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
   selector->rollback(290);
   for (Index c = 0; c < 16; ++c) fixture.v(0, 295, c) = 7.0f;
   const Selection again = selector->select(fixture.call);
   const Selection fresh = made("sparq", fixture)->select(fixture.call);
-  CHECK(again.mix.rest(0, 2) == fresh.mix.rest(0, 2));
-  CHECK(again.mix.rest(0, 2) != all.mix.rest(0, 2));
+  CHECK(again.summaries.v(0, 2) == fresh.summaries.v(0, 2));
+  CHECK(again.summaries.v(0, 2) != all.summaries.v(0, 2));
   fixture.v = Tensor<float>();
   fixture.bind();
   CHECK_THROWS_AS(made("sparq", fixture)->select(fixture.call), ConfigError);
-  CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).lists[0].size() == 301);
+  CHECK(made("sparq:mean-value=false", fixture)->select(fixture.call).at(0).size() == 301);
 }
 
 TEST_CASE(
@@ -173,11 +173,11 @@ TEST_CASE(
       }
       projected.push_back(sum);
     }
-    CHECK(exact.list(h, 0).scored == naive_top_k(logits, 10));
-    CHECK(rough.list(h, 0).scored == naive_top_k(projected, 10));
+    CHECK(exact.list(h, 0).scored() == naive_top_k(logits, 10));
+    CHECK(rough.list(h, 0).scored() == naive_top_k(projected, 10));
   }
-  CHECK(made("loki:basis=self", fixture)->select(fixture.call).lists[0].scored ==
-        exact.lists[0].scored);
+  CHECK(made("loki:basis=self", fixture)->select(fixture.call).at(0).scored() ==
+        exact.at(0).scored());
   CallFixture other({.d_head = 8});
   other.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(full->select(other.call), ShapeError);

@@ -85,9 +85,9 @@ Sequence random_shape_sequence(std::uint64_t seed) {
 
 Answer answer_of(const Selection& selection) {
   Answer out{selection.owner, selection.is_dense, {}, {}};
-  for (const KeyList& list : selection.lists) {
-    out.scored.push_back(list.scored);
-    out.forced.push_back(list.forced);
+  for (Index i = 0; i < selection.n_lists(); ++i) {
+    out.scored.push_back(selection.at(i).scored());
+    out.forced.push_back(selection.at(i).forced());
   }
   return out;
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/rng.hpp"
 #include "core/sim/protocol.hpp"
+#include "tests/core/selectors/lists.hpp"
 
 namespace kvscope::test {
 
