@@ -300,7 +300,7 @@ std::string_view name_of(ModelFamily family) {
 }
 
 float ModelConfig::score_scale() const {
-  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(d_head)));
+  return static_cast<float>(1.0 / std::sqrt(query_scale > 0 ? query_scale : static_cast<double>(d_head)));
 }
 
 namespace {
@@ -352,6 +352,7 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, defaults.rms_eps);
   config.rope = read_rope(json, config.family, defaults, config.max_positions);
   config.tied_embeddings = json.boolean_or("tie_word_embeddings", defaults.tied_embeddings);
+  config.rotary_dim = config.d_head;
   read_biases(json, config);
   read_moe(json, config);
   read_rope_layers(json, config);

@@ -55,6 +55,32 @@ struct MoeConfig {
   double swiglu_limit = 7.0;
 };
 
+/// The norms of a layer, by where they stand: before and after a sublayer's function.
+enum class NormAt { attention_in, attention_out, mlp_in, mlp_out };
+
+/// How a model's layers are put together: what families differ in besides their shapes.
+struct LayerPlan {
+  enum class Norms {
+    pre,   // x += f(norm(x))
+    post,  // x += norm(f(x)): OLMo 2
+    both,  // x += norm(f(norm(x))): Gemma
+  };
+  enum class Activation { silu, gelu_tanh };
+  Norms norms = Norms::pre;
+  Activation activation = Activation::silu;
+  bool norm_adds_one = false;    // norms multiply by 1 + weight: Gemma
+  bool norms_all_heads = false;  // QK-norm runs over all heads of a token together: OLMo 2
+  bool fused_qkv = false;        // one stored matrix holds q, k and v: Phi-3
+  bool fused_gate_up = false;    // one stored matrix holds gate and up: Phi-3
+  double embedding_scale = 1.0;
+  double logit_softcap = 0.0;    // logits become cap * tanh(logits / cap); 0 = they stay
+
+  bool has_norm(NormAt at) const {
+    const bool is_out = at == NormAt::attention_out || at == NormAt::mlp_out;
+    return norms == Norms::both || is_out == (norms == Norms::post);
+  }
+};
+
 /// One model's shape and constants. Every field is checked by parse_model_config.
 struct ModelConfig {
   ModelFamily family = ModelFamily::llama;
@@ -67,7 +93,11 @@ struct ModelConfig {
   Index n_vocab = 0;
   Index max_positions = 0;  // longest context that config.json allows
   double rms_eps = 1e-6;
+  LayerPlan plan;
   RopeConfig rope;
+  std::optional<RopeConfig> local_rope;  // of layers with a window; empty = as the others
+  Index rotary_dim = 0;    // the first channels of a head, which RoPE turns; even
+  double query_scale = 0;  // score_scale is query_scale^(-1/2); 0 = d_head
   bool tied_embeddings = false;
   bool qkv_bias = false;   // q, k and v projections add a bias
   bool o_bias = false;     // the output projection adds a bias
@@ -84,7 +114,7 @@ struct ModelConfig {
   std::optional<std::int32_t> bos_id;
 
   Index group() const { return n_q / n_kv; }
-  /// The factor in front of q.k: 1 / sqrt(d_head).
+  /// The factor in front of q.k: 1 / sqrt(d_head), or of query_scale where there is one.
   float score_scale() const;
   /// Number of weights that these shapes imply (tied embeddings counted once).
   std::int64_t n_parameters() const;

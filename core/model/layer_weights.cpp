@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 
 #include "core/base/error.hpp"
@@ -32,9 +33,8 @@ class Collector {
   LayerWeights layer(Index index) const {
     const std::string layer = fmt::format("model.layers.{}.", index);
     LayerWeights w;
-    w.attention_norm = vector(layer + "input_layernorm.weight", config_.d_model);
+    add_norms(layer, w);
     add_attention(layer + "self_attn.", w);
-    w.mlp_norm = vector(layer + "post_attention_layernorm.weight", config_.d_model);
     if (!config_.has_experts[static_cast<std::size_t>(index)]) {
       add_mlp(layer + "mlp.", w);
     } else if (config_.moe.is_clamped) {
@@ -45,7 +45,28 @@ class Collector {
     return w;
   }
 
+  Tensor<float> norm(const std::string& name, Index n) const {
+    Tensor<float> weight = vector(name + ".weight", n);
+    if (config_.plan.norm_adds_one) {
+      for (float& x : weight.flat()) x += 1.0f;
+    }
+    return weight;
+  }
+
  private:
+  void add_norms(const std::string& layer, LayerWeights& w) const {
+    const bool has_both = config_.plan.norms == LayerPlan::Norms::both;
+    // "post_attention_layernorm" is, in families without norms behind sublayers, the MLP's own.
+    const std::array<std::string, 4> names = {
+        "input_layernorm", "post_attention_layernorm",
+        has_both ? "pre_feedforward_layernorm" : "post_attention_layernorm",
+        "post_feedforward_layernorm"};
+    for (std::size_t at = 0; at < names.size(); ++at) {
+      if (!config_.plan.has_norm(static_cast<NormAt>(at))) continue;
+      w.norms[at] = norm(layer + names[at], config_.d_model);
+    }
+  }
+
   void add_attention(const std::string& prefix, LayerWeights& w) const {
     const Index d = config_.d_model;
     const Index d_q = config_.n_q * config_.d_head;
@@ -61,8 +82,9 @@ class Collector {
     }
     if (config_.o_bias) w.o_bias = vector(prefix + "o_proj.bias", d);
     if (config_.qk_norm) {
-      w.q_norm = vector(prefix + "q_norm.weight", config_.d_head);
-      w.k_norm = vector(prefix + "k_norm.weight", config_.d_head);
+      const bool all = config_.plan.norms_all_heads;
+      w.q_norm = norm(prefix + "q_norm", all ? d_q : config_.d_head);
+      w.k_norm = norm(prefix + "k_norm", all ? d_kv : config_.d_head);
     }
     if (config_.has_sinks) w.sinks = vector(prefix + "sinks", config_.n_q);
   }
@@ -143,7 +165,7 @@ ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files
   ModelWeights weights;
   weights.embedding = collector.matrix("model.embed_tokens", config.n_vocab, config.d_model);
   for (Index i = 0; i < config.n_layers; ++i) weights.layers.push_back(collector.layer(i));
-  weights.final_norm = collector.vector("model.norm.weight", config.d_model);
+  weights.final_norm = collector.norm("model.norm", config.d_model);
   if (!config.tied_embeddings) {
     weights.lm_head = collector.matrix("lm_head", config.n_vocab, config.d_model);
   }

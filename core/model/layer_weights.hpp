@@ -1,6 +1,7 @@
 // One transformer layer's weights, ready for the kernels.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -30,19 +31,20 @@ struct MoeWeights {
 
 /// Names follow the Hugging Face checkpoints; absent parts (biases, norms of q and k) are empty.
 struct LayerWeights {
-  Tensor<float> attention_norm;  // [d_model]
+  std::array<Tensor<float>, 4> norms;  // [d_model] by NormAt; those that the plan lacks are empty
   Matrix q, k, v;                // [n_q * d_head, d_model], [n_kv * d_head, d_model] twice
   Tensor<float> q_bias, k_bias, v_bias;
-  Tensor<float> q_norm, k_norm;  // [d_head]
+  Tensor<float> q_norm, k_norm;  // [d_head], or [n_q * d_head] and [n_kv * d_head]
   Matrix o;                      // [d_model, n_q * d_head]
   Tensor<float> o_bias;          // [d_model]
-  Tensor<float> mlp_norm;        // [d_model]
   Matrix gate, up;               // [d_ff, d_model]
   Tensor<float> gate_bias, up_bias;
   Matrix down;                   // [d_model, d_ff]
   Tensor<float> down_bias;
   MoeWeights moe;       // instead of gate, up and down
   Tensor<float> sinks;  // [n_q] or empty
+
+  const Tensor<float>& norm(NormAt at) const { return norms[static_cast<std::size_t>(at)]; }
 };
 
 /// All weights of a model.

@@ -5,22 +5,14 @@
 // same bits whatever the other tokens of the call, the chunks and the threads.
 #pragma once
 
-#include <cstdint>
-
 #include "core/base/parallel.hpp"
 #include "core/model/config.hpp"
 #include "core/model/layer_weights.hpp"
 #include "core/model/linear.hpp"
+#include "core/model/routing.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
-
-/// The experts of every token of a call.
-struct Routing {
-  Tensor<std::int32_t>
-      expert;            // [n_tok, n_picked] by falling logit, lower index first among equals
-  Tensor<float> weight;  // [n_tok, n_picked] factors of the experts' outputs
-};
 
 /// Picks experts from the router's logits [n_blocks, n_experts, lanes]; the softmax (see
 /// MoeConfig::Weights) is in double.

@@ -1,3 +1,4 @@
+// Compiled alone: its classes have fields of types that only this file knows.
 #include "core/model/regex.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

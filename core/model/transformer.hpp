@@ -8,6 +8,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/model/attention_policy.hpp"
+#include "core/model/backend.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_cache.hpp"
 #include "core/model/observer.hpp"
@@ -33,28 +34,32 @@ struct ForwardOptions {
   ForwardTimes* times = nullptr;      // may be null
 };
 
-/// A decoder-only transformer (families: see ModelFamily) over mapped weights.
+/// A decoder-only transformer (families: see ModelFamily) over mapped weights, on one backend.
 /// Results are the same bits for any thread count and any division of the tokens into calls.
 class Transformer {
  public:
   /// Loads config.json and the weights of a Hugging Face checkpoint folder. Throws IoError,
   /// FormatError or ConfigError.
-  static Transformer load(const std::filesystem::path& model_dir);
-  Transformer(ModelConfig config, WeightFiles weights);
+  static Transformer load(const std::filesystem::path& model_dir,
+                          const BackendFactory& backend = make_lane_backend);
+  Transformer(ModelConfig config, WeightFiles weights,
+              const BackendFactory& backend = make_lane_backend);
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
   ~Transformer();
 
   const ModelConfig& config() const;
   const WeightFiles& weights() const;
+  const Backend& backend() const;
   /// Attention sinks [n_layers, n_q], row-major; empty if the model has none.
   std::vector<float> sinks() const;
 
-  /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`.
+  /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`, a
+  /// store of the model's backend (a KvCache for the default one).
   /// Returns logits [n_tok or 1, n_vocab], empty for Logits::none. Throws ConfigError if the cache has no room
   /// or a token id is not in the vocabulary, FormatError if NaN or Inf appears (broken weights), and
   /// whatever the observer or policy throws; the cache then holds the tokens it held before.
-  Tensor<float> forward(std::span<const TokenId> tokens, KvCache& cache, ThreadPool& pool,
+  Tensor<float> forward(std::span<const TokenId> tokens, KvStore& cache, ThreadPool& pool,
                         const ForwardOptions& options = {}) const;
 
  private:

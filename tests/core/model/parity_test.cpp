@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/model/transformer.hpp"
 #include "support/golden.hpp"
+#include "tests/core/model/naive_backend.hpp"
 
 using namespace kvscope;
 
@@ -52,12 +53,12 @@ class Capture final : public Observer {
 Capture run(const Transformer& model, const std::vector<TokenId>& tokens, std::size_t chunk, int n_threads,
             AttentionPolicy* policy = nullptr) {
   ThreadPool pool(n_threads);
-  KvCache cache(model.config(), static_cast<Index>(tokens.size()));
+  const auto store = model.backend().make_store(static_cast<Index>(tokens.size()));
   Capture capture(model.config(), static_cast<Index>(tokens.size()));
   const std::size_t step = chunk == 0 ? tokens.size() : chunk;
   for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
     const std::size_t n = std::min(step, tokens.size() - begin);
-    model.forward({tokens.data() + begin, n}, cache, pool, {Logits::all, &capture, policy});
+    model.forward({tokens.data() + begin, n}, *store, pool, {Logits::all, &capture, policy});
   }
   return capture;
 }
@@ -95,15 +96,32 @@ Tensor<float> attention_maps(const ModelConfig& c, const Capture& capture, Index
   return maps;
 }
 
+// The promises hold on every backend, where it has what the model needs.
+struct NamedBackend {
+  const char* name;
+  BackendFactory make;
+  bool has_experts;
+};
+
+const std::vector<NamedBackend>& backends() {
+  static const std::vector<NamedBackend> all = {{"lanes", make_lane_backend, true},
+                                                {"naive", test::make_naive_backend, false}};
+  return all;
+}
+
+bool has_experts(const std::string& name) { return name == "qwen3_moe" || name.starts_with("gpt_oss"); }
+
 }  // namespace
 
 TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[parity]") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
                "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4");
-  INFO(name);
+  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
+  if (has_experts(name) && !backend.has_experts) return;
+  INFO(name << " on " << backend.name);
   const auto dir = test::golden_dir() / name;
-  const Transformer model = Transformer::load(dir);
+  const Transformer model = Transformer::load(dir, backend.make);
   const auto tokens = test::read_golden_tokens(dir / "golden.h5");
   const Capture capture = run(model, tokens, /*chunk=*/0, /*n_threads=*/2);
   for (Index layer = 0; layer < model.config().n_layers; ++layer) {
@@ -124,9 +142,11 @@ TEST_CASE("chunked prefill, decode and any thread count give the same bits as on
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
                "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4");
-  INFO(name);
+  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
+  if (has_experts(name) && !backend.has_experts) return;
+  INFO(name << " on " << backend.name);
   const auto dir = test::golden_dir() / name;
-  const Transformer model = Transformer::load(dir);
+  const Transformer model = Transformer::load(dir, backend.make);
   const auto tokens = test::read_golden_tokens(dir / "golden.h5");
   const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
   check_same_bits(whole, run(model, tokens, /*chunk=*/0, /*n_threads=*/3));
@@ -181,7 +201,9 @@ TEST_CASE("a policy that chooses every key changes no bit", "[policy]") {
     Selection selection_;
   };
   const std::string name = GENERATE("mistral_window", "llama3_gqa", "gpt_oss");
-  const Transformer model = Transformer::load(test::golden_dir() / name);
+  const NamedBackend backend = backends()[GENERATE(0u, 1u)];
+  if (has_experts(name) && !backend.has_experts) return;
+  const Transformer model = Transformer::load(test::golden_dir() / name, backend.make);
   const auto tokens = test::read_golden_tokens(test::golden_dir() / name / "golden.h5");
   Every policy(model.config(), GENERATE(false, true));
   check_same_bits(run(model, tokens, /*chunk=*/20, /*n_threads=*/2),
@@ -221,6 +243,17 @@ TEST_CASE("a failing call leaves the cache as it was") {
   KvCache fresh(model.config(), 48);
   const Tensor<float> direct = model.forward(tokens, fresh, pool, {Logits::last});
   CHECK(same_bits(resumed, direct));
+}
+
+TEST_CASE("a store of another backend is refused") {
+  const Transformer model = Transformer::load(test::golden_dir() / "qwen2");
+  const Transformer other =
+      Transformer::load(test::golden_dir() / "qwen2", test::make_naive_backend);
+  const auto store = other.backend().make_store(8);
+  const std::vector<TokenId> tokens = {1, 2};
+  ThreadPool pool(1);
+  CHECK_THROWS_AS(model.forward(tokens, *store, pool), ConfigError);
+  CHECK(store->n_tokens() == 0);
 }
 
 TEST_CASE("tokens outside the vocabulary and full contexts are refused") {

@@ -1,0 +1,99 @@
+// What the layer diagram of core/model/transformer.cpp is computed on: the seam for other hardware.
+//
+// A backend is made from a model's weights and keeps them in its own form; a layer is named by its
+// index. Activations are opaque blocks: no host pointer crosses this interface except where somebody
+// looks (to_host_rows, host_lse, KvStore::host_k, logits). Operations may be queued; what returns
+// host data waits for it.
+//
+// The promise of every backend: a token's numbers have the same bits whatever the division of the
+// tokens into calls and the number of threads. Between backends only rounding is equal.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/attention/question.hpp"
+#include "core/attention/selection.hpp"
+#include "core/base/parallel.hpp"
+#include "core/model/config.hpp"
+#include "core/model/kv_store.hpp"
+#include "core/model/layer_weights.hpp"
+#include "core/model/routing.hpp"
+#include "core/model/tokenizer.hpp"
+
+namespace kvscope {
+
+/// Activations of one forward call, [n_tok, n_features] in whatever layout and memory.
+class Block {
+ public:
+  virtual ~Block() = default;
+};
+
+/// One forward call: tokens at [pos_begin, pos_begin + n_tok) of one KvStore. Operations are called
+/// in the order of the layer diagram; blocks are those of the same call. Outputs (y, out) are
+/// overwritten. Errors: FormatError where NaN or infinity appears, which names layer and position.
+class BackendCall {
+ public:
+  virtual ~BackendCall() = default;
+
+  virtual std::unique_ptr<Block> make_block(Index n_features) = 0;
+
+  /// x = the tokens' embeddings times the model's scale. x [n_tok, d_model]
+  virtual void embed(std::span<const TokenId> tokens, Block& x) = 0;
+  /// y = norm(x); they may be the same block. [n_tok, d_model]
+  virtual void norm(Index layer, NormAt at, const Block& x, Block& y) = 0;
+  /// q, k, v = the layer's projections of x. q [n_tok, n_q * d_head], k and v [n_tok, n_kv * d_head]
+  virtual void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) = 0;
+  /// QK-norm and RoPE of q and k, as far as the layer has them; then k and v join the store.
+  virtual void position_and_append(Index layer, Block& q, Block& k, const Block& v) = 0;
+  /// out = softmax attention to every key that the layer lets a query see. [n_tok, n_q * d_head]
+  virtual void attend(Index layer, const Block& q, Block& out) = 0;
+  /// The same over the selection's lists (is_dense false). `question` is the one that was chosen
+  /// for; it holds q on the host, which equals the block q.
+  virtual void attend_lists(const AttentionQuestion& question, const Selection& selection,
+                            const Block& q, Block& out) = 0;
+  /// y = the layer's output projection of x. [n_tok, n_q * d_head] -> [n_tok, d_model]
+  virtual void project_out(Index layer, const Block& x, Block& y) = 0;
+  /// y = down(activation(gate(x)) * up(x)). [n_tok, d_model]
+  virtual void gated_mlp(Index layer, const Block& x, Block& y) = 0;
+  /// y = the mixture of experts of x. [n_tok, d_model]
+  virtual Routing mix_experts(Index layer, const Block& x, Block& y) = 0;
+  /// x += y. [n_tok, d_model]
+  virtual void add(Block& x, const Block& y) = 0;
+  /// Logits of the last n_rows tokens: final norm, head, soft cap. [n_rows, n_vocab]
+  virtual Tensor<float> logits(const Block& x, Index n_rows) = 0;
+
+  /// q [n_q, n_tok, d_head] on the host, for observers and policies; valid until asked again.
+  virtual TensorView<const float> to_host_rows(const Block& q) = 0;
+  /// The log-sum-exp of the last attention. [n_q, n_tok]; -infinity where a query had no key
+  virtual TensorView<const float> host_lse() = 0;
+  /// Returns when all that was asked for is computed; called only where time is measured.
+  virtual void wait() {}
+};
+
+/// A model on some hardware. Immutable; one call at a time.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  /// Room for `capacity` tokens. Throws ConfigError beyond the model's max_positions.
+  virtual std::unique_ptr<KvStore> make_store(Index capacity) const = 0;
+  /// A call of n_tok tokens from store.n_tokens() on. Throws ConfigError for a store of another
+  /// backend. The pool may be used until the call is destroyed.
+  virtual std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store,
+                                             ThreadPool& pool) const = 0;
+};
+
+/// Makes a backend from weights that outlive it.
+using BackendFactory =
+    std::function<std::unique_ptr<Backend>(const ModelConfig& config, const ModelWeights& weights)>;
+
+/// The default: vector code on lane blocks (core/tensor/lane_kernels.hpp), stores are KvCache.
+std::unique_ptr<Backend> make_lane_backend(const ModelConfig& config, const ModelWeights& weights);
+
+/// Throws the FormatError of a value that is NaN or infinite. what: "the keys".
+[[noreturn]] void throw_not_finite(std::string_view what, Index layer, Index pos);
+
+}  // namespace kvscope

@@ -1,0 +1,340 @@
+// The lane backend: activations are [n_blocks, features, lanes], 16 or 32 tokens side by side, so
+// that every kernel treats a token alone and in one fixed order.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/attention/sparse_attention.hpp"
+#include "core/base/error.hpp"
+#include "core/model/backend.hpp"
+#include "core/model/kv_cache.hpp"
+#include "core/model/linear.hpp"
+#include "core/model/moe.hpp"
+#include "core/model/rope.hpp"
+#include "core/tensor/lane_kernels.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct LaneBlock final : Block {
+  Tensor<float> values;  // [n_blocks, n_features, lanes]
+};
+
+Tensor<float>& of(Block& block) { return static_cast<LaneBlock&>(block).values; }
+const Tensor<float>& of(const Block& block) {
+  return static_cast<const LaneBlock&>(block).values;
+}
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
+
+// A model as this backend holds it.
+struct LaneModel {
+  const ModelConfig& config;
+  const ModelWeights& weights;
+  std::vector<float> frequencies;        // of RoPE, see rope.hpp
+  std::vector<float> local_frequencies;  // of layers with a window, where they differ
+
+  const LayerWeights& layer(Index i) const {
+    return weights.layers[static_cast<std::size_t>(i)];
+  }
+  const Matrix& lm_head() const {
+    return config.tied_embeddings ? weights.embedding : weights.lm_head;
+  }
+};
+
+// Cosines and sines of a call's positions. [n_blocks, rotary_dim / 2, lanes]
+struct RopeTables {
+  Tensor<float> cos, sin;
+};
+
+class LaneCall final : public BackendCall {
+ public:
+  LaneCall(const LaneModel& model, Index n_tok, KvCache& cache, ThreadPool& pool)
+      : model_(model),
+        config_(model.config),
+        cache_(cache),
+        pool_(pool),
+        pos_begin_(cache.n_tokens()),
+        n_tok_(n_tok) {
+    shape_.lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
+    shape_.n_blocks = (n_tok + shape_.lanes - 1) / shape_.lanes;
+    lse_ = Tensor<float>::uninitialized({config_.n_q, n_tok});
+    rope_ = make_tables(model.frequencies, config_.rope);
+    if (config_.local_rope) local_rope_ = make_tables(model.local_frequencies, *config_.local_rope);
+  }
+
+  std::unique_ptr<Block> make_block(Index n_features) override {
+    auto block = std::make_unique<LaneBlock>();
+    // Zeros: spare lanes stay finite.
+    block->values = Tensor<float>({shape_.n_blocks, n_features, shape_.lanes});
+    return block;
+  }
+
+  void embed(std::span<const TokenId> tokens, Block& x) override {
+    const Index d = config_.d_model;
+    const auto scale = static_cast<float>(config_.plan.embedding_scale);
+    for_each_block([&](Index block) {
+      std::vector<float> scratch(static_cast<std::size_t>(d + 16));
+      float* out = of(x).sub(block).data();
+      std::fill_n(out, d * shape_.lanes, 0.0f);
+      for (Index t = 0; t < tokens_in(block); ++t) {
+        const Index id = tokens[static_cast<std::size_t>(first_token(block) + t)];
+        Index stride = 0;
+        const float* row = model_.weights.embedding.rows(id, id + 1, scratch.data(), stride);
+        for (Index f = 0; f < d; ++f) out[f * shape_.lanes + t] = scale * row[f];
+      }
+    });
+  }
+
+  void norm(Index layer, NormAt at, const Block& x, Block& y) override {
+    normalize(of(x), model_.layer(layer).norm(at), of(y));
+  }
+
+  void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) override {
+    const LayerWeights& w = model_.layer(layer);
+    linear({{&w.q, &w.q_bias, of(q).data()},
+            {&w.k, &w.k_bias, of(k).data()},
+            {&w.v, &w.v_bias, of(v).data()}},
+           of(x).data(), shape_, pool_);
+  }
+
+  void position_and_append(Index layer, Block& q, Block& k, const Block& v) override {
+    const LayerWeights& w = model_.layer(layer);
+    for_each_block([&](Index block) {
+      position(layer, of(q).sub(block).data(), config_.n_q, w.q_norm, block);
+      position(layer, of(k).sub(block).data(), config_.n_kv, w.k_norm, block);
+      append(of(k), cache_.k(layer), layer, "the keys", block);
+      append(of(v), cache_.v(layer), layer, "the values", block);
+    });
+  }
+
+  void attend(Index layer, const Block& q, Block& out) override {
+    LaneAttentionCall call;
+    call.pos_begin = pos_begin_;
+    call.n_tok = n_tok_;
+    call.lanes = shape_.lanes;
+    call.score_scale = config_.score_scale();
+    call.window = config_.window[static_cast<std::size_t>(layer)];
+    call.n_q = config_.n_q;
+    call.sinks = model_.layer(layer).sinks.flat();
+    call.k = std::as_const(cache_).k(layer);
+    call.v = std::as_const(cache_).v(layer);
+    call.q_lanes = of(q).data();
+    call.out_lanes = of(out).data();
+    call.lse = lse_.view();
+    attend_lanes(call, pool_);
+    check_lse(layer, /*may_see_nothing=*/false);
+  }
+
+  void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block&,
+                    Block& out) override {
+    const AttentionLanes answer{shape_.lanes, of(out).data(), lse_.view()};
+    kvscope::attend_lists(question, selection, answer, pool_);
+    check_lse(question.layer, /*may_see_nothing=*/true);
+  }
+
+  void project_out(Index layer, const Block& x, Block& y) override {
+    const LayerWeights& w = model_.layer(layer);
+    linear({{&w.o, &w.o_bias, of(y).data()}}, of(x).data(), shape_, pool_);
+  }
+
+  void gated_mlp(Index layer, const Block& x, Block& y) override {
+    const LayerWeights& w = model_.layer(layer);
+    if (gate_.count() == 0) {
+      gate_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
+      up_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
+    }
+    linear({{&w.gate, &w.gate_bias, gate_.data()}, {&w.up, &w.up_bias, up_.data()}}, of(x).data(),
+           shape_, pool_);
+    for_each_block([&](Index block) {
+      lane_swiglu(gate_.sub(block).data(), up_.sub(block).data(), config_.d_ff * shape_.lanes);
+    });
+    linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_);
+  }
+
+  Routing mix_experts(Index layer, const Block& x, Block& y) override {
+    return kvscope::mix_experts(config_.moe, model_.layer(layer).moe, of(x).data(), of(y).data(),
+                                n_tok_, shape_, pool_);
+  }
+
+  void add(Block& x, const Block& y) override {
+    for_each_block([&](Index block) {
+      lane_add(of(x).sub(block).data(), of(y).sub(block).data(), config_.d_model * shape_.lanes);
+    });
+  }
+
+  Tensor<float> logits(const Block& x, Index n_rows) override {
+    // All tokens, or the last one in a narrow block of its own.
+    const LaneShape shape = n_rows == n_tok_ ? shape_ : LaneShape{1, kNarrowLanes};
+    Tensor<float> normed({shape.n_blocks, config_.d_model, shape.lanes});
+    if (n_rows == n_tok_) {
+      normalize(of(x), model_.weights.final_norm, normed);
+    } else {
+      const Index t = n_tok_ - 1;
+      const auto from = of(x).sub(t / shape_.lanes);
+      for (Index f = 0; f < config_.d_model; ++f) {
+        normed(Index{0}, f, Index{0}) = from(f, t % shape_.lanes);
+      }
+      normalize(normed, model_.weights.final_norm, normed);
+    }
+    auto out = Tensor<float>::uninitialized({n_rows, config_.n_vocab});
+    linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_);
+    const auto cap = static_cast<float>(config_.plan.logit_softcap);
+    for (Index t = 0; t < n_rows; ++t) {
+      const auto row = out.view().row(t);
+      if (!all_finite(row)) {
+        throw_not_finite("the logits", config_.n_layers, pos_begin_ + n_tok_ - n_rows + t);
+      }
+      if (cap > 0.0f) {
+        for (float& value : row) value = cap * std::tanh(value / cap);
+      }
+    }
+    return out;
+  }
+
+  TensorView<const float> to_host_rows(const Block& q) override {
+    const Index d = config_.d_head;
+    if (q_rows_.count() == 0) {
+      q_rows_ = Tensor<float>::uninitialized({config_.n_q, n_tok_, d});
+    }
+    for_each_block([&](Index block) {
+      for (Index h = 0; h < config_.n_q; ++h) {
+        rows_from_lanes(of(q).sub(block).data() + h * d * shape_.lanes, d, shape_.lanes,
+                        tokens_in(block), &q_rows_(h, first_token(block), Index{0}), d);
+      }
+    });
+    return q_rows_.view();
+  }
+
+  TensorView<const float> host_lse() override { return lse_.view(); }
+
+ private:
+  Index first_token(Index block) const { return block * shape_.lanes; }
+  Index tokens_in(Index block) const {
+    return std::min(shape_.lanes, n_tok_ - first_token(block));
+  }
+
+  template <class Body>
+  void for_each_block(const Body& body) {
+    pool_.parallel_for(shape_.n_blocks, [&](Index block, int) { body(block); });
+  }
+
+  RopeTables make_tables(std::span<const float> frequencies, const RopeConfig& rope) {
+    const Shape shape{shape_.n_blocks, config_.rotary_dim / 2, shape_.lanes};
+    RopeTables tables{Tensor<float>::uninitialized(shape), Tensor<float>::uninitialized(shape)};
+    for_each_block([&](Index block) {
+      rope_tables(frequencies, static_cast<float>(rope.amplitude), pos_begin_ + first_token(block),
+                  tokens_in(block), shape_.lanes, tables.cos.sub(block).data(),
+                  tables.sin.sub(block).data());
+    });
+    return tables;
+  }
+
+  void normalize(const Tensor<float>& x, const Tensor<float>& weight, Tensor<float>& y) {
+    pool_.parallel_for(x.dim(0), [&](Index block, int) {
+      lane_rms_norm(x.sub(block).data(), weight.data(), config_.d_model,
+                    static_cast<float>(config_.rms_eps), y.sub(block).data(), x.dim(2));
+    });
+  }
+
+  // QK-norm and RoPE of every head of one block, in place. x [n_heads * d_head, lanes]
+  void position(Index layer, float* x, Index n_heads, const Tensor<float>& norm, Index block) {
+    const auto at = static_cast<std::size_t>(layer);
+    const auto eps = static_cast<float>(config_.rms_eps);
+    const Index d = config_.d_head;
+    const RopeTables& rope = config_.local_rope && config_.window[at] ? local_rope_ : rope_;
+    const bool norms_heads = norm.count() == d;
+    if (norm.count() > 0 && !norms_heads) {
+      lane_rms_norm(x, norm.data(), n_heads * d, eps, x, shape_.lanes);
+    }
+    for (Index h = 0; h < n_heads; ++h) {
+      float* head = x + h * d * shape_.lanes;
+      if (norms_heads) lane_rms_norm(head, norm.data(), d, eps, head, shape_.lanes);
+      if (!config_.has_rope[at]) continue;
+      lane_rope(head, rope.cos.sub(block).data(), rope.sin.sub(block).data(), config_.rotary_dim,
+                shape_.lanes);
+    }
+  }
+
+  void append(const Tensor<float>& lanes, TensorView<float> rows, Index layer, const char* what,
+              Index block) {
+    const Index first = pos_begin_ + first_token(block);
+    const Index n = tokens_in(block);
+    const Index d = config_.d_head;
+    for (Index h = 0; h < config_.n_kv; ++h) {
+      float* dst = &rows(h, first, Index{0});
+      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, dst, d);
+      for (Index t = 0; t < n; ++t) {
+        if (!all_finite({dst + t * d, static_cast<std::size_t>(d)})) {
+          throw_not_finite(what, layer, first + t);
+        }
+      }
+    }
+  }
+
+  void check_lse(Index layer, bool may_see_nothing) const {
+    for (Index h = 0; h < config_.n_q; ++h) {
+      for (Index t = 0; t < n_tok_; ++t) {
+        const float lse = lse_(h, t);
+        const bool sees_nothing =
+            may_see_nothing && lse == -std::numeric_limits<float>::infinity();
+        if (!std::isfinite(lse) && !sees_nothing) {
+          throw_not_finite("the attention scores", layer, pos_begin_ + t);
+        }
+      }
+    }
+  }
+
+  const LaneModel& model_;
+  const ModelConfig& config_;
+  KvCache& cache_;
+  ThreadPool& pool_;
+  Index pos_begin_;
+  Index n_tok_;
+  LaneShape shape_;
+  RopeTables rope_, local_rope_;
+  Tensor<float> gate_, up_;  // [n_blocks, d_ff, lanes], made when first needed
+  Tensor<float> lse_;        // [n_q, n_tok]
+  Tensor<float> q_rows_;     // [n_q, n_tok, d_head], made when first needed
+};
+
+class LaneBackend final : public Backend {
+ public:
+  LaneBackend(const ModelConfig& config, const ModelWeights& weights)
+      : model_{config, weights, rope_frequencies(config.rope, config.rotary_dim), {}} {
+    if (config.local_rope) {
+      model_.local_frequencies = rope_frequencies(*config.local_rope, config.rotary_dim);
+    }
+  }
+
+  std::string_view name() const override { return "lanes"; }
+
+  std::unique_ptr<KvStore> make_store(Index capacity) const override {
+    return std::make_unique<KvCache>(model_.config, capacity);
+  }
+
+  std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool& pool) const override {
+    auto* cache = dynamic_cast<KvCache*>(&store);
+    if (cache == nullptr) {
+      throw ConfigError("the lane backend fills a KvCache, and found the store of another backend");
+    }
+    return std::make_unique<LaneCall>(model_, n_tok, *cache, pool);
+  }
+
+ private:
+  LaneModel model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_lane_backend(const ModelConfig& config, const ModelWeights& weights) {
+  return std::make_unique<LaneBackend>(config, weights);
+}
+
+}  // namespace kvscope
