@@ -4,7 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/tensor/lane_kernels.hpp"
+#include "core/attention/dense_attention.hpp"
+#include "core/tensor/attention_kernels.hpp"
 
 namespace kvscope {
 

@@ -46,28 +46,6 @@ void rows_from_lanes(const float* x, Index n_features, Index lanes, Index n_tok,
 void lanes_from_rows(const float* rows, Index row_stride, Index n_features, Index lanes,
                      Index n_tok, float scale, float* x);
 
-/// One block of queries against all keys they see; see core/attention/dense_attention.hpp for the maths.
-struct LaneAttention {
-  const float* q = nullptr;        // [d_head, lanes] already times the score scale
-  const std::int32_t* pos = nullptr;  // [lanes] position of each lane's query; unused lanes repeat a used one
-  Index lanes = 0;
-  const float* k = nullptr;        // [n, d_head] keys of this KV head from position 0
-  const float* v = nullptr;        // [n, d_head]
-  Index d_head = 0;
-  Index key_begin = 0;             // first key to look at, a multiple of kKeyBlock
-  Index key_end = 0;               // one past the last key that any lane sees
-  Index window = 0;                // keys seen per query, itself included; 0 = all
-  const float* sinks = nullptr;    // [lanes] or null: a logit without a key that joins the softmax
-  float* out = nullptr;            // [d_head, lanes]
-  float* lse = nullptr;            // [lanes]
-  float* scratch = nullptr;        // [kKeyBlock + 3, lanes]
-};
-
-constexpr Index kKeyBlock = 128;  // keys per step of the online softmax, at absolute multiples
-
-/// Softmax attention with an online softmax over blocks of kKeyBlock keys.
-void lane_attention(const LaneAttention& task);
-
 /// Names of the instruction sets this machine can run, best first (for `kvscope version`).
 const char* lane_target_name();
 

@@ -8,23 +8,11 @@
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/lane_kernels.hpp"
+#include "support/only_target.hpp"
 
 using namespace kvscope;
 
 namespace {
-
-// Restricts the kernels to one instruction set while it lives.
-class OnlyTarget {
- public:
-  explicit OnlyTarget(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-  ~OnlyTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
 
 void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
   std::normal_distribution<float> normal(0.0f, scale);
@@ -95,11 +83,9 @@ void check_attention(const Problem& p, float scale_of_q) {
 }  // namespace
 
 TEST_CASE("dense attention equals three loops in double", "[attention]") {
-  const std::vector<std::int64_t> targets = {HWY_SSSE3, HWY_SSE4, HWY_AVX2, HWY_AVX3};
-  for (const std::int64_t target : targets) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
+  for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
-      const OnlyTarget only(target);
+      const test::OnlyTarget only(target);
       CHECK(std::string(lane_target_name()) == hwy::TargetName(target));
       check_attention({4, 2, 16, 0, 1, {}}, 1.0f);
       check_attention({4, 1, 8, 0, 40, {}}, 1.0f);
@@ -120,11 +106,9 @@ TEST_CASE("attention stays finite for scores far apart", "[attention]") {
 }
 
 TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set", "[kernels]") {
-  for (const std::int64_t target : {std::int64_t{HWY_SSSE3}, std::int64_t{HWY_SSE4}, std::int64_t{HWY_AVX2},
-                                    std::int64_t{HWY_AVX3}}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
+  for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
-      const OnlyTarget only(target);
+      const test::OnlyTarget only(target);
       const Index lanes = GENERATE(kNarrowLanes, kWideLanes);
       const Index rows = 19, k = 37;
       std::mt19937 rng(3);

@@ -1,0 +1,45 @@
+// Vector kernels of softmax attention on lane blocks (see core/tensor/lane_kernels.hpp).
+//
+// The order of operations of a query is fixed by absolute key positions alone: scores are one chain of
+// multiply-adds over channels; a span of kKeySpan keys is summed by an online softmax over blocks of
+// kKeyBlock keys; spans are joined in ascending order, a sink before the first. So neither other queries, nor chunks, nor the
+// division of keys among threads change a bit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/tensor/lane_kernels.hpp"
+
+namespace kvscope {
+
+constexpr Index kKeyBlock = 128;  // keys per step of the online softmax, at absolute multiples
+constexpr Index kKeySpan = 1024;  // keys per part that may be summed on its own, at absolute multiples
+
+/// One block of queries against all keys they see; see core/attention/dense_attention.hpp for the maths.
+struct LaneAttention {
+  const float* q = nullptr;        // [d_head, lanes] already times the score scale
+  const std::int32_t* pos = nullptr;  // [lanes] position of each lane's query; unused lanes repeat a used one
+  Index lanes = 0;
+  const float* k = nullptr;        // [n, d_head] keys of this KV head from position 0
+  const float* v = nullptr;        // [n, d_head]
+  Index d_head = 0;
+  Index key_begin = 0;             // first key to look at, a multiple of kKeyBlock
+  Index key_end = 0;               // one past the last key that any lane sees
+  Index window = 0;                // keys seen per query, itself included; 0 = all
+  const float* sinks = nullptr;    // [lanes] or null: a logit without a key that joins the softmax
+  float* out = nullptr;            // [d_head, lanes]
+  float* lse = nullptr;            // [lanes]
+  float* scratch = nullptr;        // [kKeyBlock + 3, lanes]
+};
+
+/// Softmax attention with an online softmax over blocks of kKeyBlock keys.
+void lane_attention(const LaneAttention& task);
+
+/// The same for several blocks of queries with equal k, v, d_head and lanes, a block of keys at a time
+/// for all of them while it lies in cache. Same bits as one after another. Of each task's own scratch
+/// only [3, lanes] is used; scratch: lane_attention_scratch(d_head) floats.
+void lane_attention(std::span<const LaneAttention> tasks, float* scratch);
+Index lane_attention_scratch(Index d_head);
+
+}  // namespace kvscope

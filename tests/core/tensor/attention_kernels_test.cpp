@@ -1,0 +1,139 @@
+// Attention kernels: the same bits for any chunks, any threads and any side of a span of keys, on every instruction set.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <hwy/targets.h>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/tensor/attention_kernels.hpp"
+#include "support/only_target.hpp"
+
+using namespace kvscope;
+
+namespace {
+
+struct Shape3 {
+  Index n_q, n_kv, d, n_ctx;
+  std::optional<Index> window;
+  bool has_sinks = false;
+};
+
+struct Inputs {
+  Tensor<float> q, k, v, sinks;
+
+  explicit Inputs(const Shape3& s)
+      : q({s.n_q, s.n_ctx, s.d}), k({s.n_kv, s.n_ctx, s.d}), v({s.n_kv, s.n_ctx, s.d}), sinks({s.n_q}) {
+    std::mt19937 rng(11);
+    std::normal_distribution<float> normal;
+    for (auto* tensor : {&q, &k, &v, &sinks}) {
+      for (float& x : tensor->flat()) x = 2.0f * normal(rng);
+    }
+  }
+};
+
+struct Result {
+  Tensor<float> out, lse;
+};
+
+// Positions [begin, end) of the sequence in calls of `chunk` tokens.
+Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index chunk, int n_threads) {
+  ThreadPool pool(n_threads);
+  Result result{Tensor<float>({s.n_q, end - begin, s.d}), Tensor<float>({s.n_q, end - begin})};
+  for (Index pos = begin; pos < end; pos += chunk) {
+    const Index last = std::min(end, pos + chunk);
+    AttentionCall call;
+    call.pos_begin = pos;
+    call.n_tok = last - pos;
+    call.score_scale = 1.0f / std::sqrt(static_cast<float>(s.d));
+    call.q = in.q.view().range(1, pos, last);
+    call.k = in.k.view();
+    call.v = in.v.view();
+    if (s.has_sinks) call.sinks = in.sinks.flat();
+    call.out = result.out.view().range(1, pos - begin, last - begin);
+    call.lse = result.lse.view().range(1, pos - begin, last - begin);
+    attend_dense(call, s.window, pool);
+  }
+  return result;
+}
+
+bool same_bits(const Result& a, const Result& b) {
+  const auto same = [](std::span<const float> x, std::span<const float> y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end());
+  };
+  return same(a.out.flat(), b.out.flat()) && same(a.lse.flat(), b.lse.flat());
+}
+
+// Largest difference of outputs from three loops in double.
+double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result& result) {
+  double worst = 0.0;
+  for (Index h = 0; h < s.n_q; ++h) {
+    const Index g = h / (s.n_q / s.n_kv);
+    for (Index t = 0; t < result.lse.dim(1); ++t) {
+      const Index pos = begin + t;
+      const Index first = s.window ? std::max<Index>(0, pos - *s.window + 1) : 0;
+      std::vector<double> p;
+      for (Index j = first; j <= pos; ++j) {
+        double score = 0.0;
+        for (Index f = 0; f < s.d; ++f) score += static_cast<double>(in.q(h, pos, f)) * in.k(g, j, f);
+        p.push_back(std::exp(score / std::sqrt(static_cast<double>(s.d)) - static_cast<double>(result.lse(h, t))));
+      }
+      double mass = s.has_sinks ? std::exp(static_cast<double>(in.sinks(h)) - result.lse(h, t)) : 0.0;
+      for (const double x : p) mass += x;
+      worst = std::max(worst, std::abs(mass - 1.0));
+      for (Index f = 0; f < s.d; ++f) {
+        double o = 0.0;
+        for (std::size_t j = 0; j < p.size(); ++j) {
+          o += p[j] * static_cast<double>(in.v(g, first + static_cast<Index>(j), f));
+        }
+        worst = std::max(worst, std::abs(o - static_cast<double>(result.out(h, t, f))));
+      }
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("attention has the same bits for any chunks and threads", "[attention][kernels]") {
+  const std::vector<Shape3> shapes = {
+      {6, 2, 16, kKeySpan + 90, {}},
+      {3, 1, 8, 700, {}},
+      {4, 4, 10, 300, {}},
+      {7, 1, 33, 200, {}},
+      {9, 1, 20, 150, {}},
+      {2, 1, 128, 2 * kKeySpan + 40, {}},
+      {4, 2, 24, kKeySpan + 300, Index{200}},
+      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
+      {8, 1, 64, 260, {}, /*has_sinks=*/true},
+  };
+  for (const std::int64_t target : test::testable_targets()) {
+    DYNAMIC_SECTION(hwy::TargetName(target)) {
+      const test::OnlyTarget only(target);
+      for (const Shape3& s : shapes) {
+        INFO("n_q " << s.n_q << ", n_kv " << s.n_kv << ", d_head " << s.d << ", n_ctx " << s.n_ctx);
+        const Inputs in(s);
+        const Index begin = s.n_ctx - 131;
+        const Result whole = attend(s, in, begin, s.n_ctx, 131, 1);
+        CHECK(worst_error(s, in, begin, whole) < 1e-4);
+        for (const int n_threads : {2, 3, 4}) {
+          CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, 131, n_threads)));
+        }
+        for (const Index chunk : {1, 2, 5, 17, 40}) {
+          INFO("chunk " << chunk);
+          CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a chunk across the edge of a span of keys keeps its bits", "[attention][kernels]") {
+  const Shape3 s{4, 2, 16, kKeySpan + 60, {}};
+  const Inputs in(s);
+  const Index begin = kKeySpan - 60;
+  const Result whole = attend(s, in, begin, s.n_ctx, 120, 1);
+  CHECK(worst_error(s, in, begin, whole) < 1e-4);
+  for (const Index chunk : {1, 7, 64}) CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 3)));
+}
