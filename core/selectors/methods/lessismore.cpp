@@ -96,13 +96,8 @@ class LessIsMore final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    SelectCost cost;
-    if (!selects(call.layer)) return cost;
-    const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_keys = static_cast<double>(scored_range(call).size());
-    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
-    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
-    return cost;
+    if (!selects(call.layer)) return {};
+    return exact_scoring_cost(call, scored_range(call), call.n_tok);
   }
 
  private:

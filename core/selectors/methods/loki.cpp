@@ -5,8 +5,8 @@
 // text, keep keys rotated (k P), score with the first r coordinates of rotated queries and keys,
 // keep the best k, attend exactly.
 //
-// Cost per call and layer: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q n_tok T r FLOPs; reads
-// n_kv T r elements.
+// Cost per call and layer with T keys before it: rotation 2 (n_q + n_kv) n_tok d^2, scores 2 n_q
+// n_tok T r FLOPs; reads n_kv T r elements.
 //
 // Stores n_kv d^2 elements per layer; rotated keys replace the keys.
 //
@@ -99,14 +99,14 @@ class Loki final : public SharedScoreSelector {
     const auto n_q = static_cast<double>(call.q.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
-    SelectCost cost;
-    cost.metadata_bytes = n_kv * d * d * kBytesPerElement;
-    if (selection.is_dense) return cost;
+    if (selection.is_dense) return {};
     const auto r = static_cast<double>(std::min(options_.rank, call.k.dim(2)));
-    const auto n_keys = static_cast<double>(past_range(call).size());
-    cost.score_flops = 2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * n_q * n_tok * n_keys * r;
-    cost.score_bytes = n_kv * n_keys * r * kBytesPerElement;
-    return cost;
+    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
+    return {
+        .score_flops =
+            2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * (n_q / n_kv) * n_tok * n_keys * r,
+        .score_bytes = n_keys * r * kBytesPerElement,
+        .metadata_bytes = n_kv * d * d * kBytesPerElement};
   }
 
  protected:

@@ -3,8 +3,9 @@
 //
 // Idea: in prefill, per query head, average queries and keys over blocks of 64; score each pair of
 // blocks by the product of the means (unscaled: one row's order does not change); each block of
-// queries keeps the 100 best blocks of keys that are not in its future. Decode stays dense. Cost: 2
-// n_q (C / 64) (T / 64) d FLOPs per call and one read of the keys. Stores nothing. Fails when one
+// queries keeps the 100 best blocks of keys that are not in its future. Decode stays dense. Cost per
+// call: means (n_q C + n_kv T) d, pairs of whole blocks 2 n_q ceil(C / 64) ceil(T / 64) d FLOPs,
+// and one read of the keys. Stores nothing. Fails when one
 // key of a block matters and its mean does not show it. Decided here: blocks of keys are aligned to
 // position 0, blocks of queries to the call's first query. The published code forces nothing, so a
 // query may lose its own block, or everything it sees; forced=diagonal (default) keeps its own
@@ -94,15 +95,12 @@ class BlockSparse final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    const auto n_q = static_cast<double>(call.q.dim(0));
     const auto d = static_cast<double>(call.q.dim(2));
-    const auto n_ctx = static_cast<double>(call.k.dim(1));
-    const auto block = static_cast<double>(options_.block);
-    const double n_kv_rows = static_cast<double>(call.k.dim(0)) * n_ctx;
-    const double n_q_rows = n_q * static_cast<double>(call.n_tok);
-    return {
-        .score_flops = (n_kv_rows + n_q_rows) * d + 2.0 * (n_q_rows / block) * (n_ctx / block) * d,
-        .score_bytes = n_kv_rows * d * kBytesPerElement};
+    const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
+    const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
+    const double n_pairs = block_pairs(call, options_.block, options_.block);
+    return {.score_flops = (n_keys + n_queries) * d + 2.0 * n_pairs * d,
+            .score_bytes = n_keys * d * kBytesPerElement};
   }
 
  private:

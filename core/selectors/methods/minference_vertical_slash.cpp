@@ -106,11 +106,7 @@ class VerticalSlash final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    const auto n_ctx = static_cast<double>(call.k.dim(1));
-    const auto d = static_cast<double>(call.q.dim(2));
-    const auto n_voters = static_cast<double>(std::min(options_.n_voters, call.n_tok));
-    return {.score_flops = 2.0 * static_cast<double>(call.q.dim(0)) * n_voters * n_ctx * d,
-            .score_bytes = static_cast<double>(call.k.dim(0)) * n_ctx * d * kBytesPerElement};
+    return exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(options_.n_voters, call.n_tok));
   }
 
  private:

@@ -95,12 +95,7 @@ class OracleTopk final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_keys = static_cast<double>(call_range(call).size());
-    SelectCost cost;
-    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * d;
-    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
-    return cost;
+    return exact_scoring_cost(call, call_range(call), call.n_tok);
   }
 
  private:

@@ -6,7 +6,8 @@
 // bound and attend to all their tokens.
 //
 // Cost per decode step and layer: 4 n_q d ceil(T / P) FLOPs for the bounds; reads 2 n_kv d ceil(T /
-// P) elements of metadata (1 / P of the cache), which is also what it stores.
+// P) elements of metadata (1 / P of the cache), which is also what it stores. By the sum over a
+// group, and in chunks over their queries: 2 n_q n_tok d + 4 n_kv d ceil(T / P) FLOPs.
 //
 // Fails when one outlier channel dominates every bound, when pages are long, and when the wanted
 // key shares its page with nothing else (the bound of a page of opposites is high).
@@ -70,22 +71,20 @@ class Quest final : public PageSelector {
   void reset(const AttentionShape&) override {}
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto n_q = static_cast<double>(call.q.dim(0));
-    const auto n_all = static_cast<double>((call.k.dim(1) + page_size() - 1) / page_size());
+    const double group = n_q / static_cast<double>(call.k.dim(0));
     const double element = kBytesPerElement * static_cast<double>(options_.bound_bits) / 16.0;
-    SelectCost cost;
-    cost.metadata_bytes = 2.0 * n_kv * n_all * d * element;
-    if (selection.is_dense) return cost;
-    const auto n_scored = static_cast<double>(scored_pages(call).size());
+    const TokenRange all{0, (call.k.dim(1) + page_size() - 1) / page_size()};
+    const double n_scored = alive_pages(call, scored_pages(call), page_size());  // of all KV heads
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
     const bool sums = call.n_tok > 1 || owner() == PageOwner::group_sum;
-    cost.score_flops =
-        sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_kv * n_scored * d
-             : 4.0 * n_q * n_scored * d;
-    cost.score_bytes = 2.0 * n_kv * n_scored * d * element;
-    return cost;
+    return {.score_flops =
+                sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_scored * d
+                     : 4.0 * group * n_scored * d,
+            .score_bytes = 2.0 * n_scored * d * element,
+            .metadata_bytes = 2.0 * alive_pages(call, all, page_size()) * d * element};
   }
 
  protected:

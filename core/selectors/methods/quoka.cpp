@@ -8,9 +8,10 @@
 // serves the whole chunk and all heads of the group; attention uses the original keys and all
 // queries.
 //
-// Cost per call and layer: choosing queries 4 n_q C d; scores 2 n_kv N_Q T d, the largest n_kv N_Q
-// T, key norms 3 n_kv T d. It reads every key once (n_kv T d b), so in decode it cannot save more
-// than half of the traffic.
+// Cost per call and layer, T the keys that compete (those before the call, with scope=whole its own
+// too): choosing queries by cosine 4 n_q C d; scores 2 n_kv N_Q T d, the largest n_kv N_Q T, key
+// norms 3 n_kv T d (none for dot products). It reads every such key once (n_kv T d b), so in decode
+// it cannot save more than half of the traffic.
 //
 // Stores nothing (a real system would cache the key norms).
 //
@@ -133,18 +134,19 @@ class Quoka final : public SharedScoreSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto n_q = static_cast<double>(call.q.dim(0));
-    const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.q.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
-    const auto n_keys = static_cast<double>(scored_range(call).size());
+    const double n_keys = alive_keys(call, scored_range(call));  // of all KV heads
     const bool sub_selects =
         options_.queries != QueryChoice::all && call.n_tok > options_.n_queries;
+    const bool takes_cosines = sub_selects && (options_.queries == QueryChoice::farthest ||
+                                               options_.queries == QueryChoice::nearest);
     const double n_slots = sub_selects ? static_cast<double>(options_.n_queries) : n_tok;
     SelectCost cost;
-    cost.score_flops = (sub_selects ? 4.0 * n_q * n_tok * d : 0.0) + 3.0 * n_kv * n_keys * d +
-                       2.0 * n_kv * n_slots * n_keys * d + n_kv * n_slots * n_keys;
-    cost.score_bytes = n_kv * n_keys * d * kBytesPerElement;
+    if (takes_cosines) cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
+    if (options_.similarity == Similarity::cosine) cost.score_flops += 3.0 * n_keys * d;
+    cost.score_flops += 2.0 * n_slots * n_keys * d + n_slots * n_keys;
+    cost.score_bytes = n_keys * d * kBytesPerElement;
     return cost;
   }
 

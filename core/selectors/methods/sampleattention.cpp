@@ -49,14 +49,12 @@ class SampleAttention final : public SharedScoreSelector {
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
-    const auto n_rows =
-        static_cast<double>(std::min(options_.n_queries, call.n_tok) * call.q.dim(0));
-    const auto n_keys = static_cast<double>(call_range(call).size());
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    const auto n_rows = static_cast<double>(std::min(options_.n_queries, call.n_tok) * group);
+    const double n_keys = alive_keys(call, call_range(call));  // of all KV heads
     const auto d = static_cast<double>(call.q.dim(2));
-    SelectCost cost;
-    cost.score_flops = 2.0 * n_rows * n_keys * d + 5.0 * n_rows * n_keys;
-    cost.score_bytes = static_cast<double>(call.k.dim(0)) * n_keys * d * kBytesPerElement;
-    return cost;
+    return {.score_flops = 2.0 * n_rows * n_keys * d + 5.0 * n_rows * n_keys,
+            .score_bytes = n_keys * d * kBytesPerElement};
   }
 
  protected:

@@ -4,7 +4,8 @@
 // Idea: softmax rows of the last w queries, summed over rows, averaged over the KV group; smoothed
 // over neighbouring keys by pooling, so that clusters survive together; the best keys and the last
 // w stay, k in all. Prefill itself is full attention; keys of decoded tokens are appended and never
-// evicted. Cost per prefill call: 2 n_q w T d FLOPs and one read of the keys, n_kv T d b bytes.
+// evicted. Cost per prefill call with T keys alive: 2 n_q w T d FLOPs and one read of them, n_kv
+// T d b bytes (with official-mha the keys that any head of a group keeps).
 // Stores nothing. Fails when the question is not in the window (it voted for something else), and
 // after that nothing comes back. Decided here: in chunked prefill the last w queries of each chunk
 // vote over all alive keys, and the cache is shrunk to the budget after every chunk. A chunk
@@ -133,11 +134,7 @@ class SnapKv final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     if (call.phase != Phase::prefill) return {};
-    const auto n_ctx = static_cast<double>(call.pos_begin + call.n_tok);
-    const auto d = static_cast<double>(call.q.dim(2));
-    const auto n_voters = static_cast<double>(std::min(options_.window, call.n_tok));
-    return {.score_flops = 2.0 * static_cast<double>(call.q.dim(0)) * n_voters * n_ctx * d,
-            .score_bytes = static_cast<double>(call.k.dim(0)) * n_ctx * d * kBytesPerElement};
+    return exact_scoring_cost(call, call_range(call), std::min(options_.window, call.n_tok));
   }
 
  private:

@@ -6,9 +6,11 @@
 // 64. A block whose vectors resemble each other (mean pairwise cosine above theta-sim) is judged by
 // its mean: the softmax over the products of means says how much a query block needs it; the best
 // blocks up to a share tau of the sum stay. Blocks that do not resemble themselves are kept always:
-// dissimilar key blocks for all, dissimilar query blocks keep everything. Cost: pooling and
-// similarity (n_q C + n_kv T) 3 d FLOPs (the mean of all pairwise cosines is the squared norm of
-// the mean unit vector), pairs 2 n_q (C / 128) (T / 64) d, one read of the keys. Stores nothing.
+// dissimilar key blocks for all, dissimilar query blocks keep everything. Cost per call:
+// means d and similarity 4 d FLOPs for each query and key (the mean of all pairwise cosines is the
+// squared norm of the mean unit vector: a norm 2 d, a unit vector d, a sum d), 2 d for each key
+// less the mean of all, pairs of whole blocks 2 n_q ceil(C / 128) ceil(T / 64) d, one read of the
+// keys. Stores nothing.
 // Fails when one key of a homogeneous block matters. The published count leaves out the block that
 // crosses tau, so the kept share is usually below tau; at least one block stays. Decided here:
 // blocks of keys are aligned to position 0, of queries to the call's first query; the mean of the
@@ -109,13 +111,12 @@ class SpargeAttn final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     const auto d = static_cast<double>(call.q.dim(2));
-    const double n_q_rows = static_cast<double>(call.q.dim(0) * call.n_tok);
-    const auto n_ctx = static_cast<double>(call.k.dim(1));
-    const double n_kv_rows = static_cast<double>(call.k.dim(0)) * n_ctx;
-    const double n_pairs = n_q_rows / static_cast<double>(options_.block_q) * n_ctx /
-                           static_cast<double>(options_.block_k);
-    return {.score_flops = 3.0 * (n_q_rows + n_kv_rows) * d + 2.0 * n_pairs * d,
-            .score_bytes = n_kv_rows * d * kBytesPerElement};
+    const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
+    const double n_keys = alive_keys(call, {0, call.k.dim(1)});  // of all KV heads
+    const double n_pairs = block_pairs(call, options_.block_q, options_.block_k);
+    const double shift = options_.subtract_mean ? 2.0 * n_keys * d : 0.0;
+    return {.score_flops = 5.0 * (n_queries + n_keys) * d + shift + 2.0 * n_pairs * d,
+            .score_bytes = n_keys * d * kBytesPerElement};
   }
 
  private:

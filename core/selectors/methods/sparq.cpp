@@ -6,9 +6,9 @@
 // best others; mix the exact output over the kept keys with the mean of all values, weighted by
 // alpha, the approximate attention that the kept keys hold.
 //
-// Cost per decode step and layer: 2 n_q T r FLOPs; reads n_kv T r elements of K (which therefore
-// has to lie in memory in both layouts: that copy, n_kv T d elements, is what it stores, and the
-// running mean of V).
+// Cost per call and layer with T keys before it: 2 n_q n_tok T r FLOPs; reads n_kv T r elements of
+// K (which therefore has to lie in memory in both layouts: that copy, d elements of each key in the
+// cache, is what it stores, and the running mean of V).
 //
 // Fails when the informative channels of the keys are not the large channels of the query.
 //
@@ -105,14 +105,15 @@ class Sparq final : public SharedScoreSelector {
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
-    SelectCost cost;
-    cost.metadata_bytes = n_kv * static_cast<double>(call.k.dim(1)) * d * kBytesPerElement +
-                          (options_.mean_value ? n_kv * d * kBytesPerElement : 0.0);
-    if (selection.is_dense) return cost;
+    if (selection.is_dense) return {};
     const auto r = static_cast<double>(std::min(options_.n_channels, call.k.dim(2)));
-    const auto n_keys = static_cast<double>(past_range(call).size());
-    cost.score_flops = 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_keys * r;
-    cost.score_bytes = n_kv * n_keys * r * kBytesPerElement;
+    const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
+    const double rows_per_kv_head = static_cast<double>(call.q.dim(0) * call.n_tok) / n_kv;
+    SelectCost cost;
+    cost.score_flops = 2.0 * rows_per_kv_head * n_keys * r;
+    cost.score_bytes = n_keys * r * kBytesPerElement;
+    cost.metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement;
+    if (options_.mean_value) cost.metadata_bytes += n_kv * d * kBytesPerElement;
     return cost;
   }
 

@@ -88,11 +88,16 @@ class Tova final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
-    const auto n_keys = static_cast<double>(attended_keys_of(call, selection, /*kv_head=*/0));
-    const double n_q = static_cast<double>(call.q.dim(0));
-    return {.score_flops = n_q * n_keys,
-            .score_bytes = n_q * n_keys * kBytesPerProb,
-            .metadata_bytes = n_keys * kBytesPerProb};
+    // Heads have lost the same keys unless another evicting method came before.
+    SelectCost cost;
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      const auto n_keys = static_cast<double>(attended_keys_of(call, selection, kv_head));
+      const double n_weights = n_keys * static_cast<double>(call.q.dim(0) / call.k.dim(0));
+      cost.score_flops += n_weights;
+      cost.score_bytes += n_weights * kBytesPerProb;
+      cost.metadata_bytes = std::max(cost.metadata_bytes, n_keys * kBytesPerProb);
+    }
+    return cost;
   }
 
  private:

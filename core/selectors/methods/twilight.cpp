@@ -4,8 +4,9 @@
 // a 4-bit copy of the keys; keep the smallest set that holds a share p of the estimate; attend
 // exactly to the survivors. How many keys a head needs follows from how peaked it is.
 //
-// Cost per decode step and layer, besides the base: 2 n_q B0 d FLOPs; reads n_kv B0 (d / 2 + 4)
-// bytes of codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes.
+// Cost per decode step and layer, besides the base, which really keeps B0 keys for a query head
+// and U for the heads of a KV head together: 2 n_q B0 d FLOPs; reads n_kv U (d / 2 + 4) bytes of
+// codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes.
 //
 // Fails where the base misses keys (p is a share of the base's mass, not of all), and saves nothing
 // on flat heads.
@@ -147,8 +148,9 @@ class Twilight final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     call.budget = base_budget_;
-    const Selection kept =
-        base().select(call);  // also in dense layers: a base that works across layers must see them
+    // also in dense layers: a base that works across layers must see them
+    base_answer_ = base().select(call);
+    const Selection& kept = base_answer_;
     if (call.layer < options_.dense_layers) {
       return dense_selections(call, list_owner(), budgets.size());
     }
@@ -168,26 +170,17 @@ class Twilight final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense || base_ == nullptr) return {};
     const auto d = static_cast<double>(call.k.dim(2));
-    const auto n_kv = static_cast<double>(call.k.dim(0));
     const double bytes_per_key =
         d * static_cast<double>(options_.bits) / 8.0 + 2.0 * kBytesPerElement;
-    SelectCost cost;
-    if (base_ != nullptr) {
-      SelectCall base_call = call;
-      base_call.budget = base_budget_;
-      cost = base_->cost(base_call, selection);
-    }
-    cost.metadata_bytes += n_kv * static_cast<double>(call.k.dim(1)) * bytes_per_key;
-    if (selection.is_dense) return cost;
-    const auto n_keys = static_cast<double>(call_range(call).size());
-    const double n_base =
-        base_budget_.kind == Budget::Kind::mass
-            ? n_keys
-            : std::min(n_keys, static_cast<double>(base_budget_.tokens(
-                                   call_range(call).size(), base_ ? base_->caps().page_size : 1)));
-    cost.score_flops += 2.0 * static_cast<double>(call.q.dim(0) * call.n_tok) * n_base * d;
-    cost.score_bytes += n_kv * n_base * bytes_per_key;
+    SelectCall base_call = call;
+    base_call.budget = base_budget_;
+    SelectCost cost = base_->cost(base_call, base_answer_);
+    const BaseKeys kept = count_base_keys(call);
+    cost.score_flops += 2.0 * kept.n_scored * d;
+    cost.score_bytes += kept.n_read * bytes_per_key;
+    cost.metadata_bytes += alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key;
     return cost;
   }
 
@@ -225,6 +218,29 @@ class Twilight final : public Selector {
     return keys;
   }
 
+  /// What the base kept in the last call: keys of all rows and query heads, each of which is
+  /// scored, and of their unions, which the KV heads read.
+  struct BaseKeys {
+    double n_scored = 0.0;
+    double n_read = 0.0;
+  };
+  BaseKeys count_base_keys(const SelectCall& call) const {
+    BaseKeys count;
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      std::vector<bool> is_read(static_cast<std::size_t>(call.k.dim(1)), false);
+      for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+        for (Index row = 0; row < call.n_tok; ++row) {
+          const std::vector<KeyPos> keys = base_keys(call, base_answer_, q_head, row);
+          count.n_scored += static_cast<double>(keys.size());
+          for (const KeyPos pos : keys) is_read[static_cast<std::size_t>(pos)] = true;
+        }
+      }
+      count.n_read += static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
+    }
+    return count;
+  }
+
   static void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
                     std::span<const Budget> budgets, RoundedKeys& rounded, std::span<Selection> answers) {
     const TokenRange visible = row_range(call, row);
@@ -254,6 +270,7 @@ class Twilight final : public Selector {
   TwilightOptions options_;
   Budget base_budget_;
   std::unique_ptr<Selector> base_;
+  Selection base_answer_;  // of the last call
 };
 
 }  // namespace

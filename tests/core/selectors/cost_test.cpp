@@ -1,0 +1,298 @@
+// Counted work of one call of every method and preset, by hand: what the columns of a sweep and the
+// figures over bytes are made of.
+//
+// The question: 4 query heads, 2 KV heads (groups of 2), 8 channels, 40 keys, in layer 2 of 8.
+//   chunk    prefill: 32 past keys, 8 queries
+//   step     decode: 39 past keys, 1 query
+//   evicted  the chunk again (the step, where a method rests in prefill), after KV head 0 lost keys
+//            0 to 9 and KV head 1 keys 0 to 19. Left: 30 + 20 = 50 keys, 22 + 12 = 34 of them past.
+// One multiplication with its addition is 2 FLOPs; a dot product of keys is 16. An element of a key
+// is 2 bytes, a key 16; a probability 4.
+#include <optional>
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/attention/visible.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+
+namespace {
+
+struct Counted {
+  double flops = 0.0;
+  double bytes = 0.0;  // read to score
+  double held = 0.0;   // besides the cache
+};
+
+struct CostCase {
+  std::string_view spec;  // a method or preset, with options that fit the small question
+  std::optional<Counted> chunk;
+  std::optional<Counted> step;
+  std::optional<Counted> evicted;
+};
+
+constexpr Counted kNothing{};
+constexpr std::nullopt_t kRests = std::nullopt;
+
+// Exact scores of all rows: 4 heads x 8 rows x 40 keys x 16, of one row 4 x 40 x 16; with evicted
+// keys 2 heads of a group x 8 rows x 50 keys x 16. Every key is read once: 80 x 16, or 50 x 16.
+constexpr Counted kExactChunk{20480, 1280, 0};
+constexpr Counted kExactStep{2560, 1280, 0};
+constexpr Counted kExactEvicted{12800, 800, 0};
+
+// H2O adds every weight of every row: 4 heads x 8 rows x 40 keys, which must be written (4 bytes
+// each), and holds a sum per key and KV head: 80 x 4.
+constexpr Counted kH2oChunk{1280, 5120, 320};
+constexpr Counted kH2oStep{160, 640, 320};
+constexpr Counted kH2oEvicted{800, 3200, 200};  // 2 x 8 x 50; 50 sums
+
+// TOVA adds one row of each head: 4 x 40 weights, and holds their mean by position. With evicted
+// keys the heads see 30, 30, 20, 20; 30 positions have a mean.
+constexpr Counted kTovaCall{160, 640, 160};
+constexpr Counted kTovaEvicted{100, 400, 120};
+
+// SnapKV: the chunk's 8 queries vote with exact scores; nothing in decode.
+constexpr Counted kSnapStep = kNothing;
+
+// Quest, pages of 8. Chunk: each query splits in max(q, 0) and min(q, 0), which are summed: 4 heads
+// x 8 rows x 16; 4 past pages of each KV head x 32 (a product over both boxes). Boxes are 16
+// elements: 8 of them read, 5 pages per KV head held. Step, a list per query head: 4 heads x 5 pages
+// x 32, the pages of both KV heads read. Evicted: past pages 1 to 3 of KV head 0 (page 1 has lost
+// two keys) and 2 to 3 of KV head 1 are left; with the chunk's page 4 + 3 are held.
+constexpr Counted kQuestChunk{512 + 256, 256, 320};
+constexpr Counted kQuestStep{640, 320, 320};
+constexpr Counted kQuestEvicted{512 + 160, 160, 224};
+
+// Means of blocks of 64: every query and key is added once, 32 + 80 vectors of 8; each head has one
+// block of queries and one of keys: 4 products. Evicted: 32 + 50 vectors.
+constexpr Counted kBlockSparse{896 + 64, 1280, 0};
+constexpr Counted kBlockSparseEvicted{656 + 64, 800, 0};
+
+// SpargeAttn: per query and key its sum (8), norm (16), unit vector (8) and the sum of these (8);
+// per key also the mean of all keys and the difference to it (16). 112 x 40 + 80 x 16, and one
+// product of means per head. Evicted: 82 x 40 + 50 x 16.
+constexpr Counted kSparge{4480 + 1280 + 64, 1280, 0};
+constexpr Counted kSpargeEvicted{3280 + 800 + 64, 800, 0};
+
+const CostCase kCases[] = {
+    // Nothing is scored.
+    {"bigbird", kNothing, kNothing, kNothing},
+    {"full", kNothing, kNothing, kNothing},
+    {"longformer", kNothing, kNothing, kNothing},
+    {"longformer-dilated", kNothing, kNothing, kNothing},
+    {"minference-a-shape", kNothing, kRests, kNothing},
+    {"minference-a-shape-search", kNothing, kRests, kNothing},
+    {"minference-tri-shape", kNothing, kRests, kNothing},
+    {"random", kNothing, kNothing, kNothing},
+    {"recent", kNothing, kNothing, kNothing},
+    {"sink-recent", kNothing, kNothing, kNothing},
+    {"streamingllm", kNothing, kNothing, kNothing},
+    {"strided", kNothing, kNothing, kNothing},
+    // Everything is scored.
+    {"oracle-topk", kExactChunk, kExactStep, kExactEvicted},
+    {"oracle-topk-past", kExactChunk, kExactStep, kExactEvicted},
+    {"oracle-topk-group", kExactChunk, kExactStep, kExactEvicted},
+    {"oracle-topk-chunk", kExactChunk, kExactStep, kExactEvicted},
+    {"oracle-topp", kExactChunk, kExactStep, kExactEvicted},
+    {"oracle-pages:page-size=8", kExactChunk, kExactStep, kExactEvicted},
+    // QuoKA, 4 queries score. Chunk: cosines to the mean 4 x (4 heads x 8 rows x 8) = 1024; norms
+    // of 64 keys 3 x 8 each = 1536; 4 slots x 64 keys x 16 = 4096; the largest of the slots 256.
+    // Step: norms of 78 keys 1872, one slot per KV head 1248, 78.
+    {"quoka:n-queries=4", Counted{1024 + 1536 + 4096 + 256, 1024, 0},
+     Counted{1872 + 1248 + 78, 1248, 0}, Counted{1024 + 816 + 2176 + 136, 544, 0}},
+    // The chunk's keys compete: 80 keys; in decode the current one does.
+    {"quoka:n-queries=4,scope=whole", Counted{1024 + 1920 + 5120 + 320, 1280, 0},
+     Counted{1920 + 1280 + 80, 1280, 0}, Counted{1024 + 1200 + 3200 + 200, 800, 0}},
+    // Queries drawn by rule need no cosines, and products no norms.
+    {"quoka:n-queries=4,queries=random", Counted{1536 + 4096 + 256, 1024, 0},
+     Counted{1872 + 1248 + 78, 1248, 0}, Counted{816 + 2176 + 136, 544, 0}},
+    {"quoka:n-queries=4,similarity=dot", Counted{1024 + 4096 + 256, 1024, 0},
+     Counted{1248 + 78, 1248, 0}, Counted{1024 + 2176 + 136, 544, 0}},
+    {"quest:page-size=8", kQuestChunk, kQuestStep, kQuestEvicted},
+    {"quest-paper:page-size=8", kQuestChunk, kQuestStep, kQuestEvicted},
+    {"quest-kernel:page-size=8", kQuestChunk, kQuestStep, kQuestEvicted},
+    // By the sum of a group: 4 heads x 16 additions, then 2 KV heads x 5 pages x 32.
+    {"quest-frontier:page-size=8", kQuestChunk, Counted{64 + 320, 320, 320}, kQuestEvicted},
+    // Boxes of 4 bits: a quarter of the bytes.
+    {"quest-hub:page-size=8", Counted{768, 64, 80}, Counted{640, 80, 80}, Counted{672, 40, 56}},
+    // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys x
+    // 8. 64 keys x 4 elements are read; 2 bases of 8 x 8 are held.
+    {"loki:basis=self,rank=4", Counted{6144 + 8192, 512, 256}, Counted{768 + 1248, 624, 256},
+     Counted{6144 + 4352, 272, 256}},
+    // SparQ, 4 channels: the same products without a rotation; a second copy of 80 keys and a mean
+    // value per KV head (8 elements) are held.
+    {"sparq:n-channels=4", Counted{8192, 512, 1280 + 32}, Counted{1248, 624, 1280 + 32},
+     Counted{4352, 272, 800 + 32}},
+    // SampleAttention: 4 rows of 4 heads against 40 keys, 16 for the product and 5 for the softmax.
+    {"sampleattention:n-queries=4", Counted{16 * 40 * 21, 1280, 0}, Counted{4 * 40 * 21, 1280, 0},
+     Counted{2 * 4 * 50 * 21, 800, 0}},
+    // Vertical-slash: 4 voters of 4 heads against 40 keys x 16; the presets' 64 are the chunk's 8.
+    {"minference-vertical-slash:n-voters=4", Counted{10240, 1280, 0}, kRests,
+     Counted{6400, 800, 0}},
+    {"minference-vertical-slash-kernel", kExactChunk, kRests, kExactEvicted},
+    {"minference-vertical-slash-uniform", kExactChunk, kRests, kExactEvicted},
+    {"minference-block-sparse", kBlockSparse, kRests, kBlockSparseEvicted},
+    {"minference-block-sparse-official", kBlockSparse, kRests, kBlockSparseEvicted},
+    // Blocks of 16: 3 of keys. Evicted: 3 of KV head 0 and 2 of KV head 1, two heads each.
+    {"minference-block-sparse-frontier", Counted{896 + 192, 1280, 0}, kRests,
+     Counted{656 + 160, 800, 0}},
+    {"spargeattn", kSparge, kRests, kSpargeEvicted},
+    {"spargeattn-topk", kSparge, kRests, kSpargeEvicted},
+    {"spargeattn-triton", kSparge, kRests, kSpargeEvicted},
+    {"spargeattn-function", kSparge, kRests, kSpargeEvicted},
+    {"spargeattn-p", kSparge, kRests, kSpargeEvicted},
+    {"spargeattn:subtract-mean=false", Counted{4480 + 64, 1280, 0}, kRests,
+     Counted{3280 + 64, 800, 0}},
+    {"snapkv:window=4", Counted{10240, 1280, 0}, kSnapStep, Counted{6400, 800, 0}},
+    {"snapkv-installer", kExactChunk, kSnapStep, kExactEvicted},
+    {"snapkv-longbench", kExactChunk, kSnapStep, kExactEvicted},
+    {"snapkv-official-mha", kExactChunk, kSnapStep, kExactEvicted},
+    // KeyDiff: 4 x 8 for each of 80 keys.
+    {"keydiff", Counted{2560, 1280, 0}, Counted{2560, 1280, 0}, Counted{1600, 800, 0}},
+    {"h2o", kH2oChunk, kH2oStep, kH2oEvicted},
+    {"h2o-official-quirk", kH2oChunk, kH2oStep, kH2oEvicted},
+    {"h2o-sparq", kH2oChunk, kH2oStep, kH2oEvicted},
+    {"h2o-by-queries", kH2oChunk, kH2oStep, kH2oEvicted},
+    {"tova", kTovaCall, kTovaCall, kTovaEvicted},
+    {"tova-kvpress", kTovaCall, kTovaCall, kTovaEvicted},
+    // LessIsMore, a layer that selects. Chunk: 4 heads x 8 rows x 32 past keys x 16. In decode the
+    // current key counts.
+    {"lessismore", Counted{16384, 1024, 0}, Counted{2560, 1280, 0}, Counted{8704, 544, 0}},
+    // SpecAttn: 31 passes over 2 draft rows of 40 weights, a comparison and an addition each.
+    {"specattn", kRests, Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320},
+     Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320}},
+    // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
+    // zero (2 bytes each) are 8 bytes a key.
+    {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
+};
+
+CallShape shape_of(Phase phase) {
+  CallShape shape;
+  shape.d_head = 8;
+  shape.phase = phase;
+  shape.n_past = phase == Phase::prefill ? 32 : 39;
+  shape.n_tok = phase == Phase::prefill ? 8 : 1;
+  shape.layer = 2;
+  return shape;
+}
+
+SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
+  auto selector = made(spec, fixture);
+  const SelectorCaps caps = selector->caps();
+  const bool takes_mass =
+      std::find(caps.budgets.begin(), caps.budgets.end(), Budget::Kind::mass) != caps.budgets.end();
+  fixture.call.budget = Budget::parse(takes_mass ? "p=0.9" : "tokens=16");
+  std::vector<Tensor<float>> drafts;
+  drafts.emplace_back(Shape{2, fixture.k.dim(1)});
+  std::fill_n(drafts[0].data(), drafts[0].count(), 1.0f);
+  if (caps.needs_draft) fixture.call.draft_rows = drafts;
+  selector->on_append(fixture.call.layer, 0, fixture.k.view(), fixture.v.view());
+  const Selection answer = selector->select(fixture.call);
+  const SelectCost cost = selector->cost(fixture.call, answer);
+  fixture.call.draft_rows = {};
+  return cost;
+}
+
+void lose_keys(CallFixture& fixture) {
+  for (KeyPos pos = 0; pos < 10; ++pos) fixture.alive.kill(0, pos);
+  for (KeyPos pos = 0; pos < 20; ++pos) fixture.alive.kill(1, pos);
+}
+
+void check_cost(const SelectCost& found, const Counted& expected) {
+  CHECK(found.score_flops == Catch::Approx(expected.flops));
+  CHECK(found.score_bytes == Catch::Approx(expected.bytes));
+  CHECK(found.metadata_bytes == Catch::Approx(expected.held));
+}
+
+}  // namespace
+
+TEST_CASE("every method and preset has its work counted by hand", "[selectors][cost]") {
+  const auto has_row = [](std::string_view name) {
+    return std::any_of(std::begin(kCases), std::end(kCases), [&](const CostCase& one) {
+      return one.spec.substr(0, one.spec.find(':')) == name;
+    });
+  };
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    INFO(entry.name << ": add a row to kCases in tests/core/selectors/cost_test.cpp");
+    CHECK(has_row(entry.name));
+    for (const auto& [preset, options] : entry.presets) {
+      INFO(preset);
+      CHECK(has_row(preset));
+    }
+  }
+}
+
+TEST_CASE("a call's FLOPs and bytes are those counted by hand", "[selectors][cost]") {
+  for (const CostCase& one : kCases) {
+    INFO(one.spec);
+    CallFixture chunk(shape_of(Phase::prefill));
+    CallFixture step(shape_of(Phase::decode));
+    const SelectorCaps caps = made(one.spec, chunk)->caps();
+    if (one.chunk) {
+      INFO("chunk");
+      REQUIRE(caps.prefill);
+      check_cost(cost_of(one.spec, chunk), *one.chunk);
+    }
+    if (one.step) {
+      INFO("step");
+      REQUIRE(caps.decode);
+      check_cost(cost_of(one.spec, step), *one.step);
+    }
+    if (one.evicted) {
+      INFO("evicted");
+      lose_keys(chunk);
+      lose_keys(step);
+      check_cost(cost_of(one.spec, caps.prefill ? chunk : step), *one.evicted);
+    }
+  }
+}
+
+TEST_CASE("dense layers of a method score nothing and hold nothing", "[selectors][cost]") {
+  for (const std::string_view spec :
+       {"quest:dense-layers=3", "quoka:dense-layers=3", "loki:basis=self,dense-layers=3",
+        "sparq:dense-layers=3", "sampleattention:dense-layers=3", "oracle-topk:dense-layers=3",
+        "oracle-topp:dense-layers=3", "oracle-pages:dense-layers=3", "specattn:dense-layers=3",
+        "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3"}) {
+    INFO(spec);
+    CallFixture step(shape_of(Phase::decode));
+    check_cost(cost_of(spec, step), kNothing);
+  }
+}
+
+TEST_CASE("a layer that reuses LessIsMore's list scores nothing", "[selectors][cost]") {
+  CallFixture fixture(shape_of(Phase::decode));
+  fixture.call.budget = Budget::parse("tokens=16");
+  const auto selector = made("lessismore", fixture);
+  selector->select(fixture.call);
+  fixture.call.layer = 5;
+  const Selection answer = selector->select(fixture.call);
+  check_cost(selector->cost(fixture.call, answer), kNothing);
+}
+
+TEST_CASE("twilight reads the union of what its base keeps for a group", "[selectors][cost]") {
+  CallFixture fixture(shape_of(Phase::decode));
+  fixture.call.budget = Budget::parse("tokens=16");
+  const auto base = made("quest:page-size=8", fixture);
+  const Selection kept = base->select(fixture.call);
+  const TokenRange all = visible_keys(39, std::nullopt);
+  double n_scored = 0.0;  // by every query head
+  double n_read = 0.0;    // by every KV head
+  for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+    std::vector<bool> is_read(static_cast<std::size_t>(all.end), false);
+    for (const Index q_head : {2 * kv_head, 2 * kv_head + 1}) {
+      for (const KeyPos pos : merged(kept.list(q_head, 0))) {
+        n_scored += 1.0;
+        is_read[static_cast<std::size_t>(pos)] = true;
+      }
+    }
+    n_read += static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
+  }
+  REQUIRE(n_read > n_scored / 2.0);  // otherwise the heads agree, and this shows nothing
+  fixture.call.budget = Budget::parse("p=0.9");
+  const SelectCost cost = cost_of("twilight:base=quest:page-size=8,base-budget=tokens=16", fixture);
+  check_cost(cost, {640 + n_scored * 16, 320 + n_read * 8, 320 + 640});
+}
+
+}  // namespace kvscope::test
