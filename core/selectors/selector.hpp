@@ -168,7 +168,8 @@ struct ObservedProbs {
   virtual void row(Index q_head, Index row, std::span<float> probs) const = 0;  // probs [n_ctx]
 };
 
-/// Counted work of one call in one layer, from the method's formula (see its file).
+/// Counted work of one call in one layer, from the method's formula (see its file), over the keys
+/// that SelectCall::alive still holds.
 struct SelectCost {
   double score_flops = 0.0;
   double score_bytes = 0.0;     // keys and metadata read to score

@@ -200,11 +200,17 @@ class Stack final : public Selector {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       if (!asked_[i].is_active) continue;
       const bool is_last = i + 1 == stages_.size();
-      const SelectCost one =
-          stages_[i].selector->cost(question_for(i, call), is_last ? selection : asked_[i].answer);
+      const Selection& answer = is_last ? selection : asked_[i].answer;
+      SelectCall question = question_for(i, call);
+      const SelectCost one = stages_[i].selector->cost(question, answer);
       sum.score_flops += one.score_flops;
       sum.score_bytes += one.score_bytes;
-      sum.metadata_bytes += one.metadata_bytes;
+      if (asked_[i].alive) {  // what an earlier stage hides is still held
+        question.alive = call.alive;
+        sum.metadata_bytes += stages_[i].selector->cost(question, answer).metadata_bytes;
+      } else {
+        sum.metadata_bytes += one.metadata_bytes;
+      }
     }
     return sum;
   }

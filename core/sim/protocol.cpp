@@ -142,8 +142,19 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   };
   for (const Selection& answer : answers_) check_selection(answer, n_owners(answer.owner), n_keys_);
   if (caps_.needs_probs) selector_->observe(ListProbs(call_, answers_.back()));
-  if (caps_.permanent && input.layer >= dense_layers_) selector_->evict(call_, alive);
+  if (caps_.permanent && input.layer >= dense_layers_) {
+    before_evict_ = alive;
+    selector_->evict(call_, alive);
+    call_.alive = &before_evict_;
+  }
   return answers_;
+}
+
+SelectCost SelectorRun::cost(std::size_t budget) const {
+  if (keeps_dense(call_.layer)) return {};
+  SelectCall question = call_;
+  question.budget = budgets_[budget];
+  return selector_->cost(question, answers_[budget]);
 }
 
 void SelectorRun::rollback(Index n_keys) {

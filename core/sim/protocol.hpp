@@ -76,9 +76,12 @@ class SelectorRun {
   bool selects_in(Index layer) const { return !keeps_dense(layer); }
   /// The layer's mask as the last call left it.
   const AliveMask& alive(Index layer) const { return alive_[static_cast<std::size_t>(layer)]; }
-  /// The question that layer_call asked last (its budget is the last one's): for Selector::cost.
-  /// Its tensors are the caller's.
+  /// The question that layer_call asked last (its budget is the last one's), with the alive mask as
+  /// it was then. Its tensors are the caller's.
   const SelectCall& last_call() const { return call_; }
+  /// Counted work of the last layer_call's answer to one of the budgets; nothing where the method
+  /// did not answer itself (dense layers, phases that it rests in).
+  SelectCost cost(std::size_t budget) const;
 
  private:
   void check_input(const LayerCall& input) const;
@@ -93,6 +96,7 @@ class SelectorRun {
   std::vector<AliveMask> alive_;          // [n_layers]
   std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before
                                           // the last call, a verification
+  AliveMask before_evict_;                // of the last layer_call of a permanent method
   CrossLayerContext context_;
   std::unique_ptr<ScoreEngine> engine_;
   SelectCall call_;

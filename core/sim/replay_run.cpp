@@ -89,11 +89,7 @@ void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRa
   input.pool = pool;
   answers_ = run_->layer_call(input);
   costs_.clear();
-  SelectCall question = run_->last_call();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    question.budget = run_->budgets()[i];
-    costs_.push_back(gate_->cost(question, answers_[i]));
-  }
+  for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));
 }
 
 std::vector<ReplayRun> make_runs(const SelectorRegistry& registry,

@@ -144,6 +144,29 @@ TEST_CASE("each stage keeps a part of what the stage before it kept", "[selector
   }
 }
 
+TEST_CASE("stages of a stack are charged for the keys that they were left", "[selectors][cost]") {
+  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 32, .n_decode = 0});
+  const auto costs = [&](const std::string& spec) {
+    SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
+    run_call(run, sequence, Phase::prefill, 32);
+    run_call(run, sequence, Phase::prefill, 8);
+    return run.cost(0);
+  };
+  // The second chunk: 32 past keys of each KV head, of which KeyDiff has left 20, and 8 queries.
+  // QuoKA, 4 of them: cosines 4 x 4 x 8 x 8, then per key a norm (24), 4 products (64) and their
+  // maximum (4). KeyDiff: 32 per key, the chunk's own included.
+  const SelectCost quoka = costs("quoka:n-queries=4");
+  CHECK(quoka.score_flops == 1024.0 + 64 * 92.0);
+  const SelectCost evicted = costs("keydiff@tokens=20+quoka:n-queries=4");
+  CHECK(evicted.score_flops == 1024.0 + 40 * 92.0 + 56 * 32.0);
+  CHECK(evicted.score_bytes == 40 * 16.0 + 56 * 16.0);
+  // Hidden keys are not scored, but SparQ's second copy of them is held.
+  const SelectCost hidden = costs("recent@tokens=20+sparq:n-channels=4");
+  CHECK(hidden.score_flops == 4 * 8 * 20 * 8.0);
+  CHECK(hidden.score_bytes == 40 * 8.0);
+  CHECK(hidden.metadata_bytes == 80 * 16.0 + 32.0);
+}
+
 TEST_CASE("several budgets of a stack are the answers to each of them", "[selectors]") {
   const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 50, .n_decode = 10});
   const std::string spec = "sparq@tokens=24+oracle-topk";

@@ -71,6 +71,42 @@ TEST_CASE("observed weights are the softmax over the list, by loops", "[sim]") {
   }
 }
 
+TEST_CASE("a call that evicts is charged for the keys that it found", "[sim][cost]") {
+  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
+  for (const std::string spec : {"snapkv:window=4", "keydiff", "h2o", "tova"}) {
+    INFO(spec);
+    SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
+    const auto flops_per_key = [&](Index n_tok, double n_keys) {
+      run_call(run, sequence, Phase::prefill, n_tok);
+      return run.cost(0).score_flops / n_keys;
+    };
+    const double first = flops_per_key(10, 10);
+    CHECK(first > 0.0);
+    CHECK(flops_per_key(10, 18) == first);  // 8 are left, and 10 come
+    CHECK(flops_per_key(10, 18) == first);
+  }
+}
+
+TEST_CASE("layers that are left dense, and phases that a method rests in, cost nothing",
+          "[sim][cost]") {
+  const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
+  const auto cost = [&](const std::string& spec, Phase phase, std::optional<Index> dense_layers) {
+    SelectorRun run(make_selector(spec, sequence), sequence.shape, {{Budget::Kind::tokens, 8}},
+                    dense_layers);
+    run_call(run, sequence, Phase::prefill, 20);
+    run_call(run, sequence, phase, 1);
+    const SelectCost found = run.cost(0);
+    return found.score_flops + found.score_bytes + found.metadata_bytes;
+  };
+  for (const std::string spec : {"h2o", "keydiff", "snapkv", "tova", "quoka", "quest", "sparq"}) {
+    INFO(spec);
+    CHECK(cost(spec, Phase::prefill, 3) == 0.0);
+    CHECK(cost(spec, Phase::prefill, 2) > 0.0);
+  }
+  CHECK(cost("minference-block-sparse", Phase::decode, std::nullopt) == 0.0);
+  CHECK(cost("spargeattn", Phase::decode, std::nullopt) == 0.0);
+}
+
 TEST_CASE("a rollback of a verification brings back what it evicted", "[sim]") {
   const Sequence sequence = random_sequence({.n_tokens = 40, .chunk = 20});
   SelectorRun run(make_selector("keydiff", sequence), sequence.shape, {{Budget::Kind::tokens, 8}});
