@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
@@ -45,12 +47,21 @@ std::string config_checksum(const Json& config) {
 }
 
 std::string first_difference(const Json& now, const Json& then) {
-  for (const auto& [key, value] : now.items()) {
-    const auto other = then.find(key);
-    if (other != then.end() && *other == value) continue;
-    return fmt::format("{} was {}, now {}", key,
-                       other == then.end() ? "not set" : other->dump().substr(0, 120),
-                       value.dump().substr(0, 120));
+  const auto short_text = [](const Json& value) {
+    const std::string text = text_of(value);
+    return text.size() > 120 ? text.substr(0, 120) + "..." : text;
+  };
+  std::map<std::string_view, const Json*> old;  // finding a field in ordered JSON is a search
+  if (then.is_object()) {
+    for (const auto& field : then.get_ref<const Json::object_t&>()) old[field.first] = &field.second;
+  }
+  if (!now.is_object()) return "the settings are no object";
+  for (const auto& [key, value] : now.get_ref<const Json::object_t&>()) {
+    const auto other = old.find(key);
+    if (other != old.end() && *other->second == value) continue;
+    return fmt::format("{} was {}, now {}", key.size() > 60 ? key.substr(0, 60) + "..." : key,
+                       other == old.end() ? "not set" : short_text(*other->second),
+                       short_text(value));
   }
   return "settings were removed";
 }
@@ -72,7 +83,8 @@ std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string
                       file.string(), number, what, number == 1 ? "" : "; the journal is damaged"));
     }
     try {
-      visit(Json::parse(*data), number == 1);
+      visit(parse_ordered_json(*data, fmt::format("{}, line {}", file.string(), number)),
+            number == 1);
     } catch (const nlohmann::json::exception& error) {
       throw FormatError(fmt::format("{}, line {}: not what a {} writes: {}", file.string(), number,
                                     what, error.what()));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"
 
@@ -28,12 +29,7 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 nlohmann::ordered_json read_json(const h5::File& file, const char* path) {
-  const std::string text = file.read_text(path);
-  try {
-    return nlohmann::ordered_json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    throw FormatError(fmt::format("{}: {} is not JSON: {}", file.name(), path, error.what()));
-  }
+  return parse_ordered_json(file.read_text(path), fmt::format("{}, {}", file.name(), path));
 }
 
 void check_version(const h5::File& file) {

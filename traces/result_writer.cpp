@@ -23,8 +23,7 @@ std::string joined(const std::vector<std::string>& parts) {
 /// JSON text with keys in sorted order: equal options give equal text, whatever order they were
 /// listed in.
 std::string canonical_json(const nlohmann::ordered_json& value) {
-  const auto text = value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  return nlohmann::json::parse(text).dump();
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string pretty_json(const nlohmann::ordered_json& value) {

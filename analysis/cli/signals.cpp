@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 
 #include "core/base/error.hpp"
 
@@ -46,8 +47,7 @@ StopOnSignal::StopOnSignal() {
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw IoError(fmt::format("cannot open a pipe: {}", std::strerror(errno)));
   }
-  pipe_end.store(ends[1]);
-  watcher_ = std::jthread([this, read_end = ends[0]] {
+  const auto watch = [this, read_end = ends[0]] {
     char what = 0;
     for (;;) {
       const ssize_t n = ::read(read_end, &what, 1);
@@ -56,7 +56,15 @@ StopOnSignal::StopOnSignal() {
       source_.request_stop();
     }
     ::close(read_end);
-  });
+  };
+  try {
+    watcher_ = std::jthread(watch);
+  } catch (const std::system_error&) {
+    // A limit on processes or memory. Signals end the program at once then, which files survive.
+    for (int end : ends) ::close(end);
+    return;
+  }
+  pipe_end.store(ends[1]);
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
@@ -67,6 +75,7 @@ StopOnSignal::StopOnSignal() {
 }
 
 StopOnSignal::~StopOnSignal() {
+  if (!watcher_.joinable()) return;
   for (int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   send(kQuit);
   watcher_.join();

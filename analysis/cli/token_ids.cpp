@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/number_text.hpp"
 
 namespace kvscope::cli {
@@ -14,8 +14,7 @@ namespace kvscope::cli {
 namespace {
 
 std::vector<TokenId> ids_from_json(std::string_view text, const std::string& where) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw FormatError(fmt::format("{}: not valid JSON", where));
+  const nlohmann::json json = parse_json(text, where);
   const bool has_ids = json.is_object() && json.contains("ids");
   const auto& list = has_ids ? json.at("ids") : json;
   if (!list.is_array()) {
@@ -26,9 +25,8 @@ std::vector<TokenId> ids_from_json(std::string_view text, const std::string& whe
   ids.reserve(list.size());
   for (const auto& item : list) {
     if (!item.is_number_integer() || item < 0 || item > std::numeric_limits<TokenId>::max()) {
-      throw FormatError(fmt::format(
-          "{}: ids[{}] is {}, expected a token id", where, ids.size(),
-          item.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40)));
+      throw FormatError(fmt::format("{}: ids[{}] is {}, expected a token id", where, ids.size(),
+                                    describe(item)));
     }
     ids.push_back(item.get<TokenId>());
   }
@@ -48,8 +46,8 @@ std::vector<TokenId> parse_token_ids(std::string_view text, const std::string& w
     const std::string_view word = text.substr(at, end - at);
     const auto id = number_from<TokenId>(word);
     if (!id || *id < 0) {
-      throw FormatError(fmt::format("{}: entry {} is \"{}\", expected a token id", where,
-                                    ids.size(), word.substr(0, 40)));
+      throw FormatError(fmt::format("{}: entry {} is {}, expected a token id", where, ids.size(),
+                                    quote(word, 40)));
     }
     ids.push_back(*id);
     at = text.find_first_not_of(kBlank, end);

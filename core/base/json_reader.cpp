@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,36 +16,6 @@ namespace kvscope {
 namespace {
 
 using nlohmann::json;
-
-// Refuses the second occurrence of a key in one object while the text is being parsed.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(const std::string& where) : where_(where) {}
-
-  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-        keys_.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        keys_.pop_back();
-        break;
-      case json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
-          throw FormatError(fmt::format("{}: the key {} occurs twice in one object", where_,
-                                        quote(parsed.get_ref<const std::string&>())));
-        }
-        break;
-      default:
-        break;
-    }
-    return true;
-  }
-
- private:
-  const std::string& where_;
-  std::vector<std::unordered_set<std::string>> keys_;
-};
 
 // "[json.exception.parse_error.101] parse error at line 1, ..." without the bracket, in bounded
 // length.
@@ -57,6 +28,111 @@ std::string reason_of(const json::exception& error) {
         (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) ? '?' : c;
   }
   return text.size() > 200 ? clean + "..." : clean;
+}
+
+// Builds a value while the text is parsed. nlohmann's own builder with a callback takes quadratic
+// time, and without one it accepts repeated keys and any depth.
+template <class Value>
+class ValueBuilder {
+ public:
+  using number_integer_t = typename Value::number_integer_t;
+  using number_unsigned_t = typename Value::number_unsigned_t;
+  using number_float_t = typename Value::number_float_t;
+  using string_t = typename Value::string_t;
+  using binary_t = typename Value::binary_t;
+
+  explicit ValueBuilder(const std::string& where) : where_(where) {}
+
+  Value take() { return std::move(root_); }
+
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(number_integer_t value) { return add(value); }
+  bool number_unsigned(number_unsigned_t value) { return add(value); }
+  bool number_float(number_float_t value, const string_t&) { return add(value); }
+  bool string(string_t& value) { return add(std::move(value)); }
+  bool binary(binary_t& value) { return add(std::move(value)); }
+  bool start_object(std::size_t) { return open(Value::object()); }
+  bool start_array(std::size_t) { return open(Value::array()); }
+  bool key(string_t& name) {
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
+  bool end_object() {
+    refuse_repeated_keys(open_.back()->template get_ref<const typename Value::object_t&>());
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) {
+    throw FormatError(fmt::format("{}: expected JSON, found a {}", where_, reason_of(error)));
+  }
+
+ private:
+  static constexpr bool kIsOrdered = std::is_same_v<Value, nlohmann::ordered_json>;
+
+  [[noreturn]] void throw_repeated(const std::string& key) const {
+    throw FormatError(fmt::format("{}: the key {} occurs twice in one object", where_, quote(key)));
+  }
+
+  Value& place(Value&& value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Value& parent = *open_.back();
+    if (parent.is_array()) {
+      auto& list = parent.template get_ref<typename Value::array_t&>();
+      return list.emplace_back(std::move(value));
+    }
+    auto& object = parent.template get_ref<typename Value::object_t&>();
+    if constexpr (kIsOrdered) {  // a vector; looking for the key here would be quadratic
+      object.push_back({std::move(key_), std::move(value)});
+      return object.back().second;
+    } else {
+      const auto [it, is_new] = object.emplace(std::move(key_), std::move(value));
+      if (!is_new) throw_repeated(it->first);
+      return it->second;
+    }
+  }
+
+  template <class T>
+  bool add(T&& value) {
+    place(Value(std::forward<T>(value)));
+    return true;
+  }
+
+  bool open(Value&& value) {
+    if (open_.size() == kMostJsonDepth) {
+      throw FormatError(fmt::format("{}: expected brackets nested at most {} deep, found more", where_,
+                                    kMostJsonDepth));
+    }
+    open_.push_back(&place(std::move(value)));
+    return true;
+  }
+
+  void refuse_repeated_keys(const typename Value::object_t& object) const {
+    if constexpr (kIsOrdered) {
+      std::vector<std::string_view> keys;
+      keys.reserve(object.size());
+      for (const auto& field : object) keys.push_back(field.first);
+      std::sort(keys.begin(), keys.end());
+      const auto twice = std::adjacent_find(keys.begin(), keys.end());
+      if (twice != keys.end()) throw_repeated(std::string(*twice));
+    }
+  }
+
+  const std::string& where_;
+  Value root_;
+  std::vector<Value*> open_;  // a value stays where it is while it is the last of an open one
+  std::string key_;
+};
+
+template <class Value>
+Value parse_as(std::string_view text, const std::string& where) {
+  ValueBuilder<Value> builder(where);
+  Value::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
 }
 
 }  // namespace
@@ -78,12 +154,11 @@ std::string quote(std::string_view text, std::size_t max_length) {
 }
 
 json parse_json(std::string_view text, const std::string& where) {
-  try {
-    DuplicateKeys refuse_duplicates(where);
-    return json::parse(text.begin(), text.end(), std::ref(refuse_duplicates));
-  } catch (const json::exception& error) {
-    throw FormatError(fmt::format("{}: expected JSON, found a {}", where, reason_of(error)));
-  }
+  return parse_as<json>(text, where);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where) {
+  return parse_as<nlohmann::ordered_json>(text, where);
 }
 
 std::string describe(const json& value) {

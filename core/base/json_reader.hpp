@@ -14,9 +14,18 @@ namespace kvscope {
 /// after `max_length` bytes.
 std::string quote(std::string_view text, std::size_t max_length = 80);
 
-/// Parses JSON. A key that occurs twice in one object is refused, because readers disagree on which
-/// one counts. `where` names the file. Throws FormatError.
+/// Brackets nest at most this deep in any JSON that is read: copying, printing and walking through
+/// values may then recurse, and indentation stays small beside the text.
+inline constexpr std::size_t kMostJsonDepth = 64;
+
+/// Parses JSON in time that grows with its length. A key that occurs twice in one object is refused,
+/// because readers disagree on which one counts, and so are brackets nested deeper than
+/// kMostJsonDepth. `where` names the file. Throws FormatError. Every text from outside goes through
+/// here; tests/architecture holds the rule.
 nlohmann::json parse_json(std::string_view text, const std::string& where);
+
+/// The same with the fields of objects in the order of the text.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where);
 
 /// "a string", "the number 7", "a list of 3": what a value is, in a message's words.
 std::string describe(const nlohmann::json& value);

@@ -3,10 +3,12 @@
 #include <hwy/cache_control.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,6 +28,9 @@ bool spin_until(Condition condition) {
   }
   return false;
 }
+
+/// More threads than this never help, and their stacks would take the memory that work needs.
+int most_threads() { return std::max(64, 4 * available_cores()); }
 }  // namespace
 
 struct ThreadPool::Impl {
@@ -36,13 +41,32 @@ struct ThreadPool::Impl {
   std::atomic<std::uint64_t> generation{0};  // counts loops, so that a worker takes part in each one once
   std::atomic<int> n_busy{0};
   std::atomic<bool> stopping{false};
+  std::atomic<bool> in_use{false};  // by a loop
 
   const std::function<void(std::int64_t, int)>* body = nullptr;
   std::int64_t n = 0;
   std::atomic<std::int64_t> next{0};
   std::exception_ptr failure;
 
+  /// Whose loop this thread is in, and as which worker; loops within it run in this thread.
+  struct Place {
+    const Impl* pool = nullptr;
+    int worker = 0;
+  };
+  static thread_local Place place;
+
+  void run_inline(std::int64_t n_indices, const std::function<void(std::int64_t, int)>& f) const {
+    const int worker = place.pool == this ? place.worker : 0;
+    for (std::int64_t i = 0; i < n_indices; ++i) f(i, worker);
+  }
+
   void take_indices(int worker) {
+    const Place before = std::exchange(place, {this, worker});
+    take_indices_as(worker);
+    place = before;
+  }
+
+  void take_indices_as(int worker) {
     for (;;) {
       const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= n) return;
@@ -75,10 +99,18 @@ struct ThreadPool::Impl {
   }
 };
 
+thread_local ThreadPool::Impl::Place ThreadPool::Impl::place;
+
 ThreadPool::ThreadPool(int n_threads) : impl_(std::make_unique<Impl>()) {
   if (n_threads <= 0) n_threads = available_cores();
+  n_threads = std::min(n_threads, most_threads());
+  impl_->threads.reserve(static_cast<std::size_t>(n_threads));
   for (int worker = 1; worker < n_threads; ++worker) {
-    impl_->threads.emplace_back([this, worker] { impl_->run_worker(worker); });
+    try {
+      impl_->threads.emplace_back([impl = impl_.get(), worker] { impl->run_worker(worker); });
+    } catch (const std::system_error&) {
+      return;  // a limit on processes or memory: work goes on with the threads that there are
+    }
   }
 }
 
@@ -96,8 +128,9 @@ int ThreadPool::n_threads() const { return static_cast<int>(impl_->threads.size(
 void ThreadPool::parallel_for(std::int64_t n,
                               const std::function<void(std::int64_t, int)>& body) {
   if (n <= 0) return;
-  if (n == 1 || impl_->threads.empty()) {
-    for (std::int64_t i = 0; i < n; ++i) body(i, 0);
+  // Within a loop of this pool, or beside another thread's loop, the indices run here.
+  if (n == 1 || impl_->threads.empty() || impl_->in_use.exchange(true)) {
+    impl_->run_inline(n, body);
     return;
   }
   impl_->body = &body;
@@ -116,7 +149,9 @@ void ThreadPool::parallel_for(std::int64_t n,
     std::unique_lock lock(impl_->mutex);
     impl_->work_done.wait(lock, is_done);
   }
-  if (impl_->failure) std::rethrow_exception(std::exchange(impl_->failure, nullptr));
+  const std::exception_ptr failure = std::exchange(impl_->failure, nullptr);
+  impl_->in_use = false;
+  if (failure) std::rethrow_exception(failure);
 }
 
 int available_cores() {

@@ -7,11 +7,11 @@
 
 namespace kvscope {
 
-/// A fixed set of worker threads. The calling thread takes part, so ThreadPool(1) starts none.
-/// One loop runs at a time; parallel_for may be called from one thread only. Not reentrant.
+/// A fixed set of worker threads; the calling thread takes part, so ThreadPool(1) starts none. One
+/// loop runs at a time: a call within a loop, or from a second thread, runs in that thread alone.
 class ThreadPool {
  public:
-  /// n_threads <= 0 takes the number of cores that this process may use.
+  /// n_threads <= 0: as many as cores. Fewer start where a limit says so, or n_threads is absurd.
   explicit ThreadPool(int n_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/model/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/model/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope {
 

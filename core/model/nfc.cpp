@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/utf8.hpp"
 #include "core/model/nfc_tables.hpp"
-#include "core/model/utf8.hpp"
 
 namespace kvscope {
 

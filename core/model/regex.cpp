@@ -1,4 +1,5 @@
-// Compiled alone: its classes have fields of types that only this file knows.
+// Compiled alone: GCC warns of anonymous types in the fields of a class where another file includes
+// this one.
 #include "core/model/regex.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -12,8 +13,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/utf8.hpp"
 #include "core/model/regex_syntax.hpp"
-#include "core/model/utf8.hpp"
 
 namespace kvscope {
 

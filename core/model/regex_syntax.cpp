@@ -11,7 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "core/model/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace kvscope {
 

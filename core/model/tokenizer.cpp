@@ -11,12 +11,12 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/mapped_file.hpp"
+#include "core/base/utf8.hpp"
 #include "core/model/added_tokens.hpp"
 #include "core/model/bpe.hpp"
 #include "core/model/normalizer.hpp"
 #include "core/model/pre_tokenizer.hpp"
 #include "core/model/tokenizer_json.hpp"
-#include "core/model/utf8.hpp"
 
 namespace kvscope {
 

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "gui/app/app.hpp"
 
 namespace kvscope::gui {
@@ -106,8 +107,7 @@ void App::load_session(const fs::path& file) {
     throw IoError(fmt::format("cannot read {}: no such file", file.string()));
   std::ifstream in(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw FormatError(fmt::format("{}: not valid JSON", file.string()));
+  const Json json = parse_ordered_json(text, file.string());
   try {
     session_->apply(json, fs::absolute(file, error).parent_path());
     if (json.contains("panels") && json["panels"].is_object()) {

@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -135,11 +136,21 @@ JobRunner::JobRunner(std::function<void()> wake, int n_threads) : impl_(new Impl
   const int cores = n_threads > 0 ? n_threads : available_cores();
   // Tiles and rows are short: one extra thread each way is enough, and analyses take the machine.
   const int quick = std::max(1, cores / 2);
-  impl_->threads.emplace_back([impl = impl_.get(), quick] { impl->run_lane(0, quick); });
-  impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
+  try {
+    impl_->threads.emplace_back([impl = impl_.get(), quick] { impl->run_lane(0, quick); });
+    impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
+  } catch (const std::system_error&) {
+    end();
+    throw IoError("cannot start the two threads for background work: a limit on processes or memory "
+                  "(ulimit -u, -v) is reached; end other programs or raise it");
+  }
 }
 
 JobRunner::~JobRunner() {
+  end();
+}
+
+void JobRunner::end() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->ending = true;

@@ -58,6 +58,7 @@ class JobRunner {
  public:
   /// `wake` is called from worker threads when there is something to poll or to show (at most some
   /// thirty times a second for progress); may be empty. n_threads <= 0: the cores of this process.
+  /// Throws IoError if its two threads cannot be started.
   explicit JobRunner(std::function<void()> wake = {}, int n_threads = 0);
   /// Cancels everything and waits for the threads.
   ~JobRunner();
@@ -81,6 +82,8 @@ class JobRunner {
   bool drain(double seconds);
 
  private:
+  void end();  // cancels everything and waits for the threads
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

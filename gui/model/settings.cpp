@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "gui/model/json_fields.hpp"
 
 namespace kvscope::gui {
@@ -46,12 +47,11 @@ Settings load_settings(const fs::path& file) {
   if (file.empty() || !fs::exists(file, error)) return settings;
   std::ifstream in(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object()) {
-    throw FormatError(fmt::format(
-        "{}: not the settings of kvscope-explorer; delete it to start with the defaults",
-        file.string()));
-  }
+  const std::string where = fmt::format(
+      "{}: not the settings of kvscope-explorer; delete it to start with the defaults",
+      file.string());
+  const Json json = parse_ordered_json(text, where);
+  if (!json.is_object()) throw FormatError(where);
   fields_from_json(json, settings);
   check_fields(settings);
   if (json.contains("recent") && json["recent"].is_array()) {

@@ -51,6 +51,18 @@ TEST_CASE("libraries never print, exit or abort") {
   }
 }
 
+TEST_CASE("JSON from outside goes through core/base/json_reader, which bounds its depth") {
+  static const std::regex pattern(R"(\b(json|Json)::(parse|accept|sax_parse)\s*\()");
+  for (const auto& file : source_files()) {
+    if (file.path.starts_with("tests/")) continue;
+    const auto code = code_only(file.lines);
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      INFO(file.path << ":" << i + 1 << ": " << file.lines[i]);
+      CHECK_FALSE(std::regex_search(code[i], pattern));
+    }
+  }
+}
+
 TEST_CASE("no file is longer than 600 lines, tables of generated data aside") {
   for (const auto& file : source_files()) {
     if (file.path.ends_with("_tables.cpp")) continue;

@@ -1,8 +1,13 @@
 #include "core/base/parallel.hpp"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 using namespace kvscope;
@@ -31,4 +36,77 @@ TEST_CASE("an exception in the body comes out of the loop, and the pool works on
   std::atomic<int> n = 0;
   pool.parallel_for(10, [&](std::int64_t, int) { ++n; });
   CHECK(n == 10);
+}
+
+TEST_CASE("a loop within a loop runs inline, as the worker it is in", "[parallel]") {
+  for (const int n_threads : {1, 2, 5}) {
+    ThreadPool pool(n_threads);
+    std::atomic<int> sum = 0;
+    std::atomic<int> n_foreign = 0;
+    for (int round = 0; round < 20; ++round) {
+      pool.parallel_for(9, [&](std::int64_t, int outer) {
+        pool.parallel_for(7, [&](std::int64_t, int inner) {
+          n_foreign += inner != outer;
+          pool.parallel_for(3, [&](std::int64_t i, int) { sum += static_cast<int>(i) + 1; });
+        });
+      });
+    }
+    CHECK(sum == 20 * 9 * 7 * 6);
+    CHECK(n_foreign == 0);
+  }
+}
+
+TEST_CASE("an exception comes out of a nested loop, and the pool works on", "[parallel]") {
+  ThreadPool pool(3);
+  CHECK_THROWS_AS(pool.parallel_for(8,
+                                    [&](std::int64_t, int) {
+                                      pool.parallel_for(4, [](std::int64_t i, int) {
+                                        if (i == 2) throw std::runtime_error("two");
+                                      });
+                                    }),
+                  std::runtime_error);
+  std::atomic<int> n = 0;
+  pool.parallel_for(10, [&](std::int64_t, int) { ++n; });
+  CHECK(n == 10);
+}
+
+TEST_CASE("two threads may use one pool at once", "[parallel]") {
+  ThreadPool pool(3);
+  std::atomic<int> n = 0;
+  const auto work = [&] {
+    for (int round = 0; round < 200; ++round) pool.parallel_for(5, [&](std::int64_t, int) { ++n; });
+  };
+  {
+    const std::jthread other(work);
+    work();
+  }
+  CHECK(n == 2 * 200 * 5);
+}
+
+TEST_CASE("an absurd number of threads is a sensible one", "[parallel]") {
+  ThreadPool pool(100000);
+  CHECK(pool.n_threads() >= 1);
+  CHECK(pool.n_threads() <= std::max(64, 4 * available_cores()));
+}
+
+TEST_CASE("where threads cannot be started, a pool works with those it has", "[parallel]") {
+  // A child of its own with too little address space for the stacks; an alarm ends a hang.
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(20);
+    const rlimit room{rlim_t{400} << 20, rlim_t{400} << 20};
+    if (::setrlimit(RLIMIT_AS, &room) != 0) ::_exit(2);
+    std::atomic<int> n = 0;
+    {
+      ThreadPool pool(64);
+      if (pool.n_threads() == 64) ::_exit(3);
+      pool.parallel_for(1000, [&](std::int64_t, int) { ++n; });
+    }
+    ::_exit(n == 1000 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

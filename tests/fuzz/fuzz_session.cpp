@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "gui/model/arrangement.hpp"
 #include "gui/model/session.hpp"
 #include "gui/model/settings.hpp"
@@ -24,8 +25,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static Cache cache(1 << 20);
   static JobRunner jobs({}, 1);
   const std::string text(reinterpret_cast<const char*>(data), size);
-  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return 0;
+  nlohmann::ordered_json json;
+  try {
+    json = parse_ordered_json(text, "fuzz");
+  } catch (const Error&) {
+    return 0;
+  }
   if (json.is_object()) {
     json.erase("traces");
     json.erase("results");

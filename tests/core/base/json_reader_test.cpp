@@ -39,6 +39,58 @@ TEST_CASE("numbers beyond 64 bits and repeated keys are refused", "[json_reader]
   CHECK_NOTHROW(parse_json(R"([{"b":1},{"b":2}])", "f.json"));
 }
 
+std::string nested(std::size_t depth, const std::string& open, const std::string& close) {
+  std::string text;
+  for (std::size_t i = 0; i < depth; ++i) text += open;
+  text += "1";
+  for (std::size_t i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+TEST_CASE("brackets nest to a fixed depth, in lists and objects", "[json_reader]") {
+  for (const auto& [open, close] :
+       {std::pair<std::string, std::string>{"[", "]"}, {"{\"a\":", "}"}}) {
+    const std::string allowed = nested(kMostJsonDepth, open, close);
+    CHECK(parse_json(allowed, "f").dump() == allowed);
+    CHECK(parse_ordered_json(allowed, "f").dump() == allowed);
+    for (const std::size_t depth : {kMostJsonDepth + 1, std::size_t{1000000}}) {
+      const std::string deep = nested(depth, open, close);
+      CHECK_THROWS_MATCHES(parse_json(deep, "f.json"), FormatError,
+                           MessageMatches(ContainsSubstring("f.json: expected brackets nested")));
+      CHECK_THROWS_AS(parse_ordered_json(deep, "f.json"), FormatError);
+      CHECK_THROWS_AS(parse_json(deep.substr(0, deep.size() / 2), "f.json"), FormatError);
+    }
+  }
+}
+
+TEST_CASE("ordered and sorted JSON are what nlohmann reads", "[json_reader]") {
+  const std::string text =
+      R"( {"z":[1,-2,3.5,"x\u00e9\n",true,null,{}],"a":{"c":18446744073709551615,"b":[[]]}} )";
+  CHECK(parse_json(text, "f") == nlohmann::json::parse(text));
+  CHECK(parse_ordered_json(text, "f") == nlohmann::ordered_json::parse(text));
+  CHECK(parse_ordered_json(text, "f").dump() == nlohmann::ordered_json::parse(text).dump());
+  for (const char* bad : {"", "{", "[1,]", "{\"a\":1,}", "1 2", "\"\xff\"", "\"\xed\xa0\x80\"",
+                          "\"\\ud800\"", "{\"a\" 1}", "nul", "{\"b\":1,\"a\":2,\"b\":3}", "1e400"}) {
+    CHECK_THROWS_AS(parse_json(bad, "f"), FormatError);
+    CHECK_THROWS_AS(parse_ordered_json(bad, "f"), FormatError);
+  }
+}
+
+TEST_CASE("long lists and wide objects take time that grows with the text", "[json_reader]") {
+  // Quadratic readers take minutes here; the limit of time is the test program's.
+  std::string rows = "[";
+  std::string fields = "{";
+  for (int i = 0; i < 200000; ++i) {
+    rows += fmt::format("{}{{\"a\":{}}}", i == 0 ? "" : ",", i);
+    fields += fmt::format("{}\"k{}\":{}", i == 0 ? "" : ",", i, i);
+  }
+  CHECK(parse_json(rows + "]", "f").size() == 200000);
+  CHECK(parse_ordered_json(rows + "]", "f").size() == 200000);
+  CHECK(parse_json(fields + "}", "f").size() == 200000);
+  CHECK(parse_ordered_json(fields + "}", "f").size() == 200000);
+  CHECK_THROWS_AS(parse_ordered_json(fields + ",\"k7\":0}", "f"), FormatError);
+}
+
 TEST_CASE("quoted text is printable and of bounded length", "[json_reader]") {
   CHECK(quote("a\"b\\") == R"("a\"b\\")");
   CHECK(quote("\x1b\xff") == R"("\x1b\xff")");
