@@ -61,14 +61,15 @@ struct QuokaOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"chunk", "B_CP: prompt tokens per prefill chunk"}.at_least(1), self.chunk);
-    visit(Field{"n-queries", "N_Q: queries that speak for a chunk, per query head"}.at_least(1),
+    visit(Field{"chunk", "B_CP: prompt tokens per prefill chunk"}.in(1, 100'000'000), self.chunk);
+    visit(Field{"n-queries", "N_Q: queries that speak for a chunk, per query head"}.in(1, 1'000'000),
           self.n_queries);
     visit(Field{"budget-kind",
                 "keys kept per KV head and chunk: tokens (--budget) or ratio "
                 "(--ratio of the candidates)"},
           self.budget_kind);
-    visit(Field{"budget", "B_SA: keys kept per KV head and chunk"}.at_least(1), self.budget);
+    visit(Field{"budget", "B_SA: keys kept per KV head and chunk"}.in(1, 1'000'000'000),
+          self.budget);
     visit(Field{"ratio", "with --budget-kind ratio: share of the candidates kept"}.in(0.0, 1.0),
           self.ratio);
     visit(Field{"scope",

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 #include "core/base/number_text.hpp"
@@ -111,10 +114,11 @@ Table table_from_csv(std::string_view text, const std::string& where) {
   std::vector<std::string> header;
   if (!reader.next(header))
     throw FormatError(fmt::format("{}: empty, expected a CSV header", where));
-  for (std::size_t c = 0; c < header.size(); ++c) {
-    if (std::find(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(c), header[c]) !=
-        header.begin() + static_cast<std::ptrdiff_t>(c))
-      reader.fail(fmt::format("column {} occurs twice", quote(header[c])));
+  for (std::string& name : header) name = clean_text(csv_text_of(name));
+  std::set<std::string_view> names;
+  for (const std::string& name : header) {
+    if (!names.insert(name).second)
+      reader.fail(fmt::format("column {} occurs twice", quote(name)));
   }
 
   // Columns start as numbers; the first cell that is none turns its column into words, for which
@@ -144,7 +148,7 @@ Table table_from_csv(std::string_view text, const std::string& where) {
   while (again.next(fields)) {
     for (std::size_t c = 0; c < fields.size(); ++c) {
       if (is_text[c]) {
-        words[c].add(fields[c]);
+        words[c].add(csv_text_of(fields[c]));
       } else {
         numbers[c].push_back(*number_of(fields[c]));
       }
@@ -164,13 +168,25 @@ Table table_from_csv(std::string_view text, const std::string& where) {
 Table table_from_json(const nlohmann::json& json, const std::string& where) {
   const nlohmann::json& rows = row_list(json, where);
   std::map<std::string, bool> is_text;  // of every flat key
+  std::size_t n_values = 0;
   for (const nlohmann::json& row : rows) {
     if (!row.is_object())
       throw FormatError(
           fmt::format("{}: expected rows that are objects, found {}", where, describe(row)));
     for (const auto& [key, value] : row.items()) {
-      if (!value.is_structured()) is_text[key] = is_text[key] || value.is_string();
+      if (value.is_structured()) continue;
+      bool& text = is_text[key];
+      text = text || value.is_string();
+      ++n_values;
     }
+  }
+  // Rows that share no fields would make a table that is empty but for a diagonal, and huge.
+  constexpr std::size_t kMostCells = 10'000'000;
+  if (is_text.size() > kMostCells / std::max<std::size_t>(rows.size(), 1) &&
+      is_text.size() * rows.size() / 100 > n_values) {
+    throw FormatError(fmt::format(
+        "{}: {} rows with {} different fields, but only {} values: these are no rows of one table",
+        where, rows.size(), is_text.size(), n_values));
   }
   Table table(where);
   for (const auto& [key, text] : is_text) {

@@ -61,6 +61,7 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit,
     const auto slot =
         std::find(info.layers.begin(), info.layers.end(), layer.layer) - info.layers.begin();
     for (std::size_t i = 0; i < unit.pairs.size(); ++i) {
+      check_stop(stop, "sweep");  // many resamples take seconds
       RowLabels labels;
       labels.trace = trace.name;
       labels.phase = name_of(plan.options.replay.calls.phase);

@@ -147,6 +147,16 @@ SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
     block.rows.push_back(std::move(row));
   }
   const SweepTraceInfo& trace = header.traces[block.trace];
+  // The layer's own row, then one for each query head (make_sweep_block).
+  if (block.rows.size() != trace.q_heads.size() + 1) throw ConfigError("a block that lacks rows");
+  for (std::size_t r = 0; r < block.rows.size(); ++r) {
+    const double layer = block.rows[r].number(SweepNumber::layer);
+    const double q_head = block.rows[r].number(SweepNumber::q_head);
+    const bool is_in_place = layer == static_cast<double>(trace.layers[block.layer_slot]) &&
+                             (r == 0 ? std::isnan(q_head)
+                                     : q_head == static_cast<double>(trace.q_heads[r - 1]));
+    if (!is_in_place) throw ConfigError("a row of another layer or head");
+  }
   auto grid = floats_from_text(json.at("grid").get_ref<const std::string&>(),
                                kReplayMetrics * trace.q_heads.size() * trace.calls.size());
   if (!grid) throw ConfigError("an array of another size");

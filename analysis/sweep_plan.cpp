@@ -15,6 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Intervals do not change any more long before this, and every row of the table draws as many.
+constexpr Index kMostResamples = 100'000;
+
 /// The combinations that make sense; the others go to plan.skipped.
 void make_pairs(SweepPlan& plan, const SelectorRegistry& registry) {
   std::optional<std::string> without_draft;
@@ -85,6 +88,10 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
     throw ConfigError(
         fmt::format("sweep: expected resamples and seed of at least 0, found {} and {}",
                     options.n_resamples, options.seed));
+  }
+  if (options.n_resamples > kMostResamples) {
+    throw ConfigError(fmt::format("sweep: expected at most {} resamples, found {}", kMostResamples,
+                                  options.n_resamples));
   }
   std::sort(options.layers.begin(), options.layers.end());
   std::sort(options.replay.q_heads.begin(), options.replay.q_heads.end());

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/nan.hpp"
 
@@ -38,10 +39,8 @@ std::string TableColumn::cell(std::size_t row) const {
 }
 
 const TableColumn* Table::find(std::string_view column) const {
-  for (const TableColumn& candidate : columns_) {
-    if (candidate.name == column) return &candidate;
-  }
-  return nullptr;
+  const auto found = place_of_.find(column);
+  return found == place_of_.end() ? nullptr : &columns_[found->second];
 }
 
 const TableColumn& Table::at(std::string_view column) const {
@@ -73,10 +72,11 @@ void Table::fail(std::string_view column, std::string_view kind) const {
   std::vector<std::string> names;
   for (const TableColumn& candidate : columns_) names.push_back(candidate.name);
   throw ConfigError(fmt::format("{}: there is no column {}{}; it has {}", name_, quote(column),
-                                kind, fmt::join(names, ", ")));
+                                kind, some_of(names)));
 }
 
-TableColumn& Table::new_column(std::string name, std::size_t length) {
+TableColumn& Table::new_column(std::string typed, std::size_t length) {
+  std::string name = clean_text(typed);
   if (find(name) != nullptr)
     throw ConfigError(fmt::format("{}: column {} occurs twice", name_, quote(name)));
   if (!columns_.empty() && length != n_rows_) {
@@ -85,6 +85,7 @@ TableColumn& Table::new_column(std::string name, std::size_t length) {
   }
   n_rows_ = length;
   columns_.emplace_back();
+  place_of_.emplace(name, columns_.size() - 1);
   columns_.back().name = std::move(name);
   return columns_.back();
 }
@@ -95,6 +96,7 @@ void Table::add_numbers(std::string name, std::vector<double> values) {
 
 void Table::add_text(std::string name, TextColumn values) {
   TableColumn& column = new_column(std::move(name), values.codes.size());
+  for (std::string& word : values.categories) word = clean_text(word);
   column.is_text = true;
   column.words = std::move(values);
 }
@@ -106,6 +108,7 @@ void Table::add_text(std::string name, std::string word) {
 void Table::append(const Table& other) {
   if (columns_.empty()) {
     columns_ = other.columns_;
+    place_of_ = other.place_of_;
     n_rows_ = other.n_rows_;
     return;
   }
@@ -130,6 +133,7 @@ void Table::append(const Table& other) {
     } else {
       column.numbers.insert(column.numbers.begin(), n_rows_, kNan);
     }
+    place_of_.emplace(column.name, columns_.size());
     columns_.push_back(std::move(column));
   }
   n_rows_ = n_rows;

@@ -68,7 +68,7 @@ class Table {
   const TextColumn& text(std::string_view column) const;
 
   /// Throw ShapeError if the column has another length than the others, ConfigError if there is one
-  /// of that name.
+  /// of that name. Names and words become clean text (core/base/escape.hpp): they come from files.
   void add_numbers(std::string name, std::vector<double> values);
   void add_text(std::string name, TextColumn values);
   /// The same word in every line.
@@ -78,12 +78,13 @@ class Table {
   void append(const Table& other);
 
  private:
-  TableColumn& new_column(std::string name, std::size_t length);
+  TableColumn& new_column(std::string typed, std::size_t length);
   [[noreturn]] void fail(std::string_view column, std::string_view kind) const;
 
   std::string name_;
   std::size_t n_rows_ = 0;
   std::vector<TableColumn> columns_;
+  std::map<std::string, std::size_t, std::less<>> place_of_;  // in columns_, by name
 };
 
 }  // namespace kvscope

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "gui/app/command_line.hpp"
 #include "gui/app/run.hpp"
 
@@ -14,7 +15,8 @@ constexpr int kUsage = 2;
 constexpr int kInput = 3;
 
 int fail(const std::string& words, int code) {
-  std::fputs(fmt::format("kvscope-explorer: {}\n", words).c_str(), stderr);
+  const std::string line = short_message(terminal_text(words));
+  std::fputs(fmt::format("kvscope-explorer: {}\n", line).c_str(), stderr);
   return code;
 }
 

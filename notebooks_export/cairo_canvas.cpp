@@ -8,9 +8,11 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <numbers>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/version.hpp"
 
 namespace kvscope {
@@ -65,7 +67,11 @@ const LoadedFont& loaded_font() {
 }
 
 cairo_status_t append_bytes(void* to, const unsigned char* data, unsigned int n) {
-  static_cast<std::string*>(to)->append(reinterpret_cast<const char*>(data), n);
+  try {
+    static_cast<std::string*>(to)->append(reinterpret_cast<const char*>(data), n);
+  } catch (const std::bad_alloc&) {  // must not pass through C
+    return CAIRO_STATUS_NO_MEMORY;
+  }
   return CAIRO_STATUS_SUCCESS;
 }
 
@@ -101,9 +107,12 @@ Surface surface_of(const Image& image) {
 
 class CairoCanvas : public PageCanvas {
  public:
-  /// Units of `surface` are `unit` points long.
-  CairoCanvas(Surface surface, double units_per_point)
-      : surface_(std::move(surface)), context_(cairo_create(surface_.get())) {
+  /// A point is `units_per_point` units of `surface`. `bytes` are what the surface writes to, if it
+  /// writes to memory: it does so even when it is destroyed undrawn, so they must die after it.
+  CairoCanvas(Surface surface, double units_per_point, std::unique_ptr<std::string> bytes = nullptr)
+      : bytes_(std::move(bytes)),
+        surface_(std::move(surface)),
+        context_(cairo_create(surface_.get())) {
     require_success(cairo_status(context_.get()));
     cairo_scale(cr(), units_per_point, units_per_point);
     cairo_set_font_face(cr(), loaded_font().cairo_face);
@@ -186,7 +195,7 @@ class CairoCanvas : public PageCanvas {
     if (style.rotation != 0.0) cairo_rotate(cr(), -style.rotation * std::numbers::pi / 180.0);
     cairo_set_font_size(cr(), style.size);
     cairo_move_to(cr(), shift, 0.0);
-    cairo_show_text(cr(), std::string(text).c_str());
+    cairo_show_text(cr(), clean_text(text).c_str());
     cairo_restore(cr());
     cairo_new_path(cr());
   }
@@ -203,6 +212,7 @@ class CairoCanvas : public PageCanvas {
  protected:
   cairo_t* cr() const { return context_.get(); }
   cairo_surface_t* surface() const { return surface_.get(); }
+  std::string& bytes() { return *bytes_; }
   void end_drawing() {
     require_success(cairo_status(cr()));
     context_.reset();
@@ -218,6 +228,7 @@ class CairoCanvas : public PageCanvas {
     for (const Point& p : points) cairo_line_to(cr(), at.x + scale * p.x, at.y + scale * p.y);
   }
 
+  std::unique_ptr<std::string> bytes_;  // first, so that it dies last
   Surface surface_;
   Context context_;
 };
@@ -225,17 +236,16 @@ class CairoCanvas : public PageCanvas {
 class PdfCanvas final : public CairoCanvas {
  public:
   PdfCanvas(plot::Size size, const std::string& title, std::unique_ptr<std::string> bytes)
-      : CairoCanvas(
+      : PdfCanvas(
             Surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h)),
-            1.0),
-        bytes_(std::move(bytes)) {
+            std::move(bytes)) {
     const auto set = [&](cairo_pdf_metadata_t field, const std::string& value) {
       cairo_pdf_surface_set_metadata(surface(), field, value.c_str());
     };
     set(CAIRO_PDF_METADATA_CREATE_DATE, "2000-01-01T00:00:00Z");
     set(CAIRO_PDF_METADATA_MOD_DATE, "2000-01-01T00:00:00Z");
     set(CAIRO_PDF_METADATA_CREATOR, fmt::format("kvscope {}", version()));
-    if (!title.empty()) set(CAIRO_PDF_METADATA_TITLE, title);
+    if (!title.empty()) set(CAIRO_PDF_METADATA_TITLE, clean_text(title));
   }
 
   std::string finish() override {
@@ -243,11 +253,12 @@ class PdfCanvas final : public CairoCanvas {
     end_drawing();
     cairo_surface_finish(surface());
     require_success(cairo_surface_status(surface()));
-    return std::move(*bytes_);
+    return std::move(bytes());
   }
 
  private:
-  std::unique_ptr<std::string> bytes_;
+  PdfCanvas(Surface surface, std::unique_ptr<std::string> bytes)
+      : CairoCanvas(std::move(surface), 1.0, std::move(bytes)) {}
 };
 
 class PngCanvas final : public CairoCanvas {

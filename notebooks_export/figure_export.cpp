@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "analysis/plot/clean_figure.hpp"
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/layout.hpp"
 #include "core/base/error.hpp"
@@ -72,10 +73,11 @@ std::string draw(const plot::Figure& figure, const plot::Layout& layout, const p
 
 }  // namespace
 
-std::vector<OutputFile> render_figure(const plot::Figure& figure, const RenderOptions& options,
+std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
                                       const std::string& stem) {
   check_fields(options);
+  const plot::Figure figure = plot::clean_figure(asked);
   const plot::Theme theme = plot::make_theme(options.venue, options.theme);
   const double natural = figure.span == plot::Span::full ? theme.full_width : theme.column_width;
   const double width = options.width > 0.0 ? 72.0 * options.width : natural;

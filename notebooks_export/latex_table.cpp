@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
+
+#include "core/base/escape.hpp"
 
 namespace kvscope {
 
@@ -16,14 +17,14 @@ std::string number_text(const std::string& text) {
   if (text == "-") return "--";
   if (text == "inf") return "$\\infty$";
   if (text == "-inf") return "$-\\infty$";
-  if (text.starts_with("-")) return "$-$" + latex_escape(text.substr(1));
-  if (text.starts_with("+")) return "$+$" + latex_escape(text.substr(1));
-  return latex_escape(text);
+  if (text.starts_with("-")) return "$-$" + tex_escape(text.substr(1));
+  if (text.starts_with("+")) return "$+$" + tex_escape(text.substr(1));
+  return tex_escape(text);
 }
 
 std::string spread_text(const std::string& spread) {
   std::string text;
-  for (const char c : latex_escape(spread)) {
+  for (const char c : tex_escape(spread)) {
     if (c == '-') {
       text += "$-$";
     } else {
@@ -53,7 +54,7 @@ std::pair<std::string, std::string> joined_level(const PaperTable& table, std::s
   const std::size_t n_heads = table.row_heads.size();
   std::string line(n_heads == 0 ? 0 : n_heads - 1, '&');
   std::string rules;
-  line += latex_escape(table.level_titles[level]);
+  line += tex_escape(table.level_titles[level]);
   for (std::size_t first = 0; first < texts.size();) {
     std::size_t last = first + 1;
     const auto continues = [&](std::size_t c) {
@@ -64,7 +65,7 @@ std::pair<std::string, std::string> joined_level(const PaperTable& table, std::s
     };
     while (last < texts.size() && continues(last)) ++last;
     line +=
-        fmt::format(" & \\multicolumn{{{}}}{{c}}{{{}}}", last - first, latex_escape(texts[first]));
+        fmt::format(" & \\multicolumn{{{}}}{{c}}{{{}}}", last - first, tex_escape(texts[first]));
     rules += fmt::format("{}\\cmidrule(lr){{{}-{}}}", rules.empty() ? "" : " ", n_heads + first + 1,
                          n_heads + last);
     first = last;
@@ -78,9 +79,9 @@ void add_header(const PaperTable& table, std::string& out) {
     out += fmt::format("    {} \\\\\n    {}\n", line, rules);
   }
   Texts cells;
-  for (const std::string& head : table.row_heads) cells.push_back(latex_escape(head));
+  for (const std::string& head : table.row_heads) cells.push_back(tex_escape(head));
   if (!table.header.empty()) {
-    for (const std::string& text : table.header.back()) cells.push_back(latex_escape(text));
+    for (const std::string& text : table.header.back()) cells.push_back(tex_escape(text));
   }
   out += fmt::format("    {} \\\\\n", fmt::join(cells, " & "));
 }
@@ -100,7 +101,7 @@ void add_rows(const PaperTable& table, std::string& out) {
     Texts cells;
     for (std::size_t k = 0; k < row.keys.size(); ++k) {
       const bool repeats = k + 1 < row.keys.size() && !is_first;  // a group's name stands once
-      cells.push_back(repeats ? "" : latex_escape(row.keys[k]));
+      cells.push_back(repeats ? "" : tex_escape(row.keys[k]));
     }
     for (const PaperCell& cell : row.cells) cells.push_back(cell_text(cell));
     out += fmt::format("    {} \\\\\n", fmt::join(cells, " & "));
@@ -109,47 +110,13 @@ void add_rows(const PaperTable& table, std::string& out) {
 
 }  // namespace
 
-std::string latex_escape(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kEscapes = {{
-      {"\\", "\\textbackslash{}"},
-      {"{", "\\{"},
-      {"}", "\\}"},
-      {"$", "\\$"},
-      {"&", "\\&"},
-      {"#", "\\#"},
-      {"%", "\\%"},
-      {"_", "\\_"},
-      {"^", "\\textasciicircum{}"},
-      {"~", "\\textasciitilde{}"},
-      {"<", "\\textless{}"},
-      {">", "\\textgreater{}"},
-      {"±", "$\\pm$"},
-      {"×", "$\\times$"},
-      {"−", "$-$"},
-  }};
-  std::string out;
-  while (!text.empty()) {
-    std::string_view taken = text.substr(0, 1);
-    std::string_view written = taken == "\n" || taken == "\r" ? " " : taken;
-    for (const auto& [plain, escaped] : kEscapes) {
-      if (!text.starts_with(plain)) continue;
-      taken = plain;
-      written = escaped;
-      break;
-    }
-    out += written;
-    text.remove_prefix(taken.size());
-  }
-  return out;
-}
-
 std::string latex_table(const PaperTable& table, bool floating) {
   const std::size_t n_columns = table.rows.empty() ? 0 : table.rows.front().cells.size();
   std::string out = "% needs \\usepackage{booktabs}\n";
   if (floating) {
     out += "\\begin{table}[t]\n  \\centering\n";
-    std::string caption = latex_escape(table.caption);
-    if (!table.note.empty()) caption += (caption.empty() ? "" : " ") + latex_escape(table.note);
+    std::string caption = tex_escape(table.caption);
+    if (!table.note.empty()) caption += (caption.empty() ? "" : " ") + tex_escape(table.note);
     if (!caption.empty()) out += fmt::format("  \\caption{{{}}}\n", caption);
     if (!table.label.empty()) out += fmt::format("  \\label{{{}}}\n", table.label);
   }

@@ -2,15 +2,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "notebooks_export/paper_table.hpp"
 
 namespace kvscope {
-
-/// Text with LaTeX's special characters escaped; ±, × and dashes as commands. Other bytes stay as
-/// they are (UTF-8 is LaTeX's default input).
-std::string latex_escape(std::string_view text);
 
 /// A table environment, or only the tabular without `floating`. Equal neighbours of an outer header
 /// level share a \multicolumn over a \cmidrule; rows of equal outer keys form groups between rules;

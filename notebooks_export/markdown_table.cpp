@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/csv_text.hpp"
+#include "core/base/escape.hpp"
 
 namespace kvscope {
 
@@ -12,24 +13,11 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r') {
-      out += ' ';
-      continue;
-    }
-    if (std::string_view("|*_<>`\\[]").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 std::string markdown_cell(const PaperCell& cell) {
   std::string text = cell.text;
   if (cell.mark == CellMark::best) text = fmt::format("**{}**", text);
   if (cell.mark == CellMark::second) text = fmt::format("<u>{}</u>", text);
-  return cell.spread.empty() ? text : fmt::format("{} {}", text, escape(cell.spread));
+  return cell.spread.empty() ? text : fmt::format("{} {}", text, markdown_escape(cell.spread));
 }
 
 /// The column's header in one line.
@@ -54,12 +42,12 @@ std::size_t n_columns(const PaperTable& table) {
 std::string markdown_table(const PaperTable& table) {
   const std::size_t n_heads = table.row_heads.size();
   std::vector<Texts> lines(1);
-  for (const std::string& head : table.row_heads) lines[0].push_back(escape(head));
+  for (const std::string& head : table.row_heads) lines[0].push_back(markdown_escape(head));
   for (std::size_t c = 0; c < n_columns(table); ++c)
-    lines[0].push_back(escape(column_title(table, c)));
+    lines[0].push_back(markdown_escape(column_title(table, c)));
   for (const PaperRow& row : table.rows) {
     Texts cells;
-    for (const std::string& key : row.keys) cells.push_back(escape(key));
+    for (const std::string& key : row.keys) cells.push_back(markdown_escape(key));
     for (const PaperCell& cell : row.cells) cells.push_back(markdown_cell(cell));
     lines.push_back(std::move(cells));
   }
@@ -68,7 +56,7 @@ std::string markdown_table(const PaperTable& table) {
     for (std::size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], width(line[c]));
   }
   std::string out;
-  if (!table.caption.empty()) out += escape(table.caption) + "\n\n";
+  if (!table.caption.empty()) out += markdown_escape(table.caption) + "\n\n";
   for (std::size_t l = 0; l < lines.size(); ++l) {
     for (std::size_t c = 0; c < lines[l].size(); ++c) {
       const std::string padding(widths[c] - width(lines[l][c]), ' ');
@@ -82,7 +70,7 @@ std::string markdown_table(const PaperTable& table) {
                          : fmt::format("|{}:", std::string(widths[c] + 1, '-'));
     out += "|\n";
   }
-  if (!table.note.empty()) out += "\n" + escape(table.note) + "\n";
+  if (!table.note.empty()) out += "\n" + markdown_escape(table.note) + "\n";
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/escape.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/pgfplots_style.hpp"
 
@@ -16,6 +17,13 @@ namespace kvscope {
 namespace {
 
 using namespace plot;
+
+/// For a comment, which a line break would end.
+std::string one_line(std::string_view text) {
+  std::string line = clean_text(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
 
 class PgfWriter {
  public:
@@ -27,8 +35,10 @@ class PgfWriter {
         "% {}: drawn by kvscope. The document needs \\usepackage{{pgfplots}},\n"
         "% \\pgfplotsset{{compat=1.18}} and \\usetikzlibrary{{plotmarks}}; include with "
         "\\input{{{}}}.\n",
-        figure_.name, stem_);
-    for (const std::string& sentence : figure_.caption) out_ += "% " + plain_text(sentence) + "\n";
+        one_line(figure_.name), one_line(stem_));
+    for (const std::string& sentence : figure_.caption) {
+      out_ += "% " + one_line(plain_text(sentence)) + "\n";
+    }
     out_ += fmt::format(
         "\\begin{{tikzpicture}}[font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,line join=round]\n",
         theme_.tick_size, 1.2 * theme_.tick_size);
@@ -174,7 +184,7 @@ class PgfWriter {
     const auto align = static_cast<std::size_t>(m.align);
     out_ += fmt::format(
         "\\node[anchor={},align={},inner sep=0pt] at (axis description cs:{:.4f},{:.4f}) {{{}}};\n",
-        kAnchors[align], kAligns[align], m.x, 1.0 - m.y, tex_text(m.text));
+        kAnchors[align], kAligns[align], m.x, 1.0 - m.y, tex_lines(m.text));
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "core/base/csv_text.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 
 namespace kvscope {
 
@@ -85,7 +86,7 @@ void write_array_csv(const MemoryResult& result, std::string_view name, std::ost
     std::vector<std::string> names;
     for (const ResultArray& other : result.arrays()) names.push_back(other.name);
     throw ConfigError(fmt::format("the {} result holds no array \"{}\"; it has {}",
-                                  result.info().kind, name, fmt::join(names, ", ")));
+                                  result.info().kind, name, some_of(names)));
   }
   const std::vector<ArrayAxis> axes = axes_of(result, *array);
   for (const ArrayAxis& axis : axes) out << csv_field(axis.name) << ',';

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/base/escape.hpp"
+
 namespace kvscope {
 
 namespace {
@@ -11,24 +13,6 @@ namespace {
 using plot::Colour;
 using plot::Point;
 using plot::Rect;
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else if (static_cast<unsigned char>(c) >= 0x20) {  // XML has no other control characters
-      out += c;
-    }
-  }
-  return out;
-}
 
 /// Hundredths of a point, without trailing zeros.
 std::string num(double x) {
@@ -79,7 +63,7 @@ class SvgCanvas final : public PageCanvas {
         "font-family=\"'{2}', 'Bitstream Vera Sans', Verdana, sans-serif\" "
         "stroke-linejoin=\"round\">\n",
         num(size.w), num(size.h), plot::kFigureFontFamily);
-    if (!title.empty()) body_ += fmt::format("<title>{}</title>\n", escaped(title));
+    if (!title.empty()) body_ += fmt::format("<title>{}</title>\n", xml_escape(title));
   }
 
   const plot::TextMetrics& metrics() const override { return figure_font_metrics(); }
@@ -137,7 +121,7 @@ class SvgCanvas final : public PageCanvas {
         "lengthAdjust=\"spacingAndGlyphs\"{}{}{} xml:space=\"preserve\">{}</text>\n",
         num(at.x), num(at.y), num(style.size), num(metrics().width(text, style.size)),
         kAnchors[static_cast<std::size_t>(style.align)], turn, paint("fill", style.colour),
-        escaped(text));
+        xml_escape(text));
   }
 
   void push_clip(const Rect& r) override {
@@ -148,7 +132,7 @@ class SvgCanvas final : public PageCanvas {
   }
   void pop_clip() override { body_ += "</g>\n"; }
   void begin_group(std::string_view name) override {
-    body_ += fmt::format("<g class=\"{}\">\n", escaped(name));
+    body_ += fmt::format("<g class=\"{}\">\n", xml_escape(name));
   }
   void end_group() override { body_ += "</g>\n"; }
 

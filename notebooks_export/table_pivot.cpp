@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
@@ -90,8 +91,8 @@ Rows chosen_rows(const Table& table, const TableSpec& spec) {
     for (const std::size_t row : before) {
       if (found.size() < 12) found.insert(column.cell(row));
     }
-    throw ConfigError(
-        fmt::format("no row has {} = {}; there is {}", name, quote(text), fmt::join(found, ", ")));
+    throw ConfigError(fmt::format("no row has {} = {}; there is {}", name, quote(text),
+                                  some_of({found.begin(), found.end()})));
   }
   // a sweep lists layers and their heads: averaging both would count every head twice
   const TableColumn* q_head = table.find("q_head");

@@ -152,7 +152,7 @@ void AnalyzeCommand::tell(const Json& summary) const {
     std::ostringstream text;
     write_layers_csv(summary, text);
     if (*csv_ == "-") {
-      print(text.str());
+      print_data(text.str());
     } else {
       std::ofstream file(*csv_, std::ios::binary | std::ios::trunc);
       file << text.str();

@@ -25,6 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr Index kMostTokens = 1'000'000'000;  // sums of a few such numbers do not overflow
+
 /// What all three measurements share: a model, a prompt, repeats after one warm-up, a report.
 class BenchCommand : public Command {
  public:
@@ -41,8 +43,10 @@ class BenchCommand : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
-    if (n_tokens_ < 1)
-      throw UsageError(fmt::format("--tokens: expected at least 1, found {}", n_tokens_));
+    if (n_tokens_ < 1 || n_tokens_ > kMostTokens) {
+      throw UsageError(
+          fmt::format("--tokens: expected a value in [1, {}], found {}", kMostTokens, n_tokens_));
+    }
     if (chunk_ < 1) throw UsageError(fmt::format("--chunk: expected at least 1, found {}", chunk_));
     if (n_repeats_ < 1 || n_repeats_ > 1000) {
       throw UsageError(

@@ -109,7 +109,7 @@ class FigureCommand final : public Command {
     for (const OutputFile& file : outcome.files) {
       paths += (target.folder / file.name).lexically_normal().string() + "\n";
     }
-    print(paths);
+    print_data(paths);
     return kOk;
   }
 

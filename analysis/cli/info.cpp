@@ -188,15 +188,22 @@ std::string value_text(const std::string& key, const Json& value) {
   return value.dump();
 }
 
+/// Line breaks of a file's strings must not look like lines of ours.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? std::string("\\n") : std::string(1, c);
+  return line;
+}
+
 void add_lines(std::string& out, const Json& json, const std::string& prefix) {
   for (const auto& [key, value] : json.items()) {
-    const std::string name = prefix + key;
+    const std::string name = one_line(prefix + key);
     if (value.is_object()) {
       add_lines(out, value, name + ".");
     } else if (value.is_array() && !value.empty() && value[0].is_object()) {
       out += fmt::format("{:<22} {} entries (--json shows them)\n", name, value.size());
     } else {
-      out += fmt::format("{:<22} {}\n", name, value_text(key, value));
+      out += fmt::format("{:<22} {}\n", name, one_line(value_text(key, value)));
     }
   }
 }

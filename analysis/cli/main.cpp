@@ -11,6 +11,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
 
@@ -106,7 +107,7 @@ int run(const Words& words, std::string& help_hint) {
 
 // One line, whatever the message holds.
 int fail(int code, std::string_view message) {
-  std::string line = fmt::format("kvscope: {}", message);
+  std::string line = fmt::format("kvscope: {}", short_message(terminal_text(message)));
   for (char& c : line) c = c == '\n' || c == '\r' ? ' ' : c;
   note(line);
   return code;

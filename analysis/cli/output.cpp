@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 
 namespace kvscope::cli {
 
@@ -24,7 +25,9 @@ void prepare_standard_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-void print(std::string_view text) {
+namespace {
+
+void write_to_standard_output(std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
     if (n >= 0) {
@@ -34,6 +37,20 @@ void print(std::string_view text) {
     } else if (errno != EINTR) {
       throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
     }
+  }
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  write_to_standard_output(terminal_text(text));
+}
+
+void print_data(std::string_view bytes) {
+  if (::isatty(STDOUT_FILENO) == 1) {
+    print(bytes);
+  } else {
+    write_to_standard_output(bytes);
   }
 }
 
@@ -49,7 +66,8 @@ void print_json_line(const nlohmann::ordered_json& json) {
       "\n");
 }
 
-void note(std::string_view line) {
+void note(std::string_view words) {
+  const std::string line = terminal_text(words);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fputc('\n', stderr);
 }

@@ -17,9 +17,13 @@ class OutputClosed : public std::exception {};
 /// main.
 void prepare_standard_streams();
 
-/// Writes `text` to standard output and flushes it. Throws OutputClosed, or IoError if it cannot be
+/// Writes `text` to standard output and flushes it, without control characters and hidden signs that
+/// strings of a file may hold (terminal_text). Throws OutputClosed, or IoError if it cannot be
 /// written.
 void print(std::string_view text);
+
+/// The same for bytes that another program wants as they are; on a terminal they are text.
+void print_data(std::string_view bytes);
 
 /// Prints `json` with indentation and a line end. NaN and infinities become null, broken UTF-8
 /// U+FFFD.
@@ -28,8 +32,8 @@ void print_json(const nlohmann::ordered_json& json);
 /// The same on one line, for long arrays.
 void print_json_line(const nlohmann::ordered_json& json);
 
-/// Writes a line to standard error.
-void note(std::string_view line);
+/// Writes a line to standard error, as print() writes text.
+void note(std::string_view words);
 
 /// A word quoted for a shell if it needs to be.
 std::string shell_word(std::string_view word);

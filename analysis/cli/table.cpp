@@ -163,7 +163,7 @@ class TableCommand final : public Command {
     if (out_) {
       save_text(*out_, text, overwrite_);
     } else {
-      print(text);
+      print_data(text);
     }
     return kOk;
   }

@@ -78,7 +78,7 @@ class TokenizeCommand final : public Command {
     if (json_) {
       print_json_line({{"n", ids.size()}, {"ids", ids}, {"text", tokenizer.decode(ids)}});
     } else {
-      print(tokenizer.decode(ids) + "\n");
+      print_data(tokenizer.decode(ids) + "\n");
     }
     return kOk;
   }

@@ -28,8 +28,9 @@ Index slot_of(std::span<const double> axis, Index wanted, std::string_view what,
               const std::string& where) {
   const auto it = std::find(axis.begin(), axis.end(), static_cast<double>(wanted));
   if (it != axis.end()) return it - axis.begin();
-  throw ConfigError(
-      fmt::format("{}: there is no {} {}; it has {}", where, what, wanted, fmt::join(axis, ", ")));
+  const std::span<const double> some = axis.first(std::min<std::size_t>(axis.size(), 20));
+  throw ConfigError(fmt::format("{}: there is no {} {}; it has {}{}", where, what, wanted,
+                                fmt::join(some, ", "), some.size() < axis.size() ? ", ..." : ""));
 }
 
 Index one_of(std::string_view option_text, std::string_view option, Index fallback) {

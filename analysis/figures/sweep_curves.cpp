@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope::figures {
 
@@ -63,8 +65,8 @@ std::vector<bool> wanted_codes(const TextColumn& column, const std::vector<std::
   }
   for (const std::string& word : words) {
     if (contains(column.categories, word)) continue;
-    throw ConfigError(fmt::format("{}: there is no \"{}\" in this table; it has {}", option, word,
-                                  fmt::join(column.categories, ", ")));
+    throw ConfigError(fmt::format("{}: there is no {} in this table; it has {}", option, quote(word),
+                                  some_of(column.categories)));
   }
   return wanted;
 }

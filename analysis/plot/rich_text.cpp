@@ -1,9 +1,14 @@
 #include "analysis/plot/rich_text.hpp"
 
-#include <array>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numbers>
 #include <utility>
+
+#include "core/base/escape.hpp"
 
 namespace kvscope::plot {
 
@@ -43,53 +48,55 @@ std::string_view take_script(std::string_view label, std::size_t& at) {
   return label.substr(at - n, n);
 }
 
-/// Characters that LaTeX knows by name; in text they go into math mode.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kTexNames = {{
-    {"α", "\\alpha "},   {"β", "\\beta "},  {"γ", "\\gamma "},  {"δ", "\\delta "},
-    {"ε", "\\epsilon "}, {"θ", "\\theta "}, {"λ", "\\lambda "}, {"μ", "\\mu "},
-    {"π", "\\pi "},      {"ρ", "\\rho "},   {"σ", "\\sigma "},  {"τ", "\\tau "},
-    {"Δ", "\\Delta "},   {"Σ", "\\Sigma "}, {"≤", "\\le "},     {"≥", "\\ge "},
-    {"−", "-"},          {"×", "\\times "}, {"·", "\\cdot "},   {"∞", "\\infty "},
-    {"→", "\\to "},      {"±", "\\pm "},    {"≈", "\\approx "}, {"√", "\\surd "},
-    {"∈", "\\in "},      {"ŝ", "\\hat s"},  {"Ŝ", "\\hat S"},   {"‖", "\\|"},
-    {"∩", "\\cap "},     {"∪", "\\cup "},
-}};
-
-std::string tex_character(std::string_view c, bool in_math) {
-  for (const auto& [sign, name] : kTexNames) {
-    if (c != sign) continue;
-    std::string out(in_math ? "" : "$");
-    out += name;
-    return out + (in_math ? "" : "$");
-  }
-  if (c == "–") return in_math ? "-" : "--";
-  if (c == "%" || c == "&" || c == "#") return "\\" + std::string(c);
-  if (in_math) return std::string(c);
-  if (c == "_" || c == "{" || c == "}") return "\\" + std::string(c);
-  if (c == "~") return "\\textasciitilde{}";
-  if (c == "^") return "\\textasciicircum{}";
-  if (c == "\\") return "\\textbackslash{}";
-  if (c == "<" || c == ">" || c == "|") return "$" + std::string(c) + "$";
-  return std::string(c);
-}
-
 /// Words of letters inside a formula are names, not products: upright.
-std::string tex_formula(std::string_view formula) {
+std::string tex_words(std::string_view words) {
   std::string out;
-  for (std::size_t at = 0; at < formula.size();) {
+  for (std::size_t at = 0; at < words.size();) {
     std::size_t end = at;
-    while (end < formula.size() && std::isalpha(static_cast<unsigned char>(formula[end]))) ++end;
+    while (end < words.size() && std::isalpha(static_cast<unsigned char>(words[end]))) ++end;
     if (end - at >= 2) {
       out += "\\mathrm{";
-      out += formula.substr(at, end - at);
+      out += words.substr(at, end - at);
       out += "}";
       at = end;
       continue;
     }
-    const std::size_t n = character_length(formula, at);
-    const std::string_view c = formula.substr(at, n);
+    const std::size_t n = character_length(words, at);
+    const std::string_view c = words.substr(at, n);
     out += c == " " ? "\\ " : tex_character(c, /*in_math=*/true);
     at += n;
+  }
+  return out;
+}
+
+/// The formula as parse_rich understands it. Nothing of it reaches TeX as a command: labels hold
+/// names from files, and "$\^^69nput$" is one.
+std::string tex_formula(std::string_view formula) {
+  std::string out;
+  bool has_base = false;
+  bool has_script[2] = {false, false};  // below, above
+  for (std::size_t at = 0; at < formula.size();) {
+    const char sign = formula[at];
+    if (sign != '_' && sign != '^') {
+      const std::size_t end = std::min(formula.find_first_of("_^", at), formula.size());
+      out += tex_words(formula.substr(at, end - at));
+      has_base = true;
+      has_script[0] = has_script[1] = false;
+      at = end;
+      continue;
+    }
+    ++at;
+    const std::string_view script = take_script(formula, at);
+    bool& is_taken = has_script[sign == '^' ? 1 : 0];
+    if (!has_base || is_taken) {  // TeX refuses a second script of one kind
+      out += "{}";
+      has_script[0] = has_script[1] = false;
+    }
+    has_base = is_taken = true;
+    const bool is_plain =
+        script.size() == 1 && std::isalnum(static_cast<unsigned char>(script[0])) != 0;
+    out += is_plain ? fmt::format("{}{}", sign, script)
+                    : fmt::format("{}{{{}}}", sign, tex_words(script));
   }
   return out;
 }
@@ -123,18 +130,27 @@ std::string plain_text(std::string_view label) {
   return out;
 }
 
-std::string tex_text(std::string_view label) {
+std::string tex_text(std::string_view text) {
+  const std::string label = clean_text(text);
   std::string out;
   for (std::size_t at = 0; at < label.size();) {
-    if (label[at] == '$') {
-      const std::size_t end = std::min(label.find('$', at + 1), label.size());
-      out += "$" + tex_formula(label.substr(at + 1, end - at - 1)) + "$";
-      at = std::min(end + 1, label.size());
-      continue;
-    }
-    const std::size_t n = character_length(label, at);
-    out += label[at] == '\n' ? "\\\\" : tex_character(label.substr(at, n), /*in_math=*/false);
-    at += n;
+    const std::size_t dollar = std::min(label.find('$', at), label.size());
+    out += tex_escape(std::string_view(label).substr(at, dollar - at));
+    if (dollar == label.size()) break;
+    const std::size_t end = std::min(label.find('$', dollar + 1), label.size());
+    out += "$" + tex_formula(std::string_view(label).substr(dollar + 1, end - dollar - 1)) + "$";
+    at = std::min(end + 1, label.size());
+  }
+  return out;
+}
+
+std::string tex_lines(std::string_view label) {
+  std::string out;
+  for (std::size_t at = 0; at <= label.size();) {
+    const std::size_t end = std::min(label.find('\n', at), label.size());
+    const std::string line = tex_text(label.substr(at, end - at));
+    out += (at == 0 ? "" : "\\\\{}") + (line.empty() ? std::string("~") : line);
+    at = end + 1;
   }
   return out;
 }

@@ -24,9 +24,13 @@ std::vector<TextRun> parse_rich(std::string_view label);
 /// The characters alone: "Sq" for "$S_q$".
 std::string plain_text(std::string_view label);
 
-/// The label in LaTeX: formulas in math mode, special characters escaped, Greek letters and signs
-/// by their names.
+/// The label in LaTeX: formulas in math mode, special characters escaped (core/base/escape.hpp),
+/// Greek letters and signs by their names; line breaks become blanks. Compiles, and runs no command,
+/// whatever the label is.
 std::string tex_text(std::string_view label);
+
+/// The same with the label's line breaks, for a node that has an alignment.
+std::string tex_lines(std::string_view label);
 
 double rich_width(const TextMetrics& metrics, std::string_view label, double size);
 

@@ -47,6 +47,9 @@ class Perplexity final : public SimulationTask {
   std::string name() const override { return "perplexity"; }
   Json config() const override { return fields_to_json(options_); }
   std::size_t n_cases() const override { return static_cast<std::size_t>(options_.windows); }
+  UnitShape unit_shape() const override {
+    return {kept_values({}).size(), static_cast<std::size_t>(n_scored())};
+  }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {

@@ -34,12 +34,13 @@ struct PerplexityOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"mode", "decode: one token at a time after the prefill; prefill: by chunks"},
           self.mode);
-    visit(Field{"n-tokens", "tokens of a window, the prefill included"}.at_least(3), self.n_tokens);
+    visit(Field{"n-tokens", "tokens of a window, the prefill included"}.in(3, 100'000'000),
+          self.n_tokens);
     visit(
         Field{"prefill", "share of a window that is filled in densely and not scored"}.in(0.0, 1.0),
         self.prefill);
-    visit(Field{"offset", "first token of the first window"}.at_least(0), self.offset);
-    visit(Field{"windows", "windows, one after the other"}.at_least(1), self.windows);
+    visit(Field{"offset", "first token of the first window"}.in(0, 1'000'000'000), self.offset);
+    visit(Field{"windows", "windows, one after the other"}.in(1, 1'000'000), self.windows);
   }
 };
 

@@ -19,6 +19,34 @@ using Units = std::vector<std::vector<UnitResult>>;
 
 constexpr double kSolved = 0.5;  // a dense score from which a drop is the selector's
 
+/// Counts that are refused before anything of their size is made: a grid of more prompts than these
+/// runs for years.
+constexpr Index kMostDepths = 1000;
+constexpr Index kMostTrials = 100'000;
+constexpr double kMostPrompts = 1e6;
+
+const RetrievalOptions& checked(const RetrievalOptions& options) {
+  if (options.kinds.empty() || options.lengths.empty() || options.n_depths < 1 ||
+      options.trials < 1 || options.n_fed < 1) {
+    throw ConfigError(
+        fmt::format("{}: expected at least one kind, length, depth, trial and fed token, found "
+                    "{}, {}, {}, {} "
+                    "and {}",
+                    options.task, options.kinds.size(), options.lengths.size(), options.n_depths,
+                    options.trials, options.n_fed));
+  }
+  const double n_prompts = static_cast<double>(options.kinds.size() * options.lengths.size()) *
+                           static_cast<double>(options.n_depths) *
+                           static_cast<double>(options.trials);
+  if (options.n_depths > kMostDepths || options.trials > kMostTrials || n_prompts > kMostPrompts) {
+    throw ConfigError(fmt::format(
+        "{}: expected at most {} depths, {} trials and {} prompts in all, found {}, {} and {:.0f}",
+        options.task, kMostDepths, kMostTrials, kMostPrompts, options.n_depths, options.trials,
+        n_prompts));
+  }
+  return options;
+}
+
 std::vector<double> depths_of(Index n) {
   std::vector<double> depths;
   for (Index i = 0; i < n; ++i) {
@@ -32,18 +60,9 @@ class Retrieval final : public SimulationTask {
   Retrieval(const SimulationSetup& setup, const RetrievalOptions& options,
             const SelectorRegistry& registry)
       : setup_(setup),
-        options_(options),
+        options_(checked(options)),
         registry_(registry),
         depths_(depths_of(options.n_depths)) {
-    if (options.kinds.empty() || options.lengths.empty() || options.n_depths < 1 ||
-        options.trials < 1 || options.n_fed < 1) {
-      throw ConfigError(
-          fmt::format("{}: expected at least one kind, length, depth, trial and fed token, found "
-                      "{}, {}, {}, {} "
-                      "and {}",
-                      options.task, options.kinds.size(), options.lengths.size(), options.n_depths,
-                      options.trials, options.n_fed));
-    }
     const Index positions = setup.models.verifier->config().max_positions;
     for (const PromptKind kind : options.kinds) {
       for (const Index length : options.lengths) {
@@ -77,6 +96,8 @@ class Retrieval final : public SimulationTask {
     return options_.kinds.size() * options_.lengths.size() * depths_.size() *
            static_cast<std::size_t>(options_.trials);
   }
+
+  UnitShape unit_shape() const override { return {1 + kept_values({}).size(), 0}; }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {

@@ -10,6 +10,8 @@
 #include "analysis/checked_lines.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
@@ -23,9 +25,11 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   for (const LivePair& pair : setup.pairs) pairs.push_back(pair_label(pair.asked));
   Json config = {
       {"task", task.name()},
-      {"model", setup.models.verifier_name},
-      {"draft", setup.models.draft == nullptr ? Json(nullptr) : Json(setup.models.draft_name)},
-      {"text", setup.models.text_name},
+      // Names of files may be no UTF-8, and what JSON replaces must be the same when it is read back.
+      {"model", clean_text(setup.models.verifier_name)},
+      {"draft", setup.models.draft == nullptr ? Json(nullptr)
+                                              : Json(clean_text(setup.models.draft_name))},
+      {"text", clean_text(setup.models.text_name)},
       {"text_tokens", setup.models.text.size()},
       {"text_checksum", text_checksum({reinterpret_cast<const char*>(setup.models.text.data()),
                                        setup.models.text.size_bytes()})},
@@ -47,7 +51,10 @@ Json numbers_to_json(const std::vector<double>& values) {
   return list;
 }
 
-std::vector<double> numbers_from_json(const Json& list) {
+std::vector<double> numbers_from_json(const Json& list, std::size_t n) {
+  if (!list.is_array() || list.size() != n) {
+    throw ConfigError(fmt::format("{} for a list of {} numbers", describe(list), n));
+  }
   std::vector<double> values;
   for (const Json& x : list) {
     values.push_back(x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>());
@@ -57,7 +64,8 @@ std::vector<double> numbers_from_json(const Json& list) {
 
 /// The units of a journal by index; checks that it belongs to this simulation.
 std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, const Json& config,
-                                             std::size_t n_units, std::uintmax_t& valid_bytes) {
+                                             std::size_t n_units, const UnitShape& shape,
+                                             std::uintmax_t& valid_bytes) {
   std::map<std::size_t, UnitResult> units;
   Json known;
   valid_bytes = read_checked_lines(file, "simulation", [&](const Json& line, bool is_first) {
@@ -69,7 +77,8 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
     const auto unit = line.at("unit").get<std::size_t>();
     if (known != config) return;  // refused below, with both configurations at hand
     if (unit >= n_units) throw ConfigError("a unit outside the simulation");
-    UnitResult result{numbers_from_json(line.at("values")), numbers_from_json(line.at("series"))};
+    UnitResult result{numbers_from_json(line.at("values"), shape.n_values),
+                      numbers_from_json(line.at("series"), shape.n_series)};
     if (!units.emplace(unit, std::move(result)).second) {
       throw ConfigError("a unit that was there before");
     }
@@ -103,7 +112,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
   std::optional<CheckedLineWriter> writer;
   if (exists && mode == JournalMode::resume) {
     std::uintmax_t valid_bytes = 0;
-    units = read_units(journal, result.config, n_units, valid_bytes);
+    units = read_units(journal, result.config, n_units, task.unit_shape(), valid_bytes);
     writer.emplace(journal, valid_bytes);
   } else {
     writer.emplace(journal);

@@ -49,6 +49,12 @@ struct UnitResult {
   std::vector<double> series;
 };
 
+/// How many numbers a unit of a task holds.
+struct UnitShape {
+  std::size_t n_values = 0;
+  std::size_t n_series = 0;
+};
+
 /// A (selector, budget) pair as it runs: the layer map that was measured is part of the spec.
 struct LivePair {
   ReplayPair asked;
@@ -83,6 +89,8 @@ class SimulationTask {
   /// Everything that decides the numbers, besides models and SimulationOptions.
   virtual nlohmann::ordered_json config() const = 0;
   virtual std::size_t n_cases() const = 0;
+  /// Of every unit; a journal with other units is refused, since table() believes them.
+  virtual UnitShape unit_shape() const = 0;
   /// Runs case `index` under `pairs` (indices into setup.pairs) and calls `done` once for each.
   virtual void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                         ThreadPool& pool, std::stop_token stop) = 0;

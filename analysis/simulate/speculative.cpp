@@ -76,6 +76,8 @@ class Speculative final : public SimulationTask {
     return gammas_.size() * static_cast<std::size_t>(options_.prompts);
   }
 
+  UnitShape unit_shape() const override { return {kKept + kept_values({}).size(), 0}; }
+
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
     const auto n_prompts = static_cast<std::size_t>(options_.prompts);

@@ -15,10 +15,11 @@ struct SpeculativeOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"prompt", "tokens of a prompt, filled in densely"}.at_least(2), self.prompt);
-    visit(Field{"n-new", "tokens decoded after it"}.at_least(1), self.n_new);
-    visit(Field{"prompts", "stretches of the text, one after the other"}.at_least(1), self.prompts);
-    visit(Field{"offset", "first token of the first prompt"}.at_least(0), self.offset);
+    visit(Field{"prompt", "tokens of a prompt, filled in densely"}.in(2, 100'000'000), self.prompt);
+    visit(Field{"n-new", "tokens decoded after it"}.in(1, 100'000'000), self.n_new);
+    visit(Field{"prompts", "stretches of the text, one after the other"}.in(1, 1'000'000),
+          self.prompts);
+    visit(Field{"offset", "first token of the first prompt"}.in(0, 1'000'000'000), self.offset);
   }
 };
 

@@ -178,7 +178,8 @@ std::string tex_character(std::string_view character, bool in_math) {
   if (is_hidden_format(c)) return {};
   if (is_control(c) || is_noncharacter(c) || c == 0xfffd) return "?";
   if (const std::string_view name = find_sign(kMathNames, character); !name.empty()) {
-    return in_math ? std::string(name) : fmt::format("${}$", name);
+    if (in_math) return std::string(name);
+    return fmt::format("${}$", name.substr(0, name.find_last_not_of(' ') + 1));
   }
   const std::string_view sign =
       in_math ? find_sign(kMathSigns, character) : find_sign(kTextSigns, character);

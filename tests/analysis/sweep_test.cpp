@@ -152,6 +152,52 @@ TEST_CASE("a journal of another sweep is refused") {
   run(plan(other), journal, JournalMode::overwrite);
 }
 
+/// The journal with data that `change` alters, under checksums that are right.
+std::string forged(const std::string& text,
+                   const std::function<void(nlohmann::ordered_json&, std::size_t line)>& change) {
+  std::string out;
+  std::istringstream lines(text);
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    nlohmann::ordered_json data = nlohmann::ordered_json::parse(line).at("data");
+    change(data, number);
+    out += fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(data.dump()), data.dump());
+  }
+  return out;
+}
+
+TEST_CASE("journals with right checksums but missing or foreign rows are refused") {
+  const TempDir dir;
+  const auto journal = dir.path() / "j";
+  run(plan(), journal);
+  const std::string text = text_of(journal);
+  const auto refuses = [&](const char* words, const std::function<void(nlohmann::ordered_json&)>& change) {
+    write_text(journal, forged(text, [&](nlohmann::ordered_json& data, std::size_t line) {
+                 if (line == 1) change(data["blocks"][0]);
+               }));
+    CHECK_THROWS_WITH(read_journal(journal), ContainsSubstring(words));
+    CHECK_THROWS_AS(run(plan(), journal, JournalMode::resume), FormatError);
+    CHECK_THROWS_AS(merge_sweep({journal}), FormatError);
+  };
+  refuses("lacks rows", [](auto& block) { block["rows"].erase(1); });
+  refuses("lacks rows", [](auto& block) { block["rows"] = nlohmann::ordered_json::array(); });
+  refuses("lacks rows", [](auto& block) { block["rows"].push_back(block["rows"][0]); });
+  refuses("another layer or head", [](auto& block) { std::swap(block["rows"][0], block["rows"][1]); });
+  refuses("another layer or head", [](auto& block) { block["rows"][0][1][0] = 77; });
+  refuses("another size", [](auto& block) { block["ages"].erase(0); });
+  write_text(journal, forged(text, [](nlohmann::ordered_json&, std::size_t) {}));
+  CHECK_NOTHROW(merge_sweep({journal}));
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  write_text(journal, fmt::format("{{\"sum\":\"{}\",\"data\":{}}}\n", text_checksum(deep), deep));
+  CHECK_THROWS_WITH(read_journal(journal), ContainsSubstring("nested"));
+}
+
+TEST_CASE("absurd numbers of resamples are refused before memory is taken") {
+  SweepOptions options = plan().options;
+  options.n_resamples = 99'999'999'999;
+  CHECK_THROWS_WITH(plan(options), ContainsSubstring("at most 100000 resamples"));
+}
+
 TEST_CASE("damaged journals are named, not believed") {
   const TempDir dir;
   const auto journal = dir.path() / "j";

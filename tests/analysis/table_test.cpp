@@ -80,6 +80,40 @@ TEST_CASE("broken CSV is refused with its line") {
   refuses("a,a\n1,2\n", "occurs twice");
 }
 
+TEST_CASE("wide tables are read in time that grows with their size, and errors name a few columns") {
+  std::string csv;
+  for (int c = 0; c < 200000; ++c) csv += fmt::format("{}k{}", c == 0 ? "" : ",", c);
+  std::string line(199999, ',');
+  const Table table = table_from_csv(csv + "\n" + line + "\n", "x.csv");
+  CHECK(table.columns().size() == 200000);
+  CHECK(table.find("k199999") != nullptr);
+  try {
+    (void)table.at("none");
+    FAIL("expected an error");
+  } catch (const ConfigError& error) {
+    CHECK(std::string(error.what()).size() < 400);
+    CHECK_THAT(error.what(), ContainsSubstring("and 199988 more"));
+  }
+  CHECK_THROWS_AS(table_from_csv(csv + ",k7\n", "x.csv"), FormatError);
+
+  nlohmann::json row;
+  for (int c = 0; c < 60000; ++c) row[fmt::format("k{}", c)] = c;
+  CHECK(table_from_json(nlohmann::json::array({row}), "x.json").columns().size() == 60000);
+  nlohmann::json sparse = nlohmann::json::array();
+  for (int c = 0; c < 20000; ++c) sparse.push_back({{fmt::format("k{}", c), 1}});
+  CHECK_THROWS_MATCHES(table_from_json(sparse, "x.json"), FormatError,
+                       MessageMatches(ContainsSubstring("no rows of one table")));
+}
+
+TEST_CASE("names and words from files become clean text; marked formulas read as they were") {
+  const Table table = table_from_csv("a\xff,b\n\xed\xa0\x80,'=1+1\nx\x1b[31m,y\n", "x.csv");
+  const std::string mark = "\xEF\xBF\xBD";
+  CHECK(table.columns()[0].name == "a" + mark);
+  CHECK(table.columns()[0].cell(0) == mark + mark + mark);
+  CHECK(table.columns()[0].cell(1) == "x" + mark + "[31m");
+  CHECK(table.columns()[1].cell(0) == "=1+1");
+}
+
 TEST_CASE("JSON rows are found in lists, results and summaries") {
   for (const char* text :
        {R"([{"layer": 0, "mass": 0.5, "name": "x"}, {"layer": 1, "mass": null, "more": [1]}])",

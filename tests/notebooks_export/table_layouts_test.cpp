@@ -146,14 +146,6 @@ TEST_CASE("SpecAttn's table 1: perplexity, its difference and increase, KV reduc
                                       "& \\textbf{$+$0.56\\%} & 44.3\\%"));
 }
 
-TEST_CASE("LaTeX's special characters are written, not obeyed") {
-  CHECK(latex_escape("50% of $x_1$ & {y} #2 ~ ^ \\ <a> ± 1") ==
-        "50\\% of \\$x\\_1\\$ \\& \\{y\\} \\#2 \\textasciitilde{} \\textasciicircum{} "
-        "\\textbackslash{} "
-        "\\textless{}a\\textgreater{} $\\pm$ 1");
-  CHECK(latex_escape("two\nlines") == "two lines");
-}
-
 TEST_CASE("hostile names and negative numbers survive every format") {
   TableSpec spec;
   spec.rows = {"selector"};

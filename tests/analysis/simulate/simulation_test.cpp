@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "analysis/checked_lines.hpp"
 #include "analysis/simulate/perplexity.hpp"
 #include "analysis/simulate/retrieval.hpp"
 #include "analysis/simulate/speculative.hpp"
@@ -131,6 +132,70 @@ TEST_CASE("results are the same for any threads and any interruption", "[simulat
   CHECK_THROWS_WITH(
       run_simulation(*other_task, other, dir.path() / "cut", JournalMode::resume, world.pool),
       ContainsSubstring("belongs to another simulation: pairs was"));
+}
+
+TEST_CASE("journals with units of another size are refused, whatever their checksums", "[simulate]") {
+  World world;
+  const TempDir dir;
+  const SimulationSetup setup = world.setup({"full", "recent"}, {"tokens=16"}, Phase::decode);
+  const auto journal = dir.path() / "journal";
+  const auto check = [&](SimulationTask& task) {
+    std::filesystem::remove(journal);
+    run_simulation(task, setup, journal, JournalMode::fresh, world.pool);
+    std::ifstream in(journal);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    REQUIRE(lines.size() == 3);
+    auto data = nlohmann::ordered_json::parse(lines[1]).at("data");
+    for (const char* field : {"values", "series"}) {
+      for (const auto& other :
+           {nlohmann::ordered_json::array(), nlohmann::ordered_json::array({1.0}),
+            nlohmann::ordered_json(std::vector<double>(300, 0.5)), nlohmann::ordered_json(7.0),
+            nlohmann::ordered_json{{"a", 1}}}) {
+        if (other == data[field]) continue;
+        auto forged = data;
+        forged[field] = other;
+        const std::string text = forged.dump();
+        std::ofstream(journal) << lines[0] << "\n{\"sum\":\"" << text_checksum(text)
+                               << "\",\"data\":" << text << "}\n" << lines[2] << "\n";
+        CHECK_THROWS_AS(run_simulation(task, setup, journal, JournalMode::resume, world.pool),
+                        FormatError);
+      }
+    }
+    std::ofstream(journal) << lines[0] << "\n" << lines[1] << "\n" << lines[2] << "\n";
+    CHECK_NOTHROW(run_simulation(task, setup, journal, JournalMode::resume, world.pool));
+  };
+  PerplexityOptions perplexity;
+  perplexity.n_tokens = 40;
+  check(*make_perplexity_task(setup, perplexity, selector_registry()));
+  RetrievalOptions retrieval;
+  retrieval.lengths = {96};
+  retrieval.n_depths = 1;
+  retrieval.trials = 1;
+  check(*make_retrieval_task(setup, retrieval, selector_registry()));
+  SpeculativeOptions speculative;
+  speculative.prompt = 40;
+  speculative.n_new = 4;
+  speculative.prompts = 1;
+  speculative.offset = 0;
+  check(*make_speculative_task(setup, speculative, {2}, selector_registry()));
+}
+
+TEST_CASE("absurd counts of prompts are refused before memory is taken", "[simulate]") {
+  World world;
+  const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
+  for (Index RetrievalOptions::*count : {&RetrievalOptions::n_depths, &RetrievalOptions::trials}) {
+    RetrievalOptions options;
+    options.lengths = {96};
+    options.*count = 99'999'999'999;
+    CHECK_THROWS_AS(make_retrieval_task(setup, options, selector_registry()), ConfigError);
+  }
+  PerplexityOptions windows;
+  windows.windows = 99'999'999'999;
+  CHECK_THROWS_AS(make_perplexity_task(setup, windows, selector_registry()), ConfigError);
+  SpeculativeOptions prompts;
+  prompts.prompts = 99'999'999'999;
+  CHECK_THROWS_AS(make_speculative_task(setup, prompts, {2}, selector_registry()), ConfigError);
 }
 
 TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate]") {

@@ -50,10 +50,13 @@ TEST_CASE("TeX sees text, never commands", "[escape]") {
   CHECK(tex_escape("\\input{/etc/passwd}") == "\\textbackslash{}input\\{/etc/passwd\\}");
   CHECK(tex_escape("\\^^69") ==
         "\\textbackslash{}\\textasciicircum{}\\textasciicircum{}69");
+  CHECK(tex_escape("50% of $x_1$ & {y} #2 ~ ^ \\ <a> ± 1") ==
+        "50\\% of \\$x\\_1\\$ \\& \\{y\\} \\#2 \\textasciitilde{} \\textasciicircum{} "
+        "\\textbackslash{} \\textless{}a\\textgreater{} $\\pm$ 1");
   CHECK(tex_escape("a$b$ 5%_#&~") == "a\\$b\\$ 5\\%\\_\\#\\&\\textasciitilde{}");
   CHECK(tex_escape("[x]*") == "{[}x{]}*");
   CHECK(tex_escape("two\nlines\n") == "two lines ");
-  CHECK(tex_escape("é ± ≤ –") == "é $\\pm $ $\\le $ --");
+  CHECK(tex_escape("é ± ≤ –") == "é $\\pm$ $\\le$ --");
   CHECK(tex_escape("😀") == "\\ifdefined\\Umathcode 😀\\else U+1F600\\fi{}");
   CHECK(tex_escape("a\u202e\u200bb") == "ab");
   CHECK(tex_escape("\x1b\xff") == "??");
