@@ -235,10 +235,9 @@ class CairoCanvas : public PageCanvas {
 
 class PdfCanvas final : public CairoCanvas {
  public:
-  PdfCanvas(plot::Size size, const std::string& title, std::unique_ptr<std::string> bytes)
-      : PdfCanvas(
-            Surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h)),
-            std::move(bytes)) {
+  /// `drawn` writes to `bytes`.
+  PdfCanvas(Surface drawn, std::unique_ptr<std::string> bytes, const std::string& title)
+      : CairoCanvas(std::move(drawn), 1.0, std::move(bytes)) {
     const auto set = [&](cairo_pdf_metadata_t field, const std::string& value) {
       cairo_pdf_surface_set_metadata(surface(), field, value.c_str());
     };
@@ -255,10 +254,6 @@ class PdfCanvas final : public CairoCanvas {
     require_success(cairo_surface_status(surface()));
     return std::move(bytes());
   }
-
- private:
-  PdfCanvas(Surface surface, std::unique_ptr<std::string> bytes)
-      : CairoCanvas(std::move(surface), 1.0, std::move(bytes)) {}
 };
 
 class PngCanvas final : public CairoCanvas {
@@ -282,7 +277,10 @@ const plot::FontMetrics& figure_font_metrics() {
 }
 
 std::unique_ptr<PageCanvas> make_pdf_canvas(plot::Size size, const std::string& title) {
-  return std::make_unique<PdfCanvas>(size, title, std::make_unique<std::string>());
+  auto bytes = std::make_unique<std::string>();
+  Surface surface(
+      cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h));
+  return std::make_unique<PdfCanvas>(std::move(surface), std::move(bytes), title);
 }
 
 std::unique_ptr<PageCanvas> make_png_canvas(plot::Size size, double dots_per_inch) {

@@ -59,6 +59,12 @@ class OwnedView final : public ResultView {
 std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info) {
   if (table.n_rows() == 0)
     throw FormatError(fmt::format("{}: the table has no rows", table.name()));
+  // Results in HDF5 have as many arrays at most; what follows looks for columns by their names.
+  constexpr std::size_t kMostColumns = 10'000;
+  if (table.columns().size() > kMostColumns) {
+    throw FormatError(fmt::format("{}: a table of {} columns, expected at most {}", table.name(),
+                                  table.columns().size(), kMostColumns));
+  }
   if (info.config_hash.empty() && table.has_text("config_hash"))
     info.config_hash = table.text("config_hash").at(0);
   auto result = std::make_unique<MemoryResult>();

@@ -110,6 +110,7 @@ class Attack:
             elif name.endswith(".json"):
                 json.loads(text)
             elif name.endswith(".tex"):
+                text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
                 assert "^^" not in text and "\\input{/" not in text
                 assert text.count("\\begin{") == text.count("\\end{") > 0
             elif name.endswith((".csv", ".md")):
@@ -202,7 +203,7 @@ def csv_of(names):
     for name in names:
         quoted = b'"' + name.replace(b'"', b'""') + b'"'
         for budget in (16, 32):
-            rows += quoted + b",tokens,t.h5,prefill,0,,,1,1,%d,0.5,0.4,0.6,0.7,0,0,abc\n" % budget
+            rows += quoted + b",tokens,t.h5,prefill,0,0,0,1,1,%d,0.5,0.4,0.6,0.7,0,0,abc\n" % budget
     return rows
 
 
@@ -214,8 +215,8 @@ def csv_files(attack):
         for data in attack.damaged(seed, 8):
             write(name, data)
             kind = attack.random.choice(["svg", "pdf", "tex"])
-            yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--format", kind,
-                              "--out", attack.path("fig." + kind), "--force"], [name],
+            yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--out",
+                              attack.path("fig." + kind), "--force"], [name],
                              [attack.path("fig." + kind)])
             yield attack.run(["table", name, "--rows", "selector", "--value", "mass_mean|accuracy",
                               "--format", attack.random.choice(["latex", "markdown", "csv"])], [name])
@@ -230,12 +231,12 @@ def texts(attack):
             write(name, csv_of([text, b"full"]))
             for kind in ("svg", "pdf", "png", "tex"):
                 out = attack.path("hostile." + kind)
-                yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--format", kind,
-                                  "--out", out, "--force"], [name], [out])
+                yield attack.run(["figure", "budget", name, "--metric", "mass_mean", "--out", out,
+                                  "--force"], [name], [out])
             for kind, ending in (("latex", ".tex"), ("markdown", ".md"), ("csv", ".csv")):
                 out = attack.path("table" + ending)
                 yield attack.run(["table", name, "--rows", "selector", "--value", "mass_mean",
-                                  "--format", kind, "--out", out, "--overwrite"], [name], [out])
+                                  "--where", "budget=16", "--format", kind, "--out", out, "--overwrite"], [name], [out])
             shown = text.replace(b"\0", b"")
             yield attack.run(["info", os.fsdecode(shown)], [])
             yield attack.run([os.fsdecode(shown)], [])
@@ -328,7 +329,7 @@ def manifests(attack):
     os.makedirs(folder, exist_ok=True)
     source = os.path.join(folder, "s.csv")
     write(source, csv_of([b"quest", b"full"]))
-    attack.run(["figure", "budget", source, "--metric", "mass_mean", "--format", "svg", "--out",
+    attack.run(["figure", "budget", source, "--metric", "mass_mean", "--out",
                 os.path.join(folder, "b.svg")])
     name = os.path.join(folder, "b.json")
     if not os.path.exists(name):

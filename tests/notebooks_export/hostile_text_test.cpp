@@ -4,10 +4,12 @@
 
 #include <cctype>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "analysis/plot/rich_text.hpp"
+#include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/figure_export.hpp"
@@ -110,6 +112,16 @@ TEST_CASE("labels become TeX without commands of their own") {
   CHECK(plot::tex_lines("a\n[b]") == "a\\\\{}{[}b{]}");
 }
 
+/// TeX without its lines of comment.
+std::string without_comments(const std::string& tex) {
+  std::istringstream lines(tex);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with('%')) out += line + "\n";
+  }
+  return out;
+}
+
 plot::Figure figure_with(const std::string& name) {
   plot::Figure figure;
   figure.name = "hostile";
@@ -134,6 +146,10 @@ TEST_CASE("figures with hostile names are drawn in every format") {
   using enum FigureFormat;
   for (const std::string& name : kHostile) {
     INFO(name);
+    if (name.size() > 1000) {  // refused in a sentence: no room is left for the frame
+      CHECK_THROWS_AS(render_figure(figure_with(name), {}, {svg}, "f"), ConfigError);
+      continue;
+    }
     const auto files = render_figure(figure_with(name), {}, {svg, pdf, png, tex}, "f");
     REQUIRE(files.size() == 5);
     for (const OutputFile& file : files) CHECK(file.bytes.size() > 40);
@@ -143,8 +159,8 @@ TEST_CASE("figures with hostile names are drawn in every format") {
     for (const char c : text) REQUIRE((static_cast<unsigned char>(c) >= 0x20 || c == '\n'));
     for (const char* sign : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) CHECK(text.find(sign) == std::string::npos);
     CHECK(files[1].bytes.find("%%EOF") != std::string::npos);
-    const std::string& tex_file = files[3].bytes;
-    CHECK_FALSE(first_invalid_utf8(tex_file));
+    CHECK_FALSE(first_invalid_utf8(files[3].bytes));
+    const std::string tex_file = without_comments(files[3].bytes);
     CHECK(tex_file.find("^^") == std::string::npos);
     CHECK(tex_file.find("\\input{/") == std::string::npos);
     CHECK(tex_file.find("\\write") == std::string::npos);
