@@ -1,12 +1,19 @@
 #include "analysis/checked_lines.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <map>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <optional>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
 
 namespace kvscope {
 
@@ -98,22 +105,57 @@ std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string
   return valid_bytes;
 }
 
-CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file)
-    : file_(file), out_(file, std::ios::binary | std::ios::trunc) {}
+bool has_checked_lines(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::uintmax_t n_bytes = std::filesystem::file_size(file, error);
+  return error ? std::filesystem::exists(file, error) : n_bytes > 0;
+}
+
+CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file) : file_(file) {
+  check_output(file, /*overwrite=*/true);
+}
 
 CheckedLineWriter::CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes)
     : file_(file) {
-  std::error_code error;
-  std::filesystem::resize_file(file, valid_bytes, error);
-  if (error) throw IoError(fmt::format("cannot write {}: {}", file.string(), error.message()));
-  out_.open(file, std::ios::binary | std::ios::app);
+  const auto fail = [&] {
+    throw IoError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  };
+  fd_ = ::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd_ < 0) fail();
+  if (::ftruncate(fd_, static_cast<off_t>(valid_bytes)) != 0) {
+    const int reason = errno;
+    ::close(fd_);
+    errno = reason;
+    fail();
+  }
+}
+
+CheckedLineWriter::CheckedLineWriter(CheckedLineWriter&& other) noexcept
+    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+
+CheckedLineWriter::~CheckedLineWriter() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void CheckedLineWriter::write(const Json& data) {
   const std::string text = text_of(data);
-  out_ << kSumKey << text_checksum(text) << kDataKey << text << "}\n";
-  out_.flush();
-  if (!out_) throw IoError(fmt::format("cannot write {}", file_.string()));
+  const std::string line =
+      fmt::format("{}{}{}{}}}\n", kSumKey, text_checksum(text), kDataKey, text);
+  if (fd_ < 0) {
+    NewFile file(file_, /*overwrite=*/true);
+    file.write(line);
+    file.publish();
+    fd_ = file.release();
+    return;
+  }
+  const off_t end = ::lseek(fd_, 0, SEEK_END);
+  try {
+    write_all(fd_, line, file_.string());
+  } catch (...) {
+    // Half a line would damage the journal if another one followed.
+    [[maybe_unused]] const int ignored = end >= 0 ? ::ftruncate(fd_, end) : -1;
+    throw;
+  }
 }
 
 }  // namespace kvscope

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,18 +30,26 @@ std::uintmax_t read_checked_lines(
     const std::filesystem::path& file, std::string_view what,
     const std::function<void(const nlohmann::ordered_json&, bool is_first)>& visit);
 
-/// Appends lines; each is on disk (flushed) when write() returns.
+/// True if there is a journal to go on with: an empty file is none (a disk that was full when it was
+/// made).
+bool has_checked_lines(const std::filesystem::path& file);
+
+/// Appends lines; each is with the system, all of it, when write() returns.
 class CheckedLineWriter {
  public:
-  /// A new file; replaces an old one.
+  /// A new file; replaces an old one. It has its name once the first line is whole on the device.
   explicit CheckedLineWriter(const std::filesystem::path& file);
   /// Goes on after the first valid_bytes of an old one.
   CheckedLineWriter(const std::filesystem::path& file, std::uintmax_t valid_bytes);
+  CheckedLineWriter(CheckedLineWriter&& other) noexcept;
+  CheckedLineWriter& operator=(CheckedLineWriter&&) = delete;
+  ~CheckedLineWriter();
+  /// Throws IoError; then the file ends with the line before.
   void write(const nlohmann::ordered_json& data);
 
  private:
   std::filesystem::path file_;
-  std::ofstream out_;
+  int fd_ = -1;  // none before the first line of a new file
 };
 
 }  // namespace kvscope

@@ -87,7 +87,7 @@ void run_sweep(const SweepPlan& plan, const SelectorRegistry& registry,
         fmt::format("shard {}/{}: expected i/n with 1 <= i <= n", shard.index, shard.count));
   }
   const JournalHeader header = header_of(plan, shard);
-  const bool exists = std::filesystem::exists(journal);
+  const bool exists = has_checked_lines(journal);
   if (exists && mode == JournalMode::fresh) {
     throw IoError(fmt::format("{} exists: an earlier sweep did not finish, or this is its shard",
                               journal.string()));

@@ -1,13 +1,17 @@
 // kvscope-explorer: the window program, and its screenshots without one.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "gui/app/command_line.hpp"
 #include "gui/app/run.hpp"
+#include "traces/hdf5_library.hpp"
 
 namespace {
 
@@ -20,12 +24,23 @@ int fail(const std::string& words, int code) {
   return code;
 }
 
+// In a signal handler: nothing but system calls.
+void end_after_crash(const char* file) {
+  for (const char* part : {"kvscope-explorer: ", file,
+                           ": the HDF5 library crashed on it: the file is damaged\n"}) {
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  ::_exit(kInput);
+}
+
 }  // namespace
 
 // The one place where exceptions of the program's start end; later ones become sentences in the
 // window.
 int main(int argc, char** argv) {
   using namespace kvscope;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit ends in a sentence, not in a signal
+  on_crash_in_hdf5(end_after_crash);
   try {
     const gui::CommandLine line = gui::parse_command_line(argc, argv);
     if (!line.text.empty()) {

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <utility>
 
 #include "analysis/plot/clean_figure.hpp"
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/layout.hpp"
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
 #include "notebooks_export/figure_csv.hpp"
 #include "notebooks_export/svg_canvas.hpp"
@@ -20,49 +19,28 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Files under temporary names, removed unless they were all published.
-class PendingFiles {
+/// The folder, if it was not there: goes away again unless kept, if it is empty.
+class FolderForFiles {
  public:
-  ~PendingFiles() {
-    std::error_code ignored;
-    for (const auto& [from, to] : names_) fs::remove(from, ignored);
-    if (!folder_.empty()) fs::remove(folder_, ignored);  // only if it is empty
-  }
-
-  void make_folder(const fs::path& folder) {
+  explicit FolderForFiles(const fs::path& folder) {
     std::error_code error;
     if (fs::is_directory(folder, error)) return;
     if (!fs::create_directory(folder, error) || error) {
       throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(),
                                 error ? error.message() : "a file has this name"));
     }
-    folder_ = folder;
+    made_ = folder;
   }
-
-  void add(const fs::path& to, const std::string& bytes) {
-    fs::path from = to;
-    from += ".part";
-    names_.emplace_back(from, to);
-    std::ofstream out(from, std::ios::binary | std::ios::trunc);
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    out.close();
-    if (!out)
-      throw IoError(fmt::format("cannot write {}: {}", from.string(), std::strerror(errno)));
+  ~FolderForFiles() {
+    std::error_code ignored;
+    if (!made_.empty()) fs::remove(made_, ignored);
   }
-
-  void publish() {
-    for (const auto& [from, to] : names_) {
-      std::error_code error;
-      fs::rename(from, to, error);
-      if (error) throw IoError(fmt::format("cannot write {}: {}", to.string(), error.message()));
-    }
-    names_.clear();
-    folder_.clear();
-  }
+  FolderForFiles(const FolderForFiles&) = delete;
+  FolderForFiles& operator=(const FolderForFiles&) = delete;
+  void keep() { made_.clear(); }
 
  private:
-  std::vector<std::pair<fs::path, fs::path>> names_;
-  fs::path folder_;  // made by us
+  fs::path made_;
 };
 
 std::string draw(const plot::Figure& figure, const plot::Layout& layout, const plot::Theme& theme,
@@ -122,10 +100,14 @@ void write_output_files(const fs::path& folder, const std::vector<OutputFile>& f
       throw IoError(fmt::format("{} exists; --force replaces it", to.string()));
     }
   }
-  PendingFiles pending;
-  pending.make_folder(where);
-  for (const OutputFile& file : files) pending.add(where / file.name, file.bytes);
-  pending.publish();
+  FolderForFiles made(where);  // before the files: it is left empty when they went away
+  std::vector<NewFile> pending;
+  pending.reserve(files.size());
+  for (const OutputFile& file : files) {
+    pending.emplace_back(where / file.name, overwrite).write(file.bytes);
+  }
+  for (NewFile& file : pending) file.publish();
+  made.keep();
 }
 
 }  // namespace kvscope

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "traces/hash.hpp"
 #include "traces/header.hpp"
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
-#include "traces/raw_file.hpp"
 
 namespace kvscope {
 
@@ -105,11 +105,34 @@ TraceInfo describe_copy(const TraceLayout& from, Index n_units, TraceStatus stat
   return info;
 }
 
+/// Reads the closed copy back, every piece against its checksum: what is not whole gets no name.
+void check_copy(const std::filesystem::path& file, const CopyReport& report) {
+  const TraceLayout layout = open_layout(h5::File::open(file));
+  std::string problem;
+  if (layout.n_committed() != report.n_units || layout.info.content_hash != report.content_hash) {
+    problem = "its header is not what was written";
+  }
+  for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
+    for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
+      for (Index unit = 0; problem.empty() && unit < report.n_units; ++unit) {
+        problem = check_piece(layout, array, unit, head, {});
+      }
+    }
+  }
+  for (Index unit = 0; problem.empty() && layout.token_bytes && unit < report.n_units; ++unit) {
+    std::uint64_t recorded = 0;
+    layout.text_checksums->read({unit}, {1}, &recorded);
+    if (recorded != text_checksum(layout, unit)) problem = "its token text is damaged";
+  }
+  if (problem.empty()) return;
+  throw IoError(fmt::format("{}: what was written cannot be read back: {}", file.string(), problem));
+}
+
 }  // namespace
 
 CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesystem::path& out,
                       const CopyOptions& options, const ProgressFn& progress) {
-  check_output(out, options.overwrite);
+  NewFile pending(out, options.overwrite);
   const TraceLayout from = open_layout(h5::File::open(from_path));
   if (from.checksums.empty()) {
     throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely",
@@ -120,12 +143,10 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
   if (n_units == 0)
     throw FormatError(fmt::format("{}: no unit was recorded to its end", from_path.string()));
 
-  const std::filesystem::path temporary = out.string() + ".rewrite.part";
-  remove_quietly(temporary);
   CopyReport report;
-  try {
+  {
     TraceLayout to =
-        create_layout(temporary, describe_copy(from, n_units, options.status), options.gzip_level);
+        create_layout(pending.temporary(), describe_copy(from, n_units, options.status), options.gzip_level);
     std::vector<std::vector<std::uint64_t>> tables;
     for (std::size_t array = 0; array < to.arrays.size(); ++array) {
       tables.push_back(copy_array(from, to, array));
@@ -145,11 +166,9 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
     to.data.clear();
     to.checksums.clear();
     to.file.close();
-    publish_file(temporary, out, options.overwrite);
-  } catch (...) {
-    remove_quietly(temporary);
-    throw;
   }
+  check_copy(pending.temporary(), report);
+  pending.publish();
   return report;
 }
 

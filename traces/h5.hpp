@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ Index count(const Dims& dims);
 
 /// HDF5's hid_t, spelled without its header.
 using Handle = std::int64_t;
+
+class Device;
 
 /// Owns one HDF5 identifier of any kind.
 class Id {
@@ -89,8 +92,12 @@ class Dataset : public Node {
   std::optional<std::uint64_t> file_offset() const;
   /// Raw bytes of the elements in the box [offset, offset + size), in the file's type.
   void read(const Dims& offset, const Dims& size, void* out) const;
+  /// Throws IoError as soon as the system refused a byte of this file (disk full, device error).
   void write(const Dims& offset, const Dims& size, const void* data);
-  /// The whole array. Throws FormatError if its type is not T's.
+  /// Throws FormatError if the whole array would take more memory than the file has bytes (64 MiB for
+  /// small files): compressed zeros can claim a thousand times as much.
+  void check_fits_memory() const;
+  /// The whole array. Throws FormatError if its type is not T's, or as check_fits_memory does.
   template <class T>
   std::vector<T> read_all() const;
 
@@ -98,6 +105,8 @@ class Dataset : public Node {
   friend class File;
   Type type_ = Type::u8;
   Dims dims_;
+  std::shared_ptr<Device> device_;
+  Index storage_limit_ = 0;  // bytes of the file; 0 for one that is being written
 };
 
 class Group : public Node {
@@ -144,8 +153,9 @@ class File : public Node {
   Group open_group(const std::string& path) const;
   Dataset create_dataset(const std::string& path, Type type, const Dims& dims,
                          const DatasetOptions& options = {});
-  /// Throws FormatError if it is missing, of a type not in Type, stored outside the file, or if it
-  /// declares more bytes than the file can hold.
+  /// Throws FormatError if it is missing, of a type not in Type, stored outside the file or with a
+  /// filter other than gzip, shuffle and fletcher32, or if it declares more bytes than the file can
+  /// hold.
   Dataset open_dataset(const std::string& path, std::size_t chunk_cache_bytes = 0) const;
   /// One string as a scalar dataset.
   void write_text(const std::string& path, std::string_view text);
@@ -153,11 +163,19 @@ class File : public Node {
   /// A second name for the object `target`.
   void link(const std::string& target, const std::string& path);
 
+  /// Number of the object in the file: equal for all names of one group or dataset.
+  std::uint64_t object_number(const std::string& path) const;
+
+  /// Throws IoError unless every byte reached the system so far.
   void flush();
+  /// Closes every object and the file, waits for the device, and throws IoError if any step or any
+  /// write since the file was opened failed. A file is published only after this.
   void close();
 
  private:
   Index storage_limit_ = 0;  // bytes of the file
+  std::shared_ptr<Device> device_;  // none behind an image
+  std::uint64_t n_failed_closes_ = 0;  // of all objects, when this file was opened
 };
 
 }  // namespace kvscope::h5

@@ -48,14 +48,14 @@ std::string trim_padding(const char* text, std::size_t size) {
 }  // namespace
 
 bool Node::has_attribute(const std::string& name) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const bool found = H5Aexists(id_.get(), name.c_str()) > 0;
   H5Eclear2(H5E_DEFAULT);
   return found;
 }
 
 void Node::set_text(const std::string& name, std::string_view value, std::size_t capacity) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   if (value.size() > kMaxText) throw IoError(what + ": the text is too long");
   if (H5Aexists(id_.get(), name.c_str()) > 0) {
@@ -80,7 +80,7 @@ void Node::set_text(const std::string& name, std::string_view value, std::size_t
 }
 
 void Node::set_texts(const std::string& name, const std::vector<std::string>& values) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   std::size_t width = 1;
   for (const auto& value : values) width = std::max(width, value.size());
@@ -97,7 +97,7 @@ void Node::set_texts(const std::string& name, const std::vector<std::string>& va
 }
 
 void Node::set_integer(const std::string& name, std::int64_t value) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   const Id space(H5Screate(H5S_SCALAR));
   const Id attribute(check_io(
@@ -107,7 +107,7 @@ void Node::set_integer(const std::string& name, std::int64_t value) {
 }
 
 void Node::set_real(const std::string& name, double value) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: cannot write attribute '{}'", where_, name);
   const Id space(H5Screate(H5S_SCALAR));
   const Id attribute(check_io(
@@ -117,11 +117,14 @@ void Node::set_real(const std::string& name, double value) {
 }
 
 std::vector<std::string> Node::texts(const std::string& name) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_STRING, "a text");
   const std::string what = fmt::format("{}: attribute '{}' cannot be read", where_, name);
   std::vector<std::string> values;
   if (H5Tis_variable_str(open.type.get()) > 0) {
+    // Each may be as long as the file, and all may be the same bytes of it.
+    constexpr Index kMostTexts = 4096;
+    if (open.n > kMostTexts) throw FormatError(what + ": too many texts");
     // Python writes strings of variable length: HDF5 allocates each one, we copy and hand it back.
     std::vector<char*> pointers(static_cast<std::size_t>(open.n), nullptr);
     check_format(H5Aread(open.attribute.get(), open.type.get(), pointers.data()), what);
@@ -150,7 +153,7 @@ std::string Node::text(const std::string& name) const {
 }
 
 std::int64_t Node::integer(const std::string& name) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_INTEGER, "an integer");
   if (open.n != 1) {
     throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));
@@ -162,7 +165,7 @@ std::int64_t Node::integer(const std::string& name) const {
 }
 
 double Node::real(const std::string& name) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const OpenAttribute open = open_attribute(id_.get(), where_, name, H5T_FLOAT, "a real number");
   if (open.n != 1) {
     throw FormatError(fmt::format("{}: attribute '{}' is not a single number", where_, name));

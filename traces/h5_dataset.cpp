@@ -2,6 +2,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "traces/h5_device.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
@@ -13,7 +14,7 @@ constexpr Index kMaxDeflateRatio = 1100;  // deflate cannot shrink by more than 
 }  // namespace
 
 std::optional<std::uint64_t> Dataset::file_offset() const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const haddr_t offset = H5Dget_offset(id_.get());
   H5Eclear2(H5E_DEFAULT);
   if (offset == HADDR_UNDEF) return std::nullopt;
@@ -51,7 +52,7 @@ std::pair<Id, Id> select_box(hid_t dataset, const std::string& where, const Dims
 }  // namespace
 
 void Dataset::read(const Dims& offset, const Dims& size, void* out) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const auto [memory, file] = select_box(id_.get(), where_, dims_, offset, size);
   if (count(size) == 0) return;
   const Id type = file_type(type_);
@@ -60,12 +61,21 @@ void Dataset::read(const Dims& offset, const Dims& size, void* out) const {
 }
 
 void Dataset::write(const Dims& offset, const Dims& size, const void* data) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const auto [memory, file] = select_box(id_.get(), where_, dims_, offset, size);
   if (count(size) == 0) return;
   const Id type = file_type(type_);
   check_io(H5Dwrite(id_.get(), type.get(), memory.get(), file.get(), H5P_DEFAULT, data),
            fmt::format("{}: cannot write the data at {}", where_, to_string(offset)));
+  if (device_) device_->check();
+}
+
+void Dataset::check_fits_memory() const {
+  constexpr Index kAlwaysFits = Index{64} << 20;
+  const Index bytes = count(dims_) * static_cast<Index>(size_of(type_));
+  if (storage_limit_ == 0 || bytes <= std::max(storage_limit_, kAlwaysFits)) return;
+  throw FormatError(fmt::format("{}: shape {} takes {} bytes of memory, in a file of {} bytes",
+                                where_, to_string(dims_), bytes, storage_limit_));
 }
 
 template <class T>
@@ -80,6 +90,7 @@ std::vector<T> Dataset::read_all() const {
     throw FormatError(
         fmt::format("{}: type {}, expected {}", where_, name_of(type_), name_of(expected)));
   }
+  check_fits_memory();
   std::vector<T> values(static_cast<std::size_t>(count(dims_)));
   read(Dims(dims_.size(), 0), dims_, values.data());
   return values;
@@ -91,9 +102,31 @@ template std::vector<std::int64_t> Dataset::read_all() const;
 template std::vector<std::uint64_t> Dataset::read_all() const;
 template std::vector<float> Dataset::read_all() const;
 template std::vector<double> Dataset::read_all() const;
+namespace {
+
+void check_filters(hid_t creation, const std::string& where) {
+  const int n = H5Pget_nfilters(creation);
+  for (int i = 0; i < n; ++i) {
+    unsigned flags = 0;
+    unsigned config = 0;
+    std::size_t n_values = 0;
+    const H5Z_filter_t filter = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &n_values,
+                                               nullptr, 0, nullptr, &config);
+    if (filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE ||
+        filter == H5Z_FILTER_FLETCHER32) {
+      continue;
+    }
+    throw FormatError(fmt::format(
+        "{}: stored with HDF5's filter {}, expected gzip, shuffle or fletcher32", where,
+        static_cast<int>(filter)));
+  }
+}
+
+}  // namespace
+
 Dataset File::create_dataset(const std::string& path, Type type, const Dims& dims,
                              const DatasetOptions& options) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const Id links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   const Id creation(H5Pcreate(H5P_DATASET_CREATE));
@@ -124,6 +157,7 @@ Dataset File::create_dataset(const std::string& path, Type type, const Dims& dim
   dataset.where_ = fmt::format("{}: {}", where_, path);
   dataset.type_ = type;
   dataset.dims_ = dims;
+  dataset.device_ = device_;
   dataset.id_ =
       Id(check_io(H5Dcreate2(id_.get(), path.c_str(), element.get(), space.get(), links.get(),
                              creation.get(), access.get()),
@@ -132,7 +166,7 @@ Dataset File::create_dataset(const std::string& path, Type type, const Dims& dim
 }
 
 Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_bytes) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   Dataset dataset;
   dataset.where_ = fmt::format("{}: {}", where_, path);
   const std::string& where = dataset.where_;
@@ -152,6 +186,16 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   }
   dataset.type_ = *known;
 
+  // Before the shape, for which a virtual dataset would open its sources.
+  const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
+                                 fmt::format("{}: has no storage description", where)));
+  const H5D_layout_t layout = H5Pget_layout(creation.get());
+  if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
+    throw FormatError(
+        fmt::format("{}: its data lie in other files, which is not supported", where));
+  }
+  check_filters(creation.get(), where);
+
   const Id space(
       check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
   const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -168,13 +212,6 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
     dataset.dims_.push_back(static_cast<Index>(d));
   }
 
-  const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
-                                 fmt::format("{}: has no storage description", where)));
-  const H5D_layout_t layout = H5Pget_layout(creation.get());
-  if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
-    throw FormatError(
-        fmt::format("{}: its data lie in other files, which is not supported", where));
-  }
   const Index stored = static_cast<Index>(H5Dget_storage_size(dataset.id_.get()));
   const Index most = layout == H5D_CHUNKED ? std::min(stored, storage_limit_) : stored;
   const bool offset_ok = [&] {
@@ -189,6 +226,7 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
     throw FormatError(fmt::format("{}: shape {} needs {} bytes, the file does not hold them", where,
                                   to_string(dataset.dims_), bytes));
   }
+  dataset.storage_limit_ = storage_limit_;
   return dataset;
 }
 

@@ -1,42 +1,24 @@
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "traces/h5_device.hpp"
 #include "traces/h5_internal.hpp"
 
 namespace kvscope::h5 {
 
 namespace {
 
-Id access_list() {
-  Id list(H5Pcreate(H5P_FILE_ACCESS));
-  H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
-  return list;
-}
-std::string locked_advice(const std::string& reason) {
-  if (reason.find("lock") == std::string::npos) return "";
-  return "; another program has the file open, or the file system has no locks: on NFS or Lustre "
-         "set the "
-         "environment variable HDF5_USE_FILE_LOCKING=FALSE";
-}
+constexpr const char* kLockedAdvice =
+    "; another program has the file open, or the file system has no locks: on NFS or Lustre set the "
+    "environment variable HDF5_USE_FILE_LOCKING=FALSE";
 
-/// Refuses what is not a readable regular file before HDF5 sees it; returns its size.
-Index check_regular_file(const std::filesystem::path& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) {
-    throw IoError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    throw IoError(fmt::format("cannot open {}: it is not a regular file", path.string()));
-  }
-  return status.st_size;
-}
-
-[[noreturn]] void fail_open(const std::string& name, Index size) {
+[[noreturn]] void fail_open(const std::string& name, Index size, const Device* device) {
   const std::string reason = innermost_error();
-  if (reason.find("lock") != std::string::npos || reason.find("unable to open file") == 0) {
-    throw IoError(fmt::format("cannot open {}{} (HDF5: {})", name, locked_advice(reason), reason));
+  if (device != nullptr && device->lock_error() != 0) {
+    throw IoError(fmt::format("cannot open {}{} (HDF5: {})", name, kLockedAdvice, reason));
+  }
+  if (device != nullptr && device->read_error() != 0) {
+    throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(device->read_error())));
   }
   throw FormatError(
       fmt::format("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason));
@@ -45,26 +27,31 @@ Index check_regular_file(const std::filesystem::path& path) {
 }  // namespace
 
 File File::create(const std::filesystem::path& path) {
-  const Lock lock;
-  const Id access = access_list();
-  const Id creation(H5Pcreate(H5P_FILE_CREATE));
-  H5Pset_obj_track_times(creation.get(), false);
+  const Lock lock(path.c_str());
   File file;
   file.where_ = path.string();
-  file.id_ = Id(check_io(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()),
+  file.device_ = std::make_shared<Device>(path, Device::Mode::create);
+  const AccessOnce access(file.device_);
+  const Id creation(H5Pcreate(H5P_FILE_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  file.n_failed_closes_ = n_failed_closes();
+  file.id_ = Id(check_io(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
                          fmt::format("cannot create {}", path.string())));
   return file;
 }
 
 File File::open(const std::filesystem::path& path, Access access) {
-  const Lock lock;
+  const Lock lock(path.c_str());
   File file;
   file.where_ = path.string();
-  file.storage_limit_ = check_regular_file(path);
-  const Id list = access_list();
-  file.id_ =
-      Id(H5Fopen(path.c_str(), access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR, list.get()));
-  if (!file.id_) fail_open(path.string(), file.storage_limit_);
+  const bool writes = access == Access::write;
+  file.device_ =
+      std::make_shared<Device>(path, writes ? Device::Mode::write : Device::Mode::read);
+  file.storage_limit_ = static_cast<Index>(file.device_->size_bytes());
+  const AccessOnce list(file.device_);
+  file.n_failed_closes_ = n_failed_closes();
+  file.id_ = Id(H5Fopen(path.c_str(), writes ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.get()));
+  if (!file.id_) fail_open(path.string(), file.storage_limit_, file.device_.get());
   return file;
 }
 
@@ -73,24 +60,25 @@ File File::open_image(std::span<const std::byte> bytes, const std::string& name)
   File file;
   file.where_ = name;
   file.storage_limit_ = static_cast<Index>(bytes.size());
-  const Id list = access_list();
+  const Id list(H5Pcreate(H5P_FILE_ACCESS));
+  H5Pset_fclose_degree(list.get(), H5F_CLOSE_STRONG);
   H5Pset_fapl_core(list.get(), 1 << 16, false);
   // HDF5 copies the image, so that a const pointer is safe here.
   H5Pset_file_image(list.get(), const_cast<std::byte*>(bytes.data()), bytes.size());
   file.id_ = Id(H5Fopen(name.c_str(), H5F_ACC_RDONLY, list.get()));
-  if (!file.id_) fail_open(name, file.storage_limit_);
+  if (!file.id_) fail_open(name, file.storage_limit_, nullptr);
   return file;
 }
 
 std::uint64_t File::size_bytes() const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   hsize_t size = 0;
   check_io(H5Fget_filesize(id_.get(), &size), fmt::format("{}: cannot tell its size", where_));
   return size;
 }
 
 bool File::has(const std::string& path) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   // Every step of the path has to exist before HDF5 may be asked for the next one.
   for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
@@ -107,7 +95,7 @@ bool File::has(const std::string& path) const {
 }
 
 bool File::is_group(const std::string& path) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   if (!has(path)) return false;
   const Id group(H5Gopen2(id_.get(), path.c_str(), H5P_DEFAULT));
   H5Eclear2(H5E_DEFAULT);
@@ -115,7 +103,7 @@ bool File::is_group(const std::string& path) const {
 }
 
 std::vector<std::string> File::list(const std::string& group) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   std::vector<std::string> names;
   if (!is_group(group)) return names;
   const Group opened = open_group(group);
@@ -129,7 +117,7 @@ std::vector<std::string> File::list(const std::string& group) const {
 }
 
 Group File::create_group(const std::string& path) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const Id links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   const Id creation(H5Pcreate(H5P_GROUP_CREATE));
@@ -141,7 +129,7 @@ Group File::create_group(const std::string& path) {
 }
 
 Group File::open_group(const std::string& path) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   if (!has(path)) throw FormatError(fmt::format("{}: group {} is missing", where_, path));
   return Group(Id(check_format(H5Gopen2(id_.get(), path.c_str(), H5P_DEFAULT),
                                fmt::format("{}: {} cannot be opened as a group", where_, path))),
@@ -149,7 +137,7 @@ Group File::open_group(const std::string& path) const {
 }
 
 void File::write_text(const std::string& path, std::string_view text) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: cannot write {}", where_, path);
   const Id links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
@@ -165,7 +153,7 @@ void File::write_text(const std::string& path, std::string_view text) {
 }
 
 std::string File::read_text(const std::string& path) const {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const std::string what = fmt::format("{}: {} cannot be read as text", where_, path);
   if (!has(path)) throw FormatError(fmt::format("{}: dataset {} is missing", where_, path));
   const Id dataset(check_format(H5Dopen2(id_.get(), path.c_str(), H5P_DEFAULT), what));
@@ -185,7 +173,7 @@ std::string File::read_text(const std::string& path) const {
 }
 
 void File::link(const std::string& target, const std::string& path) {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   const Id links(H5Pcreate(H5P_LINK_CREATE));
   H5Pset_create_intermediate_group(links.get(), 1);
   check_io(
@@ -193,15 +181,32 @@ void File::link(const std::string& target, const std::string& path) {
       fmt::format("{}: cannot link {} to {}", where_, path, target));
 }
 
+std::uint64_t File::object_number(const std::string& path) const {
+  const Lock lock(where_.c_str());
+  H5O_info_t info{};
+  check_format(H5Oget_info_by_name2(id_.get(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT),
+               fmt::format("{}: {} cannot be looked at", where_, path));
+  return info.addr;
+}
+
 void File::flush() {
-  const Lock lock;
+  const Lock lock(where_.c_str());
   check_io(H5Fflush(id_.get(), H5F_SCOPE_GLOBAL), fmt::format("cannot write {}", where_));
+  if (device_) device_->check();
 }
 
 void File::close() {
-  const Lock lock;
+  const Lock lock(where_.c_str());
+  if (!id_) return;
+  // Each step is tried whatever the one before said: nothing stays open behind an exception.
   const Handle handle = id_.release();
-  if (handle >= 0) check_io(H5Fclose(handle), fmt::format("cannot write {} to its end", where_));
+  const bool flushed = H5Fflush(handle, H5F_SCOPE_GLOBAL) >= 0;
+  const bool closed = H5Fclose(handle) >= 0 && n_failed_closes() == n_failed_closes_;
+  const std::string reason = flushed && closed ? std::string() : innermost_error();
+  if (device_) std::exchange(device_, nullptr)->finish();
+  if (!flushed || !closed) {
+    throw IoError(fmt::format("cannot write {} to its end (HDF5: {})", where_, reason));
+  }
 }
 
 }  // namespace kvscope::h5

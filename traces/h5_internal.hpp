@@ -16,18 +16,31 @@ namespace kvscope::h5 {
 
 static_assert(sizeof(Handle) == sizeof(hid_t));
 
-/// Holds the global lock and keeps this thread's HDF5 from printing.
+/// Holds the global lock and keeps this thread's HDF5 from printing. Every call of HDF5 happens below
+/// one of these.
 class Lock {
  public:
-  Lock() : guard_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+  /// `file` is told if HDF5 crashes below this lock (hdf5_library.hpp); it has to live as long.
+  explicit Lock(const char* file = nullptr);
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  /// In a forked child, whose one thread holds the lock that its parent took: from now on there is
+  /// nobody to lock out.
+  static void stay_alone();
 
  private:
-  static std::recursive_mutex& mutex() {
-    static std::recursive_mutex instance;
-    return instance;
-  }
-  std::lock_guard<std::recursive_mutex> guard_;
+  std::unique_lock<std::recursive_mutex> guard_;
+  const char* outer_file_;
 };
+
+/// The file that this thread works on inside HDF5, "" if it has no name here; null outside. Safe in
+/// signal handlers.
+const char* file_in_use();
+
+/// How many objects HDF5 could not close in good order so far. Call with the Lock held.
+std::uint64_t& n_failed_closes();
 
 /// The description at the bottom of HDF5's error stack: what really went wrong.
 std::string innermost_error();

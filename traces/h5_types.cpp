@@ -24,7 +24,50 @@ Id make_half(std::size_t exponent_bits, std::size_t bias) {
   return type;
 }
 
+/// Settings that have to come before anything else that HDF5 does.
+bool prepare_library() {
+  H5dont_atexit();          // what it does at the end of the process, it does to broken files too
+  H5PLset_loading_state(0);  // no code from folders that the environment names
+  return true;
+}
+
+std::recursive_mutex& lock_of_hdf5() {
+  static std::recursive_mutex instance;
+  return instance;
+}
+
+bool is_alone = false;
+thread_local const char* current_file = nullptr;
+
 }  // namespace
+
+Lock::Lock(const char* file) : outer_file_(current_file) {
+  if (!is_alone) guard_ = std::unique_lock(lock_of_hdf5());
+  [[maybe_unused]] static const bool is_prepared = prepare_library();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  if (file != nullptr) {
+    current_file = file;
+  } else if (current_file == nullptr) {
+    current_file = "";
+  }
+}
+
+Lock::~Lock() {
+  current_file = outer_file_;
+}
+
+const char* file_in_use() {
+  return current_file;
+}
+
+void Lock::stay_alone() {
+  is_alone = true;
+}
+
+std::uint64_t& n_failed_closes() {
+  static std::uint64_t count = 0;
+  return count;
+}
 
 std::string innermost_error() {
   std::string text;
@@ -155,31 +198,33 @@ Handle Id::release() {
 void Id::reset() {
   if (handle_ < 0) return;
   const Lock lock;
+  herr_t status = 0;
   switch (H5Iget_type(handle_)) {
     case H5I_FILE:
-      H5Fclose(handle_);
+      status = H5Fclose(handle_);
       break;
     case H5I_GROUP:
-      H5Gclose(handle_);
+      status = H5Gclose(handle_);
       break;
     case H5I_DATASET:
-      H5Dclose(handle_);
+      status = H5Dclose(handle_);
       break;
     case H5I_DATASPACE:
-      H5Sclose(handle_);
+      status = H5Sclose(handle_);
       break;
     case H5I_DATATYPE:
-      H5Tclose(handle_);
+      status = H5Tclose(handle_);
       break;
     case H5I_ATTR:
-      H5Aclose(handle_);
+      status = H5Aclose(handle_);
       break;
     case H5I_GENPROP_LST:
-      H5Pclose(handle_);
+      status = H5Pclose(handle_);
       break;
     default:
       break;
   }
+  if (status < 0) ++n_failed_closes();
   H5Eclear2(H5E_DEFAULT);
   handle_ = -1;
 }

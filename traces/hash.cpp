@@ -85,6 +85,16 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
   return "xxh128:" + hash_text(block);
 }
 
+std::uint64_t model_checksum(const TraceInfo& info) {
+  Checksum checksum;
+  checksum.add(info.model_config.data(), info.model_config.size());
+  for (const LayerKind& kind : info.layer_kinds) {
+    const std::int64_t pair[2] = {kind.has_rope ? 1 : 0, kind.n_experts};
+    checksum.add(pair, sizeof pair);
+  }
+  return checksum.value();
+}
+
 std::string derive_uuid(const TraceInfo& info) {
   std::string digits =
       hash_text(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", info.content_hash, info.model_name,

@@ -50,4 +50,8 @@ std::string derive_uuid(const TraceInfo& info);
 /// number.
 std::string timestamp();
 
+/// XXH3-64 of what a trace keeps of its model beside the header's numbers: config.json, then
+/// layer_kinds as they are stored (pairs of i64).
+std::uint64_t model_checksum(const TraceInfo& info);
+
 }  // namespace kvscope

@@ -3,17 +3,53 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 
+#include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <utility>
+
+#include "traces/h5_internal.hpp"
 
 namespace kvscope {
 
+namespace {
+
+std::atomic<void (*)(const char*)> end_of_program{nullptr};
+
+extern "C" void on_fault(int signal) {
+  const char* file = h5::file_in_use();
+  const auto end = end_of_program.load();
+  if (file != nullptr && end != nullptr) end(file);
+  std::signal(signal, SIG_DFL);  // not HDF5: die of it, as without a handler
+  std::raise(signal);
+}
+
+}  // namespace
+
+void on_crash_in_hdf5(void (*end)(const char* file)) {
+  end_of_program.store(end);
+  // HDF5 may have used up the stack, going in circles.
+  static std::byte reserve[1 << 16];
+  stack_t stack{};
+  stack.ss_sp = reserve;
+  stack.ss_size = sizeof reserve;
+  ::sigaltstack(&stack, nullptr);
+  struct sigaction action {};
+  action.sa_handler = on_fault;
+  action.sa_flags = SA_ONSTACK;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    ::sigaction(signal, &action, nullptr);
+}
+
 std::string hdf5_version() {
+  const h5::Lock lock;
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 
 std::vector<std::string> hdf5_filters() {
+  const h5::Lock lock;
   static constexpr std::pair<H5Z_filter_t, const char*> kKnown[] = {
       {H5Z_FILTER_DEFLATE, "gzip"},
       {H5Z_FILTER_SHUFFLE, "shuffle"},

@@ -231,6 +231,23 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   if (!has("token-text")) info.token_text_capacity = 0;
 }
 
+/// A recorded layer has a group and arrays, which take room in the file.
+void check_layers(const h5::File& file, std::size_t n_layers) {
+  constexpr std::uint64_t kBytesPerLayer = 256;
+  if (n_layers <= file.size_bytes() / kBytesPerLayer) return;
+  throw FormatError(fmt::format("{}: {}: {} layers cannot be in a file of {} bytes", file.name(),
+                                schema::kLayers, n_layers, file.size_bytes()));
+}
+
+/// Numbers that mean something else are not to be read as if they meant this.
+void check_meaning(const h5::File& file, const char* name, std::string_view expected) {
+  if (!file.has_attribute(name)) return;
+  const std::string found = file.text(name);
+  if (found == expected) return;
+  throw FormatError(
+      fmt::format("{}: {} is '{}', expected {}", file.name(), name, found, expected));
+}
+
 }  // namespace
 
 void write_header(h5::File& file, const TraceInfo& info) {
@@ -300,8 +317,11 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
     throw FormatError(fmt::format("{}: dtype '{}', expected f32, f16 or bf16", file.name(), dtype));
   }
   info.dtype = *known_dtype;
+  check_meaning(file, "score_stage", "post-rope");
+  check_meaning(file, "mask", "causal");
   read_features(file, info, warnings);
   info.layers = read_indices(file, schema::kLayers);
+  check_layers(file, info.layers.size());
   info.q_heads = read_indices(file, schema::kQHeads);
   info.kv_heads = read_indices(file, schema::kKvHeads);
   info.units = read_units(file);

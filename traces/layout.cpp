@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "traces/first_look.hpp"
+#include "traces/hash.hpp"
 #include "traces/header.hpp"
 
 namespace kvscope {
@@ -72,6 +74,12 @@ void create_bookkeeping(TraceLayout& layout) {
     layout.text_checksums =
         layout.file.create_dataset(schema::kTextChecksums, h5::Type::u64, {n_units});
     schema::describe(*layout.text_checksums, "unit", "xxh3-64");
+  }
+  if (!layout.info.model_config.empty() || !layout.info.layer_kinds.empty()) {
+    h5::Dataset model = layout.file.create_dataset(schema::kModelChecksum, h5::Type::u64, {1});
+    schema::describe(model, "one", "xxh3-64");
+    const std::uint64_t value = model_checksum(layout.info);
+    model.write({0}, {1}, &value);
   }
   layout.file.open_group("/checksums").set_text("algorithm", "xxh3-64");
   layout.progress = layout.file.create_dataset(schema::kProgress, h5::Type::i64, {1});
@@ -158,6 +166,11 @@ TraceLayout open_layout(h5::File file) {
     layout.progress = open_checked(layout.file, schema::kProgress, h5::Type::i64, {1});
   }
   return layout;
+}
+
+TraceLayout open_layout(const std::filesystem::path& path) {
+  first_look(path, [&] { open_layout(h5::File::open(path)); });
+  return open_layout(h5::File::open(path));
 }
 
 }  // namespace kvscope

@@ -41,5 +41,7 @@ TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& in
 /// Opens a file for reading and checks every array's type and shape against the header. Throws
 /// IoError or FormatError.
 TraceLayout open_layout(h5::File file);
+/// The same for a file of unknown origin: with a first look in a process of its own.
+TraceLayout open_layout(const std::filesystem::path& path);
 
 }  // namespace kvscope

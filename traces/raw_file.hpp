@@ -1,5 +1,5 @@
-// Plain file operations with sentences for errors: positioned writes, locks, and renames that lose
-// nothing.
+// The file that a recording grows in, with sentences for errors: positioned writes, a lock, and its
+// name.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +36,10 @@ class RawFile {
 /// True if a live process is recording into this file.
 bool is_being_recorded(const std::filesystem::path& path);
 
-/// Syncs `from`, gives it the name `to` and syncs the folder. Throws IoError if `to` exists and may
-/// not be overwritten.
-void publish_file(const std::filesystem::path& from, const std::filesystem::path& to,
-                  bool overwrite);
-
 /// OUT.part: where a file grows before it gets its name.
 std::filesystem::path part_path(const std::filesystem::path& out);
 
 /// True for a name that ends in ".part".
 bool is_part_path(const std::filesystem::path& path);
-
-/// Removes a file if it is there; never throws.
-void remove_quietly(const std::filesystem::path& path);
-
-/// Throws IoError unless a file named `out` can be made: its folder exists; it is no folder itself;
-/// it does not exist yet or may be overwritten.
-void check_output(const std::filesystem::path& out, bool overwrite);
 
 }  // namespace kvscope

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "traces/encode.hpp"
+#include "traces/first_look.hpp"
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
@@ -120,6 +121,7 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
     impl->info.status = TraceStatus::recording;
   }
   impl->tokens.resize(static_cast<std::size_t>(impl->info.n_tokens));
+  impl->layout.data.front().check_fits_memory();
   impl->layout.data.front().read({0}, {impl->info.n_tokens}, impl->tokens.data());
   for (std::size_t i = 0; i < impl->layout.arrays.size(); ++i)
     impl->by_path[impl->layout.arrays[i].path] = i;
@@ -129,7 +131,11 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
 }  // namespace
 
 TraceFile TraceFile::open(const std::filesystem::path& path, OpenOptions options) {
-  return TraceFile(build<Impl>(h5::File::open(path), is_part_path(path), options));
+  const auto open_here = [&] {
+    return build<Impl>(h5::File::open(path), is_part_path(path), options);
+  };
+  first_look(path, open_here);
+  return TraceFile(open_here());
 }
 
 TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "traces/copy.hpp"
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
@@ -47,7 +48,7 @@ RecoverReport recover_trace(const std::filesystem::path& part, const std::filesy
   RecoverReport report;
   Index n_good = 0;
   {
-    const TraceLayout layout = open_layout(h5::File::open(part));
+    const TraceLayout layout = open_layout(part);
     if (layout.checksums.empty()) {
       throw FormatError(fmt::format(
           "{}: has no checksums, so nothing tells which of its data are whole", part.string()));

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "traces/first_look.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"
 
@@ -86,31 +88,50 @@ ResultType result_type(const h5::Dataset& dataset) {
   }
 }
 
-void collect_arrays(const h5::File& file, const std::string& group, int depth,
-                    std::vector<ResultArray>& out) {
-  for (const auto& name : file.list(group.empty() ? "/" : group)) {
-    const std::string path = fmt::format("{}/{}", group, name);
-    const bool is_array =
-        path != names::kConfig && path != names::kSummary && path != names::kPlots;
-    if (!is_array || !file.has(path)) continue;
-    if (file.is_group(path)) {
-      if (depth < kMaxDepth) collect_arrays(file, path, depth + 1, out);
-      continue;
-    }
-    if (out.size() >= kMaxArrays)
-      throw FormatError(fmt::format("{}: more than {} arrays", file.name(), kMaxArrays));
-    const h5::Dataset dataset = file.open_dataset(path);
-    ResultArray array;
-    array.name = path.substr(1);
-    array.type = result_type(dataset);
-    for (const Index d : dataset.dims())
-      array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
-    array.axes = split(dataset.text("axes"));
-    array.units = dataset.text("units");
-    array.long_name = dataset.text("long_name");
-    out.push_back(std::move(array));
-  }
+ResultArray describe_array(const h5::File& file, const std::string& path) {
+  const h5::Dataset dataset = file.open_dataset(path);
+  ResultArray array;
+  array.name = path.substr(1);
+  array.type = result_type(dataset);
+  for (const Index d : dataset.dims())
+    array.shape.dim[static_cast<std::size_t>(array.shape.rank++)] = d;
+  array.axes = split(dataset.text("axes"));
+  array.units = dataset.text("units");
+  array.long_name = dataset.text("long_name");
+  return array;
 }
+
+/// All arrays below a group. Links may form circles, so every group is entered once.
+class ArrayCollector {
+ public:
+  ArrayCollector(const h5::File& file, std::vector<ResultArray>& out) : file_(file), out_(out) {}
+
+  void collect(const std::string& group, int depth) {
+    const std::string where = group.empty() ? "/" : group;
+    if (!seen_.insert(file_.object_number(where)).second) {
+      throw FormatError(fmt::format("{}: group {} has several names, which no result needs",
+                                    file_.name(), where));
+    }
+    for (const auto& name : file_.list(where)) {
+      const std::string path = fmt::format("{}/{}", group, name);
+      const bool is_array =
+          path != names::kConfig && path != names::kSummary && path != names::kPlots;
+      if (!is_array || !file_.has(path)) continue;
+      if (file_.is_group(path)) {
+        if (depth < kMaxDepth) collect(path, depth + 1);
+        continue;
+      }
+      if (out_.size() >= kMaxArrays)
+        throw FormatError(fmt::format("{}: more than {} arrays", file_.name(), kMaxArrays));
+      out_.push_back(describe_array(file_, path));
+    }
+  }
+
+ private:
+  const h5::File& file_;
+  std::vector<ResultArray>& out_;
+  std::set<std::uint64_t> seen_;
+};
 
 std::vector<ResultPlot> read_plots(const h5::File& file) {
   std::vector<ResultPlot> plots;
@@ -144,14 +165,18 @@ ResultFile& ResultFile::operator=(ResultFile&&) noexcept = default;
 ResultFile::~ResultFile() = default;
 
 ResultFile ResultFile::open(const std::filesystem::path& path) {
-  auto impl = std::make_unique<Impl>();
-  impl->file = h5::File::open(path);
-  check_version(impl->file);
-  impl->info = read_info(impl->file);
-  collect_arrays(impl->file, "", 0, impl->arrays);
-  impl->plots = read_plots(impl->file);
-  impl->summary = read_json(impl->file, names::kSummary);
-  return ResultFile(std::move(impl));
+  const auto open_here = [&] {
+    auto impl = std::make_unique<Impl>();
+    impl->file = h5::File::open(path);
+    check_version(impl->file);
+    impl->info = read_info(impl->file);
+    ArrayCollector(impl->file, impl->arrays).collect("", 0);
+    impl->plots = read_plots(impl->file);
+    impl->summary = read_json(impl->file, names::kSummary);
+    return impl;
+  };
+  first_look(path, open_here);
+  return ResultFile(open_here());
 }
 
 const ResultInfo& ResultFile::info() const {

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "core/base/version.hpp"
 #include "traces/hash.hpp"
-#include "traces/raw_file.hpp"
 #include "traces/result_file.hpp"
 #include "traces/result_schema.hpp"
 
@@ -33,13 +33,7 @@ std::string pretty_json(const nlohmann::ordered_json& value) {
 class ResultWriter final : public ResultSink {
  public:
   ResultWriter(std::filesystem::path out, bool overwrite)
-      : out_(std::move(out)), temporary_(out_.string() + ".result.part"), overwrite_(overwrite) {}
-  ~ResultWriter() override {
-    if (!open_) return;
-    arrays_.clear();
-    file_ = h5::File();
-    remove_quietly(temporary_);
-  }
+      : out_(std::move(out)), pending_(out_, overwrite) {}
 
   void begin(const ResultInfo& info) override;
   void declare(const ResultArray& array) override;
@@ -59,21 +53,20 @@ class ResultWriter final : public ResultSink {
   Array& array_at(std::string_view name);
   void check_plot(const ResultPlot& plot);
   void write_plots();
+  void check_written(const nlohmann::ordered_json& summary) const;
 
   std::filesystem::path out_;
-  std::filesystem::path temporary_;
-  bool overwrite_;
+  NewFile pending_;  // before the HDF5 objects, which are closed first
   bool open_ = false;
   h5::File file_;
   std::vector<Array> arrays_;
   std::vector<ResultPlot> plots_;
+  std::vector<std::pair<std::string, h5::Dims>> written_;
 };
 
 void ResultWriter::begin(const ResultInfo& info) {
   if (open_) throw ConfigError(fmt::format("{}: begin was called twice", out_.string()));
-  check_output(out_, overwrite_);
-  remove_quietly(temporary_);
-  file_ = h5::File::create(temporary_);
+  file_ = h5::File::create(pending_.temporary());
   open_ = true;
   file_.set_text("format", names::kFormat);
   file_.set_text("version", names::kVersion);
@@ -203,6 +196,20 @@ void ResultWriter::write_plots() {
   }
 }
 
+/// Opens what was just closed, as a reader will: a file that does not read gets no name.
+void ResultWriter::check_written(const nlohmann::ordered_json& summary) const {
+  const h5::File file = h5::File::open(pending_.temporary());
+  if (file.read_text(names::kSummary) != pretty_json(summary)) {
+    throw IoError(fmt::format("cannot write {}: what was read back is not what was written",
+                              out_.string()));
+  }
+  for (const auto& [name, dims] : written_) {
+    if (file.open_dataset("/" + name).dims() == dims) continue;
+    throw IoError(fmt::format("cannot write {}: the array {} cannot be read back", out_.string(),
+                              name));
+  }
+}
+
 void ResultWriter::finish(const nlohmann::ordered_json& summary) {
   if (!open_) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   for (const Array& array : arrays_) {
@@ -213,16 +220,18 @@ void ResultWriter::finish(const nlohmann::ordered_json& summary) {
   }
   write_plots();
   file_.write_text(names::kSummary, pretty_json(summary));
+  for (const Array& array : arrays_)
+    written_.emplace_back(array.spec.name, names::to_dims(array.spec.shape));
   arrays_.clear();
   file_.close();
-  publish_file(temporary_, out_, overwrite_);
+  check_written(summary);
+  pending_.publish();
   open_ = false;
 }
 
 }  // namespace
 
 std::unique_ptr<ResultSink> create_result_file(const std::filesystem::path& out, bool overwrite) {
-  check_output(out, overwrite);
   return std::make_unique<ResultWriter>(out, overwrite);
 }
 

@@ -29,6 +29,8 @@ inline constexpr const char* kTokenBytes = "/token_bytes";              // u8 [c
 inline constexpr const char* kTokenOffsets = "/token_offsets";          // i64 [n_tokens + 1]
 inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [n_units]
 
+inline constexpr const char* kModelChecksum = "/checksums/model";       // u64 [1]
+
 /// What positions run along the axis that grows with the units.
 enum class Along { tokens, rows, full_pages };
 

@@ -117,6 +117,18 @@ void check_content_hash(const TraceLayout& layout, Problems& problems) {
   }
 }
 
+/// What recomputing attention does not need, but readers believe. Files of older versions have no
+/// checksum of it.
+void check_model(const TraceLayout& layout, Problems& problems, VerifyReport& report) {
+  if (!layout.file.has(schema::kModelChecksum)) return;
+  const auto recorded =
+      layout.file.open_dataset(schema::kModelChecksum).read_all<std::uint64_t>();
+  ++report.n_checksums;
+  if (recorded.size() == 1 && recorded[0] == model_checksum(layout.info)) return;
+  problems.add("checksum", fmt::format("{} and {}: do not have the recorded checksum",
+                                       schema::kConfigJson, schema::kLayerKinds));
+}
+
 void check_tokens(const TraceFile& trace, Problems& problems) {
   const auto tokens = trace.tokens();
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -245,11 +257,15 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
       problems.add("status", fmt::format("this recording did not end: {} of {} tokens are whole",
                                          trace.info().n_tokens, trace.planned().n_tokens));
     }
-    const TraceLayout layout = open_layout(h5::File::open(path));
+    const TraceLayout layout = open_layout(path);
     check_tokens(trace, problems);
     check_units(trace.info(), problems);
     check_routing(trace, problems);
     if (!layout.checksums.empty()) {
+      check_model(layout, problems, report);
+      if (!layout.progress) {
+        problems.add("structure", fmt::format("dataset {} is missing", schema::kProgress));
+      }
       check_pieces(layout, static_cast<Index>(trace.info().units.size()), problems, report,
                    progress);
       check_text(layout, static_cast<Index>(trace.info().units.size()), problems, report);

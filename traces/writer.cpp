@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "traces/copy.hpp"
 #include "traces/encode.hpp"
 #include "traces/hash.hpp"
@@ -396,6 +397,7 @@ void TraceWriter::finish(TraceStatus status) {
     copy_to_out(status);
     return;
   }
+  file_.sync();
   file_.close();
   try {
     seal(status);

@@ -5,6 +5,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/version.hpp"
 #include "traces/reader.hpp"
@@ -43,6 +44,7 @@ class AttentionMapCommand final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     if (!out_) throw UsageError("--out is missing: the map goes to a file");
+    check_new_output(*out_, "out", {&trace_, 1}, overwrite_, "--overwrite");
     const int n_threads = work_.n_threads();
     const TraceFile trace = TraceFile::open(trace_);
     const auto sink = create_result_file(*out_, overwrite_);

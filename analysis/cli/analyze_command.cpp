@@ -1,10 +1,10 @@
 #include "analysis/cli/analyze_command.hpp"
 
-#include <fstream>
 #include <limits>
 #include <sstream>
 
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
@@ -97,21 +97,14 @@ int AnalyzeCommand::run(const OptionSet&, const std::string& command_line) {
 void AnalyzeCommand::check_outputs() const {
   if (json_ && csv_ && *csv_ == "-")
     throw UsageError("--json and --csv - both want standard output");
-  if (out_) {
-    std::vector<fs::path> inputs = more_inputs();
-    inputs.insert(inputs.begin(), files_, files_ + n_traces_);
-    for (const fs::path& input : inputs) {
-      std::error_code error;
-      if (fs::equivalent(*out_, input, error)) {
-        throw UsageError(fmt::format(
-            "--out: {} is the trace itself; results go to a file of their own", out_->string()));
-      }
-    }
-  }
-  for (const auto& file : {out_, csv_}) {
-    if (file && *file != "-" && !overwrite_ && fs::exists(*file)) {
-      throw IoError(fmt::format("{} exists; --overwrite replaces it", file->string()));
-    }
+  std::vector<fs::path> inputs = more_inputs();
+  inputs.insert(inputs.begin(), files_, files_ + n_traces_);
+  if (out_) check_new_output(*out_, "out", inputs, overwrite_, "--overwrite");
+  if (csv_ && *csv_ != "-") {
+    check_new_output(*csv_, "csv", inputs, overwrite_, "--overwrite");
+    std::error_code error;
+    if (out_ && fs::weakly_canonical(*out_, error) == fs::weakly_canonical(*csv_, error))
+      throw UsageError(fmt::format("--out and --csv both name {}", csv_->string()));
   }
 }
 
@@ -154,10 +147,7 @@ void AnalyzeCommand::tell(const Json& summary) const {
     if (*csv_ == "-") {
       print_data(text.str());
     } else {
-      std::ofstream file(*csv_, std::ios::binary | std::ios::trunc);
-      file << text.str();
-      file.close();
-      if (!file) throw IoError(fmt::format("cannot write {}", csv_->string()));
+      save_text(*csv_, text.str(), overwrite_);
     }
   }
   if (json_) {

@@ -5,6 +5,7 @@
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "core/base/lists.hpp"
+#include "core/base/new_file.hpp"
 #include "notebooks_export/figure_job.hpp"
 
 namespace kvscope::cli {
@@ -99,6 +100,13 @@ class FigureCommand final : public Command {
         {target.stem + ".json", manifest.dump(1, ' ', /*ensure_ascii=*/false,
                                               nlohmann::ordered_json::error_handler_t::replace) +
                                     "\n"});
+    for (const OutputFile& file : outcome.files) {
+      if (const auto input = input_behind(target.folder / file.name, results_)) {
+        throw UsageError(fmt::format("--out: {} would be written over the input {}; name another "
+                                     "folder or file",
+                                     file.name, input->string()));
+      }
+    }
     write_output_files(target.folder, outcome.files, force_);
     if (json_) {
       print_json(manifest);

@@ -1,7 +1,9 @@
 // The program kvscope: finds the subcommand, runs it, and turns errors into one line and an exit
 // code.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "core/base/escape.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/version.hpp"
+#include "traces/hdf5_library.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -113,6 +116,15 @@ int fail(int code, std::string_view message) {
   return code;
 }
 
+// In a signal handler: nothing but system calls.
+void end_after_crash(const char* file) {
+  for (const char* part : {"kvscope: ", file,
+                           ": the HDF5 library crashed on it: the file is damaged\n"}) {
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  ::_exit(kInputError);
+}
+
 }  // namespace
 }  // namespace kvscope::cli
 
@@ -120,6 +132,7 @@ int main(int argc, char** argv) {
   using namespace kvscope;
   using namespace kvscope::cli;
   prepare_standard_streams();
+  on_crash_in_hdf5(end_after_crash);
   std::string help_hint = "kvscope --help";
   try {
     return run({argv + (argc > 0 ? 1 : 0), argv + argc}, help_hint);

@@ -29,7 +29,7 @@ class MergeCommand final : public Command {
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_) check_sweep_output(*out_, force_);
+    if (out_) check_sweep_output(*out_, force_, shards_);
     const SweepResult result = merge_sweep(shards_);
     if (out_) write_sweep_output(result, *out_, force_);
     if (json_) {

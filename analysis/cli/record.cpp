@@ -6,6 +6,7 @@
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
@@ -130,9 +131,11 @@ class RecordCommand final : public Command {
       throw IoError(fmt::format("no folder {} to write {} into", folder_of(out).string(),
                                 out.filename().string()));
     }
-    if (!overwrite_ && fs::exists(out)) {
-      throw IoError(fmt::format("{} exists; --overwrite replaces it", out.string()));
+    std::vector<fs::path> inputs;
+    for (const auto& file : {prompt_.text, prompt_.tokens}) {
+      if (file) inputs.push_back(*file);
     }
+    check_new_output(out, "out", inputs, overwrite_, "--overwrite");
     return out;
   }
 

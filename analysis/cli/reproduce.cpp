@@ -48,6 +48,7 @@ class ReproduceCommand final : public Command {
       const fs::path file = fs::path(input.file).is_absolute()
                                 ? fs::path(input.file)
                                 : (folder / input.file).lexically_normal();
+      check_regular_file(file);  // the manifest may have come from anywhere
       job.results.push_back(file);
     }
     const FigureOutcome now = run_figure_job(job, before.command);
@@ -90,7 +91,7 @@ class ReproduceCommand final : public Command {
   static std::string compare(const fs::path& file, const std::string& bytes) {
     std::error_code error;
     if (!fs::exists(file, error)) return "is missing";
-    return read_whole_file(file, kMaxFileBytes) == bytes ? "same" : "differs";
+    return read_regular_file(file, kMaxFileBytes) == bytes ? "same" : "differs";
   }
   fs::path manifest_;
   bool json_ = false;

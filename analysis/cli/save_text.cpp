@@ -2,33 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
+#include "analysis/cli/exit_code.hpp"
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 
 namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-void save_text(const fs::path& file, std::string_view text, bool overwrite) {
-  std::error_code error;
-  if (fs::is_directory(file, error))
-    throw IoError(fmt::format("{} is a folder, expected a file to write", file.string()));
-  if (!overwrite && fs::exists(file, error))
-    throw IoError(fmt::format("{} exists; --overwrite replaces it", file.string()));
-  fs::path temporary = file;
-  temporary += ".part";
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out) {
-    fs::remove(temporary, error);
-    throw IoError(
-        fmt::format("cannot write {}: is there such a folder, may you write into it, is "
-                    "the disk full?",
-                    file.string()));
+void check_new_output(const fs::path& out, std::string_view option,
+                      std::span<const fs::path> inputs, bool overwrite, std::string_view replace) {
+  if (const auto input = input_behind(out, inputs)) {
+    throw UsageError(fmt::format("--{}: {} is the input {}; results go to a file of their own",
+                                 option, out.string(), input->string()));
   }
-  fs::rename(temporary, file);
+  std::error_code error;
+  if (fs::is_directory(out, error))
+    throw IoError(fmt::format("{} is a folder, expected a file to write", out.string()));
+  if (!overwrite && fs::is_regular_file(out, error))
+    throw IoError(fmt::format("{} exists; {} replaces it", out.string(), replace));
+  kvscope::check_output(out, overwrite);
+}
+
+void save_text(const fs::path& file, std::string_view text, bool overwrite) {
+  write_new_file(file, text, overwrite);
 }
 
 }  // namespace kvscope::cli

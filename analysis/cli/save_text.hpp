@@ -1,14 +1,22 @@
-// Writing a text file whole or not at all.
+// What every command that writes a file asks before the work, and the writing of text.
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 namespace kvscope::cli {
 
-/// Writes FILE.part and renames it: no half-written file appears under the name, and an existing
-/// one stays if anything fails. Throws IoError if the file exists (unless overwrite) or cannot be
-/// written.
+/// Refuses an output before anything is computed. `out` was given as option `option` ("out");
+/// `replace` is the flag that lets it replace a file ("--overwrite"). Throws UsageError if it is one
+/// of the files that the command reads, IoError if it exists (unless overwrite), is a folder, a
+/// device, a pipe or a link to nothing, or if its folder is missing or may not be written.
+void check_new_output(const std::filesystem::path& out, std::string_view option,
+                      std::span<const std::filesystem::path> inputs, bool overwrite,
+                      std::string_view replace);
+
+/// Writes a text whole or not at all (core/base/new_file.hpp). Throws IoError if the file exists
+/// (unless overwrite) or cannot be written.
 void save_text(const std::filesystem::path& file, std::string_view text, bool overwrite);
 
 }  // namespace kvscope::cli

@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_output(const fs::path& out, bool overwrite) {
+void check_simulation_output(const fs::path& out, bool overwrite,
+                             std::span<const fs::path> inputs) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  if (!overwrite && fs::exists(out))
-    throw IoError(fmt::format("{} exists; --force replaces it", out.string()));
+  check_new_output(out, "out", inputs, overwrite, "--force");
 }
 
 fs::path journal_of(const fs::path& out) {
@@ -94,7 +94,11 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
   check_task();
-  if (out_) check_output(*out_, force_);
+  std::vector<fs::path> inputs;
+  for (const auto& file : {text_, tokens_}) {
+    if (file) inputs.push_back(*file);
+  }
+  if (out_) check_simulation_output(*out_, force_, inputs);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
 
@@ -171,7 +175,7 @@ SimulationResult SimulateCommand::compute(SimulationTask& task, const Simulation
 
 void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
-  check_output(*out_, force_);
+  check_simulation_output(*out_, force_, {});
   if (out_->extension() == ".h5") {
     const auto sink = create_result_file(*out_, force_);
     write_simulation(task, result, *sink, writer_name());

@@ -124,16 +124,10 @@ class SweepCommand final : public Command {
                                    drafts_.size(), traces_.size()));
     }
     if (!out_) return;
-    for (const auto* files : {&traces_, &drafts_}) {
-      for (const fs::path& file : *files) {
-        std::error_code error;
-        if (fs::equivalent(*out_, file, error)) {
-          throw UsageError(fmt::format("--out: {} is a trace; results go to a file of their own",
-                                       out_->string()));
-        }
-      }
-    }
-    check_sweep_output(*out_, force_ || shard_.has_value());
+    std::vector<fs::path> inputs = traces_;
+    inputs.insert(inputs.end(), drafts_.begin(), drafts_.end());
+    if (config_) inputs.push_back(*config_);
+    check_sweep_output(*out_, force_ || shard_.has_value(), inputs);
   }
 
   std::vector<SweepTrace> make_traces() const {

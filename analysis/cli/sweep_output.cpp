@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -18,14 +18,13 @@ namespace kvscope::cli {
 
 namespace fs = std::filesystem;
 
-void check_sweep_output(const fs::path& out, bool overwrite) {
+void check_sweep_output(const fs::path& out, bool overwrite, std::span<const fs::path> inputs) {
   const std::string extension = out.extension().string();
   if (extension != ".csv" && extension != ".json" && extension != ".h5") {
     throw UsageError(fmt::format(
         "--out: expected a file name that ends in .csv, .json or .h5, found {}", out.string()));
   }
-  if (!overwrite && fs::exists(out))
-    throw IoError(fmt::format("{} exists; --force replaces it", out.string()));
+  check_new_output(out, "out", inputs, overwrite, "--force");
 }
 
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
@@ -41,13 +40,7 @@ void write_sweep_output(const SweepResult& result, const fs::path& out, bool ove
           : sweep_json(result).dump(1, ' ', /*ensure_ascii=*/false,
                                     nlohmann::ordered_json::error_handler_t::replace) +
                 "\n";
-  fs::path temporary = out;
-  temporary += ".part";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw IoError(fmt::format("cannot write {}", temporary.string()));
-  fs::rename(temporary, out);
+  save_text(out, text, overwrite);
 }
 
 std::string sweep_summary(const SweepResult& result) {

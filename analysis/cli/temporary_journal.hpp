@@ -2,24 +2,36 @@
 // happens.
 #pragma once
 
-#include <unistd.h>
+#include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
+
+#include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 
 namespace kvscope::cli {
 
 class TemporaryJournal {
  public:
   /// command: what the file is named after, as "sweep".
-  explicit TemporaryJournal(std::string_view command)
-      : file_(std::filesystem::temp_directory_path() /
-              ("kvscope-" + std::string(command) + "-" + std::to_string(::getpid()) + ".journal")) {
+  /// Throws IoError if there is no folder for temporary files.
+  explicit TemporaryJournal(std::string_view command) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    if (error) {
+      const char* named = std::getenv("TMPDIR");
+      throw IoError(fmt::format("there is no folder for temporary files: TMPDIR is {}",
+                                named == nullptr ? "not set" : named));
+    }
+    // Named like a file on its way, but without the end that outputs may not have.
+    const std::string name = NewFile(folder / fmt::format("kvscope-{}", command), true).temporary().string();
+    file_ = name.substr(0, name.rfind('.')) + ".journal";
   }
   ~TemporaryJournal() {
-    std::error_code ignored;
-    std::filesystem::remove(file_, ignored);
+    if (!file_.empty()) remove_quietly(file_);
   }
   TemporaryJournal(const TemporaryJournal&) = delete;
   TemporaryJournal& operator=(const TemporaryJournal&) = delete;

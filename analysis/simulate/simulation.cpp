@@ -104,7 +104,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
   const std::size_t n_pairs = setup.pairs.size();
   const std::size_t n_units = task.n_cases() * n_pairs;
 
-  const bool exists = std::filesystem::exists(journal);
+  const bool exists = has_checked_lines(journal);
   if (exists && mode == JournalMode::fresh) {
     throw IoError(fmt::format("{} exists: an earlier simulation did not finish", journal.string()));
   }

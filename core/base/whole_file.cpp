@@ -1,8 +1,10 @@
 #include "core/base/whole_file.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -11,6 +13,19 @@
 #include "core/base/number_text.hpp"
 
 namespace kvscope {
+
+namespace {
+
+[[noreturn]] void fail_reading(const std::string& name, int reason) {
+  throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(reason)));
+}
+
+[[noreturn]] void fail_too_long(const std::string& name, std::size_t max_bytes) {
+  throw IoError(
+      fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
+}
+
+}  // namespace
 
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes) {
   const bool is_stdin = file == "-";
@@ -21,19 +36,35 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
   const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> in(
       is_stdin ? stdin : std::fopen(file.c_str(), "rb"), close);
-  if (!in) throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  if (!in) fail_reading(name, errno);
+  struct stat status {};
+  // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
+  if (::fstat(::fileno(in.get()), &status) == 0 && S_ISREG(status.st_mode) &&
+      static_cast<std::uintmax_t>(status.st_size) > max_bytes) {
+    fail_too_long(name, max_bytes);
+  }
   std::string text;
   char buffer[1 << 16];
   while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, in.get())) {
-    if (text.size() + n > max_bytes) {
-      throw IoError(
-          fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
-    }
+    if (text.size() + n > max_bytes) fail_too_long(name, max_bytes);
     text.append(buffer, n);
   }
-  if (std::ferror(in.get()) != 0)
-    throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
+  if (std::ferror(in.get()) != 0) fail_reading(name, errno);
   return text;
+}
+
+void check_regular_file(const std::filesystem::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) fail_reading(file.string(), errno);
+  if (S_ISREG(status.st_mode)) return;
+  throw IoError(fmt::format(
+      "cannot read {}: it is {}, expected a regular file", file.string(),
+      S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe"));
+}
+
+std::string read_regular_file(const std::filesystem::path& file, std::size_t max_bytes) {
+  check_regular_file(file);
+  return read_whole_file(file, max_bytes);
 }
 
 }  // namespace kvscope

@@ -11,4 +11,11 @@ namespace kvscope {
 /// than max_bytes.
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes);
 
+/// The same for a name that another file gave us (a manifest, a session): nothing but a regular file
+/// is opened for reading, so that no device or pipe can hold us up or fill the memory.
+std::string read_regular_file(const std::filesystem::path& file, std::size_t max_bytes);
+
+/// Throws IoError unless `file` is a regular file, or a link to one.
+void check_regular_file(const std::filesystem::path& file);
+
 }  // namespace kvscope

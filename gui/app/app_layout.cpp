@@ -5,16 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
 
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxSessionBytes = std::size_t{16} << 20;
 using Json = nlohmann::ordered_json;
 
 // ---- layouts ----
@@ -87,27 +89,15 @@ Json App::session_json(const fs::path& base) const {
 }
 
 void App::save_session(const fs::path& file) const {
-  const fs::path part = file.string() + ".part";
   std::error_code error;
-  std::ofstream out(part, std::ios::binary);
-  out << session_json(fs::absolute(file, error).parent_path()).dump(2) << '\n';
-  out.close();
-  if (out) fs::rename(part, file, error);
-  if (!out || error) {
-    std::error_code ignored;
-    fs::remove(part, ignored);
-    throw IoError(fmt::format("cannot write {}: is the folder there and writable, the disk full?",
-                              file.string()));
-  }
+  const Json json = session_json(fs::absolute(file, error).parent_path());
+  write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
 }
 
 void App::load_session(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error))
-    throw IoError(fmt::format("cannot read {}: no such file", file.string()));
-  std::ifstream in(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string text = read_regular_file(file, kMaxSessionBytes);
   const Json json = parse_ordered_json(text, file.string());
+  std::error_code error;
   try {
     session_->apply(json, fs::absolute(file, error).parent_path());
     if (json.contains("panels") && json["panels"].is_object()) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
 #include "gui/app/app.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
@@ -45,13 +45,8 @@ class StateFile {
     if (!file_) return;
     std::string text = app.state().dump(1);
     if (text == last_) return;
-    const fs::path part = file_->string() + ".part";
-    std::ofstream out(part, std::ios::binary);
-    out << text << '\n';
-    out.close();
-    std::error_code error;
-    if (out) fs::rename(part, *file_, error);
-    if (!out || error) throw IoError(fmt::format("--state: cannot write {}", file_->string()));
+    // After every action: not worth waiting for the device.
+    write_new_file(*file_, text + "\n", /*overwrite=*/true, Sync::no);
     last_ = std::move(text);
   }
 
@@ -105,11 +100,7 @@ int take_screenshot(const CommandLine& line) {
     if (notice.is_error) throw FormatError(notice.sentence);
   }
   StateFile(line.state).update(app);
-  const std::string png = backend.png();
-  std::ofstream out(*line.screenshot, std::ios::binary);
-  out.write(png.data(), static_cast<std::streamsize>(png.size()));
-  out.close();
-  if (!out) throw IoError(fmt::format("cannot write {}", line.screenshot->string()));
+  write_new_file(*line.screenshot, backend.png(), /*overwrite=*/true);
   return 0;
 }
 
@@ -156,6 +147,13 @@ int run(const CommandLine& line) {
     if (!fs::exists(file, error)) {
       throw IoError(fmt::format("cannot read {}: no such file", file.string()));
     }
+  }
+  if (line.screenshot) {
+    if (const auto input = input_behind(*line.screenshot, line.files)) {
+      throw ConfigError(fmt::format("--screenshot: {} is the input {}; name another file",
+                                    line.screenshot->string(), input->string()));
+    }
+    check_output(*line.screenshot, /*overwrite=*/true);
   }
   return line.screenshot ? take_screenshot(line) : show_window(line);
 }

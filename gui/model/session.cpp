@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/model/methods.hpp"
 
 namespace kvscope::gui {
@@ -94,6 +95,7 @@ void Session::load(const fs::path& path, bool again) {
             fmt::format("{} is a folder; open a trace (.h5) or a result (.h5, .csv, .json) in it",
                         path.string()));
       }
+      check_regular_file(path);  // a session that names a device must not fill the memory
       if (!is_table(path)) {
         try {
           opened->trace = Document::open(path, cache);

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/model/json_fields.hpp"
 
 namespace kvscope::gui {
@@ -41,12 +41,13 @@ fs::path settings_file() {
   return {};
 }
 
+constexpr std::size_t kMaxSettingsBytes = std::size_t{16} << 20;
+
 Settings load_settings(const fs::path& file) {
   Settings settings;
   std::error_code error;
   if (file.empty() || !fs::exists(file, error)) return settings;
-  std::ifstream in(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string text = read_regular_file(file, kMaxSettingsBytes);
   const std::string where = fmt::format(
       "{}: not the settings of kvscope-explorer; delete it to start with the defaults",
       file.string());
@@ -75,15 +76,10 @@ void save_settings(const Settings& settings, const fs::path& file) {
     json["arrangements"][name] = to_json(place);
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
-  const fs::path part = file.string() + ".part";
-  std::ofstream out(part, std::ios::binary);
-  out << json.dump(2) << '\n';
-  out.close();
-  if (out) fs::rename(part, file, error);
-  if (!out || error) {
-    fs::remove(part, error);
-    throw IoError(fmt::format(
-        "cannot write the settings to {}: is the folder writable, the disk full?", file.string()));
+  try {
+    write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
+  } catch (const IoError& problem) {
+    throw IoError(fmt::format("the settings are not saved: {}", problem.what()));
   }
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") 
   CHECK(report.max_attn_error < (plan.dtype == DType::bf16 ? 4e-3 : 1e-3));
   CHECK(report.max_output_norm > 0);
   // Per unit: tokens; per layer 6 arrays of 4 query heads and 5 of 2 KV heads; logits; token text.
-  CHECK(report.n_checksums == 6 * (1 + 3 * (6 * 4 + 5 * 2) + 1 + 1));
+  CHECK(report.n_checksums == 6 * (1 + 3 * (6 * 4 + 5 * 2) + 1 + 1) + 1);  // the model once
 }
 
 TEST_CASE("filtered traces verify") {

@@ -1,0 +1,217 @@
+#include "core/base/new_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail_writing(const std::string& name, int reason) {
+  throw IoError(fmt::format("cannot write {}: {}", name, std::strerror(reason)));
+}
+
+fs::path folder_holding(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// "run.csv.3f0c9ab2d4e85716.part"; long names are cut, since a file system allows 255 bytes.
+fs::path temporary_name(const fs::path& target) {
+  constexpr std::size_t kMostOfName = 200;
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) {
+    std::random_device source;
+    number = (std::uint64_t{source()} << 32) | source();
+  }
+  return folder_holding(target) /
+         fmt::format("{}.{:016x}.part", target.filename().string().substr(0, kMostOfName), number);
+}
+
+/// Some file systems cannot sync (EINVAL, ENOTSUP): then there is nothing to wait for.
+bool can_sync(int reason) {
+  return reason != EINVAL && reason != ENOTSUP && reason != EROFS;
+}
+
+void sync_descriptor(int fd, const std::string& name) {
+  if (::fsync(fd) != 0 && can_sync(errno)) {
+    throw IoError(
+        fmt::format("cannot write {} to the device: {}", name, std::strerror(errno)));
+  }
+}
+
+void give_name(const fs::path& from, const fs::path& to, bool overwrite) {
+  int status = -1;
+  if (overwrite) {
+    status = ::rename(from.c_str(), to.c_str());
+  } else {
+    status = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    if (status != 0 && (errno == EINVAL || errno == ENOSYS)) {
+      std::error_code error;
+      if (fs::exists(to, error)) {
+        errno = EEXIST;
+      } else {
+        status = ::rename(from.c_str(), to.c_str());
+      }
+    }
+  }
+  if (status != 0) {
+    throw IoError(fmt::format("cannot give {} its name: {}", to.string(), std::strerror(errno)));
+  }
+}
+
+}  // namespace
+
+void check_output(const fs::path& out, bool overwrite) {
+  const auto refuse = [&](const std::string& why) {
+    throw IoError(fmt::format("cannot write {}: {}", out.string(), why));
+  };
+  struct stat status {};
+  const bool is_there = ::stat(out.c_str(), &status) == 0;
+  if (out.filename().empty() || (is_there && S_ISDIR(status.st_mode))) {
+    refuse("it is a folder, expected a file name");
+  }
+  if (out.extension() == ".part") {
+    refuse("names that end in .part are for files that are not whole yet");
+  }
+  const fs::path folder = folder_holding(out);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) refuse(fmt::format("there is no folder {}", folder.string()));
+  if (is_there && !S_ISREG(status.st_mode)) {
+    refuse("it is a device or a pipe, expected the name of a file");
+  }
+  struct stat link {};
+  if (!is_there && ::lstat(out.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+    refuse(fmt::format("it is a link to {}, which does not exist",
+                       fs::read_symlink(out, error).string()));
+  }
+  if (is_there && !overwrite) {
+    throw IoError(
+        fmt::format("{} exists; choose another name or ask to overwrite it", out.string()));
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    refuse(fmt::format("folder {}: {}", folder.string(), std::strerror(errno)));
+  }
+}
+
+std::optional<fs::path> input_behind(const fs::path& out, std::span<const fs::path> inputs) {
+  struct stat target {};
+  if (out == "-" || ::stat(out.c_str(), &target) != 0) return std::nullopt;
+  for (const fs::path& input : inputs) {
+    struct stat source {};
+    if (input == "-" || ::stat(input.c_str(), &source) != 0) continue;
+    if (source.st_dev == target.st_dev && source.st_ino == target.st_ino) return input;
+  }
+  return std::nullopt;
+}
+
+NewFile::NewFile(fs::path target, bool overwrite)
+    : target_(std::move(target)), overwrite_(overwrite) {
+  check_output(target_, overwrite);
+  temporary_ = temporary_name(target_);
+}
+
+NewFile::NewFile(NewFile&& other) noexcept
+    : target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      overwrite_(other.overwrite_),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+NewFile::~NewFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) remove_quietly(temporary_);
+}
+
+void NewFile::write(std::string_view bytes) {
+  if (fd_ < 0) {
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd_ < 0) fail_writing(target_.string(), errno);
+  }
+  write_all(fd_, bytes, target_.string());
+}
+
+void NewFile::publish(Sync sync) {
+  if (fd_ < 0 && sync == Sync::yes) {
+    publish_file(temporary_, target_, overwrite_);
+    temporary_.clear();
+    return;
+  }
+  if (sync == Sync::yes) {
+    sync_descriptor(fd_, target_.string());
+  } else if (fd_ >= 0 && ::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) {
+    fail_writing(target_.string(), errno);
+  }
+  give_name(temporary_, target_, overwrite_);
+  temporary_.clear();
+  if (sync == Sync::yes) sync_folder_of(target_);
+}
+
+int NewFile::release() {
+  return std::exchange(fd_, -1);
+}
+
+void publish_file(const fs::path& from, const fs::path& to, bool overwrite) {
+  // Whoever wrote it closed it; the bytes may still wait in the system's memory.
+  const int fd = ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) fail_writing(from.string(), errno);
+  try {
+    sync_descriptor(fd, from.string());
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  ::close(fd);
+  give_name(from, to, overwrite);
+  sync_folder_of(to);
+}
+
+void write_new_file(const fs::path& target, std::string_view bytes, bool overwrite, Sync sync) {
+  NewFile file(target, overwrite);
+  file.write(bytes);
+  file.publish(sync);
+}
+
+void write_all(int fd, std::string_view bytes, const std::string& name) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      fail_writing(name, errno);
+    }
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void sync_folder_of(const fs::path& file) {
+  const fs::path folder = folder_holding(file);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;  // a folder that may be written but not listed
+  try {
+    sync_descriptor(fd, folder.string());
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  ::close(fd);
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+}  // namespace kvscope

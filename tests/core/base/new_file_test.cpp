@@ -1,0 +1,113 @@
+#include "core/base/new_file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/whole_file.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+std::size_t n_files(const TempDir& dir) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()));
+}
+
+TEST_CASE("a new file has its name when it is whole, and leaves nothing else") {
+  const TempDir dir;
+  const fs::path target = dir.path() / "a.txt";
+  {
+    NewFile file(target, /*overwrite=*/false);
+    file.write("half");
+    CHECK(!fs::exists(target));
+    CHECK(n_files(dir) == 1);
+  }
+  CHECK(n_files(dir) == 0);
+  write_new_file(target, "whole", /*overwrite=*/false);
+  CHECK(read_file(target) == "whole");
+  CHECK_THROWS_AS(write_new_file(target, "other", /*overwrite=*/false), IoError);
+  CHECK(read_file(target) == "whole");
+  write_new_file(target, "other", /*overwrite=*/true, Sync::no);
+  CHECK(read_file(target) == "other");
+  CHECK(n_files(dir) == 1);
+}
+
+TEST_CASE("an old file stays until the new one is published; of two writers the last wins") {
+  const TempDir dir;
+  const fs::path target = dir.write("a.txt", "old");
+  NewFile one(target, /*overwrite=*/true);
+  NewFile two(target, /*overwrite=*/true);
+  CHECK(one.temporary() != two.temporary());
+  one.write("one");
+  two.write("two, longer");
+  CHECK(read_file(target) == "old");
+  two.publish();
+  one.publish();
+  CHECK(read_file(target) == "one");
+}
+
+TEST_CASE("a name taken meanwhile is not overwritten unasked") {
+  const TempDir dir;
+  NewFile file(dir.path() / "a.txt", /*overwrite=*/false);
+  file.write("late");
+  dir.write("a.txt", "early");
+  CHECK_THROWS_AS(file.publish(), IoError);
+  CHECK(read_file(dir.path() / "a.txt") == "early");
+}
+
+TEST_CASE("outputs that cannot be are refused with the reason") {
+  const TempDir dir;
+  const auto reason = [](const fs::path& out) -> std::string {
+    try {
+      check_output(out, /*overwrite=*/true);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK_THAT(reason(dir.path()), ContainsSubstring("folder"));
+  CHECK_THAT(reason(dir.path() / "no" / "a"), ContainsSubstring("there is no folder"));
+  CHECK_THAT(reason(dir.path() / "a.part"), ContainsSubstring(".part"));
+  CHECK_THAT(reason("/dev/full"), ContainsSubstring("device"));
+  REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(reason(dir.path() / "pipe"), ContainsSubstring("pipe"));
+  fs::create_symlink("nothing", dir.path() / "link");
+  CHECK_THAT(reason(dir.path() / "link"), ContainsSubstring("link to nothing, which does not exist"));
+  CHECK(reason(dir.path() / "fine").empty());
+}
+
+TEST_CASE("an output that is an input is found under every name") {
+  const TempDir dir;
+  const fs::path input = dir.write("in", "x");
+  fs::create_hard_link(input, dir.path() / "second");
+  fs::create_symlink("in", dir.path() / "third");
+  dir.write("other", "x");
+  const std::vector<fs::path> inputs = {"-", dir.path() / "missing", input};
+  for (const char* name : {"in", "second", "third"}) CHECK(input_behind(dir.path() / name, inputs));
+  CHECK(!input_behind(dir.path() / "other", inputs));
+  CHECK(!input_behind(dir.path() / "new", inputs));
+}
+
+TEST_CASE("names from other files open nothing but regular files") {
+  const TempDir dir;
+  REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
+  for (const fs::path& file : {fs::path("/dev/zero"), dir.path() / "pipe", dir.path()})
+    CHECK_THROWS_AS(read_regular_file(file, 100), IoError);
+  CHECK(read_regular_file(dir.write("a", "abc"), 3) == "abc");
+  CHECK_THROWS_MATCHES(read_regular_file(dir.path() / "a", 2), IoError,
+                       MessageMatches(ContainsSubstring("is longer than")));
+}
+
+}  // namespace
+}  // namespace kvscope::testing

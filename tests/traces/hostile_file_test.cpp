@@ -1,0 +1,202 @@
+// HDF5 files made to do harm: each is refused with one sentence, in little memory and time.
+#include <hdf5.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/first_look.hpp"
+#include "traces/reader.hpp"
+#include "traces/result_file.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+/// Opens a sound trace for an edit with HDF5's own calls, then tells what kvscope says of it.
+template <class Edit>
+std::string said_of_trace(Edit edit) {
+  const TempFolder folder;
+  write_all(make_trace(Plan{}), *create_trace(folder / "t.h5", {}));
+  const hid_t file = H5Fopen((folder / "t.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  REQUIRE(file >= 0);
+  edit(file, folder);
+  REQUIRE(H5Fclose(file) >= 0);
+  try {
+    const TraceFile opened = TraceFile::open(folder / "t.h5");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void replace_dataset(hid_t file, const char* path, hid_t type, hid_t space, hid_t creation) {
+  H5Ldelete(file, path, H5P_DEFAULT);
+  const hid_t dataset = H5Dcreate2(file, path, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  REQUIRE(dataset >= 0);
+  H5Dclose(dataset);
+  H5Sclose(space);
+  H5Pclose(creation);
+}
+
+/// An array of n zeros in next to no bytes.
+void claim(hid_t file, const char* path, hsize_t n, int rank) {
+  const hsize_t dims[2] = {n, 3};
+  const hsize_t chunk[2] = {n / 4, 3};
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(creation, rank, chunk);
+  H5Pset_deflate(creation, 9);
+  H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
+  replace_dataset(file, path, H5T_STD_I64LE, H5Screate_simple(rank, dims, nullptr), creation);
+}
+
+TEST_CASE("few bytes that claim many layers or units are refused") {
+  CHECK_THAT(said_of_trace([](hid_t file, const TempFolder&) {
+               claim(file, "/recorded/layers", 20'000'000, 1);
+             }),
+             ContainsSubstring("/recorded/layers"));
+  CHECK_THAT(said_of_trace([](hid_t file, const TempFolder&) { claim(file, "/units", 60'000'000, 2); }),
+             ContainsSubstring("/units"));
+}
+
+TEST_CASE("a virtual dataset over a pipe does not hold anybody up") {
+  const std::string said = said_of_trace([](hid_t file, const TempFolder& folder) {
+    REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    const hsize_t dims[1] = {24};
+    const hsize_t most[1] = {H5S_UNLIMITED};
+    const hid_t space = H5Screate_simple(1, dims, most);
+    const hsize_t start[1] = {0}, step[1] = {1}, n[1] = {H5S_UNLIMITED}, block[1] = {1};
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, step, n, block);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    REQUIRE(H5Pset_virtual(creation, space, (folder / "pipe").c_str(), "/x", space) >= 0);
+    replace_dataset(file, "/tokens", H5T_STD_I32LE, H5Scopy(space), creation);
+    H5Sclose(space);
+  });
+  CHECK_THAT(said, ContainsSubstring("/tokens"));
+}
+
+TEST_CASE("unknown filters and other masks are named") {
+  CHECK_THAT(said_of_trace([](hid_t file, const TempFolder&) {
+               const hsize_t dims[1] = {24};
+               const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+               H5Pset_chunk(creation, 1, dims);
+               H5Pset_filter(creation, 32099, H5Z_FLAG_OPTIONAL, 0, nullptr);
+               replace_dataset(file, "/tokens", H5T_STD_I32LE, H5Screate_simple(1, dims, nullptr),
+                               creation);
+             }),
+             ContainsSubstring("filter 32099"));
+  CHECK_THAT(said_of_trace([](hid_t file, const TempFolder&) {
+               const hid_t mask = H5Aopen(file, "mask", H5P_DEFAULT);
+               const hid_t type = H5Aget_type(mask);
+               H5Awrite(mask, type, "cbusal");
+               H5Tclose(type);
+               H5Aclose(mask);
+             }),
+             ContainsSubstring("mask is 'cbusal', expected causal"));
+}
+
+TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a sentence") {
+  const TempFolder folder;
+  spill(folder / "f.h5", "any file");
+  const auto said = [&](const std::function<void()>& open) -> std::string {
+    try {
+      first_look(folder / "f.h5", open);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK_THAT(said([] { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+  CHECK_THAT(said([] {
+               std::vector<std::vector<char>> all;
+               for (;;) all.emplace_back(std::size_t{64} << 20, 'x');
+             }),
+             ContainsSubstring("more than 1024 MiB"));
+  CHECK(said([] { throw FormatError("the words of the child"); }) == "the words of the child");
+  bool looked_here = false;
+  CHECK(said([&] { looked_here = true; }) == "no error");
+  CHECK(!looked_here);  // it happened in the other process
+  // A file that went well is not looked at again until it changes.
+  CHECK(said([] { std::raise(SIGSEGV); }) == "no error");
+  spill(folder / "f.h5", "another file");
+  CHECK_THAT(said([] { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+}
+
+TEST_CASE("first looks from several threads at once do not block each other") {
+  const TempFolder folder;
+  constexpr int kThreads = 4;
+  for (int i = 0; i < kThreads; ++i)
+    write_all(make_trace(Plan{}), *create_trace(folder / ("t" + std::to_string(i) + ".h5"), {}));
+  std::vector<int> n_tokens(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const fs::path file = folder / ("t" + std::to_string(i) + ".h5");
+        n_tokens[static_cast<std::size_t>(i)] =
+            static_cast<int>(TraceFile::open(file).info().n_tokens);
+      });
+    }
+  }
+  CHECK(n_tokens == std::vector<int>(kThreads, 24));
+}
+
+TEST_CASE("groups that contain themselves end the reading of a result") {
+  const TempFolder folder;
+  const fs::path path = folder / "r.h5";
+  {
+    const auto sink = create_result_file(path, /*overwrite=*/false);
+    ResultInfo info;
+    info.kind = "quest";
+    sink->begin(info);
+    sink->finish({{"a", 1}});
+  }
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t group = H5Gcreate2(file, "/loop", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  for (int i = 0; i < 40; ++i)
+    H5Lcreate_hard(file, "/loop", group, ("again" + std::to_string(i)).c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  H5Gclose(group);
+  H5Fclose(file);
+  CHECK_THROWS_AS(ResultFile::open(path), FormatError);
+}
+
+TEST_CASE("damage to what is recorded about the model is found") {
+  const TempFolder folder;
+  const std::string config = make_info(Plan{}).model_config;
+  write_all(make_trace(Plan{}), *create_trace(folder / "t.h5", {}));
+  std::string bytes = slurp(folder / "t.h5");
+  const std::size_t at = bytes.find(config);
+  REQUIRE(at != std::string::npos);
+  bytes[at + 3] ^= 1;
+  spill(folder / "t.h5", bytes);
+  ThreadPool pool(1);
+  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  REQUIRE(report.problems.size() == 1);
+  CHECK_THAT(report.problems[0], ContainsSubstring("/model/config_json"));
+}
+
+TEST_CASE("a trace without its progress does not verify") {
+  const TempFolder folder;
+  write_all(make_trace(Plan{}), *create_trace(folder / "t.h5", {}));
+  const hid_t file = H5Fopen((folder / "t.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  H5Ldelete(file, "/progress", H5P_DEFAULT);
+  H5Fclose(file);
+  ThreadPool pool(1);
+  const VerifyReport report = verify_trace(folder / "t.h5", {}, pool);
+  REQUIRE(report.problems.size() == 1);
+  CHECK_THAT(report.problems[0], ContainsSubstring("/progress is missing"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
