@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 
 #include "core/base/error.hpp"
 
@@ -56,40 +57,44 @@ std::vector<Index> by_bisection(std::span<const float> weights, double target, f
   return indices_at_least(weights, mode == NucleusMode::safe_low ? low : mid);
 }
 
-/// The smallest set. Non-negative floats are ordered as their bit patterns, so at most 31 halvings
-/// of the pattern's range find the threshold; weights that leave the range are never looked at
-/// again.
-std::vector<Index> smallest_set(std::span<const float> weights, double target, float largest) {
-  // invariant: the weights of pattern >= high hold `mass_above` < target, those >= low reach it
-  std::uint32_t low = 0;
-  std::uint32_t high = std::bit_cast<std::uint32_t>(largest) + 1;
+/// The smallest weight of the smallest set: weights above it hold less than `target`, with it they reach it.
+/// Non-negative floats are ordered as their bit patterns, so the pattern is found digit by digit: one pass sums
+/// the mass of each value of a digit, and only weights that share the digit so far are looked at again.
+float smallest_kept(std::span<const float> weights, double target) {
+  constexpr int kDigitBits[] = {11, 11, 9};
+  std::vector<double> mass_of(std::size_t{1} << 11);
+  std::vector<float> inside;
+  std::span<const float> left = weights;
   double mass_above = 0.0;
-  std::vector<float> inside(weights.begin(), weights.end());
-  std::vector<float> upper;
-  while (high - low > 1) {
-    const std::uint32_t mid = low + (high - low) / 2;
-    upper.clear();
-    std::size_t n_lower = 0;
-    double mass = 0.0;
-    for (const float a : inside) {
-      if (std::bit_cast<std::uint32_t>(a) >= mid) {
-        upper.push_back(a);
-        mass += static_cast<double>(a);
-      } else {
-        inside[n_lower++] = a;
-      }
+  int shift = 31;
+  for (const int bits : kDigitBits) {
+    shift -= bits;
+    const std::uint32_t mask = (1U << bits) - 1;
+    const auto digit_of = [&](float x) { return (std::bit_cast<std::uint32_t>(x) >> shift) & mask; };
+    std::fill(mass_of.begin(), mass_of.end(), 0.0);
+    for (const float x : left) mass_of[digit_of(x)] += static_cast<double>(x);
+    std::uint32_t digit = mask;
+    while (digit > 0 && mass_above + mass_of[digit] < target) mass_above += mass_of[digit--];
+    std::vector<float> same;
+    for (const float x : left) {
+      if (digit_of(x) == digit) same.push_back(x);
     }
-    if (mass_above + mass >= target) {
-      low = mid;
-      inside.swap(upper);
-    } else {
-      high = mid;
-      mass_above += mass;
-      inside.resize(n_lower);
-    }
+    if (same.empty()) return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());  // rounding of sums
+    inside.swap(same);
+    left = inside;
+    if (shift == 0 || left.size() < 64) break;
   }
+  std::sort(inside.begin(), inside.end(), std::greater<>());
+  for (const float x : inside) {
+    mass_above += static_cast<double>(x);
+    if (mass_above >= target) return x;
+  }
+  return inside.back();
+}
 
-  const float threshold = std::bit_cast<float>(low);
+/// The smallest set; ties by rising index.
+std::vector<Index> smallest_set(std::span<const float> weights, double target) {
+  const float threshold = smallest_kept(weights, target);
   double mass = 0.0;
   for (const float a : weights) mass += a > threshold ? static_cast<double>(a) : 0.0;
   std::vector<Index> kept;
@@ -110,7 +115,7 @@ std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode
   if (!(largest > 0.0f)) return {};
   if (p >= 1.0) return positive_indices(weights);
   const double target = p * mass_at_least(weights, 0.0);
-  return mode == NucleusMode::exact ? smallest_set(weights, target, largest)
+  return mode == NucleusMode::exact ? smallest_set(weights, target)
                                     : by_bisection(weights, target, largest, mode);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/attention_kernels.hpp"
+#include "core/tensor/row_kernels.hpp"
 
 namespace kvscope {
 
@@ -71,38 +72,45 @@ void copy_rows(TensorView<const float> rows, std::span<const KeyPos> keys, float
   }
 }
 
-/// The summaries and the part of the list that the task's last query sees, with their keys and values in a row.
-void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Scratch& scratch) {
+/// The part of the list that the task's last query sees, and how wide rows are.
+void look_at(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Scratch& scratch) {
   const auto last_pos = static_cast<KeyPos>(call.pos_begin + task.first_row + task.n_rows - 1);
   const auto end = std::upper_bound(task.list.keys.begin(), task.list.keys.end(), last_pos);
   scratch.keys = task.list.keys.first(static_cast<std::size_t>(end - task.list.keys.begin()));
   scratch.n_summaries = summaries.has_stated_share() ? 0 : summaries.count(task.kv_head);
-  const Index d = call.k.dim(2);
   const bool has_addends = scratch.n_summaries > 0 || !task.list.log_weight.empty();
-  scratch.width = has_addends ? d + 1 : d;
-  const Index n = scratch.n_summaries + static_cast<Index>(scratch.keys.size());
-  if (scratch.k.count() < n * scratch.width) {
-    const Shape shape{n + n / 4 + kKeyBlock, scratch.width};
+  scratch.width = call.k.dim(2) + (has_addends ? 1 : 0);
+}
+
+/// Copies the rows [begin, end) of summaries and seen keys, in this order, side by side.
+void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Index begin, Index end,
+            Scratch& scratch) {
+  const Index d = call.k.dim(2);
+  const Index width = scratch.width;
+  if (scratch.k.count() < (end - begin) * width) {
+    const Shape shape{end - begin + (end - begin) / 4 + kKeyBlock, width};
     scratch.k = Tensor<float>::uninitialized(shape);
     scratch.v = Tensor<float>::uninitialized(shape);
   }
-  const Index after_summaries = scratch.n_summaries * scratch.width;
-  copy_rows(call.k.sub(task.kv_head), scratch.keys, scratch.k.data() + after_summaries, scratch.width);
-  copy_rows(call.v.sub(task.kv_head), scratch.keys, scratch.v.data() + after_summaries, scratch.width);
-  if (!has_addends) return;
-  const auto set_addend = [&](Index row, float addend) {
-    scratch.k.data()[row * scratch.width + d] = addend;
-    scratch.v.data()[row * scratch.width + d] = 0.0f;
-  };
-  for (Index i = 0; i < scratch.n_summaries; ++i) {
-    const Index from = summaries.begin_of(task.kv_head) + i;
-    std::copy_n(summaries.k.view().row(from).data(), d, scratch.k.data() + i * scratch.width);
-    std::copy_n(summaries.v.view().row(from).data(), d, scratch.v.data() + i * scratch.width);
-    set_addend(i, summaries.log_count[static_cast<std::size_t>(from)]);
-  }
-  for (std::size_t i = 0; i < scratch.keys.size(); ++i) {
-    set_addend(scratch.n_summaries + static_cast<Index>(i),
-               task.list.log_weight.empty() ? 0.0f : task.list.log_weight[i]);
+  const Index first_key = std::max(begin, scratch.n_summaries);
+  const auto keys = scratch.keys.subspan(static_cast<std::size_t>(first_key - scratch.n_summaries),
+                                         static_cast<std::size_t>(end - first_key));
+  copy_rows(call.k.sub(task.kv_head), keys, scratch.k.data() + (first_key - begin) * width, width);
+  copy_rows(call.v.sub(task.kv_head), keys, scratch.v.data() + (first_key - begin) * width, width);
+  if (width == d) return;
+  for (Index row = begin; row < end; ++row) {
+    float* k = scratch.k.data() + (row - begin) * width;
+    float* v = scratch.v.data() + (row - begin) * width;
+    v[d] = 0.0f;
+    if (row >= scratch.n_summaries) {
+      const auto key = static_cast<std::size_t>(row - scratch.n_summaries);
+      k[d] = task.list.log_weight.empty() ? 0.0f : task.list.log_weight[key];
+      continue;
+    }
+    const Index from = summaries.begin_of(task.kv_head) + row;
+    std::copy_n(summaries.k.view().row(from).data(), d, k);
+    std::copy_n(summaries.v.view().row(from).data(), d, v);
+    k[d] = summaries.log_count[static_cast<std::size_t>(from)];
   }
 }
 
@@ -185,6 +193,59 @@ void attend_block(const AttentionQuestion& call, const Selection& selection, con
   }
 }
 
+/// The few queries of a decode step, a span of the list at a time: its copy stays in the cache.
+void attend_few(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
+                const AttentionLanes& answer) {
+  const Index d = call.q.dim(2);
+  const Index width = scratch.width;
+  const Index n_queries = task.n_rows * task.n_heads;
+  const Index n = scratch.n_summaries + static_cast<Index>(scratch.keys.size());
+  const Index n_spans = (n + kKeySpan - 1) / kKeySpan;
+  const Index part = width + 2;
+  const Index needed = (n_queries * width) + width + n_spans * n_queries * part;
+  if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
+  float* q = scratch.lanes.data();
+  float* out = q + n_queries * width;
+  float* parts = out + width;  // [n_spans, n_queries, part]
+  std::int32_t last_slot[kMaxRowTokens];
+  std::int32_t slot_in_span[kMaxRowTokens];
+  const auto head_of = [&](Index query) { return task.first_head + query % task.n_heads; };
+  const auto row_of = [&](Index query) { return task.first_row + query / task.n_heads; };
+  for (Index i = 0; i < n_queries; ++i) {
+    const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(i));
+    const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
+    last_slot[i] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
+    const float* src = &call.q(head_of(i), row_of(i), Index{0});
+    for (Index f = 0; f < d; ++f) q[i * width + f] = call.score_scale * src[f];
+    if (width > d) q[i * width + d] = 1.0f;
+  }
+  for (Index span = 0; span < n_spans; ++span) {
+    const Index begin = span * kKeySpan;
+    const Index end = std::min(n, begin + kKeySpan);
+    gather(call, selection.summaries, task, begin, end, scratch);
+    for (Index i = 0; i < n_queries; ++i) slot_in_span[i] = last_slot[i] - static_cast<std::int32_t>(begin);
+    RowAttention kernel;
+    kernel.q = q;
+    kernel.pos = slot_in_span;
+    kernel.n_rows = n_queries;
+    kernel.k = scratch.k.data();
+    kernel.v = scratch.v.data();
+    kernel.d_head = width;
+    kernel.key_end = end - begin;
+    kernel.part = parts + span * n_queries * part;
+    row_attention(kernel);
+  }
+  for (Index i = 0; i < n_queries; ++i) {
+    float lse = -std::numeric_limits<float>::infinity();
+    if (last_slot[i] >= 0) {
+      const Index n_parts = last_slot[i] / kKeySpan + 1;
+      const float* sink = call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(i))];
+      lse = join_row_parts(parts + i * part, n_parts, n_queries * part, width, sink, out);
+    }
+    write_result(selection, {head_of(i), row_of(i), out, /*lanes=*/1, lse}, call.q.dim(0), d, answer);
+  }
+}
+
 }  // namespace
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
@@ -194,8 +255,14 @@ void attend_lists(const AttentionQuestion& call, const Selection& selection,
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
-    gather(call, selection.summaries, task, memory);
+    look_at(call, selection.summaries, task, memory);
     const Index n_queries = task.n_rows * task.n_heads;
+    if (n_queries <= kMaxRowTokens) {
+      attend_few(call, selection, task, memory, answer);
+      return;
+    }
+    const Index n_rows = memory.n_summaries + static_cast<Index>(memory.keys.size());
+    gather(call, selection.summaries, task, 0, n_rows, memory);
     const Index lanes = n_queries > kNarrowLanes ? kWideLanes : kNarrowLanes;
     for (Index first = 0; first < n_queries; first += lanes) {
       attend_block(call, selection, task, first, std::min(lanes, n_queries - first), lanes, memory,

@@ -33,6 +33,7 @@
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/tensor/tensor.hpp"
+#include "core/trace/info.hpp"
 
 namespace kvscope {
 
@@ -134,6 +135,15 @@ struct CrossLayerContext {
   std::map<std::string, std::vector<KeyPos>, std::less<>> lists;
 };
 
+/// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as the method has it.
+struct SelectionTrace {
+  TokenRange scored;                              // positions that got scores
+  std::vector<std::vector<double>> scores;        // [n_owners][scored.size()], dead keys at -infinity
+  std::vector<std::vector<double>> cosines;       // QuoKA: [n_q][n_tok] of each query with its head's mean query
+  std::vector<std::vector<Index>> picks;          // QuoKA: [n_q][n_slots] rows of the call, slot by slot
+  std::vector<std::uint8_t> has_zero_mean;        // QuoKA: [n_kv] a head's mean query is zero
+};
+
 /// One question to a selector.
 struct SelectCall {
   Index layer = 0;
@@ -156,6 +166,7 @@ struct SelectCall {
   std::span<const Tensor<float>> draft_rows;
   /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never change an answer.
   ScoreEngine* engine = nullptr;
+  SelectionTrace* trace = nullptr;  // null = nobody wants to know
 };
 
 /// Softmax weights over the attended keys, for methods that vote with them.

@@ -41,12 +41,17 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   std::vector<Summaries> summaries(budgets.size());
   for (Summaries& one : summaries) begin_call(call, one);
   const TokenRange keys = scored_range(call);
+  if (call.trace != nullptr) {
+    call.trace->scored = keys;
+    call.trace->scores.resize(static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
+  }
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
         std::vector<double> scores = score_keys(call, owner, keys, worker);
         mask_dead(call, owner.kv_head, keys, scores);
+        if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)] = scores;
         for (std::size_t i = 0; i < budgets.size(); ++i) {
           question.budget = budgets[i];
           parts[i].add(make_list(question, owner, scores, keys, worker, summaries[i]));

@@ -155,6 +155,13 @@ class Quoka final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
+  void begin_call(const SelectCall& call, Summaries&) override {
+    if (call.trace == nullptr) return;
+    call.trace->cosines.resize(static_cast<std::size_t>(call.q.dim(0)));
+    call.trace->picks.resize(static_cast<std::size_t>(call.q.dim(0)));
+    call.trace->has_zero_mean.assign(static_cast<std::size_t>(call.k.dim(0)), 0);
+  }
+
   TokenRange scored_range(const SelectCall& call) const override {
     return options_.scope == Scope::past ? past_range(call) : call_range(call);
   }
@@ -165,6 +172,7 @@ class Quoka final : public SharedScoreSelector {
     for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head)
       heads.push_back(call.q.sub(q_head));
     const std::vector<std::vector<Index>> picks = pick_queries(call, owner, heads);
+    if (call.trace != nullptr) trace_queries(*call.trace, owner, heads, picks);
     const Tensor<double> slots = quoka_slot_means(
         heads, picks, /*unit=*/options_.similarity == Similarity::cosine, options_.eps);
     const std::vector<Index> slot_end = slot_ends(call, picks);
@@ -211,6 +219,18 @@ class Quoka final : public SharedScoreSelector {
   }
 
  private:
+  /// Says which queries were chosen and how far each is from its head's mean query.
+  void trace_queries(SelectionTrace& trace, const Owner& owner, std::span<const TensorView<const float>> heads,
+                     const std::vector<std::vector<Index>>& picks) const {
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      const auto q_head = static_cast<std::size_t>(owner.q_heads.begin) + h;
+      const std::vector<double> mean = quoka_mean_query(heads[h], options_.mean, options_.eps);
+      if (norm_of(mean) == 0.0) trace.has_zero_mean[static_cast<std::size_t>(owner.kv_head)] = 1;
+      trace.cosines[q_head] = quoka_cosines(heads[h], mean, options_.eps);
+      trace.picks[q_head] = picks[h];
+    }
+  }
+
   /// Mean product of each key with the slots that may score it; kUnscored where there is none.
   static void mean_products(const Tensor<double>& slots, std::span<const Index> slot_end, TensorView<const float> k,
                             TokenRange keys, ScoreWorker& worker, std::span<double> scores) {
