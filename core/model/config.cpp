@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -31,73 +30,9 @@ Index read_count_or(const JsonObject& json, const std::string& field, Index most
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kFamilyNames = {"llama",     "mistral", "qwen2",  "qwen3",
-                                                          "qwen3_moe", "smollm3", "gpt_oss"};
-
 constexpr std::size_t kMaxConfigBytes = 16 << 20;
 
-FamilyDefaults defaults_of(ModelFamily family) {
-  FamilyDefaults d;
-  switch (family) {
-    case ModelFamily::llama:
-      d.max_positions = 2048;
-      d.bos_id = 1;
-      d.eos_id = 2;
-      break;
-    case ModelFamily::mistral:
-      d.n_kv = 8;
-      d.window = 4096;
-      d.max_positions = 131072;
-      d.bos_id = 1;
-      d.eos_id = 2;
-      break;
-    case ModelFamily::qwen2:
-      d.n_kv = 32;
-      d.window = 4096;
-      d.max_positions = 32768;
-      break;
-    case ModelFamily::qwen3:
-      d.n_kv = 32;
-      d.d_head = 128;
-      d.window = 4096;
-      d.max_positions = 32768;
-      break;
-    case ModelFamily::qwen3_moe:
-      d.n_kv = 4;
-      d.window = 4096;
-      d.max_positions = 32768;
-      break;
-    case ModelFamily::smollm3:
-      d.n_kv = 4;
-      d.max_positions = 32768;
-      d.bos_id = 128000;
-      d.eos_id = 128001;
-      d.rope_theta = 2000000.0;
-      d.tied_embeddings = true;
-      break;
-    case ModelFamily::gpt_oss:
-      d.n_kv = 8;
-      d.d_head = 64;
-      d.window = 128;
-      d.max_positions = 131072;
-      d.rope_theta = 150000.0;
-      d.rms_eps = 1e-5;
-      break;
-  }
-  return d;
-}
-
-ModelFamily read_family(const JsonObject& json) {
-  const std::string& type = json.string("model_type");
-  const auto it = std::find(kFamilyNames.begin(), kFamilyNames.end(), type);
-  if (it == kFamilyNames.end()) {
-    throw ConfigError(fmt::format("{}: expected one of {}, found {}", json.name_of("model_type"),
-                                  fmt::join(kFamilyNames, ", "), quote(type)));
-  }
-  return static_cast<ModelFamily>(it - kFamilyNames.begin());
-}
-
-void read_sizes(const JsonObject& json, const FamilyDefaults& defaults, ModelConfig& config) {
+void read_sizes(const JsonObject& json, const FamilyTraits& defaults, ModelConfig& config) {
   config.n_layers = read_count(json, "num_hidden_layers", kMaxLayers);
   config.n_q = read_count(json, "num_attention_heads", kMaxHeads);
   config.d_model = read_count(json, "hidden_size", kMaxWidth);
@@ -155,7 +90,7 @@ std::vector<bool> read_layer_types(const JsonObject& json, Index n_layers) {
 }
 
 // A query at position i sees the keys j <= i with i - j < window.
-std::optional<Index> read_window(const JsonObject& json, const FamilyDefaults& defaults) {
+std::optional<Index> read_window(const JsonObject& json, const FamilyTraits& defaults) {
   if (!json.has("sliding_window")) return defaults.window;
   if (json.find("sliding_window") == nullptr) return std::nullopt;
   return json.integer("sliding_window", 1, kMaxPositions);
@@ -168,8 +103,8 @@ std::optional<Index> read_window(const JsonObject& json, const FamilyDefaults& d
                   json.name_of("layer_types"), why));
 }
 
-// Mistral and Qwen3-MoE slide in every layer, whatever layer_types says; a list that says
-// otherwise belongs to another model class, so neither reading can be trusted.
+// Some families slide in every layer, whatever layer_types says; a list that says otherwise belongs to
+// another model class, so neither reading can be trusted.
 void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
                       std::optional<Index> window, ModelConfig& config) {
   const bool all_slide = std::find(slides.begin(), slides.end(), false) == slides.end();
@@ -183,69 +118,94 @@ void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
 }
 
 // Which layers slide if config.json has no layer_types.
-bool slides_by_default(const JsonObject& json, const ModelConfig& config, Index layer) {
-  switch (config.family) {
-    case ModelFamily::gpt_oss:
-      return layer % 2 == 0;
-    case ModelFamily::smollm3:
+bool slides_by_default(const JsonObject& json, const FamilyTraits& traits,
+                       const ModelConfig& config, Index layer) {
+  constexpr auto kMost = std::numeric_limits<Index>::max();
+  switch (traits.sliding) {
+    case FamilyTraits::Sliding::layers_without_rope:
       return !config.has_rope[static_cast<std::size_t>(layer)];
+    case FamilyTraits::Sliding::late_layers:
+      return layer >= json.integer_or("max_window_layers", 0, kMost, 28);
+    case FamilyTraits::Sliding::all_but_every: {
+      Index period = traits.sliding_period;
+      if (!traits.sliding_period_field.empty()) {
+        period = json.integer_or(std::string(traits.sliding_period_field), 1, kMost, period);
+      }
+      return (layer + 1) % period != 0;
+    }
     default:
-      return layer >=
-             json.integer_or("max_window_layers", 0, std::numeric_limits<Index>::max(), 28);
+      return traits.sliding == FamilyTraits::Sliding::everywhere;
   }
 }
 
 // Needs has_rope.
-void read_windows(const JsonObject& json, const FamilyDefaults& defaults, ModelConfig& config) {
+void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   config.window.assign(static_cast<std::size_t>(config.n_layers), std::nullopt);
   const std::vector<bool> slides = read_layer_types(json, config.n_layers);
   const bool any_slides = std::find(slides.begin(), slides.end(), true) != slides.end();
 
-  if (config.family == ModelFamily::llama) {
-    if (any_slides) refuse_sliding(json, "llama models have no sliding window");
+  if (traits.sliding == FamilyTraits::Sliding::never) {
+    if (any_slides) {
+      refuse_sliding(json, fmt::format("{} models have no sliding window", traits.name));
+    }
     return;
   }
-  const bool always =
-      config.family == ModelFamily::mistral || config.family == ModelFamily::gpt_oss;
-  const bool use_window = always || json.boolean_or("use_sliding_window", false);
-  const std::optional<Index> window = use_window ? read_window(json, defaults) : std::nullopt;
+  const bool use_window =
+      !traits.window_needs_flag || json.boolean_or("use_sliding_window", false);
+  const std::optional<Index> window = use_window ? read_window(json, traits) : std::nullopt;
   if (!window && any_slides) {
     refuse_sliding(json, use_window ? "sliding_window is null" : "use_sliding_window is false");
   }
-  if (config.family == ModelFamily::mistral || config.family == ModelFamily::qwen3_moe) {
+  if (traits.sliding == FamilyTraits::Sliding::everywhere) {
     slide_everywhere(json, slides, window, config);
     return;
   }
   if (!window) return;
   for (Index layer = 0; layer < config.n_layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
-    if (slides.empty() ? slides_by_default(json, config, layer) : slides[i]) {
+    if (slides.empty() ? slides_by_default(json, traits, config, layer) : slides[i]) {
       config.window[i] = window;
     }
   }
 }
 
-void read_biases(const JsonObject& json, ModelConfig& config) {
-  switch (config.family) {
-    case ModelFamily::llama:
-    case ModelFamily::smollm3:
-      config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", false);
-      config.mlp_bias = json.boolean_or("mlp_bias", false);
+void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
+  switch (traits.attention_bias) {
+    case FamilyTraits::Bias::none:
       break;
-    case ModelFamily::mistral:
-      break;
-    case ModelFamily::qwen2:
+    case FamilyTraits::Bias::qkv:
       config.qkv_bias = true;
       break;
-    case ModelFamily::qwen3:
-    case ModelFamily::qwen3_moe:
+    case FamilyTraits::Bias::if_said:
       config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", false);
-      config.qk_norm = true;
       break;
-    case ModelFamily::gpt_oss:
+    case FamilyTraits::Bias::unless_said:
       config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", true);
-      config.has_sinks = true;
       break;
+  }
+  if (traits.reads_mlp_bias) config.mlp_bias = json.boolean_or("mlp_bias", false);
+  config.qk_norm = traits.qk_norm;
+  config.has_sinks = traits.has_sinks;
+}
+
+// What layers are made of, and the scales around them. Needs d_model.
+void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
+  config.plan = traits.plan;
+  if (traits.scales_embeddings) {
+    config.plan.embedding_scale = std::sqrt(static_cast<double>(config.d_model));
+  }
+  if (traits.query_scale) {
+    config.query_scale = json.number_or("query_pre_attn_scalar", 1e-6, 1e9, *traits.query_scale);
+  }
+  config.plan.logit_softcap = json.number_or("final_logit_softcapping", 0.0, 1e9, 0.0);
+  if (json.number_or("attn_logit_softcapping", 0.0, 1e9, 0.0) != 0.0) {
+    throw ConfigError(fmt::format(
+        "{}: expected null (a soft cap of attention scores is not computed), found {}",
+        json.name_of("attn_logit_softcapping"), describe(*json.find("attn_logit_softcapping"))));
+  }
+  if (json.boolean_or("use_bidirectional_attention", false)) {
+    throw ConfigError(fmt::format("{}: expected false (only causal attention is computed)",
+                                  json.name_of("use_bidirectional_attention")));
   }
 }
 
@@ -259,7 +219,7 @@ std::int32_t token_id(const JsonObject& json, const std::string& field,
   return value.get<std::int32_t>();
 }
 
-void read_special_tokens(const JsonObject& json, const FamilyDefaults& defaults,
+void read_special_tokens(const JsonObject& json, const FamilyTraits& defaults,
                          ModelConfig& config) {
   config.bos_id = json.has("bos_token_id") ? std::nullopt : defaults.bos_id;
   if (const auto* bos = json.find("bos_token_id")) {
@@ -278,11 +238,14 @@ void read_special_tokens(const JsonObject& json, const FamilyDefaults& defaults,
   for (const auto& id : *eos) config.eos_ids.push_back(token_id(json, "eos_token_id", id));
 }
 
-void refuse_other_activations(const JsonObject& json) {
-  const std::string act = json.string_if("hidden_act").value_or("silu");
-  if (act != "silu") {
-    throw ConfigError(fmt::format("{}: expected \"silu\" (SwiGLU), found {}",
-                                  json.name_of("hidden_act"), quote(act)));
+void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits) {
+  const bool is_silu = traits.plan.activation == LayerPlan::Activation::silu;
+  const std::string_view expected = is_silu ? "silu" : "gelu_pytorch_tanh";
+  const std::string field(traits.activation_field);
+  const std::string act = json.string_if(field).value_or(std::string(expected));
+  if (act != expected) {
+    throw ConfigError(fmt::format("{}: expected \"{}\" ({}), found {}", json.name_of(field),
+                                  expected, is_silu ? "SwiGLU" : "GeGLU", quote(act)));
   }
 }
 
@@ -295,12 +258,9 @@ std::string read_quantization(const JsonObject& json) {
 
 }  // namespace
 
-std::string_view name_of(ModelFamily family) {
-  return kFamilyNames[static_cast<std::size_t>(family)];
-}
-
 float ModelConfig::score_scale() const {
-  return static_cast<float>(1.0 / std::sqrt(query_scale > 0 ? query_scale : static_cast<double>(d_head)));
+  return static_cast<float>(
+      1.0 / std::sqrt(query_scale > 0.0 ? query_scale : static_cast<double>(d_head)));
 }
 
 namespace {
@@ -312,9 +272,9 @@ std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
   Index attention = c.d_model * (q_width + 2 * kv_width) + q_width * c.d_model;
   if (c.qkv_bias) attention += q_width + 2 * kv_width;
   if (c.o_bias) attention += c.d_model;
-  if (c.qk_norm) attention += 2 * c.d_head;
+  if (c.qk_norm) attention += c.plan.norms_all_heads ? q_width + kv_width : 2 * c.d_head;
   if (c.has_sinks) attention += c.n_q;
-  const Index norms = 2 * c.d_model;
+  const Index norms = (c.plan.norms == LayerPlan::Norms::both ? 4 : 2) * c.d_model;
 
   Index dense = 3 * c.d_model * c.d_ff;
   if (c.mlp_bias) dense += 2 * c.d_ff + c.d_model;
@@ -344,20 +304,22 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   const nlohmann::json root = parse_json(json_text, where);
   const JsonObject json(root, where);
   ModelConfig config;
-  config.family = read_family(json);
-  const FamilyDefaults defaults = defaults_of(config.family);
-  refuse_other_activations(json);
+  const FamilyTraits& traits = read_family(json);
+  config.family = traits.family;
+  refuse_other_activations(json, traits);
   config.quantization = read_quantization(json);
-  read_sizes(json, defaults, config);
-  config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, defaults.rms_eps);
-  config.rope = read_rope(json, config.family, defaults, config.max_positions);
-  config.tied_embeddings = json.boolean_or("tie_word_embeddings", defaults.tied_embeddings);
-  config.rotary_dim = config.d_head;
-  read_biases(json, config);
-  read_moe(json, config);
-  read_rope_layers(json, config);
-  read_windows(json, defaults, config);
-  read_special_tokens(json, defaults, config);
+  read_sizes(json, traits, config);
+  read_plan(json, traits, config);
+  config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, traits.rms_eps);
+  config.rotary_dim = read_rotary_dim(json, traits, config.d_head);
+  config.rope = read_rope(json, traits, config.max_positions);
+  config.local_rope = read_local_rope(json, traits, config.max_positions);
+  config.tied_embeddings = json.boolean_or("tie_word_embeddings", traits.tied_embeddings);
+  read_biases(json, traits, config);
+  read_moe(json, traits, config);
+  read_rope_layers(json, traits, config);
+  read_windows(json, traits, config);
+  read_special_tokens(json, traits, config);
   return config;
 }
 

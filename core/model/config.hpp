@@ -12,8 +12,19 @@
 
 namespace kvscope {
 
-/// The layer structures the runtime can compute.
-enum class ModelFamily { llama, mistral, qwen2, qwen3, qwen3_moe, smollm3, gpt_oss };
+/// The layer structures the runtime can compute; core/model/config_family.cpp has a row for each.
+enum class ModelFamily {
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  qwen3_moe,
+  smollm3,
+  gpt_oss,
+  gemma3_text,
+  phi3,
+  olmo2,
+};
 
 /// "llama", "mistral", ...: the `model_type` of config.json.
 std::string_view name_of(ModelFamily family);

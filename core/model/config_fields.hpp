@@ -4,25 +4,73 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/base/json_reader.hpp"
 #include "core/model/config.hpp"
 
 namespace kvscope {
 
-/// What a family's config class in Hugging Face transformers assumes for fields that config.json
-/// leaves out, since a config.json leaves out what its writer's version took for granted.
-struct FamilyDefaults {
+/// One family: how its layers are built, which fields of config.json it reads, and what its config
+/// class in Hugging Face transformers assumes for those left out (a config.json leaves out what its
+/// writer's version took for granted).
+struct FamilyTraits {
+  /// Which layers have the sliding window where layer_types does not say it.
+  enum class Sliding {
+    never,
+    everywhere,           // whatever layer_types says
+    late_layers,          // from max_window_layers on
+    layers_without_rope,
+    all_but_every,        // all but every sliding_period-th
+  };
+  enum class Bias {
+    none,
+    qkv,          // q, k and v, always
+    if_said,      // all four projections if attention_bias is true
+    unless_said,  // all four unless attention_bias is false
+  };
+  enum class Experts {
+    none,
+    some_layers,  // Qwen3-MoE: plain SwiGLU experts, dense layers among them
+    clamped,      // gpt-oss: see MoeConfig::is_clamped
+  };
+
+  ModelFamily family = ModelFamily::llama;
+  std::string_view name;        // model_type
   std::optional<Index> n_kv;    // empty: as many as query heads
   std::optional<Index> d_head;  // empty: d_model / n_q
-  std::optional<Index> window;  // sliding_window
   Index max_positions = 0;
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
-  double rope_theta = 10000.0;
   double rms_eps = 1e-6;
   bool tied_embeddings = false;
+
+  Sliding sliding = Sliding::never;
+  std::optional<Index> window;             // sliding_window
+  bool window_needs_flag = false;          // use_sliding_window has to be true
+  Index sliding_period = 0;                // all_but_every
+  std::string_view sliding_period_field;   // a field that overrides it, if there is one
+
+  RopeConfig rope;                         // where config.json has no settings
+  std::optional<double> local_rope_theta;  // layers with a window have settings of their own
+  bool partial_rotary = false;             // partial_rotary_factor is read
+  bool reads_layers_without_rope = false;  // no_rope_layers
+
+  Bias attention_bias = Bias::none;
+  bool reads_mlp_bias = false;
+  bool qk_norm = false;
+  bool has_sinks = false;
+  std::optional<double> query_scale;       // query_pre_attn_scalar is read
+  bool scales_embeddings = false;          // by sqrt(d_model)
+  Experts experts = Experts::none;
+  std::string_view activation_field = "hidden_act";
+  LayerPlan plan;
 };
+
+const FamilyTraits& traits_of(ModelFamily family);
+
+/// The family that model_type names. Throws ConfigError with the list of those there are.
+const FamilyTraits& read_family(const JsonObject& json);
 
 /// Far above any model that exists; the number of parameters that they allow fits 64 bits:
 /// n_layers * 4 * d_model * (d_ff of all experts) < 2^57.
@@ -45,13 +93,19 @@ Index read_count_or(const JsonObject& json, const std::string& field, Index most
                     Index null_value);
 
 /// Rotary embedding in both styles (rope_theta + rope_scaling; rope_parameters).
-RopeConfig read_rope(const JsonObject& json, ModelFamily family, const FamilyDefaults& defaults,
-                     Index max_positions);
+RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index max_positions);
+
+/// The settings of layers with a window, for families that have such.
+std::optional<RopeConfig> read_local_rope(const JsonObject& json, const FamilyTraits& traits,
+                                          Index max_positions);
+
+/// How many channels of a head are rotated (partial_rotary_factor).
+Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index d_head);
 
 /// Fills config.has_rope: which layers rotate q and k (SmolLM3 leaves some out). Needs n_layers.
-void read_rope_layers(const JsonObject& json, ModelConfig& config);
+void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);
 
 /// Fills config.moe and config.has_experts. Needs n_layers and d_ff.
-void read_moe(const JsonObject& json, ModelConfig& config);
+void read_moe(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config);
 
 }  // namespace kvscope

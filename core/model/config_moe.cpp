@@ -62,18 +62,18 @@ std::vector<bool> read_sparse_layers(const JsonObject& json, Index n_layers) {
 
 }  // namespace
 
-void read_moe(const JsonObject& json, ModelConfig& config) {
+void read_moe(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   const auto n_layers = static_cast<std::size_t>(config.n_layers);
   config.has_experts.assign(n_layers, false);
   MoeConfig& moe = config.moe;
-  if (config.family == ModelFamily::qwen3_moe) {
+  if (traits.experts == FamilyTraits::Experts::some_layers) {
     moe.d_ff = read_count(json, "moe_intermediate_size", kMaxFfWidth);
     read_counts(json, moe);
     moe.weights = json.boolean_or("norm_topk_prob", false) ? MoeConfig::Weights::softmax_of_picked
                                                            : MoeConfig::Weights::softmax_of_all;
     config.has_experts = read_sparse_layers(json, config.n_layers);
   }
-  if (config.family == ModelFamily::gpt_oss) {
+  if (traits.experts == FamilyTraits::Experts::clamped) {
     moe.d_ff = config.d_ff;
     read_counts(json, moe);
     moe.weights = MoeConfig::Weights::softmax_of_picked;

@@ -82,36 +82,15 @@ std::string_view name_of(RopeConfig::Kind kind) {
   return kRopeNames[static_cast<std::size_t>(kind)];
 }
 
-RopeConfig read_rope(const JsonObject& json, ModelFamily family, const FamilyDefaults& defaults,
-                     Index max_positions) {
-  constexpr double kLeastTheta = 1e-3;
-  constexpr double kMost = 1e15;
-  RopeConfig rope;
-  refuse_partial_rotary(json);
-  rope.theta = json.number_or("rope_theta", kLeastTheta, kMost, defaults.rope_theta);
-  const std::string group =
-      json.find("rope_parameters") != nullptr ? "rope_parameters" : "rope_scaling";
-  if (json.find(group) == nullptr) {
-    if (family == ModelFamily::gpt_oss) {  // the only family whose default is not the plain one
-      rope.kind = RopeConfig::Kind::yarn;
-      rope.factor = 32.0;
-      rope.original_max_positions = 4096;
-      rope.truncate = false;
-      rope.amplitude = yarn_mscale(rope.factor, 1.0);
-    }
-    return rope;
-  }
+namespace {
 
-  const JsonObject fields = json.object(group);
-  for (const auto& [name, value] : fields.value().items()) {
-    if (value.is_object()) {
-      throw ConfigError(
-          fmt::format("{}: expected one setting for all layers, found one of its own for {}",
-                      json.name_of(group), quote(name)));
-    }
-  }
-  refuse_partial_rotary(fields);
-  rope.theta = fields.number_or("rope_theta", kLeastTheta, kMost, rope.theta);
+constexpr double kLeastTheta = 1e-3;
+constexpr double kMostTheta = 1e15;
+
+// One group of settings (rope_scaling, rope_parameters or a part of the latter).
+RopeConfig read_settings(const JsonObject& fields, double theta, Index max_positions) {
+  RopeConfig rope;
+  rope.theta = fields.number_or("rope_theta", kLeastTheta, kMostTheta, theta);
   rope.kind = read_rope_kind(fields);
   if (rope.kind == RopeConfig::Kind::plain) return rope;
   rope.factor = fields.number("factor", 1.0, 1e9);
@@ -123,10 +102,82 @@ RopeConfig read_rope(const JsonObject& json, ModelFamily family, const FamilyDef
   return rope;
 }
 
-void read_rope_layers(const JsonObject& json, ModelConfig& config) {
+// The part of rope_parameters for one type of layers, for families whose layers differ.
+std::optional<JsonObject> settings_of(const JsonObject& json, const std::string& layer_type) {
+  if (json.find("rope_parameters") == nullptr) return std::nullopt;
+  const JsonObject all = json.object("rope_parameters");
+  for (const auto& [name, value] : all.value().items()) {
+    if (name != "full_attention" && name != "sliding_attention") {
+      throw ConfigError(fmt::format("{}: expected settings for full_attention and "
+                                    "sliding_attention, found {}",
+                                    json.name_of("rope_parameters"), quote(name)));
+    }
+  }
+  if (all.find(layer_type) == nullptr) return std::nullopt;
+  return all.object(layer_type);
+}
+
+}  // namespace
+
+RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index max_positions) {
+  const double theta = json.number_or("rope_theta", kLeastTheta, kMostTheta, traits.rope.theta);
+  const bool has_parameters = json.find("rope_parameters") != nullptr;
+  if (traits.local_rope_theta && has_parameters) {
+    const auto fields = settings_of(json, "full_attention");
+    if (fields) return read_settings(*fields, theta, max_positions);
+  }
+  const std::string group = has_parameters ? "rope_parameters" : "rope_scaling";
+  if (json.find(group) == nullptr || (traits.local_rope_theta && has_parameters)) {
+    RopeConfig rope = traits.rope;
+    rope.theta = theta;
+    return rope;
+  }
+  const JsonObject fields = json.object(group);
+  for (const auto& [name, value] : fields.value().items()) {
+    if (value.is_object()) {
+      throw ConfigError(
+          fmt::format("{}: expected one setting for all layers, found one of its own for {}",
+                      json.name_of(group), quote(name)));
+    }
+  }
+  return read_settings(fields, theta, max_positions);
+}
+
+std::optional<RopeConfig> read_local_rope(const JsonObject& json, const FamilyTraits& traits,
+                                          Index max_positions) {
+  if (!traits.local_rope_theta) return std::nullopt;
+  RopeConfig rope;
+  rope.theta =
+      json.number_or("rope_local_base_freq", kLeastTheta, kMostTheta, *traits.local_rope_theta);
+  const auto fields = settings_of(json, "sliding_attention");
+  return fields ? read_settings(*fields, rope.theta, max_positions) : rope;
+}
+
+Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index d_head) {
+  if (!traits.partial_rotary) {
+    refuse_partial_rotary(json);
+    for (const char* group : {"rope_parameters", "rope_scaling"}) {
+      if (json.find(group) != nullptr) refuse_partial_rotary(json.object(group));
+    }
+    return d_head;
+  }
+  double factor = json.number_or("partial_rotary_factor", 0.0, 1.0, 1.0);
+  for (const char* group : {"rope_scaling", "rope_parameters"}) {
+    if (json.find(group) == nullptr) continue;
+    factor = json.object(group).number_or("partial_rotary_factor", 0.0, 1.0, factor);
+  }
+  const auto n = static_cast<Index>(static_cast<double>(d_head) * factor);
+  if (n < 2 || n % 2 != 0) {
+    throw ConfigError(fmt::format("{}: expected an even number of rotated channels, found {} of {}",
+                                  json.name_of("partial_rotary_factor"), n, d_head));
+  }
+  return n;
+}
+
+void read_rope_layers(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   const auto n_layers = static_cast<std::size_t>(config.n_layers);
   config.has_rope.assign(n_layers, true);
-  if (config.family != ModelFamily::smollm3) return;
+  if (!traits.reads_layers_without_rope) return;
   if (json.find("no_rope_layers") == nullptr) {
     const Index interval = read_count_or(json, "no_rope_layer_interval", kMaxLayers, /*absent=*/4,
                                          /*null_value=*/4);

@@ -26,6 +26,10 @@ class Collector {
     return Matrix(files_, name + ".weight", rows, cols, widen_);
   }
 
+  Matrix rows(const std::string& name, StoredRows part, Index n_rows, Index n_cols) const {
+    return Matrix(files_, name + ".weight", part, n_rows, n_cols, widen_);
+  }
+
   Tensor<float> vector(const std::string& name, Index n) const {
     return files_.get_float(name, {n});
   }
@@ -71,9 +75,18 @@ class Collector {
     const Index d = config_.d_model;
     const Index d_q = config_.n_q * config_.d_head;
     const Index d_kv = config_.n_kv * config_.d_head;
-    w.q = matrix(prefix + "q_proj", d_q, d);
-    w.k = matrix(prefix + "k_proj", d_kv, d);
-    w.v = matrix(prefix + "v_proj", d_kv, d);
+    if (config_.plan.fused_qkv) {
+      const auto part = [&](Index begin, Index n) {
+        return rows(prefix + "qkv_proj", {begin, d_q + 2 * d_kv}, n, d);
+      };
+      w.q = part(0, d_q);
+      w.k = part(d_q, d_kv);
+      w.v = part(d_q + d_kv, d_kv);
+    } else {
+      w.q = matrix(prefix + "q_proj", d_q, d);
+      w.k = matrix(prefix + "k_proj", d_kv, d);
+      w.v = matrix(prefix + "v_proj", d_kv, d);
+    }
     w.o = matrix(prefix + "o_proj", d, d_q);
     if (config_.qkv_bias) {
       w.q_bias = vector(prefix + "q_proj.bias", d_q);
@@ -91,8 +104,13 @@ class Collector {
 
   void add_mlp(const std::string& prefix, LayerWeights& w) const {
     const Index d = config_.d_model;
-    w.gate = matrix(prefix + "gate_proj", config_.d_ff, d);
-    w.up = matrix(prefix + "up_proj", config_.d_ff, d);
+    if (config_.plan.fused_gate_up) {
+      w.gate = rows(prefix + "gate_up_proj", {0, 2 * config_.d_ff}, config_.d_ff, d);
+      w.up = rows(prefix + "gate_up_proj", {config_.d_ff, 2 * config_.d_ff}, config_.d_ff, d);
+    } else {
+      w.gate = matrix(prefix + "gate_proj", config_.d_ff, d);
+      w.up = matrix(prefix + "up_proj", config_.d_ff, d);
+    }
     w.down = matrix(prefix + "down_proj", d, config_.d_ff);
     if (config_.mlp_bias) {
       w.gate_bias = vector(prefix + "gate_proj.bias", config_.d_ff);

@@ -22,7 +22,13 @@ std::size_t bytes_of(Index n_elements, DType dtype) {
 
 Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols,
                bool widen)
-    : stored_(files.get(name, {n_rows, n_cols})), n_rows_(n_rows), n_cols_(n_cols) {
+    : Matrix(files, name, StoredRows{0, n_rows}, n_rows, n_cols, widen) {}
+
+Matrix::Matrix(const WeightFiles& files, const std::string& name, StoredRows part, Index n_rows,
+               Index n_cols, bool widen)
+    : stored_(files.get(name, {part.n_stored, n_cols})), n_rows_(n_rows), n_cols_(n_cols) {
+  stored_.data += bytes_of(part.begin * n_cols, stored_.dtype);
+  stored_.shape = {n_rows, n_cols};
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(float) == 0;
   if (stored_.dtype == DType::f32 && is_aligned) {
     f32_ = reinterpret_cast<const float*>(stored_.data);
@@ -31,7 +37,10 @@ Matrix::Matrix(const WeightFiles& files, const std::string& name, Index n_rows, 
     if (widen)
       require_finite({f32_, static_cast<std::size_t>(stored_.count())}, name, stored_.file);
   } else if (widen) {
-    widened_ = files.get_float(name, {n_rows, n_cols});
+    widened_ = Tensor<float>::uninitialized({n_rows, n_cols});
+    to_float(stored_.dtype, stored_.data, widened_.data(),
+             static_cast<std::size_t>(widened_.count()));
+    require_finite(widened_.flat(), name, stored_.file);
     f32_ = widened_.data();
   }
 }

@@ -15,6 +15,12 @@ struct ExpertSlice {
   Index n_experts = 0;
 };
 
+/// Rows of a tensor that stores several matrices one below the other.
+struct StoredRows {
+  Index begin = 0;
+  Index n_stored = 0;  // rows of the whole tensor
+};
+
 /// A weight matrix [n_rows, n_cols] on mapped file bytes. f32 files are used in place; others are
 /// either widened once at load (small models) or row block by row block while multiplying (large
 /// ones, and all experts: what is not multiplied is not read).
@@ -24,6 +30,10 @@ class Matrix {
   /// The tensor `name` [n_rows, n_cols]. widen: keep a f32 copy; then NaN or Inf in the file throws
   /// FormatError here, with its place.
   Matrix(const WeightFiles& files, const std::string& name, Index n_rows, Index n_cols, bool widen);
+
+  /// Rows [part.begin, part.begin + n_rows) of `name` [part.n_stored, n_cols]; widen as above.
+  Matrix(const WeightFiles& files, const std::string& name, StoredRows part, Index n_rows,
+         Index n_cols, bool widen);
 
   /// The expert's part of `name` [n_experts, n_cols, n_rows]: stored column by column.
   static Matrix stored_by_columns(const WeightFiles& files, const std::string& name,

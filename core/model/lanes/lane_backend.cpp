@@ -14,6 +14,7 @@
 #include "core/model/linear.hpp"
 #include "core/model/moe.hpp"
 #include "core/model/rope.hpp"
+#include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
 namespace kvscope {
@@ -153,7 +154,13 @@ class LaneCall final : public BackendCall {
     linear({{&w.gate, &w.gate_bias, gate_.data()}, {&w.up, &w.up_bias, up_.data()}}, of(x).data(),
            shape_, pool_);
     for_each_block([&](Index block) {
-      lane_swiglu(gate_.sub(block).data(), up_.sub(block).data(), config_.d_ff * shape_.lanes);
+      float* gate = gate_.sub(block).data();
+      const float* up = up_.sub(block).data();
+      if (config_.plan.activation == LayerPlan::Activation::silu) {
+        lane_swiglu(gate, up, config_.d_ff * shape_.lanes);
+      } else {
+        lane_gelu_gate(gate, up, config_.d_ff * shape_.lanes);
+      }
     });
     linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_);
   }

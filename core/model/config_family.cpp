@@ -1,0 +1,190 @@
+// What each family takes for granted: one row of a table per model_type.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/model/config_fields.hpp"
+
+namespace kvscope {
+
+namespace {
+
+FamilyTraits llama() {
+  FamilyTraits t{ModelFamily::llama, "llama"};
+  t.max_positions = 2048;
+  t.bos_id = 1;
+  t.eos_id = 2;
+  t.attention_bias = FamilyTraits::Bias::if_said;
+  t.reads_mlp_bias = true;
+  return t;
+}
+
+FamilyTraits mistral() {
+  FamilyTraits t{ModelFamily::mistral, "mistral"};
+  t.n_kv = 8;
+  t.window = 4096;
+  t.sliding = FamilyTraits::Sliding::everywhere;
+  t.max_positions = 131072;
+  t.bos_id = 1;
+  t.eos_id = 2;
+  return t;
+}
+
+FamilyTraits qwen2() {
+  FamilyTraits t{ModelFamily::qwen2, "qwen2"};
+  t.n_kv = 32;
+  t.window = 4096;
+  t.sliding = FamilyTraits::Sliding::late_layers;
+  t.window_needs_flag = true;
+  t.max_positions = 32768;
+  t.attention_bias = FamilyTraits::Bias::qkv;
+  return t;
+}
+
+FamilyTraits qwen3() {
+  FamilyTraits t{ModelFamily::qwen3, "qwen3"};
+  t.n_kv = 32;
+  t.d_head = 128;
+  t.window = 4096;
+  t.sliding = FamilyTraits::Sliding::late_layers;
+  t.window_needs_flag = true;
+  t.max_positions = 32768;
+  t.attention_bias = FamilyTraits::Bias::if_said;
+  t.qk_norm = true;
+  return t;
+}
+
+FamilyTraits qwen3_moe() {
+  FamilyTraits t = qwen3();
+  t.family = ModelFamily::qwen3_moe;
+  t.name = "qwen3_moe";
+  t.n_kv = 4;
+  t.d_head.reset();
+  t.sliding = FamilyTraits::Sliding::everywhere;
+  t.experts = FamilyTraits::Experts::some_layers;
+  return t;
+}
+
+FamilyTraits smollm3() {
+  FamilyTraits t{ModelFamily::smollm3, "smollm3"};
+  t.n_kv = 4;
+  t.sliding = FamilyTraits::Sliding::layers_without_rope;
+  t.window_needs_flag = true;
+  t.max_positions = 32768;
+  t.bos_id = 128000;
+  t.eos_id = 128001;
+  t.rope.theta = 2000000.0;
+  t.tied_embeddings = true;
+  t.attention_bias = FamilyTraits::Bias::if_said;
+  t.reads_mlp_bias = true;
+  t.reads_layers_without_rope = true;
+  return t;
+}
+
+FamilyTraits gpt_oss() {
+  FamilyTraits t{ModelFamily::gpt_oss, "gpt_oss"};
+  t.n_kv = 8;
+  t.d_head = 64;
+  t.window = 128;
+  t.sliding = FamilyTraits::Sliding::all_but_every;
+  t.sliding_period = 2;
+  t.max_positions = 131072;
+  t.rope.kind = RopeConfig::Kind::yarn;
+  t.rope.theta = 150000.0;
+  t.rope.factor = 32.0;
+  t.rope.original_max_positions = 4096;
+  t.rope.truncate = false;
+  t.rope.amplitude = 0.1 * std::log(t.rope.factor) + 1.0;  // see config_rope.cpp
+  t.rms_eps = 1e-5;
+  t.attention_bias = FamilyTraits::Bias::unless_said;
+  t.has_sinks = true;
+  t.experts = FamilyTraits::Experts::clamped;
+  return t;
+}
+
+// Gemma 3's text models (arXiv 2503.19786).
+FamilyTraits gemma3_text() {
+  FamilyTraits t{ModelFamily::gemma3_text, "gemma3_text"};
+  t.n_kv = 4;
+  t.d_head = 256;
+  t.window = 4096;
+  t.sliding = FamilyTraits::Sliding::all_but_every;
+  t.sliding_period = 6;
+  t.sliding_period_field = "sliding_window_pattern";
+  t.max_positions = 131072;
+  t.bos_id = 2;
+  t.eos_id = 1;
+  t.rope.theta = 1000000.0;
+  t.local_rope_theta = 10000.0;
+  t.tied_embeddings = true;
+  t.attention_bias = FamilyTraits::Bias::if_said;
+  t.qk_norm = true;
+  t.query_scale = 256.0;
+  t.scales_embeddings = true;
+  t.activation_field = "hidden_activation";
+  t.plan.norms = LayerPlan::Norms::both;
+  t.plan.activation = LayerPlan::Activation::gelu_tanh;
+  t.plan.norm_adds_one = true;
+  return t;
+}
+
+FamilyTraits phi3() {
+  FamilyTraits t{ModelFamily::phi3, "phi3"};
+  t.sliding = FamilyTraits::Sliding::everywhere;
+  t.max_positions = 4096;
+  t.bos_id = 1;
+  t.eos_id = 32000;
+  t.rms_eps = 1e-5;
+  t.partial_rotary = true;
+  t.plan.fused_qkv = true;
+  t.plan.fused_gate_up = true;
+  return t;
+}
+
+// OLMo 2 (arXiv 2501.00656, section 3.2): norms behind the sublayers, QK-norm over all heads.
+FamilyTraits olmo2() {
+  FamilyTraits t{ModelFamily::olmo2, "olmo2"};
+  t.max_positions = 2048;
+  t.eos_id = 50279;
+  t.rms_eps = 1e-5;
+  t.attention_bias = FamilyTraits::Bias::if_said;
+  t.qk_norm = true;
+  t.plan.norms = LayerPlan::Norms::post;
+  t.plan.norms_all_heads = true;
+  return t;
+}
+
+// In the order of ModelFamily.
+const std::array<FamilyTraits, 10>& table() {
+  static const std::array<FamilyTraits, 10> rows = {
+      llama(),   mistral(), qwen2(),       qwen3(), qwen3_moe(),
+      smollm3(), gpt_oss(), gemma3_text(), phi3(),  olmo2()};
+  return rows;
+}
+
+}  // namespace
+
+const FamilyTraits& traits_of(ModelFamily family) {
+  return table()[static_cast<std::size_t>(family)];
+}
+
+const FamilyTraits& read_family(const JsonObject& json) {
+  const std::string& type = json.string("model_type");
+  std::vector<std::string_view> names;
+  for (const FamilyTraits& row : table()) {
+    if (row.name == type) return row;
+    names.push_back(row.name);
+  }
+  throw ConfigError(fmt::format("{}: expected one of {}, found {}", json.name_of("model_type"),
+                                fmt::join(names, ", "), quote(type)));
+}
+
+std::string_view name_of(ModelFamily family) {
+  return traits_of(family).name;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,116 @@
+// How families differ in their layers (LayerPlan) as config.json says it: Gemma 3, Phi-3, OLMo 2.
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/model/config.hpp"
+#include "core/model/weights.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using nlohmann::json;
+
+json small(const char* family) {
+  return {{"model_type", family},     {"hidden_size", 64},        {"num_hidden_layers", 4},
+          {"num_attention_heads", 8}, {"intermediate_size", 160}, {"vocab_size", 320}};
+}
+
+ModelConfig parse(const json& config) {
+  return parse_model_config(config.dump(), "config.json");
+}
+
+// `config` with one field changed must be refused in a sentence that holds `message`.
+void check_refused(json config, const std::string& field, const json& value,
+                   const std::string& message) {
+  config[field] = value;
+  CAPTURE(field, value.dump());
+  try {
+    parse(config);
+    FAIL("nothing was refused");
+  } catch (const ConfigError& error) {
+    CHECK(std::string(error.what()).find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]") {
+  json config = small("gemma3_text");
+  config["num_key_value_heads"] = 4;
+  config["head_dim"] = 16;
+  const ModelConfig plain = parse(config);
+  CHECK(plain.rope.theta == 1e6);
+  REQUIRE(plain.local_rope);
+  CHECK(plain.local_rope->theta == 1e4);
+  CHECK(plain.window == std::vector<std::optional<Index>>(4, 4096));  // the sixth would be full
+  CHECK(plain.tied_embeddings);
+  CHECK(plain.qk_norm);
+  CHECK(plain.score_scale() == 1.0f / 16.0f);
+  CHECK(plain.plan.norms == LayerPlan::Norms::both);
+  CHECK(plain.plan.has_norm(NormAt::attention_in));
+  CHECK(plain.plan.has_norm(NormAt::mlp_out));
+  CHECK(plain.plan.activation == LayerPlan::Activation::gelu_tanh);
+  CHECK(plain.plan.embedding_scale == 8.0);
+  CHECK(plain.plan.logit_softcap == 0.0);
+
+  config["sliding_window_pattern"] = 2;
+  config["sliding_window"] = 7;
+  CHECK(parse(config).window ==
+        std::vector<std::optional<Index>>{7, std::nullopt, 7, std::nullopt});
+  config["query_pre_attn_scalar"] = 64;
+  CHECK(parse(config).score_scale() == 0.125f);
+  config["rope_theta"] = 5e5;
+  config["rope_local_base_freq"] = 2e4;
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  const ModelConfig published = parse(config);  // as the hub's files have it
+  CHECK(published.rope.kind == RopeConfig::Kind::linear);
+  CHECK(published.rope.theta == 5e5);
+  CHECK(published.local_rope->kind == RopeConfig::Kind::plain);
+  CHECK(published.local_rope->theta == 2e4);
+  config["rope_parameters"] = {{"full_attention", {{"rope_theta", 7e5}}},
+                               {"sliding_attention", {{"rope_theta", 3e4}}}};
+  CHECK(parse(config).rope.theta == 7e5);
+  CHECK(parse(config).local_rope->theta == 3e4);
+  config["rope_parameters"] = {{"rope_type", "default"}};
+  CHECK_THROWS_AS(parse(config), ConfigError);
+  config.erase("rope_parameters");
+  check_refused(config, "attn_logit_softcapping", 50.0, "not computed");
+  check_refused(config, "hidden_activation", "gelu", "gelu_pytorch_tanh");
+  check_refused(config, "use_bidirectional_attention", true, "causal");
+}
+
+TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind", "[config]") {
+  json config = small("phi3");
+  config["partial_rotary_factor"] = 0.75;
+  const ModelConfig phi3 = parse(config);
+  CHECK(phi3.rotary_dim == 6);
+  CHECK(phi3.d_head == 8);
+  CHECK(phi3.plan.fused_qkv);
+  CHECK(phi3.window == std::vector<std::optional<Index>>(4));
+  config["sliding_window"] = 9;
+  CHECK(parse(config).window == std::vector<std::optional<Index>>(4, 9));
+  check_refused(config, "partial_rotary_factor", 0.4, "even number");
+  check_refused(config, "partial_rotary_factor", 0.0, "even number");
+  config["rope_scaling"] = {{"type", "longrope"}, {"short_factor", {1.0}}};
+  CHECK_THROWS_AS(parse(config), ConfigError);
+
+  const ModelConfig olmo2 = parse(small("olmo2"));
+  CHECK(olmo2.plan.norms == LayerPlan::Norms::post);
+  CHECK_FALSE(olmo2.plan.has_norm(NormAt::mlp_in));
+  CHECK(olmo2.plan.has_norm(NormAt::mlp_out));
+  CHECK(olmo2.plan.norms_all_heads);
+  CHECK(olmo2.rotary_dim == 8);
+}
+
+TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
+          "[config]") {
+  const auto golden = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
+  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma3", "phi3", "olmo2"}) {
+    CAPTURE(name);
+    CHECK(load_model_config(golden / name).n_parameters() ==
+          WeightFiles::open(golden / name).n_parameters());
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
