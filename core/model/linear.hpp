@@ -6,6 +6,7 @@
 
 #include "core/base/parallel.hpp"
 #include "core/model/matrix.hpp"
+#include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -14,7 +15,12 @@ namespace kvscope {
 struct LaneShape {
   Index n_blocks = 0;
   Index lanes = 0;
+  Index n_tok = 0;  // of all blocks, the first lanes in use; 0: all. Few tokens take a quicker way to the same bits
 };
+
+/// What the environment variable KVSCOPE_MATMUL names (see matmul_from_name), f32 without it. Read once;
+/// throws ConfigError if it names what there is not.
+Matmul default_matmul();
 
 /// One product y = matrix x + bias.
 struct LinearProduct {
@@ -28,7 +34,9 @@ struct LinearProduct {
 /// Computes all products side by side. Each element is one chain of multiply-adds: the split into
 /// tasks never changes a bit. A tile of a matrix is read (and widened) once for all its blocks,
 /// unless there are too few tiles for the threads.
-void linear(std::span<const LinearProduct> products, ThreadPool& pool);
+/// Other than f32, activations (and weights that are not stored so) are rounded to bf16.
+void linear(std::span<const LinearProduct> products, ThreadPool& pool,
+            Matmul matmul = default_matmul());
 
 /// One of several products with the same input.
 struct LinearOutput {
@@ -39,10 +47,10 @@ struct LinearOutput {
 
 /// For every output: y = matrix x + bias. x [n_blocks, n_cols, lanes].
 void linear(std::initializer_list<LinearOutput> outputs, const float* x, LaneShape shape,
-            ThreadPool& pool);
+            ThreadPool& pool, Matmul matmul = default_matmul());
 
 /// rows[t] = matrix x[token t], row-major: for logits. rows [n_tok, n_rows of the matrix].
 void linear_to_rows(const Matrix& matrix, const float* x, LaneShape shape, TensorView<float> rows,
-                    ThreadPool& pool);
+                    ThreadPool& pool, Matmul matmul = default_matmul());
 
 }  // namespace kvscope

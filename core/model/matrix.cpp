@@ -123,4 +123,21 @@ const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride)
   return scratch;
 }
 
+const std::uint16_t* Matrix::stored_bf16(Index begin) const {
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(std::uint16_t) == 0;
+  if (storage_ != Storage::rows || stored_.dtype != DType::bf16 || !is_aligned) return nullptr;
+  return reinterpret_cast<const std::uint16_t*>(stored_.data) + begin * n_cols_;
+}
+
+const std::uint16_t* Matrix::rows_bf16(Index begin, Index end, float* floats,
+                                       std::uint16_t* scratch) const {
+  if (const std::uint16_t* stored = stored_bf16(begin)) return stored;
+  Index stride = 0;
+  const float* wide = rows(begin, end, floats, stride);
+  for (Index r = 0; r < end - begin; ++r) {
+    from_float(wide + r * stride, DType::bf16, scratch + r * n_cols_, static_cast<std::size_t>(n_cols_));
+  }
+  return scratch;
+}
+
 }  // namespace kvscope

@@ -65,6 +65,7 @@ class LaneCall final : public BackendCall {
         n_tok_(n_tok) {
     shape_.lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
     shape_.n_blocks = (n_tok + shape_.lanes - 1) / shape_.lanes;
+    shape_.n_tok = n_tok;
     lse_ = Tensor<float>::uninitialized({config_.n_q, n_tok});
     rope_ = make_tables(model.frequencies, config_.rope);
     if (config_.local_rope) local_rope_ = make_tables(model.local_frequencies, *config_.local_rope);
@@ -178,7 +179,7 @@ class LaneCall final : public BackendCall {
 
   Tensor<float> logits(const Block& x, Index n_rows) override {
     // All tokens, or the last one in a narrow block of its own.
-    const LaneShape shape = n_rows == n_tok_ ? shape_ : LaneShape{1, kNarrowLanes};
+    const LaneShape shape = n_rows == n_tok_ ? shape_ : LaneShape{1, kNarrowLanes, 1};
     Tensor<float> normed({shape.n_blocks, config_.d_model, shape.lanes});
     if (n_rows == n_tok_) {
       normalize(of(x), model_.weights.final_norm, normed);

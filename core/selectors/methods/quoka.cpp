@@ -225,7 +225,7 @@ class Quoka final : public SharedScoreSelector {
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const auto q_head = static_cast<std::size_t>(owner.q_heads.begin) + h;
       const std::vector<double> mean = quoka_mean_query(heads[h], options_.mean, options_.eps);
-      if (norm_of(mean) == 0.0) trace.has_zero_mean[static_cast<std::size_t>(owner.kv_head)] = 1;
+      if (norm_of(mean) <= options_.eps) trace.has_zero_mean[static_cast<std::size_t>(owner.kv_head)] = 1;
       trace.cosines[q_head] = quoka_cosines(heads[h], mean, options_.eps);
       trace.picks[q_head] = picks[h];
     }
