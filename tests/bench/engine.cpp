@@ -1,0 +1,181 @@
+// Speed of the engine's parts on random data: peak of a core, dense attention of a chunk, decode attention, products.
+// usage: bench_engine peak|attention|matmul|describe [--name value ...]; prints one JSON object. See tests/bench/README.md.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <random>
+#include <vector>
+#include <string>
+#include <time.h>
+
+#include "core/attention/dense_attention.hpp"
+#include "core/base/parallel.hpp"
+#include "core/tensor/bf16_kernels.hpp"
+#include "core/tensor/dtype.hpp"
+#include "core/tensor/lane_kernels.hpp"
+#include "core/tensor/row_kernels.hpp"
+
+namespace kvscope {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+
+Index number(const Options& options, const std::string& name, Index otherwise) {
+  const auto at = options.find(name);
+  return at == options.end() ? otherwise : std::stol(at->second);
+}
+
+struct Seconds {
+  double wall = 1e30;
+  double cpu = 1e30;  // of all threads together: comparable with one thread on a loaded machine
+};
+
+double now(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+template <class Body>
+Seconds fastest(Index n_repeats, const Body& body) {
+  Seconds best;
+  for (Index i = 0; i < n_repeats; ++i) {
+    const double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+    body();
+    best.wall = std::min(best.wall, now(CLOCK_MONOTONIC) - wall);
+    best.cpu = std::min(best.cpu, now(CLOCK_PROCESS_CPUTIME_ID) - cpu);
+  }
+  return best;
+}
+
+// One JSON object: seconds, and the rates that follow from them.
+std::string report(Seconds seconds, double flop, double bytes, double check) {
+  return fmt::format(
+      R"({{"seconds": {:.6g}, "cpu_seconds": {:.6g}, "gflop_per_s": {:.4g}, "gflop_per_cpu_s": {:.4g}, )"
+      R"("gb_per_s": {:.4g}, "check": {:.9g}}})",
+      seconds.wall, seconds.cpu, flop / seconds.wall * 1e-9, flop / seconds.cpu * 1e-9,
+      bytes / seconds.wall * 1e-9, check);
+}
+
+double sum_of_squares(const Tensor<float>& tensor) {
+  double sum = 0.0;
+  for (const float x : tensor.flat()) sum += static_cast<double>(x) * x;
+  return sum;
+}
+
+void fill(Tensor<float>& tensor, unsigned seed) {
+  std::minstd_rand rng(seed);
+  std::uniform_real_distribution<float> uniform(-1.7f, 1.7f);
+  for (float& x : tensor.flat()) x = uniform(rng);
+}
+
+// The last `chunk` tokens of `context` attend to all of them, as a layer of a model does it.
+std::string attention(const Options& options) {
+  const Index n_q = number(options, "n-q", 24), n_kv = number(options, "n-kv", 8);
+  const Index d = number(options, "d-head", 128), n_tok = number(options, "chunk", 128);
+  const Index n_ctx = number(options, "context", 32768);
+  const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
+  const Index n_blocks = (n_tok + lanes - 1) / lanes;
+  ThreadPool pool(static_cast<int>(number(options, "threads", 1)));
+  Tensor<float> q({n_blocks, n_q * d, lanes}), out({n_blocks, n_q * d, lanes});
+  Tensor<float> k({n_kv, n_ctx, d}), v({n_kv, n_ctx, d}), lse({n_q, n_tok});
+  fill(q, 1);
+  fill(k, 2);
+  fill(v, 3);
+  LaneAttentionCall call;
+  call.pos_begin = n_ctx - n_tok;
+  call.n_tok = n_tok;
+  call.lanes = lanes;
+  call.score_scale = 1.0f / std::sqrt(static_cast<float>(d));
+  call.n_q = n_q;
+  call.k = k.view();
+  call.v = v.view();
+  call.q_lanes = q.data();
+  call.out_lanes = out.data();
+  call.lse = lse.view();
+  const Seconds seconds =
+      fastest(number(options, "repeat", 5), [&] { attend_lanes(call, pool); });
+  const double flop = 4.0 * static_cast<double>(n_q * d * n_tok) *
+                      (static_cast<double>(n_ctx) - 0.5 * static_cast<double>(n_tok - 1));
+  const double bytes = 2.0 * 4.0 * static_cast<double>(n_kv * n_ctx * d);
+  return report(seconds, flop, bytes, sum_of_squares(out));
+}
+
+// y = W x for the tokens of one lane block after another. kind: f32 (lane or row kernels), or a name of a bf16 kernel;
+// weights: f32 or bf16 in memory (bf16 for the bf16 kernels).
+std::string matmul(const Options& options) {
+  const Index rows = number(options, "rows", 2048), k = number(options, "k", 2048);
+  const Index n_tok = number(options, "tokens", 512);
+  const auto named = options.find("kind");
+  const Matmul kind = matmul_from_name(named == options.end() ? "f32" : named->second);
+  const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
+  const Index n_blocks = (n_tok + lanes - 1) / lanes;
+  const Index tile_rows = kind == Matmul::f32 ? 64 : 256;  // as core/model/linear.cpp divides the rows
+  ThreadPool pool(static_cast<int>(number(options, "threads", 1)));
+  Tensor<float> w({rows, k}), x({n_blocks, k, lanes}), y({n_blocks, rows, lanes});
+  fill(w, 1);
+  fill(x, 2);
+  std::vector<std::uint16_t> halves(static_cast<std::size_t>(rows * k));
+  from_float(w.data(), DType::bf16, halves.data(), halves.size());
+  const Index n_pairs = bf16_pairs_size(k, lanes);
+  std::vector<std::uint16_t> pairs(static_cast<std::size_t>(n_blocks * n_pairs));
+  Tensor<float> few({n_tok, k});
+  const bool by_rows = n_tok <= kMaxRowTokens && row_matmul_takes(tile_rows, k, n_tok);
+  const Index n_tiles = (rows + tile_rows - 1) / tile_rows;
+  std::vector<Tensor<float>> scratch(static_cast<std::size_t>(pool.n_threads()));
+  for (auto& memory : scratch) memory = Tensor<float>::uninitialized({tile_rows, k});
+  const Seconds seconds = fastest(number(options, "repeat", 20), [&] {
+    if (kind != Matmul::f32) {
+      pool.parallel_for(n_blocks, [&](Index b, int) {
+        bf16_pairs_from_lanes(x.sub(b).data(), k, lanes, pairs.data() + b * n_pairs);
+      });
+    } else if (by_rows) {
+      rows_from_lanes(x.data(), k, lanes, n_tok, few.data(), k);
+    }
+    pool.parallel_for(n_tiles, [&](Index tile, int worker) {
+      const Index r = tile * tile_rows;
+      const Index n = std::min(tile_rows, rows - r);
+      if (kind == Matmul::f32 && by_rows) {
+        row_matmul(halves.data() + r * k, k, n, k, nullptr, few.data(), n_tok, &y(Index{0}, r, Index{0}), lanes);
+        return;
+      }
+      float* widened = scratch[static_cast<std::size_t>(worker)].data();
+      if (kind == Matmul::f32) to_float(DType::bf16, halves.data() + r * k, widened, static_cast<std::size_t>(n * k));
+      if (kind != Matmul::f32) {
+        bf16_matmul(kind, halves.data() + r * k, k, n, k, nullptr,
+                    {pairs.data(), n_pairs, &y(Index{0}, r, Index{0}), rows * lanes, n_blocks, lanes});
+        return;
+      }
+      for (Index b = 0; b < n_blocks; ++b) {
+        lane_matmul(widened, k, n, k, nullptr, x.sub(b).data(), &y(b, r, Index{0}), lanes);
+      }
+    });
+  });
+  return report(seconds, 2.0 * static_cast<double>(rows * k * n_tok), 2.0 * static_cast<double>(rows * k),
+                sum_of_squares(y));
+}
+
+}  // namespace
+}  // namespace kvscope
+
+int main(int argc, char** argv) try {
+  const std::string what = argc > 1 ? argv[1] : "";
+  kvscope::Options options;
+  for (int i = 2; i + 1 < argc; i += 2) options[std::string(argv[i]).substr(2)] = argv[i + 1];
+  std::string result;
+  if (what == "attention") result = kvscope::attention(options);
+  if (what == "matmul") result = kvscope::matmul(options);
+  if (result.empty()) {
+    std::fputs("usage: bench_engine attention|matmul [--name value ...]\n", stderr);
+    return 2;
+  }
+  std::puts(result.c_str());
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "bench_engine: %s\n", error.what());
+  return 1;
+}
