@@ -124,6 +124,10 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
     plan.config["draft_traces"].push_back(
         {{"uuid", draft->info().uuid}, {"hash", draft->info().content_hash}});
   }
+  if (const TraceSource* text = plan.options.replay.calibration) {
+    plan.config["calibration_trace"] = {{"uuid", text->info().uuid},
+                                        {"hash", text->info().content_hash}};
+  }
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
   make_units(plan, registry);

@@ -16,8 +16,8 @@ class MergeCommand final : public Command {
   std::string summary() const override { return "join the shards of a sweep into one table"; }
   std::string description() const override {
     return "Fails if a shard is missing, unfinished, given twice, or of another sweep. The result "
-           "has the same bytes as "
-           "that of one undivided run.";
+           "has the same bytes as that of one undivided run; an .h5 file, which holds its date, "
+           "only if SOURCE_DATE_EPOCH is set.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"}};

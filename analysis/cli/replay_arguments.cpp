@@ -14,7 +14,10 @@ void ReplayArguments::declare(OptionSet& options) {
   options.add("budget", "LIST",
               "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
               budgets_);
-  options.add("phase", "WORD", "which calls are replayed", phase_);
+  options.add("phase", "WORD",
+              "which calls are replayed; a recording without decoded tokens has the later half of "
+              "its prompt replayed as decode or verify",
+              phase_);
   options.add("chunk", "N", "B_CP: queries per prefill call", calls_.chunk);
   options.add("steps", "N", "decode and verify: calls measured, evenly spaced", calls_.steps);
   options.add("drafts", "N", "verify: tokens verified at once", calls_.drafts);

@@ -64,6 +64,10 @@ class SweepCommand final : public Command {
     replay_.declare(options);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
+    options.add("calibration", "TRACE",
+                "the same model's trace over another text, for methods that learn from keys before "
+                "they see a sequence (loki:basis=calibrated)",
+                calibration_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
     options
@@ -85,7 +89,11 @@ class SweepCommand final : public Command {
     if (config_) apply_experiment_file(*config_, options);
     check_usage();
     const int n_threads = work_.n_threads();
-    const SweepPlan plan = plan_sweep(make_traces(), make_options(), selector_registry());
+    std::optional<TraceFile> calibration;
+    if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
+    SweepOptions sweep = make_options();
+    sweep.replay.calibration = calibration ? &*calibration : nullptr;
+    const SweepPlan plan = plan_sweep(make_traces(), std::move(sweep), selector_registry());
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
 
@@ -196,6 +204,7 @@ class SweepCommand final : public Command {
 
   std::vector<fs::path> traces_;
   std::vector<fs::path> drafts_;
+  std::optional<fs::path> calibration_;
   ReplayArguments replay_;
   Index resamples_ = 200;
   Index seed_ = 0;

@@ -88,6 +88,7 @@ PageBoxes::Bound PageBoxes::bound(std::span<const float> q, Index page, TokenRan
 
 Index quest_page_budget(QuestSemantics semantics, Index budget, Index page_size, Index n_tokens,
                         Index n_pages) {
+  if (budget >= n_tokens) return n_pages;
   const Index pages = semantics == QuestSemantics::eval
                           ? std::max<Index>(3, std::min(n_tokens, budget) / page_size)
                           : std::max<Index>(1, budget / page_size);

@@ -48,7 +48,9 @@ enum class QuestSemantics {
            // one
 };
 
-/// Number of pages kept, the forced last page included. n_tokens: visible tokens; budget: tokens.
+/// Number of pages kept, the forced last page included: all of them where the budget covers the
+/// context (the published quotient of whole pages would drop a page there whenever the last one is
+/// not full). n_tokens: visible tokens; budget: tokens.
 Index quest_page_budget(QuestSemantics semantics, Index budget, Index page_size, Index n_tokens,
                         Index n_pages);
 

@@ -146,9 +146,9 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
   quality.mass = is_all ? 1.0 : std::min(mass / keys_prob_, 1.0);
   quality.recall10 = static_cast<double>(in_ten) / static_cast<double>(top_ten);
   quality.recallk =
-      top_budget == 0 ? 1.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
+      top_budget == 0 ? 0.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
   quality.jaccard =
-      size == 0 ? 1.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
+      size == 0 ? 0.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
 
   std::vector<double> y = raw;

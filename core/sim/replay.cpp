@@ -103,7 +103,14 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
     if (is_asked || (cross_layer && layer < layers.back()))
       data.push_back(read_layer(trace, layer, calls.back().end));
   }
-  for (ReplayRun& run : runs) run.calibrate(data);
+  if (options.calibration != nullptr && !info.uuid.empty() &&
+      options.calibration->info().uuid == info.uuid) {
+    throw ConfigError(fmt::format("calibration: {} is the recording that is replayed, expected one "
+                                  "of another text",
+                                  options.calibration->where()));
+  }
+  for (ReplayRun& run : runs) run.calibrate(options.calibration, data);
+  const Index n_prompt = prompt_end(info, options.calls);
 
   ReplayMeasure measure(info, options, pool);
   std::vector<std::optional<Measured>> measured(data.size());
@@ -123,11 +130,14 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
       progress({"replay", static_cast<Index>(c), static_cast<Index>(calls.size()), "calls"});
     const TokenRange call = calls[c];
     std::vector<Tensor<float>> draft_rows;
-    if (wants_draft && draft != nullptr) draft_rows = draft_attention_rows(*draft, call, pool);
+    if (wants_draft && draft != nullptr && options.calls.phase != Phase::prefill) {
+      // of the queries that proposed the call's tokens: none covers its last one
+      draft_rows = draft_attention_rows(*draft, {call.begin - 1, call.end - 1}, pool);
+    }
     const auto n_runs = static_cast<Index>(runs.size());
     pool.parallel_for(n_runs, [&](Index r, int) {
       ReplayRun& run = runs[static_cast<std::size_t>(r)];
-      run.advance(trace, data, call.begin, options.calls.chunk);
+      run.advance(trace, data, call.begin, options.calls.chunk, n_prompt);
       run.begin_call(options.calls.phase, call, draft_rows);
     });
     for (std::size_t i = 0; i < data.size(); ++i) {

@@ -46,6 +46,9 @@ struct ReplayOptions {
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
   Index n_sink = 4;                   // positions that count as sink
   std::vector<Index> q_heads;         // measured heads, ascending; empty = all
+  /// A recording of the same model over another text, for methods that learn from keys before they
+  /// see a sequence; null = none.
+  const TraceSource* calibration = nullptr;
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;
@@ -79,7 +82,8 @@ std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_p
 
 /// Replays `pairs` over `layers` (ascending). Methods that pass context between layers see all
 /// recorded layers up to the last one asked for. draft: its attention rows are handed to methods
-/// that need them; null = none. Throws ConfigError for a trace without q, k, v of all heads and
+/// that need them, for a call of the tokens [t, t + gamma) those of the queries that proposed them,
+/// t - 1 to t + gamma - 2 (SpecAttn, algorithm 1, lines 12 to 15); null = none. Throws ConfigError for a trace without q, k, v of all heads and
 /// positions, a selector or budget that does not fit, a missing draft; Interrupted on a stop. Same
 /// bits for any thread count.
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,

@@ -9,6 +9,21 @@
 
 namespace kvscope {
 
+namespace {
+
+Index call_size(const CallPlan& plan) {
+  return plan.phase == Phase::decode ? 1 : plan.drafts;
+}
+
+}  // namespace
+
+Index prompt_end(const TraceInfo& info, const CallPlan& plan) {
+  const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
+  if (plan.phase == Phase::prefill) return n_prompt;
+  const bool has_decoded = info.n_tokens - n_prompt >= call_size(plan);
+  return std::max<Index>(1, has_decoded ? n_prompt : n_prompt / 2);
+}
+
 std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
                                    const std::string& where) {
   if (plan.chunk < 1 || plan.steps < 1 || plan.drafts < 1) {
@@ -23,10 +38,9 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
       calls.push_back({begin, std::min(n_prompt, begin + plan.chunk)});
     }
   } else {
-    const Index size = plan.phase == Phase::decode ? 1 : plan.drafts;
-    const bool has_decoded = info.n_tokens - n_prompt >= size;
-    const Index first = std::max<Index>(1, has_decoded ? n_prompt : n_prompt / 2);
-    const Index last = has_decoded ? info.n_tokens : n_prompt;
+    const Index size = call_size(plan);
+    const Index first = prompt_end(info, plan);
+    const Index last = info.n_tokens - n_prompt >= size ? info.n_tokens : n_prompt;
     const Index n_blocks = (last - first) / size;  // blocks end at `last`
     for (Index block : evenly_spaced(0, n_blocks, plan.steps)) {
       const Index end = last - (n_blocks - 1 - block) * size;

@@ -16,9 +16,13 @@ struct CallPlan {
   Index drafts = 4;   // verify: tokens verified at once
 };
 
+/// Where the prompt ends for these calls: decode and verify take the later half of the prompt as
+/// decoded where a trace has decoded nothing (or less than one verification).
+Index prompt_end(const TraceInfo& info, const CallPlan& plan);
+
 /// Calls in order, without overlap. prefill: chunks of the whole prompt. decode: single positions
-/// among the decoded ones, or of the prompt's later half if nothing was decoded. verify: blocks of
-/// `drafts` positions likewise. Throws ConfigError if the trace is too short for one.
+/// from prompt_end on. verify: blocks of `drafts` positions likewise. Throws ConfigError if the
+/// trace is too short for one.
 std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
                                    const std::string& where);
 

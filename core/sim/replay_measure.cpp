@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/attention/exact_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/evenly_spaced.hpp"
 #include "core/base/nan.hpp"
@@ -81,12 +82,11 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   const Index row = job.rows[static_cast<std::size_t>(row_slot)];
   const Index pos = job.call.begin + row;
   const TokenRange visible = visible_keys(pos, job.layer.window);
-  std::vector<double> queries;  // [group, d_head]
-  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    const auto one = widened(job.q.sub(head).row(row), static_cast<double>(info_.score_scale));
-    queries.insert(queries.end(), one.begin(), one.end());
-  }
-  worker.scores.compute(queries, group, job.tables[static_cast<std::size_t>(kv_head)], visible);
+  std::vector<std::span<const float>> queries;  // [group]
+  for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    queries.push_back(job.q.sub(head).row(row));
+  worker.scores.compute(widened_rows(queries, static_cast<double>(info_.score_scale)), group,
+                        job.tables[static_cast<std::size_t>(kv_head)], visible);
 
   const auto d_head = static_cast<std::size_t>(info_.d_head);
   const std::size_t n_pairs = job.answers.size();

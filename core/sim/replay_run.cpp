@@ -35,11 +35,30 @@ ReplayRun::ReplayRun(const SelectorRegistry& registry, const std::vector<ReplayP
   has_history_ = caps().permanent || caps().needs_probs;
 }
 
-void ReplayRun::calibrate(const std::vector<ReplayLayer>& layers) {
+void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers) {
   if (!caps().needs_calibration) return;
+  if (text == nullptr) {
+    throw ConfigError(fmt::format(
+        "selector {}: it learns from a calibration text, and the replayed recording is not one: "
+        "expected --calibration TRACE (the same model over another text), or an option of the "
+        "method that does without (loki: basis=self)",
+        gate_->name()));
+  }
+  const TraceInfo& info = text->info();
+  if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
+      info.d_head != shape_.d_head) {
+    throw ConfigError(
+        fmt::format("calibration: {} has {} layers, {} KV heads and {} channels, expected the "
+                    "replayed model's {}, {} and {}",
+                    text->where(), info.n_layers, info.n_kv, info.d_head, shape_.n_layers,
+                    shape_.n_kv, shape_.d_head));
+  }
   for (const ReplayLayer& layer : layers) {
-    for (Index head = 0; head < shape_.n_kv; ++head)
-      gate_->calibrate(layer.layer, head, layer.k.sub(head));
+    if (layer.window) continue;  // stays dense: nobody asks about it
+    for (Index head = 0; head < shape_.n_kv; ++head) {
+      const Tensor<float> keys = text->read_k(layer.layer, head, {0, info.n_tokens});
+      gate_->calibrate(layer.layer, head, keys.view());
+    }
   }
 }
 
@@ -54,8 +73,7 @@ LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float
 }
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
-                        Index begin, Index chunk) {
-  const Index n_prompt = trace.info().n_prompt;
+                        Index begin, Index chunk, Index n_prompt) {
   gate_->set_open(has_history_);
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();

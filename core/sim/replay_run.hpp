@@ -33,12 +33,13 @@ class ReplayRun {
             std::vector<std::size_t> members, const AttentionShape& shape,
             std::optional<Index> dense_layers);
 
-  /// Learns from the recorded keys, if the method wants to.
-  void calibrate(const std::vector<ReplayLayer>& layers);
+  /// Learns from the keys of another text, if the method wants to; never from the replayed ones.
+  /// Throws ConfigError if there is no such text (null), or if it is a recording of another model.
+  void calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers);
   /// Appends what lies before `begin`. Methods with a history live through it in calls like the
-  /// model's own: prefill chunks, then single steps; the others only see the keys.
+  /// model's own: prefill chunks up to n_prompt, then single steps; the others only see the keys.
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
-               Index chunk);
+               Index chunk, Index n_prompt);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
   /// Asks about one layer; answers() and costs() then hold one entry per member.
   void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,

@@ -48,7 +48,7 @@ def best(np, scores, k):
 class Layer:
     """One layer of the trace in float64, and what its replay needs."""
 
-    def __init__(self, np, h5py, file, layer):
+    def __init__(self, np, h5py, file, layer, chunk):
         with h5py.File(file, "r") as f:
             group = f[f"/layers/{layer}"]
             self.q = group["q"][...].astype(np.float64)  # [n_q, T, d]
@@ -64,10 +64,11 @@ class Layer:
         n = self.k.shape[1] // PAGE * PAGE
         pages = self.k[:, :n].reshape(self.n_kv, -1, PAGE, self.d)
         self.page_max, self.page_min = pages.max(2), pages.min(2)
-        # Loki: principal directions of all keys
+        # Loki (basis=self): principal directions of the first chunk's keys
+        first = min(chunk, self.n_prompt)
         self.basis = []
         for head in range(self.n_kv):
-            centred = self.k[head, : self.n_prompt] - self.k[head, : self.n_prompt].mean(0)
+            centred = self.k[head, :first] - self.k[head, :first].mean(0)
             self.basis.append(np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :RANK])
 
 
@@ -330,7 +331,7 @@ def main():
             ours.append(time.perf_counter() - start)
             ours_cpu.append(child_cpu() - cpu)
             start, cpu = time.perf_counter(), time.process_time()
-            replay = Replay(np, Layer(np, h5py, args.trace, args.layer), budgets, args.chunk, args.rows)
+            replay = Replay(np, Layer(np, h5py, args.trace, args.layer, args.chunk), budgets, args.chunk, args.rows)
             replay.run()
             table = replay.table()
             theirs.append(time.perf_counter() - start)

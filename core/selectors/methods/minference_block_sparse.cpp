@@ -3,17 +3,17 @@
 //
 // Idea: in prefill, per query head, average queries and keys over blocks of 64; score each pair of
 // blocks by the product of the means (unscaled: one row's order does not change); each block of
-// queries keeps the 100 best blocks of keys that are not in its future. Decode stays dense. Cost per
-// call: means (n_q C + n_kv T) d, pairs of whole blocks 2 n_q ceil(C / 64) ceil(T / 64) d FLOPs,
-// and one read of the keys. Stores nothing. Fails when one
-// key of a block matters and its mean does not show it. Decided here: blocks of keys are aligned to
-// position 0, blocks of queries to the call's first query. The published code forces nothing, so a
-// query may lose its own block, or everything it sees; forced=diagonal (default) keeps its own
-// block inside top-blocks, forced=local also the block before and block 0; none is the published
-// rule. pad-mean divides the last, shorter block's mean by 64 as its zero padding does. Sizes from
-// the budget: top-blocks = k / block, at least 1. A mean over a query block uses all its queries,
-// and one over the diagonal key block all its keys: a row's blocks depend on later tokens of the
-// same block, as in the original; what it attends to does not.
+// queries keeps the 100 best blocks of keys that are not in its future. Decode stays dense. Cost
+// per call: means (n_q C + n_kv T) d, pairs of whole blocks 2 n_q ceil(C / 64) ceil(T / 64) d
+// FLOPs, and one read of the keys. Stores nothing. Fails when one key of a block matters and its
+// mean does not show it. Decided here: blocks of keys are aligned to position 0, blocks of queries
+// to the call's first query. The published code forces nothing, so a query may lose its own block,
+// or everything it sees; forced=diagonal (default) keeps its own block inside top-blocks,
+// forced=local also the block before and block 0; none is the published rule. pad-mean divides the
+// last, shorter block's mean by 64 as its zero padding does. Sizes from the budget: top-blocks = k
+// / block, at least 1. A mean over a query block uses all its queries, and one over the diagonal
+// key block all its keys: a row's blocks depend on later tokens of the same block, as in the
+// original; what it attends to does not.
 #include <algorithm>
 #include <limits>
 

@@ -2,9 +2,10 @@
 // workshop). No code.
 //
 // Idea: in speculative decoding the draft model has just attended to the same tokens. Map every
-// verifier layer to a draft layer; take the nucleus (smallest set of mass p) of the draft's rows of
-// the drafted tokens; their union, closed over blocks of 16, is the verifier layer's list for all
-// heads and all queries of the verification.
+// verifier layer to a draft layer; take the nucleus (smallest set of mass p) of the draft's rows
+// of the queries that proposed the tokens (for tokens t to t + gamma - 1 the rows t - 1 to t +
+// gamma - 2, algorithm 1, lines 12 to 15: no row covers the last token); their union, closed over
+// blocks of 16, is the verifier layer's list for all heads and all queries of the verification.
 //
 // Cost per call and layer: I gamma T compares and adds, I the iterations of the threshold search;
 // reads I gamma T probabilities. Stores the draft's rows, gamma T probabilities per draft layer

@@ -145,9 +145,9 @@ TEST_CASE(
     "sentence") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=10");
-  CHECK_THROWS_AS(made("loki", fixture)->select(fixture.call), ConfigError);
-  auto full = made("loki", fixture);
-  auto few = made("loki:rank=3", fixture);
+  CHECK_THROWS_AS(made("loki:basis=calibrated", fixture)->select(fixture.call), ConfigError);
+  auto full = made("loki:basis=calibrated", fixture);
+  auto few = made("loki:basis=calibrated,rank=3", fixture);
   for (Index kv = 0; kv < 2; ++kv) {
     full->calibrate(5, kv, fixture.k.sub(kv));
     few->calibrate(5, kv, fixture.k.sub(kv));

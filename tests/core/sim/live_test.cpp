@@ -244,7 +244,7 @@ TEST_CASE("what cannot run is refused in a sentence", "[live]") {
   CHECK_THROWS_AS(make({"nothing", std::nullopt, {}}), ConfigError);
   CHECK_THROWS_AS(make({"quest", std::nullopt, {}}), ConfigError);
   CHECK_THROWS_AS(make({"quest", Budget{Budget::Kind::mass, 0.5}, {}}), ConfigError);
-  CHECK_THROWS_AS(make({"loki", Budget{Budget::Kind::tokens, 8}, {}}), ConfigError);
+  CHECK_THROWS_AS(make({"loki:basis=calibrated", Budget{Budget::Kind::tokens, 8}, {}}), ConfigError);
   CHECK_THROWS_AS(make({}, golden.model.config().max_positions + 1), ConfigError);
   LiveSequence evicting = make({"tova", Budget{Budget::Kind::tokens, 8}, {}});
   KvCache dense(golden.model.config(), 20);

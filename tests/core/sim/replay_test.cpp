@@ -321,6 +321,144 @@ TEST_CASE("sliding-window layers stay dense and are marked") {
   CHECK(layers[1].pairs[0].of(ReplayMetric::union_keys)[1] == 16.0 + 7.0);
 }
 
+TEST_CASE("a method that learns from keys gets those of another text, never the replayed ones") {
+  MemoryTrace trace = planted_trace(small());
+  PlantOptions plant = small();
+  plant.seed = 2;
+  plant.n_tokens = 60;
+  const MemoryTrace text = planted_trace(plant);
+  const std::vector<ReplayPair> pairs = {{"loki:basis=calibrated,rank=2", Budget::parse("8")},
+                                         {"loki:rank=2", Budget::parse("8")}};
+  ReplayOptions options = prefill();
+  CHECK_THROWS_WITH(replay(trace, pairs, options), ContainsSubstring("--calibration"));
+  options.calibration = &text;
+  const auto before = replay(trace, pairs, options, {0});
+  // Only the last prompt chunk's keys change: what earlier chunks keep does not.
+  for (Index head = 0; head < trace.info().n_kv; ++head) {
+    for (Index pos = 85; pos < 90; ++pos) trace.k(0)(head, pos, 0) += 50.0f;
+  }
+  const auto after = replay(trace, pairs, options, {0});
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    for (std::size_t call = 0; call < 5; ++call) {
+      CHECK(before[0].pairs[p].of(ReplayMetric::mass)[call] ==
+            after[0].pairs[p].of(ReplayMetric::mass)[call]);
+    }
+  }
+  plant.d_head = 16;
+  const MemoryTrace other = planted_trace(plant);
+  options.calibration = &other;
+  CHECK_THROWS_WITH(replay(trace, pairs, options), ContainsSubstring("channels"));
+}
+
+TEST_CASE("loki passes over layers with a sliding window") {
+  MemoryTrace source = planted_trace(small());
+  TraceInfo info = source.info();
+  info.window = {std::nullopt, 8, std::nullopt};
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < 3; ++layer) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
+  }
+  PlantOptions plant = small();
+  plant.seed = 2;
+  const MemoryTrace text = planted_trace(plant);
+  ReplayOptions options = prefill();
+  options.calibration = &text;
+  for (const Phase phase : {Phase::prefill, Phase::decode}) {
+    options.calls.phase = phase;
+    for (const std::string spec :
+         {"loki:rank=2", "loki:basis=calibrated,rank=2", "keydiff@tokens=16+loki:rank=2"}) {
+      INFO(spec);
+      CHECK(replay(trace, {{spec, Budget::parse("8")}}, options).size() == 2);
+    }
+  }
+}
+
+TEST_CASE("decode steps of a recording that decoded nothing are lived through as steps") {
+  MemoryTrace source = planted_trace(small());  // 90 tokens, all of them prompt
+  TraceInfo info = source.info();
+  info.n_prompt = 45;
+  MemoryTrace decoded(info);
+  for (Index layer = 0; layer < 3; ++layer) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), decoded.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), decoded.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), decoded.v(layer).data());
+  }
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::decode;
+  options.calls.steps = 6;
+  const std::vector<ReplayPair> pairs = {{"keydiff", Budget::parse("12")},
+                                         {"snapkv:window=4", Budget::parse("12")}};
+  const auto prompt_only = replay(source, pairs, options);
+  const auto with_decoded = replay(decoded, pairs, options);
+  REQUIRE(prompt_only[0].calls == with_decoded[0].calls);
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    CHECK(same_bits(prompt_only[1].pairs[p].of(ReplayMetric::mass),
+                    with_decoded[1].pairs[p].of(ReplayMetric::mass)));
+    CHECK(same_bits(prompt_only[1].pairs[p].of(ReplayMetric::kept),
+                    with_decoded[1].pairs[p].of(ReplayMetric::kept)));
+  }
+}
+
+TEST_CASE("a verification gets the draft's rows of the queries that proposed its tokens") {
+  const MemoryTrace trace = planted_trace(small());
+  ThreadPool pool(1);
+  ReplayOptions options = prefill();
+  options.calls.phase = Phase::verify;
+  options.calls.drafts = 1;  // one token, proposed by the query before it
+  options.rows_per_chunk.reset();
+  std::vector<std::vector<KeyPos>> kept;
+  std::vector<Index> positions;
+  options.q_heads = {0};
+  options.on_row = [&](const MeasuredRow& row) {
+    positions.push_back(row.pos);
+    kept.emplace_back(row.kept[0].begin(), row.kept[0].end());
+  };
+  replay_layers(trace, &trace, {1}, {{"specattn:blocks=none,layer-map=identity", Budget::parse("p=0.5")}},
+                options, selector_registry(), pool);
+  REQUIRE(!positions.empty());
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    const Index t = positions[i];
+    std::vector<double> mean(static_cast<std::size_t>(t), 0.0);  // of the row at t - 1
+    for (Index head = 0; head < trace.info().n_q; ++head) {
+      const auto row = kvscope::test::naive_row(trace, 1, head, t - 1);
+      for (std::size_t j = 0; j < row.size(); ++j) mean[j] += row[j];
+    }
+    std::vector<Index> order(mean.size());
+    for (std::size_t j = 0; j < order.size(); ++j) order[j] = static_cast<Index>(j);
+    std::sort(order.begin(), order.end(), [&](Index a, Index b) {
+      return mean[static_cast<std::size_t>(a)] > mean[static_cast<std::size_t>(b)];
+    });
+    double total = 0.0;
+    for (const double x : mean) total += x;
+    std::set<KeyPos> expected = {static_cast<KeyPos>(t - 1), static_cast<KeyPos>(t)};
+    double mass = 0.0;
+    for (const Index key : order) {
+      if (mass >= 0.5 * total) break;
+      mass += mean[static_cast<std::size_t>(key)];
+      expected.insert(static_cast<KeyPos>(key));
+    }
+    CHECK(std::set<KeyPos>(kept[i].begin(), kept[i].end()) == expected);
+  }
+}
+
+TEST_CASE("a row that keeps no key recalls nothing") {
+  const std::vector<double> scores = {1.0, 3.0, 2.0};
+  const Tensor<float> v = [] {
+    Tensor<float> values(Shape{3, 2});
+    std::fill_n(values.data(), values.count(), 1.0f);
+    return values;
+  }();
+  DenseRow row;
+  row.prepare(scores, {0, 3}, v.view(), {}, std::nullopt);
+  const RowQuality none = row.compare({}, /*k=*/0, 0, {});
+  CHECK(none.mass == 0.0);
+  CHECK(none.recall10 == 0.0);
+  CHECK(none.recallk == 0.0);
+  CHECK(none.jaccard == 0.0);
+}
+
 TEST_CASE("a verification needs and uses the draft's rows") {
   const MemoryTrace trace = planted_trace(small());
   ReplayOptions options = prefill();
