@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analysis/statistics.hpp"
-#include "core/attention/visible.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -106,21 +106,13 @@ void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const
     check_stop(stop_, analysis_);
     const Index first = block * kRowsPerBlock;
     const Index last = std::min(n, first + kRowsPerBlock);
-    std::vector<double> rows;
-    TokenRange seen{keys.n_keys(), 0};
-    for (Index i = first; i < last; ++i) {
-      const Index pos = positions[static_cast<std::size_t>(i)];
-      const std::vector<double> row = widened(q.row(pos - q_begin), scale);
-      rows.insert(rows.end(), row.begin(), row.end());
-      const TokenRange visible = visible_keys(pos, window);
-      seen = {std::min(seen.begin, visible.begin), std::max(seen.end, visible.end)};
-    }
-    ScoreRows& scores = scratch_[static_cast<std::size_t>(worker)];
-    scores.compute(rows, last - first, keys, seen);
-    for (Index i = first; i < last; ++i) {
-      const TokenRange visible = visible_keys(positions[static_cast<std::size_t>(i)], window);
-      body(i, scores.row(i - first, visible), visible);
-    }
+    visit_score_rows(
+        {q, q_begin, keys, scale, window},
+        positions.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
+        scratch_[static_cast<std::size_t>(worker)],
+        [&](Index i, std::span<double> scores, TokenRange visible) {
+          body(first + i, scores, visible);
+        });
   });
 }
 

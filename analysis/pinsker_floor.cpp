@@ -10,8 +10,8 @@
 #include "analysis/mean_rows.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/row_kernels.hpp"
-#include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 #include "core/sim/draft_rows.hpp"
 #include "core/sim/replay.hpp"
 
@@ -94,31 +94,47 @@ RowFloor compare(std::span<const double> a, std::span<const double> b, double p)
   return out;
 }
 
-/// Kept mass and kept share per row, averaged over the heads, of one replayed layer.
-void file_replay(const LayerReplay& replay, const std::vector<Index>& row_pos,
-                 std::optional<Index> window, PinskerLayer& out) {
-  const auto n_heads = static_cast<double>(replay.q_heads.size());
-  const std::size_t n_calls = replay.calls.size();
-  const PairReplay& pair = replay.pairs.front();
-  for (std::size_t r = 0; r < row_pos.size(); ++r) {
-    double mass = 0.0;
-    for (std::size_t h = 0; h < replay.q_heads.size(); ++h)
-      mass += pair.mass_rows[h * row_pos.size() + r];
-    out.specattn_mass.push_back(mass / n_heads);
+/// What the heads of a layer give to keys in each verified row, and how much of it was kept.
+class RowMasses {
+ public:
+  RowMasses(const std::vector<Index>& row_pos, const std::vector<Index>& q_heads)
+      : row_pos_(row_pos), q_heads_(q_heads) {
+    for (auto* list : {&keys_, &kept_, &share_}) list->resize(row_pos.size() * q_heads.size(), 1.0);
   }
-  std::size_t first = 0;
-  for (std::size_t c = 0; c < n_calls; ++c) {
-    double kept = 0.0;  // mean over the call's rows, summed over heads
-    for (std::size_t h = 0; h < replay.q_heads.size(); ++h)
-      kept += pair.of(ReplayMetric::kept)[h * n_calls + c];
-    const auto last = static_cast<std::size_t>(replay.row_begin[c + 1]);
-    double visible = 0.0;
-    for (std::size_t r = first; r < last; ++r)
-      visible += static_cast<double>(visible_keys(row_pos[r], window).size());
-    const double share = kept / n_heads * static_cast<double>(last - first) / visible;
-    for (; first < last; ++first) out.specattn_kept.push_back(share);
+  /// Each row and head has a place of its own: any order, several threads.
+  void add(const MeasuredRow& row) {
+    const auto r = std::lower_bound(row_pos_.begin(), row_pos_.end(), row.pos) - row_pos_.begin();
+    const auto h =
+        std::lower_bound(q_heads_.begin(), q_heads_.end(), row.q_head) - q_heads_.begin();
+    const auto at = static_cast<std::size_t>(h) * row_pos_.size() + static_cast<std::size_t>(r);
+    const std::span<const KeyPos> kept = row.kept.front();
+    keys_[at] = sum_of(row.probs);
+    kept_[at] = 0.0;
+    for (const KeyPos key : kept)
+      kept_[at] += row.probs[static_cast<std::size_t>(key - row.visible.begin)];
+    share_[at] = static_cast<double>(kept.size()) / static_cast<double>(row.visible.size());
   }
-}
+  /// Heads count by what they give to keys, as in the mean row that the floor is about.
+  void file(PinskerLayer& out) const {
+    for (std::size_t r = 0; r < row_pos_.size(); ++r) {
+      double keys = 0.0;
+      double kept = 0.0;
+      double share = 0.0;
+      for (std::size_t h = 0; h < q_heads_.size(); ++h) {
+        keys += keys_[h * row_pos_.size() + r];
+        kept += kept_[h * row_pos_.size() + r];
+        share += share_[h * row_pos_.size() + r];
+      }
+      out.specattn_mass.push_back(keys > 0.0 ? std::min(1.0, kept / keys) : 1.0);
+      out.specattn_kept.push_back(share / static_cast<double>(q_heads_.size()));
+    }
+  }
+
+ private:
+  const std::vector<Index>& row_pos_;
+  const std::vector<Index>& q_heads_;
+  std::vector<double> keys_, kept_, share_;  // [q_head, row]; all kept where nothing was measured
+};
 
 }  // namespace
 
@@ -145,15 +161,21 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   const ReplayPair pair{fmt::format("specattn:dense-layers=0,layer-map={}", map),
                         Budget{Budget::Kind::mass, p}};
   PinskerResult out;
+  std::vector<bool> has_draft_row;  // of each verified row: the last one of a call has none
   for (const TokenRange& call : plan_calls(info, replay.calls, verifier.where())) {
-    for (Index pos = call.begin; pos < call.end; ++pos) out.row_pos.push_back(pos);
+    for (Index pos = call.begin; pos < call.end; ++pos) {
+      out.row_pos.push_back(pos);
+      has_draft_row.push_back(pos + 1 < call.end);
+    }
   }
   for (Index layer : options.layers) {
-    const auto replayed = replay_layers(verifier, &draft, {layer}, {pair}, replay,
-                                        selector_registry(), pool, progress, stop);
+    RowMasses masses(out.row_pos, info.q_heads);
+    replay.on_row = [&](const MeasuredRow& row) { masses.add(row); };
+    replay_layers(verifier, &draft, {layer}, {pair}, replay, selector_registry(), pool, progress,
+                  stop);
     PinskerLayer one;
     one.layer = layer;
-    file_replay(replayed.front(), out.row_pos, window_of(info, layer), one);
+    masses.file(one);
     out.layers.push_back(std::move(one));
   }
 
@@ -174,8 +196,9 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
     if (loaded != layer.draft_layer)
       head_mean_rows(draft, layer.draft_layer, out.row_pos, loop, draft_rows.view());
     loaded = layer.draft_layer;
-    std::vector<RowFloor> floors(out.row_pos.size());
+    std::vector<RowFloor> floors(out.row_pos.size(), RowFloor{kNan, kNan, kNan, kNan});
     pool.parallel_for(n_rows, [&](Index r, int) {
+      if (!has_draft_row[static_cast<std::size_t>(r)]) return;
       const auto n_keys = static_cast<std::size_t>(out.row_pos[static_cast<std::size_t>(r)] + 1);
       floors[static_cast<std::size_t>(r)] =
           compare(ver_rows.view().row(r).first(n_keys), draft_rows.view().row(r).first(n_keys), p);
@@ -185,6 +208,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
       layer.floor.push_back(floors[r].floor);
       layer.tv_floor.push_back(floors[r].tv_floor);
       layer.nucleus_mass.push_back(floors[r].nucleus_mass);
+      if (!has_draft_row[r]) continue;
       const double least = std::min(floors[r].nucleus_mass, layer.specattn_mass[r]);
       if (least < floors[r].floor - kFloorSlack) ++layer.violations;
     }

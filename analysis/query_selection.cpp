@@ -8,7 +8,7 @@
 
 #include "analysis/query_correlation.hpp"
 #include "analysis/statistics.hpp"
-#include "core/attention/row_kernels.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/base/nan.hpp"
 
 namespace kvscope {
@@ -64,14 +64,6 @@ struct LayerQueries {
   std::vector<double> weight_position, s_q_position;         // [q_head]
 };
 
-/// Position of the largest score among the keys `left`, the first among equals; empty if none is.
-std::optional<Index> best_key(std::span<const double> scores, TokenRange visible, TokenRange left) {
-  if (left.size() < 1) return std::nullopt;
-  const auto part = scores.subspan(static_cast<std::size_t>(left.begin - visible.begin),
-                                   static_cast<std::size_t>(left.size()));
-  return left.begin + (std::max_element(part.begin(), part.end()) - part.begin());
-}
-
 /// Stage 1: S_q and the exact rows of one query head.
 void measure_head(const TraceSource& trace, const QuerySelectionOptions& options, const Plan& plan,
                   Index layer, Index slot, const KeyTable& keys, ScoreRowLoop& loop,
@@ -79,6 +71,7 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
   const TraceInfo& part = plan.part;
   const Index q_head = part.q_heads[static_cast<std::size_t>(slot)];
   const Tensor<float> q = trace.read_q(layer, q_head, {0, part.n_tokens});
+  const std::optional<double> sink = part.sink(layer, q_head);
   for (std::size_t span : {kPrompt, kChunk}) {
     const auto scores =
         query_scores(part, q.view(), static_cast<QuerySpan>(span), options.scoring());
@@ -89,17 +82,13 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
   }
   loop.run(q.view(), 0, plan.positions, keys, static_cast<double>(part.score_scale),
            window_of(part, layer), [&](Index i, std::span<double> scores, TokenRange visible) {
-             const double shift = max_of(scores);
-             const ExpSums sums = exp_sums(scores, shift);
-             const double lse = shift + std::log(sums.sum);
-             const TokenRange left{std::max(options.skip, visible.begin),
-                                   visible.end - std::min(options.skip_recent, visible.size())};
-             const std::optional<Index> best = best_key(scores, visible, left);
-             out.log_max(slot, i) =
-                 best ? scores[static_cast<std::size_t>(*best - visible.begin)] - lse : kNan;
-             out.max_key(slot, i) = static_cast<std::int32_t>(best.value_or(-1));
-             out.lse(slot, i) = lse;
-             out.breadth(slot, i) = std::exp(std::log(sums.sum) - sums.weighted / sums.sum);
+             const RowSums sums = row_sums(scores, sink);
+             const LargestWeight largest =
+                 largest_weight(scores, visible, options.counted_keys(visible), sums.lse);
+             out.log_max(slot, i) = largest.log_weight;
+             out.max_key(slot, i) = static_cast<std::int32_t>(largest.key);
+             out.lse(slot, i) = sums.lse;
+             out.breadth(slot, i) = sums.breadth;
            });
 }
 
@@ -128,7 +117,14 @@ void correlate_head(const Plan& plan, Index slot, LayerQueries& out) {
         correlate_queries(counted(out.s_q[span].view().row(slot)), counted(log_max), control);
   }
   out.weight_position[head] = pearson(control, counted(log_max));
-  out.s_q_position[head] = pearson(control, counted(out.s_q[kPrompt].view().row(slot)));
+  // over the same queries as the partial correlations, which --skip-recent may leave without a key
+  const std::span<const double> s_q = counted(out.s_q[kPrompt].view().row(slot));
+  const std::span<const double> weights = counted(log_max);
+  std::vector<double> known(s_q.begin(), s_q.end());
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (std::isnan(weights[i])) known[i] = kNan;
+  }
+  out.s_q_position[head] = pearson(control, known);
   correlate_chunks(plan, out.s_q[kChunk].view().row(slot), log_max,
                    out.within_chunk.view().row(slot));
 }

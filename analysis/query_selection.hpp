@@ -2,6 +2,7 @@
 // largest weight of the exact attention row, per layer and query head (the paper's figure 2 (c)).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <stop_token>
 
@@ -35,6 +36,10 @@ struct QuerySelectionOptions {
   double eps = 1e-12;
 
   QueryScoring scoring() const { return {chunk, mean, eps}; }
+  /// The visible keys that may be the one of largest weight; perhaps none.
+  TokenRange counted_keys(TokenRange visible) const {
+    return {std::max(skip, visible.begin), visible.end - std::min(skip_recent, visible.size())};
+  }
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -69,13 +74,13 @@ struct QuerySelectionOptions {
 ///   prompt/s_q       -cos(q, mean query of the whole prompt)
 ///   chunk/s_q        -cos(q, mean query of its prefill chunk); NaN for a query alone in its chunk
 ///                    (every decoded one)
-///   log_max_weight   largest score of the keys left - log-sum-exp of all visible scores: exact
-///   where the
-///                    weight itself is too small for a float; NaN if no key is left
+///   log_max_weight   largest score of the keys left - lse: exact where the weight itself is too
+///                    small for a float; NaN if no key is left
 ///   max_weight       its exponential
 ///   max_key          position of that key, the first among equals; -1 if none is left
-///   lse              log-sum-exp of the row
-///   breadth          exp(entropy) of the row: a flat row over n keys has n
+///   lse              log-sum-exp of the row, a head's attention sink (a logit without a key)
+///                    included: it takes its part of every weight
+///   breadth          exp(entropy) of the weights among the keys: a flat row over n keys has n
 ///
 /// [layer, q_head], over the measured queries from `skip` on; NaN where not defined
 ///   correlation/prompt/*, correlation/chunk/*   the five coefficients of query_correlation.hpp

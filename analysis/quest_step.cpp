@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/statistics.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 
 namespace kvscope {
@@ -89,13 +90,8 @@ QuestKept measure_kept(const QuestHeadStep& head, std::span<const Index> selecte
 QuestGroupStep quest_group_step(std::span<const std::span<const float>> q, const PageBoxes& boxes,
                                 const KeyTable& keys, TokenRange visible, double scale,
                                 const QuestOptions& options, ScoreRows& scratch) {
-  std::vector<double> rows;
-  for (const auto& query : q) {
-    const std::vector<double> row = widened(query);
-    rows.insert(rows.end(), row.begin(), row.end());
-  }
   const auto n_heads = static_cast<Index>(q.size());
-  scratch.compute(rows, n_heads, keys, visible);
+  scratch.compute(widened_rows(q), n_heads, keys, visible);
 
   QuestGroupStep step;
   for (Index h = 0; h < n_heads; ++h) {

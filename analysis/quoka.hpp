@@ -48,7 +48,7 @@ struct QuokaOptions {
   Index budget = 1024;
   double ratio = 0.25;
   QuokaScope scope = QuokaScope::past_plus_chunk;
-  bool mask_scores = false;
+  bool mask_scores = true;
   bool force_self = true;
   QuokaPairing pairing = QuokaPairing::rank;
   QuokaMean mean = QuokaMean::raw;

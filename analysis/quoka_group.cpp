@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/nan.hpp"
@@ -12,7 +14,6 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kRowsPerBlock = 16;
 
 /// One KV group of one layer, read once and shared by all chunks.
 struct Group {
@@ -102,11 +103,6 @@ double kept_sum(std::span<const double> probs, std::span<const Index> kept, cons
   return sum;
 }
 
-/// log(exp(a) + exp(b)) without overflow.
-double log_add(double a, double b) {
-  return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
-}
-
 /// Stage 2: exact rows of the chunk's queries in every head of the group. best_weight collects, per
 /// candidate, the largest probability that any of these rows gives it (the oracle's score); empty
 /// if it is not wanted.
@@ -114,41 +110,31 @@ void measure_rows(const Group& group, const QuokaOptions& options, const QuokaCh
                   std::span<const Index> kept, ScoreRows& scratch, std::span<double> best_weight,
                   QuokaLayer& out) {
   const bool selected = group.selects && chunk.candidates.size() > 0;
+  std::vector<Index> positions(static_cast<std::size_t>(chunk.tokens.size()));
+  std::iota(positions.begin(), positions.end(), chunk.tokens.begin);
   for (std::size_t h = 0; h < group.q.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
-    for (Index first = chunk.tokens.begin; first < chunk.tokens.end; first += kRowsPerBlock) {
-      const Index last = std::min(first + kRowsPerBlock, chunk.tokens.end);
-      std::vector<double> rows;
-      for (Index pos = first; pos < last; ++pos) {
-        const std::vector<double> row = widened(group.q[h].view().row(pos), group.scale);
-        rows.insert(rows.end(), row.begin(), row.end());
+    const auto measure = [&](Index i, std::span<double> row, TokenRange visible) {
+      const Index pos = chunk.tokens.begin + i;
+      // A sink takes its part of every weight; breadth and mass are about what the keys get.
+      const double shift = max_of(row);
+      const TokenRange without_first{std::max<Index>(visible.begin, 1), visible.end};
+      const LargestWeight largest = largest_weight(row, visible, without_first, /*lse=*/0.0);
+      const ExpSums sums = exp_row(row, shift, row);
+      const double log_sum = std::log(sums.sum);
+      const double lse = lse_with_sink(shift + log_sum, group.sinks[h]);
+      out.log_max_weight(slot, pos) = static_cast<float>(largest.log_weight - lse);
+      out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
+      if (!selected) return;
+      out.mass(slot, pos) = static_cast<float>(kept_sum(row, kept, chunk, options, pos) / sums.sum);
+      const double inverse = group.sinks[h] ? std::exp(shift - lse) : 1.0 / sums.sum;
+      const std::size_t n = std::min(best_weight.size(), row.size());
+      for (std::size_t t = 0; t < n; ++t) {
+        best_weight[t] = std::max(best_weight[t], inverse * row[t]);
       }
-      scratch.compute(rows, last - first, group.keys,
-                      {visible_keys(first, group.window).begin, last});
-      for (Index pos = first; pos < last; ++pos) {
-        const TokenRange visible = visible_keys(pos, group.window);
-        const std::span<double> row = scratch.row(pos - first, visible);
-        const auto without_sink = row.subspan(visible.begin == 0 ? 1 : 0);
-        const double max_rest = max_of(without_sink);
-        const double shift = visible.begin == 0 ? std::max(max_rest, row[0]) : max_rest;
-        const ExpSums sums = exp_row(row, shift, row);
-        const double log_sum = std::log(sums.sum);
-        // A sink takes its part of every weight; breadth and mass are about what the keys get.
-        const double log_total =
-            group.sinks[h] ? log_add(log_sum, *group.sinks[h] - shift) : log_sum;
-        out.log_max_weight(slot, pos) =
-            without_sink.empty() ? kNanF : static_cast<float>(max_rest - shift - log_total);
-        out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
-        if (!selected) continue;
-        out.mass(slot, pos) =
-            static_cast<float>(kept_sum(row, kept, chunk, options, pos) / sums.sum);
-        const double inverse = group.sinks[h] ? std::exp(-log_total) : 1.0 / sums.sum;
-        const std::size_t n = std::min(best_weight.size(), row.size());
-        for (std::size_t t = 0; t < n; ++t) {
-          best_weight[t] = std::max(best_weight[t], inverse * row[t]);
-        }
-      }
-    }
+    };
+    visit_score_rows({group.q[h].view(), 0, group.keys, group.scale, group.window}, positions,
+                     scratch, measure);
   }
 }
 

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "analysis/statistics.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -47,6 +49,15 @@ struct LayerRowsB1 {
     violated = Tensor<std::uint8_t>(Shape{static_cast<Index>(kBounds.size()), n_heads, n_rows});
     n_others = Tensor<std::int32_t>(shape);
     star_pos = Tensor<std::int32_t>(shape);
+  }
+  /// A row without k* makes no statement.
+  void clear_row(Index head, Index row) {
+    for (Tensor<float>* t : {&cos, &weight, &log_odds, &norm_eff, &cos_mean_query})
+      (*t)(head, row) = kNanF;
+    for (auto& bound : bounds) bound(head, row) = kNanF;
+    for (auto& gap : gaps) gap(head, row) = kNan;
+    n_others(head, row) = 0;
+    star_pos(head, row) = -1;
   }
   Tensor<float> cos, weight, log_odds, norm_eff, cos_mean_query;  // [q_head, row]
   std::array<Tensor<float>, kBounds.size()> bounds;               // [q_head, row]
@@ -94,15 +105,16 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Index of k* among the visible keys; a rank beyond them means the last one.
-Index pick_star(const TheoremB1Options& options, std::span<const double> scores, Index layer,
+/// Index of k* among the visible keys; empty for a rank beyond them.
+std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const double> scores, Index layer,
                 Index q_head, Index pos) {
   const auto n = static_cast<Index>(scores.size());
   switch (options.star) {
     case StarKey::argmax:
       return arg_max(scores);
     case StarKey::rank:
-      return top_k(scores, std::min(options.rank, n)).back();
+      if (options.rank > n) return std::nullopt;
+      return top_k(scores, options.rank).back();
     case StarKey::current:
       return n - 1;
     case StarKey::first:
@@ -137,7 +149,12 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
   loop.run(q.view(), 0, row_pos, keys, scale, window_of(info, layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const Index pos = row_pos[static_cast<std::size_t>(i)];
-             const Index star = pick_star(options, scores, layer, q_head, pos);
+             const std::optional<Index> picked = pick_star(options, scores, layer, q_head, pos);
+             if (!picked) {
+               out.clear_row(slot, i);
+               return;
+             }
+             const Index star = *picked;
              const Index star_pos = visible.begin + star;
              const auto norms = keys.norms().subspan(static_cast<std::size_t>(visible.begin),
                                                      static_cast<std::size_t>(visible.size()));

@@ -49,7 +49,7 @@ struct TheoremB1Options {
 };
 
 /// Arrays, [layer, q_head, row] with the rows' positions in `row_pos`; rows in which k* is the only
-/// visible key hold NaN.
+/// visible key, or that see fewer keys than its rank (star_pos -1), hold NaN.
 ///   cos, weight, log_odds     of k*; the log-odds stay exact where the weight rounds to 1
 ///   norm_eff                  N_eff; M_eff is its square
 ///   n_others, star_pos        visible keys besides k*; position of k*

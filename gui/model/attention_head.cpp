@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/analysis.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
@@ -133,20 +134,14 @@ std::size_t AttentionHead::bytes() const {
 }
 
 double AttentionHead::lse_of_scores(std::span<const double> scores) const {
-  const double lse = log_sum_exp(scores);
-  if (!sink_) return lse;
-  const double high = std::max(lse, *sink_);
-  return high + std::log(std::exp(lse - high) + std::exp(*sink_ - high));
+  return lse_with_sink(log_sum_exp(scores), sink_);
 }
 
 std::vector<double> AttentionHead::scaled_queries(TokenRange queries) const {
-  std::vector<double> rows;
-  rows.reserve(static_cast<std::size_t>(queries.size() * keys_.d_head()));
-  for (Index query = queries.begin; query < queries.end; ++query) {
-    const std::vector<double> row = widened(q_.view().row(query - grid_.rows.begin), scale_);
-    rows.insert(rows.end(), row.begin(), row.end());
-  }
-  return rows;
+  std::vector<std::span<const float>> rows;
+  for (Index query = queries.begin; query < queries.end; ++query)
+    rows.push_back(q_.view().row(query - grid_.rows.begin));
+  return widened_rows(rows, scale_);
 }
 
 std::optional<double> AttentionHead::known_lse(Index query) const {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "analysis/statistics.hpp"
-#include "core/attention/row_kernels.hpp"
+#include "core/attention/exact_rows.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 
@@ -155,16 +155,12 @@ MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& 
   loop.run(q.view(), 0, out.pos, KeyTable(k.view()), static_cast<double>(info.score_scale),
            window_of(info, request.layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
-             const Index from = std::max(options.skip, visible.begin);
-             const Index to = visible.end - std::min(options.skip_recent, visible.size());
-             if (to <= from) return;
-             const auto left = scores.subspan(static_cast<std::size_t>(from - visible.begin),
-                                              static_cast<std::size_t>(to - from));
-             const auto best = std::max_element(left.begin(), left.end());
-             const double largest = max_of(scores);
              const auto at = static_cast<std::size_t>(i);
-             out.log_max_weight[at] = *best - largest - std::log(exp_sums(scores, largest).sum);
-             out.max_key[at] = from + (best - left.begin());
+             const double lse = row_sums(scores, info.sink(request.layer, request.q_head)).lse;
+             const LargestWeight largest =
+                 largest_weight(scores, visible, options.counted_keys(visible), lse);
+             out.log_max_weight[at] = largest.log_weight;
+             out.max_key[at] = largest.key;
            });
   return out;
 }

@@ -41,7 +41,7 @@ else:
         panel.plot([-1, 1], [-1, 1], color="black", lw=0.8, ls="--")
         panel.set(title=title, xlabel=r"lower bound on $\cos(k^*, q)$", xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
         gap = np.mean(cos[known] - bound[known])
-        panel.text(0.97, 0.04, f"mean gap {gap:.2f}\nviolated {np.sum(bound[known] > cos[known] + 1e-6)}",
+        panel.text(0.97, 0.04, f"mean gap {gap:.2f}\nviolated {np.sum(theorem[name.replace('bounds', 'violated')][at])}",
                    transform=panel.transAxes, ha="right", fontsize=8)
     panels[0].set_ylabel(r"measured $\cos(k^*, q)$")
     figure.suptitle(f"layer {layer}, query head {q_head}, {len(cos)} rows")
@@ -96,7 +96,8 @@ else:
         panels[0].plot(best[known], bound[known], ".", ms=2, color=COLORS[0], alpha=0.4)
         ends = [np.nanmin(best), np.nanmax(bound)]
         panels[0].plot(ends, ends, color="black", lw=0.8, ls="--")
-        panels[0].set(title=f"layer {layer}, query head {q_head}: {known.sum()} pages",
+        n_violated = np.sum(quest["violated"][at])
+        panels[0].set(title=f"layer {layer}, query head {q_head}: {known.sum()} pages, {n_violated} violated",
                       xlabel=r"true maximum of $q\cdot k$ in the page", ylabel="bound")
     else:
         panels[0].text(0.5, 0.5, "the result holds no pages\n(store-pages was off)", ha="center", transform=panels[0].transAxes)

@@ -369,7 +369,7 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
     for (std::size_t call = 0; call < 3; ++call) {
       const Index begin = positions[call * 4];
       std::set<Index> chosen;  // union of the rows' nuclei, closed over blocks of 16
-      for (Index r = 0; r < 4; ++r) {
+      for (Index r = -1; r < 3; ++r) {  // of the queries that proposed the four tokens
         const auto b = naive_head_mean(draft, map[layer], begin + r);
         double mass = 0.0;
         for (Index key : by_weight(b)) {
@@ -386,7 +386,12 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
         const auto a = naive_head_mean(trace, layer, pos);
         const auto b = naive_head_mean(draft, map[layer], pos);
         double kl = 0.0, variation = 0.0, kept = 0.0, on_nucleus = 0.0, mass = 0.0;
+        Index n_kept = 0;
+        const Index first_visible = test::naive_first_visible(trace, layer, pos);
+        const Index n_visible = pos + 1 - first_visible;
         for (std::size_t i = 0; i < a.size(); ++i) {
+          const auto key = static_cast<Index>(i);
+          if (key >= first_visible && (layer == 1 || chosen.contains(key))) ++n_kept;
           if (a[i] > 0.0) kl += a[i] * std::log(a[i] / b[i]);
           variation += 0.5 * std::abs(a[i] - b[i]);
           if (layer == 1 || chosen.contains(static_cast<Index>(i))) kept += a[i];
@@ -397,16 +402,23 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
           on_nucleus += a[static_cast<std::size_t>(key)];
         }
         INFO("layer " << layer << " position " << pos);
+        CHECK(result.values<double>("specattn_mass")[at] == Approx(kept));
+        CHECK(result.values<double>("specattn_kept")[at] ==
+              Approx(static_cast<double>(n_kept) / static_cast<double>(n_visible)));
+        smallest = std::min(smallest, kept);
+        if (r == 3) {  // the draft never ran the last token
+          CHECK(std::isnan(result.values<double>("pinsker_floor")[at]));
+          CHECK(std::isnan(result.values<double>("nucleus_mass")[at]));
+          continue;
+        }
         const double floor = std::max(0.0, 0.8 - std::sqrt(kl / 2));
         CHECK(result.values<double>("pinsker_kl")[at] == Approx(kl));
         CHECK(result.values<double>("pinsker_floor")[at] == Approx(floor).margin(1e-9));
         CHECK(result.values<double>("tv_floor")[at] ==
               Approx(std::max(0.0, 0.8 - variation)).margin(1e-9));
         CHECK(result.values<double>("nucleus_mass")[at] == Approx(on_nucleus));
-        CHECK(result.values<double>("specattn_mass")[at] == Approx(kept));
         CHECK(floor <= std::max(0.0, 0.8 - variation) + 1e-9);
         CHECK(on_nucleus >= 0.8 - variation - 1e-9);
-        smallest = std::min(smallest, kept);
       }
     }
   }
@@ -414,6 +426,31 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
   CHECK(summary["pinsker"]["violations"] == 0);
   CHECK(summary["pinsker"]["rows"] == 12);
   CHECK(summary["totals"]["specattn_mass"] == summary["pinsker"]["specattn_mass"]);
+}
+
+TEST_CASE("coverage: a floor holds where one head gives all it has to its attention sink",
+          "[coverage]") {
+  PlantOptions plant = small_plant();
+  plant.n_q = plant.n_kv = 2;
+  plant.has_sinks = true;
+  MemoryTrace source = planted_trace(plant);
+  TraceInfo info = source.info();
+  for (std::size_t i = 0; i < info.sinks.size(); ++i) info.sinks[i] = i % 2 == 0 ? 40.0f : -40.0f;
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), trace.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), trace.v(layer).data());
+  }
+  CoverageOptions options = small_options();
+  options.selectors.clear();
+  options.budgets.clear();
+  options.nucleus = 0.6;
+  options.layer_map = "identity";
+  MemoryResult result;
+  const auto summary = run(trace, options, result, 1, &trace);
+  CHECK(summary["pinsker"]["violations"] == 0);
+  CHECK(summary["pinsker"]["pinsker_floor"].get<double>() == Approx(0.6).margin(1e-6));
 }
 
 TEST_CASE("coverage: a model that drafts for itself has the floor p", "[coverage]") {

@@ -44,6 +44,7 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
   test::PlantOptions plant;
   plant.n_tokens = 53;
   plant.sink = 1.0;
+  plant.has_sinks = GENERATE(false, true);
   plant.duplicates = {{3, 9}, {3, 12}};
   const MemoryTrace trace = windowed_trace(plant, 7, 48);
   QuerySelectionOptions options;
@@ -66,14 +67,17 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
         const Index first = test::naive_first_visible(trace, layer, pos);
         double sum = 0.0, entropy = 0.0;
         Index best = -1;
+        for (const double score : scores) sum += std::exp(score);
+        const auto sink = trace.info().sink(layer, head);
+        const double total = sum + (sink ? std::exp(*sink) : 0.0);
         for (std::size_t t = 0; t < row.size(); ++t) {
-          sum += std::exp(scores[t]);
-          if (row[t] > 0) entropy -= row[t] * std::log(row[t]);
+          const double share = std::exp(scores[t]) / sum;  // of what the keys get
+          entropy -= share * std::log(share);
           const Index key = first + static_cast<Index>(t);
           if (key < options.skip || key > pos - options.skip_recent) continue;
           if (best < 0 || scores[t] > scores[static_cast<std::size_t>(best - first)]) best = key;
         }
-        CHECK(lse[at] == Approx(std::log(sum)));
+        CHECK(lse[at] == Approx(std::log(total)));
         CHECK(breadth[at] == Approx(std::exp(entropy)));
         REQUIRE(max_key[at] == best);
         if (best < 0) {
@@ -136,11 +140,31 @@ TEST_CASE("query-selection: correlations are those of the arrays it writes", "[q
   CHECK(summary["totals"]["queries_per_head"] == 79);
 }
 
+TEST_CASE("query-selection: the confounding is measured over the queries that are correlated",
+          "[query_selection]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 80;
+  const MemoryTrace trace = test::planted_trace(plant);
+  QuerySelectionOptions options;
+  options.skip_recent = 60;  // queries before 61 have no key left
+  MemoryResult result;
+  run(trace, options, result);
+  const auto s_q = result.values<float>("prompt/s_q");
+  std::vector<double> position, scores;
+  for (std::size_t pos = 61; pos < 80; ++pos) {
+    position.push_back(static_cast<double>(pos));
+    scores.push_back(static_cast<double>(s_q[pos]));
+  }
+  CHECK(result.values<double>("correlation/position/prompt_s_q")[0] ==
+        Approx(pearson(position, scores)).margin(1e-5));
+}
+
 TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka",
           "[query_selection]") {
   test::PlantOptions plant;
   plant.n_tokens = 200;
   plant.sink = 3.0;
+  plant.has_sinks = GENERATE(false, true);
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult mine, quoka;
   run(trace, {}, mine);

@@ -8,6 +8,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
@@ -29,8 +30,28 @@ double naive_norm(std::span<const float> x) {
   return std::sqrt(sum);
 }
 
+TEST_CASE("theorem-b1: a rank that a row does not have makes no statement", "[theorem_b1]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 12;
+  const MemoryTrace trace = test::planted_trace(plant);
+  TheoremB1Options options;
+  options.star = StarKey::rank;
+  options.rank = 5;
+  MemoryResult result;
+  const auto summary = run(trace, options, result);
+  const auto cos = result.values<float>("cos");
+  for (std::size_t pos = 0; pos < 12; ++pos) {
+    CHECK(std::isnan(cos[pos]) == (pos < 4));
+    CHECK(std::isnan(result.values<float>("bounds/jensen")[pos]) == (pos < 4));
+    CHECK((result.values<std::int32_t>("star_pos")[pos] == -1) == (pos < 4));
+    CHECK(result.values<std::uint8_t>("violated/jensen")[pos] == 0);
+  }
+  CHECK(summary["totals"]["rows"] == plant.n_layers * plant.n_q * 8);
+}
+
 TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]") {
   test::PlantOptions plant;
+  plant.has_sinks = GENERATE(false, true);  // the theorem's weights are those among the keys
   plant.n_q = GENERATE(2, 8);
   plant.n_kv = 2;
   plant.n_tokens = 41;
@@ -59,7 +80,9 @@ TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]
           REQUIRE(std::isnan(cos[at]));
           continue;
         }
-        const auto row = test::naive_row(trace, layer, head, pos);
+        auto row = test::naive_row(trace, layer, head, pos);
+        const double keys_mass = std::accumulate(row.begin(), row.end(), 0.0);
+        for (double& x : row) x /= keys_mass;
         const auto scores = test::naive_scores(trace, layer, head, pos);
         std::size_t star = 0;
         for (std::size_t t = 1; t < row.size(); ++t) {
@@ -116,7 +139,9 @@ TEST_CASE("theorem-b1: the corrected bounds never fail, whatever k* is", "[theor
   REQUIRE(totals["main_text_relaxed_violations"] == 0);
   REQUIRE(totals["main_text_exact_violations"] == 0);
   REQUIRE(totals["violations_of_proved_bounds"] == 0);
-  REQUIRE(totals["rows"] == plant.n_layers * plant.n_q * (plant.n_tokens - 1));
+  // a row needs another key beside k*, and three for a third one
+  const Index n_without = options.star == StarKey::rank ? 2 : 1;
+  REQUIRE(totals["rows"] == plant.n_layers * plant.n_q * (plant.n_tokens - n_without));
 }
 
 TEST_CASE("theorem-b1: the printed bound fails on the published counterexample's trace",

@@ -1,0 +1,104 @@
+// The figures of bounds, from arrays with known numbers: violations are those that the analysis
+// stored, whatever the stored bounds look like after rounding.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "analysis/analysis.hpp"
+#include "analysis/figures/figure_kind.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+plot::Figure figure_of(const MemoryResult& result, const std::string& name,
+                       const FigureOptions& options) {
+  const MemoryResultView view(result, "b.h5");
+  for (const FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return make_figure(kind, {{&view}, options});
+  }
+  FAIL("no figure " << name);
+  return {};
+}
+
+/// Notes of a panel, joined.
+std::string notes_of(const plot::Panel& panel) {
+  std::string text;
+  for (const auto& mark : panel.marks) {
+    if (const auto* note = std::get_if<plot::Note>(&mark)) text += note->text + "\n";
+  }
+  return text;
+}
+
+void begin(MemoryResult& result, const std::string& kind, const std::vector<Index>& heads) {
+  ResultInfo info;
+  info.kind = kind;
+  result.begin(info);
+  write_axis(result, "layer", std::vector<Index>{2}, "1", "layer");
+  write_axis(result, "q_head", heads, "1", "query head");
+}
+
+TEST_CASE("theorem-b1: violations are the stored flags, bounds of -1 say nothing", "[figures]") {
+  MemoryResult result;
+  begin(result, "theorem-b1", {0, 1});
+  const auto write = [&](const std::string& name, std::vector<float> values) {
+    result.declare({name, ResultType::f32, {1, 2, 4}, {"layer", "q_head", "row"}, "1", name});
+    result.write<float>(name, 0, values);
+  };
+  const auto flags = [&](const std::string& name, std::vector<std::uint8_t> values) {
+    result.declare({name, ResultType::u8, {1, 2, 4}, {"layer", "q_head", "row"}, "1", name});
+    result.write<std::uint8_t>(name, 0, values);
+  };
+  // Head 0: a bound at -1, one that is met to the last bit but for rounding, one that is violated,
+  // one above 1 and so violated. Head 1: rows that hold.
+  write("cos", {0.5f, 0.25f, 0.1f, 0.9f, 0.5f, 0.5f, 0.5f, 0.5f});
+  write("bounds/printed", {-1.0f, 0.250002f, 0.4f, 1.5f, -1.0f, -1.0f, 0.0f, 0.1f});
+  flags("violated/printed", {0, 0, 1, 1, 0, 0, 0, 0});
+  FigureOptions options;
+  options.metric = "printed";
+  options.heads = "0";
+  const plot::Figure one = figure_of(result, "theorem-b1", options);
+  REQUIRE(one.panels.size() == 1);
+  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("violated: 2 (50%)"));
+  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("says nothing: 25%"));
+  CHECK_THAT(notes_of(one.panels[0]), ContainsSubstring("above 1: 25%"));
+  options.heads = "";
+  const plot::Figure both = figure_of(result, "theorem-b1", options);
+  CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("violated: 2 (25%)"));
+  CHECK_THAT(notes_of(both.panels[0]), ContainsSubstring("says nothing: 38%"));  // 3 of 8
+  REQUIRE(both.caption.size() == 1);
+  CHECK_THAT(both.caption[0], ContainsSubstring("n = 8 query rows over 1 layers and 2 heads"));
+}
+
+TEST_CASE("quest-bounds: violations are the stored flags; the best page's rank adds up",
+          "[figures]") {
+  MemoryResult result;
+  begin(result, "quest", {0});
+  const Shape shape{1, 1, 2, 3};  // two steps, three pages; the first step has two
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  const auto write = [&](const std::string& name, std::vector<float> values) {
+    result.declare({name, ResultType::f32, shape, {"layer", "q_head", "step", "page"}, "1", name});
+    result.write<float>(name, 0, values);
+  };
+  write("true_max", {1.0f, 2.0f, none, 3.0f, 1000.0f, 5.0f});
+  write("bound", {0.9995f, 4.0f, none, 2.0f, 999.5f, 6.0f});
+  result.declare(
+      {"violated", ResultType::u8, shape, {"layer", "q_head", "step", "page"}, "1", "violated"});
+  // by more than rounding: 0.9995 under 1 and 2 under 3, but not 999.5 under 1000 of a 16-bit trace
+  result.write<std::uint8_t>("violated", 0, std::vector<std::uint8_t>{1, 0, 0, 1, 0, 0});
+  result.declare({"best_rank", ResultType::i32, {1, 1, 2}, {"layer", "q_head", "step"}, "1", "r"});
+  result.write<std::int32_t>("best_rank", 0, std::vector<std::int32_t>{0, 1});
+  const plot::Figure figure = figure_of(result, "quest-bounds", {});
+  REQUIRE(figure.caption.size() == 1);
+  CHECK_THAT(figure.caption[0], ContainsSubstring("n = 5 pages"));
+  CHECK_THAT(figure.caption[0], ContainsSubstring("2 bounds below the true maximum"));
+  REQUIRE(figure.panels.size() == 2);
+  const auto* line = std::get_if<plot::Line>(&figure.panels[1].marks[0]);
+  REQUIRE(line != nullptr);
+  CHECK(line->x == std::vector<double>{1.0, 2.0, 3.0});  // pages kept
+  CHECK(line->y == std::vector<double>{0.5, 1.0, 1.0});  // steps whose best page is among them
+}
+
+}  // namespace
+}  // namespace kvscope

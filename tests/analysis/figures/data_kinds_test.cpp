@@ -1,0 +1,157 @@
+// What figures draw, from small results whose numbers can be counted.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "analysis/analysis.hpp"
+#include "analysis/figures/figure_kind.hpp"
+#include "analysis/read_table.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+
+plot::Figure drawn(const MemoryResult& result, const std::string& name,
+                   const FigureOptions& options = {}) {
+  const MemoryResultView view(result, "r.h5");
+  for (const FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return make_figure(kind, {{&view}, options});
+  }
+  FAIL("no figure " << name);
+  return {};
+}
+
+template <class M>
+const M& mark_of(const plot::Panel& panel, std::size_t nth = 0) {
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* found = std::get_if<M>(&mark);
+    if (found != nullptr && nth-- == 0) return *found;
+  }
+  FAIL("no such mark");
+  return std::get<M>(panel.marks[0]);
+}
+
+void begin_result(MemoryResult& result, const std::string& kind) {
+  ResultInfo info;
+  info.kind = kind;
+  result.begin(info);
+}
+
+template <class T>
+void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
+         const std::vector<std::string>& dims, const std::vector<T>& values) {
+  result.declare({name, type, shape, dims, "1", name});
+  result.write<T>(name, 0, values);
+}
+
+TEST_CASE("query-scores: the head of largest correlation, its queries and weights", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "query-selection");
+  write_axis(result, "layer", std::vector<Index>{3, 4}, "1", "layer");
+  write_axis(result, "q_head", std::vector<Index>{0, 1}, "1", "query head");
+  write_axis(result, "pos", std::vector<Index>{0, 2, 4, 6}, "token", "position");
+  const std::vector<std::string> dims = {"layer", "q_head", "query"};
+  std::vector<float> s_q(16, 0.0f);
+  std::vector<float> log_max(16, -1.0f);
+  const float shown_s_q[] = {0.9f, 0.1f, 0.2f, 0.3f};  // layer 4, head 0: rows 8 to 11
+  const float shown_log[] = {-0.5f, -3.0f, kNone, -1.0f};
+  std::copy_n(shown_s_q, 4, s_q.begin() + 8);
+  std::copy_n(shown_log, 4, log_max.begin() + 8);
+  put(result, "prompt/s_q", ResultType::f32, {2, 2, 4}, dims, s_q);
+  put(result, "log_max_weight", ResultType::f32, {2, 2, 4}, dims, log_max);
+  put(result, "correlation/prompt/pearson_log", ResultType::f64, {2, 2}, {"layer", "q_head"},
+      std::vector<double>{std::numeric_limits<double>::quiet_NaN(), 0.2, 0.8, -0.9});
+  const plot::Figure figure = drawn(result, "query-scores");
+  REQUIRE(figure.panels.size() == 2);
+  const auto& cloud = mark_of<plot::Scatter>(figure.panels[0]);
+  REQUIRE(cloud.x.size() == 2);  // query 0 sees one key alone, query 4 has no key left
+  CHECK(cloud.x[0] == Approx(0.1));
+  CHECK(cloud.y[0] == Approx(std::exp(-3.0)));
+  CHECK(cloud.x[1] == Approx(0.3));
+  CHECK(cloud.y[1] == Approx(std::exp(-1.0)));
+  CHECK(cloud.value == std::vector<double>{2.0, 6.0});
+  CHECK_THAT(figure.panels[0].title, ContainsSubstring("Layer 4, query head 0"));
+  CHECK_THAT(figure.panels[0].title, ContainsSubstring("$r$ = 1.00"));
+  const auto& box = mark_of<plot::Boxes>(figure.panels[1]);
+  CHECK(box.x == std::vector<plot::Range>{{0.0, 1.0}});
+  CHECK(box.y == std::vector<plot::Range>{{1.0, 2.0}});
+  const auto& map = mark_of<plot::HeatMap>(figure.panels[1]);
+  REQUIRE(map.values.size() == 4);
+  CHECK(std::isnan(map.values[0]));
+  CHECK(map.values[2] == Approx(0.8));
+}
+
+TEST_CASE("nucleus-size: shares of rows by size, medians of heads by layer", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "coverage");
+  write_axis(result, "layer", std::vector<Index>{5}, "1", "layer");
+  write_axis(result, "q_head", std::vector<Index>{0, 1}, "1", "query head");
+  write_axis(result, "bin", std::vector<Index>{1, 2, 4}, "token", "smallest size");
+  put(result, "p", ResultType::f64, {1}, {"p"}, std::vector<double>{0.9});
+  put(result, "nucleus_counts", ResultType::i64, {1, 2, 1, 3}, {"layer", "q_head", "p", "bin"},
+      std::vector<std::int64_t>{1, 2, 1, 0, 4, 2});
+  put(result, "nucleus_p50", ResultType::f64, {1, 2, 1}, {"layer", "q_head", "p"},
+      std::vector<double>{2.0, 6.0});
+  const plot::Figure figure = drawn(result, "nucleus-size");
+  REQUIRE(figure.panels.size() == 2);
+  // 1 row of size 1, 6 of 2 to 3, 3 of 4 to 7
+  const auto& shares = mark_of<plot::Line>(figure.panels[0]);
+  CHECK(shares.x == std::vector<double>{1.0, 3.0, 7.0});
+  REQUIRE(shares.y.size() == 3);
+  CHECK(shares.y[0] == Approx(0.1));
+  CHECK(shares.y[1] == Approx(0.7));
+  CHECK(shares.y[2] == Approx(1.0));
+  const auto& medians = mark_of<plot::Line>(figure.panels[1]);
+  CHECK(medians.x == std::vector<double>{5.0});
+  CHECK(medians.y[0] == Approx(4.0));
+  CHECK(medians.low[0] == Approx(3.0));
+  CHECK(medians.high[0] == Approx(5.0));
+  CHECK_THAT(figure.caption[0], ContainsSubstring("n = 10 rows"));
+}
+
+TEST_CASE("head-budget: heads by their need, and one budget for all", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "coverage");
+  write_axis(result, "layer", std::vector<Index>{0}, "1", "layer");
+  write_axis(result, "q_head", std::vector<Index>{0, 1, 2}, "1", "query head");
+  put(result, "budget_mean", ResultType::f32, {1, 3}, {"layer", "q_head"},
+      std::vector<float>{4.0f, kNone, 8.0f});
+  put(result, "budget_p95", ResultType::f32, {1, 3}, {"layer", "q_head"},
+      std::vector<float>{5.0f, 6.0f, 9.0f});
+  result.finish({{"totals", {{"target_mass", 0.9}, {"budget_shared", 7}}}});
+  const plot::Figure figure = drawn(result, "head-budget");
+  REQUIRE(figure.panels.size() == 2);
+  CHECK(figure.panels[0].title == "Keys for 90% of the attention");
+  const auto& mean = mark_of<plot::Line>(figure.panels[1], 0);
+  CHECK(mean.x == std::vector<double>{1.0, 2.0});
+  CHECK(mean.y == std::vector<double>{8.0, 4.0});
+  CHECK(mark_of<plot::Line>(figure.panels[1], 1).y == std::vector<double>{9.0, 6.0, 5.0});
+  CHECK(mark_of<plot::Rule>(figure.panels[1]).at == 7.0);
+}
+
+TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
+  std::string csv =
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
+      "output_error_rel,bytes\n";
+  csv += "t,decode,quest,tokens,2,0,32,0,0,0.9,0.3,0.1,100\n";
+  csv += "t,decode,quest,tokens,2,1,32,0,0,0.9,0.5,0.1,100\n";
+  csv += "t,decode,quest,tokens,2,0,64,0,0,0.9,0.6,0.1,200\n";
+  csv += "t,decode,quest,tokens,2,1,64,0,0,0.9,0.8,0.1,200\n";
+  ResultInfo info;
+  info.kind = "sweep";
+  MemoryResult result;
+  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  const plot::Figure figure = drawn(result, "top10-recall");
+  REQUIRE(figure.panels.size() == 1);
+  const auto& line = mark_of<plot::Line>(figure.panels[0]);
+  CHECK(line.x == std::vector<double>{32.0, 64.0});
+  CHECK(line.y[0] == Approx(0.4));
+  CHECK(line.y[1] == Approx(0.7));
+}
+
+}  // namespace
+}  // namespace kvscope
