@@ -2,15 +2,16 @@
 // verifier's attention on the draft's nucleus.
 //
 // For one query row let a be the verifier layer's attention, b that of the draft layer it is mapped
-// to (both averaged over heads, over the same tokens, normalised over the keys) and N the nucleus of b, so b(N) >= p. Total
-// variation bounds the difference on any set, and Pinsker bounds it by the divergence:
+// to (both averaged over heads, over the same tokens, normalised over the keys) and N the nucleus
+// of b, so b(N) >= p. Total variation bounds the difference on any set, and Pinsker bounds it by
+// the divergence:
 //   a(N) >= p - TV(a, b) >= p - sqrt(KL(a || b) / 2).
 // SpecAttn (arXiv 2510.27641) attends to a superset of N (union over the drafted rows, closed over
-// blocks), one set for all heads; so its kept mass has the same floor. Heads count by what they give
-// to keys, in a and in the kept mass alike: without attention sinks that is their plain mean.
+// blocks), one set for all heads; so its kept mass has the same floor. Heads count by what they
+// give to keys, in a and in the kept mass alike: without attention sinks that is their plain mean.
 //
-// b is the draft's row at the verified position. The last position of a verification has none, since
-// the draft never ran its last token: there is no floor, and its fields are NaN.
+// b is the draft's row at the verified position. The last position of a verification has none,
+// since the draft never ran its last token: there is no floor, and its fields are NaN.
 #pragma once
 
 #include <stop_token>

@@ -106,8 +106,8 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 /// Index of k* among the visible keys; empty for a rank beyond them.
-std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const double> scores, Index layer,
-                Index q_head, Index pos) {
+std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const double> scores,
+                               Index layer, Index q_head, Index pos) {
   const auto n = static_cast<Index>(scores.size());
   switch (options.star) {
     case StarKey::argmax:

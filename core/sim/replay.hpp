@@ -83,9 +83,9 @@ std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_p
 /// Replays `pairs` over `layers` (ascending). Methods that pass context between layers see all
 /// recorded layers up to the last one asked for. draft: its attention rows are handed to methods
 /// that need them, for a call of the tokens [t, t + gamma) those of the queries that proposed them,
-/// t - 1 to t + gamma - 2 (SpecAttn, algorithm 1, lines 12 to 15); null = none. Throws ConfigError for a trace without q, k, v of all heads and
-/// positions, a selector or budget that does not fit, a missing draft; Interrupted on a stop. Same
-/// bits for any thread count.
+/// t - 1 to t + gamma - 2 (SpecAttn, algorithm 1, lines 12 to 15); null = none. Throws ConfigError
+/// for a trace without q, k, v of all heads and positions, a selector or budget that does not fit,
+/// a missing draft; Interrupted on a stop. Same bits for any thread count.
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
                                        const std::vector<Index>& layers,
                                        const std::vector<ReplayPair>& pairs,

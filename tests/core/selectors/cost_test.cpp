@@ -58,9 +58,9 @@ constexpr Counted kSnapStep = kNothing;
 
 // Quest, pages of 8. Chunk: each query splits in max(q, 0) and min(q, 0), which are summed: 4 heads
 // x 8 rows x 16; 4 past pages of each KV head x 32 (a product over both boxes). Boxes are 16
-// elements: 8 of them read, 5 pages per KV head held. Step, a list per query head: 4 heads x 5 pages
-// x 32, the pages of both KV heads read. Evicted: past pages 1 to 3 of KV head 0 (page 1 has lost
-// two keys) and 2 to 3 of KV head 1 are left; with the chunk's page 4 + 3 are held.
+// elements: 8 of them read, 5 pages per KV head held. Step, a list per query head: 4 heads x 5
+// pages x 32, the pages of both KV heads read. Evicted: past pages 1 to 3 of KV head 0 (page 1 has
+// lost two keys) and 2 to 3 of KV head 1 are left; with the chunk's page 4 + 3 are held.
 constexpr Counted kQuestChunk{512 + 256, 256, 320};
 constexpr Counted kQuestStep{640, 320, 320};
 constexpr Counted kQuestEvicted{512 + 160, 160, 224};
@@ -117,8 +117,8 @@ const CostCase kCases[] = {
     {"quest-frontier:page-size=8", kQuestChunk, Counted{64 + 320, 320, 320}, kQuestEvicted},
     // Boxes of 4 bits: a quarter of the bytes.
     {"quest-hub:page-size=8", Counted{768, 64, 80}, Counted{640, 80, 80}, Counted{672, 40, 56}},
-    // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys x
-    // 8. 64 keys x 4 elements are read; 2 bases of 8 x 8 are held.
+    // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys
+    // x 8. 64 keys x 4 elements are read; 2 bases of 8 x 8 are held.
     {"loki:basis=self,rank=4", Counted{6144 + 8192, 512, 256}, Counted{768 + 1248, 624, 256},
      Counted{6144 + 4352, 272, 256}},
     // SparQ, 4 channels: the same products without a rotation; a second copy of 80 keys and a mean
