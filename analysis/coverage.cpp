@@ -55,13 +55,12 @@ Plan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& 
   if (!options.selectors.empty()) {
     const auto without_draft = has_draft ? std::nullopt : std::optional(trace.where());
     plan.pairs = plan_pairs(options.selectors, options.budgets, options.replay.calls.phase,
-                            without_draft, selector_registry(), "coverage");
+                            without_draft, "coverage");
   }
   CoverageAxes& axes = plan.axes;
   axes.pairs = plan.pairs.pairs;
   for (std::size_t p = 0; p < axes.pairs.size(); ++p) {
-    const bool is_linked = selector_registry().make(axes.pairs[p].selector)->caps().cross_layer;
-    (is_linked ? plan.linked : plan.alone).push_back(p);
+    (axes.pairs[p].selector.caps().cross_layer ? plan.linked : plan.alone).push_back(p);
   }
   axes.layers = options.layers.empty() ? info.layers : sorted_unique(options.layers, "layer");
   axes.q_heads =
@@ -170,7 +169,7 @@ class PairSummary {
   }
   Json json(const ReplayPair& pair) const {
     return {{"pair", pair_label(pair)},
-            {"selector", pair.selector},
+            {"selector", pair.selector.text()},
             {"budget", pair.budget ? Json(pair.budget->to_string()) : Json(nullptr)},
             {"dense", is_dense_},
             {"kept_keys", json_number(mean(kept_))},

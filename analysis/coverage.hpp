@@ -14,10 +14,10 @@
 namespace kvscope {
 
 struct CoverageOptions {
-  std::vector<std::string> selectors;  // "quest", "quoka:n-queries=8"; may be empty
-  std::vector<Budget> budgets;         // each selector takes those it understands
-  ReplayOptions replay;                // which calls, rows and heads are measured
-  std::vector<Index> layers;           // empty = all that are recorded
+  std::vector<MethodSpec> selectors;  // may be empty
+  std::vector<Budget> budgets;        // each selector takes those it understands
+  ReplayOptions replay;               // which calls, rows and heads are measured
+  std::vector<Index> layers;          // empty = all that are recorded
   std::vector<double> shares = {0.5, 0.8, 0.9, 0.95, 0.99};  // p's of the nucleus sizes, (0, 1]
 
   Index query_block = 128;
@@ -82,7 +82,7 @@ struct CoverageOptions {
 ///
 /// Memory: the maps of one layer (of all layers for methods that pass context between layers), one
 /// KV head's keys in f64, what replay_layers needs; nothing T x T. Throws ConfigError for options
-/// out of range, maps of more than max_cells cells, unknown selectors, heads or layers, a method
+/// out of range, maps of more than max_cells cells, unknown heads or layers, a method
 /// that needs the missing draft; Interrupted on a stop.
 nlohmann::ordered_json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
                                         const CoverageOptions& options, ResultSink& sink,

@@ -64,8 +64,8 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
     for (std::size_t p = 0; p < pairs.size(); ++p)
       it->pairs[p]->add_kept(row.pos, row.probs, row.visible, row.kept[p]);
   };
-  const std::vector<LayerReplay> replays = replay_layers(trace, draft, layers, pairs, watched,
-                                                         selector_registry(), pool, progress, stop);
+  const std::vector<LayerReplay> replays =
+      replay_layers(trace, draft, layers, pairs, watched, pool, progress, stop);
 
   std::vector<std::vector<PairCoverage>> out(layers.size());
   for (std::size_t l = 0; l < layers.size(); ++l) {

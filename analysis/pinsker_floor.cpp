@@ -158,8 +158,10 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   replay.calls.steps = options.steps;
   replay.calls.drafts = options.drafts;
   replay.rows_per_chunk.reset();
-  const ReplayPair pair{fmt::format("specattn:dense-layers=0,layer-map={}", map),
-                        Budget{Budget::Kind::mass, p}};
+  MethodSpec specattn = "specattn";
+  specattn.set("dense-layers", 0);
+  specattn.set("layer-map", map);
+  const ReplayPair pair{specattn, Budget{Budget::Kind::mass, p}};
   PinskerResult out;
   std::vector<bool> has_draft_row;  // of each verified row: the last one of a call has none
   for (const TokenRange& call : plan_calls(info, replay.calls, verifier.where())) {
@@ -171,8 +173,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   for (Index layer : options.layers) {
     RowMasses masses(out.row_pos, info.q_heads);
     replay.on_row = [&](const MeasuredRow& row) { masses.add(row); };
-    replay_layers(verifier, &draft, {layer}, {pair}, replay, selector_registry(), pool, progress,
-                  stop);
+    replay_layers(verifier, &draft, {layer}, {pair}, replay, pool, progress, stop);
     PinskerLayer one;
     one.layer = layer;
     masses.file(one);

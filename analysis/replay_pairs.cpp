@@ -4,16 +4,18 @@
 
 namespace kvscope {
 
-PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector<Budget>& budgets,
+PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
                     Phase phase, const std::optional<std::string>& without_draft,
-                    const SelectorRegistry& registry, std::string_view analysis) {
+                    std::string_view analysis) {
   PairPlan plan;
+  std::vector<std::string> names;
+  for (const MethodSpec& spec : selectors) names.push_back(spec.text());
   std::vector<std::string> budget_names;
   for (const Budget& budget : budgets) budget_names.push_back(budget.to_string());
-  require_unique(selectors, "selector", analysis);
+  require_unique(names, "selector", analysis);
   require_unique(budget_names, "budget", analysis);
-  for (const std::string& spec : selectors) {
-    const SelectorCaps caps = registry.make(spec)->caps();
+  for (const MethodSpec& spec : selectors) {
+    const SelectorCaps& caps = spec.caps();
     if (!caps.is_defined(phase)) {
       plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
       continue;
@@ -51,7 +53,11 @@ PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector
 
 std::string pair_label(const ReplayPair& pair) {
   return pair.budget ? fmt::format("{} {}", pair.selector, pair.budget->to_string())
-                     : pair.selector;
+                     : pair.selector.text();
+}
+
+std::string_view selector_of_label(std::string_view label) {
+  return label.substr(0, label.find(' '));
 }
 
 }  // namespace kvscope

@@ -22,14 +22,17 @@ struct PairPlan {
 
 /// Every selector with every budget that it takes; methods without budgets once. without_draft: the
 /// name of a trace that comes without a draft trace, empty if all have one. Throws ConfigError,
-/// beginning with `analysis`, for unknown names, a selector or budget given twice, a method that
-/// needs the missing draft, or if nothing is left.
-PairPlan plan_pairs(const std::vector<std::string>& selectors, const std::vector<Budget>& budgets,
+/// beginning with `analysis`, for a selector or budget given twice, a method that needs the missing
+/// draft, or if nothing is left.
+PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<Budget>& budgets,
                     Phase phase, const std::optional<std::string>& without_draft,
-                    const SelectorRegistry& registry, std::string_view analysis);
+                    std::string_view analysis);
 
 /// "quest tokens=64", "full".
 std::string pair_label(const ReplayPair& pair);
+
+/// The selector's text in such a label.
+std::string_view selector_of_label(std::string_view label);
 
 /// Throws ConfigError if an item comes twice.
 template <class T>

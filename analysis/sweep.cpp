@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analysis/analysis.hpp"
+#include "analysis/replay_pairs.hpp"
 #include "analysis/sweep_journal.hpp"
 #include "analysis/sweep_rows.hpp"
 #include "core/base/error.hpp"
@@ -23,11 +24,7 @@ JournalHeader header_of(const SweepPlan& plan, const Shard& shard) {
   header.n_shards = shard.count;
   header.n_units = plan.units.size();
   header.traces = plan.infos;
-  for (const ReplayPair& pair : plan.pairs) {
-    header.pairs.push_back(pair.budget
-                               ? fmt::format("{} {}", pair.selector, pair.budget->to_string())
-                               : pair.selector);
-  }
+  for (const ReplayPair& pair : plan.pairs) header.pairs.push_back(pair_label(pair));
   header.skipped = plan.skipped;
   return header;
 }
@@ -45,8 +42,7 @@ void check_same_sweep(const std::filesystem::path& file, const JournalHeader& th
   }
 }
 
-std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit,
-                                const SelectorRegistry& registry, ThreadPool& pool,
+std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, ThreadPool& pool,
                                 const ProgressFn& progress, const std::stop_token& stop) {
   const SweepTrace& trace = plan.traces[unit.trace];
   const auto source = trace.open();
@@ -54,7 +50,7 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit,
   std::vector<ReplayPair> pairs;
   for (std::size_t p : unit.pairs) pairs.push_back(plan.pairs[p]);
   const auto layers = replay_layers(*source, draft.get(), unit.layers, pairs, plan.options.replay,
-                                    registry, pool, progress, stop);
+                                    pool, progress, stop);
   const SweepTraceInfo& info = plan.infos[unit.trace];
   std::vector<SweepBlock> blocks;
   for (const LayerReplay& layer : layers) {
@@ -79,9 +75,9 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit,
 
 }  // namespace
 
-void run_sweep(const SweepPlan& plan, const SelectorRegistry& registry,
-               const std::filesystem::path& journal, JournalMode mode, const Shard& shard,
-               ThreadPool& pool, const ProgressFn& progress, std::stop_token stop) {
+void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, JournalMode mode,
+               const Shard& shard, ThreadPool& pool, const ProgressFn& progress,
+               std::stop_token stop) {
   if (shard.count < 1 || shard.index < 1 || shard.index > shard.count) {
     throw ConfigError(
         fmt::format("shard {}/{}: expected i/n with 1 <= i <= n", shard.index, shard.count));
@@ -119,7 +115,7 @@ void run_sweep(const SweepPlan& plan, const SelectorRegistry& registry,
     if (progress) {
       of_unit = [&](const Progress& p) { progress({"sweep", done + p.done, total, "calls"}); };
     }
-    writer->add(u, do_unit(plan, plan.units[u], registry, pool, of_unit, stop));
+    writer->add(u, do_unit(plan, plan.units[u], pool, of_unit, stop));
     done += static_cast<std::int64_t>(plan.infos[plan.units[u].trace].calls.size());
   }
 }

@@ -29,7 +29,7 @@ struct SweepTrace {
 };
 
 struct SweepOptions {
-  std::vector<std::string> selectors;  // "quest", "quoka:n-queries=8"
+  std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
   std::vector<Index> layers;  // empty = all that are recorded
   ReplayOptions replay;
@@ -57,11 +57,10 @@ struct SweepPlan {
   std::vector<SweepTraceInfo> infos;
 };
 
-/// Opens every trace once. Throws ConfigError if nothing is left to do: no selector, unknown names,
-/// budgets that no method takes, layers or heads that were not recorded, a selector or trace given
-/// twice, a missing draft.
-SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
-                     const SelectorRegistry& registry);
+/// Opens every trace once. Throws ConfigError if nothing is left to do: no selector, budgets that
+/// no method takes, layers or heads that were not recorded, a selector or trace given twice, a
+/// missing draft.
+SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options);
 
 /// A part of the units: those with index % count == index_of_shard - 1.
 struct Shard {
@@ -75,9 +74,9 @@ enum class JournalMode { fresh, resume, overwrite };
 /// Works through the units of `shard` that the journal does not hold yet. Throws IoError if the
 /// journal exists and mode is fresh, ConfigError if it belongs to another configuration or shard,
 /// Interrupted on a stop (finished units stay).
-void run_sweep(const SweepPlan& plan, const SelectorRegistry& registry,
-               const std::filesystem::path& journal, JournalMode mode, const Shard& shard,
-               ThreadPool& pool, const ProgressFn& progress, std::stop_token stop);
+void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, JournalMode mode,
+               const Shard& shard, ThreadPool& pool, const ProgressFn& progress,
+               std::stop_token stop);
 
 /// The table from the journals of all shards. Throws ConfigError for a missing, incomplete or
 /// duplicate shard, or journals of different sweeps; FormatError for damaged ones.

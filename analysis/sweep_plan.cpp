@@ -19,13 +19,13 @@ using Json = nlohmann::ordered_json;
 constexpr Index kMostResamples = 100'000;
 
 /// The combinations that make sense; the others go to plan.skipped.
-void make_pairs(SweepPlan& plan, const SelectorRegistry& registry) {
+void make_pairs(SweepPlan& plan) {
   std::optional<std::string> without_draft;
   for (const SweepTrace& trace : plan.traces) {
     if (!trace.open_draft && !without_draft) without_draft = trace.name;
   }
   PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
-                              plan.options.replay.calls.phase, without_draft, registry, "sweep");
+                              plan.options.replay.calls.phase, without_draft, "sweep");
   plan.pairs = std::move(pairs.pairs);
   plan.skipped = std::move(pairs.skipped);
 }
@@ -46,10 +46,12 @@ Json identity(const std::string& name, const TraceInfo& info) {
 
 Json config_of(const SweepOptions& options) {
   const ReplayOptions& replay = options.replay;
+  std::vector<std::string> selectors;
+  for (const MethodSpec& selector : options.selectors) selectors.push_back(selector.text());
   std::vector<std::string> budgets;
   for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
   const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
-  return {{"selectors", options.selectors},
+  return {{"selectors", selectors},
           {"budgets", budgets},
           {"phase", std::string(name_of(replay.calls.phase))},
           {"chunk", replay.calls.chunk},
@@ -64,11 +66,11 @@ Json config_of(const SweepOptions& options) {
           {"seed", options.seed}};
 }
 
-void make_units(SweepPlan& plan, const SelectorRegistry& registry) {
+void make_units(SweepPlan& plan) {
   std::vector<std::size_t> alone;
   std::vector<std::size_t> linked;
   for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
-    (registry.make(plan.pairs[p].selector)->caps().cross_layer ? linked : alone).push_back(p);
+    (plan.pairs[p].selector.caps().cross_layer ? linked : alone).push_back(p);
   }
   for (std::size_t t = 0; t < plan.infos.size(); ++t) {
     for (Index layer : plan.infos[t].layers) {
@@ -80,8 +82,7 @@ void make_units(SweepPlan& plan, const SelectorRegistry& registry) {
 
 }  // namespace
 
-SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
-                     const SelectorRegistry& registry) {
+SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
   SweepPlan plan;
   if (traces.empty()) throw ConfigError("sweep: expected at least one trace");
   if (options.n_resamples < 0 || options.seed < 0) {
@@ -99,7 +100,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
   require_unique(options.replay.q_heads, "head", "sweep");
   plan.traces = std::move(traces);
   plan.options = std::move(options);
-  make_pairs(plan, registry);
+  make_pairs(plan);
 
   plan.config = config_of(plan.options);
   std::vector<std::string> names;
@@ -130,7 +131,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options,
   }
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
-  make_units(plan, registry);
+  make_units(plan);
   return plan;
 }
 

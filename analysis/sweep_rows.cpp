@@ -51,7 +51,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   row.numbers.fill(kNan);
   row.text(SweepText::trace) = labels.trace;
   row.text(SweepText::phase) = labels.phase;
-  row.text(SweepText::selector) = labels.pair.selector;
+  row.text(SweepText::selector) = labels.pair.selector.text();
   row.text(SweepText::budget_kind) = kind_of(labels.pair.budget);
   row.number(SweepNumber::layer) = static_cast<double>(replay.layer);
   if (q_head) {

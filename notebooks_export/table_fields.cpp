@@ -8,6 +8,7 @@
 #include "core/base/json_reader.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -37,10 +38,10 @@ std::string length_text(double length) {
 /// "quest:page-size=32" to "Quest (page-size=32)" by the names of the spec.
 std::string named(const std::string& text, const std::map<std::string, std::string>& names) {
   if (const auto found = names.find(text); found != names.end()) return found->second;
-  const std::size_t colon = text.find(':');
-  const auto found = names.find(text.substr(0, colon));
-  if (colon == std::string::npos || found == names.end()) return text;
-  return fmt::format("{} ({})", found->second, text.substr(colon + 1));
+  const std::string name(method_name(text));
+  const auto found = names.find(name);
+  if (name == text || found == names.end()) return text;
+  return fmt::format("{} ({})", found->second, text.substr(name.size() + 1));
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ std::string TableField::method(std::size_t row) const {
   for (const Part& part : parts_) {
     if (!is_method_column(part.column->name)) continue;
     const std::string text = part.column->cell(row);
-    return text.substr(0, text.find(':'));
+    return std::string(method_name(text));
   }
   return "";
 }

@@ -74,8 +74,10 @@ class AnalyzeCoverage final : public AnalyzeCommand {
   }
   Json options_json() const override {
     const CoverageOptions options = coverage_options();
+    std::vector<std::string> selectors;
+    for (const MethodSpec& selector : options.selectors) selectors.push_back(selector.text());
     Json json = {{"draft", draft_ ? Json(draft_->string()) : Json(nullptr)},
-                 {"selectors", options.selectors},
+                 {"selectors", selectors},
                  {"p", options.shares}};
     for (const Budget& budget : options.budgets) json["budgets"].push_back(budget.to_string());
     json["phase"] = std::string(name_of(options.replay.calls.phase));

@@ -77,7 +77,7 @@ class BenchLive final : public Command {
     PairPlan plan = plan_pairs(
         selectors_of(selectors_.empty() ? std::vector<std::string>{"quoka"} : selectors_),
         split_budgets(budgets_.empty() ? std::vector<std::string>{"tokens=1024"} : budgets_),
-        Phase::prefill, /*without_draft=*/std::nullopt, selector_registry(), "bench live");
+        Phase::prefill, /*without_draft=*/std::nullopt, "bench live");
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
     const fs::path dir = model_dir(model_);
@@ -149,8 +149,7 @@ class BenchLive final : public Command {
                   ThreadPool& pool) const {
     const auto capacity = static_cast<Index>(text.size());
     if (pair != nullptr) {
-      LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity,
-                        selector_registry(), pool);
+      LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity, pool);
       live.prefill(text, chunk_, PrefillMode::sparse, Logits::last);
       const LiveTimes& times = live.stats().times;
       return {times.total, times.attention, times.selection};
@@ -183,7 +182,7 @@ class BenchLive final : public Command {
     const auto [fastest, slowest] = std::minmax_element(total.begin(), total.end());
     const bool has_budget = pair != nullptr && pair->budget.has_value();
     return {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
-            {"selector", pair == nullptr ? "full" : pair->selector},
+            {"selector", pair == nullptr ? "full" : pair->selector.text()},
             {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
             {"length", length},
             {"seconds", median(total)},

@@ -113,12 +113,12 @@ class ListRun {
 /// afresh for every question, since a second one would find the cache that the first one left.
 class SelectorBench {
  public:
-  SelectorBench(std::string spec, const Budget& budget, const BenchCall& call, ScorePrecision precision,
+  SelectorBench(MethodSpec spec, const Budget& budget, const BenchCall& call, ScorePrecision precision,
                 ThreadPool& pool)
       : spec_(std::move(spec)), bench_call_(call), pool_(&pool), precision_(precision), alive_(call.data.k.dim(0)) {
     alive_.append(call.n_tokens);
-    selector_ = selector_registry().make(spec_);
-    caps_ = selector_->caps();
+    selector_ = spec_.make();
+    caps_ = spec_.caps();
     remembers_ = caps_.permanent || caps_.needs_probs;
     call_.layer = caps_.dense_layers;
     call_.phase = call.phase;
@@ -136,7 +136,7 @@ class SelectorBench {
   /// Asks once more.
   void measure(bool counted) {
     if (remembers_) {
-      selector_ = selector_registry().make(spec_);
+      selector_ = spec_.make();
       prepare();
     }
     const double seconds = ask();
@@ -164,7 +164,7 @@ class SelectorBench {
     n_kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                  : n_kept / static_cast<double>(selection_.n_lists());
     const bool has_budget = !caps_.budgets.empty();
-    return {{"selector", spec_},
+    return {{"selector", spec_.text()},
             {"budget", has_budget ? Json(call_.budget.to_string()) : Json(nullptr)},
             {"select_over_dense", median(ratios)},
             {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
@@ -220,7 +220,7 @@ class SelectorBench {
     return seconds;
   }
 
-  std::string spec_;
+  MethodSpec spec_;
   const BenchCall& bench_call_;
   ThreadPool* pool_;
   ScorePrecision precision_;
@@ -284,11 +284,11 @@ class BenchSelect final : public Command {
         budgets_.empty()
             ? std::vector<Budget>{{Budget::Kind::tokens, 1024.0}, {Budget::Kind::mass, 0.95}}
             : split_budgets(budgets_);
-    const std::vector<std::string> specs = chosen_selectors();
-    std::vector<std::pair<std::string, Budget>> pairs;
+    const std::vector<MethodSpec> specs = chosen_selectors();
+    std::vector<std::pair<MethodSpec, Budget>> pairs;
     Json left_out = Json::array();
-    for (const std::string& spec : specs) {
-      const SelectorCaps caps = selector_registry().make(spec)->caps();
+    for (const MethodSpec& spec : specs) {
+      const SelectorCaps& caps = spec.caps();
       const auto fits = std::find_if(budgets.begin(), budgets.end(), [&](const Budget& budget) {
         return std::find(caps.budgets.begin(), caps.budgets.end(), budget.kind) !=
                caps.budgets.end();
@@ -381,14 +381,14 @@ class BenchSelect final : public Command {
     return lengths;
   }
 
-  std::vector<std::string> chosen_selectors() const {
+  std::vector<MethodSpec> chosen_selectors() const {
     if (!selectors_.empty()) return selectors_of(selectors_);
-    std::vector<std::string> names;
-    for (const SelectorEntry& entry : selector_registry().entries()) names.push_back(entry.name);
-    return names;
+    std::vector<MethodSpec> all;
+    for (const SelectorEntry& entry : selector_registry().entries()) all.push_back(entry.name);
+    return all;
   }
 
-  Json measure(const BenchCall& call, const std::vector<std::pair<std::string, Budget>>& pairs,
+  Json measure(const BenchCall& call, const std::vector<std::pair<MethodSpec, Budget>>& pairs,
                ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) const {
     DenseRun dense(call);
     const std::string stage =
@@ -404,11 +404,11 @@ class BenchSelect final : public Command {
     subjects.reserve(pairs.size());
     Json left_out = Json::array();
     for (const auto& [spec, budget] : pairs) {
-      const SelectorCaps caps = selector_registry().make(spec)->caps();
+      const SelectorCaps& caps = spec.caps();
       if (call.phase == Phase::prefill ? caps.prefill : caps.decode) {
         subjects.emplace_back(spec, budget, call, precision_, pool);
       } else {
-        left_out.push_back(spec);
+        left_out.push_back(spec.text());
       }
       step();
     }

@@ -12,8 +12,8 @@ std::vector<Index> index_list_of(std::string_view text, std::string_view option)
   return as_usage([&] { return parse_index_list(text, fmt::format("--{}", option)); });
 }
 
-std::vector<std::string> selectors_of(const std::vector<std::string>& lists) {
-  return as_usage([&] { return split_selectors(lists, "--selector"); });
+std::vector<MethodSpec> selectors_of(const std::vector<std::string>& lists) {
+  return as_usage([&] { return parse_methods(lists, "--selector"); });
 }
 
 }  // namespace kvscope::cli

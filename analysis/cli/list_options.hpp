@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor/tensor.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope::cli {
 
@@ -13,7 +13,7 @@ namespace kvscope::cli {
 /// UsageError.
 std::vector<Index> index_list_of(std::string_view text, std::string_view option);
 
-/// The values of --selector as specs (core/selectors/spec_lists.hpp). Throws UsageError.
-std::vector<std::string> selectors_of(const std::vector<std::string>& lists);
+/// The values of --selector as methods (core/selectors/spec_lists.hpp). Throws UsageError.
+std::vector<MethodSpec> selectors_of(const std::vector<std::string>& lists);
 
 }  // namespace kvscope::cli

@@ -29,7 +29,7 @@ void ReplayArguments::declare(OptionSet& options) {
               "leading layers that every method leaves dense [the method's own]", dense_layers_);
 }
 
-std::vector<std::string> ReplayArguments::selectors() const {
+std::vector<MethodSpec> ReplayArguments::selectors() const {
   return selectors_of(selectors_);
 }
 

@@ -17,9 +17,9 @@ class ReplayArguments {
   void declare(OptionSet& options);
 
   bool has_selectors() const { return !selectors_.empty(); }
-  /// "quest,quoka:n-queries=8,pairing=rank" as {"quest", "quoka:n-queries=8,pairing=rank"}. Throws
-  /// UsageError for empty names.
-  std::vector<std::string> selectors() const;
+  /// "quest,quoka:n-queries=8,pairing=rank" as {quest, quoka:n-queries=8,pairing=rank}. Throws
+  /// UsageError.
+  std::vector<MethodSpec> selectors() const;
   /// "tokens=64,128,ratio=0.25" as three budgets: a bare number is of the kind before it. Throws
   /// ConfigError.
   std::vector<Budget> budgets() const;

@@ -111,10 +111,8 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   models.tokenizer = &tokenizer;
   models.verifier_name = model_name(dir);
   const bool wants_draft =
-      needs_draft() ||
-      std::any_of(options.selectors.begin(), options.selectors.end(), [](const std::string& spec) {
-        return selector_registry().make(spec)->caps().needs_draft;
-      });
+      needs_draft() || std::any_of(options.selectors.begin(), options.selectors.end(),
+                                   [](const MethodSpec& spec) { return spec.caps().needs_draft; });
   if (wants_draft && draft_word()) {
     const fs::path draft_dir = model_dir(*draft_word());
     require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
@@ -138,8 +136,7 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   }
 
   ThreadPool pool(n_threads);
-  const SimulationSetup setup =
-      set_up_simulation(models, options, phase(), selector_registry(), pool);
+  const SimulationSetup setup = set_up_simulation(models, options, phase(), pool);
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));

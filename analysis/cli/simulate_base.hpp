@@ -30,7 +30,7 @@ class SimulateCommand : public Command {
   /// True for tasks that cannot run without a draft model.
   virtual bool needs_draft() const { return false; }
   /// Selectors when none are given.
-  virtual std::vector<std::string> default_selectors() const { return {}; }
+  virtual std::vector<MethodSpec> default_selectors() const { return {}; }
   /// True if "full" joins the selectors, so that results can be put beside the dense ones.
   virtual bool adds_full() const { return false; }
 

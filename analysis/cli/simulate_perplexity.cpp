@@ -45,7 +45,7 @@ class SimulatePerplexity final : public SimulateCommand {
     return task_.mode == PerplexityMode::prefill ? Phase::prefill : Phase::decode;
   }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
-    return make_perplexity_task(setup, task_, selector_registry());
+    return make_perplexity_task(setup, task_);
   }
   std::string summary_table(const SimulationResult& result) const override {
     TextTable table({"method", "perplexity", "rel. increase", "KV reduction", "of KV heads"});

@@ -96,7 +96,7 @@ class SimulateRetrieval : public SimulateCommand {
     RetrievalOptions options = task_;
     options.lengths = parse_counts(lengths_, "lengths");
     set_kinds(options);
-    return make_retrieval_task(setup, options, selector_registry());
+    return make_retrieval_task(setup, options);
   }
   std::string summary_table(const SimulationResult& result) const final {
     return by_length(result.table);

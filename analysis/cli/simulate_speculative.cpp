@@ -39,9 +39,9 @@ class SimulateSpeculative final : public SimulateCommand {
   Phase phase() const override { return Phase::verify; }
   void check_task() const override { parse_counts(gammas_, "gamma"); }
   bool needs_draft() const override { return true; }
-  std::vector<std::string> default_selectors() const override { return {"full"}; }
+  std::vector<MethodSpec> default_selectors() const override { return {"full"}; }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
-    return make_speculative_task(setup, task_, parse_counts(gammas_, "gamma"), selector_registry());
+    return make_speculative_task(setup, task_, parse_counts(gammas_, "gamma"));
   }
   std::string summary_table(const SimulationResult& result) const override {
     TextTable table({"method", "gamma", "accepted", "tokens/pass", "KV reduction", "same as dense",

@@ -93,7 +93,7 @@ class SweepCommand final : public Command {
     if (calibration_) calibration.emplace(TraceFile::open(*calibration_, {}));
     SweepOptions sweep = make_options();
     sweep.replay.calibration = calibration ? &*calibration : nullptr;
-    const SweepPlan plan = plan_sweep(make_traces(), std::move(sweep), selector_registry());
+    const SweepPlan plan = plan_sweep(make_traces(), std::move(sweep));
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
 
@@ -193,8 +193,7 @@ class SweepCommand final : public Command {
     }
     const JournalMode mode = resume_ ? JournalMode::resume : JournalMode::overwrite;
     try {
-      run_sweep(plan, selector_registry(), journal, mode, shard, pool, progress.callback(),
-                stop.token());
+      run_sweep(plan, journal, mode, shard, pool, progress.callback(), stop.token());
     } catch (const Interrupted& error) {
       if (!out_) throw;
       throw Interrupted(fmt::format("{}; what is finished is in {}, --resume goes on", error.what(),

@@ -11,6 +11,7 @@
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/lists.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {
 
@@ -45,11 +46,8 @@ MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
                                                 "h2o",   "streamingllm", "keydiff"};
   std::set<int> taken;
-  const auto base_of = [](const std::string& selector) {
-    return selector.substr(0, selector.find(':'));
-  };
   for (const std::string& selector : selectors) {
-    const std::string base = base_of(selector);
+    const std::string_view base = method_name(selector);
     const auto at = std::find(std::begin(kFixed), std::end(kFixed), base);
     const int slot = static_cast<int>(at - std::begin(kFixed));
     if (base.starts_with("oracle") || base == "full") {

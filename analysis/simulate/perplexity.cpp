@@ -20,9 +20,8 @@ using Units = std::vector<std::vector<UnitResult>>;
 
 class Perplexity final : public SimulationTask {
  public:
-  Perplexity(const SimulationSetup& setup, const PerplexityOptions& options,
-             const SelectorRegistry& registry)
-      : setup_(setup), options_(options), registry_(registry) {
+  Perplexity(const SimulationSetup& setup, const PerplexityOptions& options)
+      : setup_(setup), options_(options) {
     check_fields(options);
     const auto n_text = static_cast<Index>(setup.models.text.size());
     const Index needed = options.offset + options.windows * options.n_tokens;
@@ -59,11 +58,11 @@ class Perplexity final : public SimulationTask {
     const auto prompt = window.first(static_cast<std::size_t>(n_prefill()));
     ThreadPool& all = pool;
     const Transformer& model = *setup_.models.verifier;
-    LiveSequence dense(model, {}, std::max<Index>(1, n_prefill()), registry_, all);
+    LiveSequence dense(model, {}, std::max<Index>(1, n_prefill()), all);
     dense.prefill(prompt, setup_.options.chunk, PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
       const LivePair& pair = setup_.pairs[p];
-      LiveSequence live(model, pair.options, options_.n_tokens, registry_, own, calibration());
+      LiveSequence live(model, pair.options, options_.n_tokens, own, calibration());
       if (live.shares_dense_prefill()) {
         live.adopt(dense.cache());
       } else {
@@ -203,7 +202,6 @@ class Perplexity final : public SimulationTask {
 
   const SimulationSetup& setup_;
   PerplexityOptions options_;
-  const SelectorRegistry& registry_;
 };
 
 }  // namespace
@@ -216,9 +214,8 @@ double negative_log_likelihood(std::span<const float> logits, TokenId target) {
 }
 
 std::unique_ptr<SimulationTask> make_perplexity_task(const SimulationSetup& setup,
-                                                     const PerplexityOptions& options,
-                                                     const SelectorRegistry& registry) {
-  return std::make_unique<Perplexity>(setup, options, registry);
+                                                     const PerplexityOptions& options) {
+  return std::make_unique<Perplexity>(setup, options);
 }
 
 }  // namespace kvscope

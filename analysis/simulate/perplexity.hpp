@@ -46,8 +46,7 @@ struct PerplexityOptions {
 
 /// Throws ConfigError for a text shorter than asked and windows beyond the model's positions.
 std::unique_ptr<SimulationTask> make_perplexity_task(const SimulationSetup& setup,
-                                                     const PerplexityOptions& options,
-                                                     const SelectorRegistry& registry);
+                                                     const PerplexityOptions& options);
 
 /// Negative log-likelihood in nats of `target` under logits [n_vocab], in f64.
 double negative_log_likelihood(std::span<const float> logits, TokenId target);

@@ -57,12 +57,8 @@ std::vector<double> depths_of(Index n) {
 
 class Retrieval final : public SimulationTask {
  public:
-  Retrieval(const SimulationSetup& setup, const RetrievalOptions& options,
-            const SelectorRegistry& registry)
-      : setup_(setup),
-        options_(checked(options)),
-        registry_(registry),
-        depths_(depths_of(options.n_depths)) {
+  Retrieval(const SimulationSetup& setup, const RetrievalOptions& options)
+      : setup_(setup), options_(checked(options)), depths_(depths_of(options.n_depths)) {
     const Index positions = setup.models.verifier->config().max_positions;
     for (const PromptKind kind : options.kinds) {
       for (const Index length : options.lengths) {
@@ -110,7 +106,7 @@ class Retrieval final : public SimulationTask {
     const auto before =
         std::span(prompt.tokens)
             .first(static_cast<std::size_t>(dense_prefill ? spec.length - n_fed : 0));
-    LiveSequence dense(*setup_.models.verifier, {}, spec.length, registry_, pool);
+    LiveSequence dense(*setup_.models.verifier, {}, spec.length, pool);
     dense.prefill(before, setup_.options.chunk, PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
       done(p, run_pair(setup_.pairs[p], prompt, spec, dense.cache(), own, stop));
@@ -212,7 +208,7 @@ class Retrieval final : public SimulationTask {
   UnitResult run_pair(const LivePair& pair, const Prompt& prompt, const PromptSpec& spec,
                       const KvCache& dense, ThreadPool& pool, const std::stop_token& stop) const {
     const Index capacity = spec.length + prompt.n_answer_tokens;
-    LiveSequence live(*setup_.models.verifier, pair.options, capacity, registry_, pool,
+    LiveSequence live(*setup_.models.verifier, pair.options, capacity, pool,
                       {setup_.calibration ? &*setup_.calibration : nullptr});
     std::optional<DraftRunner> draft;
     if (pair.needs_draft) {
@@ -325,16 +321,14 @@ class Retrieval final : public SimulationTask {
 
   const SimulationSetup& setup_;
   RetrievalOptions options_;
-  const SelectorRegistry& registry_;
   std::vector<double> depths_;
 };
 
 }  // namespace
 
 std::unique_ptr<SimulationTask> make_retrieval_task(const SimulationSetup& setup,
-                                                    const RetrievalOptions& options,
-                                                    const SelectorRegistry& registry) {
-  return std::make_unique<Retrieval>(setup, options, registry);
+                                                    const RetrievalOptions& options) {
+  return std::make_unique<Retrieval>(setup, options);
 }
 
 Phase phase_of(RetrievalProtocol protocol) {

@@ -34,8 +34,7 @@ struct RetrievalOptions {
 /// Throws ConfigError for lengths beyond the model's positions or too short for the prompt, a text
 /// shorter than the longest prompt, an empty grid.
 std::unique_ptr<SimulationTask> make_retrieval_task(const SimulationSetup& setup,
-                                                    const RetrievalOptions& options,
-                                                    const SelectorRegistry& registry);
+                                                    const RetrievalOptions& options);
 
 /// The phase that a method must be defined for.
 Phase phase_of(RetrievalProtocol protocol);

@@ -12,17 +12,13 @@ namespace kvscope {
 
 namespace {
 
+constexpr std::string_view kLayerMap = "layer-map";  // SpecAttn's option
 constexpr Index kMapStride = 7;  // sampled rows of the layer map; prime to page and chunk sizes
 
 std::span<const TokenId> calibration_text(const SimulationModels& models,
                                           const SimulationOptions& options) {
   const auto n = std::min(static_cast<std::size_t>(options.n_calibration), models.text.size());
   return models.text.last(n);
-}
-
-bool wants_layer_map(const std::string& spec) {
-  return spec.substr(0, spec.find(':')) == "specattn" &&
-         spec.find("layer-map=") == std::string::npos;
 }
 
 KvCache dense_keys(const Transformer& model, std::span<const TokenId> text, Index chunk,
@@ -51,13 +47,13 @@ void check_options(const SimulationOptions& options) {
 }  // namespace
 
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  Phase phase, const SelectorRegistry& registry, ThreadPool& pool) {
+                                  Phase phase, ThreadPool& pool) {
   check_options(options);
   SimulationSetup setup;
   setup.models = models;
   setup.options = options;
-  for (const std::string& spec : options.selectors) {
-    const SelectorCaps caps = registry.make(spec)->caps();
+  for (const MethodSpec& spec : options.selectors) {
+    const SelectorCaps& caps = spec.caps();
     if (models.draft == nullptr && caps.needs_draft) {
       throw ConfigError(fmt::format("selector {}: needs a draft model, and none was given", spec));
     }
@@ -66,10 +62,10 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     }
   }
   PairPlan plan = plan_pairs(options.selectors, options.budgets, phase,
-                             /*without_draft=*/std::nullopt, registry, "simulate");
+                             /*without_draft=*/std::nullopt, "simulate");
   setup.skipped = std::move(plan.skipped);
   const bool needs_map = std::any_of(plan.pairs.begin(), plan.pairs.end(), [](const auto& pair) {
-    return wants_layer_map(pair.selector);
+    return pair.selector.leaves_open(kLayerMap);
   });
   if (needs_map) {
     setup.layer_map = layer_map_text(measure_layer_map(
@@ -79,12 +75,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
   for (ReplayPair& asked : plan.pairs) {
     LivePair pair;
     pair.options = {asked.selector, asked.budget, options.dense_layers};
-    if (wants_layer_map(asked.selector)) {
-      pair.options.selector +=
-          fmt::format("{}layer-map={}", asked.selector.find(':') == std::string::npos ? ':' : ',',
-                      setup.layer_map);
-    }
-    const SelectorCaps caps = registry.make(pair.options.selector)->caps();
+    if (needs_map) pair.options.selector.fill(kLayerMap, setup.layer_map);
+    const SelectorCaps& caps = pair.options.selector.caps();
     pair.needs_draft = caps.needs_draft;
     learns = learns || caps.needs_calibration;
     pair.asked = std::move(asked);
@@ -113,7 +105,8 @@ std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::str
                                     std::size_t pair) {
   const ReplayPair& asked = setup.pairs[pair].asked;
   const std::string budget = asked.budget ? asked.budget->to_string() : "none";
-  return {setup.models.verifier_name, task, asked.selector, budget.substr(0, budget.find('='))};
+  return {setup.models.verifier_name, task, asked.selector.text(),
+          budget.substr(0, budget.find('='))};
 }
 
 double budget_value(const LivePair& pair) {

@@ -33,7 +33,7 @@ struct SimulationModels {
 
 /// Options that all tasks share.
 struct SimulationOptions {
-  std::vector<std::string> selectors;
+  std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
   std::optional<Index> dense_layers;  // empty = each method's own default
   Index chunk = 128;                  // B_CP: tokens per prefill call
@@ -73,10 +73,10 @@ struct SimulationSetup {
 };
 
 /// Plans the pairs, measures the layer map and the calibration keys where a method needs them.
-/// Throws ConfigError for unknown names, budgets that no method takes, a missing draft, a text
-/// shorter than the calibration needs.
+/// Throws ConfigError for budgets that no method takes, a missing draft, a text shorter than the
+/// calibration needs.
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  Phase phase, const SelectorRegistry& registry, ThreadPool& pool);
+                                  Phase phase, ThreadPool& pool);
 
 /// Called with a finished unit; from any thread.
 using UnitDone = std::function<void(std::size_t pair, UnitResult)>;

@@ -36,8 +36,8 @@ enum Value : std::size_t {
 class Speculative final : public SimulationTask {
  public:
   Speculative(const SimulationSetup& setup, const SpeculativeOptions& options,
-              std::vector<Index> gammas, const SelectorRegistry& registry)
-      : setup_(setup), options_(options), gammas_(std::move(gammas)), registry_(registry) {
+              std::vector<Index> gammas)
+      : setup_(setup), options_(options), gammas_(std::move(gammas)) {
     check_fields(options);
     if (setup.models.draft == nullptr) {
       throw ConfigError("speculative: needs a draft model, and none was given");
@@ -92,7 +92,7 @@ class Speculative final : public SimulationTask {
       check_stop(stop, "simulate");
       return true;
     };
-    LiveSequence greedy(*setup_.models.verifier, {}, capacity(), registry_, pool);
+    LiveSequence greedy(*setup_.models.verifier, {}, capacity(), pool);
     greedy.prefill(before, chunk, PrefillMode::dense);
     KvCache prefix(setup_.models.verifier->config(), options_.prompt);
     prefix.copy_from(greedy.cache());
@@ -105,8 +105,8 @@ class Speculative final : public SimulationTask {
     DraftRunner draft(*setup_.models.draft, capacity(), pool);
     draft.prefill(before, chunk);
     for (const std::size_t p : pairs) {
-      LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), registry_,
-                        pool, {setup_.calibration ? &*setup_.calibration : nullptr});
+      LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), pool,
+                        {setup_.calibration ? &*setup_.calibration : nullptr});
       if (live.shares_dense_prefill()) {
         live.adopt(prefix);
       } else {
@@ -246,16 +246,14 @@ class Speculative final : public SimulationTask {
   const SimulationSetup& setup_;
   SpeculativeOptions options_;
   std::vector<Index> gammas_;
-  const SelectorRegistry& registry_;
 };
 
 }  // namespace
 
 std::unique_ptr<SimulationTask> make_speculative_task(const SimulationSetup& setup,
                                                       const SpeculativeOptions& options,
-                                                      std::vector<Index> gammas,
-                                                      const SelectorRegistry& registry) {
-  return std::make_unique<Speculative>(setup, options, std::move(gammas), registry);
+                                                      std::vector<Index> gammas) {
+  return std::make_unique<Speculative>(setup, options, std::move(gammas));
 }
 
 }  // namespace kvscope

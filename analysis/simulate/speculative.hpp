@@ -29,7 +29,6 @@ struct SpeculativeOptions {
 /// positions.
 std::unique_ptr<SimulationTask> make_speculative_task(const SimulationSetup& setup,
                                                       const SpeculativeOptions& options,
-                                                      std::vector<Index> gammas,
-                                                      const SelectorRegistry& registry);
+                                                      std::vector<Index> gammas);
 
 }  // namespace kvscope

@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/suggest.hpp"
-#include "core/selectors/stack.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -44,33 +44,7 @@ const SelectorEntry& SelectorRegistry::find(std::string_view name) const {
 }
 
 std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
-  if (split_stages(spec).size() > 1) return make_stack(*this, spec);
-  if (const std::size_t at = spec.find('@'); at != std::string_view::npos) {
-    throw ConfigError(fmt::format("selector {}: only the lower stages of a stack (NAME@BUDGET+NAME) carry a budget", spec));
-  }
-  const std::size_t colon = spec.find(':');
-  const std::string_view name = spec.substr(0, colon);
-  SelectorOptions assignments;
-  const SelectorEntry* entry = nullptr;
-  for (const SelectorEntry& candidate : entries_) {
-    const auto preset = candidate.presets.find(std::string(name));
-    if (preset == candidate.presets.end()) continue;
-    entry = &candidate;
-    assignments = preset->second;
-  }
-  if (entry == nullptr) entry = &find(name);
-  std::string_view rest = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    const std::size_t equals = item.find('=');
-    if (equals == std::string_view::npos) {
-      throw ConfigError(fmt::format("selector {}: expected option=value, found \"{}\"", name, item));
-    }
-    assignments[std::string(item.substr(0, equals))] = std::string(item.substr(equals + 1));
-    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
-  }
-  return entry->make(assignments);
+  return MethodSpec::parse(*this, spec).make();
 }
 
 void SelectorRegistry::throw_unknown(const std::string& method, const std::vector<std::string>& known,

@@ -82,8 +82,8 @@ class SelectorRegistry {
   const std::vector<SelectorEntry>& entries() const { return entries_; }
   /// Throws ConfigError with the nearest name if there is none.
   const SelectorEntry& find(std::string_view name) const;
-  /// "quest", "quest-kernel" (a preset) "quoka:n-queries=8,pairing=shared_tokens", or a stack of
-  /// them (core/selectors/stack.hpp). Throws ConfigError.
+  /// The selector of a text, as "quest:page-size=32"; core/selectors/method_spec.hpp describes them
+  /// all. Throws ConfigError.
   std::unique_ptr<Selector> make(std::string_view spec) const;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace kvscope {
 
-std::vector<std::string> split_selectors(const std::vector<std::string>& lists,
-                                         std::string_view name) {
-  std::vector<std::string> specs;
+std::vector<MethodSpec> parse_methods(const std::vector<std::string>& lists,
+                                      std::string_view name) {
+  std::vector<std::string> texts;
   for (const std::string& list : lists) {
     bool is_first = true;
     for (const std::string& part : split_words(list, ',')) {
@@ -22,16 +22,14 @@ std::vector<std::string> split_selectors(const std::vector<std::string>& lists,
             fmt::format("{}: expected a method's name first, found \"{}\"", name, part));
       }
       if (is_option) {
-        const bool has_options =
-            specs.back().find(':', specs.back().rfind('+') + 1) != std::string::npos;
-        specs.back() = fmt::format("{}{}{}", specs.back(), has_options ? ',' : ':', part);
+        texts.back() += "," + part;
       } else {
-        specs.push_back(part);
+        texts.push_back(part);
       }
       is_first = false;
     }
   }
-  return specs;
+  return {texts.begin(), texts.end()};
 }
 
 std::vector<Budget> split_budgets(const std::vector<std::string>& lists) {

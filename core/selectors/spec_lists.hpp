@@ -5,15 +5,14 @@
 #include <string_view>
 #include <vector>
 
-#include "core/selectors/selector.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
-/// "quest,quoka:n-queries=8,pairing=rank" to {"quest", "quoka:n-queries=8,pairing=rank"}: an
+/// "quest,quoka:n-queries=8,pairing=rank" to {quest, quoka:n-queries=8,pairing=rank}: an
 /// assignment without a method in front belongs to the (last stage of the) method before it. `name`
 /// is what messages call the lists: "--selector". Throws ConfigError.
-std::vector<std::string> split_selectors(const std::vector<std::string>& lists,
-                                         std::string_view name);
+std::vector<MethodSpec> parse_methods(const std::vector<std::string>& lists, std::string_view name);
 
 /// "tokens=64,128,ratio=0.25": a bare number is of the kind before it, tokens at first. Throws
 /// ConfigError.

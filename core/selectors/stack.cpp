@@ -1,24 +1,14 @@
 #include "core/selectors/stack.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
 #include <numeric>
 
-#include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/eviction.hpp"
 
 namespace kvscope {
 
 namespace {
-
-struct Stage {
-  std::unique_ptr<Selector> selector;
-  SelectorCaps caps;
-  std::optional<Budget> budget;  // empty: the last stage, or one that takes none
-};
 
 /// The finer of two owners: lists per query head can express lists per KV head, and those the
 /// layer's.
@@ -98,50 +88,32 @@ AliveMask hide_unselected(const AliveMask& alive, const Selection& kept, const S
 
 class Stack final : public Selector {
  public:
-  Stack(std::string spec, std::vector<Stage> stages)
-      : spec_(std::move(spec)), stages_(std::move(stages)), asked_(stages_.size()) {}
+  Stack(std::string name, SelectorCaps caps, std::vector<StackStage> stages)
+      : name_(std::move(name)),
+        caps_(std::move(caps)),
+        stages_(std::move(stages)),
+        asked_(stages_.size()) {}
 
-  std::string_view name() const override { return spec_; }
-
-  SelectorCaps caps() const override {
-    SelectorCaps all = stages_.back().caps;
-    all.is_static = true;
-    for (const Stage& stage : stages_) {
-      all.prefill |= stage.caps.prefill;
-      all.decode |= stage.caps.decode;
-      all.verify |= stage.caps.verify;
-      all.permanent |= stage.caps.permanent;
-      all.needs_probs |= stage.caps.needs_probs;
-      all.needs_calibration |= stage.caps.needs_calibration;
-      all.needs_draft |= stage.caps.needs_draft;
-      all.needs_values |= stage.caps.needs_values;
-      all.cross_layer |= stage.caps.cross_layer;
-      all.is_static &= stage.caps.is_static;
-      all.uses_pool |= stage.caps.uses_pool;
-      all.dense_layers = std::min(all.dense_layers, stage.caps.dense_layers);
-      if (&stage == &stages_.back()) break;
-      if (!stage.caps.permanent) all.owner = finer(all.owner, stage.caps.owner);
-    }
-    return all;
-  }
+  std::string_view name() const override { return name_; }
+  SelectorCaps caps() const override { return caps_; }
 
   void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    for (Stage& stage : stages_) {
+    for (StackStage& stage : stages_) {
       if (stage.caps.needs_calibration) stage.selector->calibrate(layer, kv_head, keys);
     }
   }
   void reset(const AttentionShape& shape) override {
-    for (Stage& stage : stages_) stage.selector->reset(shape);
+    for (StackStage& stage : stages_) stage.selector->reset(shape);
   }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                  TensorView<const float> v) override {
-    for (Stage& stage : stages_) stage.selector->on_append(layer, pos_begin, k, v);
+    for (StackStage& stage : stages_) stage.selector->on_append(layer, pos_begin, k, v);
   }
   void rollback(Index n_keys) override {
-    for (Stage& stage : stages_) stage.selector->rollback(n_keys);
+    for (StackStage& stage : stages_) stage.selector->rollback(n_keys);
   }
   void observe(const ObservedProbs& probs) override {
-    for (Stage& stage : stages_) {
+    for (StackStage& stage : stages_) {
       if (stage.caps.needs_probs) stage.selector->observe(probs);
     }
   }
@@ -161,7 +133,7 @@ class Stack final : public Selector {
       asked.answer = stages_[i].selector->select(question);
       kept = cut(lists_of(asked.answer), kept, call);
     }
-    Stage& last = stages_.back();
+    StackStage& last = stages_.back();
     Asked& asked = asked_.back();
     asked.is_active = is_active(last, call);
     std::vector<Selection> answers;
@@ -223,7 +195,7 @@ class Stack final : public Selector {
     Selection answer;
   };
 
-  static bool is_active(const Stage& stage, const SelectCall& call) {
+  static bool is_active(const StackStage& stage, const SelectCall& call) {
     return stage.caps.is_defined(call.phase) && call.layer >= stage.caps.dense_layers;
   }
   static void narrow(Asked& asked, const Selection& kept, const SelectCall& call) {
@@ -237,61 +209,34 @@ class Stack final : public Selector {
     return question;
   }
 
-  std::string spec_;
-  std::vector<Stage> stages_;
+  std::string name_;
+  SelectorCaps caps_;
+  std::vector<StackStage> stages_;
   std::vector<Asked> asked_;
 };
 
 }  // namespace
 
-std::vector<std::string> split_stages(std::string_view spec) {
-  std::vector<std::string> stages(1);
-  for (std::size_t i = 0; i < spec.size(); ++i) {
-    // A plus sign inside a number ("1e+3") does not part stages.
-    const bool parts = spec[i] == '+' && (i + 1 == spec.size() ||
-                                          !std::isdigit(static_cast<unsigned char>(spec[i + 1])));
-    if (parts) {
-      stages.emplace_back();
-    } else {
-      stages.back() += spec[i];
-    }
-  }
-  return stages;
+SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
+  upper.prefill |= lower.prefill;
+  upper.decode |= lower.decode;
+  upper.verify |= lower.verify;
+  upper.needs_probs |= lower.needs_probs;
+  upper.needs_calibration |= lower.needs_calibration;
+  upper.needs_draft |= lower.needs_draft;
+  upper.needs_values |= lower.needs_values;
+  upper.cross_layer |= lower.cross_layer;
+  upper.is_static &= lower.is_static;
+  upper.uses_pool |= lower.uses_pool;
+  upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
+  if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
+  upper.permanent |= lower.permanent;
+  return upper;
 }
 
-std::unique_ptr<Selector> make_stack(const SelectorRegistry& registry, std::string_view spec) {
-  std::vector<Stage> stages;
-  const std::vector<std::string> words = split_stages(spec);
-  for (const std::string& word : words) {
-    if (word.empty())
-      throw ConfigError(
-          fmt::format("selector {}: a stage is empty, expected NAME[@BUDGET]+NAME", spec));
-    const bool is_last = &word == &words.back();
-    const std::size_t at = word.find('@');
-    Stage stage;
-    stage.selector = registry.make(word.substr(0, at));
-    stage.caps = stage.selector->caps();
-    for (const Stage& earlier : stages) {
-      if (earlier.selector->name() == stage.selector->name()) {
-        throw ConfigError(
-            fmt::format("selector {}: {} is given twice", spec, stage.selector->name()));
-      }
-    }
-    if (at != std::string::npos) {
-      if (is_last) {
-        throw ConfigError(
-            fmt::format("selector {}: the last stage takes the budget of the run, found {}", spec,
-                        word.substr(at)));
-      }
-      stage.budget = Budget::parse(word.substr(at + 1));
-      check_budget_kind(stage.selector->name(), stage.caps, *stage.budget);
-    } else if (!is_last && !stage.caps.budgets.empty()) {
-      throw ConfigError(fmt::format(
-          "selector {}: stage {} needs a budget of its own, as {}@tokens=1024", spec, word, word));
-    }
-    stages.push_back(std::move(stage));
-  }
-  return std::make_unique<Stack>(std::string(spec), std::move(stages));
+std::unique_ptr<Selector> make_stack(std::string name, SelectorCaps caps,
+                                     std::vector<StackStage> stages) {
+  return std::make_unique<Stack>(std::move(name), std::move(caps), std::move(stages));
 }
 
 }  // namespace kvscope

@@ -11,22 +11,26 @@
 // left, as in Twilight.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "core/selectors/registry.hpp"
+#include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
-/// The stages of a spec, as written: "a@tokens=8+b:x=1" -> {"a@tokens=8", "b:x=1"}. One element if
-/// it is no stack.
-std::vector<std::string> split_stages(std::string_view spec);
+struct StackStage {
+  std::unique_ptr<Selector> selector;
+  SelectorCaps caps;
+  std::optional<Budget> budget;  // empty: the last stage, or one that takes none
+};
 
-/// The stack of two stages or more. Throws ConfigError: an unknown stage, a stage without the
-/// budget it needs or with one that it does not take, the same method twice, a budget on the last
-/// stage.
-std::unique_ptr<Selector> make_stack(const SelectorRegistry& registry, std::string_view spec);
+/// Caps of `upper` on top of one more stage below it.
+SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper);
+
+/// The stack of two stages or more that fit (MethodSpec::parse sees to that). caps: of all of them.
+std::unique_ptr<Selector> make_stack(std::string name, SelectorCaps caps,
+                                     std::vector<StackStage> stages);
 
 }  // namespace kvscope

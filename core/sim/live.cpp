@@ -7,7 +7,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/stopwatch.hpp"
-#include "core/sim/selector_spec.hpp"
 
 namespace kvscope {
 
@@ -50,20 +49,18 @@ class LiveSequence::Policy final : public AttentionPolicy {
 };
 
 LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options, Index capacity,
-                           const SelectorRegistry& registry, ThreadPool& pool,
-                           const LiveCalibration& calibration)
+                           ThreadPool& pool, const LiveCalibration& calibration)
     : model_(model),
       pool_(pool),
       cache_(model.config(), capacity),
       shape_(attention_shape(model.config(), capacity)) {
-  auto gate = std::make_unique<GatedSelector>(
-      registry.make(with_dense_layers(registry, options.selector, options.dense_layers)));
-  gate_ = gate.get();
-  const SelectorCaps caps = gate_->caps();
+  MethodSpec method = options.selector;
+  if (options.dense_layers) method.fill("dense-layers", *options.dense_layers);
+  const SelectorCaps& caps = method.caps();
   if (!caps.budgets.empty() && !options.budget) {
     throw ConfigError(fmt::format("selector {}: a budget is missing", options.selector));
   }
-  run_ = std::make_unique<SelectorRun>(std::move(gate), shape_,
+  run_ = std::make_unique<SelectorRun>(method.make(), shape_,
                                        std::vector<Budget>{options.budget.value_or(Budget{})},
                                        options.dense_layers, options.score_precision);
   has_history_ = caps.permanent || caps.needs_probs;
@@ -74,7 +71,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   }
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     const auto keys = calibration.cache->k(layer).range(1, 0, calibration.cache->n_tokens());
-    for (Index head = 0; head < shape_.n_kv; ++head) gate_->calibrate(layer, head, keys.sub(head));
+    for (Index head = 0; head < shape_.n_kv; ++head) run_->calibrate(layer, head, keys.sub(head));
   }
 }
 
@@ -83,7 +80,7 @@ LiveSequence::~LiveSequence() = default;
 
 void LiveSequence::set_sparse(bool is_sparse) {
   is_sparse_ = is_sparse || has_history_;
-  gate_->set_open(is_sparse_);
+  run_->set_open(is_sparse_);
 }
 
 bool LiveSequence::shares_dense_prefill() const {
@@ -129,7 +126,7 @@ void LiveSequence::adopt(const KvCache& dense) {
     throw ConfigError(
         fmt::format("selector {}: cannot take over a dense prefill of {} tokens (it has seen {}, "
                     "or it has a history)",
-                    gate_->name(), dense.n_tokens(), n_tokens()));
+                    run_->selector().name(), dense.n_tokens(), n_tokens()));
   }
   cache_.copy_from(dense);
   if (n_tokens() == 0) return;

@@ -2,7 +2,7 @@
 // the sparse output of layer l.
 //
 // Use:
-//   LiveSequence live(model, {"quest", Budget::parse("tokens=256")}, 4096, registry, pool);
+//   LiveSequence live(model, {"quest", Budget::parse("tokens=256")}, 4096, pool);
 //   live.prefill(prompt, 128);
 //   logits = live.run(Phase::decode, {&token, 1}, Logits::last);
 //   live.rollback(n);                    // rejected drafts
@@ -15,11 +15,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "core/model/transformer.hpp"
-#include "core/selectors/registry.hpp"
-#include "core/sim/gated_selector.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/live_stats.hpp"
 #include "core/sim/protocol.hpp"
 
@@ -27,7 +25,7 @@ namespace kvscope {
 
 /// One method as it runs inside a model.
 struct LiveOptions {
-  std::string selector = "full";      // "quest", "quoka:n-queries=8"
+  MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
   ScorePrecision score_precision = ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
@@ -51,11 +49,10 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens);
 /// One sequence of one model under one selector.
 class LiveSequence {
  public:
-  /// Throws ConfigError for an unknown method, a budget that it does not take, a capacity beyond
-  /// the model's positions, or a method that needs calibration when there is none.
+  /// Throws ConfigError for a budget that the method does not take, a capacity beyond the model's
+  /// positions, or a method that needs calibration when there is none.
   LiveSequence(const Transformer& model, const LiveOptions& options, Index capacity,
-               const SelectorRegistry& registry, ThreadPool& pool,
-               const LiveCalibration& calibration = {});
+               ThreadPool& pool, const LiveCalibration& calibration = {});
   LiveSequence(LiveSequence&&) noexcept;
   ~LiveSequence();
 
@@ -94,7 +91,6 @@ class LiveSequence {
   ThreadPool& pool_;
   KvCache cache_;
   AttentionShape shape_;
-  GatedSelector* gate_ = nullptr;  // owned by run_
   std::unique_ptr<SelectorRun> run_;
   LiveStats stats_;
   bool has_history_ = false;

@@ -131,6 +131,11 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   if (keeps_dense(input.layer)) {
     answers_.clear();
     for (std::size_t i = 0; i < budgets_.size(); ++i) answers_.push_back(alive_selection(call_));
+  } else if (!is_open_) {
+    answers_.clear();
+    for (std::size_t i = 0; i < budgets_.size(); ++i) {
+      answers_.push_back(dense_selection(call_, ListOwner::layer));
+    }
   } else if (budgets_.size() == 1) {
     answers_.clear();
     answers_.push_back(selector_->select(call_));

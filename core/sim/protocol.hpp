@@ -2,7 +2,7 @@
 // done once for replay, live simulation and tests.
 //
 // Use:
-//   SelectorRun run(selector_registry().make("quest"), shape, {Budget::parse("tokens=512")});
+//   SelectorRun run(MethodSpec("quest").make(), shape, {Budget::parse("tokens=512")});
 //   for each forward call:  run.begin_call(Phase::prefill, n_tok);
 //     for each layer, ascending:  answers = run.layer_call({layer, q, k, v, window});   // append
 //     ... evict
@@ -48,6 +48,15 @@ class SelectorRun {
               std::vector<Budget> budgets, std::optional<Index> dense_layers = std::nullopt,
               ScorePrecision precision = ScorePrecision::f64);
 
+  /// See Selector::calibrate; for those that ask for it, before the first call.
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) {
+    selector_->calibrate(layer, kv_head, keys);
+  }
+
+  /// While closed, the method sees every append but is not asked: answers are "everything visible".
+  /// Only for methods whose later answers do not depend on earlier ones.
+  void set_open(bool is_open) { is_open_ = is_open; }
+
   /// Starts a forward call with n_tok queries. draft_rows: see SelectCall; needed by
   /// caps().needs_draft in verify. Throws ConfigError if they are missing.
   void begin_call(Phase phase, Index n_tok, std::span<const Tensor<float>> draft_rows = {});
@@ -92,6 +101,7 @@ class SelectorRun {
   AttentionShape shape_;
   std::vector<Budget> budgets_;
   Index dense_layers_ = 0;
+  bool is_open_ = true;
 
   std::vector<AliveMask> alive_;          // [n_layers]
   std::vector<AliveMask> before_verify_;  // [n_layers] or empty: masks of a permanent method before

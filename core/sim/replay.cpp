@@ -83,14 +83,13 @@ struct Measured {
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
                                        const std::vector<Index>& layers,
                                        const std::vector<ReplayPair>& pairs,
-                                       const ReplayOptions& options,
-                                       const SelectorRegistry& registry, ThreadPool& pool,
+                                       const ReplayOptions& options, ThreadPool& pool,
                                        const ProgressFn& progress, std::stop_token stop) {
   check_trace(trace, options, layers);
   if (layers.empty() || pairs.empty()) return {};
   const TraceInfo& info = trace.info();
   const std::vector<TokenRange> calls = plan_calls(info, options.calls, trace.where());
-  std::vector<ReplayRun> runs = make_runs(registry, pairs, shape_of(info), options.dense_layers);
+  std::vector<ReplayRun> runs = make_runs(pairs, shape_of(info), options.dense_layers);
   const bool cross_layer =
       std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run.caps().cross_layer; });
   const bool wants_draft =

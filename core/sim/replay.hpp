@@ -11,12 +11,11 @@
 #include <optional>
 #include <span>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
-#include "core/selectors/registry.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/metrics.hpp"
 #include "core/sim/replay_calls.hpp"
 #include "core/trace/source.hpp"
@@ -25,7 +24,7 @@ namespace kvscope {
 
 /// One line of a comparison.
 struct ReplayPair {
-  std::string selector;          // "quest", "quoka:n-queries=8"
+  MethodSpec selector;
   std::optional<Budget> budget;  // empty for methods that take none
 };
 
@@ -89,8 +88,7 @@ std::vector<Index> measured_rows(Index n_tok, const std::optional<Index>& rows_p
 std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSource* draft,
                                        const std::vector<Index>& layers,
                                        const std::vector<ReplayPair>& pairs,
-                                       const ReplayOptions& options,
-                                       const SelectorRegistry& registry, ThreadPool& pool,
+                                       const ReplayOptions& options, ThreadPool& pool,
                                        const ProgressFn& progress = {}, std::stop_token stop = {});
 
 }  // namespace kvscope

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "core/base/error.hpp"
-#include "core/sim/selector_spec.hpp"
 
 namespace kvscope {
 
@@ -20,18 +19,16 @@ Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange ran
   return all;
 }
 
-ReplayRun::ReplayRun(const SelectorRegistry& registry, const std::vector<ReplayPair>& pairs,
-                     std::vector<std::size_t> members, const AttentionShape& shape,
-                     std::optional<Index> dense_layers)
+ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size_t> members,
+                     const AttentionShape& shape, std::optional<Index> dense_layers)
     : members_(std::move(members)),
       shape_(shape),
       no_query_(static_cast<std::size_t>(shape.d_head), 0.0f) {
-  auto gate = std::make_unique<GatedSelector>(
-      registry.make(with_dense_layers(registry, pairs[members_.front()].selector, dense_layers)));
-  gate_ = gate.get();
+  MethodSpec method = pairs[members_.front()].selector;
+  if (dense_layers) method.fill("dense-layers", *dense_layers);
   std::vector<Budget> budgets;
   for (std::size_t pair : members_) budgets.push_back(pairs[pair].budget.value_or(Budget{}));
-  run_ = std::make_unique<SelectorRun>(std::move(gate), shape, std::move(budgets), dense_layers);
+  run_ = std::make_unique<SelectorRun>(method.make(), shape, std::move(budgets), dense_layers);
   has_history_ = caps().permanent || caps().needs_probs;
 }
 
@@ -42,7 +39,7 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
         "selector {}: it learns from a calibration text, and the replayed recording is not one: "
         "expected --calibration TRACE (the same model over another text), or an option of the "
         "method that does without (loki: basis=self)",
-        gate_->name()));
+        run_->selector().name()));
   }
   const TraceInfo& info = text->info();
   if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
@@ -57,7 +54,7 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
     if (layer.window) continue;  // stays dense: nobody asks about it
     for (Index head = 0; head < shape_.n_kv; ++head) {
       const Tensor<float> keys = text->read_k(layer.layer, head, {0, info.n_tokens});
-      gate_->calibrate(layer.layer, head, keys.view());
+      run_->calibrate(layer.layer, head, keys.view());
     }
   }
 }
@@ -74,7 +71,7 @@ LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
                         Index begin, Index chunk, Index n_prompt) {
-  gate_->set_open(has_history_);
+  run_->set_open(has_history_);
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();
     const bool in_prompt = from < n_prompt;
@@ -93,7 +90,7 @@ void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>
       }
     }
   }
-  gate_->set_open(true);
+  run_->set_open(true);
 }
 
 void ReplayRun::begin_call(Phase phase, TokenRange call,
@@ -110,24 +107,22 @@ void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRa
   for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));
 }
 
-std::vector<ReplayRun> make_runs(const SelectorRegistry& registry,
-                                 const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
+std::vector<ReplayRun> make_runs(const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
                                  std::optional<Index> dense_layers) {
   std::vector<std::vector<std::size_t>> groups;
-  std::map<std::string, std::size_t> shared;  // spec -> its group
+  std::map<std::string, std::size_t> shared;  // text -> its group
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const SelectorCaps caps = registry.make(pairs[i].selector)->caps();
-    const auto known = shared.find(pairs[i].selector);
+    const MethodSpec& method = pairs[i].selector;
+    const auto known = shared.find(method.text());
     if (known != shared.end()) {
       groups[known->second].push_back(i);
     } else {
-      if (can_share_scoring(caps)) shared[pairs[i].selector] = groups.size();
+      if (can_share_scoring(method.caps())) shared[method.text()] = groups.size();
       groups.push_back({i});
     }
   }
   std::vector<ReplayRun> runs;
-  for (auto& group : groups)
-    runs.emplace_back(registry, pairs, std::move(group), shape, dense_layers);
+  for (auto& group : groups) runs.emplace_back(pairs, std::move(group), shape, dense_layers);
   return runs;
 }
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "core/sim/gated_selector.hpp"
 #include "core/sim/protocol.hpp"
 #include "core/sim/replay.hpp"
 
@@ -29,9 +28,8 @@ Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange ran
 /// depends on its budget.
 class ReplayRun {
  public:
-  ReplayRun(const SelectorRegistry& registry, const std::vector<ReplayPair>& pairs,
-            std::vector<std::size_t> members, const AttentionShape& shape,
-            std::optional<Index> dense_layers);
+  ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size_t> members,
+            const AttentionShape& shape, std::optional<Index> dense_layers);
 
   /// Learns from the keys of another text, if the method wants to; never from the replayed ones.
   /// Throws ConfigError if there is no such text (null), or if it is a recording of another model.
@@ -54,7 +52,6 @@ class ReplayRun {
   LayerCall layer_call(const ReplayLayer& layer, TensorView<const float> q, Index n_keys) const;
 
   std::vector<std::size_t> members_;  // indices into the pairs
-  GatedSelector* gate_ = nullptr;     // owned by run_
   std::unique_ptr<SelectorRun> run_;
   AttentionShape shape_;
   bool has_history_ = false;
@@ -64,8 +61,7 @@ class ReplayRun {
 };
 
 /// The fewest runs that answer all pairs.
-std::vector<ReplayRun> make_runs(const SelectorRegistry& registry,
-                                 const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
+std::vector<ReplayRun> make_runs(const std::vector<ReplayPair>& pairs, const AttentionShape& shape,
                                  std::optional<Index> dense_layers);
 
 }  // namespace kvscope

@@ -293,7 +293,7 @@ void App::step_method(int by) {
   const std::ptrdiff_t next = at == names.end() ? 0 : ((at - names.begin()) + by + n) % n;
   session_->select("method keys",
                    [&](Selection& s) { s.selector = names[static_cast<std::size_t>(next)]; });
-  flash("method " + session_->selection().selector);
+  flash("method " + session_->selection().selector.text());
 }
 
 Panel* App::focused_panel() {

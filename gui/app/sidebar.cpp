@@ -61,8 +61,8 @@ void draw_selection(PanelContext& context) {
   ImGui::PopStyleColor();
 }
 
-void method_choice(PanelContext& context, const char* name, const std::string& current,
-                   const char* origin, std::string Selection::*field, const char* help) {
+void method_choice(PanelContext& context, const char* name, const MethodSpec& current,
+                   const char* origin, MethodSpec Selection::*field, const char* help) {
   Session& session = context.session;
   static const std::vector<std::string> names = method_names();
   const float label = ImGui::GetFontSize() * 4.2f;
@@ -70,14 +70,14 @@ void method_choice(PanelContext& context, const char* name, const std::string& c
   ImGui::TextDisabled("%s", name);
   help_tooltip(help);
   ImGui::SameLine(label);
-  std::string chosen = current;
+  std::string chosen = current.text();
   if (choose(fmt::format("##{}", name).c_str(), chosen, names, -1.0f)) {
     session.select(origin, [&](Selection& s) { s.*field = chosen; });
   }
   landmark(name);
-  for (const SelectorEntry& entry : selector_registry().entries()) {
-    if (entry.name == current)
-      help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
+  if (current.stages().size() == 1) {
+    const SelectorEntry& entry = *current.stages()[0].method;
+    help_tooltip(fmt::format("{}: {}. {}", entry.title, entry.idea, entry.source));
   }
   const std::string why = obstacle(current, session.phase(), session.second() != nullptr);
   if (!why.empty()) {

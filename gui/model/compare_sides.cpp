@@ -12,27 +12,23 @@ namespace kvscope::gui {
 
 namespace {
 
-bool needs_draft(const std::string& spec) {
-  return selector_registry().make(spec)->caps().needs_draft;
-}
-
-std::string label_of(const std::string& spec, const std::optional<Budget>& budget) {
-  return budget ? fmt::format("{}, {}", spec, budget->to_string()) : spec;
+std::string label_of(const MethodSpec& spec, const std::optional<Budget>& budget) {
+  return budget ? fmt::format("{}, {}", spec, budget->to_string()) : spec.text();
 }
 
 CompareSide make_side(const Session& session, std::shared_ptr<const Document> document,
-                      std::shared_ptr<const Document> draft, const std::string& selector,
+                      std::shared_ptr<const Document> draft, const MethodSpec& method,
                       const Parameters& parameters) {
   CompareSide side;
-  const std::string spec = spec_of(selector, parameters);
+  const MethodSpec spec = spec_of(method, parameters);
   side.document = std::move(document);
-  if (needs_draft(spec)) side.draft = std::move(draft);
+  if (spec.caps().needs_draft) side.draft = std::move(draft);
   side.request.layer = session.selection().layer;
   side.request.q_head = session.selection().q_head;
   side.request.phase = session.phase();
   side.request.chunk = parameters.chunk;
   side.request.spec = spec;
-  side.request.budget = budget_of(selector, parameters);
+  side.request.budget = budget_of(method, parameters);
   side.request.dense_layers = parameters.dense_layers;
   side.request.rows_per_chunk = rows_per_chunk_for(side.document->info().n_tokens);
   side.label = label_of(spec, side.request.budget);

@@ -46,11 +46,11 @@ std::string budget_words(const std::optional<Budget>& budget) {
 SweepRow masked_row(const HeadsQuestion& question, Index layer, Index q_head) {
   SweepRow row;
   row.numbers.fill(kNan);
-  const auto budget = budget_of(question.method.name, question.parameters);
+  const auto budget = budget_of(question.method.spec, question.parameters);
   const std::string budget_text = budget ? budget->to_string() : "none";
   row.text(SweepText::trace) = question.trace;
   row.text(SweepText::phase) = name_of(question.phase);
-  row.text(SweepText::selector) = question.method.spec;
+  row.text(SweepText::selector) = question.method.spec.text();
   row.text(SweepText::budget_kind) = budget_text.substr(0, budget_text.find('='));
   row.number(SweepNumber::layer) = static_cast<double>(layer);
   row.number(SweepNumber::q_head) = static_cast<double>(q_head);
@@ -84,7 +84,7 @@ std::vector<MethodRowsRequest> plan_heads(const HeadsQuestion& question) {
   request.spec = question.method.spec;
   request.dense_layers = question.parameters.dense_layers;
   request.rows_per_chunk = display_rows_per_chunk(question.n_tokens);
-  if (const auto budget = budget_of(question.method.name, question.parameters)) {
+  if (const auto budget = budget_of(question.method.spec, question.parameters)) {
     request.budgets = {*budget};
   }
   std::vector<MethodRowsRequest> parts = split_by_layer(request);
@@ -148,8 +148,8 @@ HeadsPicture heads_picture(const HeadsQuestion& question,
     return picture;
   }
   plot::Panel& panel = picture.figure.panels.front();
-  const auto budget = budget_of(question.method.name, question.parameters);
-  panel.title = question.method.spec + (budget ? " " + budget->to_string() : "");
+  const auto budget = budget_of(question.method.spec, question.parameters);
+  panel.title = question.method.spec.text() + (budget ? " " + budget->to_string() : "");
   panel.marks.resize(1);
   const auto n_to_come = static_cast<Index>(std::count(has_layer.begin(), has_layer.end(), false));
   panel.colour->masked_label = n_to_come > 0 ? "dense, or still to come" : "dense or not measured";
@@ -191,7 +191,7 @@ PagesRequest pages_request(const TraceInfo& info, Index layer, std::optional<Ind
   request.chunk = parameters.chunk;
   if (method.obstacle.empty()) {
     request.spec = method.spec;
-    request.budget = budget_of(method.name, parameters);
+    request.budget = budget_of(method.spec, parameters);
   }
   request.dense_layers = parameters.dense_layers;
   request.rows_per_chunk = display_rows_per_chunk(info.n_tokens);

@@ -115,7 +115,7 @@ struct PagesRequest {
   std::optional<Index> q_head;  // empty: all
   Phase phase = Phase::prefill;
   Index chunk = 128;
-  std::string spec;  // empty: the attention alone
+  MethodSpec spec;  // empty: the attention alone
   std::optional<Budget> budget;
   Index dense_layers = 0;
   Index rows_per_chunk = 8;

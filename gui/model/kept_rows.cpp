@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "core/selectors/registry.hpp"
-
 namespace kvscope::gui {
 
 namespace {
@@ -66,7 +64,7 @@ KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const Kep
     kept.rows.push_back(std::move(row));
   };
   const auto layers = replay_layers(trace, draft, {request.layer}, {{request.spec, request.budget}},
-                                    options, selector_registry(), job.pool, job.progress, job.stop);
+                                    options, job.pool, job.progress, job.stop);
   std::sort(kept.rows.begin(), kept.rows.end(),
             [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
   kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;

@@ -37,7 +37,7 @@ struct KeptRequest {
   Index q_head = 0;
   Phase phase = Phase::prefill;
   Index chunk = 128;
-  std::string spec;              // "quoka:n-queries=16"
+  MethodSpec spec;
   std::optional<Budget> budget;  // empty for methods that take none
   Index dense_layers = 0;
   /// Measured queries per prefill chunk, evenly spaced; empty = all of them.

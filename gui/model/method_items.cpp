@@ -14,22 +14,19 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Title and idea of a method, or of the method that a preset or specification is one of.
+/// Title and idea of the method, of a stack's first one.
 void describe(MethodItem& item) {
-  const std::string base = item.name.substr(0, item.name.find_first_of(":+@"));
-  for (const SelectorEntry& entry : selector_registry().entries()) {
-    const auto preset = entry.presets.find(item.name);
-    if (entry.name != base && preset == entry.presets.end()) continue;
-    item.title = entry.title;
-    item.idea = entry.idea;
-    if (preset == entry.presets.end()) return;
-    std::vector<std::string> assignments;
-    for (const auto& [option, value] : preset->second) {
-      assignments.push_back(fmt::format("{}={}", option, value));
-    }
-    item.title += fmt::format(" ({})", fmt::join(assignments, ", "));
-    return;
+  if (item.spec.empty()) return;
+  const MethodSpec::Stage& stage = item.spec.stages().front();
+  item.title = stage.method->title;
+  item.idea = stage.method->idea;
+  const auto preset = stage.method->presets.find(stage.name);
+  if (preset == stage.method->presets.end()) return;
+  std::vector<std::string> assignments;
+  for (const auto& [option, value] : preset->second) {
+    assignments.push_back(fmt::format("{}={}", option, value));
   }
+  item.title += fmt::format(" ({})", fmt::join(assignments, ", "));
 }
 
 }  // namespace
@@ -49,12 +46,11 @@ std::vector<MethodItem> method_items(const std::vector<std::string>& ticked,
     item.name = name;
     item.is_ticked = contains(ticked, name);
     try {
-      item.spec = spec_of(name, parameters);
-      item.obstacle = obstacle(name, phase, has_draft);
-      // what the sliders say may be more than the method takes
-      if (item.obstacle.empty()) selector_registry().make(item.spec);
-    } catch (const Error& e) {
-      item.obstacle = e.what();
+      item.spec = name;
+      item.obstacle = obstacle(item.spec, phase, has_draft);
+      item.spec = spec_of(item.spec, parameters);
+    } catch (const Error& e) {  // no such method, or the sliders say more than it takes
+      if (item.obstacle.empty()) item.obstacle = e.what();
     }
     describe(item);
     items.push_back(std::move(item));

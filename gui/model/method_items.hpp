@@ -11,7 +11,7 @@ namespace kvscope::gui {
 
 struct MethodItem {
   std::string name;      // "quoka", as Session::ticked has it
-  std::string spec;      // with the sliders' values: "quoka:n-queries=16"
+  MethodSpec spec;       // with the sliders' values; empty if there is no such method
   std::string title;     // "QuoKA: query-oriented KV selection"
   std::string idea;      // one sentence
   std::string obstacle;  // why it is not defined here, as a sentence; empty if it is

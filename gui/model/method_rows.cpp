@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "analysis/sweep_rows.hpp"
-#include "core/selectors/registry.hpp"
 
 namespace kvscope::gui {
 
@@ -55,8 +54,7 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
   options.rows_per_chunk = request.rows_per_chunk;
   options.dense_layers = request.dense_layers;
   const std::vector<LayerReplay> layers =
-      replay_layers(trace, draft, request.layers, pairs, options, selector_registry(), job.pool,
-                    job.progress, job.stop);
+      replay_layers(trace, draft, request.layers, pairs, options, job.pool, job.progress, job.stop);
   MethodRows out;
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -74,7 +72,7 @@ MethodRows method_rows(const TraceSource& trace, const TraceSource* draft,
 }
 
 std::vector<MethodRowsRequest> split_by_layer(const MethodRowsRequest& request) {
-  if (selector_registry().make(request.spec)->caps().cross_layer) return {request};
+  if (request.spec.caps().cross_layer) return {request};
   std::vector<MethodRowsRequest> parts;
   for (Index layer : request.layers) {
     parts.push_back(request);

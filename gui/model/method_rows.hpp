@@ -18,7 +18,7 @@ struct MethodRowsRequest {
   std::vector<Index> layers;  // ascending
   Phase phase = Phase::prefill;
   Index chunk = 128;
-  std::string spec;             // "quoka:n-queries=16"
+  MethodSpec spec;
   std::vector<Budget> budgets;  // all of kinds that the method takes; empty if it takes none
   Index dense_layers = 0;
   std::optional<Index> rows_per_chunk;

@@ -6,39 +6,15 @@
 
 namespace kvscope::gui {
 
-namespace {
-
-bool is_plain(const std::string& selector) {
-  return selector.find_first_of(":+@") == std::string::npos;
+MethodSpec spec_of(MethodSpec method, const Parameters& parameters) {
+  if (!method.is_plain()) return method;
+  method.fill("n-queries", parameters.n_queries);
+  method.fill("page-size", parameters.page_size);
+  return method;
 }
 
-/// The caps of whatever the specification makes.
-SelectorCaps caps_of(const std::string& spec) {
-  return selector_registry().make(spec)->caps();
-}
-
-}  // namespace
-
-std::string spec_of(const std::string& selector, const Parameters& parameters) {
-  if (!is_plain(selector)) return selector;
-  for (const SelectorEntry& entry : selector_registry().entries()) {
-    if (entry.name != selector) continue;
-    std::string assignments;
-    for (const SelectorOption& option : entry.options) {
-      const auto set = [&](std::string_view name, Index value) {
-        if (option.name != name) return;
-        assignments += fmt::format("{}{}={}", assignments.empty() ? "" : ",", name, value);
-      };
-      set("n-queries", parameters.n_queries);
-      set("page-size", parameters.page_size);
-    }
-    return assignments.empty() ? selector : selector + ":" + assignments;
-  }
-  return selector;  // a preset: it is what its name says
-}
-
-std::optional<Budget> budget_of(const std::string& selector, const Parameters& parameters) {
-  const SelectorCaps caps = caps_of(selector);
+std::optional<Budget> budget_of(const MethodSpec& method, const Parameters& parameters) {
+  const SelectorCaps& caps = method.caps();
   const auto takes = [&](Budget::Kind kind) {
     return std::find(caps.budgets.begin(), caps.budgets.end(), kind) != caps.budgets.end();
   };
@@ -53,22 +29,22 @@ Phase phase_of(const TraceInfo& info, Index query) {
   return query < info.n_prompt ? Phase::prefill : Phase::decode;
 }
 
-std::string obstacle(const std::string& selector, Phase phase, bool has_draft) {
-  const SelectorCaps caps = caps_of(selector);
+std::string obstacle(const MethodSpec& method, Phase phase, bool has_draft) {
+  const SelectorCaps& caps = method.caps();
   if (phase == Phase::prefill && !caps.prefill) {
     return fmt::format(
-        "{} is not defined for prefill: choose a decoded position, or another method.", selector);
+        "{} is not defined for prefill: choose a decoded position, or another method.", method);
   }
   if (phase == Phase::decode && !caps.decode) {
     return fmt::format(
         "{} is not defined for decode steps: choose a position in the prompt, or another method.",
-        selector);
+        method);
   }
   if (caps.needs_draft && !has_draft) {
     return fmt::format(
         "{} needs the draft model's trace of the same tokens: open it, and name it as the second "
         "trace.",
-        selector);
+        method);
   }
   return {};
 }

@@ -157,7 +157,7 @@ std::vector<RecallNumbers> numbers_at_budget(const RecallQuestion& question, con
     }
     if (line.n_heads == 0) continue;
     line.name = method.name;
-    const auto budget = budget_of(method.name, question.parameters);
+    const auto budget = budget_of(method.spec, question.parameters);
     if (budget) {
       line.budget = takes_tokens(budget) ? fmt::format("{}", question.parameters.budget)
                                          : fmt::format("p = {}", budget->value);
@@ -183,10 +183,10 @@ std::vector<std::string> relabel(plot::Panel& panel, const RecallQuestion& quest
     methods.emplace_back();
     if (label == nullptr) continue;
     for (const MethodItem& method : question.methods) {
-      if (*label != figures::curve_label(method.spec, figures::Along::budget)) continue;
+      if (*label != figures::curve_label(method.spec.text(), figures::Along::budget)) continue;
       methods.back() = method.name;
       *label = figures::curve_label(method.name, figures::Along::budget);
-      const auto budget = budget_of(method.name, question.parameters);
+      const auto budget = budget_of(method.spec, question.parameters);
       if (budget && !takes_tokens(budget)) *label += fmt::format(" ($p$ = {})", budget->value);
       break;
     }
@@ -245,8 +245,8 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
       left_out.push_back(method.name);
       continue;
     }
-    if (method.spec != method.name) specs.push_back(method.spec);
-    const auto budget = budget_of(method.name, question.parameters);
+    if (method.spec != method.name) specs.push_back(method.spec.text());
+    const auto budget = budget_of(method.spec, question.parameters);
     has_share = has_share || (budget && !takes_tokens(budget));
   }
   if (!specs.empty()) caption.push_back(fmt::format("Settings: {}.", fmt::join(specs, "; ")));
@@ -301,7 +301,7 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
   std::set<std::string> seen;
   for (std::size_t m = 0; m < question.methods.size(); ++m) {
     const MethodItem& method = question.methods[m];
-    if (method.obstacle.empty() && seen.insert(method.spec).second) order.push_back(m);
+    if (method.obstacle.empty() && seen.insert(method.spec.text()).second) order.push_back(m);
   }
   std::stable_partition(order.begin(), order.end(), [&](std::size_t m) {
     return !question.methods[m].name.starts_with("oracle");
@@ -321,7 +321,7 @@ std::vector<RecallItem> plan_recall(const RecallQuestion& question) {
     request.spec = method.spec;
     request.dense_layers = question.parameters.dense_layers;
     request.rows_per_chunk = display_rows_per_chunk(question.n_tokens);
-    const auto budget = budget_of(method.name, question.parameters);
+    const auto budget = budget_of(method.spec, question.parameters);
     const auto add = [&](std::vector<Budget> budgets, std::vector<RecallItem>& to) {
       request.budgets = std::move(budgets);
       for (MethodRowsRequest& part : split_by_layer(request)) to.push_back({m, std::move(part)});
@@ -360,7 +360,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   const Table table = table_of(collected.rows, question.trace);
   const FigureOptions options = figure_options(question);
   std::vector<std::string> specs;
-  for (const MethodItem& method : question.methods) specs.push_back(method.spec);
+  for (const MethodItem& method : question.methods) specs.push_back(method.spec.text());
   try {
     picture.figure =
         figures::sweep_curves(table, options, figures::Along::budget, options.metric, specs);
@@ -386,7 +386,7 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
 
 std::vector<plot::Tone> recall_tones(const std::vector<MethodItem>& methods) {
   std::vector<std::string> specs;
-  for (const MethodItem& method : methods) specs.push_back(method.spec);
+  for (const MethodItem& method : methods) specs.push_back(method.spec.text());
   const figures::MethodTones tones(specs);
   std::vector<plot::Tone> out;
   for (const std::string& spec : specs) out.push_back(tones.of(spec));

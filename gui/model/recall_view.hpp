@@ -80,7 +80,7 @@ struct RecallQuestion {
   std::vector<Index> layers;  // recorded ones
   Index n_tokens = 0;
   Phase phase = Phase::prefill;
-  std::string selector;  // the selected method
+  MethodSpec selector;  // the selected method
   Parameters parameters;
   std::vector<MethodItem> methods;  // ticked ones only
   RecallOptions options;

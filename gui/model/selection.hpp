@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/trace/info.hpp"
 
 namespace kvscope::gui {
@@ -20,8 +21,8 @@ struct Selection {
   Index q_head = 0;
   Index query = 0;           // position of the query that is looked at
   std::optional<Index> key;  // position of a key, never beyond the query
-  std::string selector = "quoka";
-  std::string other = "quest";  // what it is compared with
+  MethodSpec selector = "quoka";
+  MethodSpec other = "quest";  // what it is compared with
   bool operator==(const Selection&) const = default;
 };
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/selectors/registry.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/session.hpp"
 
@@ -49,11 +48,14 @@ Json Session::to_json(const fs::path& base) const {
   json["results"] = Json::array();
   for (const auto& path : result_paths_) json["results"].push_back(relative_to(path, base));
   const Selection& s = state_.selection;
-  json["selection"] = {
-      {"trace", s.trace},       {"second", second_ ? Json(*second_) : Json(nullptr)},
-      {"layer", s.layer},       {"q_head", s.q_head},
-      {"query", s.query},       {"key", s.key ? Json(*s.key) : Json(nullptr)},
-      {"selector", s.selector}, {"other", s.other}};
+  json["selection"] = {{"trace", s.trace},
+                       {"second", second_ ? Json(*second_) : Json(nullptr)},
+                       {"layer", s.layer},
+                       {"q_head", s.q_head},
+                       {"query", s.query},
+                       {"key", s.key ? Json(*s.key) : Json(nullptr)},
+                       {"selector", s.selector.text()},
+                       {"other", s.other.text()}};
   json["parameters"] = fields_to_json(state_.parameters);
   json["ticked"] = ticked_;
   return json;
@@ -76,11 +78,9 @@ void Session::apply(const Json& json, const fs::path& base) {
   s.query = number_of(selection, "query", s.query);
   s.key.reset();
   if (const Index key = number_of(selection, "key", -1); key >= 0) s.key = key;
-  const auto method = [&](const char* key, std::string& target) {
+  const auto method = [&](const char* key, MethodSpec& target) {
     const std::string name = text_of(selection, key);
-    if (name.empty()) return;
-    selector_registry().make(name);  // throws for what there is not
-    target = name;
+    if (!name.empty()) target = name;  // throws for what there is not
   };
   method("selector", s.selector);
   method("other", s.other);
@@ -90,8 +90,7 @@ void Session::apply(const Json& json, const fs::path& base) {
     std::vector<std::string> ticked;
     for (const Json& name : json["ticked"]) {
       if (!name.is_string()) continue;
-      selector_registry().make(name.get<std::string>());
-      ticked.push_back(name.get<std::string>());
+      ticked.push_back(MethodSpec(name.get<std::string>()).text());
     }
     ticked_ = std::move(ticked);
   }

@@ -160,7 +160,7 @@ double Shading::shade(Index pos) const {
 
 // ---- kept keys ----
 
-KeptRequest kept_request(const Session& session, const std::string& selector) {
+KeptRequest kept_request(const Session& session, const MethodSpec& method) {
   const Selection& selected = session.selection();
   const Parameters& parameters = session.parameters();
   KeptRequest request;
@@ -168,8 +168,8 @@ KeptRequest kept_request(const Session& session, const std::string& selector) {
   request.q_head = selected.q_head;
   request.phase = session.phase();
   request.chunk = parameters.chunk;
-  request.spec = spec_of(selector, parameters);
-  request.budget = budget_of(selector, parameters);
+  request.spec = spec_of(method, parameters);
+  request.budget = budget_of(method, parameters);
   request.dense_layers = parameters.dense_layers;
   if (const auto open = session.document()) {
     request.rows_per_chunk = rows_per_chunk_for(open->info().n_tokens);
@@ -177,14 +177,14 @@ KeptRequest kept_request(const Session& session, const std::string& selector) {
   return request;
 }
 
-KeptQuestion kept_question(const Session& session, const std::string& selector) {
+KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
   KeptQuestion question;
-  question.request = kept_request(session, selector);
+  question.request = kept_request(session, method);
   question.trace = session.document();
   const bool has_draft = session.second() != nullptr;
-  question.obstacle = obstacle(selector, session.phase(), has_draft);
-  const bool needs_draft = !obstacle(selector, session.phase(), /*has_draft=*/false).empty() &&
-                           question.obstacle.empty();
+  question.obstacle = obstacle(method, session.phase(), has_draft);
+  const bool needs_draft =
+      !obstacle(method, session.phase(), /*has_draft=*/false).empty() && question.obstacle.empty();
   if (needs_draft) question.draft = session.second();
   const TraceInfo& info = question.trace->info();
   if (!info.capture.qkv) {

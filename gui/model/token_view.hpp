@@ -66,7 +66,7 @@ std::string weight_words(double weight);
 
 /// The replay that tells which keys a method keeps for the session's selection: its layer and head,
 /// the phase of its query, the sliders. The budget is empty for methods that take none.
-KeptRequest kept_request(const Session& session, const std::string& selector);
+KeptRequest kept_request(const Session& session, const MethodSpec& method);
 
 /// What to compute for it, and of which files.
 struct KeptQuestion {
@@ -77,7 +77,7 @@ struct KeptQuestion {
   std::string key;                        // of the cache
 };
 /// Needs an open trace.
-KeptQuestion kept_question(const Session& session, const std::string& selector);
+KeptQuestion kept_question(const Session& session, const MethodSpec& method);
 
 /// One method's keys for the query that is looked at.
 struct KeptKeys {

@@ -236,7 +236,8 @@ void AttentionMapPanel::tooltip(const PanelContext& context, MapPair pair) const
     }
   }
   if (const auto keeps = overlay_.keeps(pair)) {
-    lines.emplace_back(context.session.selection().selector, *keeps ? "keeps it" : "drops it");
+    lines.emplace_back(context.session.selection().selector.text(),
+                       *keeps ? "keeps it" : "drops it");
   }
   detail_tooltip(lines);
 }

@@ -206,7 +206,7 @@ class CoveragePanel final : public Panel {
     question.parameters = session.parameters();
     question.metric = switches_.metric;
     const auto draft = session.second();
-    const std::string& selected = session.selection().selector;
+    const std::string& selected = session.selection().selector.text();
     for (MethodItem& item :
          method_items({selected}, question.parameters, question.phase, draft != nullptr)) {
       if (item.name == selected) question.method = std::move(item);
@@ -215,7 +215,7 @@ class CoveragePanel final : public Panel {
     draft_ = nullptr;
     items_.clear();
     if (question.method.obstacle.empty()) {
-      if (selector_registry().make(question.method.spec)->caps().needs_draft) draft_ = draft;
+      if (question.method.spec.caps().needs_draft) draft_ = draft;
       for (const MethodRowsRequest& request : plan_heads(question)) add_item(request);
     }
     const bool one_head = switches_.heads == PagesHeads::selected;
@@ -315,7 +315,7 @@ class CoveragePanel final : public Panel {
         {"layer", fmt::format("{}", layer)},
         {"query head", fmt::format("{} (KV head {})", head,
                                    head / std::max<Index>(1, document_->info().group()))},
-        {"method", question_.method.spec},
+        {"method", question_.method.spec.text()},
         {"budget", budget_text(budget_of(question_.method.name, question_.parameters))}};
     if (found == nullptr) {
       lines.emplace_back("", "still to come");

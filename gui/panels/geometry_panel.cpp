@@ -251,7 +251,7 @@ class GeometryPanel final : public Panel {
     if (!view.fresh) return std::nullopt;
     const KeptRow* row = view.value->nearest(selected.query);
     if (row == nullptr) return std::nullopt;
-    return KeptKeysOfQuery{selected.selector, *row};
+    return KeptKeysOfQuery{selected.selector.text(), *row};
   }
 
   // ---- the scene ----

@@ -30,7 +30,7 @@ void draw_swatch(const PanelContext& context, const plot::SeriesStyle& style, bo
 std::string help_of(const MethodItem& item) {
   std::string help = item.title.empty() ? item.name : item.title;
   if (!item.idea.empty()) help += "\n" + item.idea;
-  if (item.spec != item.name && !item.spec.empty()) help += "\n" + item.spec;
+  if (item.spec != item.name && !item.spec.empty()) help += "\n" + item.spec.text();
   if (!item.obstacle.empty()) help += "\n\n" + item.obstacle;
   return help;
 }
@@ -44,7 +44,7 @@ void method_list(PanelContext& context, const std::vector<MethodItem>& items,
   figure_style.ground = context.look.ground;
   const ScreenTheme theme = screen_theme(figure_style, context.fonts);
   const ImVec2 swatch{context.look.px(24), ImGui::GetFrameHeight()};
-  const std::string selected = session.selection().selector;
+  const MethodSpec selected = session.selection().selector;
   std::size_t n_ticked = 0;
   bool is_below = false;  // the ticked ones
   for (const MethodItem& item : items) {

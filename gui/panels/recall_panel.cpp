@@ -142,8 +142,7 @@ class RecallPanel final : public Panel {
     items_.clear();
     for (const RecallItem& item : plan_) {
       const MethodItem& method = question.methods[item.method];
-      const bool needs_draft = selector_registry().make(method.spec)->caps().needs_draft;
-      const auto its_draft = needs_draft ? draft : nullptr;
+      const auto its_draft = method.spec.caps().needs_draft ? draft : nullptr;
       QueueItem<MethodRows> next;
       next.key = document->key() + (its_draft ? its_draft->key() : "") + item.request.key();
       next.request.title = fmt::format("{}: {}", method.name, layer_words(item.request.layers));

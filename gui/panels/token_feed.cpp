@@ -30,7 +30,7 @@ Advances advances_of(const ImFont& font, const std::string& alphabet) {
 
 // ---- kept keys ----
 
-void KeptFeed::ask(const Session& session, const std::string& method, bool is_new) {
+void KeptFeed::ask(const Session& session, const MethodSpec& method, bool is_new) {
   if (is_new) {
     const auto before = question_.trace;
     question_ = kept_question(session, method);

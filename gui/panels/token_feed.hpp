@@ -28,14 +28,14 @@ struct FoundTokens {
 class KeptFeed {
  public:
   /// `is_new`: the session has changed since the last call.
-  void ask(const Session& session, const std::string& method, bool is_new);
+  void ask(const Session& session, const MethodSpec& method, bool is_new);
   void forget();
 
   const KeptKeys& keys() const { return keys_; }
   bool has_keys() const { return rows_ != nullptr; }
   /// A sentence: why there are none.
   const std::string& problem() const { return problem_; }
-  const std::string& spec() const { return question_.request.spec; }
+  const MethodSpec& spec() const { return question_.request.spec; }
   bool is_busy() const { return busy_; }
 
  private:

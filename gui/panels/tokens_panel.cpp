@@ -208,7 +208,8 @@ class TokensPanel final : public Panel {
   void draw_words(PanelContext& context) {
     const Look& look = context.look;
     const Selection& selected = context.session.selection();
-    const UnderlineColours colours = underline_colours(look, selected.selector, selected.other);
+    const UnderlineColours colours =
+        underline_colours(look, selected.selector.text(), selected.other.text());
     ImGui::AlignTextToFramePadding();
     if (!feed_.row_problem().empty()) {
       say(look.error, feed_.row_problem());
@@ -277,9 +278,9 @@ class TokensPanel final : public Panel {
 
     if (seen_query_ != selected.query) show_ = selected.query;
     if (seen_key_ != selected.key && selected.key) show_ = selected.key;
-    const TokenEvents events =
-        canvas_.draw(context, *text->texts, text->lines, marks,
-                     underline_colours(context.look, selected.selector, selected.other), show_);
+    const TokenEvents events = canvas_.draw(
+        context, *text->texts, text->lines, marks,
+        underline_colours(context.look, selected.selector.text(), selected.other.text()), show_);
     show_.reset();
     seen_query_ = selected.query;
     seen_key_ = selected.key;

@@ -45,14 +45,13 @@ SweepOptions options() {
 }
 
 SweepPlan plan(SweepOptions sweep = options()) {
-  return plan_sweep({planted("a.h5", 1), planted("b,\"odd\".h5", 2)}, std::move(sweep),
-                    selector_registry());
+  return plan_sweep({planted("a.h5", 1), planted("b,\"odd\".h5", 2)}, std::move(sweep));
 }
 
 void run(const SweepPlan& sweep, const fs::path& journal, JournalMode mode = JournalMode::fresh,
          Shard shard = {}, int threads = 1) {
   ThreadPool pool(threads);
-  run_sweep(sweep, selector_registry(), journal, mode, shard, pool, {}, {});
+  run_sweep(sweep, journal, mode, shard, pool, {}, {});
 }
 
 std::string text_of(const fs::path& file) {
@@ -123,7 +122,7 @@ TEST_CASE("a stop keeps the finished units and a resumed sweep goes on") {
   ThreadPool pool(1);
   const auto journal = dir.path() / "j";
   CHECK_THROWS_AS(run_sweep(
-                      sweep, selector_registry(), journal, JournalMode::fresh, {}, pool,
+                      sweep, journal, JournalMode::fresh, {}, pool,
                       [&](const Progress& p) {
                         if (p.done > p.total / 2) stop.request_stop();
                       },
@@ -261,7 +260,7 @@ TEST_CASE("what cannot be swept is refused, what makes no sense is left out and 
   sweep.selectors = {"minference-a-shape"};
   sweep.replay.calls.phase = Phase::decode;
   CHECK_THROWS_WITH(plan(sweep), ContainsSubstring("not defined for decode"));
-  CHECK_THROWS_AS(plan_sweep({}, options(), selector_registry()), ConfigError);
+  CHECK_THROWS_AS(plan_sweep({}, options()), ConfigError);
 }
 
 TEST_CASE("the table has a row per layer and head, the same in every format") {

@@ -164,7 +164,7 @@ TEST_CASE("the mean masses are those of a sweep over the same queries") {
   const Budget budget{Budget::Kind::tokens, 24};
   const auto layers =
       replay_layers(trace, nullptr, {1}, {{"quoka:n-queries=4", budget}, {"oracle-topk", budget}},
-                    options, selector_registry(), job.context.pool);
+                    options, job.context.pool);
   const auto mean_of = [](const std::vector<double>& values) {
     double sum = 0.0;
     for (const double v : values) sum += v;

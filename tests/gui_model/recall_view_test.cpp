@@ -85,11 +85,10 @@ SweepResult sweep_of(const RecallQuestion& question) {
   SweepTrace trace;
   trace.name = "planted.h5";
   trace.open = [] { return std::make_unique<MemoryTrace>(planted_trace(plant())); };
-  const SweepPlan plan = plan_sweep({std::move(trace)}, options, selector_registry());
+  const SweepPlan plan = plan_sweep({std::move(trace)}, options);
   const testing::TempDir folder;
   ThreadPool pool(1);
-  run_sweep(plan, selector_registry(), folder.path() / "journal", JournalMode::fresh, {}, pool, {},
-            {});
+  run_sweep(plan, folder.path() / "journal", JournalMode::fresh, {}, pool, {}, {});
   return merge_sweep({folder.path() / "journal"});
 }
 

@@ -6,6 +6,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -102,7 +103,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       const auto& entry = result.summary()["pairs"][p];
       const std::string name =
           entry.is_string() ? entry.get<std::string>() : entry.value("pair", "");
-      const std::string selector = name.substr(0, name.find(' '));
+      const std::string_view selector = selector_of_label(name);
       if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
         continue;
       if (wanted.empty() && shown.size() == 3) break;

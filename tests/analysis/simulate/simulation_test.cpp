@@ -43,7 +43,7 @@ struct World {
     options.selectors = std::move(selectors);
     for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
     options.n_calibration = 100;
-    return set_up_simulation(models(), options, phase, selector_registry(), pool);
+    return set_up_simulation(models(), options, phase, pool);
   }
 };
 
@@ -69,7 +69,7 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   PerplexityOptions options;
   options.n_tokens = 200;
   options.offset = 100;
-  const auto task = make_perplexity_task(setup, options, selector_registry());
+  const auto task = make_perplexity_task(setup, options);
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
   KvCache cache(world.verifier.config(), 200);
@@ -105,7 +105,7 @@ TEST_CASE("results are the same for any threads and any interruption", "[simulat
   options.n_tokens = 60;
   options.windows = 2;
   options.offset = 0;
-  const auto task = make_perplexity_task(setup, options, selector_registry());
+  const auto task = make_perplexity_task(setup, options);
   const auto run = [&](const std::string& journal, JournalMode mode, int threads,
                        std::stop_token stop = {}, const ProgressFn& progress = {}) {
     ThreadPool pool(threads);
@@ -128,7 +128,7 @@ TEST_CASE("results are the same for any threads and any interruption", "[simulat
   CHECK_THROWS_AS(run("cut", JournalMode::fresh, 2), IoError);
 
   const SimulationSetup other = world.setup({"full"}, {}, Phase::decode);
-  const auto other_task = make_perplexity_task(other, options, selector_registry());
+  const auto other_task = make_perplexity_task(other, options);
   CHECK_THROWS_WITH(
       run_simulation(*other_task, other, dir.path() / "cut", JournalMode::resume, world.pool),
       ContainsSubstring("belongs to another simulation: pairs was"));
@@ -206,7 +206,7 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate
   RetrievalOptions options;
   options.lengths = {600};
   options.n_depths = 2;
-  const auto task = make_retrieval_task(setup, options, selector_registry());
+  const auto task = make_retrieval_task(setup, options);
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
@@ -235,7 +235,7 @@ TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
   options.n_depths = 1;
   options.trials = 2;
   options.by_depth = true;
-  const auto task = make_retrieval_task(setup, options, selector_registry());
+  const auto task = make_retrieval_task(setup, options);
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
   CHECK(number(result, "full", "accuracy") == 1.0);
@@ -253,7 +253,7 @@ TEST_CASE("speculative: dense verification gives the greedy tokens", "[simulate]
   options.n_new = 12;
   options.prompts = 2;
   options.offset = 0;
-  const auto task = make_speculative_task(setup, options, {2, 4}, selector_registry());
+  const auto task = make_speculative_task(setup, options, {2, 4});
   const auto result =
       run_simulation(*task, setup, dir.path() / "journal", JournalMode::fresh, world.pool);
   CHECK(result.table.rows.size() == 5);
@@ -269,7 +269,7 @@ TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") 
   World world;
   const SimulationSetup setup = world.setup({"full"}, {}, Phase::decode);
   const auto perplexity = [&](PerplexityOptions options) {
-    return make_perplexity_task(setup, options, selector_registry());
+    return make_perplexity_task(setup, options);
   };
   PerplexityOptions options;
   options.n_tokens = 100000;
@@ -280,24 +280,23 @@ TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") 
   CHECK_THROWS_WITH(perplexity(options), ContainsSubstring("leaves none to score"));
   RetrievalOptions retrieval;
   retrieval.lengths = {40000};
-  CHECK_THROWS_AS(make_retrieval_task(setup, retrieval, selector_registry()), ConfigError);
+  CHECK_THROWS_AS(make_retrieval_task(setup, retrieval), ConfigError);
   retrieval.lengths = {10};
-  CHECK_THROWS_WITH(make_retrieval_task(setup, retrieval, selector_registry()),
+  CHECK_THROWS_WITH(make_retrieval_task(setup, retrieval),
                     ContainsSubstring("too few for a passkey prompt"));
-  CHECK_THROWS_AS(make_speculative_task(setup, {}, {0}, selector_registry()), ConfigError);
+  CHECK_THROWS_AS(make_speculative_task(setup, {}, {0}), ConfigError);
   SpeculativeOptions speculative;
   speculative.prompt = 5000;
   speculative.prompts = 40;
-  CHECK_THROWS_WITH(make_speculative_task(setup, speculative, {4}, selector_registry()),
+  CHECK_THROWS_WITH(make_speculative_task(setup, speculative, {4}),
                     ContainsSubstring("expected at least"));
   SimulationModels alone = world.models();
   alone.draft = nullptr;
   SimulationOptions needs_draft;
   needs_draft.selectors = {"specattn"};
   needs_draft.budgets = {Budget::parse("p=0.9")};
-  CHECK_THROWS_WITH(
-      set_up_simulation(alone, needs_draft, Phase::decode, selector_registry(), world.pool),
-      ContainsSubstring("needs a draft model"));
+  CHECK_THROWS_WITH(set_up_simulation(alone, needs_draft, Phase::decode, world.pool),
+                    ContainsSubstring("needs a draft model"));
 }
 
 }  // namespace

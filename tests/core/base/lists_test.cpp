@@ -61,14 +61,21 @@ TEST_CASE("numbers are shown with their unit, and written so that they read back
 }
 
 TEST_CASE("an assignment belongs to the method before it, in its last stage") {
-  CHECK(split_selectors({"quest,quoka:n-queries=8,pairing=rank", "full"}, "--selector") ==
+  const auto texts_of = [](const Words& lists) {
+    Words texts;
+    for (const MethodSpec& spec : parse_methods(lists, "--selector")) texts.push_back(spec.text());
+    return texts;
+  };
+  CHECK(texts_of({"quest,quoka:n-queries=8,pairing=rank", "full"}) ==
         Words{"quest", "quoka:n-queries=8,pairing=rank", "full"});
-  CHECK(split_selectors({"quoka,n-queries=8"}, "--selector") == Words{"quoka:n-queries=8"});
-  CHECK(split_selectors({"keydiff@tokens=8+quest,page-size=32"}, "--selector") ==
+  CHECK(texts_of({"quoka,n-queries=8"}) == Words{"quoka:n-queries=8"});
+  CHECK(texts_of({"keydiff@tokens=8+quest,page-size=32"}) ==
         Words{"keydiff@tokens=8+quest:page-size=32"});
-  CHECK_THROWS_WITH(split_selectors({"quest,,full"}, "--selector"),
+  CHECK(texts_of({"quest:page-size=8@tokens=8+quoka,n-queries=8,dense-layers=2,full"}) ==
+        Words{"quest:page-size=8@tokens=8+quoka:n-queries=8,dense-layers=2", "full"});
+  CHECK_THROWS_WITH(parse_methods({"quest,,full"}, "--selector"),
                     ContainsSubstring("--selector: expected names between the commas"));
-  CHECK_THROWS_AS(split_selectors({"page-size=32"}, "--selector"), ConfigError);
+  CHECK_THROWS_AS(parse_methods({"page-size=32"}, "--selector"), ConfigError);
 }
 
 TEST_CASE("a bare number is a budget of the kind before it") {

@@ -137,7 +137,7 @@ Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, cons
   };
   ThreadPool pool(1);
   // layers 0 and 1 are dense for some methods
-  replay_layers(trace, &trace, {2, 3}, {pair}, options, selector_registry(), pool);
+  replay_layers(trace, &trace, {2, 3}, {pair}, options, pool);
   out.mean /= static_cast<double>(std::max<Index>(out.n_rows, 1));
   return out;
 }

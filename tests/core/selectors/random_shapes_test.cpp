@@ -118,7 +118,7 @@ Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase p
   const SelectorCaps caps = selector_registry().make(spec)->caps();
   ThreadPool pool(1);
   replay_layers(random.trace, &random.trace, {2}, {{spec, budget_for(caps, random.budget)}},
-                options, selector_registry(), pool);
+                options, pool);
   return faults;
 }
 

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "core/base/error.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
@@ -13,31 +13,6 @@ namespace kvscope::test {
 namespace {
 
 const Budget kTwelve{Budget::Kind::tokens, 12};
-
-TEST_CASE("a stack's spec is parted at plus signs", "[selectors]") {
-  CHECK(split_stages("quest") == std::vector<std::string>{"quest"});
-  CHECK(split_stages("a@tokens=8+b:x=1e+3") == std::vector<std::string>{"a@tokens=8", "b:x=1e+3"});
-  CHECK(split_stages("a+") == std::vector<std::string>{"a", ""});
-}
-
-TEST_CASE("stages that do not fit are named", "[selectors]") {
-  const auto message = [](const std::string& spec) -> std::string {
-    try {
-      selector_registry().make(spec);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  CHECK(message("keydif@tokens=8+quest").find("did you mean keydiff?") != std::string::npos);
-  CHECK(message("keydiff+quest").find("keydiff@tokens=1024") != std::string::npos);
-  CHECK(message("keydiff@p=0.5+quest") != "");
-  CHECK(message("keydiff@tokens=0+quest") != "");
-  CHECK(message("keydiff@tokens=8+quest@tokens=4").find("@tokens=4") != std::string::npos);
-  CHECK(message("keydiff@tokens=8+keydiff").find("twice") != std::string::npos);
-  CHECK(message("+quest").find("empty") != std::string::npos);
-  CHECK(message("quest@tokens=8").find("stack") != std::string::npos);
-}
 
 TEST_CASE("under full attention a stage answers as if alone", "[selectors]") {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
@@ -171,7 +146,7 @@ TEST_CASE("several budgets of a stack are the answers to each of them", "[select
   const Sequence sequence = random_sequence({.n_tokens = 60, .chunk = 50, .n_decode = 10});
   const std::string spec = "sparq@tokens=24+oracle-topk";
   const std::vector<Budget> budgets = {{Budget::Kind::tokens, 3}, {Budget::Kind::tokens, 9}};
-  REQUIRE(can_share_scoring(selector_registry().make(spec)->caps()));
+  REQUIRE(can_share_scoring(MethodSpec(spec).caps()));
   SelectorRun both(make_selector(spec, sequence), sequence.shape, budgets);
   std::vector<std::vector<Answer>> each;
   for (const Budget& budget : budgets) each.push_back(run_all(spec, sequence, budget));

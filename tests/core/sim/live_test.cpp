@@ -81,7 +81,7 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
   const int threads = GENERATE(1, 3);
   const Golden golden(name);
   ThreadPool pool(threads);
-  LiveSequence live(golden.model, {}, golden.n(), selector_registry(), pool);
+  LiveSequence live(golden.model, {}, golden.n(), pool);
   CHECK(live_logits(golden, live, nullptr) == plain_logits(golden));
   CHECK(live.stats().all().reduction() == 0.0);
   CHECK(live.stats().times.total > 0.0);
@@ -110,11 +110,11 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
     } else {
       continue;  // static patterns keep what they keep
     }
-    if (entry.name == "specattn") options.selector += ":layer-map=identity";
+    if (entry.name == "specattn") options.selector.set("layer-map", "identity");
     if (entry.name == "twilight")
-      options.selector += ":base=full";  // else the base has a budget too
+      options.selector.set("base", "full");  // else the base has a budget too
     INFO(entry.name);
-    LiveSequence live(golden.model, options, golden.n(), selector_registry(), pool, {&calibration});
+    LiveSequence live(golden.model, options, golden.n(), pool, {&calibration});
     DraftRunner draft(golden.model, golden.n(), pool);
     CHECK(worst_difference(live_logits(golden, live, &draft), plain) < 1e-4);
   }
@@ -124,7 +124,7 @@ TEST_CASE("small budgets change the output and are counted", "[live]") {
   const Golden golden("llama3_gqa");
   ThreadPool pool(2);
   LiveOptions options{"streamingllm:n-sink=2", Budget{Budget::Kind::tokens, 6}, 1};
-  LiveSequence live(golden.model, options, golden.n(), selector_registry(), pool);
+  LiveSequence live(golden.model, options, golden.n(), pool);
   CHECK(worst_difference(live_logits(golden, live, nullptr), plain_logits(golden)) > 1e-3);
   const KeptTotals kept = live.stats().all();
   double attended = 0.0;
@@ -145,7 +145,7 @@ TEST_CASE("sliding-window layers stay as they are", "[live]") {
     const auto n_full = std::count(windows.begin(), windows.end(), std::nullopt);
     ThreadPool pool(1);
     LiveOptions options{"recent", Budget{Budget::Kind::tokens, 2}, 0};
-    LiveSequence live(golden.model, options, golden.n(), selector_registry(), pool);
+    LiveSequence live(golden.model, options, golden.n(), pool);
     live_logits(golden, live, nullptr);
     CHECK(live.stats().all().n_calls == static_cast<double>(n_full * 8));
   }
@@ -157,8 +157,8 @@ TEST_CASE("evicted keys never come back: overwriting them changes no bit", "[liv
   const Golden golden("llama3_gqa");
   ThreadPool pool(2);
   const LiveOptions options{method, Budget{Budget::Kind::tokens, 8}, 0};
-  LiveSequence clean(golden.model, options, golden.n(), selector_registry(), pool);
-  LiveSequence poisoned(golden.model, options, golden.n(), selector_registry(), pool);
+  LiveSequence clean(golden.model, options, golden.n(), pool);
+  LiveSequence poisoned(golden.model, options, golden.n(), pool);
   const auto& config = golden.model.config();
   std::vector<std::vector<KeyPos>> dead(static_cast<std::size_t>(config.n_layers * config.n_kv));
   Index n_poisoned = 0;
@@ -200,8 +200,8 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
        {"quest:page-size=4", "quoka", "streamingllm", "sparq", "oracle-topk"}) {
     INFO(spec);
     const LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
-    LiveSequence own(golden.model, options, golden.n(), selector_registry(), pool);
-    LiveSequence taken(golden.model, options, golden.n(), selector_registry(), pool);
+    LiveSequence own(golden.model, options, golden.n(), pool);
+    LiveSequence taken(golden.model, options, golden.n(), pool);
     own.prefill(golden.part(0, 20), 7, PrefillMode::dense);
     REQUIRE(taken.shares_dense_prefill());
     taken.adopt(dense);
@@ -221,8 +221,8 @@ TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);
   LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
-  LiveSequence straight(golden.model, options, golden.n(), selector_registry(), pool);
-  LiveSequence undone(golden.model, options, golden.n(), selector_registry(), pool);
+  LiveSequence straight(golden.model, options, golden.n(), pool);
+  LiveSequence undone(golden.model, options, golden.n(), pool);
   for (LiveSequence* live : {&straight, &undone}) {
     live->prefill(golden.part(0, 20), 10, PrefillMode::sparse);
   }
@@ -239,7 +239,7 @@ TEST_CASE("what cannot run is refused in a sentence", "[live]") {
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);
   const auto make = [&](const LiveOptions& options, Index capacity = 40) {
-    return LiveSequence(golden.model, options, capacity, selector_registry(), pool);
+    return LiveSequence(golden.model, options, capacity, pool);
   };
   CHECK_THROWS_AS(make({"nothing", std::nullopt, {}}), ConfigError);
   CHECK_THROWS_AS(make({"quest", std::nullopt, {}}), ConfigError);

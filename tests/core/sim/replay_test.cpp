@@ -42,7 +42,7 @@ std::vector<LayerReplay> replay(const TraceSource& trace, const std::vector<Repl
                                 const ReplayOptions& options, std::vector<Index> layers = {0, 1},
                                 int threads = 1) {
   ThreadPool pool(threads);
-  return replay_layers(trace, nullptr, layers, pairs, options, selector_registry(), pool);
+  return replay_layers(trace, nullptr, layers, pairs, options, pool);
 }
 
 double mean_of(const PairReplay& pair, ReplayMetric metric) {
@@ -468,15 +468,14 @@ TEST_CASE("a verification needs and uses the draft's rows") {
   CHECK_THROWS_WITH(replay(trace, pairs, options), ContainsSubstring("draft"));
   ThreadPool pool(2);
   // the verifier as its own draft: every row's nucleus is the exact one
-  const auto layers = replay_layers(trace, &trace, {1}, pairs, options, selector_registry(), pool);
+  const auto layers = replay_layers(trace, &trace, {1}, pairs, options, pool);
   CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) > 0.85);
   CHECK(mean_of(layers[0].pairs[0], ReplayMetric::mass) < 1.0);
   PlantOptions other = small();
   other.n_tokens = 40;
   const MemoryTrace short_draft = planted_trace(other);
-  CHECK_THROWS_WITH(
-      replay_layers(trace, &short_draft, {1}, pairs, options, selector_registry(), pool),
-      ContainsSubstring("holds 40 tokens"));
+  CHECK_THROWS_WITH(replay_layers(trace, &short_draft, {1}, pairs, options, pool),
+                    ContainsSubstring("holds 40 tokens"));
 }
 
 TEST_CASE("what does not fit is refused with a sentence") {
@@ -506,8 +505,7 @@ TEST_CASE("every method of the registry replays in every phase") {
       options.calls.steps = 3;
       options.dense_layers.reset();
       INFO(entry.name << " in " << name_of(phase));
-      const auto layers =
-          replay_layers(trace, &trace, {2}, {pair}, options, selector_registry(), pool);
+      const auto layers = replay_layers(trace, &trace, {2}, {pair}, options, pool);
       for (double mass : layers[0].pairs[0].mass_rows) CHECK((mass >= 0.0 && mass <= 1.0));
       for (double error : layers[0].pairs[0].of(ReplayMetric::output_error))
         CHECK(std::isfinite(error));

@@ -32,7 +32,7 @@ SpeculativeResult speculate(const Pair& pair, const Transformer& draft_model,
                             int threads = 2, LiveStats* stats = nullptr) {
   ThreadPool pool(threads);
   const Index capacity = n_prompt + n_new + gamma + 1;
-  LiveSequence verifier(pair.verifier, options, capacity, selector_registry(), pool);
+  LiveSequence verifier(pair.verifier, options, capacity, pool);
   DraftRunner draft(draft_model, capacity, pool);
   const auto prompt = std::span(pair.text).first(static_cast<std::size_t>(n_prompt - 1));
   verifier.prefill(prompt, 64, PrefillMode::dense);
