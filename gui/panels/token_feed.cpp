@@ -58,8 +58,8 @@ void KeptFeed::ask(const Session& session, const MethodSpec& method, bool is_new
     }
     busy_ = !view.fresh && problem_.empty();
   }
-  keys_ = rows_ ? kept_keys(*rows_, question_.request, method, session.selection().query)
-                : KeptKeys{method, {}, nullptr, false};
+  keys_ = rows_ ? kept_keys(*rows_, question_.request, method.text(), session.selection().query)
+                : KeptKeys{method.text(), {}, nullptr, false};
 }
 
 void KeptFeed::forget() {

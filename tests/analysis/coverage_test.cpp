@@ -515,9 +515,9 @@ TEST_CASE("coverage: what does not fit is refused with a sentence", "[coverage]"
   const MemoryTrace trace = planted_trace(small_plant());
   const auto refused = [&](auto change) {
     CoverageOptions options = small_options();
-    change(options);
     MemoryResult result;
     try {
+      change(options);
       run(trace, options, result);
     } catch (const ConfigError& error) {
       CHECK(result.arrays().empty());  // before anything is written

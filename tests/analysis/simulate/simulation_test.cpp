@@ -37,7 +37,7 @@ struct World {
   SimulationModels models() const {
     return {&verifier, &draft, &tokenizer, "verifier", "draft", text, "book"};
   }
-  SimulationSetup setup(std::vector<std::string> selectors, std::vector<std::string> budgets,
+  SimulationSetup setup(std::vector<MethodSpec> selectors, std::vector<std::string> budgets,
                         Phase phase) {
     SimulationOptions options;
     options.selectors = std::move(selectors);
