@@ -88,7 +88,6 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   worker.scores.compute(widened_rows(queries, static_cast<double>(info_.score_scale)), group,
                         job.tables[static_cast<std::size_t>(kv_head)], visible);
 
-  const auto d_head = static_cast<std::size_t>(info_.d_head);
   const std::size_t n_pairs = job.answers.size();
   const std::size_t n_rows = job.rows.size();
   std::vector<std::span<const KeyPos>> keys(n_pairs);
@@ -121,7 +120,8 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
         extras.log_weight = lists[p].log_weight.subspan(static_cast<std::size_t>(first), keys[p].size());
       if (!selection.summaries.empty()) {
         const Summaries& summaries = selection.summaries;
-        const auto scaled = std::span(queries).subspan(static_cast<std::size_t>(r) * d_head, d_head);
+        const std::vector<double> scaled =
+            widened(queries[static_cast<std::size_t>(r)], static_cast<double>(info_.score_scale));
         extras.summary_scores = summary_scores(summaries, kv_head, scaled);
         extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
         if (summaries.has_stated_share())
