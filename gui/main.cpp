@@ -19,7 +19,7 @@ constexpr int kUsage = 2;
 constexpr int kInput = 3;
 
 int fail(const std::string& words, int code) {
-  const std::string line = short_message(terminal_text(words));
+  const std::string line = kvscope::short_message(kvscope::terminal_text(words));
   std::fputs(fmt::format("kvscope-explorer: {}\n", line).c_str(), stderr);
   return code;
 }
