@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Intervals do not change any more long before this, and every row of the table draws as many.
-constexpr Index kMostResamples = 100'000;
+constexpr Index kMostResamples = 10'000;
 
 /// The combinations that make sense; the others go to plan.skipped.
 void make_pairs(SweepPlan& plan) {

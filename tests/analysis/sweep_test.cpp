@@ -194,7 +194,7 @@ TEST_CASE("journals with right checksums but missing or foreign rows are refused
 TEST_CASE("absurd numbers of resamples are refused before memory is taken") {
   SweepOptions options = plan().options;
   options.n_resamples = 99'999'999'999;
-  CHECK_THROWS_WITH(plan(options), ContainsSubstring("at most 100000 resamples"));
+  CHECK_THROWS_WITH(plan(options), ContainsSubstring("at most 10000 resamples"));
 }
 
 TEST_CASE("damaged journals are named, not believed") {
