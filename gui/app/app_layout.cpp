@@ -95,6 +95,7 @@ void App::save_session(const fs::path& file) const {
 }
 
 void App::load_session(const fs::path& file) {
+  std::error_code error;
   const std::string text = read_regular_file(file, kMaxSessionBytes);
   const Json json = parse_ordered_json(text, file.string());
   std::error_code error;
