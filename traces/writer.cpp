@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -63,7 +64,7 @@ class TraceWriter final : public TraceSink {
                    Index filled_row);
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
-  void seal(TraceStatus status);
+  void seal(TraceStatus status, h5::File file);
   void copy_to_out(TraceStatus status);
 
   std::filesystem::path out_;
@@ -356,13 +357,12 @@ void TraceWriter::commit_unit() {
   has_tokens_ = false;
 }
 
-void TraceWriter::seal(TraceStatus status) {
+void TraceWriter::seal(TraceStatus status, h5::File file) {
   std::vector<std::vector<std::uint64_t>> tables;
   for (const auto& array : arrays_) tables.push_back(array.table);
   info_.status = status;
   info_.content_hash = hash_contents(info_, tokens_, tables, text_table_);
   info_.uuid = derive_uuid(info_);
-  h5::File file = h5::File::open(part_, h5::File::Access::write);
   seal_header(file, info_);
   file.close();
 }
@@ -399,14 +399,16 @@ void TraceWriter::finish(TraceStatus status) {
   }
   file_.sync();
   file_.close();
+  h5::File file;
   try {
-    seal(status);
+    file = h5::File::open(part_, h5::File::Access::write);
   } catch (const IoError&) {
     // Another program that looks at the .part (h5py, kvscope info) holds a lock against writers,
     // not readers: copy instead.
     copy_to_out(status);
     return;
   }
+  seal(status, std::move(file));
   publish_file(part_, out_, options_.overwrite);
 }
 
