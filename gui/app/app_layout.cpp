@@ -98,7 +98,6 @@ void App::load_session(const fs::path& file) {
   std::error_code error;
   const std::string text = read_regular_file(file, kMaxSessionBytes);
   const Json json = parse_ordered_json(text, file.string());
-  std::error_code error;
   try {
     session_->apply(json, fs::absolute(file, error).parent_path());
     if (json.contains("panels") && json["panels"].is_object()) {
