@@ -39,7 +39,7 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
         "selector {}: it learns from a calibration text, and the replayed recording is not one: "
         "expected a recording of the same model over another text (kvscope sweep --calibration "
         "TRACE), or an option of the method that does without (loki: basis=self)",
-        gate_->name()));
+        run_->selector().name()));
   }
   const TraceInfo& info = text->info();
   if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
