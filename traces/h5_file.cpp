@@ -84,11 +84,12 @@ bool File::has(const std::string& path) const {
     const std::string part = path.substr(0, end);
     if (part.size() > 1) {
       H5L_info_t info{};
-      const bool found = H5Lexists(id_.get(), part.c_str(), H5P_DEFAULT) > 0 &&
-                         H5Lget_info(id_.get(), part.c_str(), &info, H5P_DEFAULT) >= 0 &&
+      const bool found = H5Lget_info(id_.get(), part.c_str(), &info, H5P_DEFAULT) >= 0 &&
                          info.type == H5L_TYPE_HARD;
-      H5Eclear2(H5E_DEFAULT);
-      if (!found) return false;
+      if (!found) {
+        H5Eclear2(H5E_DEFAULT);
+        return false;
+      }
     }
     if (end == std::string::npos) return true;
   }

@@ -108,9 +108,15 @@ constexpr std::array kTypes = {Type::f32, Type::f64, Type::f16, Type::bf16,
                                Type::u8,  Type::i32, Type::i64, Type::u64};
 
 std::optional<Type> identify(hid_t type) {
-  for (Type candidate : kTypes) {
-    const Id known = file_type(candidate);
-    if (H5Tequal(type, known.get()) > 0) return candidate;
+  // Made once and never closed: every array of a file is compared with them when it is opened.
+  static const std::array<hid_t, kTypes.size()> known = [] {
+    std::array<hid_t, kTypes.size()> types{};
+    for (std::size_t i = 0; i < kTypes.size(); ++i) types[i] = file_type(kTypes[i]).release();
+    return types;
+  }();
+  const std::size_t size = H5Tget_size(type);
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    if (size == size_of(kTypes[i]) && H5Tequal(type, known[i]) > 0) return kTypes[i];
   }
   return std::nullopt;
 }
