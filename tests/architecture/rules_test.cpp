@@ -79,7 +79,8 @@ TEST_CASE("a header begins with a sentence that says what it is, then #pragma on
     CHECK(file.lines.front().starts_with("// "));
     bool guarded = false;
     for (const auto& line : file.lines) guarded = guarded || line == "#pragma once";
-    CHECK(guarded);
+    // Highway's -inl headers are read once per vector target and have a guard that toggles.
+    CHECK((guarded || file.path.ends_with("-inl.hpp")));
   }
 }
 
