@@ -127,7 +127,7 @@ std::string matmul(const Options& options) {
   const bool by_rows = n_tok <= kMaxRowTokens && row_matmul_takes(tile_rows, k, n_tok);
   const Index n_tiles = (rows + tile_rows - 1) / tile_rows;
   std::vector<Tensor<float>> scratch(static_cast<std::size_t>(pool.n_threads()));
-  for (auto& memory : scratch) memory = Tensor<float>::uninitialized({tile_rows, k});
+  for (auto& memory : scratch) memory = Tensor<float>::uninitialized({tile_rows, k + 16});
   const Seconds seconds = fastest(number(options, "repeat", 20), [&] {
     if (kind != Matmul::f32) {
       pool.parallel_for(n_blocks, [&](Index b, int) {
@@ -144,14 +144,16 @@ std::string matmul(const Options& options) {
         return;
       }
       float* widened = scratch[static_cast<std::size_t>(worker)].data();
-      if (kind == Matmul::f32) to_float(DType::bf16, halves.data() + r * k, widened, static_cast<std::size_t>(n * k));
       if (kind != Matmul::f32) {
         bf16_matmul(kind, halves.data() + r * k, k, n, k, nullptr,
                     {pairs.data(), n_pairs, &y(Index{0}, r, Index{0}), rows * lanes, n_blocks, lanes});
         return;
       }
+      for (Index i = 0; i < n; ++i) {  // the stride of Matrix::rows
+        to_float(DType::bf16, halves.data() + (r + i) * k, widened + i * (k + 16), static_cast<std::size_t>(k));
+      }
       for (Index b = 0; b < n_blocks; ++b) {
-        lane_matmul(widened, k, n, k, nullptr, x.sub(b).data(), &y(b, r, Index{0}), lanes);
+        lane_matmul(widened, k + 16, n, k, nullptr, x.sub(b).data(), &y(b, r, Index{0}), lanes);
       }
     });
   });
