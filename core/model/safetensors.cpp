@@ -60,10 +60,6 @@ std::uint64_t header_length(std::span<const std::byte> bytes, const std::string&
   return length;
 }
 
-std::string shape_text(const std::vector<Index>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 // Fills shape and count; the product is checked before it is formed.
 void read_shape(const JsonObject& fields, SafetensorsEntry& entry) {
   const auto& list = fields.list("shape");
@@ -146,6 +142,10 @@ void check_metadata(const nlohmann::json& value, const std::string& file) {
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<Index>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes,
                                                 const std::string& file) {

@@ -34,4 +34,7 @@ inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
 std::vector<SafetensorsEntry> parse_safetensors(std::span<const std::byte> bytes,
                                                 const std::string& file);
 
+/// "[8, 48]", for messages.
+std::string shape_text(const std::vector<Index>& shape);
+
 }  // namespace kvscope

@@ -21,10 +21,6 @@ namespace {
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
-std::string shape_text(const std::vector<Index>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 bool same_shape(const std::vector<Index>& found, const Shape& expected) {
   return static_cast<int>(found.size()) == expected.rank &&
          std::equal(found.begin(), found.end(), expected.dim.begin());
