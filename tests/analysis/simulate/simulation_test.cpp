@@ -167,18 +167,18 @@ TEST_CASE("journals with units of another size are refused, whatever their check
   };
   PerplexityOptions perplexity;
   perplexity.n_tokens = 40;
-  check(*make_perplexity_task(setup, perplexity, selector_registry()));
+  check(*make_perplexity_task(setup, perplexity));
   RetrievalOptions retrieval;
   retrieval.lengths = {96};
   retrieval.n_depths = 1;
   retrieval.trials = 1;
-  check(*make_retrieval_task(setup, retrieval, selector_registry()));
+  check(*make_retrieval_task(setup, retrieval));
   SpeculativeOptions speculative;
   speculative.prompt = 40;
   speculative.n_new = 4;
   speculative.prompts = 1;
   speculative.offset = 0;
-  check(*make_speculative_task(setup, speculative, {2}, selector_registry()));
+  check(*make_speculative_task(setup, speculative, {2}));
 }
 
 TEST_CASE("absurd counts of prompts are refused before memory is taken", "[simulate]") {
@@ -188,14 +188,14 @@ TEST_CASE("absurd counts of prompts are refused before memory is taken", "[simul
     RetrievalOptions options;
     options.lengths = {96};
     options.*count = 99'999'999'999;
-    CHECK_THROWS_AS(make_retrieval_task(setup, options, selector_registry()), ConfigError);
+    CHECK_THROWS_AS(make_retrieval_task(setup, options), ConfigError);
   }
   PerplexityOptions windows;
   windows.windows = 99'999'999'999;
-  CHECK_THROWS_AS(make_perplexity_task(setup, windows, selector_registry()), ConfigError);
+  CHECK_THROWS_AS(make_perplexity_task(setup, windows), ConfigError);
   SpeculativeOptions prompts;
   prompts.prompts = 99'999'999'999;
-  CHECK_THROWS_AS(make_speculative_task(setup, prompts, {2}, selector_registry()), ConfigError);
+  CHECK_THROWS_AS(make_speculative_task(setup, prompts, {2}), ConfigError);
 }
 
 TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate]") {

@@ -125,7 +125,7 @@ class RowCall final : public BackendCall {
                     Block& out) override {
     for_each_query([&](Index h, Index t) {
       std::vector<Index> keys;
-      for (const KeyPos j : merged(selection.list(owner_of(selection.owner, h, c_.group()), t))) {
+      for (const KeyPos j : selection.list(owner_of(selection.owner, h, c_.group()), t).keys) {
         if (j <= pos_ + t) keys.push_back(j);
       }
       attend_one(question.layer, h, t, keys, of(q), of(out));

@@ -416,7 +416,7 @@ TEST_CASE("a verification gets the draft's rows of the queries that proposed its
     kept.emplace_back(row.kept[0].begin(), row.kept[0].end());
   };
   const ReplayPair pair{"specattn:blocks=none,layer-map=identity", Budget::parse("p=0.5")};
-  replay_layers(trace, &trace, {1}, {pair}, options, selector_registry(), pool);
+  replay_layers(trace, &trace, {1}, {pair}, options, pool);
   REQUIRE(!positions.empty());
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const Index t = positions[i];

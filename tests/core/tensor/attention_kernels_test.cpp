@@ -43,7 +43,7 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
   Result result{Tensor<float>({s.n_q, end - begin, s.d}), Tensor<float>({s.n_q, end - begin})};
   for (Index pos = begin; pos < end; pos += chunk) {
     const Index last = std::min(end, pos + chunk);
-    AttentionCall call;
+    AttentionQuestion call;
     call.pos_begin = pos;
     call.n_tok = last - pos;
     call.score_scale = 1.0f / std::sqrt(static_cast<float>(s.d));
@@ -51,9 +51,11 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
     call.k = in.k.view();
     call.v = in.v.view();
     if (s.has_sinks) call.sinks = in.sinks.flat();
-    call.out = result.out.view().range(1, pos - begin, last - begin);
-    call.lse = result.lse.view().range(1, pos - begin, last - begin);
-    attend_dense(call, s.window, pool);
+    call.window = s.window;
+    attend_dense(call,
+                 {result.out.view().range(1, pos - begin, last - begin),
+                  result.lse.view().range(1, pos - begin, last - begin)},
+                 pool);
   }
   return result;
 }
