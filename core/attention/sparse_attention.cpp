@@ -12,7 +12,7 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kQueriesPerTask = 8 * kWideLanes;  // that share one gathering of a list
+constexpr Index kQueriesPerTask = 8 * kWideLanes;  // that share one gathering of a list, at most
 
 /// One list as one KV head uses it, and a part of its queries.
 struct Task {
@@ -34,7 +34,14 @@ struct Scratch {
   Tensor<float> lanes;  // queries, outputs and the kernel's own
 };
 
-std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& selection) {
+/// Queries that share one gathering: fewer where there are too few lists to keep all threads busy.
+Index queries_per_task(const AttentionQuestion& call, Index n_threads) {
+  const Index n_queries = call.q.dim(0) * call.n_tok;
+  const Index share = n_queries / (2 * n_threads) / kWideLanes * kWideLanes;
+  return std::clamp(share, kWideLanes, kQueriesPerTask);
+}
+
+std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& selection, Index n_threads) {
   const Index n_q = call.q.dim(0);
   const Index n_kv = call.k.dim(0);
   const Index group = n_q / n_kv;
@@ -43,7 +50,7 @@ std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& sel
   for (Index block = 0; block < selection.n_row_blocks(); ++block) {
     const Index begin = block * selection.rows_per_list;
     const Index end = std::min(call.n_tok, begin + selection.rows_per_list);
-    const Index rows_per_task = std::max<Index>(1, kQueriesPerTask / n_heads);
+    const Index rows_per_task = std::max<Index>(1, queries_per_task(call, n_threads) / n_heads);
     for (Index first_head = 0; first_head < n_q; first_head += n_heads) {
       const ListView list = selection.list(owner_of(selection.owner, first_head, group), begin);
       for (Index row = begin; row < end; row += rows_per_task) {
@@ -250,7 +257,7 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, const
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
                   const AttentionLanes& answer, ThreadPool& pool) {
-  const std::vector<Task> tasks = plan_tasks(call, selection);
+  const std::vector<Task> tasks = plan_tasks(call, selection, pool.n_threads());
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];

@@ -11,6 +11,7 @@ namespace kvscope {
 
 namespace {
 
+constexpr Index kKeysOfPart = 1024;  // of one owner, below which sharing them among threads costs more than it saves
 constexpr std::size_t kRowBatch = 128;  // rows whose scores are held at a time: a block of keys is
                                         // transposed once for all of them
 
@@ -45,11 +46,13 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
     call.trace->scored = keys;
     call.trace->scores.resize(static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
   }
+  const std::vector<std::vector<double>> shared = shared_key_scores(call, owner_kind, keys);
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
-        std::vector<double> scores = score_keys(call, owner, keys, worker);
+        std::vector<double> scores = shared.empty() ? score_keys(call, owner, keys, worker)
+                                                    : shared[static_cast<std::size_t>(owner.index)];
         mask_dead(call, owner.kv_head, keys, scores);
         if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)] = scores;
         for (std::size_t i = 0; i < budgets.size(); ++i) {
@@ -63,6 +66,30 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
     finish(call, answers[i]);
   }
   return answers;
+}
+
+std::vector<std::vector<double>> SharedScoreSelector::shared_key_scores(const SelectCall& call, ListOwner owner_kind,
+                                                                        TokenRange keys) {
+  ScoreEngine& engine = engine_of(call);
+  const Index group = call.q.dim(0) / call.k.dim(0);
+  const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
+  const Index n_owners = call.q.dim(0) / heads_per_owner;
+  const Index most_parts = keys.size() / kKeysOfPart;
+  const Index n_parts = std::min(most_parts, (2 * engine.n_workers() + n_owners - 1) / n_owners);
+  if (!scores_keys_apart() || call.trace != nullptr || n_owners >= engine.n_workers() || n_parts < 2) return {};
+  std::vector<std::vector<double>> scores(static_cast<std::size_t>(n_owners));
+  for (auto& row : scores) row.resize(static_cast<std::size_t>(keys.size()));
+  engine.run(n_owners * n_parts, [&](Index task, ScoreWorker& worker) {
+    const Index index = task / n_parts;
+    const Index part = task % n_parts;
+    const Index first_head = index * heads_per_owner;
+    const Owner owner{index, {first_head, first_head + heads_per_owner}, first_head / group};
+    const TokenRange range{keys.begin + keys.size() * part / n_parts, keys.begin + keys.size() * (part + 1) / n_parts};
+    const std::vector<double> values = score_keys(call, owner, range, worker);
+    std::copy(values.begin(), values.end(),
+              scores[static_cast<std::size_t>(index)].begin() + (range.begin - keys.begin));
+  });
+  return scores;
 }
 
 KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner,

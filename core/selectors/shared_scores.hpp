@@ -44,6 +44,9 @@ class SharedScoreSelector : public Selector {
   /// a candidate. Called for several owners at a time.
   virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                          ScoreWorker& worker) = 0;
+  /// True if the score of a key depends on no other key, so that threads may share an owner's keys. make_list must
+  /// then not need what score_keys left in the worker.
+  virtual bool scores_keys_apart() const { return false; }
   /// The list of one owner from its scores (dead keys at -infinity). Called right after score_keys
   /// of that owner with the same worker, once per budget. A budget of kind mass reads the scores as weights and
   /// keeps their nucleus. `summaries` are the answer's: an owner writes what belongs to its heads.
@@ -56,6 +59,10 @@ class SharedScoreSelector : public Selector {
   }
 
   AttentionShape shape_;
+
+ private:
+  /// Scores of all owners [n_owners][keys.size()] where threads share an owner's keys; empty where they do not.
+  std::vector<std::vector<double>> shared_key_scores(const SelectCall& call, ListOwner owner_kind, TokenRange keys);
 };
 
 /// The mean over query heads and the call's rows of their queries, [d_head]: all that scores linear

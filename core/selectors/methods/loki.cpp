@@ -125,6 +125,8 @@ class Loki final : public SharedScoreSelector {
                                                               : ListOwner::kv_head;
   }
 
+  bool scores_keys_apart() const override { return true; }
+
   void begin_call(const SelectCall& call, Summaries&) override {
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) basis_of(call, kv_head);
   }

@@ -155,7 +155,14 @@ class Quoka final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
+  bool scores_keys_apart() const override { return true; }
+
   void begin_call(const SelectCall& call, Summaries&) override {
+    if (options_.similarity == Similarity::cosine && call.engine != nullptr) {  // before threads read them
+      call.engine->run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+        call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call), options_.eps);
+      });
+    }
     if (call.trace == nullptr) return;
     call.trace->cosines.resize(static_cast<std::size_t>(call.q.dim(0)));
     call.trace->picks.resize(static_cast<std::size_t>(call.q.dim(0)));
