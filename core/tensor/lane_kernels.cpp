@@ -57,12 +57,14 @@ void Rope(float* x, const float* cos, const float* sin, Index d_head, Index lane
   }
 }
 
+constexpr float kMostExponent = 80.0f;  // of exp in a sigmoid: beyond it Highway's exp is not defined, and 1 / (1 + e^80) is 0
+
 void SwiGlu(float* gate, const float* up, Index n) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   for (Index i = 0; i < n; i += step) {
     const V g = hn::LoadU(d, gate + i);
-    const V sigmoid = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Neg(g))));
+    const V sigmoid = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Min(hn::Neg(g), hn::Set(d, kMostExponent)))));
     hn::StoreU(hn::Mul(hn::Mul(g, sigmoid), hn::LoadU(d, up + i)), d, gate + i);
   }
 }
@@ -80,7 +82,7 @@ void ClampedSwiGlu(const float* gate_up, Index n, float alpha, float limit, floa
     for (Index j = 0; j < lanes; j += step) {
       const V g = hn::Min(hn::LoadU(d, gate + j), high);
       const V u = hn::Min(hn::Max(hn::LoadU(d, up + j), low), high);
-      const V e = hn::Exp(d, hn::Neg(hn::Mul(hn::Set(d, alpha), g)));
+      const V e = hn::Exp(d, hn::Min(hn::Neg(hn::Mul(hn::Set(d, alpha), g)), hn::Set(d, kMostExponent)));
       const V glu = hn::Mul(g, hn::Div(one, hn::Add(one, e)));
       hn::StoreU(hn::Mul(hn::Add(u, one), glu), d, out + f * lanes + j);
     }
