@@ -54,6 +54,16 @@ struct BenchCall {
   TensorView<const float> q() const { return data.q.view().range(1, 0, n_tok); }
   TensorView<const float> k() const { return data.k.view().range(1, 0, n_tokens); }
   TensorView<const float> v() const { return data.v.view().range(1, 0, n_tokens); }
+  AttentionQuestion question() const {
+    AttentionQuestion question;
+    question.pos_begin = pos_begin();
+    question.n_tok = n_tok;
+    question.score_scale = score_scale();
+    question.q = q();
+    question.k = k();
+    question.v = v();
+    return question;
+  }
 };
 
 /// Dense attention of a call, with room for its answer.
@@ -61,14 +71,8 @@ class DenseRun {
  public:
   explicit DenseRun(const BenchCall& call)
       : out_({call.data.q.dim(0), call.n_tok, call.data.q.dim(2)}),
-        lse_({call.data.q.dim(0), call.n_tok}) {
-    call_.pos_begin = call.pos_begin();
-    call_.n_tok = call.n_tok;
-    call_.score_scale = call.score_scale();
-    call_.q = call.q();
-    call_.k = call.k();
-    call_.v = call.v();
-  }
+        lse_({call.data.q.dim(0), call.n_tok}),
+        call_(call.question()) {}
   void run(ThreadPool& pool) { attend_dense(call_, {out_.view(), lse_.view()}, pool); }
   /// Multiplications and additions of q.k and of the weighted sum of values.
   double flops() const {
@@ -90,14 +94,8 @@ class ListRun {
   explicit ListRun(const BenchCall& call)
       : lanes_(call.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes),
         out_({(call.n_tok + lanes_ - 1) / lanes_, call.data.q.dim(0) * call.data.q.dim(2), lanes_}),
-        lse_({call.data.q.dim(0), call.n_tok}) {
-    question_.pos_begin = call.pos_begin();
-    question_.n_tok = call.n_tok;
-    question_.score_scale = call.score_scale();
-    question_.q = call.q();
-    question_.k = call.k();
-    question_.v = call.v();
-  }
+        lse_({call.data.q.dim(0), call.n_tok}),
+        question_(call.question()) {}
   void run(const Selection& selection, ThreadPool& pool) {
     attend_lists(question_, selection, {lanes_, out_.data(), lse_.view()}, pool);
   }
