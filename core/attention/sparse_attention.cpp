@@ -200,7 +200,7 @@ void attend_block(const AttentionQuestion& call, const Selection& selection, con
   }
 }
 
-/// The few queries of a decode step, a span of the list at a time: its copy stays in the cache.
+/// The few queries of a decode step, a span of the list at a time.
 void attend_few(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
                 const AttentionLanes& answer) {
   const Index d = call.q.dim(2);
@@ -229,14 +229,20 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, const
   for (Index span = 0; span < n_spans; ++span) {
     const Index begin = span * kKeySpan;
     const Index end = std::min(n, begin + kKeySpan);
-    gather(call, selection.summaries, task, begin, end, scratch);
     for (Index i = 0; i < n_queries; ++i) slot_in_span[i] = last_slot[i] - static_cast<std::int32_t>(begin);
     RowAttention kernel;
     kernel.q = q;
     kernel.pos = slot_in_span;
     kernel.n_rows = n_queries;
-    kernel.k = scratch.k.data();
-    kernel.v = scratch.v.data();
+    if (width == d) {  // nothing beside the keys: read where they lie
+      kernel.k = call.k.sub(task.kv_head).data();
+      kernel.v = call.v.sub(task.kv_head).data();
+      kernel.rows = scratch.keys.data() + begin;
+    } else {
+      gather(call, selection.summaries, task, begin, end, scratch);
+      kernel.k = scratch.k.data();
+      kernel.v = scratch.v.data();
+    }
     kernel.d_head = width;
     kernel.key_end = end - begin;
     kernel.part = parts + span * n_queries * part;

@@ -10,6 +10,8 @@ namespace kvscope {
 
 namespace {
 
+constexpr Index kPagesOfPart = 128;  // of one KV head, below which sharing them among threads costs more than it saves
+
 bool is_decode(const SelectCall& call) {
   return call.phase == Phase::decode && call.n_tok == 1;
 }
@@ -49,15 +51,48 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
   const ListOwner owner_kind = owner_of_call(call);
   if (call.layer < dense_layers_) return dense_selections(call, owner_kind, budgets.size());
   const TokenRange pages = scored_pages(call);
+  const std::vector<std::vector<double>> scores = score_owners(call, owner_kind, pages);
   return select_by_owner(call, owner_kind, call.n_tok, budgets.size(),
-                         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-                           const auto scores = page_scores(call, heads, pages, call_range(call), worker);
+                         [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
                            SelectCall question = call;
                            for (std::size_t i = 0; i < budgets.size(); ++i) {
                              question.budget = budgets[i];
-                             answers[i].add(make_list(question, heads.kv_head, scores, pages));
+                             answers[i].add(make_list(question, heads.kv_head,
+                                                      scores[static_cast<std::size_t>(heads.index)], pages));
                            }
                          });
+}
+
+std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& call, ListOwner owner_kind,
+                                                            TokenRange pages) {
+  ScoreEngine& engine = engine_of(call);
+  const Index n_kv = call.k.dim(0);
+  const Index group = call.q.dim(0) / n_kv;
+  const Index rows_per_kv_head = owner_kind == ListOwner::q_head ? group : 1;
+  const bool is_apart = scores_pages_apart();
+  const Index rows_per_task = is_apart ? rows_per_kv_head : 1;
+  const Index n_tasks = n_kv * rows_per_kv_head / rows_per_task;
+  const Index heads_per_task = call.q.dim(0) / n_tasks;
+  Index n_parts = 1;
+  if (is_apart && engine.n_workers() > 1) {
+    n_parts = std::clamp<Index>(2 * engine.n_workers() / n_tasks, 1, std::max<Index>(1, pages.size() / kPagesOfPart));
+  }
+  std::vector<std::vector<double>> scores(static_cast<std::size_t>(n_tasks * rows_per_task));
+  for (auto& row : scores) row.resize(static_cast<std::size_t>(pages.size()));
+  engine.run(n_tasks * n_parts, [&](Index index, ScoreWorker& worker) {
+    const Index task = index / n_parts;
+    const Index part = index % n_parts;
+    const Index begin = pages.size() * part / n_parts;
+    const Index end = pages.size() * (part + 1) / n_parts;
+    const ListHeads heads{task, {task * heads_per_task, (task + 1) * heads_per_task}, task * heads_per_task / group};
+    std::vector<std::span<double>> rows;
+    for (Index row = task * rows_per_task; row < (task + 1) * rows_per_task; ++row) {
+      rows.push_back(std::span(scores[static_cast<std::size_t>(row)])
+                         .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    }
+    page_scores(call, heads, {pages.begin + begin, pages.begin + end}, call_range(call), worker, rows);
+  });
+  return scores;
 }
 
 Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) const {
@@ -76,8 +111,10 @@ Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) cons
   return 0;
 }
 
-KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::vector<double> scores,
+KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
                                 TokenRange pages) const {
+  std::vector<double> of_alive;  // -infinity for pages that lost all keys
+  std::span<const double> scores = page_scores;
   const TokenRange visible = call_range(call);
   const auto keys_of = [&](Index page) {
     return candidates(call, kv_head,
@@ -88,12 +125,13 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::vect
       pages.size() > 0 ? std::min(pages.end * page_size_, visible.end) - visible.begin : 0;
   if (!all_alive(call, kv_head)) {
     n_keys = 0;
+    of_alive.assign(page_scores.begin(), page_scores.end());
+    scores = of_alive;
     for (Index page = pages.begin; page < pages.end; ++page) {
       const auto n_alive = static_cast<Index>(keys_of(page).size());
       n_keys += n_alive;
       if (n_alive == 0) {
-        scores[static_cast<std::size_t>(page - pages.begin)] =
-            -std::numeric_limits<double>::infinity();
+        of_alive[static_cast<std::size_t>(page - pages.begin)] = -std::numeric_limits<double>::infinity();
       }
     }
   }
@@ -105,12 +143,13 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::vect
     last_page = pages.end - 1;
     const Index n =
         n_pages_kept(budget, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
-    kept = top_k_sorted_by_index(std::span<const double>(scores).first(scores.size() - 1), n);
+    kept = top_k_sorted_by_index(scores.first(scores.size() - 1), n);
   } else {
     kept = top_k_sorted_by_index(scores, n_pages_kept(budget, n_keys, pages.size()));
   }
 
   KeyList list;
+  list.scored.reserve(kept.size() * static_cast<std::size_t>(page_size_));
   for (const Index i : kept) {
     const auto keys = keys_of(pages.begin + i);
     list.scored.insert(list.scored.end(), keys.begin(), keys.end());

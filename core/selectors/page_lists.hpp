@@ -42,11 +42,14 @@ class PageSelector : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
-  /// Scores of whole pages for the query heads given, all rows of the call together:
-  /// [pages.size()]. Only alive keys in `visible` may count; pages without any are dropped whatever
-  /// their score.
-  virtual std::vector<double> page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
-                                          TokenRange visible, ScoreWorker& worker) = 0;
+  /// Fills `rows`, one of [pages.size()] per list: all rows of the call together, for the lists of `heads`. One row means
+  /// the heads' sum (or their largest, owner=group_max in decode); else each head has its own. Only alive keys in
+  /// `visible` may count; pages without any are dropped whatever their score. Called for several heads at a time.
+  virtual void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange visible,
+                           ScoreWorker& worker, std::span<const std::span<double>> rows) = 0;
+  /// True if a page's score depends on no other page: threads share the pages of a KV head, whose query heads are
+  /// then scored together.
+  virtual bool scores_pages_apart() const { return false; }
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.
   TokenRange scored_pages(const SelectCall& call) const;
@@ -54,7 +57,9 @@ class PageSelector : public Selector {
   PageOwner owner() const { return owner_; }
 
  private:
-  KeyList make_list(const SelectCall& call, Index kv_head, std::vector<double> scores,
+  /// Scores of all lists' owners. [n_owners][pages.size()]
+  std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange pages);
+  KeyList make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
                     TokenRange pages) const;
   /// Pages that `budget` tokens buy, the last page included where the rule says so.
   Index n_pages_kept(Index budget, Index n_keys, Index n_pages) const;

@@ -5,37 +5,36 @@
 #include <cmath>
 #include <limits>
 
-#include "core/attention/row_kernels.hpp"
-
 namespace kvscope {
 
 namespace {
 
 constexpr int kExactBits = 16;
 
-std::vector<double> empty_box(Index d_head) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::vector<double> box(static_cast<std::size_t>(2 * d_head), -kInfinity);
+std::vector<float> empty_box(Index d_head) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> box(static_cast<std::size_t>(2 * d_head), -kInfinity);
   std::fill(box.begin() + d_head, box.end(), kInfinity);
   return box;
 }
 
-void include_key(std::span<const float> key, std::span<double> box) {
+void include_key(std::span<const float> key, std::span<float> box) {
   const std::size_t d = key.size();
-  for (std::size_t c = 0; c < d; ++c) {
-    const auto x = static_cast<double>(key[c]);
-    box[c] = std::max(box[c], x);
-    box[d + c] = std::min(box[d + c], x);
-  }
+  float* high = box.data();
+  float* low = high + d;
+  for (std::size_t c = 0; c < d; ++c) high[c] = std::max(high[c], key[c]);
+  for (std::size_t c = 0; c < d; ++c) low[c] = std::min(low[c], key[c]);
 }
 
 /// Rounds to the nearest of 2^bits levels between the smallest and the largest element.
-void quantise(std::span<double> x, int bits) {
+void quantise_corner(std::span<float> x, int bits) {
   const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  const double base = *low;
-  const double step = (*high - base) / static_cast<double>((1 << bits) - 1);
+  const auto base = static_cast<double>(*low);
+  const double step = (static_cast<double>(*high) - base) / static_cast<double>((1 << bits) - 1);
   if (step == 0.0) return;
-  for (double& value : x) value = base + step * std::round((value - base) / step);
+  for (float& value : x) {
+    value = static_cast<float>(base + step * std::round((static_cast<double>(value) - base) / step));
+  }
 }
 
 }  // namespace
@@ -46,11 +45,14 @@ PageTable::PageTable(Index d_head, Index page_size, int bits)
 }
 
 void PageTable::append_up_to(TensorView<const float> k) {
+  const Index n_pages = (k.dim(0) + page_size_ - 1) / page_size_;
+  const auto needed = static_cast<std::size_t>(n_pages * 2 * d_head_);
+  if (boxes_.size() < needed) boxes_.resize(needed);
   for (; n_keys_ < k.dim(0); ++n_keys_) {
     if (n_keys_ % page_size_ == 0) open_box_ = empty_box(d_head_);
     include_key(k.row(n_keys_), open_box_);
     const bool is_last_of_page = (n_keys_ + 1) % page_size_ == 0 || n_keys_ + 1 == k.dim(0);
-    if (is_last_of_page) store(n_keys_ / page_size_, quantised(open_box_));
+    if (is_last_of_page) store(n_keys_ / page_size_, open_box_);
   }
 }
 
@@ -60,63 +62,34 @@ void PageTable::truncate(Index n_keys) {
   open_box_ = empty_box(d_head_);
 }
 
-std::vector<double> PageTable::doubled(std::span<const float> q) {
-  std::vector<double> out(2 * q.size());
+void PageTable::add_doubled(std::span<const float> q, std::span<double> sum) {
   for (std::size_t c = 0; c < q.size(); ++c) {
-    out[c] = std::max(static_cast<double>(q[c]), 0.0);
-    out[q.size() + c] = std::min(static_cast<double>(q[c]), 0.0);
+    sum[c] += static_cast<double>(std::max(q[c], 0.0f));
+    sum[q.size() + c] += static_cast<double>(std::min(q[c], 0.0f));
   }
-  return out;
-}
-
-std::vector<double> PageTable::bounds(std::span<const double> doubled_query,
-                                      TokenRange pages) const {
-  assert(pages.begin >= 0 && pages.end <= n_pages());
-  if (pages.size() <= 0) return {};
-  const Index first_panel = pages.begin / kPanelKeys;
-  const Index n_panels = (pages.end + kPanelKeys - 1) / kPanelKeys - first_panel;
-  std::vector<double> out(static_cast<std::size_t>(n_panels * kPanelKeys));
-  panel_dots(doubled_query.data(), 1, panels_.data() + first_panel * 2 * d_head_ * kPanelKeys,
-             n_panels, 2 * d_head_, out.data(), n_panels * kPanelKeys);
-  out.erase(out.begin(), out.begin() + pages.begin % kPanelKeys);
-  out.resize(static_cast<std::size_t>(pages.size()));
-  return out;
 }
 
 double PageTable::bound_of_keys(std::span<const double> doubled_query, TensorView<const float> k,
                                 std::span<const std::int32_t> keys) const {
-  std::vector<double> box = empty_box(d_head_);
+  std::vector<float> box = empty_box(d_head_);
   for (const std::int32_t pos : keys) include_key(k.row(pos), box);
-  return dot_of(doubled_query, quantised(std::move(box)));
+  quantise(box);
+  double bound = 0.0;
+  for (std::size_t c = 0; c < box.size(); ++c) bound += doubled_query[c] * static_cast<double>(box[c]);
+  return bound;
 }
 
-std::vector<double> PageTable::box(Index page) const {
-  std::vector<double> out(static_cast<std::size_t>(2 * d_head_));
-  const Index panel = page / kPanelKeys;
-  for (Index c = 0; c < 2 * d_head_; ++c) {
-    out[static_cast<std::size_t>(c)] = panels_[static_cast<std::size_t>(
-        (panel * 2 * d_head_ + c) * kPanelKeys + page % kPanelKeys)];
-  }
-  return out;
+void PageTable::store(Index page, std::span<const float> box) {
+  const auto row = std::span(boxes_).subspan(static_cast<std::size_t>(page * 2 * d_head_), box.size());
+  std::copy(box.begin(), box.end(), row.begin());
+  quantise(row);
 }
 
-void PageTable::store(Index page, std::span<const double> box) {
-  const Index panel = page / kPanelKeys;
-  const auto needed = static_cast<std::size_t>((panel + 1) * 2 * d_head_ * kPanelKeys);
-  if (panels_.size() < needed) panels_.resize(needed, 0.0);
-  for (Index c = 0; c < 2 * d_head_; ++c) {
-    panels_[static_cast<std::size_t>((panel * 2 * d_head_ + c) * kPanelKeys + page % kPanelKeys)] =
-        box[static_cast<std::size_t>(c)];
-  }
-}
-
-std::vector<double> PageTable::quantised(std::vector<double> box) const {
-  if (bits_ < kExactBits) {
-    const auto d = static_cast<std::size_t>(d_head_);
-    quantise(std::span(box).first(d), bits_);
-    quantise(std::span(box).subspan(d), bits_);
-  }
-  return box;
+void PageTable::quantise(std::span<float> box) const {
+  if (bits_ >= kExactBits) return;
+  const auto d = static_cast<std::size_t>(d_head_);
+  quantise_corner(box.first(d), bits_);
+  quantise_corner(box.subspan(d), bits_);
 }
 
 }  // namespace kvscope

@@ -3,6 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/tensor/row_kernels.cpp"
 #include <hwy/foreach_target.h>  // compiles this file once per instruction set
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -19,49 +20,74 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using DU = hn::RebindToUnsigned<D>;
 
+// Rows of a matrix that lie one after another.
+struct StridedRows {
+  const float* first;
+  Index stride;
+  HWY_INLINE const float* operator()(Index i) const { return first + i * stride; }
+  HWY_INLINE StridedRows From(Index i) const { return {first + i * stride, stride}; }
+  HWY_INLINE void Prefetch(Index, Index, Index) const {}  // the processor sees it coming
+};
+// Rows of a matrix that a list names.
+struct ListedRows {
+  const float* matrix;
+  Index stride;
+  const std::int32_t* list;
+  Index n;  // rows that may be asked for ahead
+  HWY_INLINE const float* operator()(Index i) const { return matrix + list[i] * stride; }
+  HWY_INLINE ListedRows From(Index i) const { return {matrix, stride, list + i, n - i}; }
+  // The cache line of element c of rows [first, last), as far as there are such.
+  HWY_INLINE void Prefetch(Index first, Index last, Index c) const {
+    for (Index i = first; i < (last < n ? last : n); ++i) hwy::Prefetch((*this)(i) + c);
+  }
+};
+constexpr Index kLineFloats = 16;  // of a cache line
+
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
-// column[j]: element j of every row, for four elements; lane = row.
-HWY_INLINE void LoadColumns(const float* p, Index row_stride, V column[4]) {
+// column[j]: element c + j of every row, for four elements; lane = row.
+template <class Rows>
+HWY_INLINE void LoadColumns(const Rows& rows, Index c, V column[4]) {
   const D d;
   HWY_ALIGN float values[HWY_MAX_BYTES / sizeof(float)];
   for (Index j = 0; j < 4; ++j) {
-    for (Index i = 0; i < static_cast<Index>(hn::Lanes(d)); ++i) values[i] = p[i * row_stride + j];
+    for (Index i = 0; i < static_cast<Index>(hn::Lanes(d)); ++i) values[i] = rows(i)[c + j];
     column[j] = hn::Load(d, values);
   }
 }
 #else
-// Four floats of each of rows 0, 4, 8, ... in the 128-bit blocks of a vector.
-HWY_INLINE V LoadBlocks(const float* p, Index row_stride) {
+// Four floats from c on of each of rows r, r + 4, r + 8, ... in the 128-bit blocks of a vector.
+template <class Rows>
+HWY_INLINE V LoadBlocks(const Rows& rows, Index r, Index c) {
   const D d;
 #if HWY_TARGET <= HWY_AVX3
-  const V low = hn::OddEvenBlocks(hn::LoadDup128(d, p + 4 * row_stride), hn::LoadDup128(d, p));
+  const V low = hn::OddEvenBlocks(hn::LoadDup128(d, rows(r + 4) + c), hn::LoadDup128(d, rows(r) + c));
   const V high =
-      hn::OddEvenBlocks(hn::LoadDup128(d, p + 12 * row_stride), hn::LoadDup128(d, p + 8 * row_stride));
+      hn::OddEvenBlocks(hn::LoadDup128(d, rows(r + 12) + c), hn::LoadDup128(d, rows(r + 8) + c));
   return hn::ConcatUpperLower(d, high, low);
 #elif HWY_TARGET <= HWY_AVX2
-  return hn::ConcatUpperLower(d, hn::LoadDup128(d, p + 4 * row_stride), hn::LoadDup128(d, p));
+  return hn::ConcatUpperLower(d, hn::LoadDup128(d, rows(r + 4) + c), hn::LoadDup128(d, rows(r) + c));
 #else
-  (void)row_stride;
-  return hn::LoadU(d, p);
+  return hn::LoadU(d, rows(r) + c);
 #endif
 }
 
-// column[j]: element j of every row, for four elements; lane = row.
-HWY_INLINE void LoadColumns(const float* p, Index row_stride, V column[4]) {
+// column[j]: element c + j of every row, for four elements; lane = row.
+template <class Rows>
+HWY_INLINE void LoadColumns(const Rows& rows, Index c, V column[4]) {
   const D d;
   const hn::RepartitionToWide<DU> wide;
-  const V r0 = LoadBlocks(p, row_stride);
-  const V r1 = LoadBlocks(p + row_stride, row_stride);
-  const V r2 = LoadBlocks(p + 2 * row_stride, row_stride);
-  const V r3 = LoadBlocks(p + 3 * row_stride, row_stride);
+  const V r0 = LoadBlocks(rows, 0, c);
+  const V r1 = LoadBlocks(rows, 1, c);
+  const V r2 = LoadBlocks(rows, 2, c);
+  const V r3 = LoadBlocks(rows, 3, c);
   const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1));
   const auto b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-  const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
-  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+  const auto x = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1));
+  const auto y = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
   column[0] = hn::BitCast(d, hn::InterleaveLower(wide, a, b));
   column[1] = hn::BitCast(d, hn::InterleaveUpper(wide, a, b));
-  column[2] = hn::BitCast(d, hn::InterleaveLower(wide, c, e));
-  column[3] = hn::BitCast(d, hn::InterleaveUpper(wide, c, e));
+  column[2] = hn::BitCast(d, hn::InterleaveLower(wide, x, y));
+  column[3] = hn::BitCast(d, hn::InterleaveUpper(wide, x, y));
 }
 #endif
 
@@ -99,7 +125,7 @@ HWY_INLINE void RowTile(const typename Weights::Stored* w, Index ldw, Index k, c
   for (Index i = 0; i < k; i += 4 * Weights::kPerFloat) {
     for (int g = 0; g < kGroups; ++g) {
       V column[4];
-      LoadColumns(p + g * n * stride + i / Weights::kPerFloat, stride, column);
+      LoadColumns(StridedRows{p + g * n * stride, stride}, i / Weights::kPerFloat, column);
       for (int j = 0; j < 4; ++j) {
         for (Index e = 0; e < Weights::kPerFloat; ++e) {
           const V value = Weights::Get(column[j], e);
@@ -154,16 +180,17 @@ void RowMatmulBf16(const std::uint16_t* w, Index ldw, Index n_rows, Index k, con
 Index VectorFloats() { return static_cast<Index>(hn::Lanes(D())); }
 
 // Scores of one vector of keys, lane = key. scores: row r at r * kKeyBlock.
-template <int kRows>
-HWY_INLINE void ScoreTile(const float* k, Index d_head, const float* q, float* scores) {
+template <int kRows, class Keys>
+HWY_INLINE void ScoreTile(const Keys& k, Index d_head, const float* q, float* scores) {
   const D d;
   const Index n = static_cast<Index>(hn::Lanes(d));
   V acc[kRows];
   for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(d);
   Index f = 0;
   for (; f + 4 <= d_head; f += 4) {
+    if (f % kLineFloats == 0) k.Prefetch(n, 2 * n, f);
     V column[4];
-    LoadColumns(k + f, d_head, column);
+    LoadColumns(k, f, column);
     for (int j = 0; j < 4; ++j) {
       for (int r = 0; r < kRows; ++r) {
         acc[r] = hn::MulAdd(column[j], hn::Set(d, q[r * d_head + f + j]), acc[r]);
@@ -172,7 +199,7 @@ HWY_INLINE void ScoreTile(const float* k, Index d_head, const float* q, float* s
   }
   for (; f < d_head; ++f) {
     HWY_ALIGN float column[HWY_MAX_BYTES / sizeof(float)];
-    for (Index i = 0; i < n; ++i) column[i] = k[i * d_head + f];
+    for (Index i = 0; i < n; ++i) column[i] = k(i)[f];
     const V value = hn::Load(d, column);
     for (int r = 0; r < kRows; ++r) {
       acc[r] = hn::MulAdd(value, hn::Set(d, q[r * d_head + f]), acc[r]);
@@ -181,9 +208,11 @@ HWY_INLINE void ScoreTile(const float* k, Index d_head, const float* q, float* s
   for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, scores + r * kKeyBlock);
 }
 
+constexpr Index kValuesAhead = 8;  // listed rows whose memory is on its way
+
 // out[r][f] = out[r][f] * alpha[r] + sum over keys of p[r][key] * v[key][f], for kVecs vectors of channels.
-template <int kRows, int kVecs, class Tag>
-HWY_INLINE void ValueTile(Tag d, const float* v, Index d_head, Index n_keys, const float* p,
+template <int kRows, int kVecs, class Tag, class Keys>
+HWY_INLINE void ValueTile(Tag d, const Keys& v, Index f, Index n_keys, const float* p,
                           const float* alpha, float* out, Index out_stride) {
   using Vec = hn::Vec<Tag>;
   const Index n = static_cast<Index>(hn::Lanes(d));
@@ -192,8 +221,9 @@ HWY_INLINE void ValueTile(Tag d, const float* v, Index d_head, Index n_keys, con
     for (int j = 0; j < kVecs; ++j) acc[r][j] = hn::Zero(d);
   }
   for (Index i = 0; i < n_keys; ++i) {
+    for (Index c = 0; c < kVecs * n; c += kLineFloats) v.Prefetch(i + kValuesAhead, i + kValuesAhead + 1, f + c);
     Vec value[kVecs];
-    for (int j = 0; j < kVecs; ++j) value[j] = hn::LoadU(d, v + i * d_head + j * n);
+    for (int j = 0; j < kVecs; ++j) value[j] = hn::LoadU(d, v(i) + f + j * n);
     for (int r = 0; r < kRows; ++r) {
       const Vec weight = hn::Set(d, p[r * kKeyBlock + i]);
       for (int j = 0; j < kVecs; ++j) acc[r][j] = hn::MulAdd(value[j], weight, acc[r][j]);
@@ -201,7 +231,7 @@ HWY_INLINE void ValueTile(Tag d, const float* v, Index d_head, Index n_keys, con
   }
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kVecs; ++j) {
-      float* o = out + r * out_stride + j * n;
+      float* o = out + r * out_stride + f + j * n;
       hn::StoreU(hn::MulAdd(hn::LoadU(d, o), hn::Set(d, alpha[r]), acc[r][j]), d, o);
     }
   }
@@ -235,29 +265,29 @@ HWY_INLINE float SoftmaxRow(const RowAttention& t, Index row, Index key0, Index 
   return hn::GetLane(factor);
 }
 
-template <int kRows>
-HWY_INLINE void Values(const float* v, Index d_head, Index n_keys, const float* p,
-                       const float* alpha, float* out, Index out_stride) {
+template <int kRows, class Keys>
+HWY_INLINE void Values(const Keys& v, Index d_head, Index n_keys, const float* p, const float* alpha,
+                       float* out, Index out_stride) {
   const D d;
   const Index n = static_cast<Index>(hn::Lanes(d));
   constexpr int kVecs = kRows <= 4 ? 4 : 2;
   Index f = 0;
   for (; f + kVecs * n <= d_head; f += kVecs * n) {
-    ValueTile<kRows, kVecs>(d, v + f, d_head, n_keys, p, alpha, out + f, out_stride);
+    ValueTile<kRows, kVecs>(d, v, f, n_keys, p, alpha, out, out_stride);
   }
   for (; f + n <= d_head; f += n) {
-    ValueTile<kRows, 1>(d, v + f, d_head, n_keys, p, alpha, out + f, out_stride);
+    ValueTile<kRows, 1>(d, v, f, n_keys, p, alpha, out, out_stride);
   }
   for (; f < d_head; ++f) {
-    ValueTile<kRows, 1>(hn::CappedTag<float, 1>(), v + f, d_head, n_keys, p, alpha, out + f,
-                        out_stride);
+    ValueTile<kRows, 1>(hn::CappedTag<float, 1>(), v, f, n_keys, p, alpha, out, out_stride);
   }
 }
 
-template <int kRows = 1>
-void AttendRows(const RowAttention& t) {
+// rows_of(matrix): its rows from the task's key 0 on.
+template <int kRows, class RowsOf>
+void AttendRows(const RowAttention& t, const RowsOf& rows_of) {
   if constexpr (kRows < kMaxRowTokens) {
-    if (t.n_rows > kRows) return AttendRows<kRows + 1>(t);
+    if (t.n_rows > kRows) return AttendRows<kRows + 1>(t, rows_of);
   }
   const Index n = static_cast<Index>(hn::Lanes(D()));
   const Index d_head = t.d_head;
@@ -272,23 +302,31 @@ void AttendRows(const RowAttention& t) {
   }
   for (Index key0 = t.key_begin; key0 < t.key_end; key0 += kKeyBlock) {
     const Index n_keys = t.key_end - key0 < kKeyBlock ? t.key_end - key0 : kKeyBlock;
-    const float* k = t.k + key0 * d_head;
+    const auto k = rows_of(t.k).From(key0);
     Index i = 0;
-    for (; i + n <= n_keys; i += n) ScoreTile<kRows>(k + i * d_head, d_head, t.q, scores + i);
+    for (; i + n <= n_keys; i += n) ScoreTile<kRows>(k.From(i), d_head, t.q, scores + i);
     if (i < n_keys) {
       last_keys.assign(static_cast<std::size_t>(n * d_head), 0.0f);
-      for (Index j = 0; j < (n_keys - i) * d_head; ++j) last_keys[static_cast<std::size_t>(j)] = k[i * d_head + j];
-      ScoreTile<kRows>(last_keys.data(), d_head, t.q, scores + i);
+      for (Index j = i; j < n_keys; ++j) {
+        for (Index c = 0; c < d_head; ++c) last_keys[static_cast<std::size_t>((j - i) * d_head + c)] = k(j)[c];
+      }
+      ScoreTile<kRows>(StridedRows{last_keys.data(), d_head}, d_head, t.q, scores + i);
     }
     for (int r = 0; r < kRows; ++r) {
       float* part = t.part + r * stride;
       alpha[r] = SoftmaxRow(t, r, key0, n_keys, scores + r * kKeyBlock, part, part + 1);
     }
-    Values<kRows>(t.v + key0 * d_head, d_head, n_keys, scores, alpha, t.part + 2, stride);
+    Values<kRows>(rows_of(t.v).From(key0), d_head, n_keys, scores, alpha, t.part + 2, stride);
   }
 }
 
-void Attend(const RowAttention& t) { AttendRows(t); }
+void Attend(const RowAttention& t) {
+  if (t.rows == nullptr) {
+    AttendRows<1>(t, [&](const float* matrix) { return StridedRows{matrix, t.d_head}; });
+  } else {
+    AttendRows<1>(t, [&](const float* matrix) { return ListedRows{matrix, t.d_head, t.rows, t.key_end}; });
+  }
+}
 
 template <class Tag>
 HWY_INLINE void JoinOutput(Tag d, const float* parts, Index n_parts, Index stride,

@@ -28,6 +28,8 @@ struct RowAttention {
   Index n_rows = 0;                   // 1 to kMaxRowTokens
   const float* k = nullptr;           // [n, d_head] keys of this KV head from position 0
   const float* v = nullptr;           // [n, d_head]
+  /// Rows of k and v that are keys key_begin, ... (keys are then counted along this list, as `pos` is); null = all.
+  const std::int32_t* rows = nullptr;
   Index d_head = 0;
   Index key_begin = 0;                // a multiple of kKeyBlock
   Index key_end = 0;                  // in the span of key_begin

@@ -32,7 +32,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/attention/row_kernels.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/page_lists.hpp"
 #include "core/selectors/registry.hpp"
@@ -88,49 +87,60 @@ class Quest final : public PageSelector {
   }
 
  protected:
-  std::vector<double> page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
-                                  TokenRange visible, ScoreWorker&) override {
-    const auto [index, q_heads, kv_head] = heads;
+  bool scores_pages_apart() const override { return true; }
+
+  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange visible,
+                   ScoreWorker& worker, std::span<const std::span<double>> rows) override {
+    const TensorView<const float> k = call.k.sub(heads.kv_head);
     const PageTable& table =
-        engine_of(call).pages(call.layer, kv_head, call.k.sub(kv_head), page_size(), options_.bound_bits);
-    const auto d = static_cast<std::size_t>(call.k.dim(2));
+        engine_of(call).pages(call.layer, heads.kv_head, k, page_size(), options_.bound_bits);
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
-    std::vector<double> scores(static_cast<std::size_t>(pages.size()),
-                               takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
-    std::vector<double> summed(2 * d, 0.0);
-    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+    const bool is_summed = rows.size() == 1 && !takes_max;  // bounds are linear in doubled queries
+    const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
+    const Index n_queries = is_summed ? 1 : heads.q_heads.size();
+    std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
+    for (Index i = 0; i < heads.q_heads.size(); ++i) {
+      const auto to = std::span(doubled).subspan(is_summed ? 0 : static_cast<std::size_t>(i) * width, width);
       for (Index row = 0; row < call.n_tok; ++row) {
-        const auto doubled = PageTable::doubled(call.q.sub(q_head).row(row));
-        add_scaled(doubled, 1.0, summed);
+        PageTable::add_doubled(call.q.sub(heads.q_heads.begin + i).row(row), to);
       }
-      if (!takes_max) continue;
-      const auto bounds = bounds_of(call, kv_head, table, summed, pages, visible);
-      for (std::size_t p = 0; p < scores.size(); ++p) scores[p] = std::max(scores[p], bounds[p]);
-      std::fill(summed.begin(), summed.end(), 0.0);
     }
-    return takes_max ? scores : bounds_of(call, kv_head, table, summed, pages, visible);
+    const std::vector<CutPage> cut = cut_pages(call, heads.kv_head, table, pages, visible);
+    worker.dots.compute(doubled, n_queries, table.boxes(), pages);
+    for (Index i = 0; i < n_queries; ++i) {
+      const std::span<double> bounds = worker.dots.row(i);
+      for (const CutPage& page : cut) {
+        bounds[static_cast<std::size_t>(page.index - pages.begin)] =
+            page.keys.empty()
+                ? -std::numeric_limits<double>::infinity()
+                : table.bound_of_keys(std::span(doubled).subspan(static_cast<std::size_t>(i) * width, width), k, page.keys);
+      }
+      const std::span<double> out = rows[rows.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+      const bool joins = takes_max && i > 0;
+      for (std::size_t p = 0; p < out.size(); ++p) out[p] = joins ? std::max(out[p], bounds[p]) : bounds[p];
+    }
   }
 
  private:
-  /// Bounds of pages whose keys do not all count are made from those that do.
-  std::vector<double> bounds_of(const SelectCall& call, Index kv_head, const PageTable& table,
-                                std::span<const double> query, TokenRange pages,
-                                TokenRange visible) const {
-    std::vector<double> bounds = table.bounds(query, pages);
+  /// A page whose keys do not all count, and those that do: its bound is made from them.
+  struct CutPage {
+    Index index = 0;
+    std::vector<KeyPos> keys;
+  };
+
+  std::vector<CutPage> cut_pages(const SelectCall& call, Index kv_head, const PageTable& table, TokenRange pages,
+                                 TokenRange visible) const {
+    std::vector<CutPage> cut;
     const bool has_dead = !all_alive(call, kv_head);
     for (Index page = pages.begin; page < pages.end; ++page) {
       const Index begin = page * page_size();
       const Index end = std::min(begin + page_size(), table.n_keys());
-      const bool is_cut = begin < visible.begin || end > visible.end;
-      if (!has_dead && !is_cut) continue;
-      const auto keys = candidates(
+      if (!has_dead && begin >= visible.begin && end <= visible.end) continue;
+      std::vector<KeyPos> keys = candidates(
           call, kv_head, TokenRange{std::max(begin, visible.begin), std::min(end, visible.end)});
-      if (static_cast<Index>(keys.size()) == end - begin) continue;
-      bounds[static_cast<std::size_t>(page - pages.begin)] =
-          keys.empty() ? -std::numeric_limits<double>::infinity()
-                       : table.bound_of_keys(query, call.k.sub(kv_head), keys);
+      if (static_cast<Index>(keys.size()) < end - begin) cut.push_back({page, std::move(keys)});
     }
-    return bounds;
+    return cut;
   }
 
   QuestSelectorOptions options_;

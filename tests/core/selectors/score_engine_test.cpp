@@ -82,7 +82,7 @@ TEST_CASE("kept norms and pages follow the cache through growth and rollback", "
   CHECK(engine.pages(0, 0, k.view().range(0, 0, 40), 16, 16).n_pages() == 3);
   engine.truncate(33);
   CHECK(engine.pages(0, 0, k.view(), 16, 16).n_pages() == 4);
-  CHECK(engine.pages(0, 0, k.view(), 16, 16).box(1)[0] >= 2.0);
+  CHECK(engine.pages(0, 0, k.view(), 16, 16).boxes()(1, 0) >= 2.0f);
 }
 
 TEST_CASE("the nucleus by digits is the sorted one", "[nucleus]") {
