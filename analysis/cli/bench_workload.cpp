@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/rng.hpp"
+#include "core/model/kv_cache.hpp"
 
 namespace kvscope::cli {
 
@@ -41,8 +42,8 @@ void add_direction(std::span<const float> direction, std::span<float> out) {
 
 Workload::Workload(const WorkloadShape& shape, ThreadPool& pool)
     : q({shape.n_q, shape.n_queries, shape.d_head}),
-      k({shape.n_kv, shape.n_tokens, shape.d_head}),
-      v({shape.n_kv, shape.n_tokens, shape.d_head}) {
+      k(make_cache_rows({shape.n_kv, shape.n_tokens, shape.d_head})),
+      v(make_cache_rows({shape.n_kv, shape.n_tokens, shape.d_head})) {
   // Per KV head one direction for the sink and one for each topic; group mates share them.
   Tensor<float> directions({shape.n_kv, kTopics + 1, shape.d_head});
   for (Index head = 0; head < shape.n_kv; ++head) {
@@ -61,6 +62,8 @@ Workload::Workload(const WorkloadShape& shape, ThreadPool& pool)
     for (Index t = begin; t < std::min(begin + kBlock, shape.n_tokens); ++t) {
       const auto topic =
           static_cast<Index>(topic_of_run.bits(static_cast<std::uint64_t>(t / kRun)) % kTopics);
+      std::ranges::fill(k_head.row(t), 0.0f);
+      std::ranges::fill(v_head.row(t), 0.0f);
       add_noise(keys, t, k_head.row(t));
       add_direction(directions.sub(head).row(t == 0 ? kTopics : topic), k_head.row(t));
       add_noise(values, t, v_head.row(t));

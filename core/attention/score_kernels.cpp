@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "core/attention/score_kernels.cpp"
 #include <hwy/foreach_target.h>
 // must follow foreach_target.h
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -90,7 +91,16 @@ HWY_EXPORT(LargestOfLanes);
 namespace {
 
 constexpr Index kFewQueries = 4;   // up to here a vector runs along the channels, above along the queries
-constexpr Index kBlockOfKeys = 64;  // their products stay in the first-level cache
+constexpr Index kBlockOfKeys = 32;  // their products stay in the first-level cache
+constexpr Index kLineFloats = 16;   // of a cache line
+
+/// Asks for rows [begin, end) of k: tiles of the product read several rows side by side, which the processor does not
+/// foresee beyond the page of memory that it is in.
+void ask_for_rows(TensorView<const float> k, Index begin, Index end) {
+  for (Index t = begin; t < end; ++t) {
+    for (Index c = 0; c < k.dim(1); c += kLineFloats) hwy::Prefetch(&k(t, c));
+  }
+}
 
 /// Calls visit(first_row, n, lanes, first_key, n_keys, products [n_keys, lanes]) for lanes of rows and blocks of keys.
 /// Lanes without a row repeat the first one of their group.
@@ -111,6 +121,7 @@ void for_each_block(std::span<const float> q, Index n_rows, TensorView<const flo
     }
     for (Index t = 0; t < n_keys; t += kBlockOfKeys) {
       const Index n_block = std::min(kBlockOfKeys, n_keys - t);
+      ask_for_rows(k, t + n_block, std::min(n_keys, t + n_block + kBlockOfKeys));
       lane_matmul(&k(t, Index{0}), k.stride(0), n_block, d, nullptr, q_lanes, products, lanes);
       visit(first, n, lanes, t, n_block, products);
     }

@@ -24,6 +24,13 @@ struct Task {
   Index n_rows = 0;
 };
 
+/// What belongs to the queries of one block of lanes.
+struct QueryBlock {
+  float lse[kWideLanes];
+  float sinks[kWideLanes];
+  std::int32_t last_slot[kWideLanes];  // the causal mask in the list's own numbering
+};
+
 /// A worker's memory, grown as needed.
 struct Scratch {
   std::span<const KeyPos> keys;  // of the gathered list, ascending
@@ -31,7 +38,9 @@ struct Scratch {
   /// d_head, and one channel more where scores have an addend: it is a key's last channel, times 1 in every query.
   Index width = 0;
   Tensor<float> k, v;   // [capacity, width] summaries, then keys
-  Tensor<float> lanes;  // queries, outputs and the kernel's own
+  Tensor<float> lanes;  // the kernel's own, queries and outputs
+  std::vector<QueryBlock> blocks;
+  std::vector<LaneAttention> kernels;
 };
 
 /// Queries that share one gathering: fewer where there are too few lists to keep all threads busy.
@@ -149,54 +158,60 @@ void write_result(const Selection& selection, const QueryResult& result, Index n
   }
 }
 
-/// Queries [first, first + n_used) of the task (heads vary fastest) side by side in lanes.
-void attend_block(const AttentionQuestion& call, const Selection& selection, const Task& task,
-                  Index first, Index n_used, Index lanes, Scratch& scratch,
-                  const AttentionLanes& answer) {
+/// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
+void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
+                   const AttentionLanes& answer) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
-  const Index needed = (kKeyBlock + 3 + 2 * width) * lanes;
+  const Index n_queries = task.n_rows * task.n_heads;
+  const Index lanes = n_queries > kNarrowLanes ? kWideLanes : kNarrowLanes;
+  const Index n_blocks = (n_queries + lanes - 1) / lanes;
+  const Index shared_floats = lane_attention_scratch(width);
+  const Index block_floats = (2 * width + 3) * lanes;
+  const Index needed = shared_floats + n_blocks * block_floats;
   if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
-  float* q = scratch.lanes.data();
-  float* out = q + width * lanes;
-  float lse[kWideLanes];
-  float sinks[kWideLanes];
-  std::int32_t last_slot[kWideLanes];  // the causal mask in the list's own numbering
-  const auto head_of = [&](Index lane) {
-    return task.first_head + (first + std::min(lane, n_used - 1)) % task.n_heads;
-  };
-  const auto row_of = [&](Index lane) {
-    return task.first_row + (first + std::min(lane, n_used - 1)) / task.n_heads;
-  };
-  for (Index lane = 0; lane < lanes; ++lane) {
-    const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(lane));
-    const auto n_seen =
-        std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
-    last_slot[lane] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
-    sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(lane))];
-    const float scale = lane < n_used ? call.score_scale : 0.0f;
-    const float* src = &call.q(head_of(lane), row_of(lane), Index{0});
-    for (Index f = 0; f < d; ++f) q[f * lanes + lane] = scale * src[f];
-    if (width > d) q[d * lanes + lane] = lane < n_used ? 1.0f : 0.0f;
+  scratch.blocks.resize(static_cast<std::size_t>(n_blocks));
+  scratch.kernels.clear();
+  const auto head_of = [&](Index query) { return task.first_head + query % task.n_heads; };
+  const auto row_of = [&](Index query) { return task.first_row + query / task.n_heads; };
+  for (Index b = 0; b < n_blocks; ++b) {
+    QueryBlock& block = scratch.blocks[static_cast<std::size_t>(b)];
+    float* q = scratch.lanes.data() + shared_floats + b * block_floats;
+    for (Index lane = 0; lane < lanes; ++lane) {
+      const Index query = std::min(b * lanes + lane, n_queries - 1);
+      const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(query));
+      const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
+      block.last_slot[lane] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
+      block.sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(query))];
+      const bool is_used = b * lanes + lane < n_queries;
+      const float scale = is_used ? call.score_scale : 0.0f;
+      const float* src = &call.q(head_of(query), row_of(query), Index{0});
+      for (Index f = 0; f < d; ++f) q[f * lanes + lane] = scale * src[f];
+      if (width > d) q[d * lanes + lane] = is_used ? 1.0f : 0.0f;
+    }
+    LaneAttention kernel;
+    kernel.q = q;
+    kernel.pos = block.last_slot;
+    kernel.lanes = lanes;
+    kernel.k = scratch.k.data();
+    kernel.v = scratch.v.data();
+    kernel.d_head = width;
+    kernel.key_end = *std::max_element(block.last_slot, block.last_slot + lanes) + 1;
+    if (!call.sinks.empty()) kernel.sinks = block.sinks;
+    kernel.out = q + width * lanes;
+    kernel.lse = block.lse;
+    kernel.scratch = kernel.out + width * lanes;
+    scratch.kernels.push_back(kernel);
   }
-  LaneAttention kernel;
-  kernel.q = q;
-  kernel.pos = last_slot;
-  kernel.lanes = lanes;
-  kernel.k = scratch.k.data();
-  kernel.v = scratch.v.data();
-  kernel.d_head = width;
-  kernel.key_end = *std::max_element(last_slot, last_slot + lanes) + 1;
-  if (!call.sinks.empty()) kernel.sinks = sinks;
-  kernel.out = out;
-  kernel.lse = lse;
-  kernel.scratch = out + width * lanes;
-  if (kernel.key_end > 0) lane_attention(kernel);
-  for (Index lane = 0; lane < n_used; ++lane) {
-    const float own_lse =
-        last_slot[lane] >= 0 ? lse[lane] : -std::numeric_limits<float>::infinity();
-    write_result(selection, {head_of(lane), row_of(lane), out + lane, lanes, own_lse},
-                 call.q.dim(0), d, answer);
+  const bool has_keys = std::any_of(scratch.kernels.begin(), scratch.kernels.end(),
+                                    [](const LaneAttention& kernel) { return kernel.key_end > 0; });
+  if (has_keys) lane_attention(scratch.kernels, scratch.lanes.data());
+  for (Index query = 0; query < n_queries; ++query) {
+    const Index lane = query % lanes;
+    const QueryBlock& block = scratch.blocks[static_cast<std::size_t>(query / lanes)];
+    const float* out = scratch.kernels[static_cast<std::size_t>(query / lanes)].out;
+    const float lse = block.last_slot[lane] >= 0 ? block.lse[lane] : -std::numeric_limits<float>::infinity();
+    write_result(selection, {head_of(query), row_of(query), out + lane, lanes, lse}, call.q.dim(0), d, answer);
   }
 }
 
@@ -276,11 +291,7 @@ void attend_lists(const AttentionQuestion& call, const Selection& selection,
     }
     const Index n_rows = memory.n_summaries + static_cast<Index>(memory.keys.size());
     gather(call, selection.summaries, task, 0, n_rows, memory);
-    const Index lanes = n_queries > kNarrowLanes ? kWideLanes : kNarrowLanes;
-    for (Index first = 0; first < n_queries; first += lanes) {
-      attend_block(call, selection, task, first, std::min(lanes, n_queries - first), lanes, memory,
-                   answer);
-    }
+    attend_blocks(call, selection, task, memory, answer);
   });
 }
 

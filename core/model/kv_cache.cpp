@@ -5,8 +5,15 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/huge_pages.hpp"
 
 namespace kvscope {
+
+Tensor<float> make_cache_rows(Shape shape) {
+  auto rows = Tensor<float>::uninitialized(shape);
+  prefer_huge_pages(rows.data(), rows.flat().size_bytes());
+  return rows;
+}
 
 KvCache::KvCache(const ModelConfig& config, Index capacity) : capacity_(capacity) {
   if (capacity < 1 || capacity > config.max_positions) {
@@ -16,8 +23,8 @@ KvCache::KvCache(const ModelConfig& config, Index capacity) : capacity_(capacity
   k_.reserve(static_cast<std::size_t>(config.n_layers));
   v_.reserve(static_cast<std::size_t>(config.n_layers));
   for (Index layer = 0; layer < config.n_layers; ++layer) {
-    k_.push_back(Tensor<float>::uninitialized({config.n_kv, capacity, config.d_head}));
-    v_.push_back(Tensor<float>::uninitialized({config.n_kv, capacity, config.d_head}));
+    k_.push_back(make_cache_rows({config.n_kv, capacity, config.d_head}));
+    v_.push_back(make_cache_rows({config.n_kv, capacity, config.d_head}));
   }
 }
 

@@ -9,6 +9,9 @@
 
 namespace kvscope {
 
+/// Memory for keys or values, in large pages where the system has them; contents undefined. [n_kv, capacity, d_head]
+Tensor<float> make_cache_rows(Shape shape);
+
 /// Fixed-capacity cache. Keys are stored as they enter the dot product: after QK-norm and RoPE.
 class KvCache final : public KvStore {
  public:
