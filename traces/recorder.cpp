@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
-#include "core/model/kv_cache.hpp"
+#include "core/model/kv_store.hpp"
 #include "traces/hash.hpp"
 #include "traces/recording_observer.hpp"
 
@@ -129,7 +129,7 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
                       std::span<const TokenId> prompt, const TraceInfo& info, TraceSink& sink,
                       ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop,
                       RecordReport& report) {
-  KvCache cache(model.config(), info.n_tokens);
+  const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
   RecordingObserver observer(info, sink, pool);
   TokenId next = 0;  // chosen by the last logits
   for (std::size_t u = 0; u < info.units.size(); ++u) {
@@ -142,7 +142,7 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
     ForwardOptions options;
     options.logits = logits_for(info, u);
     options.observer = &observer;
-    const Tensor<float> logits = model.forward(ids, cache, pool, options);
+    const Tensor<float> logits = model.forward(ids, *cache, pool, options);
     sink.write_tokens(ids, texts.of(ids));
     sink.commit_unit();
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();

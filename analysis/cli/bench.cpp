@@ -38,6 +38,7 @@ class BenchCommand : public Command {
     options.add("chunk", "N", "tokens per prefill call", chunk_);
     options.add("repeat", "N", "measured runs, after one that is not", n_repeats_);
     declare_more(options);
+    engine_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -58,7 +59,7 @@ class BenchCommand : public Command {
       throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions",
                                    n_tokens_ + n_extra_tokens(), config.max_positions));
     }
-    const Transformer model = load_transformer(dir);
+    const Transformer model = load_transformer(dir, engine_);
     const std::vector<TokenId> prompt = make_prompt(config);
     const int n_threads = work_.n_threads();
     const StopOnSignal stop;
@@ -70,6 +71,8 @@ class BenchCommand : public Command {
                    {"tokens", n_tokens_},
                    {"chunk", chunk_},
                    {"repeat", n_repeats_},
+                   {"matmul", engine_.matmul_name()},
+                   {"kv_dtype", engine_.kv_dtype},
                    {"threads", n_threads},
                    {"cpu", cpu_name()},
                    {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
@@ -110,7 +113,7 @@ class BenchCommand : public Command {
   }
 
   // The prompt through the model in chunks, into a fresh cache.
-  double prefill(const Session& session, KvCache& cache) const {
+  double prefill(const Session& session, KvStore& cache) const {
     return seconds_of([&] {
       const std::span<const TokenId> tokens = session.prompt;
       for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
@@ -180,6 +183,7 @@ class BenchCommand : public Command {
 
   std::string model_ = "verifier";
   bool json_ = false;
+  EngineOptions engine_;
   WorkOptions work_;
 };
 
@@ -196,8 +200,8 @@ class BenchPrefill final : public BenchCommand {
   void measure(const Session& session, Json& report) override {
     std::vector<double> seconds;
     repeat(session, "prefill", [&](bool counted) {
-      KvCache cache(session.model.config(), n_tokens_);
-      const double s = prefill(session, cache);
+      const auto cache = session.model.make_store(n_tokens_);
+      const double s = prefill(session, *cache);
       if (counted) seconds.push_back(s);
     });
     report["prefill"] =
@@ -244,8 +248,8 @@ class BenchRecord final : public BenchCommand {
       repeat(session, "record", [&](bool counted) {
         double s = 0;
         {
-          KvCache cache(session.model.config(), n_tokens_);
-          s = prefill(session, cache);
+          const auto cache = session.model.make_store(n_tokens_);
+          s = prefill(session, *cache);
         }
         if (counted) bare.push_back(s);
         s = seconds_of([&] {
@@ -300,18 +304,18 @@ class BenchDecode final : public BenchCommand {
 
   void measure(const Session& session, Json& report) override {
     const ModelConfig& config = session.model.config();
-    KvCache cache(config, n_tokens_ + n_steps_);
-    prefill(session, cache);
+    const auto cache = session.model.make_store(n_tokens_ + n_steps_);
+    prefill(session, *cache);
     std::vector<double> seconds;
     repeat(session, "decode", [&](bool counted) {
-      cache.truncate(n_tokens_);
+      cache->truncate(n_tokens_);
       const double s = seconds_of([&] {
         TokenId next = session.prompt.back();
         for (Index step = 0; step < n_steps_; ++step) {
           ForwardOptions options;
           options.logits = Logits::last;
           const Tensor<float> logits =
-              session.model.forward({&next, 1}, cache, session.pool, options);
+              session.model.forward({&next, 1}, *cache, session.pool, options);
           next = argmax(logits.flat());
         }
       });

@@ -64,6 +64,7 @@ class BenchLive final : public Command {
     options.add("lengths", "LIST", "prompt lengths in tokens", lengths_);
     options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
     options.add("repeat", "N", "measured turns, after a short one that is not", n_repeats_);
+    engine_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -81,7 +82,7 @@ class BenchLive final : public Command {
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
     const fs::path dir = model_dir(model_);
-    const Transformer model = load_transformer(dir);
+    const Transformer model = load_transformer(dir, engine_);
     const Index longest = *std::max_element(lengths.begin(), lengths.end());
     if (longest > model.config().max_positions) {
       throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", longest,
@@ -95,6 +96,7 @@ class BenchLive final : public Command {
     Json report = {
         {"bench", "live"},          {"model", model_name(dir)},     {"chunk", chunk_},
         {"repeat", n_repeats_},     {"threads", n_threads},         {"cpu", cpu_name()},
+        {"matmul", engine_.matmul_name()}, {"kv_dtype", engine_.kv_dtype},
         {"version", writer_name()}, {"command_line", command_line}, {"rows", Json::array()}};
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;
@@ -154,7 +156,7 @@ class BenchLive final : public Command {
       const LiveTimes& times = live.stats().times;
       return {times.total, times.attention, times.selection};
     }
-    KvCache cache(model.config(), capacity);
+    const auto cache = model.make_store(capacity);
     ForwardTimes times;
     ForwardOptions options;
     options.times = &times;
@@ -162,7 +164,7 @@ class BenchLive final : public Command {
     const auto chunk = static_cast<std::size_t>(chunk_);
     for (std::size_t at = 0; at < text.size(); at += chunk) {
       options.logits = at + chunk >= text.size() ? Logits::last : Logits::none;
-      model.forward(text.subspan(at, std::min(chunk, text.size() - at)), cache, pool, options);
+      model.forward(text.subspan(at, std::min(chunk, text.size() - at)), *cache, pool, options);
     }
     return {std::chrono::duration<double>(Clock::now() - start).count(), times.attention_seconds,
             0.0};
@@ -219,6 +221,7 @@ class BenchLive final : public Command {
   Index chunk_ = 128;
   Index n_repeats_ = 3;
   bool json_ = false;
+  EngineOptions engine_;
   WorkOptions work_;
 };
 

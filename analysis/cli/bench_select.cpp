@@ -17,6 +17,7 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
+#include "core/model/kv_cache.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/score_engine.hpp"
 #include "core/selectors/spec_lists.hpp"
@@ -72,8 +73,9 @@ class DenseRun {
   explicit DenseRun(const BenchCall& call)
       : out_({call.data.q.dim(0), call.n_tok, call.data.q.dim(2)}),
         lse_({call.data.q.dim(0), call.n_tok}),
-        call_(call.question()) {}
-  void run(ThreadPool& pool) { attend_dense(call_, {out_.view(), lse_.view()}, pool); }
+        call_(call.question()),
+        halves_(call.data.halves(call.n_tokens)) {}
+  void run(ThreadPool& pool) { attend_dense(call_, {out_.view(), lse_.view()}, pool, halves_); }
   /// Multiplications and additions of q.k and of the weighted sum of values.
   double flops() const {
     const double n_rows = static_cast<double>(call_.n_tok);
@@ -86,6 +88,7 @@ class DenseRun {
   Tensor<float> out_;
   Tensor<float> lse_;
   AttentionQuestion call_;
+  HalfRows halves_;
 };
 
 /// Attention of a call over a selection's lists, as in a live run.
@@ -95,9 +98,10 @@ class ListRun {
       : lanes_(call.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes),
         out_({(call.n_tok + lanes_ - 1) / lanes_, call.data.q.dim(0) * call.data.q.dim(2), lanes_}),
         lse_({call.data.q.dim(0), call.n_tok}),
-        question_(call.question()) {}
+        question_(call.question()),
+        halves_(call.data.halves(call.n_tokens)) {}
   void run(const Selection& selection, ThreadPool& pool) {
-    attend_lists(question_, selection, {lanes_, out_.data(), lse_.view()}, pool);
+    attend_lists(question_, selection, {lanes_, out_.data(), lse_.view()}, pool, halves_);
   }
 
  private:
@@ -105,6 +109,7 @@ class ListRun {
   Tensor<float> out_;
   Tensor<float> lse_;
   AttentionQuestion question_;
+  HalfRows halves_;
 };
 
 /// One selector with its budget in one call. Methods that remember calls (votes, evictions) start
@@ -242,8 +247,8 @@ class BenchSelect final : public Command {
   }
   std::string description() const override {
     return "Made-up queries, keys and values; dense attention and all selectors take turns, and "
-           "the median of the ratios counts. A selector runs on one thread, so --threads 1 (the "
-           "default, for dense attention) compares equal cores. \"append\" is the work of building "
+           "the median of the ratios counts. Selectors and attention get the same "
+           "threads. \"append\" is the work of building "
            "what a method keeps about all keys, once, as a ratio too; it is not in \"select\". "
            "Methods that evict are asked with every key alive, and voting and evicting count as "
            "selecting. Calibration is not timed.";
@@ -270,6 +275,7 @@ class BenchSelect final : public Command {
     options.add("seed", "N", "seed of the numbers", shape_.seed);
     options.add("threads", "N", "threads of selecting and attending", n_threads_);
     options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay", precision_);
+    options.add("kv-dtype", "WORD", "keys and values of attention: f32 or bf16; scores are computed in f32", kv_dtype_);
     options.add("progress", "HOW",
                 "what to show on standard error; auto is a bar on a terminal, else nothing",
                 progress_);
@@ -278,6 +284,7 @@ class BenchSelect final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     const std::vector<Index> lengths = check_usage();
+    const DType dtype = kv_dtype_from_name(kv_dtype_);
     const std::vector<Budget> budgets =
         budgets_.empty()
             ? std::vector<Budget>{{Budget::Kind::tokens, 1024.0}, {Budget::Kind::mass, 0.95}}
@@ -309,7 +316,8 @@ class BenchSelect final : public Command {
     ProgressReporter progress(progress_);
     shape_.n_tokens = lengths.back();
     shape_.n_queries = chunk_;
-    const Workload data(shape_, pool);
+    Workload data(shape_, pool);
+    if (dtype == DType::bf16) data.round_to_bf16();
     Json cases = Json::array();
     for (const Phase phase : {Phase::prefill, Phase::decode}) {
       if (phase_ == BenchPhase::prefill && phase != Phase::prefill) continue;
@@ -328,6 +336,7 @@ class BenchSelect final : public Command {
         {"seed", shape_.seed},
         {"threads", n_threads_},
         {"precision", std::string(enum_name(precision_))},
+        {"kv_dtype", kv_dtype_},
         {"cpu", cpu_name()},
         {"vector_target", vector_targets().empty() ? "" : vector_targets().front()},
         {"version", writer_name()},
@@ -466,6 +475,7 @@ class BenchSelect final : public Command {
     return out;
   }
 
+  std::string kv_dtype_ = "f32";
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;
   std::string tokens_ = "4096,16384,32768";

@@ -5,6 +5,7 @@
 
 #include "core/base/rng.hpp"
 #include "core/model/kv_cache.hpp"
+#include "core/tensor/dtype.hpp"
 
 namespace kvscope::cli {
 
@@ -83,6 +84,22 @@ Workload::Workload(const WorkloadShape& shape, ThreadPool& pool)
           q_head.row(i));
     }
   }
+}
+
+void Workload::round_to_bf16() {
+  const auto round = [](Tensor<float>& rows, Tensor<std::uint16_t>& halves) {
+    halves = Tensor<std::uint16_t>::uninitialized(rows.shape());
+    const auto n = static_cast<std::size_t>(rows.count());
+    from_float(rows.data(), DType::bf16, halves.data(), n);
+    to_float(DType::bf16, halves.data(), rows.data(), n);
+  };
+  round(k, k_halves);
+  round(v, v_halves);
+}
+
+HalfRows Workload::halves(Index n_tokens) const {
+  if (k_halves.count() == 0) return {};
+  return {k_halves.view().range(1, 0, n_tokens), v_halves.view().range(1, 0, n_tokens), matmul_from_name("bf16")};
 }
 
 }  // namespace kvscope::cli

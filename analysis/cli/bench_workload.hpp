@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/attention/question.hpp"
 #include "core/base/parallel.hpp"
 #include "core/tensor/tensor.hpp"
 
@@ -27,6 +28,11 @@ struct Workload {
   Tensor<float> q;  // [n_q, n_queries, d_head]
   Tensor<float> k;  // [n_kv, n_tokens, d_head]
   Tensor<float> v;  // [n_kv, n_tokens, d_head]
+  Tensor<std::uint16_t> k_halves, v_halves;  // the same in bf16 after round_to_bf16()
+
+  /// Keys and values as a cache in bf16 holds them; k and v become these values.
+  void round_to_bf16();
+  HalfRows halves(Index n_tokens) const;  // of the first n_tokens; none before round_to_bf16()
 };
 
 }  // namespace kvscope::cli

@@ -5,6 +5,7 @@
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
+#include "core/model/kv_cache.hpp"
 
 namespace kvscope::cli {
 
@@ -45,8 +46,29 @@ std::string config_json_of(const fs::path& dir) {
   return read_whole_file(dir / "config.json", /*max_bytes=*/std::size_t{16} << 20);
 }
 
-Transformer load_transformer(const fs::path& dir) {
-  return as_input([&] { return Transformer::load(dir); });
+void EngineOptions::declare(OptionSet& options) {
+  options.add("matmul", "WORD",
+              "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best kernel); or one of "
+              "bf16-amx, bf16-avx512, bf16-portable",
+              matmul)
+      .default_text = "f32";
+  options.add("kv-dtype", "WORD", "how keys and values are stored, and multiplied in attention: f32 or bf16", kv_dtype);
+}
+
+LaneOptions EngineOptions::lane_options() const {
+  LaneOptions lane;
+  try {
+    if (!matmul.empty()) lane.matmul = matmul_from_name(matmul);
+    lane.kv_dtype = kv_dtype_from_name(kv_dtype);
+  } catch (const ConfigError& error) {
+    throw UsageError(error.what());
+  }
+  return lane;
+}
+
+Transformer load_transformer(const fs::path& dir, const EngineOptions& engine) {
+  const LaneOptions lane = engine.lane_options();
+  return as_input([&] { return Transformer::load(dir, lane_backend(lane)); });
 }
 
 ModelConfig load_config(const fs::path& dir) {

@@ -72,6 +72,7 @@ class RecordCommand final : public Command {
     options.flag("yes",
                  "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
                  yes_);
+    engine_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -83,6 +84,7 @@ class RecordCommand final : public Command {
     if (n_decode_ < 0)
       throw UsageError(fmt::format("--decode: expected at least 0, found {}", n_decode_));
     const int n_threads = work_.n_threads();
+    engine_.lane_options();  // refuses what there is not before anything is loaded
 
     // The prompt
     const fs::path dir = model_dir(model_);
@@ -107,7 +109,7 @@ class RecordCommand final : public Command {
     check_size(plan, estimate, out);
 
     // The run
-    const Transformer model = load_transformer(dir);
+    const Transformer model = load_transformer(dir, engine_);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
@@ -235,6 +237,7 @@ class RecordCommand final : public Command {
   bool overwrite_ = false;
   bool yes_ = false;
   bool json_ = false;
+  EngineOptions engine_;
   WorkOptions work_;
 };
 

@@ -66,6 +66,7 @@ void SimulateCommand::declare(OptionSet& options) {
       .short_name = 'o';
   options.flag("resume", "go on with an interrupted run of the same configuration", resume_);
   options.flag("force", "replace existing files and start over", force_);
+  engine_.declare(options);
   work_.declare(options);
   declare_json(options, json_);
 }
@@ -86,6 +87,8 @@ SimulationOptions SimulateCommand::simulation_options() const {
   if (adds_full() && full == options.selectors.end())
     options.selectors.insert(options.selectors.begin(), "full");
   options.budgets = split_budgets(budgets_);
+  options.matmul = engine_.matmul_name();
+  options.kv_dtype = engine_.kv_dtype;
   return options;
 }
 
@@ -103,7 +106,7 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   const int n_threads = work_.n_threads();
 
   const fs::path dir = model_dir(model_);
-  const Transformer verifier = load_transformer(dir);
+  const Transformer verifier = load_transformer(dir, engine_);
   const Tokenizer tokenizer = load_tokenizer(dir);
   std::optional<Transformer> draft;
   SimulationModels models;
@@ -116,7 +119,7 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   if (wants_draft && draft_word()) {
     const fs::path draft_dir = model_dir(*draft_word());
     require_same_tokenizer(tokenizer, load_tokenizer(draft_dir));
-    draft.emplace(load_transformer(draft_dir));
+    draft.emplace(load_transformer(draft_dir, engine_));
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
   }

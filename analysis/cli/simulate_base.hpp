@@ -9,6 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/model_source.hpp"
 #include "analysis/simulate/simulation.hpp"
 
 namespace kvscope::cli {
@@ -53,6 +54,7 @@ class SimulateCommand : public Command {
   bool resume_ = false;
   bool force_ = false;
   bool json_ = false;
+  EngineOptions engine_;
   WorkOptions work_;
 };
 

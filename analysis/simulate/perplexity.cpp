@@ -144,7 +144,7 @@ class Perplexity final : public SimulationTask {
   Index n_scored() const { return options_.n_tokens - 1 - n_prefill(); }
 
   LiveCalibration calibration() const {
-    return {setup_.calibration ? &*setup_.calibration : nullptr};
+    return {setup_.calibration.get()};
   }
 
   /// Losses of the tokens after each position from the prefill's end on, [n_scored].

@@ -206,10 +206,10 @@ class Retrieval final : public SimulationTask {
   }
 
   UnitResult run_pair(const LivePair& pair, const Prompt& prompt, const PromptSpec& spec,
-                      const KvCache& dense, ThreadPool& pool, const std::stop_token& stop) const {
+                      const KvStore& dense, ThreadPool& pool, const std::stop_token& stop) const {
     const Index capacity = spec.length + prompt.n_answer_tokens;
     LiveSequence live(*setup_.models.verifier, pair.options, capacity, pool,
-                      {setup_.calibration ? &*setup_.calibration : nullptr});
+                      {setup_.calibration.get()});
     std::optional<DraftRunner> draft;
     if (pair.needs_draft) {
       draft.emplace(*setup_.models.draft, capacity, pool);

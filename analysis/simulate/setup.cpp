@@ -21,13 +21,15 @@ std::span<const TokenId> calibration_text(const SimulationModels& models,
   return models.text.last(n);
 }
 
-KvCache dense_keys(const Transformer& model, std::span<const TokenId> text, Index chunk,
+std::unique_ptr<KvStore> dense_keys(const Transformer& model, std::span<const TokenId> text, Index chunk,
                    ThreadPool& pool) {
-  KvCache cache(model.config(), static_cast<Index>(text.size()));
+  std::unique_ptr<KvStore> cache = model.make_store(static_cast<Index>(text.size()));
   for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(chunk)) {
     model.forward(text.subspan(at, std::min(static_cast<std::size_t>(chunk), text.size() - at)),
-                  cache, pool);
+                  *cache, pool);
   }
+  // Tasks read the keys side by side: what has to be widened is widened now.
+  for (Index layer = 0; layer < cache->n_layers(); ++layer) cache->host_k(layer, 0, cache->n_tokens());
   return cache;
 }
 
@@ -83,8 +85,7 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     setup.pairs.push_back(std::move(pair));
   }
   if (learns) {
-    setup.calibration.emplace(
-        dense_keys(*models.verifier, calibration_text(models, options), options.chunk, pool));
+    setup.calibration = dense_keys(*models.verifier, calibration_text(models, options), options.chunk, pool);
   }
   return setup;
 }

@@ -40,6 +40,8 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"calibration_tokens", options.n_calibration},
       {"layer_map", setup.layer_map},
       {"seed", options.seed}};
+  if (options.matmul != "f32") config["matmul"] = options.matmul;
+  if (options.kv_dtype != "f32") config["kv_dtype"] = options.kv_dtype;
   const Json own = task.config();
   for (const auto& [key, value] : own.items()) config[key] = value;
   return config;

@@ -40,6 +40,8 @@ struct SimulationOptions {
   Index gamma = 4;                    // tokens per verification for methods that need a draft
   Index n_calibration = 1024;  // tokens at the text's end that methods and layer maps learn from
   Index seed = 0;
+  std::string matmul = "f32";    // how the models compute: named in results where it is not the default
+  std::string kv_dtype = "f32";  // and how they store keys and values
 };
 
 /// Measured numbers of one (case, pair), and a series (losses by position); what they mean is the
@@ -69,7 +71,7 @@ struct SimulationSetup {
   std::vector<LivePair> pairs;
   std::vector<std::string> skipped;    // sentences: combinations that were left out
   std::string layer_map;               // as measured for specattn; empty if nobody needed it
-  std::optional<KvCache> calibration;  // dense keys of the calibration text, if a method learns
+  std::unique_ptr<KvStore> calibration;  // dense keys of the calibration text, if a method learns
 };
 
 /// Plans the pairs, measures the layer map and the calibration keys where a method needs them.

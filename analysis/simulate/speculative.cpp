@@ -94,8 +94,8 @@ class Speculative final : public SimulationTask {
     };
     LiveSequence greedy(*setup_.models.verifier, {}, capacity(), pool);
     greedy.prefill(before, chunk, PrefillMode::dense);
-    KvCache prefix(setup_.models.verifier->config(), options_.prompt);
-    prefix.copy_from(greedy.cache());
+    const std::unique_ptr<KvStore> prefix = setup_.models.verifier->make_store(options_.prompt);
+    prefix->copy_from(greedy.cache());
     const auto start = std::chrono::steady_clock::now();
     const std::vector<TokenId> expected =
         decode_greedily(greedy, prompt.back(), options_.n_new, on_tokens);
@@ -106,9 +106,9 @@ class Speculative final : public SimulationTask {
     draft.prefill(before, chunk);
     for (const std::size_t p : pairs) {
       LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), pool,
-                        {setup_.calibration ? &*setup_.calibration : nullptr});
+                        {setup_.calibration.get()});
       if (live.shares_dense_prefill()) {
-        live.adopt(prefix);
+        live.adopt(*prefix);
       } else {
         live.prefill(before, chunk, PrefillMode::dense);
       }

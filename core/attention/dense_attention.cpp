@@ -88,7 +88,7 @@ struct WorkerMemory {
 // Fills `memory`, q and the kernel's task for one lane block. floats: [2 * d_head + 3, lanes].
 LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Index kv_head,
                       Index item, LaneMemory& memory, float* floats) {
-  const Index d = call.k.dim(2);
+  const Index d = call.d_head();
   const Index lanes = call.lanes;
   float* q = floats;
   memory.n_used = items.queries(kv_head, item, memory.query);
@@ -106,8 +106,13 @@ LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Ind
   task.q = q;
   task.pos = memory.pos;
   task.lanes = lanes;
-  task.k = call.k.sub(kv_head).data();
-  task.v = call.v.sub(kv_head).data();
+  if (call.halves) {
+    task.k16 = call.halves.k.sub(kv_head).data();
+    task.v16 = call.halves.v.sub(kv_head).data();
+  } else {
+    task.k = call.k.sub(kv_head).data();
+    task.v = call.v.sub(kv_head).data();
+  }
   task.d_head = d;
   const auto [first, last] = std::minmax_element(memory.pos, memory.pos + lanes);
   task.key_end = *last + 1;
@@ -123,7 +128,7 @@ LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Ind
 }
 
 void write_results(const LaneAttentionCall& call, const LaneMemory& memory, const float* out) {
-  const Index d = call.k.dim(2);
+  const Index d = call.d_head();
   const Index lanes = call.lanes;
   for (Index lane = 0; lane < memory.n_used; ++lane) {
     const LaneQuery& query = memory.query[lane];
@@ -136,9 +141,9 @@ void write_results(const LaneAttentionCall& call, const LaneMemory& memory, cons
 
 // The few queries of decode, as rows: each task is one KV head and one span of keys, so that threads share a long context.
 void attend_rows(const LaneAttentionCall& call, ThreadPool& pool) {
-  const Index d = call.k.dim(2);
+  const Index d = call.d_head();
   const Index lanes = call.lanes;
-  const Index n_kv = call.k.dim(0);
+  const Index n_kv = call.n_kv();
   const Index group = call.n_q / n_kv;
   const Index n_rows = group * call.n_tok;  // per KV head: head g's token t is row g * n_tok + t
   const auto at = [&](Index q_head, Index token) {
@@ -188,17 +193,56 @@ void attend_rows(const LaneAttentionCall& call, ThreadPool& pool) {
   }
 }
 
+// Few queries of bf16 keys, one block of lanes per KV head: its spans are parts, so that threads share a long context.
+void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadPool& pool) {
+  const Index d = call.d_head();
+  const Index lanes = call.lanes;
+  const Index n_kv = call.n_kv();
+  const Index block_floats = (2 * d + 3) * lanes;
+  const Index part_floats = (d + 2) * lanes;
+  const Index first_key = call.window ? std::max<Index>(0, call.pos_begin - *call.window + 1) : 0;
+  const Index first_span = first_key / kKeySpan;
+  const Index n_spans = (call.pos_begin + call.n_tok + kKeySpan - 1) / kKeySpan - first_span;
+  auto parts = Tensor<float>::uninitialized({n_kv, n_spans, part_floats});
+  std::vector<Tensor<float>> memory(static_cast<std::size_t>(pool.n_threads()));
+  for (auto& floats : memory) {
+    floats = Tensor<float>::uninitialized({lane_attention_scratch(d) + block_floats});
+  }
+  pool.parallel_for(n_kv * n_spans, [&](Index index, int worker) {
+    float* scratch = memory[static_cast<std::size_t>(worker)].data();
+    LaneMemory lane_memory;
+    LaneAttention task = prepare(call, items, index / n_spans, /*item=*/0, lane_memory, scratch + lane_attention_scratch(d));
+    const Index span = first_span + index % n_spans;
+    task.key_begin = std::max(task.key_begin, span * kKeySpan);
+    task.key_end = std::min(task.key_end, (span + 1) * kKeySpan);
+    task.sinks = nullptr;  // they join at the end
+    task.part = parts.sub(index / n_spans).row(index % n_spans).data();
+    lane_attention({&task, 1}, scratch, call.halves.matmul);
+  });
+  pool.parallel_for(n_kv, [&](Index kv_head, int worker) {
+    LaneMemory lane_memory;
+    const LaneAttention task = prepare(call, items, kv_head, /*item=*/0, lane_memory,
+                                       memory[static_cast<std::size_t>(worker)].data() + lane_attention_scratch(d));
+    lane_attention_join(parts.sub(kv_head).data(), n_spans, part_floats, d, lanes, task.sinks, task.out, task.lse);
+    write_results(call, lane_memory, task.out);
+  });
+}
+
 }  // namespace
 
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
-  if (call.n_tok * (call.n_q / call.k.dim(0)) <= kMaxRowTokens) {
+  if (!call.halves && call.n_tok * (call.n_q / call.n_kv()) <= kMaxRowTokens) {
     attend_rows(call, pool);
     return;
   }
-  const Index d = call.k.dim(2);
-  const Index n_kv = call.k.dim(0);
+  const Index d = call.d_head();
+  const Index n_kv = call.n_kv();
   const LaneItems items(call, call.n_q / n_kv);
   const Index n_items = items.per_kv_head();
+  if (call.halves && n_items == 1) {
+    attend_spans(call, items, pool);
+    return;
+  }
   const Index per_task = choose_blocks_per_task(n_kv, n_items, pool.n_threads());
   const Index tasks_per_kv_head = (n_items + per_task - 1) / per_task;
   const Index block_floats = (2 * d + 3) * call.lanes;
@@ -221,14 +265,15 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
           prepare(call, items, kv_head, item, memory.blocks[static_cast<std::size_t>(item - begin)],
                   memory.floats.data() + shared_floats + (item - begin) * block_floats));
     }
-    lane_attention(memory.tasks, memory.floats.data());
+    lane_attention(memory.tasks, memory.floats.data(), call.halves.matmul);
     for (std::size_t i = 0; i < memory.tasks.size(); ++i) {
       write_results(call, memory.blocks[i], memory.tasks[i].out);
     }
   });
 }
 
-void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool) {
+void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool,
+                  const HalfRows& halves) {
   const Index n_q = question.q.dim(0);
   const Index d = question.q.dim(2);
   const Index lanes = question.n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
@@ -256,6 +301,7 @@ void attend_dense(const AttentionQuestion& question, const AttentionRows& answer
   lane_call.sinks = question.sinks;
   lane_call.k = question.k;
   lane_call.v = question.v;
+  lane_call.halves = halves;
   lane_call.q_lanes = q_lanes.data();
   lane_call.out_lanes = out_lanes.data();
   lane_call.lse = answer.lse;

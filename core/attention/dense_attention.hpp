@@ -21,9 +21,13 @@ struct LaneAttentionCall {
   std::span<const float> sinks;  // [n_q] or empty, see AttentionQuestion
   TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
   TensorView<const float> v;
+  HalfRows halves;            // in place of k and v where the cache holds bf16
   const float* q_lanes = nullptr;
   float* out_lanes = nullptr;
   TensorView<float> lse;  // [n_q, n_tok]
+
+  Index n_kv() const { return halves ? halves.k.dim(0) : k.dim(0); }
+  Index d_head() const { return halves ? halves.k.dim(2) : k.dim(2); }
 };
 
 /// softmax(scale q k^T + causal and window mask) v for all heads; a head's sink joins the softmax
@@ -32,6 +36,7 @@ struct LaneAttentionCall {
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);
 
 /// The same on row-major tensors, for measurements and tests.
-void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool);
+void attend_dense(const AttentionQuestion& question, const AttentionRows& answer, ThreadPool& pool,
+                  const HalfRows& halves = {});
 
 }  // namespace kvscope

@@ -1,9 +1,11 @@
 // One layer's attention problem and the places for its answer, in rows and in lane blocks.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
+#include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -22,6 +24,14 @@ struct AttentionQuestion {
   /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
   /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
   std::span<const float> sinks;
+};
+
+/// Keys and values as a cache in bf16 holds them, and how they are multiplied.
+struct HalfRows {
+  TensorView<const std::uint16_t> k;  // [n_kv, n, d_head], rows contiguous per head
+  TensorView<const std::uint16_t> v;
+  Matmul matmul = Matmul::bf16_portable;
+  explicit operator bool() const { return k.data() != nullptr; }
 };
 
 /// Where an answer goes in rows.

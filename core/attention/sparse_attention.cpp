@@ -6,6 +6,7 @@
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/attention_kernels.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/tensor/row_kernels.hpp"
 
 namespace kvscope {
@@ -38,6 +39,7 @@ struct Scratch {
   /// d_head, and one channel more where scores have an addend: it is a key's last channel, times 1 in every query.
   Index width = 0;
   Tensor<float> k, v;   // [capacity, width] summaries, then keys
+  Tensor<std::uint16_t> k16, v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
   Tensor<float> lanes;  // the kernel's own, queries and outputs
   std::vector<QueryBlock> blocks;
   std::vector<LaneAttention> kernels;
@@ -71,8 +73,13 @@ std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& sel
   return tasks;
 }
 
+void take(const float* from, Index n, float* to) { std::copy_n(from, n, to); }
+void take(const std::uint16_t* from, Index n, std::uint16_t* to) { std::copy_n(from, n, to); }
+void take(const std::uint16_t* from, Index n, float* to) { to_float(DType::bf16, from, to, static_cast<std::size_t>(n)); }
+
 /// Copies rows of the cache that lie at ascending positions, runs of neighbours at once.
-void copy_rows(TensorView<const float> rows, std::span<const KeyPos> keys, float* out, Index width) {
+template <class From, class To>
+void copy_rows(TensorView<const From> rows, std::span<const KeyPos> keys, To* out, Index width) {
   const Index d = rows.dim(1);
   const auto n_keys = static_cast<Index>(keys.size());
   for (Index first = 0; first < n_keys;) {
@@ -80,9 +87,9 @@ void copy_rows(TensorView<const float> rows, std::span<const KeyPos> keys, float
     const KeyPos begin = keys[static_cast<std::size_t>(first)];
     while (last < n_keys && keys[static_cast<std::size_t>(last)] == begin + (last - first)) ++last;
     if (width == d) {
-      std::copy_n(rows.row(begin).data(), (last - first) * d, out + first * d);
+      take(rows.row(begin).data(), (last - first) * d, out + first * d);
     } else {
-      for (Index i = first; i < last; ++i) std::copy_n(rows.row(begin + i - first).data(), d, out + i * width);
+      for (Index i = first; i < last; ++i) take(rows.row(begin + i - first).data(), d, out + i * width);
     }
     first = last;
   }
@@ -95,14 +102,25 @@ void look_at(const AttentionQuestion& call, const Summaries& summaries, const Ta
   scratch.keys = task.list.keys.first(static_cast<std::size_t>(end - task.list.keys.begin()));
   scratch.n_summaries = summaries.has_stated_share() ? 0 : summaries.count(task.kv_head);
   const bool has_addends = scratch.n_summaries > 0 || !task.list.log_weight.empty();
-  scratch.width = call.k.dim(2) + (has_addends ? 1 : 0);
+  scratch.width = call.q.dim(2) + (has_addends ? 1 : 0);
 }
 
 /// Copies the rows [begin, end) of summaries and seen keys, in this order, side by side.
 void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Index begin, Index end,
-            Scratch& scratch) {
-  const Index d = call.k.dim(2);
+            Scratch& scratch, const HalfRows& halves) {
+  const Index d = call.q.dim(2);
   const Index width = scratch.width;
+  if (halves && width == d) {
+    if (scratch.k16.count() < (end - begin) * d) {
+      const Shape shape{end - begin + (end - begin) / 4 + kKeyBlock, d};
+      scratch.k16 = Tensor<std::uint16_t>::uninitialized(shape);
+      scratch.v16 = Tensor<std::uint16_t>::uninitialized(shape);
+    }
+    const auto keys = scratch.keys.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    copy_rows(halves.k.sub(task.kv_head), keys, scratch.k16.data(), d);
+    copy_rows(halves.v.sub(task.kv_head), keys, scratch.v16.data(), d);
+    return;
+  }
   if (scratch.k.count() < (end - begin) * width) {
     const Shape shape{end - begin + (end - begin) / 4 + kKeyBlock, width};
     scratch.k = Tensor<float>::uninitialized(shape);
@@ -111,8 +129,15 @@ void gather(const AttentionQuestion& call, const Summaries& summaries, const Tas
   const Index first_key = std::max(begin, scratch.n_summaries);
   const auto keys = scratch.keys.subspan(static_cast<std::size_t>(first_key - scratch.n_summaries),
                                          static_cast<std::size_t>(end - first_key));
-  copy_rows(call.k.sub(task.kv_head), keys, scratch.k.data() + (first_key - begin) * width, width);
-  copy_rows(call.v.sub(task.kv_head), keys, scratch.v.data() + (first_key - begin) * width, width);
+  float* k_rows = scratch.k.data() + (first_key - begin) * width;
+  float* v_rows = scratch.v.data() + (first_key - begin) * width;
+  if (halves) {
+    copy_rows(halves.k.sub(task.kv_head), keys, k_rows, width);
+    copy_rows(halves.v.sub(task.kv_head), keys, v_rows, width);
+  } else {
+    copy_rows(call.k.sub(task.kv_head), keys, k_rows, width);
+    copy_rows(call.v.sub(task.kv_head), keys, v_rows, width);
+  }
   if (width == d) return;
   for (Index row = begin; row < end; ++row) {
     float* k = scratch.k.data() + (row - begin) * width;
@@ -160,7 +185,7 @@ void write_result(const Selection& selection, const QueryResult& result, Index n
 
 /// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
 void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
-                   const AttentionLanes& answer) {
+                   const AttentionLanes& answer, const HalfRows& halves) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
   const Index n_queries = task.n_rows * task.n_heads;
@@ -193,8 +218,13 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     kernel.q = q;
     kernel.pos = block.last_slot;
     kernel.lanes = lanes;
-    kernel.k = scratch.k.data();
-    kernel.v = scratch.v.data();
+    if (halves && width == d) {
+      kernel.k16 = scratch.k16.data();
+      kernel.v16 = scratch.v16.data();
+    } else {
+      kernel.k = scratch.k.data();
+      kernel.v = scratch.v.data();
+    }
     kernel.d_head = width;
     kernel.key_end = *std::max_element(block.last_slot, block.last_slot + lanes) + 1;
     if (!call.sinks.empty()) kernel.sinks = block.sinks;
@@ -205,7 +235,7 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
   }
   const bool has_keys = std::any_of(scratch.kernels.begin(), scratch.kernels.end(),
                                     [](const LaneAttention& kernel) { return kernel.key_end > 0; });
-  if (has_keys) lane_attention(scratch.kernels, scratch.lanes.data());
+  if (has_keys) lane_attention(scratch.kernels, scratch.lanes.data(), halves.matmul);
   for (Index query = 0; query < n_queries; ++query) {
     const Index lane = query % lanes;
     const QueryBlock& block = scratch.blocks[static_cast<std::size_t>(query / lanes)];
@@ -254,7 +284,7 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, const
       kernel.v = call.v.sub(task.kv_head).data();
       kernel.rows = scratch.keys.data() + begin;
     } else {
-      gather(call, selection.summaries, task, begin, end, scratch);
+      gather(call, selection.summaries, task, begin, end, scratch, HalfRows{});
       kernel.k = scratch.k.data();
       kernel.v = scratch.v.data();
     }
@@ -277,7 +307,7 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, const
 }  // namespace
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
-                  const AttentionLanes& answer, ThreadPool& pool) {
+                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves) {
   const std::vector<Task> tasks = plan_tasks(call, selection, pool.n_threads());
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
@@ -285,13 +315,13 @@ void attend_lists(const AttentionQuestion& call, const Selection& selection,
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, task, memory);
     const Index n_queries = task.n_rows * task.n_heads;
-    if (n_queries <= kMaxRowTokens) {
+    if (n_queries <= kMaxRowTokens && !halves) {
       attend_few(call, selection, task, memory, answer);
       return;
     }
     const Index n_rows = memory.n_summaries + static_cast<Index>(memory.keys.size());
-    gather(call, selection.summaries, task, 0, n_rows, memory);
-    attend_blocks(call, selection, task, memory, answer);
+    gather(call, selection.summaries, task, 0, n_rows, memory, halves);
+    attend_blocks(call, selection, task, memory, answer, halves);
   });
 }
 

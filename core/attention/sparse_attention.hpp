@@ -20,8 +20,8 @@ namespace kvscope {
 ///
 /// Parallel over (list, KV head, block of queries); same bits for any thread count and any division
 /// of queries into calls that leaves their lists as they are. Memory per worker: the keys and
-/// values of the longest list.
+/// values of the longest list. halves: the cache's own rows, where it holds bf16; the question's are then not read.
 void attend_lists(const AttentionQuestion& question, const Selection& selection,
-                  const AttentionLanes& answer, ThreadPool& pool);
+                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves = {});
 
 }  // namespace kvscope

@@ -13,6 +13,8 @@ class AttentionPolicy {
   virtual ~AttentionPolicy() = default;
   /// False leaves the layer to dense attention, and saves the rows of q that choose() looks at.
   virtual bool takes(Index layer) const = 0;
+  /// False if choose() never looks at the values: a store of another dtype then need not widen them.
+  virtual bool reads_values() const { return true; }
   /// The keys of every query, valid until the next call; is_dense: every visible one. Lists are
   /// taken as they are, up to a query's own position: a layer's sliding window does not cut them.
   virtual const Selection& choose(const AttentionQuestion& question) = 0;

@@ -20,6 +20,7 @@
 #include "core/model/config.hpp"
 #include "core/model/kv_store.hpp"
 #include "core/model/layer_weights.hpp"
+#include "core/model/linear.hpp"
 #include "core/model/routing.hpp"
 #include "core/model/tokenizer.hpp"
 
@@ -90,8 +91,15 @@ class Backend {
 using BackendFactory =
     std::function<std::unique_ptr<Backend>(const ModelConfig& config, const ModelWeights& weights)>;
 
+/// How the lane backend computes and stores.
+struct LaneOptions {
+  Matmul matmul = default_matmul();  // of linear layers; with keys in bf16 also of attention (f32: their best)
+  DType kv_dtype = DType::f32;       // of new stores: f32 or bf16
+};
+
 /// The default: vector code on lane blocks (core/tensor/lane_kernels.hpp), stores are KvCache.
 std::unique_ptr<Backend> make_lane_backend(const ModelConfig& config, const ModelWeights& weights);
+BackendFactory lane_backend(const LaneOptions& options);
 
 /// Throws the FormatError of a value that is NaN or infinite. what: "the keys".
 [[noreturn]] void throw_not_finite(std::string_view what, Index layer, Index pos);

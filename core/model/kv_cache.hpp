@@ -1,6 +1,7 @@
-// The keys and values of all tokens so far, per layer, in host floats: the lane backend's store.
+// The keys and values of all tokens so far, per layer, in host memory as f32 or bf16: the lane backend's store.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/model/config.hpp"
@@ -12,42 +13,64 @@ namespace kvscope {
 /// Memory for keys or values, in large pages where the system has them; contents undefined. [n_kv, capacity, d_head]
 Tensor<float> make_cache_rows(Shape shape);
 
+/// "f32" or "bf16". Throws ConfigError for another name.
+DType kv_dtype_from_name(std::string_view name);
+
 /// Fixed-capacity cache. Keys are stored as they enter the dot product: after QK-norm and RoPE.
 class KvCache final : public KvStore {
+  /// Keys, or values, of one layer.
+  struct Rows {
+    mutable Tensor<float> floats;   // [n_kv, capacity, d_head]; of bf16 ones: a copy, made when first asked for
+    Tensor<std::uint16_t> halves;   // [n_kv, capacity, d_head] or empty
+    mutable Index n_widened = 0;    // positions of halves that floats holds
+    TensorView<std::uint16_t> halves_from(Index pos_begin);
+    TensorView<const float> host(Index begin, Index end) const;
+    void copy_from(TensorView<const float> from);
+    void copy_from(TensorView<const std::uint16_t> from, Index n_tokens);
+  };
+  static Rows& at(std::vector<Rows>& rows, Index layer) { return rows[static_cast<std::size_t>(layer)]; }
+  static const Rows& at(const std::vector<Rows>& rows, Index layer) { return rows[static_cast<std::size_t>(layer)]; }
+
  public:
-  /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions.
-  KvCache(const ModelConfig& config, Index capacity);
+  /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions. dtype: f32 or bf16.
+  KvCache(const ModelConfig& config, Index capacity, DType dtype = DType::f32);
 
   Index capacity() const override { return capacity_; }
   Index n_tokens() const override { return n_tokens_; }
   Index n_layers() const override { return static_cast<Index>(k_.size()); }
-  DType dtype() const override { return DType::f32; }
+  DType dtype() const override { return dtype_; }
 
-  /// Rows of all stored tokens. [n_kv, capacity, d_head]; rows from n_tokens() on are undefined
-  /// (inside a layer call: those of the running chunk are filled already).
-  TensorView<float> k(Index layer) { return k_[static_cast<std::size_t>(layer)].view(); }
-  TensorView<float> v(Index layer) { return v_[static_cast<std::size_t>(layer)].view(); }
-  TensorView<const float> k(Index layer) const { return k_[static_cast<std::size_t>(layer)].view(); }
-  TensorView<const float> v(Index layer) const { return v_[static_cast<std::size_t>(layer)].view(); }
+  /// Rows of all stored tokens in f32. [n_kv, capacity, d_head]; rows from n_tokens() on are undefined
+  /// (inside a layer call: those of the running chunk are filled already). Only of a cache in f32.
+  TensorView<float> k(Index layer) { return at(k_, layer).floats.view(); }
+  TensorView<float> v(Index layer) { return at(v_, layer).floats.view(); }
+  TensorView<const float> k(Index layer) const { return at(k_, layer).floats.view(); }
+  TensorView<const float> v(Index layer) const { return at(v_, layer).floats.view(); }
+
+  /// The same of a cache in bf16, with the bits of bf16.
+  TensorView<const std::uint16_t> k_halves(Index layer) const { return at(k_, layer).halves.view(); }
+  TensorView<const std::uint16_t> v_halves(Index layer) const { return at(v_, layer).halves.view(); }
+  /// Where the rows of positions >= pos_begin go, which are about to be written: host rows of them are stale.
+  TensorView<std::uint16_t> k_halves_from(Index layer, Index pos_begin) { return at(k_, layer).halves_from(pos_begin); }
+  TensorView<std::uint16_t> v_halves_from(Index layer, Index pos_begin) { return at(v_, layer).halves_from(pos_begin); }
 
   TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
-    return k(layer).range(1, begin, end);
+    return at(k_, layer).host(begin, end);
   }
   TensorView<const float> host_v(Index layer, Index begin, Index end) const override {
-    return v(layer).range(1, begin, end);
+    return at(v_, layer).host(begin, end);
   }
 
   void advance(Index n) override;
   void truncate(Index n_tokens) override;
-  /// Takes over all tokens of another cache of the same model, in place of its own. Throws ConfigError
-  /// if there is no room.
-  void copy_from(const KvCache& other);
+  void copy_from(const KvStore& other) override;
 
  private:
   Index capacity_ = 0;
   Index n_tokens_ = 0;
-  std::vector<Tensor<float>> k_;
-  std::vector<Tensor<float>> v_;
+  DType dtype_;
+  std::vector<Rows> k_;
+  std::vector<Rows> v_;
 };
 
 }  // namespace kvscope

@@ -75,6 +75,7 @@ struct Job {
   float* y;
   LaneShape shape;
   ThreadPool& pool;
+  Matmul matmul;
 
   Index d_model() const { return weights.router.n_cols(); }
   // Feature 0 of a token; the next feature is shape.lanes floats on.
@@ -130,7 +131,7 @@ void compute_hidden(const Job& job, std::span<const ExpertTask> tasks, Batch& ba
       products.push_back({&w.up, nullptr, x, out + task.n_slots() * d_ff, task.shape});
     }
   }
-  linear(products, job.pool);
+  linear(products, job.pool, job.matmul);
   job.pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int) {
     const ExpertTask& task = tasks[static_cast<std::size_t>(index)];
     float* gate_up = Batch::of(batch.gate_up, task);
@@ -157,7 +158,7 @@ void add_outputs(const Job& job, std::span<const ExpertTask> tasks, Batch& batch
                         row_or_null(batch.down_bias, i), Batch::of(batch.hidden, task),
                         Batch::of(batch.y, task), task.shape});
   }
-  linear(products, job.pool);
+  linear(products, job.pool, job.matmul);
   // Parallel over features: within one, experts are added in ascending order.
   constexpr Index kFeatures = 64;
   job.pool.parallel_for((d + kFeatures - 1) / kFeatures, [&](Index part, int) {
@@ -238,10 +239,10 @@ Routing pick_experts(const MoeConfig& moe, const float* logits, Index n_tok, Ind
 }
 
 Routing mix_experts(const MoeConfig& moe, const MoeWeights& weights, const float* x, float* y,
-                    Index n_tok, LaneShape shape, ThreadPool& pool) {
-  const Job job{moe, weights, x, y, shape, pool};
+                    Index n_tok, LaneShape shape, ThreadPool& pool, Matmul matmul) {
+  const Job job{moe, weights, x, y, shape, pool, matmul};
   Tensor<float> logits({shape.n_blocks, moe.n_experts, shape.lanes});
-  linear({{&weights.router, &weights.router_bias, logits.data()}}, x, shape, pool);
+  linear({{&weights.router, &weights.router_bias, logits.data()}}, x, shape, pool, matmul);
   Routing routing = pick_experts(moe, logits.data(), n_tok, shape.lanes);
   std::vector<ExpertTask> tasks = gather_by_expert(moe, routing);
   std::fill_n(y, shape.n_blocks * job.d_model() * shape.lanes, 0.0f);

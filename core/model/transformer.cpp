@@ -87,7 +87,8 @@ class Forward {
     const auto q_rows = policy != nullptr || watched ? backend_.to_host_rows(*q_)
                                                      : TensorView<const float>{};
     if (policy != nullptr) {
-      attend_by_policy(question(layer, q_rows), *policy);
+      const bool gives_values = policy->reads_values() || store_.dtype() == DType::f32;
+      attend_by_policy(question(layer, q_rows, gives_values), *policy);
     } else {
       timed(&ForwardTimes::attention_seconds, [&] { backend_.attend(layer, *q_, *attended_); });
     }
@@ -108,7 +109,7 @@ class Forward {
     policy.on_attended(question, *selection);
   }
 
-  AttentionQuestion question(Index layer, TensorView<const float> q_rows) const {
+  AttentionQuestion question(Index layer, TensorView<const float> q_rows, bool gives_values) const {
     const Index n_ctx = pos_begin_ + n_tok_;
     AttentionQuestion question;
     question.layer = layer;
@@ -118,7 +119,7 @@ class Forward {
     question.window = config_.window[static_cast<std::size_t>(layer)];
     question.q = q_rows;
     question.k = store_.host_k(layer, 0, n_ctx);
-    question.v = store_.host_v(layer, 0, n_ctx);
+    if (gives_values) question.v = store_.host_v(layer, 0, n_ctx);
     if (!sinks_.empty()) {
       question.sinks = sinks_.subspan(static_cast<std::size_t>(layer * config_.n_q),
                                       static_cast<std::size_t>(config_.n_q));
@@ -200,6 +201,9 @@ Transformer::~Transformer() = default;
 const ModelConfig& Transformer::config() const { return impl_->config; }
 const WeightFiles& Transformer::weights() const { return impl_->files; }
 const Backend& Transformer::backend() const { return *impl_->backend; }
+std::unique_ptr<KvStore> Transformer::make_store(Index capacity) const {
+  return impl_->backend->make_store(capacity);
+}
 std::vector<float> Transformer::sinks() const { return impl_->sinks; }
 
 Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cache,

@@ -51,6 +51,8 @@ class Transformer {
   const ModelConfig& config() const;
   const WeightFiles& weights() const;
   const Backend& backend() const;
+  /// Room for the keys and values of `capacity` tokens. Throws ConfigError beyond the model's max_positions.
+  std::unique_ptr<KvStore> make_store(Index capacity) const;
   /// Attention sinks [n_layers, n_q], row-major; empty if the model has none.
   std::vector<float> sinks() const;
 

@@ -53,12 +53,12 @@ class RowObserver final : public Observer {
 }  // namespace
 
 DraftRunner::DraftRunner(const Transformer& model, Index capacity, ThreadPool& pool)
-    : model_(model), pool_(pool), cache_(model.config(), capacity) {}
+    : model_(model), pool_(pool), cache_(model.make_store(capacity)) {}
 
 void DraftRunner::prefill(std::span<const TokenId> tokens, Index chunk) {
   for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk)) {
     model_.forward(
-        tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at)), cache_,
+        tokens.subspan(at, std::min(static_cast<std::size_t>(chunk), tokens.size() - at)), *cache_,
         pool_);
   }
 }
@@ -67,7 +67,7 @@ std::vector<Tensor<float>> DraftRunner::consume(std::span<const TokenId> tokens)
   RowObserver observer(model_, static_cast<Index>(tokens.size()));
   ForwardOptions options;
   options.observer = &observer;
-  model_.forward(tokens, cache_, pool_, options);
+  model_.forward(tokens, *cache_, pool_, options);
   return observer.take();
 }
 
@@ -80,13 +80,13 @@ DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma)
     ForwardOptions options;
     options.logits = Logits::last;
     options.observer = &observer;
-    const Tensor<float> logits = model_.forward(input, cache_, pool_, options);
+    const Tensor<float> logits = model_.forward(input, *cache_, pool_, options);
     proposal.tokens.push_back(argmax(logits.flat()));
     input = {proposal.tokens.back()};
     steps.push_back(observer.take());
   }
   for (std::size_t layer = 0; layer < steps.front().size(); ++layer) {
-    Tensor<float> rows(Shape{gamma, cache_.n_tokens()});
+    Tensor<float> rows(Shape{gamma, cache_->n_tokens()});
     for (Index step = 0; step < gamma; ++step) {
       const auto row = steps[static_cast<std::size_t>(step)][layer].flat();
       std::copy(row.begin(), row.end(), rows.view().row(step).begin());

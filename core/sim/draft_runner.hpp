@@ -34,13 +34,13 @@ class DraftRunner {
   /// proposes gamma tokens one by one, each the arg max.
   DraftProposal propose(std::span<const TokenId> unseen, Index gamma);
 
-  Index n_tokens() const { return cache_.n_tokens(); }
-  void truncate(Index n_tokens) { cache_.truncate(n_tokens); }
+  Index n_tokens() const { return cache_->n_tokens(); }
+  void truncate(Index n_tokens) { cache_->truncate(n_tokens); }
 
  private:
   const Transformer& model_;
   ThreadPool& pool_;
-  KvCache cache_;
+  std::unique_ptr<KvStore> cache_;
 };
 
 /// Throws ConfigError unless every id stands for the same bytes in both; names the first that does

@@ -27,6 +27,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
  public:
   Policy(LiveSequence& live, Phase phase) : live_(live), phase_(phase) {}
 
+  bool reads_values() const override { return live_.run_->selector().caps().needs_values; }
   bool takes(Index layer) const override {
     return !live_.model_.config().window[static_cast<std::size_t>(layer)];
   }
@@ -52,7 +53,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
                            ThreadPool& pool, const LiveCalibration& calibration)
     : model_(model),
       pool_(pool),
-      cache_(model.config(), capacity),
+      cache_(model.make_store(capacity)),
       shape_(attention_shape(model.config(), capacity)) {
   MethodSpec method = options.selector;
   if (options.dense_layers) method.fill("dense-layers", *options.dense_layers);
@@ -70,7 +71,7 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
         "selector {}: needs keys of a calibration text, and there are none", options.selector));
   }
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
-    const auto keys = calibration.cache->k(layer).range(1, 0, calibration.cache->n_tokens());
+    const auto keys = calibration.cache->host_k(layer, 0, calibration.cache->n_tokens());
     for (Index head = 0; head < shape_.n_kv; ++head) run_->calibrate(layer, head, keys.sub(head));
   }
 }
@@ -97,7 +98,7 @@ Tensor<float> LiveSequence::run(Phase phase, std::span<const TokenId> tokens, Lo
   options.logits = logits;
   options.policy = &policy;
   options.times = &times;
-  Tensor<float> out = model_.forward(tokens, cache_, pool_, options);
+  Tensor<float> out = model_.forward(tokens, *cache_, pool_, options);
   stats_.times.attention += times.attention_seconds;
   stats_.times.selection += times.selection_seconds;
   stats_.times.total += start.seconds();
@@ -121,14 +122,14 @@ Tensor<float> LiveSequence::prefill(std::span<const TokenId> tokens, Index chunk
   return last;
 }
 
-void LiveSequence::adopt(const KvCache& dense) {
+void LiveSequence::adopt(const KvStore& dense) {
   if (!shares_dense_prefill() || n_tokens() != 0) {
     throw ConfigError(
         fmt::format("selector {}: cannot take over a dense prefill of {} tokens (it has seen {}, "
                     "or it has a history)",
                     run_->selector().name(), dense.n_tokens(), n_tokens()));
   }
-  cache_.copy_from(dense);
+  cache_->copy_from(dense);
   if (n_tokens() == 0) return;
   const bool was_sparse = is_sparse_;
   set_sparse(false);
@@ -137,18 +138,17 @@ void LiveSequence::adopt(const KvCache& dense) {
   const std::vector<float> no_query(static_cast<std::size_t>(shape_.d_head), 0.0f);
   const TensorView<const float> q(no_query.data(), Shape{shape_.n_q, n_tokens(), shape_.d_head},
                                   {0, 0, 1, 0});
-  const KvCache& cache = cache_;
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    run_->layer_call({layer, q, cache.k(layer).range(1, 0, n_tokens()),
-                      cache.v(layer).range(1, 0, n_tokens()), /*window=*/std::nullopt,
+    run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()), cache_->host_v(layer, 0, n_tokens()),
+                      /*window=*/std::nullopt,
                       /*sinks=*/{}});  // nothing is attended to here
   }
   set_sparse(was_sparse);
 }
 
 void LiveSequence::rollback(Index n_tokens) {
-  cache_.truncate(n_tokens);
+  cache_->truncate(n_tokens);
   run_->rollback(n_tokens);
 }
 

@@ -40,7 +40,7 @@ enum class PrefillMode {
 
 /// Keys of a dense pass over a calibration text, for methods that learn from keys.
 struct LiveCalibration {
-  const KvCache* cache = nullptr;
+  const KvStore* cache = nullptr;
 };
 
 /// The attention structure of a model, for a sequence of up to max_tokens.
@@ -69,7 +69,7 @@ class LiveSequence {
   bool shares_dense_prefill() const;
   /// Takes over the tokens of a dense run of the same model. The sequence must be empty and
   /// shares_dense_prefill() true, else ConfigError.
-  void adopt(const KvCache& dense);
+  void adopt(const KvStore& dense);
 
   /// Forgets the tokens at positions >= n_tokens, in the cache and in the selector.
   void rollback(Index n_tokens);
@@ -78,8 +78,8 @@ class LiveSequence {
   /// history answer all the same.
   void set_sparse(bool is_sparse);
 
-  Index n_tokens() const { return cache_.n_tokens(); }
-  KvCache& cache() { return cache_; }
+  Index n_tokens() const { return cache_->n_tokens(); }
+  KvStore& cache() { return *cache_; }
   const LiveStats& stats() const { return stats_; }
   void clear_stats() { stats_ = {}; }
   const SelectorRun& selector_run() const { return *run_; }
@@ -89,7 +89,7 @@ class LiveSequence {
   class Policy;
   const Transformer& model_;
   ThreadPool& pool_;
-  KvCache cache_;
+  std::unique_ptr<KvStore> cache_;
   AttentionShape shape_;
   std::unique_ptr<SelectorRun> run_;
   LiveStats stats_;

@@ -67,12 +67,12 @@ double divergence(const std::vector<double>& p, const std::vector<double>& q) {
 SampledRows sample(const Transformer& model, std::span<const TokenId> text,
                    const std::vector<Index>& positions, ThreadPool& pool) {
   constexpr std::size_t kChunk = 512;
-  KvCache cache(model.config(), static_cast<Index>(text.size()));
+  const auto cache = model.make_store(static_cast<Index>(text.size()));
   SampledRows rows(model, positions);
   ForwardOptions options;
   options.observer = &rows;
   for (std::size_t at = 0; at < text.size(); at += kChunk) {
-    model.forward(text.subspan(at, std::min(kChunk, text.size() - at)), cache, pool, options);
+    model.forward(text.subspan(at, std::min(kChunk, text.size() - at)), *cache, pool, options);
   }
   return rows;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
 namespace kvscope {
@@ -23,6 +24,8 @@ struct LaneAttention {
   Index lanes = 0;
   const float* k = nullptr;        // [n, d_head] keys of this KV head from position 0
   const float* v = nullptr;        // [n, d_head]
+  const std::uint16_t* k16 = nullptr;  // the same in bf16, in place of k and v: queries and weights are then rounded to
+  const std::uint16_t* v16 = nullptr;  // bf16 too where the processor multiplies such; sums are f32
   Index d_head = 0;
   Index key_begin = 0;             // first key to look at, a multiple of kKeyBlock
   Index key_end = 0;               // one past the last key that any lane sees
@@ -30,6 +33,7 @@ struct LaneAttention {
   const float* sinks = nullptr;    // [lanes] or null: a logit without a key that joins the softmax
   float* out = nullptr;            // [d_head, lanes]
   float* lse = nullptr;            // [lanes]
+  float* part = nullptr;           // in place of out and lse: see lane_attention_join
   float* scratch = nullptr;        // [kKeyBlock + 3, lanes]
 };
 
@@ -39,7 +43,13 @@ void lane_attention(const LaneAttention& task);
 /// The same for several blocks of queries with equal k, v, d_head and lanes, a block of keys at a time
 /// for all of them while it lies in cache. Same bits as one after another. Of each task's own scratch
 /// only [3, lanes] is used; scratch: lane_attention_scratch(d_head) floats.
-void lane_attention(std::span<const LaneAttention> tasks, float* scratch);
+/// matmul: for keys in bf16, how they are multiplied; `out` must hold [d_head, lanes] also where a task has a part.
+void lane_attention(std::span<const LaneAttention> tasks, float* scratch, Matmul matmul = Matmul::f32);
 Index lane_attention_scratch(Index d_head);
+
+/// Joins the parts of spans of keys in ascending order, each [d_head + 2, lanes] (maximum, sum, output before division)
+/// and each `stride` floats after the one before. sinks [lanes] or null. out [d_head, lanes], lse [lanes].
+void lane_attention_join(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
+                         const float* sinks, float* out, float* lse);
 
 }  // namespace kvscope

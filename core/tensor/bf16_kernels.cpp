@@ -141,14 +141,22 @@ struct TiledWeights {
 };
 
 // 32 rows by 32 lanes: tiles 0 to 3 are sums, 4 and 5 weights, 6 and 7 activations.
+template <bool kFromZero>
 KVSCOPE_AMX void amx_add_2x2(TiledWeights w, Index n_steps, const std::uint16_t* pairs, float* y,
                              Index lanes) {
   float* y1 = y + kTile * lanes;
   finish_writes();
-  _tile_loadd(0, y, lanes * 4);
-  _tile_loadd(1, y + kTile, lanes * 4);
-  _tile_loadd(2, y1, lanes * 4);
-  _tile_loadd(3, y1 + kTile, lanes * 4);
+  if constexpr (kFromZero) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, y, lanes * 4);
+    _tile_loadd(1, y + kTile, lanes * 4);
+    _tile_loadd(2, y1, lanes * 4);
+    _tile_loadd(3, y1 + kTile, lanes * 4);
+  }
   for (Index i = 0; i < n_steps; ++i) {
     const std::uint16_t* x = pairs + i * kTileDepth * lanes;
     _tile_loadd(4, w.at(0, i), w.row * 2);
@@ -167,12 +175,18 @@ KVSCOPE_AMX void amx_add_2x2(TiledWeights w, Index n_steps, const std::uint16_t*
 }
 
 // 32 rows by 16 lanes.
+template <bool kFromZero>
 KVSCOPE_AMX void amx_add_2x1(TiledWeights w, Index n_steps, const std::uint16_t* pairs, float* y,
                              Index lanes) {
   float* y1 = y + kTile * lanes;
   finish_writes();
-  _tile_loadd(0, y, lanes * 4);
-  _tile_loadd(2, y1, lanes * 4);
+  if constexpr (kFromZero) {
+    _tile_zero(0);
+    _tile_zero(2);
+  } else {
+    _tile_loadd(0, y, lanes * 4);
+    _tile_loadd(2, y1, lanes * 4);
+  }
   for (Index i = 0; i < n_steps; ++i) {
     _tile_loadd(6, pairs + i * kTileDepth * lanes, lanes * 4);
     _tile_loadd(4, w.at(0, i), w.row * 2);
@@ -185,10 +199,15 @@ KVSCOPE_AMX void amx_add_2x1(TiledWeights w, Index n_steps, const std::uint16_t*
 }
 
 // 16 rows by 16 lanes.
+template <bool kFromZero>
 KVSCOPE_AMX void amx_add_1x1(TiledWeights w, Index n_steps, const std::uint16_t* pairs, float* y,
                              Index lanes) {
   finish_writes();
-  _tile_loadd(0, y, lanes * 4);
+  if constexpr (kFromZero) {
+    _tile_zero(0);
+  } else {
+    _tile_loadd(0, y, lanes * 4);
+  }
   for (Index i = 0; i < n_steps; ++i) {
     _tile_loadd(6, pairs + i * kTileDepth * lanes, lanes * 4);
     _tile_loadd(4, w.at(0, i), w.row * 2);
@@ -197,13 +216,17 @@ KVSCOPE_AMX void amx_add_1x1(TiledWeights w, Index n_steps, const std::uint16_t*
   _tile_stored(0, y, lanes * 4);
 }
 
+// y += w x; or, from zero, y = w x.
+template <bool kFromZero = false>
 void amx_add(TiledWeights w, Index n_tiles, Index n_steps, const std::uint16_t* pairs, float* y,
              Index lanes) {
   for (Index i = 0; i < n_tiles; i += 2) {
     const bool is_pair = i + 2 <= n_tiles;
     for (Index j = 0; j < lanes;) {
       const bool is_wide = is_pair && j + 2 * kTile <= lanes;
-      const auto add = is_wide ? amx_add_2x2 : is_pair ? amx_add_2x1 : amx_add_1x1;
+      const auto add = is_wide   ? amx_add_2x2<kFromZero>
+                       : is_pair ? amx_add_2x1<kFromZero>
+                                 : amx_add_1x1<kFromZero>;
       TiledWeights rows = w;
       rows.data = w.at(i, 0);
       add(rows, n_steps, pairs + 2 * j, y + i * kTile * lanes + j, lanes);
@@ -270,6 +293,21 @@ void amx_matmul(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const 
   amx_stop();
 }
 
+template <bool kFromZero>
+void amx_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+                 Index lanes) {
+  amx_add<kFromZero>({w, ldw, kTileDepth, kTile * ldw}, n_rows / kTile, k / kTileDepth, pairs, y, lanes);
+}
+
+template <bool kFromZero>
+void avx512_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+                    Index lanes) {
+  if (kFromZero) std::fill_n(y, n_rows * lanes, 0.0f);
+  avx512_matmul(w, ldw, n_rows, k, pairs, y, lanes);
+}
+
+void nothing() {}
+
 #endif  // KVSCOPE_HAS_X86_BF16
 
 std::string names_available() {
@@ -324,6 +362,17 @@ Matmul matmul_from_name(std::string_view name) {
   throw ConfigError(fmt::format(
       "matmul \"{}\": expected f32, bf16, bf16-amx, bf16-avx512 or bf16-portable; this machine has {}",
       name, names_available()));
+}
+
+const Bf16Products* bf16_products(Matmul matmul) {
+#if KVSCOPE_HAS_X86_BF16
+  static constexpr Bf16Products amx{amx_start, amx_stop, amx_product<true>, amx_product<false>};
+  static constexpr Bf16Products avx512{nothing, nothing, avx512_product<true>, avx512_product<false>};
+  if (matmul == Matmul::bf16_amx) return &amx;
+  if (matmul == Matmul::bf16_avx512) return &avx512;
+#endif
+  (void)matmul;
+  return nullptr;
 }
 
 Index bf16_pairs_size(Index k, Index lanes) { return padded(k) * lanes; }

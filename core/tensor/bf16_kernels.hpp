@@ -46,4 +46,19 @@ struct Bf16Blocks {
 void bf16_matmul(Matmul matmul, const std::uint16_t* w, Index ldw, Index n_rows, Index k,
                  const float* bias, const Bf16Blocks& blocks);
 
+/// The two products of attention on stored bf16 keys and values, for one block of lanes: w [n_rows, k] with row stride
+/// ldw, n_rows a multiple of 16 and k of 32; pairs [k / 2, lanes, 2]; y [n_rows, lanes]; lanes 16 or 32. Every sum is one
+/// chain over k whatever the number of rows and lanes.
+struct Bf16Products {
+  void (*start)();  // before the first product of a thread's stretch of work, and stop() after the last one
+  void (*stop)();
+  void (*set)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+              Index lanes);  // y = w x
+  void (*add)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+              Index lanes);  // y += w x
+};
+
+/// Null where matmul has no instructions for bf16 (f32, bf16_portable): keys and values are then widened.
+const Bf16Products* bf16_products(Matmul matmul);
+
 }  // namespace kvscope

@@ -1,5 +1,5 @@
-// Speed of the engine's parts on random data: peak of a core, dense attention of a chunk, decode attention, products.
-// usage: bench_engine peak|attention|matmul|describe [--name value ...]; prints one JSON object. See tests/bench/README.md.
+// Speed of the engine's parts on random data: dense attention of a chunk or a decode step, products, a nucleus.
+// usage: bench_engine attention|matmul|nucleus [--name value ...]; prints one JSON object. See tests/bench/README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "core/attention/dense_attention.hpp"
+#include "core/attention/nucleus.hpp"
 #include "core/base/parallel.hpp"
 #include "core/tensor/bf16_kernels.hpp"
 #include "core/tensor/dtype.hpp"
@@ -94,6 +95,16 @@ std::string attention(const Options& options) {
   call.n_q = n_q;
   call.k = k.view();
   call.v = v.view();
+  const auto named = options.find("kv");  // f32, or a name of a bf16 kernel
+  const Matmul kind = matmul_from_name(named == options.end() ? "f32" : named->second);
+  Tensor<std::uint16_t> k_halves, v_halves;
+  if (kind != Matmul::f32) {
+    k_halves = Tensor<std::uint16_t>({n_kv, n_ctx, d});
+    v_halves = Tensor<std::uint16_t>({n_kv, n_ctx, d});
+    from_float(k.data(), DType::bf16, k_halves.data(), static_cast<std::size_t>(k.count()));
+    from_float(v.data(), DType::bf16, v_halves.data(), static_cast<std::size_t>(v.count()));
+    call.halves = {k_halves.view(), v_halves.view(), kind};
+  }
   call.q_lanes = q.data();
   call.out_lanes = out.data();
   call.lse = lse.view();
@@ -101,7 +112,7 @@ std::string attention(const Options& options) {
       fastest(number(options, "repeat", 5), [&] { attend_lanes(call, pool); });
   const double flop = 4.0 * static_cast<double>(n_q * d * n_tok) *
                       (static_cast<double>(n_ctx) - 0.5 * static_cast<double>(n_tok - 1));
-  const double bytes = 2.0 * 4.0 * static_cast<double>(n_kv * n_ctx * d);
+  const double bytes = 2.0 * (kind == Matmul::f32 ? 4.0 : 2.0) * static_cast<double>(n_kv * n_ctx * d);
   return report(seconds, flop, bytes, sum_of_squares(out));
 }
 
@@ -161,6 +172,32 @@ std::string matmul(const Options& options) {
                 sum_of_squares(y));
 }
 
+// The nucleus of a softmax row against sorting the row and adding up from the largest.
+std::string nucleus_of_row(const Options& options) {
+  const auto n = static_cast<std::size_t>(number(options, "weights", 8192));
+  const double p = 0.01 * static_cast<double>(number(options, "percent", 95));
+  std::minstd_rand rng(7);
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  std::vector<float> row(n);
+  double total = 0.0;
+  for (float& x : row) total += x = std::exp(normal(rng));
+  for (float& x : row) x = static_cast<float>(x / total);
+  const Index n_repeats = number(options, "repeat", 200);
+  std::size_t n_kept = 0, n_sorted = 0;
+  const Seconds ours = fastest(n_repeats, [&] { n_kept = nucleus(row, p, NucleusMode::exact).size(); });
+  std::vector<std::pair<float, Index>> order(n);
+  const Seconds sorted = fastest(n_repeats, [&] {
+    for (std::size_t i = 0; i < n; ++i) order[i] = {-row[i], static_cast<Index>(i)};
+    std::sort(order.begin(), order.end());
+    double sum = 0.0;
+    for (const auto& weight : row) sum += weight;
+    double mass = 0.0;
+    for (n_sorted = 0; n_sorted < n && mass < p * sum; ++n_sorted) mass -= order[n_sorted].first;
+  });
+  return fmt::format(R"({{"seconds": {:.6g}, "sort_seconds": {:.6g}, "ratio": {:.4g}, "kept": {}, "kept_by_sort": {}}})",
+                     ours.wall, sorted.wall, sorted.wall / ours.wall, n_kept, n_sorted);
+}
+
 }  // namespace
 }  // namespace kvscope
 
@@ -171,8 +208,9 @@ int main(int argc, char** argv) try {
   std::string result;
   if (what == "attention") result = kvscope::attention(options);
   if (what == "matmul") result = kvscope::matmul(options);
+  if (what == "nucleus") result = kvscope::nucleus_of_row(options);
   if (result.empty()) {
-    std::fputs("usage: bench_engine attention|matmul [--name value ...]\n", stderr);
+    std::fputs("usage: bench_engine attention|matmul|nucleus [--name value ...]\n", stderr);
     return 2;
   }
   std::puts(result.c_str());

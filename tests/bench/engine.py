@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -21,8 +22,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAPE = {"n-q": 24, "n-kv": 8, "d-head": 128}
 
 
-def machine(torch):
-    info = {"system": platform.platform(), "cores": len(os.sched_getaffinity(0)), "torch": torch.__version__}
+def machine():
+    info = {"system": platform.platform(), "cores": len(os.sched_getaffinity(0))}
+    for library in ("torch", "transformers", "numpy"):
+        if library in sys.modules:
+            info[library] = sys.modules[library].__version__
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -66,7 +70,7 @@ def compare(torch, run_ours, run_peer, rounds):
 
 def attention(torch, args, threads, context, chunk):
     n_q, n_kv, d = SHAPE["n-q"], SHAPE["n-kv"], SHAPE["d-head"]
-    options = {**SHAPE, "threads": threads, "context": context, "chunk": chunk, "repeat": 3 if chunk > 1 else 20}
+    options = {**SHAPE, "threads": threads, "context": context, "chunk": chunk, "repeat": 3 if chunk > 1 else 20, "kv": args.kv}
     q, k, v = torch.randn(1, n_q, chunk, d), torch.randn(1, n_kv, context, d), torch.randn(1, n_kv, context, d)
     k, v = (x.repeat_interleave(n_q // n_kv, 1) for x in (k, v)) if chunk > 1 else (k, v)
     mask = torch.ones(chunk, context, dtype=torch.bool).tril(context - chunk) if chunk > 1 else None
@@ -74,7 +78,7 @@ def attention(torch, args, threads, context, chunk):
     for dtype in args.dtypes:
         a, b, c = (x.to(getattr(torch, dtype)) for x in (q, k, v))
         peer = lambda: torch.nn.functional.scaled_dot_product_attention(a, b, c, attn_mask=mask, enable_gqa=chunk == 1)
-        rows.append({"part": "attention of a chunk" if chunk > 1 else "decode attention", "ours": "float32", "peer": dtype,
+        rows.append({"part": "attention of a chunk" if chunk > 1 else "decode attention", "ours": args.kv, "peer": dtype,
                      "threads": threads, "context": context, "chunk": chunk,
                      **compare(torch, lambda: ours(args.bench, "attention", options), peer, args.rounds)})
     return rows
@@ -131,6 +135,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", default="attention,decode,matmul")
     parser.add_argument("--dtypes", default="float32,bfloat16", type=lambda text: text.split(","), help="PyTorch's, of attention")
+    parser.add_argument("--kv", default="f32", help="our keys and values: f32, bf16 (the machine's best kernel), bf16-amx, ...")
     parser.add_argument("--kvscope", help="the program: adds prefill of a whole model")
     parser.add_argument("--config", help="folder with a config.json, for --kvscope")
     parser.add_argument("--tokens", type=int, default=1024)
@@ -151,7 +156,7 @@ def main():
             rows += matmul(torch, args, threads)
         if args.kvscope:
             rows += prefill(torch, args, threads)
-    print(json.dumps({"machine": machine(torch), "rows": rows}, indent=1))
+    print(json.dumps({"machine": machine(), "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "core/model/linear.hpp"
 #include "core/model/moe.hpp"
 #include "core/model/rope.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/lane_kernels.hpp"
 
@@ -38,6 +39,8 @@ bool all_finite(std::span<const float> values) {
 struct LaneModel {
   const ModelConfig& config;
   const ModelWeights& weights;
+  LaneOptions options;
+  Matmul half_matmul = Matmul::bf16_portable;  // of attention to keys in bf16
   std::vector<float> frequencies;        // of RoPE, see rope.hpp
   std::vector<float> local_frequencies;  // of layers with a window, where they differ
 
@@ -103,16 +106,27 @@ class LaneCall final : public BackendCall {
     linear({{&w.q, &w.q_bias, of(q).data()},
             {&w.k, &w.k_bias, of(k).data()},
             {&w.v, &w.v_bias, of(v).data()}},
-           of(x).data(), shape_, pool_);
+           of(x).data(), shape_, pool_, model_.options.matmul);
   }
 
   void position_and_append(Index layer, Block& q, Block& k, const Block& v) override {
     const LayerWeights& w = model_.layer(layer);
+    const bool has_halves = cache_.dtype() == DType::bf16;
+    TensorView<std::uint16_t> k_halves, v_halves;
+    if (has_halves) {
+      k_halves = cache_.k_halves_from(layer, pos_begin_);
+      v_halves = cache_.v_halves_from(layer, pos_begin_);
+    }
     for_each_block([&](Index block) {
       position(layer, of(q).sub(block).data(), config_.n_q, w.q_norm, block);
       position(layer, of(k).sub(block).data(), config_.n_kv, w.k_norm, block);
-      append(of(k), cache_.k(layer), layer, "the keys", block);
-      append(of(v), cache_.v(layer), layer, "the values", block);
+      if (has_halves) {
+        append_halves(of(k), k_halves, layer, "the keys", block);
+        append_halves(of(v), v_halves, layer, "the values", block);
+      } else {
+        append(of(k), cache_.k(layer), layer, "the keys", block);
+        append(of(v), cache_.v(layer), layer, "the values", block);
+      }
     });
   }
 
@@ -125,8 +139,11 @@ class LaneCall final : public BackendCall {
     call.window = config_.window[static_cast<std::size_t>(layer)];
     call.n_q = config_.n_q;
     call.sinks = model_.layer(layer).sinks.flat();
-    call.k = std::as_const(cache_).k(layer);
-    call.v = std::as_const(cache_).v(layer);
+    call.halves = halves(layer);
+    if (!call.halves) {
+      call.k = std::as_const(cache_).k(layer);
+      call.v = std::as_const(cache_).v(layer);
+    }
     call.q_lanes = of(q).data();
     call.out_lanes = of(out).data();
     call.lse = lse_.view();
@@ -137,13 +154,13 @@ class LaneCall final : public BackendCall {
   void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block&,
                     Block& out) override {
     const AttentionLanes answer{shape_.lanes, of(out).data(), lse_.view()};
-    kvscope::attend_lists(question, selection, answer, pool_);
+    kvscope::attend_lists(question, selection, answer, pool_, halves(question.layer));
     check_lse(question.layer, /*may_see_nothing=*/true);
   }
 
   void project_out(Index layer, const Block& x, Block& y) override {
     const LayerWeights& w = model_.layer(layer);
-    linear({{&w.o, &w.o_bias, of(y).data()}}, of(x).data(), shape_, pool_);
+    linear({{&w.o, &w.o_bias, of(y).data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
   }
 
   void gated_mlp(Index layer, const Block& x, Block& y) override {
@@ -153,7 +170,7 @@ class LaneCall final : public BackendCall {
       up_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
     }
     linear({{&w.gate, &w.gate_bias, gate_.data()}, {&w.up, &w.up_bias, up_.data()}}, of(x).data(),
-           shape_, pool_);
+           shape_, pool_, model_.options.matmul);
     for_each_block([&](Index block) {
       float* gate = gate_.sub(block).data();
       const float* up = up_.sub(block).data();
@@ -163,12 +180,12 @@ class LaneCall final : public BackendCall {
         lane_gelu_gate(gate, up, config_.d_ff * shape_.lanes);
       }
     });
-    linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_);
+    linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_, model_.options.matmul);
   }
 
   Routing mix_experts(Index layer, const Block& x, Block& y) override {
     return kvscope::mix_experts(config_.moe, model_.layer(layer).moe, of(x).data(), of(y).data(),
-                                n_tok_, shape_, pool_);
+                                n_tok_, shape_, pool_, model_.options.matmul);
   }
 
   void add(Block& x, const Block& y) override {
@@ -192,7 +209,7 @@ class LaneCall final : public BackendCall {
       normalize(normed, model_.weights.final_norm, normed);
     }
     auto out = Tensor<float>::uninitialized({n_rows, config_.n_vocab});
-    linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_);
+    linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_, model_.options.matmul);
     const auto cap = static_cast<float>(config_.plan.logit_softcap);
     for (Index t = 0; t < n_rows; ++t) {
       const auto row = out.view().row(t);
@@ -286,6 +303,26 @@ class LaneCall final : public BackendCall {
     }
   }
 
+  void append_halves(const Tensor<float>& lanes, TensorView<std::uint16_t> halves, Index layer, const char* what,
+                     Index block) {
+    const Index n = tokens_in(block);
+    const Index d = config_.d_head;
+    auto rows = Tensor<float>::uninitialized({n, d});
+    for (Index h = 0; h < config_.n_kv; ++h) {
+      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, rows.data(), d);
+      for (Index t = 0; t < n; ++t) {
+        if (!all_finite(rows.view().row(t))) throw_not_finite(what, layer, pos_begin_ + first_token(block) + t);
+      }
+      from_float(rows.data(), DType::bf16, &halves(h, pos_begin_ + first_token(block), Index{0}),
+                 static_cast<std::size_t>(n * d));
+    }
+  }
+
+  HalfRows halves(Index layer) const {
+    if (cache_.dtype() != DType::bf16) return {};
+    return {std::as_const(cache_).k_halves(layer), std::as_const(cache_).v_halves(layer), model_.half_matmul};
+  }
+
   void check_lse(Index layer, bool may_see_nothing) const {
     for (Index h = 0; h < config_.n_q; ++h) {
       for (Index t = 0; t < n_tok_; ++t) {
@@ -314,8 +351,9 @@ class LaneCall final : public BackendCall {
 
 class LaneBackend final : public Backend {
  public:
-  LaneBackend(const ModelConfig& config, const ModelWeights& weights)
-      : model_{config, weights, rope_frequencies(config.rope, config.rotary_dim), {}} {
+  LaneBackend(const ModelConfig& config, const ModelWeights& weights, const LaneOptions& options)
+      : model_{config, weights, options, options.matmul, rope_frequencies(config.rope, config.rotary_dim), {}} {
+    if (options.matmul == Matmul::f32) model_.half_matmul = matmul_from_name("bf16");
     if (config.local_rope) {
       model_.local_frequencies = rope_frequencies(*config.local_rope, config.rotary_dim);
     }
@@ -324,7 +362,7 @@ class LaneBackend final : public Backend {
   std::string_view name() const override { return "lanes"; }
 
   std::unique_ptr<KvStore> make_store(Index capacity) const override {
-    return std::make_unique<KvCache>(model_.config, capacity);
+    return std::make_unique<KvCache>(model_.config, capacity, model_.options.kv_dtype);
   }
 
   std::unique_ptr<BackendCall> begin(Index n_tok, KvStore& store, ThreadPool& pool) const override {
@@ -342,7 +380,13 @@ class LaneBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_lane_backend(const ModelConfig& config, const ModelWeights& weights) {
-  return std::make_unique<LaneBackend>(config, weights);
+  return std::make_unique<LaneBackend>(config, weights, LaneOptions{});
+}
+
+BackendFactory lane_backend(const LaneOptions& options) {
+  return [options](const ModelConfig& config, const ModelWeights& weights) {
+    return std::make_unique<LaneBackend>(config, weights, options);
+  };
 }
 
 }  // namespace kvscope

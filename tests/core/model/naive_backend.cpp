@@ -35,6 +35,7 @@ class RowStore final : public KvStore {
   DType dtype() const override { return DType::f32; }
   void advance(Index n) override { n_tokens_ += n; }
   void truncate(Index n) override { n_tokens_ = n; }
+  void copy_from(const KvStore&) override { throw ConfigError("the naive store copies nothing"); }
   TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
     return copy(at(layer).k, begin, end, k_copy_);
   }

@@ -180,8 +180,8 @@ TEST_CASE("evicted keys never come back: overwriting them changes no bit", "[liv
           if (alive.is_alive(head, static_cast<KeyPos>(pos))) continue;
           known.push_back(static_cast<KeyPos>(pos));
           for (Index c = 0; c < config.d_head; ++c) {
-            poisoned.cache().k(layer)(head, pos, c) = 1000.0f;
-            poisoned.cache().v(layer)(head, pos, c) = -1000.0f;
+            dynamic_cast<KvCache&>(poisoned.cache()).k(layer)(head, pos, c) = 1000.0f;
+            dynamic_cast<KvCache&>(poisoned.cache()).v(layer)(head, pos, c) = -1000.0f;
           }
           ++n_poisoned;
         }

@@ -4,10 +4,12 @@
 #include <hwy/targets.h>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/tensor/attention_kernels.hpp"
+#include "core/tensor/dtype.hpp"
 #include "support/only_target.hpp"
 
 using namespace kvscope;
@@ -22,6 +24,22 @@ struct Shape3 {
 
 struct Inputs {
   Tensor<float> q, k, v, sinks;
+  Tensor<std::uint16_t> k_halves, v_halves;
+  std::optional<Matmul> halves_by;  // keys and values in bf16, multiplied so
+
+  /// Rounds k and v, so that bf16 holds them exactly.
+  void round(Matmul matmul) {
+    halves_by = matmul;
+    for (auto [floats, halves] : {std::pair{&k, &k_halves}, std::pair{&v, &v_halves}}) {
+      *halves = Tensor<std::uint16_t>(floats->shape());
+      const auto n = static_cast<std::size_t>(floats->count());
+      from_float(floats->data(), DType::bf16, halves->data(), n);
+      to_float(DType::bf16, halves->data(), floats->data(), n);
+    }
+  }
+  HalfRows halves() const {
+    return halves_by ? HalfRows{k_halves.view(), v_halves.view(), *halves_by} : HalfRows{};
+  }
 
   explicit Inputs(const Shape3& s)
       : q({s.n_q, s.n_ctx, s.d}), k({s.n_kv, s.n_ctx, s.d}), v({s.n_kv, s.n_ctx, s.d}), sinks({s.n_q}) {
@@ -55,7 +73,7 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
     attend_dense(call,
                  {result.out.view().range(1, pos - begin, last - begin),
                   result.lse.view().range(1, pos - begin, last - begin)},
-                 pool);
+                 pool, in.halves());
   }
   return result;
 }
@@ -126,6 +144,32 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
           INFO("chunk " << chunk);
           CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops in double", "[attention][kernels][bf16]") {
+  const std::vector<Shape3> shapes = {
+      {6, 2, 64, kKeySpan + 90, {}},           {3, 1, 128, 2 * kKeySpan + 45, {}},
+      {4, 2, 32, kKeySpan + 300, Index{200}},  {8, 1, 96, 260, {}, /*has_sinks=*/true},
+      {4, 4, 20, 300, {}},                     {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
+  };
+  for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
+    if (!is_available(matmul)) continue;
+    for (const Shape3& s : shapes) {
+      INFO(name_of(matmul) << ", d_head " << s.d << ", n_ctx " << s.n_ctx);
+      Inputs in(s);
+      in.round(matmul);
+      const Index begin = s.n_ctx - 131;
+      const Result whole = attend(s, in, begin, s.n_ctx, 131, 1);
+      // Queries and weights are rounded too where the processor multiplies bf16.
+      const bool is_widened = matmul == Matmul::bf16_portable || s.d % 32 != 0;
+      CHECK(worst_error(s, in, begin, whole) < (is_widened ? 1e-4 : 0.15));
+      CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, 131, 3)));
+      for (const Index chunk : {1, 2, 5, 17, 40}) {
+        INFO("chunk " << chunk);
+        CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
       }
     }
   }
