@@ -72,6 +72,30 @@ void Selection::append(const Selection& part) {
   for (std::size_t i = 1; i < part.begin_.size(); ++i) begin_.push_back(offset + part.begin_[i]);
 }
 
+void Selection::append(std::span<const Selection* const> parts, const RunTasks& run) {
+  std::vector<std::size_t> offsets;
+  std::size_t n_keys = keys_.size();
+  bool has_weights = !log_weight_.empty();
+  for (const Selection* part : parts) {
+    offsets.push_back(n_keys);
+    n_keys += part->keys_.size();
+    has_weights = has_weights || !part->log_weight_.empty();
+    for (std::size_t i = 1; i < part->begin_.size(); ++i)
+      begin_.push_back(static_cast<Index>(offsets.back()) + part->begin_[i]);
+  }
+  keys_.resize(n_keys);
+  is_forced_.resize(n_keys);
+  if (has_weights) log_weight_.resize(n_keys, 0.0f);
+  run(static_cast<Index>(parts.size()), [&](Index i) {
+    const Selection& part = *parts[static_cast<std::size_t>(i)];
+    const auto first = static_cast<std::ptrdiff_t>(offsets[static_cast<std::size_t>(i)]);
+    std::copy(part.keys_.begin(), part.keys_.end(), keys_.begin() + first);
+    std::copy(part.is_forced_.begin(), part.is_forced_.end(), is_forced_.begin() + first);
+    std::copy(part.log_weight_.begin(), part.log_weight_.end(),
+              log_weight_.begin() + (part.log_weight_.empty() ? 0 : first));
+  });
+}
+
 ListView Selection::at(Index index) const {
   const auto first = static_cast<std::size_t>(begin_[static_cast<std::size_t>(index)]);
   const auto size = static_cast<std::size_t>(begin_[static_cast<std::size_t>(index) + 1]) - first;

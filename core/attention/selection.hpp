@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "core/base/raw_vector.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace kvscope {
@@ -81,6 +83,9 @@ class Selection {
   void add(const ListView& list);
   /// Appends all lists of a part that was made apart.
   void append(const Selection& part);
+  /// The same for several parts in order. run(n, task) calls task(i) for each i in [0, n), perhaps side by side.
+  using RunTasks = std::function<void(Index n, const std::function<void(Index)>& task)>;
+  void append(std::span<const Selection* const> parts, const RunTasks& run);
   void reserve(std::size_t n_keys);
 
   Index n_lists() const { return static_cast<Index>(begin_.size()) - 1; }
@@ -101,8 +106,8 @@ class Selection {
 
  private:
   void add_weights(std::size_t n_before, std::span<const float> weights);
-  std::vector<KeyPos> keys_;
-  std::vector<std::uint8_t> is_forced_;
+  RawVector<KeyPos> keys_;
+  RawVector<std::uint8_t> is_forced_;
   std::vector<float> log_weight_;  // empty until a list brings weights
   std::vector<Index> begin_{0};
 };

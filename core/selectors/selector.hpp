@@ -177,6 +177,10 @@ struct ObservedProbs {
   /// probs(q_head, row, key): zero where not attended. Rows are made one at a time to bound memory.
   virtual ~ObservedProbs() = default;
   virtual void row(Index q_head, Index row, std::span<float> probs) const = 0;  // probs [n_ctx]
+  /// Adds factor * probs, over the given rows of the call and the query heads of each owner (kv_head or layer), to
+  /// sums [n_owners][n_ctx]. On the call's engine: all threads; in f64 the very sums of row() by query head and row.
+  virtual void add_votes(ListOwner owner, TokenRange rows, double factor,
+                         std::span<std::vector<double>> sums) const = 0;
 };
 
 /// Counted work of one call in one layer, from the method's formula (see its file), over the keys

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
@@ -46,13 +47,14 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
     call.trace->scored = keys;
     call.trace->scores.resize(static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
   }
-  const std::vector<std::vector<double>> shared = shared_key_scores(call, owner_kind, keys);
+  std::vector<std::vector<double>> shared = score_owners(call, owner_kind, keys);
+  if (shared.empty()) shared = shared_key_scores(call, owner_kind, keys);
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
         std::vector<double> scores = shared.empty() ? score_keys(call, owner, keys, worker)
-                                                    : shared[static_cast<std::size_t>(owner.index)];
+                                                    : std::move(shared[static_cast<std::size_t>(owner.index)]);
         mask_dead(call, owner.kv_head, keys, scores);
         if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)] = scores;
         for (std::size_t i = 0; i < budgets.size(); ++i) {

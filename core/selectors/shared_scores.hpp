@@ -1,7 +1,7 @@
 // The base of methods that give every past key one score per list owner and keep the best: they
 // score once for many budgets.
 //
-// A method says who owns lists (owner_of_call), what the scores are (score_keys) and, if it differs
+// A method says who owns lists (owner_of_call), what the scores are (score_keys or score_owners) and, if it differs
 // from "the best k and the call's own keys", how they become a list (make_list). Dead keys never
 // become part of a list; scores that use statistics over keys (a softmax, a mean) must leave dead
 // keys out of these themselves.
@@ -43,7 +43,16 @@ class SharedScoreSelector : public Selector {
   /// Scores of the positions in `keys`, [keys.size()], higher is better. Never NaN; -infinity: not
   /// a candidate. Called for several owners at a time.
   virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                         ScoreWorker& worker) = 0;
+                                         ScoreWorker& worker) {
+    (void)call, (void)owner, (void)worker;
+    return std::vector<double>(static_cast<std::size_t>(keys.size()), 0.0);  // of a range without keys
+  }
+  /// Scores of all owners at once, [n_owners][keys.size()], for methods that make them together on all threads; empty:
+  /// score_keys makes them owner by owner. make_list must then not need what score_keys leaves in the worker.
+  virtual std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys) {
+    (void)call, (void)owner_kind, (void)keys;
+    return {};
+  }
   /// True if the score of a key depends on no other key, so that threads may share an owner's keys. make_list must
   /// then not need what score_keys left in the worker.
   virtual bool scores_keys_apart() const { return false; }

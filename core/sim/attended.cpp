@@ -7,6 +7,8 @@
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/visible.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
 
@@ -98,6 +100,47 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
   for (std::size_t i = 0; i < visible.size(); ++i) {
     probs[static_cast<std::size_t>(visible[i])] = static_cast<float>(weights[i]);
   }
+}
+
+void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
+                          std::span<std::vector<double>> sums) const {
+  ScoreEngine& engine = engine_of(call_);
+  const Index n_kv = call_.k.dim(0);
+  const bool has_plain_lists = selection_.is_dense || (selection_.n_row_blocks() == 1 &&
+                                                       selection_.owner != ListOwner::q_head &&
+                                                       selection_.log_weights().empty());
+  if (engine.precision() == ScorePrecision::f32 && has_plain_lists && selection_.summaries.empty()) {
+    std::vector<Index> voters(static_cast<std::size_t>(rows.size()));
+    std::iota(voters.begin(), voters.end(), rows.begin);
+    std::vector<std::span<const KeyPos>> lists;
+    for (Index kv_head = 0; kv_head < n_kv && !selection_.is_dense; ++kv_head)
+      lists.push_back(selection_.list(owner_of(selection_.owner, kv_head * group_, group_), 0).keys);
+    const VoteQuestion question{.owner = ListOwner::kv_head, .rows = voters, .keys = {0, call_.k.dim(1)}, .factor = factor};
+    if (owner == ListOwner::kv_head) {
+      add_votes_f32(call_, question, lists, sums);
+      return;
+    }
+    std::vector<std::vector<double>> by_head(static_cast<std::size_t>(n_kv), std::vector<double>(sums[0].size(), 0.0));
+    add_votes_f32(call_, question, lists, by_head);
+    for (const std::vector<double>& votes : by_head) add_scaled(votes, 1.0, sums[0]);
+    return;
+  }
+  const auto add = [&](const ListProbs& probs, TokenRange q_heads, std::vector<double>& votes) {
+    std::vector<float> weights(votes.size());
+    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+      for (Index row = rows.begin; row < rows.end; ++row) {
+        probs.row(q_head, row, weights);
+        for (std::size_t j = 0; j < votes.size(); ++j) votes[j] += factor * static_cast<double>(weights[j]);
+      }
+    }
+  };
+  if (owner != ListOwner::kv_head) {
+    add(*this, {0, call_.q.dim(0)}, sums[0]);
+    return;
+  }
+  engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
+    add(ListProbs(call_, selection_), {kv_head * group_, (kv_head + 1) * group_}, sums[static_cast<std::size_t>(kv_head)]);
+  });
 }
 
 }  // namespace kvscope

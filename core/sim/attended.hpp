@@ -34,6 +34,7 @@ class ListProbs final : public ObservedProbs {
   /// `selection` is the answer to `call`.
   ListProbs(const SelectCall& call, const Selection& selection);
   void row(Index q_head, Index row, std::span<float> probs) const override;
+  void add_votes(ListOwner owner, TokenRange rows, double factor, std::span<std::vector<double>> sums) const override;
 
  private:
   struct Gathered {

@@ -7,7 +7,9 @@
 // per call with n alive keys: n_q n additions per query, no FLOPs beyond attention, but its weights
 // must be written out (n_q C n floats in prefill). Stores one sum per key and KV head. Fails by
 // age: early keys were seen by more queries, and with uniform causal attention the heaviest keys
-// are exactly the first ones. normalise=by_queries divides by the number of queries that saw a key;
+// are exactly the first ones. The choice itself costs about half of dense attention in prefill and in
+// decode, because the method is defined by every weight of every query: here all scores are made
+// once more beside the attention, which keeps none. normalise=by_queries divides by the number of queries that saw a key;
 // normalise=window counts the last vote-window queries only. Decided here: one list per KV head
 // (the published code knows no groups). Chunked prefill adds the chunk's column sums and shrinks to
 // the budget. A ratio is of the prompt: of what is there during prefill, and fixed afterwards.
@@ -21,6 +23,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -112,18 +115,14 @@ class H2o final : public Selector {
                                        std::vector<double>(n_ctx, 0.0));
       }
     }
-    std::vector<float> weights(n_ctx);
     const double share = 1.0 / static_cast<double>(shape_.group());
-    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
-      const auto kv_head = static_cast<std::size_t>(q_head / shape_.group());
-      for (Index row = first_row; row < probs.n_tok; ++row) {
-        probs.row(q_head, row, weights);
-        std::vector<double>& votes =
-            keeps_rows
-                ? state.rows[n_before + static_cast<std::size_t>(row - first_row)].votes[kv_head]
-                : state.sums[kv_head];
-        for (std::size_t j = 0; j < n_ctx; ++j) votes[j] += share * static_cast<double>(weights[j]);
-      }
+    if (!keeps_rows) {
+      probs.add_votes(ListOwner::kv_head, {first_row, probs.n_tok}, share, state.sums);
+      return;
+    }
+    for (Index row = first_row; row < probs.n_tok; ++row) {
+      HeadVotes& votes = state.rows[n_before + static_cast<std::size_t>(row - first_row)].votes;
+      probs.add_votes(ListOwner::kv_head, {row, row + 1}, share, votes);
     }
   }
 
@@ -135,18 +134,19 @@ class H2o final : public Selector {
         call.budget.tokens(is_prompt_only ? n_ctx : state.n_prompt, /*page_size=*/1);
     const auto n_recent = static_cast<Index>(options_.recent_share * static_cast<double>(budget));
     state.hidden.assign(static_cast<std::size_t>(shape_.n_kv), std::nullopt);
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
       const std::vector<KeyPos> keys = candidates(call, kv_head, TokenRange{0, n_ctx});
-      if (static_cast<Index>(keys.size()) <= budget) continue;
+      if (static_cast<Index>(keys.size()) <= budget) return;
       const std::vector<double> all_votes = votes(state, kv_head, n_ctx);
       std::vector<double> scores;
+      scores.reserve(keys.size());
       for (const KeyPos pos : keys) scores.push_back(all_votes[static_cast<std::size_t>(pos)]);
       const std::size_t n_old = keys.size() - static_cast<std::size_t>(n_recent);
       keep_best(std::span(scores).first(n_old), std::span(keys).first(n_old), budget - n_recent,
                 kv_head, alive);
       if (options_.official_quirk && n_recent > 0)
         state.hidden[static_cast<std::size_t>(kv_head)] = keys[n_old];
-    }
+    });
   }
 
   void rollback(Index n_keys) override {

@@ -18,6 +18,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
 
@@ -62,15 +63,12 @@ class SampleAttention final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                 ScoreWorker& worker) override {
+  std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys) override {
     const Index n_rows = std::min(options_.n_queries, call.n_tok);
     std::vector<Index> rows;
     for (Index i = 0; i < n_rows; ++i) rows.push_back(i * call.n_tok / n_rows);
-    std::vector<double> votes(static_cast<std::size_t>(keys.size()), 0.0);
-    const double share = 1.0 / static_cast<double>(n_rows * owner.q_heads.size());
-    add_softmax_weights(call, owner.q_heads, owner.kv_head, rows, keys, share, worker.dots, votes);
-    return votes;
+    const double share = 1.0 / static_cast<double>(n_rows * shape_.group());
+    return softmax_votes(call, {.owner = owner_kind, .rows = rows, .keys = keys, .factor = share});
   }
 
  private:

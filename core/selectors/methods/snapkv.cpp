@@ -26,6 +26,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
 
@@ -116,13 +117,23 @@ class SnapKv final : public Selector {
     if (options_.official_mha) {
       AliveMask& kept = kept_[static_cast<std::size_t>(call.layer)];
       engine_of(call).run(shape_.n_q, [&](Index q_head, ScoreWorker& worker) {
-        shrink(call, {q_head, q_head + 1}, q_head, worker.dots, kept);
+        shrink(call, q_head, worker.dots, kept);
       });
       for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) drop_unkept(kept, kv_head, alive);
       return;
     }
-    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker& worker) {
-      shrink(call, {kv_head * group, (kv_head + 1) * group}, kv_head, worker.dots, alive);
+    const Index budget = eviction_budget(call);
+    Index most_alive = 0;
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) most_alive = std::max(most_alive, alive.n_alive(kv_head));
+    if (most_alive <= budget) return;
+    const std::vector<Index> voters = voting_rows(call);
+    const std::vector<std::vector<double>> sums =
+        softmax_votes(call, {.owner = ListOwner::kv_head,
+                             .rows = voters,
+                             .keys = call_range(call),
+                             .factor = 1.0 / static_cast<double>(group)});
+    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
+      keep_voted(call, kept_keys(call, kv_head, alive), sums[static_cast<std::size_t>(kv_head)], kv_head, alive);
     });
   }
 
@@ -161,36 +172,46 @@ class SnapKv final : public Selector {
     return selection;
   }
 
-  /// Shrinks head `owner` of `mask` to the budget by the votes of `q_heads`. Other heads of it are not looked at.
-  void shrink(const SelectCall& call, TokenRange q_heads, Index owner, KeyDots& dots, AliveMask& mask) const {
-    const Index n_ctx = call.pos_begin + call.n_tok;
-    const Index budget = eviction_budget(call);
-    std::vector<KeyPos> keys;
-    for (Index pos = 0; pos < n_ctx; ++pos) {
-      if (mask.is_alive(owner, static_cast<KeyPos>(pos)))
-        keys.push_back(static_cast<KeyPos>(pos));
-    }
-    if (static_cast<Index>(keys.size()) <= budget) return;
-
+  /// The last queries of the call.
+  std::vector<Index> voting_rows(const SelectCall& call) const {
     std::vector<Index> voters(static_cast<std::size_t>(std::min(options_.window, call.n_tok)));
     std::iota(voters.begin(), voters.end(), call.n_tok - static_cast<Index>(voters.size()));
-    SelectCall question = call;  // each head softmaxes over the keys that it keeps itself
-    AliveMask own;
-    const Index kv_head = q_heads.begin / shape_.group();
-    if (options_.official_mha) {
-      own = AliveMask(shape_.n_kv);
-      own.append(n_ctx);
-      for (Index pos = 0; pos < n_ctx; ++pos) {
-        if (!mask.is_alive(owner, static_cast<KeyPos>(pos)))
-          own.kill(kv_head, static_cast<KeyPos>(pos));
-      }
-      question.alive = &own;
+    return voters;
+  }
+
+  static std::vector<KeyPos> kept_keys(const SelectCall& call, Index owner, const AliveMask& mask) {
+    std::vector<KeyPos> keys;
+    for (Index pos = 0; pos < call.pos_begin + call.n_tok; ++pos) {
+      if (mask.is_alive(owner, static_cast<KeyPos>(pos))) keys.push_back(static_cast<KeyPos>(pos));
     }
+    return keys;
+  }
+
+  /// Shrinks one query head's own set to the budget by its votes. Other heads of `mask` are not looked at.
+  void shrink(const SelectCall& call, Index q_head, KeyDots& dots, AliveMask& mask) const {
+    const std::vector<KeyPos> keys = kept_keys(call, q_head, mask);
+    if (static_cast<Index>(keys.size()) <= eviction_budget(call)) return;
+    const Index n_ctx = call.pos_begin + call.n_tok;
+    const Index kv_head = q_head / shape_.group();
+    SelectCall question = call;  // the head softmaxes over the keys that it keeps itself
+    AliveMask own(shape_.n_kv);
+    own.append(n_ctx);
+    for (Index pos = 0; pos < n_ctx; ++pos) {
+      if (!mask.is_alive(q_head, static_cast<KeyPos>(pos))) own.kill(kv_head, static_cast<KeyPos>(pos));
+    }
+    question.alive = &own;
     const TokenRange seen = call_range(call);
     std::vector<double> sums(static_cast<std::size_t>(seen.size()), 0.0);
-    add_softmax_weights(question, q_heads, kv_head, voters, seen,
-                        1.0 / static_cast<double>(q_heads.size()), dots, sums);
+    add_softmax_weights(question, {q_head, q_head + 1}, kv_head, voting_rows(call), seen, 1.0, dots, sums);
+    keep_voted(call, keys, sums, q_head, mask);
+  }
 
+  /// Keeps the best of head `owner`'s `keys` by `sums` [call_range], and the window.
+  void keep_voted(const SelectCall& call, std::span<const KeyPos> keys, std::span<const double> sums, Index owner,
+                  AliveMask& mask) const {
+    const Index budget = eviction_budget(call);
+    if (static_cast<Index>(keys.size()) <= budget) return;
+    const TokenRange seen = call_range(call);
     const Index n_window = std::min({options_.window, budget, static_cast<Index>(keys.size())});
     const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_window);
     std::vector<double> votes(n_voted, 0.0);
@@ -198,7 +219,7 @@ class SnapKv final : public Selector {
       if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
     }
     const std::vector<double> scores = pooled(votes, options_.kernel, options_.pooling);
-    keep_best(scores, std::span(keys).first(n_voted), budget - n_window, owner, mask);
+    keep_best(scores, keys.first(n_voted), budget - n_window, owner, mask);
   }
 
   void drop_unkept(const AliveMask& kept, Index kv_head, AliveMask& alive) const {

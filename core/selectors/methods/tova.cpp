@@ -5,7 +5,8 @@
 // heads; the budget's best stay, for all heads alike. In decode exactly one key leaves per step
 // once the cache is full. No sinks, no recents: the current token itself may leave (keep-current
 // forces it to stay, as kvpress does). Cost per call with n keys: n_q n additions on weights that
-// attention has anyway (they must be written out: n_q n floats). Stores the last query's mean row,
+// attention has anyway (they must be written out: n_q n floats; here the row is made once more beside
+// the attention, one read of all keys: in decode half of what attention reads). Stores the last query's mean row,
 // n floats per layer. Fails when the last query of a chunk or prompt does not care for what later
 // ones need: one vote decides. Decided here: in chunked prefill the vote is that of each chunk's
 // last query, and all keys of the chunk may leave. Positions stay true positions.
@@ -15,6 +16,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {
@@ -65,26 +67,23 @@ class Tova final : public Selector {
 
   void observe(const ObservedProbs& probs) override {
     votes_.assign(static_cast<std::size_t>(probs.pos_begin + probs.n_tok), 0.0);
-    std::vector<float> row(votes_.size());
-    for (Index q_head = 0; q_head < shape_.n_q; ++q_head) {
-      probs.row(q_head, probs.n_tok - 1, row);
-      for (std::size_t j = 0; j < row.size(); ++j) votes_[j] += static_cast<double>(row[j]);
-    }
+    probs.add_votes(ListOwner::layer, {probs.n_tok - 1, probs.n_tok}, /*factor=*/1.0, std::span(&votes_, 1));
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {
     const Index budget = eviction_budget(call);
     const Index n_current = options_.keep_current ? 1 : 0;
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) {
+    engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
       const std::vector<KeyPos> keys =
           candidates(call, kv_head, TokenRange{0, call.pos_begin + call.n_tok});
-      if (static_cast<Index>(keys.size()) <= budget) continue;
+      if (static_cast<Index>(keys.size()) <= budget) return;
       std::vector<double> scores;
+      scores.reserve(keys.size());
       for (const KeyPos pos : keys) scores.push_back(votes_[static_cast<std::size_t>(pos)]);
       const std::size_t n_voted = keys.size() - static_cast<std::size_t>(n_current);
       keep_best(std::span(scores).first(n_voted), std::span(keys).first(n_voted),
                 budget - n_current, kv_head, alive);
-    }
+    });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
