@@ -87,6 +87,10 @@ void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorVie
       std::all_of(row_end.begin(), row_end.end(), [&](Index end) { return end >= range.end; });
   if (precision_ == ScorePrecision::f32 && sees_all && n_rows > 0) {
     q_f32_.assign(q.begin(), q.end());
+    if (n_rows == 1) {  // decode: no lanes to fill with queries
+      key_dots_f32(q_f32_, 1, k.range(0, range.begin, range.end), block_, out.data(), /*out_stride=*/0);
+      return;
+    }
     largest_key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, out);
     return;
   }

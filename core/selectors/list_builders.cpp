@@ -3,20 +3,20 @@
 #include <algorithm>
 
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/owners.hpp"
 
 namespace kvscope {
 
 Selection select_past(const SelectCall& call, const ChoosePast& choose) {
-  Selection selection(ListOwner::kv_head, call.n_tok, call.n_tok);
-  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
-    const std::vector<KeyPos> past = candidates(call, kv_head, past_range(call));
+  const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+    const std::vector<KeyPos> past = candidates(call, heads.kv_head, past_range(call));
     const Index n_keep = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     KeyList list;
-    list.scored = choose(kv_head, past, std::min(n_keep, static_cast<Index>(past.size())));
-    list.forced = candidates(call, kv_head, chunk_range(call));
-    selection.add(list);
-  }
-  return selection;
+    list.scored = choose(heads.kv_head, past, std::min(n_keep, static_cast<Index>(past.size())));
+    list.forced = candidates(call, heads.kv_head, chunk_range(call));
+    answers.front().add(list);
+  };
+  return std::move(select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
 }
 
 Selection select_rows(const SelectCall& call, const RowPattern& pattern) {

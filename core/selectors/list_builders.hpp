@@ -23,7 +23,7 @@ struct EnumNames<PatternSize> {
 
 /// The chunked protocol of candidates.hpp for one list per KV head: `choose` gets the head, its
 /// alive past keys (ascending) and how many of them the budget pays for, and returns at most that
-/// many of them, ascending. The call's own keys are forced.
+/// many of them, ascending; it may be asked for several heads at a time. The call's own keys are forced.
 using ChoosePast =
     std::function<std::vector<KeyPos>(Index kv_head, std::span<const KeyPos> past, Index n_keep)>;
 Selection select_past(const SelectCall& call, const ChoosePast& choose);

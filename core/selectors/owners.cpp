@@ -37,8 +37,8 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
   for (std::size_t i = 0; i < n_answers; ++i) {
     std::vector<const Selection*> of_answer;
     for (const auto& part : parts) of_answer.push_back(&part[i]);
-    answers[i].append(of_answer, [&](Index n, const std::function<void(Index)>& task) {
-      engine.run(n, [&](Index part, ScoreWorker&) { task(part); });
+    answers[i].append(of_answer, [&](Index n, const std::function<void(Index)>& copy) {
+      engine.run(n, [&](Index part, ScoreWorker&) { copy(part); });
     });
   }
   return answers;

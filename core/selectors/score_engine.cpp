@@ -29,16 +29,17 @@ void ScoreEngine::run(Index n, const std::function<void(Index, ScoreWorker&)>& t
   pool_->parallel_for(n, [&](Index i, int worker) { task(i, *workers_[static_cast<std::size_t>(worker)]); });
 }
 
-std::byte* ScoreEngine::scratch_bytes(std::size_t n_bytes) {
+std::byte* ScoreEngine::scratch_bytes(Use use, std::size_t n_bytes) {
   constexpr std::size_t kLine = 64;  // of the processor's cache: vectors do not straddle two
-  if (n_scratch_ < n_bytes) {
-    scratch_.reset();
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(n_bytes + kLine);
-    n_scratch_ = n_bytes;
+  Scratch& memory = scratch_[static_cast<std::size_t>(use)];
+  if (memory.size < n_bytes) {
+    memory.bytes.reset();
+    memory.bytes = std::make_unique_for_overwrite<std::byte[]>(n_bytes + kLine);
+    memory.size = n_bytes;
   }
-  void* place = scratch_.get();
-  std::size_t space = n_scratch_ + kLine;
-  return static_cast<std::byte*>(std::align(kLine, n_scratch_, place, space));
+  void* place = memory.bytes.get();
+  std::size_t space = memory.size + kLine;
+  return static_cast<std::byte*>(std::align(kLine, memory.size, place, space));
 }
 
 std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head, TensorView<const float> k,

@@ -5,6 +5,7 @@
 // answers alone and in one order, so the lists are the same for any number of threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -39,10 +40,11 @@ class ScoreEngine {
   /// Calls task(index, worker) for each index in [0, n), on the pool's threads.
   void run(Index n, const std::function<void(Index, ScoreWorker&)>& task);
 
-  /// Memory for a method's scores, grown as needed and never set: what lies in it is lost with the next question for it.
+  /// Memory of a call, grown as needed and never set: what lies in it is lost with the next question for the same use.
+  enum class Use { scores_of_owners, softmax };
   template <class T>
-  std::span<T> scratch(std::size_t n) {
-    return {reinterpret_cast<T*>(scratch_bytes(n * sizeof(T))), n};
+  std::span<T> scratch(Use use, std::size_t n) {
+    return {reinterpret_cast<T*>(scratch_bytes(use, n * sizeof(T))), n};
   }
 
   /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head], from position 0.
@@ -60,9 +62,12 @@ class ScoreEngine {
   ThreadPool* pool_ = nullptr;
   bool keeps_keys_ = true;  // false: a stand-in for calls without an engine, which remembers nothing
   std::vector<std::unique_ptr<ScoreWorker>> workers_;
-  std::byte* scratch_bytes(std::size_t n_bytes);
-  std::unique_ptr<std::byte[]> scratch_;
-  std::size_t n_scratch_ = 0;
+  struct Scratch {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+  std::byte* scratch_bytes(Use use, std::size_t n_bytes);
+  std::array<Scratch, 2> scratch_;
   std::mutex mutex_;  // of the two maps; what they point to is grown by the thread that asks for it
   struct Norms {
     std::mutex mutex;

@@ -47,16 +47,22 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
     call.trace->scored = keys;
     call.trace->scores.resize(static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
   }
-  std::vector<std::vector<double>> shared = score_owners(call, owner_kind, keys);
-  if (shared.empty()) shared = shared_key_scores(call, owner_kind, keys);
+  const Index n_owners = owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
+  const auto n_keys = static_cast<std::size_t>(std::max<Index>(keys.size(), 0));
+  const std::span<double> memory = engine_of(call).scratch<double>(ScoreEngine::Use::scores_of_owners,
+                                                                   static_cast<std::size_t>(n_owners) * n_keys);
+  std::vector<std::span<double>> rows;
+  for (Index i = 0; i < n_owners; ++i) rows.push_back(memory.subspan(static_cast<std::size_t>(i) * n_keys, n_keys));
+  const bool is_shared = score_owners(call, owner_kind, keys, rows) || share_score_keys(call, owner_kind, keys, rows);
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
-        std::vector<double> scores = shared.empty() ? score_keys(call, owner, keys, worker)
-                                                    : std::move(shared[static_cast<std::size_t>(owner.index)]);
+        std::vector<double> own;
+        if (!is_shared) own = score_keys(call, owner, keys, worker);
+        const std::span<double> scores = is_shared ? rows[static_cast<std::size_t>(owner.index)] : std::span<double>(own);
         mask_dead(call, owner.kv_head, keys, scores);
-        if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)] = scores;
+        if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)].assign(scores.begin(), scores.end());
         for (std::size_t i = 0; i < budgets.size(); ++i) {
           question.budget = budgets[i];
           parts[i].add(make_list(question, owner, scores, keys, worker, summaries[i]));
@@ -70,17 +76,15 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   return answers;
 }
 
-std::vector<std::vector<double>> SharedScoreSelector::shared_key_scores(const SelectCall& call, ListOwner owner_kind,
-                                                                        TokenRange keys) {
+bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+                                           std::span<const std::span<double>> scores) {
   ScoreEngine& engine = engine_of(call);
   const Index group = call.q.dim(0) / call.k.dim(0);
   const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
   const Index n_owners = call.q.dim(0) / heads_per_owner;
   const Index most_parts = keys.size() / kKeysOfPart;
   const Index n_parts = std::min(most_parts, (2 * engine.n_workers() + n_owners - 1) / n_owners);
-  if (!scores_keys_apart() || call.trace != nullptr || n_owners >= engine.n_workers() || n_parts < 2) return {};
-  std::vector<std::vector<double>> scores(static_cast<std::size_t>(n_owners));
-  for (auto& row : scores) row.resize(static_cast<std::size_t>(keys.size()));
+  if (!scores_keys_apart() || call.trace != nullptr || n_owners >= 2 * engine.n_workers() || n_parts < 2) return false;
   engine.run(n_owners * n_parts, [&](Index task, ScoreWorker& worker) {
     const Index index = task / n_parts;
     const Index part = task % n_parts;
@@ -91,7 +95,7 @@ std::vector<std::vector<double>> SharedScoreSelector::shared_key_scores(const Se
     std::copy(values.begin(), values.end(),
               scores[static_cast<std::size_t>(index)].begin() + (range.begin - keys.begin));
   });
-  return scores;
+  return true;
 }
 
 KeyList SharedScoreSelector::make_list(const SelectCall& call, const Owner& owner,

@@ -44,14 +44,15 @@ class SharedScoreSelector : public Selector {
   /// a candidate. Called for several owners at a time.
   virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                          ScoreWorker& worker) {
-    (void)call, (void)owner, (void)worker;
-    return std::vector<double>(static_cast<std::size_t>(keys.size()), 0.0);  // of a range without keys
-  }
-  /// Scores of all owners at once, [n_owners][keys.size()], for methods that make them together on all threads; empty:
-  /// score_keys makes them owner by owner. make_list must then not need what score_keys leaves in the worker.
-  virtual std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys) {
-    (void)call, (void)owner_kind, (void)keys;
+    (void)call, (void)owner, (void)keys, (void)worker;
     return {};
+  }
+  /// Scores of all owners at once to `scores` [n_owners][keys.size()], for methods that make them together on all threads;
+  /// false: score_keys makes them owner by owner. make_list must then not need what score_keys leaves in the worker.
+  virtual bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+                            std::span<const std::span<double>> scores) {
+    (void)call, (void)owner_kind, (void)keys, (void)scores;
+    return false;
   }
   /// True if the score of a key depends on no other key, so that threads may share an owner's keys. make_list must
   /// then not need what score_keys left in the worker.
@@ -70,8 +71,9 @@ class SharedScoreSelector : public Selector {
   AttentionShape shape_;
 
  private:
-  /// Scores of all owners [n_owners][keys.size()] where threads share an owner's keys; empty where they do not.
-  std::vector<std::vector<double>> shared_key_scores(const SelectCall& call, ListOwner owner_kind, TokenRange keys);
+  /// score_keys with the keys of an owner divided among threads; false where that is not allowed or does not pay.
+  bool share_score_keys(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+                        std::span<const std::span<double>> scores);
 };
 
 /// The mean over query heads and the call's rows of their queries, [d_head]: all that scores linear

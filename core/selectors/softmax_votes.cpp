@@ -80,7 +80,7 @@ class AllVoterKeys {
 /// sums[pos - keys.begin] += factor * votes[i] for the keys first .. first + votes.size() - 1.
 template <class T>
 void add_at_positions(const VoterKeys& from, Index first, std::span<const T> votes, double factor, TokenRange keys,
-                      std::vector<double>& sums) {
+                      std::span<double> sums) {
   if (from.positions.empty()) {
     const Index begin = std::max(keys.begin, from.first + first);
     const Index end = std::min(keys.end, from.first + first + static_cast<Index>(votes.size()));
@@ -98,7 +98,7 @@ void add_at_positions(const VoterKeys& from, Index first, std::span<const T> vot
 
 /// The few rows of decode: scores [n_q * n_rows][longest] as rows of doubles.
 void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys,
-                      std::span<std::vector<double>> sums, ScoreEngine& engine) {
+                      std::span<const std::span<double>> sums, ScoreEngine& engine) {
   const Index n_kv = call.k.dim(0);
   const Index d = call.k.dim(2);
   const Index group = call.q.dim(0) / n_kv;
@@ -106,7 +106,8 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
   const Index n_voters = group * n_rows;  // per KV head: head by head
   const Index stride = keys.longest();
   const Index n_parts = (stride + kFewVotersPart - 1) / kFewVotersPart;
-  const std::span<double> memory = engine.scratch<double>(static_cast<std::size_t>(n_kv * n_voters * (stride + 2 * n_parts)));
+  const std::span<double> memory = engine.scratch<double>(
+      ScoreEngine::Use::softmax, static_cast<std::size_t>(n_kv * n_voters * (stride + 2 * n_parts)));
   double* const scores = memory.data();
   double* const maxima = scores + n_kv * n_voters * stride;  // [n_kv * n_voters][n_parts], then weights of the parts
   double* const totals = maxima + n_kv * n_voters * n_parts;
@@ -192,7 +193,7 @@ struct VoterLanes {
 class LaneVotes {
  public:
   LaneVotes(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys, ScoreEngine& engine,
-            std::span<std::vector<double>> sums, std::span<std::vector<double>> offsets)
+            std::span<const std::span<double>> sums, std::span<const std::span<double>> offsets)
       : call_(call), question_(question), keys_(keys), engine_(engine), sums_(sums), offsets_(offsets) {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const Index heads_per_owner = question.owner == ListOwner::q_head ? 1 : group;
@@ -252,7 +253,7 @@ class LaneVotes {
   }
 
   void run_batch(std::span<VoterLanes> batch, Index n_floats) {
-    float* memory = engine_.scratch<float>(static_cast<std::size_t>(n_floats)).data();
+    float* memory = engine_.scratch<float>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_floats)).data();
     for (VoterLanes& voters : batch) {
       const Index n_blocks = blocks_of(keys_[voters.kv_head].size());
       voters.exponentials = memory;
@@ -278,7 +279,7 @@ class LaneVotes {
       }
     });
     for (std::size_t i = 0; i < partial_offsets_.size(); ++i) {
-      std::vector<double>& out = offsets_[static_cast<std::size_t>(batch[i].owner)];
+      const std::span<double> out = offsets_[static_cast<std::size_t>(batch[i].owner)];
       for (const Offsets& part : partial_offsets_[i]) {
         for (std::size_t j = 0; j < part.weights.size(); ++j)
           out[static_cast<std::size_t>(part.first) + j] += question_.factor * static_cast<double>(part.weights[j]);
@@ -384,8 +385,8 @@ class LaneVotes {
   const VoteQuestion& question_;
   const AllVoterKeys& keys_;
   ScoreEngine& engine_;
-  std::span<std::vector<double>> sums_;
-  std::span<std::vector<double>> offsets_;
+  std::span<const std::span<double>> sums_;
+  std::span<const std::span<double>> offsets_;
   std::vector<VoterLanes> blocks_;
   std::vector<std::vector<Offsets>> partial_offsets_;  // [batch][n_parts]
 };
@@ -393,7 +394,7 @@ class LaneVotes {
 }  // namespace
 
 void add_votes_f32(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<const KeyPos>> lists,
-                   std::span<std::vector<double>> sums, std::span<std::vector<double>> offsets) {
+                   std::span<const std::span<double>> sums, std::span<const std::span<double>> offsets) {
   if (question.rows.empty()) return;
   ScoreEngine& engine = engine_of(call);
   const AllVoterKeys keys(call, lists, engine);
@@ -416,23 +417,30 @@ std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call, std::ve
 }
 
 std::vector<std::vector<double>> softmax_votes(const SelectCall& call, const VoteQuestion& question) {
-  const Index n_q = call.q.dim(0);
-  const Index group = n_q / call.k.dim(0);
-  const Index heads_per_owner = question.owner == ListOwner::q_head ? 1 : group;
-  const auto n_keys = static_cast<std::size_t>(question.keys.size());
-  std::vector<std::vector<double>> sums(static_cast<std::size_t>(n_q / heads_per_owner), std::vector<double>(n_keys, 0.0));
-  ScoreEngine& engine = engine_of(call);
-  if (engine.precision() == ScorePrecision::f32) {
-    std::vector<std::vector<KeyPos>> memory;
-    add_votes_f32(call, question, alive_lists(call, memory), sums);
-    return sums;
-  }
-  engine.run(n_q / heads_per_owner, [&](Index owner, ScoreWorker& worker) {
-    const TokenRange q_heads{owner * heads_per_owner, (owner + 1) * heads_per_owner};
-    add_softmax_weights(call, q_heads, q_heads.begin / group, question.rows, question.keys, question.factor, worker.dots,
-                        sums[static_cast<std::size_t>(owner)]);
-  });
+  const Index n_owners = question.owner == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
+  std::vector<std::vector<double>> sums(static_cast<std::size_t>(n_owners));
+  for (auto& row : sums) row.resize(static_cast<std::size_t>(question.keys.size()));
+  softmax_votes(call, question, rows_of(sums));
   return sums;
+}
+
+void softmax_votes(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<double>> sums) {
+  const Index group = call.q.dim(0) / call.k.dim(0);
+  const Index heads_per_owner = question.owner == ListOwner::q_head ? 1 : group;
+  ScoreEngine& engine = engine_of(call);
+  const bool is_exact = engine.precision() == ScorePrecision::f64;
+  engine.run(static_cast<Index>(sums.size()), [&](Index owner, ScoreWorker& worker) {
+    const std::span<double> row = sums[static_cast<std::size_t>(owner)];
+    std::fill(row.begin(), row.end(), 0.0);
+    const TokenRange q_heads{owner * heads_per_owner, (owner + 1) * heads_per_owner};
+    if (is_exact) {
+      add_softmax_weights(call, q_heads, q_heads.begin / group, question.rows, question.keys, question.factor, worker.dots,
+                          row);
+    }
+  });
+  if (is_exact) return;
+  std::vector<std::vector<KeyPos>> memory;
+  add_votes_f32(call, question, alive_lists(call, memory), sums);
 }
 
 }  // namespace kvscope

@@ -117,12 +117,21 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
       lists.push_back(selection_.list(owner_of(selection_.owner, kv_head * group_, group_), 0).keys);
     const VoteQuestion question{.owner = ListOwner::kv_head, .rows = voters, .keys = {0, call_.k.dim(1)}, .factor = factor};
     if (owner == ListOwner::kv_head) {
-      add_votes_f32(call_, question, lists, sums);
+      add_votes_f32(call_, question, lists, rows_of(sums));
       return;
     }
-    std::vector<std::vector<double>> by_head(static_cast<std::size_t>(n_kv), std::vector<double>(sums[0].size(), 0.0));
-    add_votes_f32(call_, question, lists, by_head);
-    for (const std::vector<double>& votes : by_head) add_scaled(votes, 1.0, sums[0]);
+    std::vector<std::vector<double>> by_head(static_cast<std::size_t>(n_kv));
+    engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
+      by_head[static_cast<std::size_t>(kv_head)].assign(sums[0].size(), 0.0);
+    });
+    add_votes_f32(call_, question, lists, rows_of(by_head));
+    constexpr Index kPositions = 4096;  // of a task
+    engine.run((static_cast<Index>(sums[0].size()) + kPositions - 1) / kPositions, [&](Index part, ScoreWorker&) {
+      const auto first = static_cast<std::size_t>(part * kPositions);
+      const std::size_t n = std::min(sums[0].size() - first, static_cast<std::size_t>(kPositions));
+      for (const std::vector<double>& votes : by_head)
+        add_scaled(std::span(votes).subspan(first, n), 1.0, std::span(sums[0]).subspan(first, n));
+    });
     return;
   }
   const auto add = [&](const ListProbs& probs, TokenRange q_heads, std::vector<double>& votes) {

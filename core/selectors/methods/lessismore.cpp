@@ -31,6 +31,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/linear_scores.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -141,28 +142,48 @@ class LessIsMore final : public Selector {
   void make_lists(const SelectCall& call, std::span<const Budget> budgets) {
     CrossLayerContext& context = context_of(call);
     const TokenRange keys = scored_range(call);
-    const Index group = call.q.dim(0) / call.k.dim(0);
-    std::vector<std::vector<double>> logits(static_cast<std::size_t>(call.q.dim(0)));  // [n_q][n_keys]
-    engine_of(call).run(call.q.dim(0), [&](Index q_head, ScoreWorker& worker) {
-      worker.dots.compute(mean_query(call, {q_head, q_head + 1}), 1, call.k.sub(q_head / group), keys);
-      const auto row = worker.dots.row(0);
-      std::vector<double>& head = logits[static_cast<std::size_t>(q_head)];
-      head.assign(row.begin(), row.end());
-      mask_dead(call, q_head / group, keys, head);
+    const Index n_q = call.q.dim(0);
+    const Index group = n_q / call.k.dim(0);
+    ScoreEngine& engine = engine_of(call);
+    const auto n_keys = static_cast<std::size_t>(keys.size());
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners, static_cast<std::size_t>(n_q) * n_keys);
+    std::vector<std::span<double>> logits;  // [n_q][n_keys]
+    std::vector<double> queries;
+    for (Index q_head = 0; q_head < n_q; ++q_head) {
+      logits.push_back(memory.subspan(static_cast<std::size_t>(q_head) * n_keys, n_keys));
+      const std::vector<double> mean = mean_query(call, {q_head, q_head + 1});
+      queries.insert(queries.end(), mean.begin(), mean.end());
+    }
+    linear_scores(call, queries, keys, logits);
+    std::vector<std::vector<std::vector<Index>>> ranked(budgets.size(), std::vector<std::vector<Index>>(logits.size()));
+    engine.run(n_q, [&](Index q_head, ScoreWorker&) {
+      const auto head = static_cast<std::size_t>(q_head);
+      mask_dead(call, q_head / group, keys, logits[head]);
+      for (std::size_t i = 0; i < budgets.size(); ++i)
+        ranked[i][head] = best_first(logits[head], parts_of(budgets[i], keys.size()));
     });
-    for (const Budget& budget : budgets)
-      context.lists[key_of(budget)] = make_list(logits, budget, keys.size());
+    for (std::size_t i = 0; i < budgets.size(); ++i)
+      context.lists[key_of(budgets[i])] = make_list(ranked[i], budgets[i], keys.size());
   }
 
-  /// Sinks, merged keys and latest keys, ascending. logits [n_q][n_keys].
-  std::vector<KeyPos> make_list(const std::vector<std::vector<double>>& logits,
-                                const Budget& budget, Index n_keys) const {
+  /// The best keys of one head between sinks and latest keys, by falling logit, as places in that part; equal ones in order.
+  static std::vector<Index> best_first(std::span<const double> logits, const Parts& parts) {
+    const auto middle = logits.subspan(static_cast<std::size_t>(parts.n_sink),
+                                       static_cast<std::size_t>(std::max(parts.n_sink, parts.recent_begin) - parts.n_sink));
+    std::vector<Index> best = top_k_sorted_by_index(middle, parts.n_merged);
+    std::stable_sort(best.begin(), best.end(), [&](Index a, Index b) {
+      return middle[static_cast<std::size_t>(a)] > middle[static_cast<std::size_t>(b)];
+    });
+    return best;
+  }
+
+  /// Sinks, merged keys and latest keys, ascending. ranked: best_first of each head.
+  std::vector<KeyPos> make_list(const std::vector<std::vector<Index>>& ranked, const Budget& budget, Index n_keys) const {
     const Parts parts = parts_of(budget, n_keys);
     std::vector<bool> is_kept(static_cast<std::size_t>(n_keys), false);
     std::fill(is_kept.begin(), is_kept.begin() + parts.n_sink, true);
     std::fill(is_kept.begin() + parts.recent_begin, is_kept.end(), true);
-    merge_by_rank(logits, {parts.n_sink, std::max(parts.n_sink, parts.recent_begin)},
-                  parts.n_merged, is_kept);
+    merge_by_rank(ranked, parts, is_kept);
     std::vector<KeyPos> list;
     for (Index pos = 0; pos < n_keys; ++pos) {
       if (is_kept[static_cast<std::size_t>(pos)]) list.push_back(static_cast<KeyPos>(pos));
@@ -170,20 +191,14 @@ class LessIsMore final : public Selector {
     return list;
   }
 
-  static void merge_by_rank(const std::vector<std::vector<double>>& logits, TokenRange middle,
-                            Index n_merged, std::vector<bool>& is_kept) {
-    std::vector<std::vector<Index>> ranked;  // [n_q], best first
-    for (const auto& head : logits) {
-      ranked.push_back(top_k(std::span(head).subspan(static_cast<std::size_t>(middle.begin),
-                                                     static_cast<std::size_t>(middle.size())),
-                             n_merged));
-    }
-    Index n_left = n_merged;
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(n_merged) && n_left > 0; ++rank) {
+  static void merge_by_rank(const std::vector<std::vector<Index>>& ranked, const Parts& parts,
+                            std::vector<bool>& is_kept) {
+    Index n_left = parts.n_merged;
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(parts.n_merged) && n_left > 0; ++rank) {
       for (const auto& head : ranked) {
         if (n_left == 0) return;
         if (rank >= head.size()) continue;
-        const auto pos = static_cast<std::size_t>(middle.begin + head[rank]);
+        const auto pos = static_cast<std::size_t>(parts.n_sink + head[rank]);
         if (is_kept[pos]) continue;
         is_kept[pos] = true;
         --n_left;

@@ -33,6 +33,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_basis.hpp"
+#include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -125,16 +126,27 @@ class Loki final : public SharedScoreSelector {
                                                               : ListOwner::kv_head;
   }
 
-  bool scores_keys_apart() const override { return true; }
-
   void begin_call(const SelectCall& call, Summaries&) override {
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) basis_of(call, kv_head);
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                 ScoreWorker& worker) override {
-    const Tensor<double>& basis = basis_of(call, owner.kv_head);
-    const std::vector<double> q = mean_query(call, owner.q_heads);
+  bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+                    std::span<const std::span<double>> scores) override {
+    const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : shape_.group();
+    std::vector<double> queries;
+    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
+      const std::vector<double> one = projected_query(call, {first, first + heads_per_owner}, first / shape_.group());
+      queries.insert(queries.end(), one.begin(), one.end());
+    }
+    linear_scores(call, queries, keys, scores);
+    return true;
+  }
+
+ private:
+  /// P_r P_r^T of the mean query, scaled: [d_head].
+  std::vector<double> projected_query(const SelectCall& call, TokenRange q_heads, Index kv_head) {
+    const Tensor<double>& basis = basis_of(call, kv_head);
+    const std::vector<double> q = mean_query(call, q_heads);
     const auto d = static_cast<std::size_t>(call.q.dim(2));
     std::vector<double> projected(d, 0.0);
     for (Index r = 0; r < std::min(options_.rank, basis.dim(0)); ++r) {
@@ -144,12 +156,9 @@ class Loki final : public SharedScoreSelector {
       coordinate *= static_cast<double>(call.score_scale);
       for (std::size_t c = 0; c < d; ++c) projected[c] += coordinate * direction[c];
     }
-    worker.dots.compute(projected, 1, call.k.sub(owner.kv_head), keys);
-    const auto row = worker.dots.row(0);
-    return {row.begin(), row.end()};
+    return projected;
   }
 
- private:
   const Tensor<double>& basis_of(const SelectCall& call, Index kv_head) {
     const auto place = std::pair(call.layer, kv_head);
     auto it = bases_.find(place);

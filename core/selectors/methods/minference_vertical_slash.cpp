@@ -13,9 +13,9 @@
 // gives what the published kernel computes: for a block of 64 queries each offset covers up to two
 // aligned blocks of 64 keys. Sizes from the budget: half of k for each, without the minima.
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
+#include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
@@ -23,6 +23,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
 
@@ -92,14 +93,30 @@ class VerticalSlash final : public Selector {
   Selection select(const SelectCall& call) override {
     const Index rows_per_list =
         options_.rounding == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
+    ScoreEngine& engine = engine_of(call);
+    Votes votes;
+    if (engine.precision() == ScorePrecision::f32) votes = shared_votes(call);
     const auto add_lists = [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-      const Pattern pattern = choose(call, heads.index, heads.kv_head, worker.dots);
+      const auto head = static_cast<std::size_t>(heads.index);
+      const Pattern pattern = votes.columns.empty()
+                                  ? choose(call, heads.index, heads.kv_head, worker.dots)
+                                  : pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
+      RowKeys row_keys;
+      if (answers.front().n_lists() == 0) {  // of all heads where one thread makes them
+        const std::size_t n_heads = engine.n_workers() == 1 ? static_cast<std::size_t>(call.q.dim(0)) : 1;
+        answers.front().reserve(n_heads * static_cast<std::size_t>(call.n_tok / rows_per_list + 1) *
+                                (pattern.columns.size() + pattern.offsets.size()));
+      }
       for (Index row = 0; row < call.n_tok; row += rows_per_list) {
         const Index first = call.pos_begin + row;
         const Index last = call.pos_begin + std::min(row + rows_per_list, call.n_tok) - 1;
-        KeyList list = keys_of_rows(pattern, first, last);
-        remove_dead(call, heads.kv_head, list);
-        answers.front().add(list);
+        if (options_.rounding == Rounding::kernel) {
+          KeyList list = keys_of_rows(pattern, first, last);
+          remove_dead(call, heads.kv_head, list);
+          answers.front().add(list);
+        } else {
+          answers.front().add(keys_of_row(call, heads.kv_head, pattern, last, row_keys));
+        }
       }
     };
     return std::move(select_by_owner(call, ListOwner::q_head, rows_per_list, 1, add_lists).front());
@@ -110,6 +127,27 @@ class VerticalSlash final : public Selector {
   }
 
  private:
+  /// Sums over the last queries' softmax rows, [n_q][n_ctx] by key and by offset.
+  struct Votes {
+    std::vector<std::vector<double>> columns, offsets;
+  };
+  Votes shared_votes(const SelectCall& call) const {
+    const auto n_ctx = static_cast<std::size_t>(call.pos_begin + call.n_tok);
+    std::vector<Index> rows(static_cast<std::size_t>(std::min(options_.n_voters, call.n_tok)));
+    std::iota(rows.begin(), rows.end(), call.n_tok - static_cast<Index>(rows.size()));
+    Votes votes;
+    votes.columns.resize(static_cast<std::size_t>(call.q.dim(0)));
+    votes.offsets.resize(votes.columns.size());
+    engine_of(call).run(call.q.dim(0), [&](Index q_head, ScoreWorker&) {
+      votes.columns[static_cast<std::size_t>(q_head)].assign(n_ctx, 0.0);
+      votes.offsets[static_cast<std::size_t>(q_head)].assign(n_ctx, 0.0);
+    });
+    std::vector<std::vector<KeyPos>> memory;
+    add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, alive_lists(call, memory),
+                  rows_of(votes.columns), rows_of(votes.offsets));
+    return votes;
+  }
+
   Pattern choose(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     std::vector<double> columns(static_cast<std::size_t>(n_ctx), 0.0);
@@ -131,6 +169,11 @@ class VerticalSlash final : public Selector {
         }
       }
     }
+    return pattern_of(call, std::move(columns), std::move(offsets));
+  }
+
+  Pattern pattern_of(const SelectCall& call, std::vector<double> columns, std::vector<double> offsets) const {
+    const Index n_ctx = call.pos_begin + call.n_tok;
     put_first(columns, options_.forced_vertical);
     put_first(offsets, options_.forced_slash);
     Index n_vertical = std::max(options_.n_vertical, kMinVertical);
@@ -147,7 +190,42 @@ class VerticalSlash final : public Selector {
 
   static void put_first(std::vector<double>& sums, Index n) {
     const auto count = std::min(static_cast<std::size_t>(n), sums.size());
-    std::fill_n(sums.begin(), count, std::numeric_limits<double>::infinity());
+    const double above_all = max_of(sums) + 1.0;  // a number: scores are counted between the smallest and the largest
+    std::fill_n(sums.begin(), count, above_all);
+  }
+
+  /// Memory for the keys of one row: one list after the other.
+  struct RowKeys {
+    std::vector<KeyPos> keys;
+    std::vector<std::uint8_t> is_forced;
+  };
+
+  /// Keys of the query at `pos`: columns and offsets merged in one pass. Good until the next call.
+  ListView keys_of_row(const SelectCall& call, Index kv_head, const Pattern& pattern, Index pos, RowKeys& memory) const {
+    const auto n_columns = static_cast<std::size_t>(
+        std::upper_bound(pattern.columns.begin(), pattern.columns.end(), pos) - pattern.columns.begin());
+    std::size_t n_offsets = static_cast<std::size_t>(
+        std::upper_bound(pattern.offsets.begin(), pattern.offsets.end(), pos) - pattern.offsets.begin());
+    memory.keys.resize(n_columns + n_offsets);
+    KeyPos* out = memory.keys.data();
+    std::size_t column = 0;
+    while (column < n_columns && n_offsets > 0) {
+      const Index from_column = pattern.columns[column];
+      const Index from_offset = pos - pattern.offsets[n_offsets - 1];  // largest offset first: ascending keys
+      *out++ = static_cast<KeyPos>(std::min(from_column, from_offset));
+      column += from_column <= from_offset ? 1 : 0;
+      n_offsets -= from_offset <= from_column ? 1 : 0;
+    }
+    while (column < n_columns) *out++ = static_cast<KeyPos>(pattern.columns[column++]);
+    while (n_offsets > 0) *out++ = static_cast<KeyPos>(pos - pattern.offsets[--n_offsets]);
+    memory.keys.resize(static_cast<std::size_t>(out - memory.keys.data()));
+    if (!all_alive(call, kv_head)) std::erase_if(memory.keys, [&](KeyPos key) { return !is_alive(call, kv_head, key); });
+    memory.is_forced.assign(memory.keys.size(), 0);
+    const auto first_free = std::lower_bound(memory.keys.begin(), memory.keys.end(), options_.forced_vertical);
+    std::fill_n(memory.is_forced.begin(), first_free - memory.keys.begin(), 1);
+    const auto first_near = std::upper_bound(memory.keys.begin(), memory.keys.end(), pos - options_.forced_slash);
+    std::fill(memory.is_forced.begin() + (first_near - memory.keys.begin()), memory.is_forced.end(), 1);
+    return {memory.keys, memory.is_forced, {}};
   }
 
   /// Keys of the queries at positions [first, last], up to the last one's own.

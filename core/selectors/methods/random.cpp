@@ -48,13 +48,15 @@ class Random final : public Selector {
   Selection select(const SelectCall& call) override {
     const Index recent_begin = std::max<Index>(0, call.pos_begin - options_.n_recent);
     const auto is_forced = [&](KeyPos pos) { return pos < options_.n_sink || pos >= recent_begin; };
-    const Selection drawn =
+    Selection drawn =
         select_past(call, [&](Index kv_head, std::span<const KeyPos> past, Index n_keep) {
           const CounterRng rng(
               {static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
                static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(call.pos_begin)});
           std::vector<KeyPos> drawable;
           std::vector<double> scores;
+          drawable.reserve(past.size());
+          scores.reserve(past.size());
           for (const KeyPos pos : past) {
             if (is_forced(pos)) continue;
             drawable.push_back(pos);
@@ -62,6 +64,7 @@ class Random final : public Selector {
           }
           return top_k_list(scores, drawable, n_keep).scored;
         });
+    if (options_.n_sink == 0 && options_.n_recent == 0) return drawn;
     Selection selection(drawn.owner, drawn.n_tok, drawn.rows_per_list);
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       std::vector<KeyPos> forced = candidates(call, kv_head, past_range(call));

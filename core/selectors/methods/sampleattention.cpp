@@ -63,12 +63,14 @@ class SampleAttention final : public SharedScoreSelector {
     return call.layer < options_.dense_layers;
   }
 
-  std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys) override {
+  bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+                    std::span<const std::span<double>> scores) override {
     const Index n_rows = std::min(options_.n_queries, call.n_tok);
     std::vector<Index> rows;
     for (Index i = 0; i < n_rows; ++i) rows.push_back(i * call.n_tok / n_rows);
     const double share = 1.0 / static_cast<double>(n_rows * shape_.group());
-    return softmax_votes(call, {.owner = owner_kind, .rows = rows, .keys = keys, .factor = share});
+    softmax_votes(call, {.owner = owner_kind, .rows = rows, .keys = keys, .factor = share}, scores);
+    return true;
   }
 
  private:

@@ -8,7 +8,8 @@
 //
 // Cost per call and layer with T keys before it: 2 n_q n_tok T r FLOPs; reads n_kv T r elements of
 // K (which therefore has to lie in memory in both layouts: that copy, d elements of each key in the
-// cache, is what it stores, and the running mean of V).
+// cache, is what it stores, and the running mean of V). Here scores read the cache as it lies, all of a
+// key for some of its channels: half of what dense attention reads in decode, without the copy.
 //
 // Fails when the informative channels of the keys are not the large channels of the query.
 //
@@ -24,9 +25,11 @@
 #include <map>
 #include <utility>
 
+#include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -142,24 +145,47 @@ class Sparq final : public SharedScoreSelector {
     }
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                 ScoreWorker& worker) override {
-    const std::vector<Index> channels = largest_channels(call, owner.q_heads);
-    const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
-    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
-    // needs each one's
-    std::vector<double> q(n_heads * channels.size(), 0.0);
-    for (std::size_t h = 0; h < n_heads; ++h) {
-      const auto rows = call.q.sub(owner.q_heads.begin + static_cast<Index>(h));
-      for (Index row = 0; row < call.n_tok; ++row) {
-        const double factor =
-            1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
-        for (std::size_t c = 0; c < channels.size(); ++c) {
-          q[h * channels.size() + c] +=
-              factor * static_cast<double>(rows.row(row)[static_cast<std::size_t>(channels[c])]);
-        }
+  /// f32: each key is read once for all heads of its group, on all threads.
+  bool score_owners(const SelectCall& call, ListOwner, TokenRange keys, std::span<const std::span<double>> scores) override {
+    ScoreEngine& engine = engine_of(call);
+    approximate_.clear();
+    if (engine.precision() == ScorePrecision::f64) return false;
+    const TokenRange visible = call_range(call);
+    const Index n_q = call.q.dim(0);
+    const Index d = call.q.dim(2);
+    const Index group = shape_.group();
+    const auto n_visible = static_cast<std::size_t>(visible.size());
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_q) * n_visible);
+    for (Index h = 0; h < n_q; ++h) approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
+    std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);  // zero in the channels that are left out
+    for (Index first = 0; first < n_q; first += group) {
+      const auto [channels, q] = scaled_queries(call, {first, first + group});
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        const Index head = first + static_cast<Index>(i / channels.size());
+        queries[static_cast<std::size_t>(head * d + channels[i % channels.size()])] = q[i];
       }
     }
+    linear_scores(call, queries, visible, approximate_);
+    const auto offset = static_cast<std::size_t>(keys.begin - visible.begin);
+    engine.run(static_cast<Index>(scores.size()), [&](Index kv_head, ScoreWorker&) {
+      const std::span<double> out = scores[static_cast<std::size_t>(kv_head)];
+      std::fill(out.begin(), out.end(), 0.0);
+      for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h)
+        add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()), 1.0 / static_cast<double>(group), out);
+    });
+    if (mixes(call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
+      engine.run(n_q, [&](Index h, ScoreWorker&) {
+        softmax_over_visible(call, h / group, /*row=*/0, visible, approximate_[static_cast<std::size_t>(h)],
+                             /*sink=*/std::nullopt);
+      });
+    }
+    return true;
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker& worker) override {
+    const auto [channels, q] = scaled_queries(call, owner.q_heads);
+    const auto n_heads = static_cast<std::size_t>(owner.q_heads.size());
     const TokenRange visible = call_range(call);
     worker.dots.compute(q, owner.q_heads.size(), call.k.sub(owner.kv_head), visible, channels);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()), 0.0);
@@ -205,6 +231,27 @@ class Sparq final : public SharedScoreSelector {
   }
   bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
 
+  /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau, meaned over rows.
+  std::pair<std::vector<Index>, std::vector<double>> scaled_queries(const SelectCall& call, TokenRange q_heads) const {
+    const std::vector<Index> channels = largest_channels(call, q_heads);
+    const auto n_heads = static_cast<std::size_t>(q_heads.size());
+    // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
+    // needs each one's
+    std::vector<double> q(n_heads * channels.size(), 0.0);
+    for (std::size_t h = 0; h < n_heads; ++h) {
+      const auto rows = call.q.sub(q_heads.begin + static_cast<Index>(h));
+      for (Index row = 0; row < call.n_tok; ++row) {
+        const double factor =
+            1.0 / (tau(rows.row(row), channels) * static_cast<double>(call.n_tok));
+        for (std::size_t c = 0; c < channels.size(); ++c) {
+          q[h * channels.size() + c] +=
+              factor * static_cast<double>(rows.row(row)[static_cast<std::size_t>(channels[c])]);
+        }
+      }
+    }
+    return {channels, q};
+  }
+
   /// The channels of largest sum of |q| over rows and heads, ascending.
   std::vector<Index> largest_channels(const SelectCall& call, TokenRange q_heads) const {
     std::vector<double> size(static_cast<std::size_t>(call.q.dim(2)), 0.0);
@@ -231,13 +278,15 @@ class Sparq final : public SharedScoreSelector {
   }
 
   /// alpha: the approximate weight that the list has, for each head of the group.
-  static void state_share(const SelectCall& call, const Owner& owner, const KeyList& list, ScoreWorker& worker,
-                          Summaries& summaries) {
+  void state_share(const SelectCall& call, const Owner& owner, const KeyList& list, ScoreWorker& worker,
+                   Summaries& summaries) const {
     const TokenRange visible = call_range(call);
     Selection one;
     one.add(list);
     for (Index h = 0; h < owner.q_heads.size(); ++h) {
-      const auto weights = worker.dots.row(h);
+      const std::span<const double> weights = approximate_.empty()
+                                                  ? worker.dots.row(h)
+                                                  : approximate_[static_cast<std::size_t>(owner.q_heads.begin + h)];
       double alpha = 0.0;
       for (const KeyPos pos : one.keys()) alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
       summaries.list_share(owner.q_heads.begin + h, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
@@ -265,6 +314,7 @@ class Sparq final : public SharedScoreSelector {
   }
 
   SparqOptions options_;
+  std::vector<std::span<double>> approximate_;  // f32: [n_q][visible keys] of the running call, scores or weights
   std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
 };
 

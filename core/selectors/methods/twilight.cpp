@@ -19,10 +19,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
@@ -31,6 +29,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/rounded_keys.hpp"
 
 namespace kvscope {
 
@@ -70,42 +69,6 @@ struct TwilightOptions {
   }
 };
 
-/// The keys of one KV head rounded to 2^bits levels between their smallest and largest channel, as a cache would hold
-/// them. Each is rounded once, when it is first looked at.
-class RoundedKeys {
- public:
-  RoundedKeys(TensorView<const float> k, int bits)
-      : k_(k),
-        bits_(bits),
-        is_rounded_(static_cast<std::size_t>(k.dim(0)), 0),
-        rounded_(static_cast<std::size_t>(k.dim(0) * k.dim(1))) {}
-
-  std::span<const double> key(KeyPos pos) {
-    const auto d = static_cast<std::size_t>(k_.dim(1));
-    const std::span<double> out = std::span(rounded_).subspan(static_cast<std::size_t>(pos) * d, d);
-    if (std::exchange(is_rounded_[static_cast<std::size_t>(pos)], 1) != 0) return out;
-    const auto key = k_.row(pos);
-    const auto [low, high] = std::minmax_element(key.begin(), key.end());
-    const auto base = static_cast<double>(*low);
-    const double step =
-        (static_cast<double>(*high) - base) / static_cast<double>((Index{1} << bits_) - 1);
-    const bool is_exact = bits_ == 16 || step == 0.0;
-    const double inverse_step = is_exact ? 0.0 : 1.0 / step;
-    for (std::size_t c = 0; c < d; ++c) {
-      const auto x = static_cast<double>(key[c]);
-      const auto code = static_cast<int>((x - base) * inverse_step + 0.5);  // nearest, as x >= base
-      out[c] = is_exact ? x : base + step * static_cast<double>(code);
-    }
-    return out;
-  }
-
- private:
-  TensorView<const float> k_;  // [n_ctx, d_head]
-  int bits_;
-  std::vector<std::uint8_t> is_rounded_;  // [n_ctx]
-  std::vector<double> rounded_;           // [n_ctx, d_head]
-};
-
 class Twilight final : public Selector {
  public:
   explicit Twilight(const TwilightOptions& options)
@@ -134,12 +97,19 @@ class Twilight final : public Selector {
   void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
     base().calibrate(layer, kv_head, keys);
   }
-  void reset(const AttentionShape& shape) override { base().reset(shape); }
+  void reset(const AttentionShape& shape) override {
+    base().reset(shape);
+    rounded_.clear();
+    for (Index i = 0; i < shape.n_layers * shape.n_kv; ++i) rounded_.emplace_back(static_cast<int>(options_.bits));
+  }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                  TensorView<const float> v) override {
     base().on_append(layer, pos_begin, k, v);
   }
-  void rollback(Index n_keys) override { base().rollback(n_keys); }
+  void rollback(Index n_keys) override {
+    base().rollback(n_keys);
+    for (RoundedKeys& keys : rounded_) keys.truncate(n_keys);
+  }
 
   Selection select(const SelectCall& call) override {
     return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
@@ -154,19 +124,18 @@ class Twilight final : public Selector {
     if (call.layer < options_.dense_layers) {
       return dense_selections(call, list_owner(), budgets.size());
     }
-    const bool shares_list = options_.group == TwilightGroup::mean;
+    const Index n_kv = call.k.dim(0);
+    const Index group = call.q.dim(0) / n_kv;
+    const auto rounded = std::span(rounded_).subspan(static_cast<std::size_t>(call.layer * n_kv), static_cast<std::size_t>(n_kv));
+    engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
+      rounded[static_cast<std::size_t>(kv_head)].append_up_to(call.k.sub(kv_head));
+    });
     return select_by_owner(
         call, list_owner(), /*rows_per_list=*/1, budgets.size(),
-        [&](const ListHeads& group, ScoreWorker&, std::span<Selection> answers) {
-          RoundedKeys keys(call.k.sub(group.kv_head), options_.bits);
-          const Index heads_per_list = shares_list ? group.q_heads.size() : 1;
-          for (Index first = group.q_heads.begin; first < group.q_heads.end; first += heads_per_list) {
-            for (Index row = 0; row < call.n_tok; ++row) {
-              prune(call, kept, {first, first + heads_per_list}, row, budgets, keys, answers);
-            }
-          }
-        },
-        ListOwner::kv_head);
+        [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+          const RoundedKeys& keys = rounded[static_cast<std::size_t>(heads.q_heads.begin / group)];
+          for (Index row = 0; row < call.n_tok; ++row) prune(call, kept, heads.q_heads, row, budgets, keys, answers);
+        });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -242,35 +211,52 @@ class Twilight final : public Selector {
   }
 
   static void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
-                    std::span<const Budget> budgets, RoundedKeys& rounded, std::span<Selection> answers) {
-    const TokenRange visible = row_range(call, row);
-    std::vector<double> mean(static_cast<std::size_t>(visible.size()), 0.0);
-    for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
-      const std::vector<KeyPos> keys = base_keys(call, kept, q_head, row);
-      const auto q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
-      std::vector<double> weights;
-      weights.reserve(keys.size());
-      for (const KeyPos pos : keys) weights.push_back(dot_of(q, rounded.key(pos)));
-      softmax_in_place(weights, sink_of(call, q_head));
-      for (std::size_t i = 0; i < keys.size(); ++i) {
-        mean[static_cast<std::size_t>(keys[i] - visible.begin)] +=
-            weights[i] / static_cast<double>(q_heads.size());
+                    std::span<const Budget> budgets, const RoundedKeys& rounded, std::span<Selection> answers) {
+    std::vector<KeyPos> keys;       // of the one head, or those that any head of the group has
+    std::vector<float> row_weights; // estimates for them
+    if (q_heads.size() == 1) {
+      keys = base_keys(call, kept, q_heads.begin, row);
+      const std::vector<double> weights = estimates(call, q_heads.begin, row, keys, rounded);
+      row_weights.assign(weights.begin(), weights.end());
+    } else {
+      const TokenRange visible = row_range(call, row);
+      std::vector<double> mean(static_cast<std::size_t>(visible.size()), 0.0);
+      for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
+        const std::vector<KeyPos> of_head = base_keys(call, kept, q_head, row);
+        const std::vector<double> weights = estimates(call, q_head, row, of_head, rounded);
+        for (std::size_t i = 0; i < of_head.size(); ++i) {
+          mean[static_cast<std::size_t>(of_head[i] - visible.begin)] +=
+              weights[i] / static_cast<double>(q_heads.size());
+        }
       }
+      keys = candidates(call, q_heads.begin / (call.q.dim(0) / call.k.dim(0)), visible);
+      for (const KeyPos pos : keys)
+        row_weights.push_back(static_cast<float>(mean[static_cast<std::size_t>(pos - visible.begin)]));
     }
-    const std::vector<float> row_weights(mean.begin(), mean.end());
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       KeyList list;
-      for (const Index key : nucleus(row_weights, budgets[i].value, NucleusMode::exact)) {
-        list.scored.push_back(static_cast<KeyPos>(visible.begin + key));
-      }
+      for (const Index key : nucleus(row_weights, budgets[i].value, NucleusMode::exact))
+        list.scored.push_back(keys[static_cast<std::size_t>(key)]);
       answers[i].add(list);
     }
+  }
+
+  /// Softmax weights of one query row over `keys` by their rounded copies.
+  static std::vector<double> estimates(const SelectCall& call, Index q_head, Index row, std::span<const KeyPos> keys,
+                                       const RoundedKeys& rounded) {
+    const auto q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
+    std::vector<double> weights(keys.size());
+    const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
+    rounded.dots(q, call.k.sub(kv_head), keys, engine_of(call).precision(), weights);
+    softmax_in_place(weights, sink_of(call, q_head));
+    return weights;
   }
 
   TwilightOptions options_;
   Budget base_budget_;
   std::unique_ptr<Selector> base_;
   Selection base_answer_;  // of the last call
+  std::vector<RoundedKeys> rounded_;  // [n_layers][n_kv]
 };
 
 }  // namespace

@@ -1,0 +1,89 @@
+// Softmax column sums on an engine: f32 beside f64, with dead keys, sinks and windows, for any number of threads.
+#include "core/selectors/softmax_votes.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "core/selectors/score_engine.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Sums = std::vector<std::vector<double>>;
+
+double largest_gap(const Sums& a, const Sums& b) {
+  double gap = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < a[i].size(); ++j) gap = std::max(gap, std::abs(a[i][j] - b[i][j]));
+  }
+  return gap;
+}
+
+Sums votes_on(SelectCall call, ScorePrecision precision, int n_threads, const VoteQuestion& question) {
+  ThreadPool pool(n_threads);
+  ScoreEngine engine(precision, &pool);
+  call.engine = &engine;
+  return softmax_votes(call, question);
+}
+
+TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads", "[engine]") {
+  for (const Index n_tok : {Index{1}, Index{3}, Index{40}}) {
+    for (const bool has_dead_keys : {false, true}) {
+      for (const bool has_sinks : {false, true}) {
+        CallFixture fixture({.n_past = 3000, .n_tok = n_tok, .phase = Phase::prefill});
+        const Index n_kv = fixture.call.k.dim(0);
+        const Index n_ctx = fixture.call.k.dim(1);
+        AliveMask alive(n_kv);
+        alive.append(n_ctx);
+        for (Index pos = 7; has_dead_keys && pos < n_ctx - n_tok; pos += pos % 5 + 1)
+          alive.kill(pos % n_kv, static_cast<KeyPos>(pos));
+        fixture.call.alive = &alive;
+        std::vector<float> sinks(static_cast<std::size_t>(fixture.call.q.dim(0)), 1.5f);
+        if (has_sinks) fixture.call.sinks = sinks;
+        if (has_sinks) fixture.call.window = 700;
+        const Index first = has_sinks ? 3000 - 690 : 100;  // every key that is asked about is seen by some query
+        std::vector<Index> rows(static_cast<std::size_t>(n_tok));
+        std::iota(rows.begin(), rows.end(), Index{0});
+        for (const ListOwner owner : {ListOwner::kv_head, ListOwner::q_head}) {
+          INFO(n_tok << " queries, dead keys " << has_dead_keys << ", sinks " << has_sinks);
+          const VoteQuestion question{.owner = owner, .rows = rows, .keys = {first, n_ctx - 1}, .factor = 0.25};
+          const Sums exact = votes_on(fixture.call, ScorePrecision::f64, 1, question);
+          const Sums quick = votes_on(fixture.call, ScorePrecision::f32, 1, question);
+          CHECK(largest_gap(exact, quick) < 2e-6 * static_cast<double>(n_tok));
+          CHECK(quick == votes_on(fixture.call, ScorePrecision::f32, 3, question));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("votes by distance are the weights on the diagonals", "[engine]") {
+  CallFixture fixture({.n_past = 700, .n_tok = 37, .phase = Phase::prefill});
+  SelectCall call = fixture.call;
+  const auto n_ctx = static_cast<std::size_t>(call.k.dim(1));
+  const auto n_q = static_cast<std::size_t>(call.q.dim(0));
+  ThreadPool pool(3);
+  ScoreEngine engine(ScorePrecision::f32, &pool);
+  call.engine = &engine;
+  const std::vector<Index> rows = {3, 20, 36};
+  Sums columns(n_q, std::vector<double>(n_ctx, 0.0));
+  Sums offsets = columns;
+  add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, {}, rows_of(columns),
+                rows_of(offsets));
+  Sums naive(n_q, std::vector<double>(n_ctx, 0.0));
+  for (const Index row : rows) {
+    const Sums one = votes_on(fixture.call, ScorePrecision::f64, 1,
+                              {.owner = ListOwner::q_head, .rows = std::span(&row, 1), .keys = {0, call.k.dim(1)}});
+    const auto pos = static_cast<std::size_t>(call.pos_begin + row);
+    for (std::size_t h = 0; h < n_q; ++h) {
+      for (std::size_t j = 0; j <= pos; ++j) naive[h][pos - j] += one[h][j];
+    }
+  }
+  CHECK(largest_gap(naive, offsets) < 1e-5);
+}
+
+}  // namespace
+}  // namespace kvscope::test
