@@ -23,16 +23,20 @@
 // way: a replay takes another recording for it (--calibration) and refuses without one, a live run
 // the end of its text. On one novel, calibrated on another, at 16 of 64 directions the two differ
 // by 0.04 of mass, self being the lower.
-// More directions than d_head means all: then scores are exact. Scores here use (P_r P_r^T q).k,
-// which is the same number without a rotated copy of the cache.
+// More directions than d_head means all: then scores are exact. Scores of chunks, and all in f64, use
+// (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live decode (f32)
+// keeps the r coordinates of each key beside the cache and reads only them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_basis.hpp"
+#include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -98,7 +102,9 @@ class Loki final : public SharedScoreSelector {
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
     if (options_.basis == Basis::self) bases_.clear();
+    columns_.clear();
   }
+  void rollback(Index n_keys) override { columns_.truncate(n_keys); }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     const auto n_kv = static_cast<double>(call.k.dim(0));
@@ -121,8 +127,7 @@ class Loki final : public SharedScoreSelector {
   }
 
   ListOwner owner_of_call(const SelectCall& call) const override {
-    const bool is_decode = call.phase == Phase::decode && call.n_tok == 1;
-    return is_decode && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
+    return is_decode(call) && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
                                                               : ListOwner::kv_head;
   }
 
@@ -133,30 +138,53 @@ class Loki final : public SharedScoreSelector {
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
     const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : shape_.group();
-    std::vector<double> queries;
-    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
-      const std::vector<double> one = projected_query(call, {first, first + heads_per_owner}, first / shape_.group());
-      queries.insert(queries.end(), one.begin(), one.end());
+    const bool reads_columns = is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
+    if (reads_columns) {
+      columns_.append_up_to(call, std::min(options_.rank, call.k.dim(2)),
+                            [&](Index kv_head) -> const Tensor<double>& { return basis_of(call, kv_head); });
     }
-    linear_scores(call, queries, keys, scores);
+    std::vector<double> queries;
+    std::vector<KeyColumns::Question> questions(reads_columns ? static_cast<std::size_t>(call.k.dim(0)) : 0);
+    for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
+      const Index kv_head = first / shape_.group();
+      const std::vector<double> coordinates = query_coordinates(call, {first, first + heads_per_owner}, kv_head);
+      if (reads_columns) {
+        KeyColumns::Question& question = questions[static_cast<std::size_t>(kv_head)];
+        question.q.insert(question.q.end(), coordinates.begin(), coordinates.end());
+        question.channels.resize(coordinates.size());
+        std::iota(question.channels.begin(), question.channels.end(), Index{0});
+        continue;
+      }
+      std::vector<double> projected(static_cast<std::size_t>(call.q.dim(2)), 0.0);
+      for (std::size_t r = 0; r < coordinates.size(); ++r) {
+        const auto direction = basis_of(call, kv_head).view().row(static_cast<Index>(r));
+        for (std::size_t c = 0; c < projected.size(); ++c) projected[c] += coordinates[r] * direction[c];
+      }
+      queries.insert(queries.end(), projected.begin(), projected.end());
+    }
+    if (reads_columns) {
+      columns_.scores(call, questions, keys, scores);
+    } else {
+      linear_scores(call, queries, keys, scores);
+    }
     return true;
   }
 
  private:
-  /// P_r P_r^T of the mean query, scaled: [d_head].
-  std::vector<double> projected_query(const SelectCall& call, TokenRange q_heads, Index kv_head) {
+  static bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
+
+  /// The first r coordinates of the heads' mean query, scaled.
+  std::vector<double> query_coordinates(const SelectCall& call, TokenRange q_heads, Index kv_head) {
     const Tensor<double>& basis = basis_of(call, kv_head);
     const std::vector<double> q = mean_query(call, q_heads);
-    const auto d = static_cast<std::size_t>(call.q.dim(2));
-    std::vector<double> projected(d, 0.0);
+    std::vector<double> coordinates;
     for (Index r = 0; r < std::min(options_.rank, basis.dim(0)); ++r) {
       const auto direction = basis.view().row(r);
       double coordinate = 0.0;
-      for (std::size_t c = 0; c < d; ++c) coordinate += direction[c] * q[c];
-      coordinate *= static_cast<double>(call.score_scale);
-      for (std::size_t c = 0; c < d; ++c) projected[c] += coordinate * direction[c];
+      for (std::size_t c = 0; c < q.size(); ++c) coordinate += direction[c] * q[c];
+      coordinates.push_back(coordinate * static_cast<double>(call.score_scale));
     }
-    return projected;
+    return coordinates;
   }
 
   const Tensor<double>& basis_of(const SelectCall& call, Index kv_head) {
@@ -180,6 +208,7 @@ class Loki final : public SharedScoreSelector {
   }
 
   LokiOptions options_;
+  KeyColumns columns_;  // live decode
   std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
 };
 

@@ -8,8 +8,8 @@
 //
 // Cost per call and layer with T keys before it: 2 n_q n_tok T r FLOPs; reads n_kv T r elements of
 // K (which therefore has to lie in memory in both layouts: that copy, d elements of each key in the
-// cache, is what it stores, and the running mean of V). Here scores read the cache as it lies, all of a
-// key for some of its channels: half of what dense attention reads in decode, without the copy.
+// cache, is what it stores, and the running mean of V). Here live
+// decode (f32) makes that copy and reads r channels of it; chunks, and all in f64, do without.
 //
 // Fails when the informative channels of the keys are not the large channels of the query.
 //
@@ -29,6 +29,7 @@
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -100,9 +101,11 @@ class Sparq final : public SharedScoreSelector {
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
     value_sums_.clear();
+    columns_.clear();
   }
   void rollback(Index n_keys) override {
     for (auto& [place, sums] : value_sums_) sums.truncate(n_keys);
+    columns_.truncate(n_keys);
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -157,15 +160,26 @@ class Sparq final : public SharedScoreSelector {
     const auto n_visible = static_cast<std::size_t>(visible.size());
     const auto memory = engine.scratch<double>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_q) * n_visible);
     for (Index h = 0; h < n_q; ++h) approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
+    const bool reads_columns = is_decode(call);
+    std::vector<KeyColumns::Question> questions;
     std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);  // zero in the channels that are left out
     for (Index first = 0; first < n_q; first += group) {
       const auto [channels, q] = scaled_queries(call, {first, first + group});
+      if (reads_columns) {
+        questions.push_back({{q.begin(), q.end()}, channels});
+        continue;
+      }
       for (std::size_t i = 0; i < q.size(); ++i) {
         const Index head = first + static_cast<Index>(i / channels.size());
         queries[static_cast<std::size_t>(head * d + channels[i % channels.size()])] = q[i];
       }
     }
-    linear_scores(call, queries, visible, approximate_);
+    if (reads_columns) {
+      columns_.append_up_to(call, d);
+      columns_.scores(call, questions, visible, approximate_);
+    } else {
+      linear_scores(call, queries, visible, approximate_);
+    }
     const auto offset = static_cast<std::size_t>(keys.begin - visible.begin);
     engine.run(static_cast<Index>(scores.size()), [&](Index kv_head, ScoreWorker&) {
       const std::span<double> out = scores[static_cast<std::size_t>(kv_head)];
@@ -314,6 +328,7 @@ class Sparq final : public SharedScoreSelector {
   }
 
   SparqOptions options_;
+  KeyColumns columns_;  // live decode
   std::vector<std::span<double>> approximate_;  // f32: [n_q][visible keys] of the running call, scores or weights
   std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
 };

@@ -1,0 +1,82 @@
+#include "core/selectors/key_columns.hpp"
+
+#include <algorithm>
+
+#include "core/attention/column_kernels.hpp"
+#include "core/attention/score_kernels.hpp"
+#include "core/selectors/owners.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr Index kColumnsPart = 32 * kColumnKeys;  // keys of a task
+
+}  // namespace
+
+void KeyColumns::truncate(Index n_keys) {
+  for (auto& [place, head] : heads_) head.n_keys = std::min(head.n_keys, n_keys);
+}
+
+void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directions& directions) {
+  const Index n_kv = call.k.dim(0);
+  std::vector<Head*> heads;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    Head& head = heads_[{call.layer, kv_head}];
+    head.width = width;
+    heads.push_back(&head);
+  }
+  engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
+    Head& head = *heads[static_cast<std::size_t>(kv_head)];
+    const auto k = call.k.sub(kv_head);
+    const Index d = k.dim(1);
+    const Index n_blocks = (k.dim(0) + kColumnKeys - 1) / kColumnKeys;
+    const auto n_floats = static_cast<std::size_t>(n_blocks * width * kColumnKeys);
+    if (head.blocks.size() < n_floats) head.blocks.resize(n_floats);
+    std::vector<float> axes;
+    if (directions) {
+      const double* from = directions(kv_head).data();
+      axes.assign(from, from + width * d);
+    }
+    std::vector<double> row(static_cast<std::size_t>(width));
+    std::vector<float> memory;
+    for (; head.n_keys < k.dim(0); ++head.n_keys) {
+      const Index t = head.n_keys;
+      const auto key = k.row(t);
+      float* out = head.blocks.data() + t / kColumnKeys * width * kColumnKeys + t % kColumnKeys;
+      if (directions) {  // the axes are the "keys" of this product
+        key_dots_f32(key, 1, TensorView<const float>(axes.data(), Shape{width, d}), memory, row.data(), 0);
+        for (Index c = 0; c < width; ++c) out[c * kColumnKeys] = static_cast<float>(row[static_cast<std::size_t>(c)]);
+      } else {
+        for (Index c = 0; c < width; ++c) out[c * kColumnKeys] = key[static_cast<std::size_t>(c)];
+      }
+    }
+  });
+}
+
+void KeyColumns::scores(const SelectCall& call, std::span<const Question> questions, TokenRange keys,
+                        std::span<const std::span<double>> out) const {
+  const Index first_block = keys.begin / kColumnKeys;  // tasks begin at blocks; what lies before the range is left out
+  const Index begin = first_block * kColumnKeys;
+  const Index n_parts = (std::max<Index>(keys.end - begin, 0) + kColumnsPart - 1) / kColumnsPart;
+  const auto n_kv = static_cast<Index>(questions.size());
+  const auto n_rows = static_cast<Index>(out.size()) / n_kv;
+  engine_of(call).run(n_kv * n_parts, [&](Index task, ScoreWorker&) {
+    const Index kv_head = task / n_parts;
+    const Question& question = questions[static_cast<std::size_t>(kv_head)];
+    const Head& head = heads_.at({call.layer, kv_head});
+    const Index from = begin + task % n_parts * kColumnsPart;
+    const Index to = std::min(keys.end, from + kColumnsPart);
+    std::vector<double> part(static_cast<std::size_t>(n_rows * kColumnsPart));
+    column_dots(question.q, n_rows, question.channels, head.blocks.data() + from * head.width, head.width, to - from,
+                part.data(), kColumnsPart);
+    const Index skipped = std::max<Index>(keys.begin - from, 0);
+    for (Index row = 0; row < n_rows; ++row) {
+      const double* source = part.data() + row * kColumnsPart;
+      std::copy(source + skipped, source + (to - from),
+                out[static_cast<std::size_t>(kv_head * n_rows + row)].begin() + (from + skipped - keys.begin));
+    }
+  });
+}
+
+}  // namespace kvscope
