@@ -194,7 +194,7 @@ class SelectorBench {
     shape.d_head = call_.q.dim(2);
     shape.max_tokens = bench_call_.n_tokens;
     shape.score_scale = call_.score_scale;
-    engine_ = std::make_unique<ScoreEngine>(precision_, pool_);
+    if (engine_ == nullptr) engine_ = std::make_unique<ScoreEngine>(precision_, pool_);  // lives as long as a sequence
     call_.engine = engine_.get();
     return seconds_of([&] {
       selector_->reset(shape);

@@ -67,14 +67,22 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     const Head& head = heads_.at({call.layer, kv_head});
     const Index from = begin + task % n_parts * kColumnsPart;
     const Index to = std::min(keys.end, from + kColumnsPart);
-    std::vector<double> part(static_cast<std::size_t>(n_rows * kColumnsPart));
-    column_dots(question.q, n_rows, question.channels, head.blocks.data() + from * head.width, head.width, to - from,
-                part.data(), kColumnsPart);
     const Index skipped = std::max<Index>(keys.begin - from, 0);
+    const float* blocks = head.blocks.data() + from * head.width;
+    const auto row_of = [&](Index row) { return out[static_cast<std::size_t>(kv_head * n_rows + row)]; };
+    const Index stride = n_rows > 1 ? row_of(1).data() - row_of(0).data() : 0;
+    bool is_table = skipped == 0;  // rows at equal distances
+    for (Index row = 2; row < n_rows; ++row) is_table = is_table && row_of(row).data() - row_of(row - 1).data() == stride;
+    if (is_table) {
+      column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from,
+                  row_of(0).data() + (from - keys.begin), stride);
+      return;
+    }
+    std::vector<double> part(static_cast<std::size_t>(n_rows * kColumnsPart));
+    column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from, part.data(), kColumnsPart);
     for (Index row = 0; row < n_rows; ++row) {
       const double* source = part.data() + row * kColumnsPart;
-      std::copy(source + skipped, source + (to - from),
-                out[static_cast<std::size_t>(kv_head * n_rows + row)].begin() + (from + skipped - keys.begin));
+      std::copy(source + skipped, source + (to - from), row_of(row).begin() + (from + skipped - keys.begin));
     }
   });
 }

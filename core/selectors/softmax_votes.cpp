@@ -373,10 +373,15 @@ class LaneVotes {
       for (Index lane = 0; lane < voters.n_voters; ++lane) {
         const Index row_pos = call_.pos_begin + voters.row[lane];
         const Index n_seen = std::min<Index>({kVoteBlock, end - t, voters.end[lane] - t});
-        for (Index i = 0; i < n_seen; ++i) {
-          const Index offset = row_pos - keys.position(t + i);
-          out.weights[static_cast<std::size_t>(offset - out.first)] += factors[lane] * e[i * voters.lanes + lane];
+        const float factor = factors[lane];
+        const float* from = e + lane;
+        if (keys.positions.empty()) {  // distances fall by one from key to key
+          float* to = out.weights.data() + (row_pos - keys.position(t) - out.first);
+          for (Index i = 0; i < n_seen; ++i) to[-i] += factor * from[i * voters.lanes];
+          continue;
         }
+        for (Index i = 0; i < n_seen; ++i)
+          out.weights[static_cast<std::size_t>(row_pos - keys.position(t + i) - out.first)] += factor * from[i * voters.lanes];
       }
     }
   }

@@ -8,7 +8,8 @@
 // the latest list.
 //
 // Cost: at a selection layer 2 n_q n_tok T d FLOPs and one read of all keys (its own dense
-// attention makes them anyway); nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor
+// attention makes them anyway; here they are made once more, in decode half of what attention reads);
+// nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor
 // under its traffic that no budget lowers.
 //
 // Fails where heads disagree, and where layers after the list was made look elsewhere.

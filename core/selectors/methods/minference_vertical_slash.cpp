@@ -5,7 +5,9 @@
 // name "vertical" keys, the sums along diagonals name "slash" offsets o = i - j. Query i of the
 // call sees key j if j is one of the n-vertical best columns or i - j one of the n-slash best
 // offsets. Decode stays dense. Cost: 2 n_q 64 T d FLOPs per call and one read of the keys. Stores
-// nothing. Fails when earlier queries of the chunk attend elsewhere than the last 64: they have no
+// nothing. Beside dense attention of a chunk of 128 the votes are a quarter, before anything is chosen,
+// and the lists cost as much again: every query of every head has its own, of n-vertical + n-slash keys.
+// Fails when earlier queries of the chunk attend elsewhere than the last 64: they have no
 // vote. Decided here: in chunked prefill the last 64 queries of the running chunk vote; columns and
 // offsets are absolute. The first 30 columns and the 100 smallest offsets come first (so a row
 // always sees itself); they count inside n-vertical and n-slash, which are at least 30 and 50 and

@@ -8,8 +8,8 @@
 //
 // Cost per call and layer with T keys before it: 2 n_q n_tok T r FLOPs; reads n_kv T r elements of
 // K (which therefore has to lie in memory in both layouts: that copy, d elements of each key in the
-// cache, is what it stores, and the running mean of V). Here live
-// decode (f32) makes that copy and reads r channels of it; chunks, and all in f64, do without.
+// cache, is what it stores, and the running mean of V). Here live decode (f32) makes that copy and
+// reads r channels of it; chunks, and all in f64, do without.
 //
 // Fails when the informative channels of the keys are not the large channels of the query.
 //
@@ -185,7 +185,8 @@ class Sparq final : public SharedScoreSelector {
       const std::span<double> out = scores[static_cast<std::size_t>(kv_head)];
       std::fill(out.begin(), out.end(), 0.0);
       for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h)
-        add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()), 1.0 / static_cast<double>(group), out);
+        add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()),
+                   1.0 / static_cast<double>(group), out);
     });
     if (mixes(call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
       engine.run(n_q, [&](Index h, ScoreWorker&) {

@@ -6,7 +6,8 @@
 //
 // Cost per decode step and layer, besides the base, which really keeps B0 keys for a query head
 // and U for the heads of a KV head together: 2 n_q B0 d FLOPs; reads n_kv U (d / 2 + 4) bytes of
-// codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes.
+// codes and scales, which is also what it stores for every key: n_kv T (d / 2 + 4) bytes
+// (here a code has a byte of its own and a key 12 bytes of scales).
 //
 // Fails where the base misses keys (p is a share of the base's mass, not of all), and saves nothing
 // on flat heads.
@@ -126,7 +127,10 @@ class Twilight final : public Selector {
     }
     const Index n_kv = call.k.dim(0);
     const Index group = call.q.dim(0) / n_kv;
-    const auto rounded = std::span(rounded_).subspan(static_cast<std::size_t>(call.layer * n_kv), static_cast<std::size_t>(n_kv));
+    while (static_cast<Index>(rounded_.size()) < (call.layer + 1) * n_kv)
+      rounded_.emplace_back(static_cast<int>(options_.bits));
+    const auto rounded = std::span(rounded_).subspan(static_cast<std::size_t>(call.layer * n_kv),
+                                                     static_cast<std::size_t>(n_kv));
     engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
       rounded[static_cast<std::size_t>(kv_head)].append_up_to(call.k.sub(kv_head));
     });
