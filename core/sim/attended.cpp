@@ -120,17 +120,20 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
       add_votes_f32(call_, question, lists, rows_of(sums));
       return;
     }
-    std::vector<std::vector<double>> by_head(static_cast<std::size_t>(n_kv));
+    const std::size_t n = sums[0].size();
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners, static_cast<std::size_t>(n_kv) * n);
+    std::vector<std::span<double>> by_head;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n_kv); ++i) by_head.push_back(memory.subspan(i * n, n));
     engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
-      by_head[static_cast<std::size_t>(kv_head)].assign(sums[0].size(), 0.0);
+      std::ranges::fill(by_head[static_cast<std::size_t>(kv_head)], 0.0);
     });
-    add_votes_f32(call_, question, lists, rows_of(by_head));
+    add_votes_f32(call_, question, lists, by_head);
     constexpr Index kPositions = 4096;  // of a task
-    engine.run((static_cast<Index>(sums[0].size()) + kPositions - 1) / kPositions, [&](Index part, ScoreWorker&) {
+    engine.run((static_cast<Index>(n) + kPositions - 1) / kPositions, [&](Index part, ScoreWorker&) {
       const auto first = static_cast<std::size_t>(part * kPositions);
-      const std::size_t n = std::min(sums[0].size() - first, static_cast<std::size_t>(kPositions));
-      for (const std::vector<double>& votes : by_head)
-        add_scaled(std::span(votes).subspan(first, n), 1.0, std::span(sums[0]).subspan(first, n));
+      const std::size_t n_part = std::min(n - first, static_cast<std::size_t>(kPositions));
+      for (const std::span<double> votes : by_head)
+        add_scaled(votes.subspan(first, n_part), 1.0, std::span(sums[0]).subspan(first, n_part));
     });
     return;
   }
