@@ -72,8 +72,12 @@ struct TwilightOptions {
 
 class Twilight final : public Selector {
  public:
+  /// The base is made here, since caps depend on it; the default one on first use, since the registry
+  /// asks for the caps of every method's default while it is filled.
   explicit Twilight(const TwilightOptions& options)
-      : options_(options), base_budget_(Budget::parse(options.base_budget)) {}
+      : options_(options), base_budget_(Budget::parse(options.base_budget)) {
+    if (options.base != TwilightOptions{}.base) base();
+  }
   std::string_view name() const override { return "twilight"; }
 
   SelectorCaps caps() const override {
@@ -88,13 +92,13 @@ class Twilight final : public Selector {
       caps.verify = base.verify;
       caps.needs_calibration = base.needs_calibration;
       caps.needs_draft = base.needs_draft;
+      caps.needs_values = base.needs_values;
       caps.cross_layer = base.cross_layer;
+      caps.uses_pool = base.uses_pool;
     }
     return caps;
   }
 
-  // The base is made on first use, not in the constructor: the registry builds one of each method
-  // while it is filled.
   void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
     base().calibrate(layer, kv_head, keys);
   }

@@ -1,0 +1,45 @@
+// What Twilight says about itself before it is asked: it needs what its base needs.
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/base/error.hpp"
+#include "core/selectors/method_spec.hpp"
+
+namespace kvscope {
+namespace {
+
+TEST_CASE("twilight: caps are its base's before the first call", "[selectors][twilight]") {
+  CHECK(MethodSpec("twilight:base=specattn,base-budget=p=0.9").caps().needs_draft);
+  CHECK(MethodSpec("twilight:base=lessismore").caps().cross_layer);
+  CHECK(MethodSpec("twilight:base=loki:basis=calibrated").caps().needs_calibration);
+  CHECK(MethodSpec("twilight:base=sparq").caps().needs_values);
+  CHECK(MethodSpec("twilight:base=oracle-topk").caps().uses_pool);
+  CHECK_FALSE(MethodSpec("twilight:base=recent,bits=16").caps().needs_draft);
+}
+
+TEST_CASE("twilight: a sequence changes none of its caps", "[selectors][twilight]") {
+  for (const SelectorEntry& base : selector_registry().entries()) {
+    if (base.name == "twilight" || base.caps.permanent || base.caps.needs_probs) continue;
+    INFO(base.name);
+    const MethodSpec spec("twilight:base=" + base.name);
+    const auto selector = spec.make();
+    selector->reset({.n_layers = 3, .n_q = 4, .n_kv = 2, .d_head = 8, .max_tokens = 64});
+    const SelectorCaps later = selector->caps();
+    CHECK(spec.caps().prefill == later.prefill);
+    CHECK(spec.caps().decode == later.decode);
+    CHECK(spec.caps().verify == later.verify);
+    CHECK(spec.caps().needs_calibration == later.needs_calibration);
+    CHECK(spec.caps().needs_draft == later.needs_draft);
+    CHECK(spec.caps().needs_values == later.needs_values);
+    CHECK(spec.caps().cross_layer == later.cross_layer);
+    CHECK(spec.caps().uses_pool == later.uses_pool);
+  }
+}
+
+TEST_CASE("twilight: a base that cannot be pruned is refused where it is written", "[selectors][twilight]") {
+  CHECK_THROWS_AS(MethodSpec("twilight:base=quest2"), ConfigError);
+  CHECK_THROWS_AS(MethodSpec("twilight:base=h2o"), ConfigError);
+  CHECK_THROWS_AS(MethodSpec("twilight:base=twilight"), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope
