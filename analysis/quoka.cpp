@@ -135,7 +135,7 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, const QuokaPlan& pl
   declare("log_max_weight", ResultType::f32, rows, row_axes, "nat",
           "log of the largest attention weight, key 0 left out");
   declare("breadth", ResultType::f32, rows, row_axes, "token", "exp(entropy) of the attention row");
-  declare("selected_queries", ResultType::i32, {n_layers, n_q, n_chunks, options.n_queries},
+  declare("selected_queries", ResultType::i32, {n_layers, n_q, n_chunks, options.most_queries()},
           {"layer", "q_head", "chunk", "slot"}, "token", "positions of the selected queries");
   declare("selected/positions", ResultType::i32, {n_layers, n_kv, plan.n_kept},
           {"layer", "kv_head", "entry"}, "token", "positions of the kept keys");
@@ -211,6 +211,24 @@ void add_plots(ResultSink& sink) {
 }
 
 }  // namespace
+
+MethodSpec QuokaOptions::method() const {
+  MethodSpec spec = "quoka";
+  QuokaRules::visit_fields(*this, [&](const Field& field, const auto& value) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
+      spec.set(field.name, enum_name(value));
+    } else {
+      spec.set(field.name, value);
+    }
+  });
+  spec.set("scope", scope == QuokaScope::whole_cache ? "whole" : "past");
+  return spec;
+}
+
+Budget QuokaOptions::kept_per_chunk() const {
+  return budget_kind == BudgetKind::tokens ? Budget{Budget::Kind::tokens, static_cast<double>(budget)}
+                                           : Budget{Budget::Kind::ratio, ratio};
+}
 
 nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
                                      ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,

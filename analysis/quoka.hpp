@@ -1,6 +1,6 @@
-// QuoKA replayed on a recorded prefill: which queries speak for each chunk, how every key scores,
-// which keys are kept, and how much attention they hold. Open loop: every layer sees the dense
-// model's q and k, errors do not compound.
+// QuoKA replayed on a recorded prefill: the selector is run on every chunk, and what it looked at is
+// kept: its representative queries, the score of every key, the keys it chose, and how much
+// attention they hold. Open loop: every layer sees the dense model's q and k, errors do not compound.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include "core/attention/quoka_scores.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
@@ -41,29 +42,24 @@ struct EnumNames<QuokaDecode> {
   static constexpr std::array<std::string_view, 2> value = {"select", "dense"};
 };
 
-struct QuokaOptions {
+struct QuokaOptions : QuokaRules {
   Index chunk = 128;
-  Index n_queries = 16;
   BudgetKind budget_kind = BudgetKind::tokens;
   Index budget = 1024;
   double ratio = 0.25;
   QuokaScope scope = QuokaScope::past_plus_chunk;
-  bool mask_scores = true;
-  bool force_self = true;
-  QuokaPairing pairing = QuokaPairing::rank;
-  QuokaMean mean = QuokaMean::raw;
-  double eps = 1e-12;
   QuokaDecode decode = QuokaDecode::select;
-  Index dense_layers = 0;
   bool store_key_scores = true;
 
-  QuokaScoring scoring() const { return {n_queries, mean, pairing, eps}; }
+  /// The selector that is run, and what it may keep of a chunk's candidates.
+  MethodSpec method() const;
+  Budget kept_per_chunk() const;
+  /// Queries that may score a chunk's keys, at most.
+  Index most_queries() const { return queries == QuokaQueryChoice::all ? chunk : n_queries; }
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"chunk", "B_CP: prompt tokens per prefill chunk"}.in(1, 100'000'000), self.chunk);
-    visit(Field{"n-queries", "N_Q: queries that speak for a chunk, per query head"}.in(1, 1'000'000),
-          self.n_queries);
     visit(Field{"budget-kind",
                 "keys kept per KV head and chunk: tokens (--budget) or ratio "
                 "(--ratio of the candidates)"},
@@ -76,22 +72,10 @@ struct QuokaOptions {
                 "candidates: past_plus_chunk (past keys; the chunk is dense on top) or "
                 "whole_cache (the chunk's keys compete too)"},
           self.scope);
-    visit(Field{"mask-scores", "with whole_cache: no query scores keys after itself"},
-          self.mask_scores);
-    visit(Field{"force-self", "with whole_cache: every query keeps its own position"},
-          self.force_self);
-    visit(Field{"pairing",
-                "tokens averaged over a group's heads: rank, position_sorted or "
-                "shared_tokens"},
-          self.pairing);
-    visit(Field{"mean", "queries are compared with the mean of the raw or of the unit queries"},
-          self.mean);
-    visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
-          self.eps);
     visit(Field{"decode", "decoded positions: select (chunks of one query) or dense"}, self.decode);
-    visit(Field{"dense-layers", "first layers that stay dense"}.at_least(0), self.dense_layers);
     visit(Field{"store-key-scores", "keep S-hat of every key in the result"},
           self.store_key_scores);
+    QuokaRules::visit_fields(self, visit);
   }
 };
 
@@ -109,7 +93,8 @@ struct QuokaOptions {
 ///   selected_queries  positions in slot order; -1 where a chunk has fewer queries
 ///
 /// [layer, kv_head, entry], chunk c at entries offsets[c] to offsets[c + 1]
-///   key_scores/values, key_scores/offsets    S-hat of the candidates 0, 1, 2, ...
+///   key_scores/values, key_scores/offsets    S-hat of the candidates 0, 1, 2, ...; -infinity for
+///                    one that no chosen query may score
 ///   selected/positions, selected/offsets     kept positions, ascending; -1 fills up a chunk
 ///
 /// [layer, kv_head, chunk], and available [chunk]

@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/base/nan.hpp"
+#include "core/selectors/score_engine.hpp"
 
 namespace kvscope {
 
 namespace {
-
 
 /// One KV group of one layer, read once and shared by all chunks.
 struct Group {
@@ -22,97 +23,107 @@ struct Group {
   Index first_head = 0;  // slot of the group's first query head
   std::optional<Index> window;
   bool selects = false;
-  double scale = 1.0;
-  std::vector<Tensor<float>> q;              // per head [T, d_head]
+  float scale = 1.0f;
+  Tensor<float> q;                           // [group, T, d_head]
+  Tensor<float> k;                           // [T, d_head]
   std::vector<std::optional<double>> sinks;  // per head
   KeyTable keys;
-  KeyTable unit_keys;
 };
 
-/// Last position that every token averaged in a slot may see: none of them scores a key after
-/// itself.
-std::vector<Index> slot_limits(const QuokaQueries& queries, Index chunk_begin) {
-  std::vector<Index> limits(queries.picks[0].size(), std::numeric_limits<Index>::max());
-  for (const auto& picks : queries.picks) {
-    for (std::size_t slot = 0; slot < limits.size(); ++slot) {
-      limits[slot] = std::min(limits[slot], chunk_begin + picks[slot]);
-    }
+/// What one thread works with.
+struct Worker {
+  std::unique_ptr<Selector> selector;
+  ScoreEngine engine;  // keeps the norms of the group's keys
+  ScoreRows rows;
+};
+
+/// What the selector answers for a chunk.
+struct Answer {
+  Selection lists;
+  std::vector<Index> chosen;  // keys that their score earned, ascending
+};
+
+/// The first query's list, without the own position that it is given and with the one that it
+/// earned.
+std::vector<Index> chosen_keys(const Selection& lists, const QuokaChunk& chunk) {
+  const std::vector<KeyPos> scored = lists.list(0, 0).scored();
+  std::vector<Index> chosen(scored.begin(), scored.end());
+  if (static_cast<Index>(chosen.size()) < chunk.budget) {
+    const Index own = chunk.tokens.begin;
+    chosen.insert(std::lower_bound(chosen.begin(), chosen.end(), own), own);
   }
-  return limits;
+  return chosen;
 }
 
-/// Stage 1: which queries speak for the chunk, how the candidates score, which are kept
-/// (ascending).
-std::vector<Index> select_keys(const Group& group, const QuokaOptions& options,
-                               const QuokaChunk& chunk, Index chunk_index, ScoreRows& scratch,
-                               QuokaLayer& out) {
-  std::vector<TensorView<const float>> rows;
-  for (const auto& head : group.q) {
-    rows.push_back(head.view().range(0, chunk.tokens.begin, chunk.tokens.end));
-  }
-  const QuokaQueries queries = quoka_select_queries(rows, options.scoring());
-  out.zero_mean(group.kv_slot, chunk_index) = queries.has_zero_mean;
-  for (std::size_t h = 0; h < group.q.size(); ++h) {
+/// Stage 1: asks the selector about a chunk and files what it looked at. Dense layers and chunks
+/// are asked too, for their queries alone.
+Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& chunk,
+           Index chunk_index, Worker& worker, QuokaLayer& out) {
+  const TokenRange tokens = chunk.tokens;
+  const TensorView<const float> k(group.k.data(), {1, group.k.dim(0), group.k.dim(1)});
+  SelectionTrace trace;
+  const SelectCall call{.layer = group.layer,
+                        .phase = chunk.is_decode ? Phase::decode : Phase::prefill,
+                        .step = chunk_index,
+                        .pos_begin = tokens.begin,
+                        .n_tok = tokens.size(),
+                        .score_scale = group.scale,
+                        .q = group.q.view().range(1, tokens.begin, tokens.end),
+                        .k = k.range(1, 0, tokens.end),
+                        .budget = options.kept_per_chunk(),
+                        .engine = &worker.engine,
+                        .trace = &trace};
+  Answer answer{worker.selector->select(call), {}};
+  out.zero_mean(group.kv_slot, chunk_index) = trace.has_zero_mean.front();
+  for (std::size_t h = 0; h < trace.picks.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
-    for (Index i = 0; i < chunk.tokens.size(); ++i) {
-      out.s_q(slot, chunk.tokens.begin + i) =
-          static_cast<float>(-queries.cosines[h][static_cast<std::size_t>(i)]);
+    for (Index i = 0; i < tokens.size(); ++i) {
+      out.s_q(slot, tokens.begin + i) =
+          static_cast<float>(-trace.cosines[h][static_cast<std::size_t>(i)]);
     }
-    for (std::size_t j = 0; j < queries.picks[h].size(); ++j) {
+    for (std::size_t j = 0; j < trace.picks[h].size(); ++j) {
       out.selected_queries(slot, chunk_index, static_cast<Index>(j)) =
-          static_cast<std::int32_t>(chunk.tokens.begin + queries.picks[h][j]);
+          static_cast<std::int32_t>(tokens.begin + trace.picks[h][j]);
     }
   }
-  if (!group.selects || chunk.candidates.size() == 0) return {};
+  if (!group.selects || chunk.candidates.size() == 0) return answer;
 
-  const bool masks = options.scope == QuokaScope::whole_cache && options.mask_scores;
-  const std::vector<Index> limits =
-      masks ? slot_limits(queries, chunk.tokens.begin) : std::vector<Index>{};
-  const std::vector<double> scores =
-      quoka_key_scores(queries, group.unit_keys, chunk.candidates, limits, scratch);
   if (options.store_key_scores) {
     float* stored = out.key_scores.view().row(group.kv_slot).data() + chunk.score_begin;
-    std::transform(scores.begin(), scores.end(), stored,
-                   [](double score) { return static_cast<float>(score); });
+    std::transform(trace.scores.front().begin(), trace.scores.front().end(), stored, [](double s) {
+      return s > kQuokaUnscored ? static_cast<float>(s) : -std::numeric_limits<float>::infinity();
+    });
   }
-  std::vector<Index> kept = top_k_sorted_by_index(scores, chunk.budget);
-  for (std::size_t i = 0; i < kept.size(); ++i) {
+  answer.chosen = chosen_keys(answer.lists, chunk);
+  for (std::size_t i = 0; i < answer.chosen.size(); ++i) {
     out.selected(group.kv_slot, chunk.kept_begin + static_cast<Index>(i)) =
-        static_cast<std::int32_t>(kept[i]);
+        static_cast<std::int32_t>(answer.chosen[i]);
   }
-  out.sink_selected(group.kv_slot, chunk_index) = !kept.empty() && kept.front() == 0;
-  return kept;
+  out.sink_selected(group.kv_slot, chunk_index) =
+      !answer.chosen.empty() && answer.chosen.front() == 0;
+  return answer;
 }
 
-/// Probability on the kept keys of the row at `pos`; probs: unnormalised, over all visible keys
-/// from 0 on.
-double kept_sum(std::span<const double> probs, std::span<const Index> kept, const QuokaChunk& chunk,
-                const QuokaOptions& options, Index pos) {
+/// Probability on the listed keys of the row at `pos`; probs: unnormalised, over all visible keys
+/// from 0 on. A list may hold keys for later queries of its chunk.
+double kept_sum(std::span<const double> probs, const ListView& list, Index pos) {
   double sum = 0.0;
-  bool has_self = false;
-  for (Index key : kept) {
-    if (key > pos) break;  // whole_cache: kept for the chunk's later queries
+  for (const KeyPos key : list.keys) {
+    if (key > pos) break;
     sum += probs[static_cast<std::size_t>(key)];
-    has_self = key == pos;
   }
-  if (options.scope == QuokaScope::past_plus_chunk) {
-    const auto first = static_cast<std::size_t>(chunk.tokens.begin);
-    return sum + sum_of(probs.subspan(first));
-  }
-  if (options.force_self && !has_self) sum += probs[static_cast<std::size_t>(pos)];
   return sum;
 }
 
 /// Stage 2: exact rows of the chunk's queries in every head of the group. best_weight collects, per
 /// candidate, the largest probability that any of these rows gives it (the oracle's score); empty
 /// if it is not wanted.
-void measure_rows(const Group& group, const QuokaOptions& options, const QuokaChunk& chunk,
-                  std::span<const Index> kept, ScoreRows& scratch, std::span<double> best_weight,
-                  QuokaLayer& out) {
+void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& lists,
+                  ScoreRows& scratch, std::span<double> best_weight, QuokaLayer& out) {
   const bool selected = group.selects && chunk.candidates.size() > 0;
   std::vector<Index> positions(static_cast<std::size_t>(chunk.tokens.size()));
   std::iota(positions.begin(), positions.end(), chunk.tokens.begin);
-  for (std::size_t h = 0; h < group.q.size(); ++h) {
+  for (std::size_t h = 0; h < group.sinks.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
     const auto measure = [&](Index i, std::span<double> row, TokenRange visible) {
       const Index pos = chunk.tokens.begin + i;
@@ -126,25 +137,25 @@ void measure_rows(const Group& group, const QuokaOptions& options, const QuokaCh
       out.log_max_weight(slot, pos) = static_cast<float>(largest.log_weight - lse);
       out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
       if (!selected) return;
-      out.mass(slot, pos) = static_cast<float>(kept_sum(row, kept, chunk, options, pos) / sums.sum);
+      out.mass(slot, pos) = static_cast<float>(kept_sum(row, lists.list(0, i), pos) / sums.sum);
       const double inverse = group.sinks[h] ? std::exp(shift - lse) : 1.0 / sums.sum;
       const std::size_t n = std::min(best_weight.size(), row.size());
       for (std::size_t t = 0; t < n; ++t) {
         best_weight[t] = std::max(best_weight[t], inverse * row[t]);
       }
     };
-    visit_score_rows({group.q[h].view(), 0, group.keys, group.scale, group.window}, positions,
-                     scratch, measure);
+    visit_score_rows({group.q.sub(static_cast<Index>(h)), 0, group.keys,
+                      static_cast<double>(group.scale), group.window},
+                     positions, scratch, measure);
   }
 }
 
 /// Keys that the chunk's queries load for one KV head; own positions that whole_cache forces are
 /// not counted.
 Index loaded_keys(const QuokaOptions& options, const QuokaChunk& chunk, bool selects,
-                  std::span<const Index> kept) {
+                  Index n_chosen) {
   if (!selects || chunk.candidates.size() == 0) return chunk.tokens.end;
-  const auto n_kept = static_cast<Index>(kept.size());
-  return options.scope == QuokaScope::past_plus_chunk ? n_kept + chunk.tokens.size() : n_kept;
+  return options.scope == QuokaScope::past_plus_chunk ? n_chosen + chunk.tokens.size() : n_chosen;
 }
 
 /// Share of the oracle's keys that were kept; both ascending.
@@ -159,11 +170,11 @@ double overlap(std::span<const Index> oracle, std::span<const Index> kept) {
 void write_prompt_s_q(const TraceInfo& info, const QuokaOptions& options, const Group& group,
                       QuokaLayer& out) {
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 1, info.n_tokens);
-  for (std::size_t h = 0; h < group.q.size(); ++h) {
-    const auto q = group.q[h].view();
+  for (Index h = 0; h < group.q.dim(0); ++h) {
+    const auto q = group.q.sub(h);
     const auto mean = quoka_mean_query(q.range(0, 0, n_prompt), options.mean, options.eps);
     const auto cosines = quoka_cosines(q, mean, options.eps);
-    const auto stored = out.s_q_prompt.view().row(group.first_head + static_cast<Index>(h));
+    const auto stored = out.s_q_prompt.view().row(group.first_head + h);
     std::transform(cosines.begin(), cosines.end(), stored.begin(),
                    [](double c) { return static_cast<float>(-c); });
   }
@@ -176,17 +187,14 @@ QuokaPlan::QuokaPlan(const TraceInfo& info, const QuokaOptions& options) {
   for (Index begin = 0; begin < info.n_tokens;) {
     const bool decodes = begin >= n_prompt;
     QuokaChunk chunk;
+    chunk.is_decode = decodes;
     chunk.tokens = {begin, decodes ? begin + 1 : std::min(begin + options.chunk, n_prompt)};
     if (!(decodes && options.decode == QuokaDecode::dense)) {
       chunk.candidates = {
           0, options.scope == QuokaScope::whole_cache ? chunk.tokens.end : chunk.tokens.begin};
     }
     const Index n = chunk.candidates.size();
-    const double share = options.ratio * static_cast<double>(n);
-    const Index wanted = options.budget_kind == BudgetKind::tokens
-                             ? options.budget
-                             : std::max<Index>(1, static_cast<Index>(share));
-    chunk.budget = std::min(wanted, n);
+    chunk.budget = std::min(options.kept_per_chunk().tokens(n, /*page_size=*/1), n);
     chunk.score_begin = n_scores;
     chunk.kept_begin = n_kept;
     n_scores += n;
@@ -206,7 +214,7 @@ QuokaLayer::QuokaLayer(const TraceInfo& info, const QuokaPlan& plan, const Quoka
   for (Tensor<float>* t : {&s_q, &s_q_prompt, &mass, &log_max_weight, &breadth}) {
     *t = Tensor<float>({n_q, info.n_tokens});
   }
-  selected_queries = Tensor<std::int32_t>({n_q, n_chunks, options.n_queries});
+  selected_queries = Tensor<std::int32_t>({n_q, n_chunks, options.most_queries()});
   key_scores = Tensor<float>({n_kv, options.store_key_scores ? plan.n_scores : 0});
   selected = Tensor<std::int32_t>({n_kv, plan.n_kept});
   oracle_recall = Tensor<float>({n_kv, n_chunks});
@@ -230,39 +238,52 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
   const TraceInfo& info = trace.info();
   const TokenRange all{0, info.n_tokens};
   const Index kv_head = info.kv_heads[static_cast<std::size_t>(kv_slot)];
-  const Tensor<float> k = trace.read_k(layer, kv_head, all);
+  Tensor<float> k = trace.read_k(layer, kv_head, all);
+  KeyTable keys(k.view());
   Group group{layer,
               kv_slot,
               kv_slot * info.group(),
               window_of(info, layer),
               quoka_selects_in(info, options, layer),
-              static_cast<double>(info.score_scale),
+              info.score_scale,
+              Tensor<float>::uninitialized({info.group(), info.n_tokens, info.d_head}),
+              std::move(k),
               {},
-              {},
-              KeyTable(k.view()),
-              KeyTable::unit(k.view(), options.eps)};
+              std::move(keys)};
   for (Index r = 0; r < info.group(); ++r) {
     const Index q_head = info.q_heads[static_cast<std::size_t>(group.first_head + r)];
-    group.q.push_back(trace.read_q(layer, q_head, all));
+    const Tensor<float> q = trace.read_q(layer, q_head, all);
+    std::copy_n(q.data(), q.count(), group.q.sub(r).data());
     group.sinks.push_back(info.sink(layer, q_head));
   }
   write_prompt_s_q(info, options, group, out);
 
-  std::vector<ScoreRows> scratch(static_cast<std::size_t>(pool.n_threads()));
-  pool.parallel_for(static_cast<Index>(plan.chunks.size()), [&](Index c, int worker) {
+  MethodSpec method = options.method();
+  method.set("dense-layers", 0);  // the layer is asked in any case
+  std::vector<Worker> workers(static_cast<std::size_t>(pool.n_threads()));
+  for (Worker& worker : workers) {
+    worker.selector = method.make();
+    worker.selector->reset({.n_layers = info.n_layers,
+                            .n_q = info.group(),
+                            .n_kv = 1,
+                            .d_head = info.d_head,
+                            .max_tokens = info.n_tokens,
+                            .score_scale = info.score_scale});
+  }
+  pool.parallel_for(static_cast<Index>(plan.chunks.size()), [&](Index c, int thread) {
     check_stop(stop, "quoka");
     const QuokaChunk& chunk = plan.chunks[static_cast<std::size_t>(c)];
-    ScoreRows& scores = scratch[static_cast<std::size_t>(worker)];
-    const std::vector<Index> kept = select_keys(group, options, chunk, c, scores, out);
-    out.loaded(kv_slot, c) =
-        static_cast<std::int32_t>(loaded_keys(options, chunk, group.selects, kept));
+    Worker& worker = workers[static_cast<std::size_t>(thread)];
+    const Answer answer = ask(group, options, chunk, c, worker, out);
+    out.loaded(kv_slot, c) = static_cast<std::int32_t>(loaded_keys(
+        options, chunk, group.selects, static_cast<Index>(answer.chosen.size())));
     const bool wants_oracle = group.selects && chunk.cuts();
     std::vector<double> best_weight(
         wants_oracle ? static_cast<std::size_t>(chunk.candidates.size()) : 0, 0.0);
-    measure_rows(group, options, chunk, kept, scores, best_weight, out);
+    measure_rows(group, chunk, answer.lists, worker.rows, best_weight, out);
     if (wants_oracle) {
       const std::vector<Index> oracle = top_k_sorted_by_index(best_weight, chunk.budget);
-      out.oracle_recall(kv_slot, c) = static_cast<float>(overlap(oracle, kept));
+      out.oracle_recall(kv_slot, c) = static_cast<float>(overlap(oracle, answer.chosen));
     }
   });
 }

@@ -12,6 +12,7 @@ namespace kvscope {
 /// One chunk of the replay.
 struct QuokaChunk {
   TokenRange tokens;      // its queries
+  bool is_decode = false;
   TokenRange candidates;  // keys that compete; empty if the chunk is dense
   Index budget = 0;       // how many of them are kept, at most
   Index score_begin = 0;  // where its candidates start in key_scores/values
@@ -46,7 +47,8 @@ struct QuokaLayer {
 /// True if QuoKA selects in this layer: full attention, and past the dense layers.
 bool quoka_selects_in(const TraceInfo& info, const QuokaOptions& options, Index layer);
 
-/// Fills the slots of one KV head and its query heads. `selects`: false leaves the layer dense.
+/// Fills the slots of one KV head and its query heads: the selector sees them as a model of one KV
+/// head, so queries=random draws otherwise than in a replay.
 void quoka_group(const TraceSource& trace, const QuokaOptions& options, const QuokaPlan& plan,
                  Index layer, Index kv_slot, ThreadPool& pool, std::stop_token stop,
                  QuokaLayer& out);

@@ -1,13 +1,11 @@
 #include "core/attention/quoka_scores.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <limits>
+#include <cassert>
 #include <numeric>
 
+#include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
-#include "core/base/error.hpp"
 
 namespace kvscope {
 
@@ -18,7 +16,7 @@ double unit_factor(double norm, double eps) {
   return 1.0 / std::max(norm, eps);
 }
 
-std::vector<double> mean_over_heads(const std::vector<std::vector<double>>& cosines) {
+std::vector<double> mean_over_heads(std::span<const std::vector<double>> cosines) {
   std::vector<double> mean(cosines.front().size(), 0.0);
   for (const auto& head : cosines) {
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += head[i];
@@ -81,52 +79,29 @@ Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
   return means;
 }
 
-QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,
-                                  const QuokaScoring& scoring) {
-  if (q.empty() || q[0].dim(0) < 1 || scoring.n_queries < 1) {
-    throw ConfigError(fmt::format("quoka: {} heads and {} queries per chunk select nothing",
-                                  q.size(), scoring.n_queries));
-  }
-  QuokaQueries out;
+QuokaCosines quoka_group_cosines(std::span<const TensorView<const float>> q, QuokaMean mean,
+                                 double eps) {
+  QuokaCosines out;
   for (const auto& head : q) {
-    const auto mean = quoka_mean_query(head, scoring.mean, scoring.eps);
-    out.has_zero_mean = out.has_zero_mean || norm_of(mean) <= scoring.eps;
-    out.cosines.push_back(quoka_cosines(head, mean, scoring.eps));
+    const auto mean_query = quoka_mean_query(head, mean, eps);
+    out.has_zero_mean = out.has_zero_mean || norm_of(mean_query) <= eps;
+    out.heads.push_back(quoka_cosines(head, mean_query, eps));
   }
-
-  if (scoring.pairing == QuokaPairing::shared_tokens) {
-    out.picks.assign(q.size(), quoka_pick(mean_over_heads(out.cosines), scoring.n_queries));
-  } else {
-    for (const auto& cosines : out.cosines) {
-      out.picks.push_back(quoka_pick(cosines, scoring.n_queries));
-      if (scoring.pairing == QuokaPairing::position_sorted) {
-        std::sort(out.picks.back().begin(), out.picks.back().end());
-      }
-    }
-  }
-
-  out.mean_unit = quoka_slot_means(q, out.picks, /*unit=*/true, scoring.eps);
   return out;
 }
 
-std::vector<double> quoka_key_scores(const QuokaQueries& queries, const KeyTable& unit_keys,
-                                     TokenRange candidates, std::span<const Index> last_visible,
-                                     ScoreRows& scratch) {
-  std::vector<double> best(static_cast<std::size_t>(candidates.size()),
-                           -std::numeric_limits<double>::infinity());
-  if (candidates.size() == 0) return best;
-  const Index n_slots = queries.mean_unit.dim(0);
-  scratch.compute(queries.mean_unit.flat(), n_slots, unit_keys, candidates);
-  for (Index slot = 0; slot < n_slots; ++slot) {
-    TokenRange scored = candidates;
-    if (!last_visible.empty()) {
-      const Index end = last_visible[static_cast<std::size_t>(slot)] + 1;
-      scored.end = std::clamp(end, candidates.begin, candidates.end);
-    }
-    const auto row = scratch.row(slot, scored);
-    for (std::size_t t = 0; t < row.size(); ++t) best[t] = std::max(best[t], row[t]);
+std::vector<std::vector<Index>> quoka_pick_slots(std::span<const std::vector<double>> cosines,
+                                                 Index n_queries, QuokaPairing pairing) {
+  assert(!cosines.empty() && n_queries >= 1);
+  if (pairing == QuokaPairing::shared_tokens) {
+    return std::vector(cosines.size(), quoka_pick(mean_over_heads(cosines), n_queries));
   }
-  return best;
+  std::vector<std::vector<Index>> picks;
+  for (const auto& head : cosines) {
+    picks.push_back(quoka_pick(head, n_queries));
+    if (pairing == QuokaPairing::position_sorted) std::sort(picks.back().begin(), picks.back().end());
+  }
+  return picks;
 }
 
 }  // namespace kvscope

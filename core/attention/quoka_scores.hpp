@@ -1,4 +1,5 @@
-// QuoKA's query selection and key scores for one KV group and one chunk, as pure functions.
+// QuoKA's switches, and its choice of queries for one KV group and one chunk as pure functions. Keys
+// are scored, and lists made, by the selector alone (core/selectors/methods/quoka.cpp).
 //
 // In five lines (arXiv 2602.08722, algorithm 1): per query head, take the N_Q queries of the chunk
 // that point least along the mean query; make them unit vectors; average slot j over the group's
@@ -8,10 +9,10 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <span>
 #include <vector>
 
-#include "core/attention/score_rows.hpp"
 #include "core/base/fields.hpp"
 #include "core/tensor/tensor.hpp"
 
@@ -39,21 +40,69 @@ struct EnumNames<QuokaPairing> {
                                                             "shared_tokens"};
 };
 
-struct QuokaScoring {
-  Index n_queries = 16;  // N_Q
-  QuokaMean mean = QuokaMean::raw;
-  QuokaPairing pairing = QuokaPairing::rank;
-  double eps = 1e-12;  // vectors are divided by max(norm, eps)
+/// Which queries of a chunk score keys. All but the first are ablations.
+enum class QuokaQueryChoice { farthest, nearest, random, last, all };
+template <>
+struct EnumNames<QuokaQueryChoice> {
+  static constexpr std::array<std::string_view, 5> value = {"farthest", "nearest", "random", "last",
+                                                            "all"};
 };
 
-/// The queries that stand for a chunk in one KV group.
-struct QuokaQueries {
-  std::vector<std::vector<double>> cosines;  // [group][n_tok] cos(q, mean); S_q is minus this
-  std::vector<std::vector<Index>>
-      picks;                   // [group][n_slots] token of each slot, counted inside the chunk
-  Tensor<double> mean_unit;    // [n_slots, d_head] averages of unit queries; norm <= 1
-  bool has_zero_mean = false;  // a head's mean query is zero: its choice is the tie rule's
+/// How the products of a key with the slots become its score; the mean is an ablation.
+enum class QuokaAggregate { max, mean };
+template <>
+struct EnumNames<QuokaAggregate> {
+  static constexpr std::array<std::string_view, 2> value = {"max", "mean"};
 };
+
+/// What a slot and a key are compared by; dot products are the published ablation.
+enum class QuokaSimilarity { cosine, dot };
+template <>
+struct EnumNames<QuokaSimilarity> {
+  static constexpr std::array<std::string_view, 2> value = {"cosine", "dot"};
+};
+
+/// The method's switches, listed once for the selector and for `analyze quoka`.
+struct QuokaRules {
+  Index n_queries = 16;  // N_Q
+  QuokaQueryChoice queries = QuokaQueryChoice::farthest;
+  QuokaMean mean = QuokaMean::raw;
+  QuokaPairing pairing = QuokaPairing::rank;
+  QuokaAggregate aggregate = QuokaAggregate::max;
+  QuokaSimilarity similarity = QuokaSimilarity::cosine;
+  bool mask_scores = true;
+  bool force_self = true;
+  Index dense_layers = 0;
+  Index seed = 0;
+  double eps = 1e-12;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"n-queries", "N_Q: representative queries of a chunk, per query head"}.in(1, 1'000'000),
+          self.n_queries);
+    visit(Field{"queries",
+                "which queries score keys: farthest from the chunk's mean query, or an ablation"},
+          self.queries);
+    visit(Field{"mean", "queries are compared with the mean of the raw or of the unit queries"},
+          self.mean);
+    visit(Field{"pairing", "tokens of a group's heads that share a slot"}, self.pairing);
+    visit(Field{"aggregate", "over the slots of a chunk"}, self.aggregate);
+    visit(Field{"similarity", "cosine, or the dot product of the published ablation"},
+          self.similarity);
+    visit(Field{"mask-scores", "if the chunk's keys compete: a query does not score later keys"},
+          self.mask_scores);
+    visit(Field{"force-self", "if the chunk's keys compete: every query keeps its own position"},
+          self.force_self);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+    visit(Field{"seed", "queries=random: the draw"}.at_least(0), self.seed);
+    visit(Field{"eps", "vectors are divided by the larger of their norm and this"}.at_least(1e-30),
+          self.eps);
+  }
+};
+
+/// S-hat of a key that no slot may score: behind every other one, but still there for a budget that
+/// takes everything.
+inline constexpr double kQuokaUnscored = std::numeric_limits<double>::lowest();
 
 /// Mean over the rows of q [n_tok, d_head], or of their unit vectors.
 std::vector<double> quoka_mean_query(TensorView<const float> q, QuokaMean mean, double eps);
@@ -66,21 +115,25 @@ std::vector<double> quoka_cosines(TensorView<const float> q, std::span<const dou
 /// than that.
 std::vector<Index> quoka_pick(std::span<const double> cosines, Index n_queries);
 
+/// Step 1 for the heads of one KV group.
+struct QuokaCosines {
+  std::vector<std::vector<double>> heads;  // [group][n_tok] cos(q, mean); S_q is minus this
+  bool has_zero_mean = false;  // a head's mean query is zero: its choice is the tie rule's
+};
+
+/// q: per head [n_tok, d_head], all equal in shape.
+QuokaCosines quoka_group_cosines(std::span<const TensorView<const float>> q, QuokaMean mean,
+                                 double eps);
+
+/// Step 2: the rows of each slot, [group][n_slots], from the cosines [group][n_tok] of at least one
+/// head. n_queries >= 1.
+std::vector<std::vector<Index>> quoka_pick_slots(std::span<const std::vector<double>> cosines,
+                                                 Index n_queries, QuokaPairing pairing);
+
 /// Step 3: slot j is the mean over heads of their j-th pick, each divided by max(norm, eps); with
 /// `unit` false the raw queries are averaged (the published ablation with dot products). q: per
 /// head [n_tok, d_head]; picks [n_heads][n_slots].
 Tensor<double> quoka_slot_means(std::span<const TensorView<const float>> q,
                                 std::span<const std::vector<Index>> picks, bool unit, double eps);
-
-/// Steps 1 to 3 for the heads of one KV group. q: per head [n_tok, d_head], all equal in shape.
-QuokaQueries quoka_select_queries(std::span<const TensorView<const float>> q,
-                                  const QuokaScoring& scoring);
-
-/// Steps 4 and 5: S-hat [candidates.size()], the largest product of a slot with each unit key.
-/// last_visible: per slot, the last position it may score, or empty for no limit; keys that no slot
-/// may score get -infinity. `scratch` is reused memory.
-std::vector<double> quoka_key_scores(const QuokaQueries& queries, const KeyTable& unit_keys,
-                                     TokenRange candidates, std::span<const Index> last_visible,
-                                     ScoreRows& scratch);
 
 }  // namespace kvscope

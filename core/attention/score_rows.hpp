@@ -19,18 +19,15 @@ class KeyTable {
  public:
   /// k: [n_keys, d_head]
   explicit KeyTable(TensorView<const float> k);
-  /// Keys divided by max(norm, eps): dot products with unit queries are cosines.
-  static KeyTable unit(TensorView<const float> k, double eps);
 
   Index n_keys() const { return n_keys_; }
   Index d_head() const { return d_head_; }
-  /// L2 norms of the keys as given (before any division), [n_keys].
+  /// L2 norms of the keys, [n_keys].
   std::span<const double> norms() const { return norms_; }
   /// Panels [n_panels, d_head, kPanelKeys]; the last one is filled up with zeros.
   const double* panel(Index index) const { return panels_.data() + index * d_head_ * kPanelKeys; }
 
  private:
-  KeyTable(TensorView<const float> k, std::optional<double> unit_eps);
   Index n_keys_ = 0;
   Index d_head_ = 0;
   Tensor<double> panels_;

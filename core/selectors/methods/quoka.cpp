@@ -25,11 +25,8 @@
 // decode the single query is the slot. Ratios are of the candidates of the active scope.
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 
 #include "core/attention/quoka_scores.hpp"
-#include "core/attention/topk.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -39,9 +36,6 @@ namespace kvscope {
 namespace {
 
 enum class Scope { past, whole };
-enum class QueryChoice { farthest, nearest, random, last, all };
-enum class Aggregate { max, mean };
-enum class Similarity { cosine, dot };
 
 }  // namespace
 
@@ -49,61 +43,20 @@ template <>
 struct EnumNames<Scope> {
   static constexpr std::array<std::string_view, 2> value = {"past", "whole"};
 };
-template <>
-struct EnumNames<QueryChoice> {
-  static constexpr std::array<std::string_view, 5> value = {"farthest", "nearest", "random", "last",
-                                                            "all"};
-};
-template <>
-struct EnumNames<Aggregate> {
-  static constexpr std::array<std::string_view, 2> value = {"max", "mean"};
-};
-template <>
-struct EnumNames<Similarity> {
-  static constexpr std::array<std::string_view, 2> value = {"cosine", "dot"};
-};
 
 namespace {
 
-struct QuokaSelectorOptions {
-  Index n_queries = 16;
-  QueryChoice queries = QueryChoice::farthest;
-  QuokaMean mean = QuokaMean::raw;
-  QuokaPairing pairing = QuokaPairing::rank;
+struct QuokaSelectorOptions : QuokaRules {
   Scope scope = Scope::past;
-  Aggregate aggregate = Aggregate::max;
-  Similarity similarity = Similarity::cosine;
-  bool mask_scores = true;
-  bool force_self = true;
-  Index dense_layers = 0;
-  Index seed = 0;
-  double eps = 1e-12;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-queries", "queries of a chunk that score keys (N_Q)"}.at_least(1),
-          self.n_queries);
-    visit(Field{"queries", "which queries score: by cosine to the chunk's mean query, or by rule"},
-          self.queries);
-    visit(Field{"mean", "mean of the raw queries or of their unit vectors"}, self.mean);
-    visit(Field{"pairing", "which tokens of a group's heads share a slot"}, self.pairing);
+    QuokaRules::visit_fields(self, visit);
     visit(Field{"scope",
                 "past: the chunk is forced beside the budget; whole: its keys compete inside"},
           self.scope);
-    visit(Field{"aggregate", "over the slots of a chunk"}, self.aggregate);
-    visit(Field{"similarity", "cosine, or the dot product of the published ablation"},
-          self.similarity);
-    visit(Field{"mask-scores", "scope=whole: a query does not score later keys"}, self.mask_scores);
-    visit(Field{"force-self", "scope=whole: every query keeps its own position"}, self.force_self);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
-    visit(Field{"seed", "queries=random: the draw"}.at_least(0), self.seed);
-    visit(Field{"eps", "vectors are divided by max(norm, eps)"}.at_least(0.0), self.eps);
   }
 };
-
-/// A key that no slot may score: behind every other one, but still there for a budget that takes
-/// everything.
-constexpr double kUnscored = std::numeric_limits<double>::lowest();
 
 /// A well mixed word for (seed, layer, head, position): the same draw whatever was drawn before
 /// (splitmix64's mixer).
@@ -137,14 +90,10 @@ class Quoka final : public SharedScoreSelector {
     const auto d = static_cast<double>(call.q.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
     const double n_keys = alive_keys(call, scored_range(call));  // of all KV heads
-    const bool sub_selects =
-        options_.queries != QueryChoice::all && call.n_tok > options_.n_queries;
-    const bool takes_cosines = sub_selects && (options_.queries == QueryChoice::farthest ||
-                                               options_.queries == QueryChoice::nearest);
-    const double n_slots = sub_selects ? static_cast<double>(options_.n_queries) : n_tok;
+    const double n_slots = leaves_out_queries(call) ? static_cast<double>(options_.n_queries) : n_tok;
     SelectCost cost;
-    if (takes_cosines) cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
-    if (options_.similarity == Similarity::cosine) cost.score_flops += 3.0 * n_keys * d;
+    if (takes_cosines(call)) cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
+    if (options_.similarity == QuokaSimilarity::cosine) cost.score_flops += 3.0 * n_keys * d;
     cost.score_flops += 2.0 * n_slots * n_keys * d + n_slots * n_keys;
     cost.score_bytes = n_keys * d * kBytesPerElement;
     return cost;
@@ -158,7 +107,7 @@ class Quoka final : public SharedScoreSelector {
   bool scores_keys_apart() const override { return true; }
 
   void begin_call(const SelectCall& call, Summaries&) override {
-    if (options_.similarity == Similarity::cosine && call.engine != nullptr) {  // before threads read them
+    if (options_.similarity == QuokaSimilarity::cosine && call.engine != nullptr) {  // before threads read them
       call.engine->run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
         call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call), options_.eps);
       });
@@ -178,23 +127,27 @@ class Quoka final : public SharedScoreSelector {
     std::vector<TensorView<const float>> heads;
     for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head)
       heads.push_back(call.q.sub(q_head));
-    const std::vector<std::vector<Index>> picks = pick_queries(call, owner, heads);
-    if (call.trace != nullptr) trace_queries(*call.trace, owner, heads, picks);
+    QuokaCosines cosines;
+    if (call.trace != nullptr || takes_cosines(call)) {
+      cosines = quoka_group_cosines(heads, options_.mean, options_.eps);
+    }
+    const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
+    if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
     const Tensor<double> slots = quoka_slot_means(
-        heads, picks, /*unit=*/options_.similarity == Similarity::cosine, options_.eps);
+        heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine, options_.eps);
     const std::vector<Index> slot_end = slot_ends(call, picks);
     const auto k = call.k.sub(owner.kv_head);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()));
-    if (options_.aggregate == Aggregate::max) {
-      worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kUnscored, scores);
+    if (options_.aggregate == QuokaAggregate::max) {
+      worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kQuokaUnscored, scores);
     } else {
       mean_products(slots, slot_end, k, keys, worker, scores);
     }
-    if (options_.similarity == Similarity::cosine) {
+    if (options_.similarity == QuokaSimilarity::cosine) {
       const std::span<const double> factors =
           engine_of(call).inverse_norms(call.layer, owner.kv_head, k, keys, options_.eps);
       for (std::size_t t = 0; t < scores.size(); ++t) {
-        if (scores[t] > kUnscored) scores[t] *= factors[t];
+        if (scores[t] > kQuokaUnscored) scores[t] *= factors[t];
       }
     }
     return scores;
@@ -226,19 +179,27 @@ class Quoka final : public SharedScoreSelector {
   }
 
  private:
+  /// True if the chunk has more queries than score keys.
+  bool leaves_out_queries(const SelectCall& call) const {
+    return options_.queries != QuokaQueryChoice::all && call.n_tok > options_.n_queries;
+  }
+  bool takes_cosines(const SelectCall& call) const {
+    return leaves_out_queries(call) && (options_.queries == QuokaQueryChoice::farthest ||
+                                        options_.queries == QuokaQueryChoice::nearest);
+  }
+
   /// Says which queries were chosen and how far each is from its head's mean query.
-  void trace_queries(SelectionTrace& trace, const Owner& owner, std::span<const TensorView<const float>> heads,
-                     const std::vector<std::vector<Index>>& picks) const {
-    for (std::size_t h = 0; h < heads.size(); ++h) {
+  static void trace_queries(SelectionTrace& trace, const Owner& owner, const QuokaCosines& cosines,
+                            const std::vector<std::vector<Index>>& picks) {
+    trace.has_zero_mean[static_cast<std::size_t>(owner.kv_head)] = cosines.has_zero_mean;
+    for (std::size_t h = 0; h < picks.size(); ++h) {
       const auto q_head = static_cast<std::size_t>(owner.q_heads.begin) + h;
-      const std::vector<double> mean = quoka_mean_query(heads[h], options_.mean, options_.eps);
-      if (norm_of(mean) <= options_.eps) trace.has_zero_mean[static_cast<std::size_t>(owner.kv_head)] = 1;
-      trace.cosines[q_head] = quoka_cosines(heads[h], mean, options_.eps);
+      trace.cosines[q_head] = cosines.heads[h];
       trace.picks[q_head] = picks[h];
     }
   }
 
-  /// Mean product of each key with the slots that may score it; kUnscored where there is none.
+  /// Mean product of each key with the slots that may score it; kQuokaUnscored where there is none.
   static void mean_products(const Tensor<double>& slots, std::span<const Index> slot_end, TensorView<const float> k,
                             TokenRange keys, ScoreWorker& worker, std::span<double> scores) {
     worker.dots.compute(slots.flat(), slots.dim(0), k, keys);
@@ -252,29 +213,28 @@ class Quoka final : public SharedScoreSelector {
       }
     }
     for (std::size_t t = 0; t < scores.size(); ++t) {
-      scores[t] = n_scoring[t] > 0 ? scores[t] / static_cast<double>(n_scoring[t]) : kUnscored;
+      scores[t] = n_scoring[t] > 0 ? scores[t] / static_cast<double>(n_scoring[t]) : kQuokaUnscored;
     }
   }
 
-  /// [group][n_slots] rows of the call.
-  std::vector<std::vector<Index>> pick_queries(
-      const SelectCall& call, const Owner& owner,
-      std::span<const TensorView<const float>> heads) const {
-    const Index n = std::min(options_.n_queries, call.n_tok);
+  /// [group][n_slots] rows of the call. cosines [group][n_tok], where the choice goes by them.
+  std::vector<std::vector<Index>> pick_queries(const SelectCall& call, const Owner& owner,
+                                               std::vector<std::vector<double>> cosines) const {
+    const auto group = static_cast<std::size_t>(owner.q_heads.size());
     std::vector<Index> rule = all_rows(call);
-    if (call.n_tok <= options_.n_queries || options_.queries == QueryChoice::all) {
-      return std::vector<std::vector<Index>>(heads.size(), rule);
-    }
+    if (!leaves_out_queries(call)) return std::vector(group, rule);
     switch (options_.queries) {
-      case QueryChoice::farthest:
-        return quoka_select_queries(heads, {n, options_.mean, options_.pairing, options_.eps})
-            .picks;
-      case QueryChoice::nearest:
-        return nearest_queries(heads, n);
-      case QueryChoice::last:
-        rule.erase(rule.begin(), rule.end() - n);
+      case QuokaQueryChoice::nearest:
+        for (auto& head : cosines) {
+          for (double& cosine : head) cosine = -cosine;
+        }
+        [[fallthrough]];
+      case QuokaQueryChoice::farthest:
+        return quoka_pick_slots(cosines, options_.n_queries, options_.pairing);
+      case QuokaQueryChoice::last:
+        rule.erase(rule.begin(), rule.end() - options_.n_queries);
         break;
-      case QueryChoice::random: {
+      case QuokaQueryChoice::random: {
         const auto draw = [&](Index row) {
           return mixed({options_.seed, call.layer, owner.index, call.pos_begin + row});
         };
@@ -283,38 +243,14 @@ class Quoka final : public SharedScoreSelector {
           const std::uint64_t y = draw(b);
           return x != y ? x < y : a < b;
         });
-        rule.resize(static_cast<std::size_t>(n));
+        rule.resize(static_cast<std::size_t>(options_.n_queries));
         std::sort(rule.begin(), rule.end());
         break;
       }
-      case QueryChoice::all:
+      case QuokaQueryChoice::all:
         break;
     }
-    return std::vector<std::vector<Index>>(heads.size(), rule);
-  }
-
-  /// The queries most like the mean query, with the pairing of the method.
-  std::vector<std::vector<Index>> nearest_queries(std::span<const TensorView<const float>> heads,
-                                                  Index n) const {
-    std::vector<std::vector<double>> cosines;
-    for (const auto& head : heads) {
-      cosines.push_back(
-          quoka_cosines(head, quoka_mean_query(head, options_.mean, options_.eps), options_.eps));
-    }
-    if (options_.pairing == QuokaPairing::shared_tokens) {
-      std::vector<double> mean(cosines[0].size(), 0.0);
-      for (const auto& head : cosines) {
-        for (std::size_t i = 0; i < mean.size(); ++i)
-          mean[i] += head[i] / static_cast<double>(cosines.size());
-      }
-      return std::vector<std::vector<Index>>(heads.size(), top_k(mean, n));
-    }
-    std::vector<std::vector<Index>> picks;
-    for (const auto& head : cosines) {
-      picks.push_back(options_.pairing == QuokaPairing::rank ? top_k(head, n)
-                                                             : top_k_sorted_by_index(head, n));
-    }
-    return picks;
+    return std::vector(group, rule);
   }
 
   /// The end of the keys that a slot may score: no later key than any of its tokens sees.

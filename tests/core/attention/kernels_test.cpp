@@ -110,19 +110,6 @@ TEST_CASE("score rows equal plain dot products for every range", "[score_rows]")
   }
 }
 
-TEST_CASE("unit keys: cosines, and zero for zero keys", "[score_rows]") {
-  Tensor<float> k({2, 2});
-  k(Index{0}, Index{0}) = 3.0f;
-  k(Index{0}, Index{1}) = 4.0f;
-  const KeyTable keys = KeyTable::unit(k.view(), 1e-12);
-  ScoreRows scores;
-  const std::vector<double> q = {1.0, 0.0};
-  scores.compute(q, 1, keys, {0, 2});
-  REQUIRE(scores.row(0, {0, 2})[0] == Approx(0.6));
-  REQUIRE(scores.row(0, {0, 2})[1] == 0.0);
-  REQUIRE(keys.norms()[0] == 5.0);
-}
-
 TEST_CASE("softmax and log-sum-exp survive large scores", "[score_rows]") {
   std::vector<double> x = {1000.0, 1000.0, -1000.0};
   REQUIRE(log_sum_exp(x) == Approx(1000.0 + std::log(2.0)));

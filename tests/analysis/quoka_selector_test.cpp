@@ -1,0 +1,167 @@
+// `analyze quoka` against the selector of the same name, asked in the order of a replay: the same
+// keys for every layer, KV head, chunk and query.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "analysis/quoka.hpp"
+#include "core/sim/protocol.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+struct Question {
+  const char* spec;
+  const char* budget;
+  void (*set)(QuokaOptions&);
+};
+
+const std::vector<Question> kQuestions = {
+    {"quoka", "tokens=10", [](QuokaOptions&) {}},
+    {"quoka:n-queries=4", "ratio=0.3",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.budget_kind = BudgetKind::ratio;
+       o.ratio = 0.3;
+     }},
+    {"quoka:n-queries=4,mean=unit,pairing=position_sorted", "tokens=10",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.mean = QuokaMean::unit;
+       o.pairing = QuokaPairing::position_sorted;
+     }},
+    {"quoka:n-queries=3,pairing=shared_tokens,dense-layers=1", "tokens=10",
+     [](QuokaOptions& o) {
+       o.n_queries = 3;
+       o.pairing = QuokaPairing::shared_tokens;
+       o.dense_layers = 1;
+     }},
+    {"quoka:n-queries=4,queries=nearest,aggregate=mean", "tokens=10",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.queries = QuokaQueryChoice::nearest;
+       o.aggregate = QuokaAggregate::mean;
+     }},
+    {"quoka:queries=all,similarity=dot", "tokens=10",
+     [](QuokaOptions& o) {
+       o.queries = QuokaQueryChoice::all;
+       o.similarity = QuokaSimilarity::dot;
+     }},
+    {"quoka:n-queries=4,scope=whole", "tokens=10",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.scope = QuokaScope::whole_cache;
+     }},
+    {"quoka:n-queries=4,scope=whole,mask-scores=false", "ratio=0.2",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.scope = QuokaScope::whole_cache;
+       o.mask_scores = false;
+       o.budget_kind = BudgetKind::ratio;
+       o.ratio = 0.2;
+     }},
+    {"quoka:n-queries=4,scope=whole,force-self=false,eps=0.5", "tokens=40",
+     [](QuokaOptions& o) {
+       o.n_queries = 4;
+       o.scope = QuokaScope::whole_cache;
+       o.force_self = false;
+       o.eps = 0.5;
+       o.budget = 40;
+     }},
+};
+
+/// What the analysis says that the query at `pos` of a chunk attends to.
+std::vector<KeyPos> kept_by_analysis(const MemoryResult& result, const QuokaOptions& options,
+                                     std::size_t place, std::size_t chunk, Index n_kept, Index begin,
+                                     Index pos) {
+  const auto offsets = result.values<std::int64_t>("selected/offsets");
+  const auto selected = result.values<std::int32_t>("selected/positions")
+                            .subspan(place * static_cast<std::size_t>(n_kept));
+  std::vector<bool> is_kept(static_cast<std::size_t>(pos) + 1, false);
+  for (auto i = offsets[chunk]; i < offsets[chunk + 1]; ++i) {
+    const std::int32_t key = selected[static_cast<std::size_t>(i)];
+    if (key >= 0 && key <= pos) is_kept[static_cast<std::size_t>(key)] = true;
+  }
+  if (options.scope == QuokaScope::past_plus_chunk) {
+    std::fill(is_kept.begin() + begin, is_kept.end(), true);
+  } else if (options.force_self) {
+    is_kept.back() = true;
+  }
+  std::vector<KeyPos> kept;
+  for (Index key = 0; key <= pos; ++key) {
+    if (is_kept[static_cast<std::size_t>(key)]) kept.push_back(static_cast<KeyPos>(key));
+  }
+  return kept;
+}
+
+TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quoka]") {
+  test::PlantOptions plant;
+  plant.n_q = GENERATE(2, 8);
+  plant.n_tokens = 64;
+  plant.sink = 1.0;
+  plant.duplicates = {{3, 20}, {5, 40}};
+  plant.zero_keys = {7};
+  plant.has_sinks = GENERATE(false, true);
+  MemoryTrace planted = test::planted_trace(plant);
+  TraceInfo info = planted.info();
+  info.n_prompt = 57;  // and seven decoded tokens
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    std::copy_n(planted.q(layer).data(), planted.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(planted.k(layer).data(), planted.k(layer).shape().count(), trace.k(layer).data());
+  }
+
+  for (const Question& question : kQuestions) {
+    INFO(question.spec << ", " << question.budget << ", n_q " << plant.n_q);
+    QuokaOptions options;
+    options.chunk = 25;
+    options.budget = 10;
+    question.set(options);
+    MemoryResult result;
+    ThreadPool pool(2);
+    analyze_quoka(trace, options, result, pool, {}, {});
+    const auto begins = result.values<std::int64_t>("chunk_begin");
+    REQUIRE(begins.size() == 3 + 7);
+    const Index n_kept = result.values<std::int64_t>("selected/offsets").back();
+
+    SelectorRun run(MethodSpec(question.spec).make(),
+                    {.n_layers = info.n_layers,
+                     .n_q = info.n_q,
+                     .n_kv = info.n_kv,
+                     .d_head = info.d_head,
+                     .max_tokens = info.n_tokens,
+                     .score_scale = info.score_scale},
+                    {Budget::parse(question.budget)});
+    for (std::size_t c = 0; c < begins.size(); ++c) {
+      const Index begin = begins[c];
+      const Index end = c + 1 < begins.size() ? begins[c + 1] : info.n_tokens;
+      run.begin_call(begin < info.n_prompt ? Phase::prefill : Phase::decode, end - begin);
+      for (Index layer = 0; layer < info.n_layers; ++layer) {
+        const Selection& answer = run.layer_call({.layer = layer,
+                                                  .q = trace.q(layer).range(1, begin, end),
+                                                  .k = trace.k(layer).range(1, 0, end),
+                                                  .v = {},
+                                                  .window = std::nullopt,
+                                                  .sinks = info.layer_sinks(layer)})[0];
+        if (layer < options.dense_layers) {
+          REQUIRE(answer.is_dense);
+          continue;
+        }
+        for (Index kv_head = 0; kv_head < info.n_kv; ++kv_head) {
+          const auto place = static_cast<std::size_t>(layer * info.n_kv + kv_head);
+          for (Index pos = begin; pos < end; ++pos) {
+            const auto keys = answer.list(kv_head, pos - begin).keys;
+            std::vector<KeyPos> seen;
+            for (const KeyPos key : keys) {
+              if (key <= pos) seen.push_back(key);
+            }
+            REQUIRE(kept_by_analysis(result, options, place, c, n_kept, begin, pos) == seen);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope
