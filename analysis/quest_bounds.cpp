@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "analysis/quest_step.hpp"
 #include "analysis/statistics.hpp"
@@ -270,7 +271,6 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   const std::vector<Index> step_pos = choose_steps(trace, options);
   const auto n_steps = static_cast<Index>(step_pos.size());
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
-  const double scale = static_cast<double>(info.score_scale);
   const TraceSource* const traces[] = {&trace};
   sink.begin(make_result_info("quest", traces, fields_to_json(options), provenance));
   declare_arrays(sink, info, step_pos, n_pages, options.store_pages);
@@ -280,7 +280,8 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   Tally sparse;
   Tally all;
   std::int64_t violations = 0;
-  std::vector<ScoreRows> scratch(static_cast<std::size_t>(pool.n_threads()));
+  std::deque<QuestStepper> steppers;  // one per thread
+  for (int i = 0; i < pool.n_threads(); ++i) steppers.emplace_back(options);
   const auto n_layers = static_cast<Index>(info.layers.size());
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
@@ -290,21 +291,27 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
       check_stop(stop, "quest");
       const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
       const KeyTable keys(k.view());
-      const PageBoxes boxes(k.view(), options.page_size);
+      for (QuestStepper& stepper : steppers) stepper.forget_keys();
       const Index first_head = static_cast<Index>(kv_slot) * info.group();
-      std::vector<Tensor<float>> q;
+      const TokenRange asked{step_pos.front(), step_pos.back() + 1};
+      auto q = Tensor<float>::uninitialized({info.group(), asked.size(), info.d_head});
       for (Index r = 0; r < info.group(); ++r) {
         const Index q_head = info.q_heads[static_cast<std::size_t>(first_head + r)];
-        q.push_back(trace.read_q(layer, q_head, {step_pos.front(), step_pos.back() + 1}));
+        const Tensor<float> rows = trace.read_q(layer, q_head, asked);
+        std::copy_n(rows.data(), rows.count(), q.sub(r).data());
       }
       pool.parallel_for(n_steps, [&](Index step, int worker) {
         check_stop(stop, "quest");
         const Index pos = step_pos[static_cast<std::size_t>(step)];
-        std::vector<std::span<const float>> queries;
-        for (const auto& head : q) queries.push_back(head.view().row(pos - step_pos.front()));
-        const QuestGroupStep group =
-            quest_group_step(queries, boxes, keys, visible_keys(pos, window), scale, options,
-                             scratch[static_cast<std::size_t>(worker)]);
+        const Index row = pos - asked.begin;
+        const QuestGroupStep group = steppers[static_cast<std::size_t>(worker)].measure(
+            {.layer = layer,
+             .pos = pos,
+             .q = q.view().range(1, row, row + 1),
+             .k = k.view(),
+             .keys = keys,
+             .window = window,
+             .scale = info.score_scale});
         arrays.store(group, static_cast<Index>(kv_slot), first_head, step, options.store_pages);
       });
     }

@@ -1,6 +1,6 @@
-// Quest's page bounds on recorded decode steps: how far the box of a page overestimates its best
-// key, and what the selection by that bound keeps, in both of the published programs' readings of
-// the budget.
+// Quest's page bounds on recorded decode steps: the selector is run on each of them; how far the box of
+// a page overestimates its best key, and what the selection by that bound keeps, in both of the
+// published programs' readings of the budget.
 #pragma once
 
 #include <array>
@@ -45,9 +45,9 @@ struct QuestOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"page-size", "tokens per page"}.at_least(1), self.page_size);
-    visit(Field{"budget", "tokens kept per step; whole pages, the forced last page included"}
-              .at_least(1),
+    visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
+    visit(Field{"budget", "tokens kept per step; whole pages, the forced last page included"}.in(
+              1, 1'000'000'000),
           self.budget);
     visit(
         Field{"steps", "decode steps looked at, evenly spaced; all if there are no more"}.at_least(

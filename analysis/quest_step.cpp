@@ -3,36 +3,61 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "analysis/statistics.hpp"
 #include "core/attention/exact_rows.hpp"
 #include "core/attention/topk.hpp"
+#include "core/attention/visible.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope {
 
 namespace {
 
 constexpr Index kRecallKeys = 10;  // the "top-10 recall" of Quest's figure 4
+constexpr int kExactBoxes = 16;     // bits
 
-/// Bounds and true maxima of every visible page, and how they compare.
-QuestHeadStep measure_pages(std::span<const float> q, const PageBoxes& boxes, TokenRange visible,
+/// Visible positions of a page.
+TokenRange keys_of(Index page, Index page_size, TokenRange visible) {
+  return {std::max(page * page_size, visible.begin), std::min((page + 1) * page_size, visible.end)};
+}
+
+std::span<const double> part_of(std::span<const double> row, TokenRange keys, TokenRange visible) {
+  return row.subspan(static_cast<std::size_t>(keys.begin - visible.begin),
+                     static_cast<std::size_t>(keys.size()));
+}
+
+/// The rounding error that a bound may carry: it and the dot products are f64 sums of at most d
+/// exact f32 products, no larger than those of a box around the page.
+double slack_of(std::span<const float> q, const PageTable& table, Index page) {
+  const auto box = table.box(page);  // high, then low
+  double magnitude = 0.0;
+  for (std::size_t c = 0; c < q.size(); ++c) {
+    const auto x = static_cast<double>(q[c]);
+    magnitude += std::max(std::abs(x * static_cast<double>(box[c])),
+                          std::abs(x * static_cast<double>(box[q.size() + c])));
+  }
+  return 2.0 * static_cast<double>(q.size()) * std::numeric_limits<double>::epsilon() * magnitude;
+}
+
+/// How the bounds of the pages from first_page on compare with the pages' true maxima. dots: q.k of
+/// the visible keys.
+QuestHeadStep measure_pages(std::span<const float> q, const PageTable& table, Index first_page,
+                            std::vector<double> bounds, TokenRange visible,
                             std::span<const double> dots, double scale) {
   QuestHeadStep head;
-  const TokenRange pages = boxes.pages_of(visible);
-  head.first_page = pages.begin;
+  head.first_page = first_page;
+  head.bound = std::move(bounds);
   Mean gap;
-  for (Index page = pages.begin; page < pages.end; ++page) {
-    const TokenRange keys = boxes.keys_of(page, visible);
-    const PageBoxes::Bound bound = boxes.bound(q, page, visible);
-    const double truth = max_of(dots.subspan(static_cast<std::size_t>(keys.begin - visible.begin),
-                                             static_cast<std::size_t>(keys.size())));
-    const bool is_violated = bound.value < truth - bound.slack;
+  for (std::size_t p = 0; p < head.bound.size(); ++p) {
+    const Index page = first_page + static_cast<Index>(p);
+    const double truth =
+        max_of(part_of(dots, keys_of(page, table.page_size(), visible), visible));
+    const bool is_violated = head.bound[p] < truth - slack_of(q, table, page);
     head.violated.push_back(is_violated ? 1 : 0);
     head.violations += is_violated ? 1 : 0;
-    head.bound.push_back(bound.value);
     head.true_max.push_back(truth);
-    gap.add(scale * (bound.value - truth));
+    gap.add(scale * (head.bound[p] - truth));
   }
   const Index best = arg_max(head.true_max);
   head.gap_mean = gap.value();
@@ -43,41 +68,23 @@ QuestHeadStep measure_pages(std::span<const float> q, const PageBoxes& boxes, To
   return head;
 }
 
-/// The values that pages are ranked by: each head's own bounds, or the group's.
-std::vector<double> ranking_of(const std::vector<QuestHeadStep>& heads, std::size_t head,
-                               GroupShared shared) {
-  if (shared == GroupShared::none) return heads[head].bound;
-  std::vector<double> ranking = heads[0].bound;
-  for (std::size_t h = 1; h < heads.size(); ++h) {
-    for (std::size_t p = 0; p < ranking.size(); ++p) {
-      ranking[p] = shared == GroupShared::max ? std::max(ranking[p], heads[h].bound[p])
-                                              : ranking[p] + heads[h].bound[p];
-    }
-  }
-  if (shared == GroupShared::mean) {
-    for (double& value : ranking) value /= static_cast<double>(heads.size());
-  }
-  return ranking;
-}
-
-/// Mass and recall of the pages at `selected` (counted from the first visible page).
-QuestKept measure_kept(const QuestHeadStep& head, std::span<const Index> selected,
-                       const PageBoxes& boxes, TokenRange visible, std::span<const double> probs,
+/// Mass and recall of the pages that a list holds.
+QuestKept measure_kept(const QuestHeadStep& head, const ListView& list, Index page_size,
+                       TokenRange visible, std::span<const double> probs,
                        std::span<const Index> heaviest) {
   QuestKept kept;
   std::vector<char> is_kept(head.bound.size(), 0);
-  for (Index index : selected) {
-    const Index page = head.first_page + index;
-    const TokenRange keys = boxes.keys_of(page, visible);
+  for (const KeyPos key : list.keys) {
+    const Index page = key / page_size;
+    if (!kept.pages.empty() && kept.pages.back() == page) continue;
     kept.pages.push_back(page);
-    kept.loaded += keys.size();
-    kept.mass += sum_of(probs.subspan(static_cast<std::size_t>(keys.begin - visible.begin),
-                                      static_cast<std::size_t>(keys.size())));
-    is_kept[static_cast<std::size_t>(index)] = 1;
+    kept.mass += sum_of(part_of(probs, keys_of(page, page_size, visible), visible));
+    is_kept[static_cast<std::size_t>(page - head.first_page)] = 1;
   }
+  kept.loaded = list.size();
   Index hits = 0;
   for (Index key : heaviest) {
-    const Index page = (visible.begin + key) / boxes.page_size();
+    const Index page = (visible.begin + key) / page_size;
     hits += is_kept[static_cast<std::size_t>(page - head.first_page)];
   }
   kept.recall = static_cast<double>(hits) / static_cast<double>(heaviest.size());
@@ -85,36 +92,76 @@ QuestKept measure_kept(const QuestHeadStep& head, std::span<const Index> selecte
   return kept;
 }
 
+std::unique_ptr<Selector> make_quest(QuestSemantics semantics, GroupShared shared,
+                                     Index page_size) {
+  constexpr std::array<std::string_view, 3> kOwners = {"q_head", "group_max", "group_sum"};
+  MethodSpec spec = "quest:dense-layers=0";
+  spec.set("page-size", page_size);
+  spec.set("pages", enum_name(semantics));
+  spec.set("owner", kOwners[static_cast<std::size_t>(shared)]);  // a mean ranks as a sum does
+  return spec.make();
+}
+
 }  // namespace
 
-QuestGroupStep quest_group_step(std::span<const std::span<const float>> q, const PageBoxes& boxes,
-                                const KeyTable& keys, TokenRange visible, double scale,
-                                const QuestOptions& options, ScoreRows& scratch) {
-  const auto n_heads = static_cast<Index>(q.size());
-  scratch.compute(widened_rows(q), n_heads, keys, visible);
-
-  QuestGroupStep step;
-  for (Index h = 0; h < n_heads; ++h) {
-    step.heads.push_back(measure_pages(q[static_cast<std::size_t>(h)], boxes, visible,
-                                       scratch.row(h, visible), scale));
+QuestStepper::QuestStepper(const QuestOptions& options)
+    : page_size_(options.page_size),
+      budget_{Budget::Kind::tokens, static_cast<double>(options.budget)},
+      shares_lists_(options.group_shared != GroupShared::none),
+      per_head_(make_quest(QuestSemantics::eval, GroupShared::none, page_size_)) {
+  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
+    selectors_[s] = make_quest(kQuestSemantics[s], options.group_shared, page_size_);
   }
-  std::array<std::set<Index>, 2> loaded_pages;
-  for (std::size_t h = 0; h < q.size(); ++h) {
-    const std::span<double> probs = scratch.row(static_cast<Index>(h), visible);
+}
+
+QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
+  const Index n_heads = question.q.dim(0);
+  const TokenRange visible = visible_keys(question.pos, question.window);
+  const auto scale = static_cast<double>(question.scale);
+  const TensorView<const float> k(question.k.data(), {1, visible.end, question.k.dim(1)});
+  SelectionTrace trace;
+  SelectCall call{.layer = question.layer,
+                  .phase = Phase::decode,
+                  .pos_begin = question.pos,
+                  .n_tok = 1,
+                  .score_scale = question.scale,
+                  .window = question.window,
+                  .q = question.q,
+                  .k = k,
+                  .budget = budget_,
+                  .engine = &engine_,
+                  .trace = &trace};
+  per_head_->select(call);
+  call.trace = nullptr;
+
+  std::vector<std::span<const float>> queries;
+  for (Index h = 0; h < n_heads; ++h) queries.push_back(question.q.sub(h).row(0));
+  rows_.compute(widened_rows(queries), n_heads, question.keys, visible);
+  const PageTable& table = engine_.pages(question.layer, 0, k.sub(0), page_size_, kExactBoxes);
+  QuestGroupStep step;
+  for (std::size_t h = 0; h < queries.size(); ++h) {
+    step.heads.push_back(measure_pages(queries[h], table, trace.scored.begin,
+                                       std::move(trace.scores[h]), visible,
+                                       rows_.row(static_cast<Index>(h), visible), scale));
+  }
+  std::array<std::vector<bool>, 2> is_loaded;
+  for (auto& keys : is_loaded) keys.resize(static_cast<std::size_t>(visible.end), false);
+  std::array<Selection, 2> lists;
+  for (std::size_t s = 0; s < lists.size(); ++s) lists[s] = selectors_[s]->select(call);
+  for (std::size_t h = 0; h < queries.size(); ++h) {
+    const std::span<double> probs = rows_.row(static_cast<Index>(h), visible);
     const std::vector<Index> heaviest = top_k(probs, kRecallKeys);
     for (double& value : probs) value *= scale;
     softmax_in_place(probs);
-    const std::vector<double> ranking = ranking_of(step.heads, h, options.group_shared);
-    for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
-      const std::vector<Index> selected = quest_select_pages(
-          kQuestSemantics[s], ranking, options.budget, boxes.page_size(), visible.size());
-      QuestKept& kept = step.heads[h].kept[s];
-      kept = measure_kept(step.heads[h], selected, boxes, visible, probs, heaviest);
-      loaded_pages[s].insert(kept.pages.begin(), kept.pages.end());
+    for (std::size_t s = 0; s < lists.size(); ++s) {
+      const ListView list = lists[s].list(shares_lists_ ? 0 : static_cast<Index>(h), /*row=*/0);
+      step.heads[h].kept[s] =
+          measure_kept(step.heads[h], list, page_size_, visible, probs, heaviest);
+      for (const KeyPos key : list.keys) is_loaded[s][static_cast<std::size_t>(key)] = true;
     }
   }
-  for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
-    for (Index page : loaded_pages[s]) step.union_loaded[s] += boxes.keys_of(page, visible).size();
+  for (std::size_t s = 0; s < lists.size(); ++s) {
+    step.union_loaded[s] = std::count(is_loaded[s].begin(), is_loaded[s].end(), true);
   }
   return step;
 }

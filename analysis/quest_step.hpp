@@ -1,22 +1,32 @@
-// Quest on one decode step of one KV group: bounds, true page maxima, and what the selected pages
-// hold.
+// Quest on one decode step of one KV group: the bounds that the selector went by, true page maxima, and
+// what the pages that it selects hold.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "analysis/quest_bounds.hpp"
-#include "core/attention/page_bounds.hpp"
 #include "core/attention/score_rows.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "core/selectors/selector.hpp"
 
 namespace kvscope {
 
+/// Quest's two published programs, by the selector's names of how many pages a budget buys.
+enum class QuestSemantics {
+  eval,    // accuracy tables: at least three pages, and every page competes
+  kernel,  // speed figures: the last page is always among them
+};
+template <>
+struct EnumNames<QuestSemantics> {
+  static constexpr std::array<std::string_view, 2> value = {"eval", "kernel"};
+};
 inline constexpr std::array<QuestSemantics, 2> kQuestSemantics = {QuestSemantics::eval,
                                                                   QuestSemantics::kernel};
-inline constexpr std::array<std::string_view, 2> kQuestSemanticsNames = {"eval", "kernel"};
+inline constexpr auto kQuestSemanticsNames = EnumNames<QuestSemantics>::value;
 
 /// What one selection keeps.
 struct QuestKept {
@@ -48,9 +58,34 @@ struct QuestGroupStep {
   std::array<Index, 2> union_loaded{};  // tokens that the KV head must load for all its query heads
 };
 
-/// q: the position's query per head of the group, each [d_head]; keys: those of `boxes`, unscaled.
-QuestGroupStep quest_group_step(std::span<const std::span<const float>> q, const PageBoxes& boxes,
-                                const KeyTable& keys, TokenRange visible, double scale,
-                                const QuestOptions& options, ScoreRows& scratch);
+/// One KV group at one position. Keys are those of the KV head from position 0.
+struct QuestQuestion {
+  Index layer = 0;
+  Index pos = 0;
+  TensorView<const float> q;  // [group, 1, d_head]
+  TensorView<const float> k;  // [> pos, d_head]
+  const KeyTable& keys;       // of k
+  std::optional<Index> window;
+  float scale = 1.0f;
+};
+
+/// Asks the selector, for one thread. It keeps the boxes of one KV head's pages.
+class QuestStepper {
+ public:
+  explicit QuestStepper(const QuestOptions& options);
+
+  QuestGroupStep measure(const QuestQuestion& question);
+  /// Before the keys of another KV head.
+  void forget_keys() { engine_.truncate(0); }
+
+ private:
+  Index page_size_;
+  Budget budget_;
+  bool shares_lists_;
+  std::unique_ptr<Selector> per_head_;                  // each head's own bounds
+  std::array<std::unique_ptr<Selector>, 2> selectors_;  // by kQuestSemantics
+  ScoreEngine engine_;
+  ScoreRows rows_;
+};
 
 }  // namespace kvscope

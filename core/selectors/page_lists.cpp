@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/attention/page_bounds.hpp"
 #include "core/attention/topk.hpp"
 
 namespace kvscope {
@@ -52,6 +51,10 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
   if (call.layer < dense_layers_) return dense_selections(call, owner_kind, budgets.size());
   const TokenRange pages = scored_pages(call);
   const std::vector<std::vector<double>> scores = score_owners(call, owner_kind, pages);
+  if (call.trace != nullptr) {
+    call.trace->scored = pages;
+    call.trace->scores = scores;
+  }
   return select_by_owner(call, owner_kind, call.n_tok, budgets.size(),
                          [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
                            SelectCall question = call;
@@ -95,18 +98,13 @@ std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& ca
   return scores;
 }
 
-Index PageSelector::n_pages_kept(Index budget, Index n_keys, Index n_pages) const {
-  if (budget >= n_keys)
-    return n_pages;  // whole and partial pages together may exceed budget / page
-  switch (rule_) {
-    case PageRule::eval:
-      return quest_page_budget(QuestSemantics::eval, budget, page_size_, n_keys, n_pages);
-    case PageRule::kernel:
-      return quest_page_budget(QuestSemantics::kernel, budget, page_size_, n_keys, n_pages);
-    case PageRule::frontier:
-      return budget / page_size_;
-    case PageRule::hub:
-      return std::max<Index>(1, (budget + page_size_ - 1) / page_size_);
+Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages) {
+  if (budget >= n_keys) return n_pages;  // whole and partial pages together may exceed budget / page
+  switch (rule) {
+    case PageRule::eval: return std::min(std::max<Index>(3, budget / page_size), n_pages);
+    case PageRule::kernel: return std::min(std::max<Index>(1, budget / page_size), n_pages);
+    case PageRule::frontier: return budget / page_size;
+    case PageRule::hub: return std::max<Index>(1, (budget + page_size - 1) / page_size);
   }
   return 0;
 }
@@ -142,10 +140,10 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::span
   if (is_decode(call) && (rule_ == PageRule::kernel || rule_ == PageRule::frontier)) {
     last_page = pages.end - 1;
     const Index n =
-        n_pages_kept(budget, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
+        pages_kept(rule_, budget, page_size_, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
     kept = top_k_sorted_by_index(scores.first(scores.size() - 1), n);
   } else {
-    kept = top_k_sorted_by_index(scores, n_pages_kept(budget, n_keys, pages.size()));
+    kept = top_k_sorted_by_index(scores, pages_kept(rule_, budget, page_size_, n_keys, pages.size()));
   }
 
   KeyList list;

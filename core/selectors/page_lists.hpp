@@ -26,6 +26,11 @@ struct EnumNames<PageRule> {
   static constexpr std::array<std::string_view, 4> value = {"eval", "kernel", "frontier", "hub"};
 };
 
+/// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the rule
+/// says so: all of them where the budget covers the keys (the published quotients of whole pages
+/// would drop a page there whenever the last one is not full).
+Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages);
+
 /// Who owns a decode list of pages, and how a group's scores become one.
 enum class PageOwner { q_head, group_sum, group_max };
 template <>
@@ -61,8 +66,6 @@ class PageSelector : public Selector {
   std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange pages);
   KeyList make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
                     TokenRange pages) const;
-  /// Pages that `budget` tokens buy, the last page included where the rule says so.
-  Index n_pages_kept(Index budget, Index n_keys, Index n_pages) const;
   PageRule rule_;
   PageOwner owner_;
   Index page_size_;

@@ -137,7 +137,7 @@ struct CrossLayerContext {
 
 /// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as the method has it.
 struct SelectionTrace {
-  TokenRange scored;                              // positions that got scores
+  TokenRange scored;                              // positions that got scores; pages of methods that score pages
   std::vector<std::vector<double>> scores;        // [n_owners][scored.size()], dead keys at -infinity
   std::vector<std::vector<double>> cosines;       // QuoKA: [n_q][n_tok] of each query with its head's mean query
   std::vector<std::vector<Index>> picks;          // QuoKA: [n_q][n_slots] rows of the call, slot by slot

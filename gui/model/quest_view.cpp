@@ -149,15 +149,18 @@ QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, In
       trace.read_k(request.layer, request.q_head / info.group(), {0, visible.end});
   const Tensor<float> q = trace.read_q(request.layer, request.q_head, {query, query + 1});
   const KeyTable keys(k.view());
-  const PageBoxes boxes(k.view(), options.page_size);
-  const std::span<const float> queries[] = {q.view().row(0)};
   QuestQuery out;
   out.trace = file_name_of(trace);
   out.request = request;
   out.scale = static_cast<double>(info.score_scale);
-  ScoreRows scratch;
   const QuestGroupStep group =
-      quest_group_step(queries, boxes, keys, visible, out.scale, options, scratch);
+      QuestStepper(options).measure({.layer = request.layer,
+                                     .pos = query,
+                                     .q = {q.data(), {1, 1, q.dim(1)}},
+                                     .k = k.view(),
+                                     .keys = keys,
+                                     .window = window_of(info, request.layer),
+                                     .scale = info.score_scale});
   const QuestHeadStep& head = group.heads[0];
 
   QuestPages& pages = out.pages;

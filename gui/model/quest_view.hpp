@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/quest_bounds.hpp"
-#include "core/attention/page_bounds.hpp"
+#include "analysis/quest_step.hpp"
 #include "core/trace/source.hpp"
 #include "gui/model/jobs.hpp"
 
@@ -91,10 +90,3 @@ QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, Jo
 QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query);
 
 }  // namespace kvscope::gui
-
-namespace kvscope {
-template <>
-struct EnumNames<QuestSemantics> {
-  static constexpr std::array<std::string_view, 2> value = {"eval", "kernel"};
-};
-}  // namespace kvscope

@@ -1,4 +1,4 @@
-// The papers' bounds as pure functions: published vectors, counterexamples, and properties on
+// QuoKA's theorems as pure functions: published vectors, counterexamples, and properties on
 // random data.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -6,9 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/attention/page_bounds.hpp"
 #include "core/attention/theorem_b1.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope {
@@ -173,106 +171,6 @@ TEST_CASE("main-text theorem: both bounds hold, the exact one is the tighter", "
     REQUIRE(dot(mean, query) <= bound.exact + bound.slack);
     REQUIRE(bound.exact <= bound.relaxed + bound.slack);
   }
-}
-
-// Figure 5 of the Quest paper; it prints 32 for page B because of a sign slip, the sum is 35.
-const std::vector<float> kQuestQuery = {-1, 1, 3, 0, 1, 0, -3, 2};
-const std::vector<std::vector<float>> kPageA = {{4, -3, 4, -1, 3, -4, 1, 3},
-                                                {-3, -2, 0, 3, 0, -4, -2, -3},
-                                                {-1, 3, -1, 3, 1, -4, -4, -3},
-                                                {-2, -4, 0, 3, -1, 2, -3, -4}};
-const std::vector<std::vector<float>> kPageB = {{-4, 0, 3, 3, 3, 3, -2, 3},
-                                                {2, 2, -3, -3, -3, 3, -2, -2},
-                                                {-3, -3, 0, 2, 0, 2, 0, 4},
-                                                {-2, -1, -1, -3, 2, 2, -3, -1}};
-
-Tensor<float> keys_of(const std::vector<std::vector<float>>& rows) {
-  Tensor<float> k({static_cast<Index>(rows.size()), static_cast<Index>(rows[0].size())});
-  for (std::size_t t = 0; t < rows.size(); ++t) {
-    std::copy(rows[t].begin(), rows[t].end(), k.view().row(static_cast<Index>(t)).begin());
-  }
-  return k;
-}
-
-TEST_CASE("quest: the paper's example, with its sum corrected", "[quest]") {
-  auto rows = kPageA;
-  rows.insert(rows.end(), kPageB.begin(), kPageB.end());
-  const Tensor<float> k = keys_of(rows);
-  const PageBoxes boxes(k.view(), 4);
-  REQUIRE(boxes.bound(kQuestQuery, 0, {0, 8}).value == 39.0);
-  REQUIRE(boxes.bound(kQuestQuery, 1, {0, 8}).value == 35.0);
-  std::vector<double> dots;
-  for (const auto& key : rows) {
-    dots.push_back(std::inner_product(key.begin(), key.end(), kQuestQuery.begin(), 0.0));
-  }
-  REQUIRE(dots == std::vector<double>{11, 1, 8, -2, 28, -10, 8, 7});
-  // page A is ranked first although the best key is in page B
-  REQUIRE(quest_select_pages(QuestSemantics::kernel, std::vector<double>{39, 35, 0}, 8, 4, 12) ==
-          std::vector<Index>{0, 2});
-}
-
-TEST_CASE("quest: the bound holds on random pages, is exact on single keys, grows with them",
-          "[quest]") {
-  Random random(21);
-  for (int trial = 0; trial < 300; ++trial) {
-    const Index n = 1 + random.below(40);
-    const Index d = 1 + random.below(9);
-    Tensor<float> k({n, d});
-    for (float& x : k.flat()) x = static_cast<float>(3.0 * random.normal());
-    std::vector<float> q(static_cast<std::size_t>(d));
-    for (float& x : q) x = random.below(4) == 0 ? 0.0f : static_cast<float>(random.normal());
-    const auto dot = [&](Index t) {
-      double sum = 0.0;
-      for (Index c = 0; c < d; ++c) {
-        sum += static_cast<double>(q[static_cast<std::size_t>(c)]) * static_cast<double>(k(t, c));
-      }
-      return sum;
-    };
-    const PageBoxes boxes(k.view(), 8);
-    const TokenRange visible{random.below(n), n};
-    const TokenRange pages = boxes.pages_of(visible);
-    Index covered = 0;
-    for (Index page = pages.begin; page < pages.end; ++page) {
-      const TokenRange keys = boxes.keys_of(page, visible);
-      covered += keys.size();
-      const PageBoxes::Bound bound = boxes.bound(q, page, visible);
-      for (Index t = keys.begin; t < keys.end; ++t) REQUIRE(dot(t) <= bound.value + bound.slack);
-    }
-    REQUIRE(covered == visible.size());
-    const PageBoxes single(k.view(), 1);
-    double previous = -1e300;
-    for (Index t = 0; t < n; ++t) {
-      REQUIRE(single.bound(q, t, {0, n}).value == Approx(dot(t)).margin(1e-9));
-      if (t >= 8) continue;
-      const double grown = boxes.bound(q, 0, {0, t + 1}).value;
-      REQUIRE(grown >= previous);
-      previous = grown;
-    }
-  }
-}
-
-TEST_CASE("quest: page budgets of both programs", "[quest]") {
-  using enum QuestSemantics;
-  // "budget 32" of the passkey table is 3 pages = 48 tokens in the evaluation
-  REQUIRE(quest_page_budget(eval, 32, 16, 10000, 625) == 3);
-  REQUIRE(quest_page_budget(kernel, 32, 16, 10000, 625) == 2);
-  // the published quotient would be 6 and drop a page although the budget covers the context
-  REQUIRE(quest_page_budget(eval, 1024, 16, 100, 7) == 7);
-  REQUIRE(quest_page_budget(kernel, 100, 16, 100, 7) == 7);
-  REQUIRE(quest_page_budget(eval, 99, 16, 100, 7) == 6);
-  REQUIRE(quest_page_budget(eval, 1024, 16, 10, 1) == 1);
-  REQUIRE(quest_page_budget(kernel, 8, 16, 10000, 625) == 1);
-  REQUIRE(quest_page_budget(kernel, 1 << 20, 16, 10000, 625) == 625);
-
-  const std::vector<double> bounds = {5, 9, 9, 1, 0};
-  REQUIRE(quest_select_pages(eval, bounds, 48, 16, 80) == std::vector<Index>{0, 1, 2});
-  REQUIRE(quest_select_pages(kernel, bounds, 32, 16, 80) ==
-          std::vector<Index>{1, 4});  // tie: lower
-  REQUIRE(quest_select_pages(kernel, bounds, 1, 16, 80) == std::vector<Index>{4});
-  REQUIRE(quest_select_pages(kernel, bounds, 80, 16, 80) == std::vector<Index>{0, 1, 2, 3, 4});
-  REQUIRE(quest_select_pages(eval, {}, 80, 16, 0).empty());
-  Tensor<float> k({4, 2});
-  REQUIRE_THROWS_AS(PageBoxes(k.view(), 0), ConfigError);
 }
 
 }  // namespace

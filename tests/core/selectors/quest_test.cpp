@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/selectors/key_dots.hpp"
+#include "core/selectors/page_lists.hpp"
 #include "core/selectors/page_table.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
@@ -10,6 +11,7 @@ namespace kvscope::test {
 
 namespace {
 
+// Figure 5 of the paper; it prints 32 for page B because of a sign slip, the sum is 35.
 constexpr float kGoldenQ[] = {-1, 1, 3, 0, 1, 0, -3, 2};
 constexpr float kGoldenK[] = {
     4,  -3, 4,  -1, 3, -4, 1,  3,  -3, -2, 0,  3,  0,  -4, -2, -3,  // page A
@@ -96,6 +98,44 @@ TEST_CASE("page table: incremental equals at once, truncation restores, bounds h
       dot += static_cast<double>(q(0, c)) * static_cast<double>(keys(t, c));
     CHECK(bounds[static_cast<std::size_t>(t / 8)] >= dot - 1e-9);
   }
+}
+
+TEST_CASE("pages kept: each published rule, and all of them where the budget covers the keys") {
+  using enum PageRule;
+  // "budget 32" of the passkey table is 3 pages = 48 tokens in the evaluation
+  CHECK(pages_kept(eval, 32, 16, 10000, 625) == 3);
+  CHECK(pages_kept(kernel, 32, 16, 10000, 625) == 2);
+  CHECK(pages_kept(frontier, 40, 16, 10000, 625) == 2);
+  CHECK(pages_kept(hub, 40, 16, 10000, 625) == 3);
+  // the published quotient would be 6 and drop a page although the budget covers the context
+  for (const PageRule rule : {eval, kernel, frontier, hub}) {
+    CHECK(pages_kept(rule, 1024, 16, 100, 7) == 7);
+    CHECK(pages_kept(rule, 100, 16, 100, 7) == 7);
+    CHECK(pages_kept(rule, 1024, 16, 10, 1) == 1);
+  }
+  CHECK(pages_kept(eval, 99, 16, 100, 7) == 6);
+  CHECK(pages_kept(kernel, 8, 16, 10000, 625) == 1);
+  CHECK(pages_kept(kernel, 1 << 20, 16, 10000, 625) == 625);
+}
+
+TEST_CASE("quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their keys") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 42, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.window = 25;  // keys 18 to 42: pages 2 to 5, the first and the last in part
+  fixture.call.budget = Budget::parse("pages=2");
+  SelectionTrace trace;
+  fixture.call.trace = &trace;
+  made("quest:page-size=8", fixture)->select(fixture.call);
+  CHECK(trace.scored == TokenRange{2, 6});
+  for (Index h = 0; h < 4; ++h) {
+    const auto& bounds = trace.scores.at(static_cast<std::size_t>(h));
+    REQUIRE(bounds.size() == 4);
+    CHECK(bounds[0] == Catch::Approx(naive_bound(fixture, h, 0, 18, 24)));
+    CHECK(bounds[1] == Catch::Approx(naive_bound(fixture, h, 0, 24, 32)));
+    CHECK(bounds[3] == Catch::Approx(naive_bound(fixture, h, 0, 40, 43)));
+  }
+  made("quest:page-size=8,owner=group_max", fixture)->select(fixture.call);
+  CHECK(trace.scores[1][1] == Catch::Approx(std::max(naive_bound(fixture, 2, 0, 24, 32),
+                                                     naive_bound(fixture, 3, 0, 24, 32))));
 }
 
 TEST_CASE("quest: three loops agree on each published rule in decode") {
