@@ -9,6 +9,7 @@
 #include "analysis/mean_rows.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/monotone_map.hpp"
+#include "core/attention/row_kernels.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -86,31 +87,14 @@ struct ModelRows {
     return rows.sub(slot).row(query).subspan(static_cast<std::size_t>(keys.begin),
                                              static_cast<std::size_t>(keys.size()));
   }
+  std::vector<std::span<const double>> of_layers(Index query, TokenRange keys) const {
+    std::vector<std::span<const double>> out;
+    for (Index slot = 0; slot < rows.dim(0); ++slot) out.push_back(row(slot, query, keys));
+    return out;
+  }
 
   const TraceSource& trace;
   Tensor<double> rows;
-};
-
-/// One row of every layer as probabilities and logarithms, smoothed as asked.
-struct RowLogs {
-  RowLogs(const ModelRows& model, Index query, TokenRange keys, Smoothing smoothing, double eps) {
-    for (Index layer = 0; layer < model.rows.dim(0); ++layer) {
-      const auto row = model.row(layer, query, keys);
-      std::vector<double> p(row.begin(), row.end());
-      const bool has_zero = std::find(p.begin(), p.end(), 0.0) != p.end();
-      if (smoothing == Smoothing::always || (smoothing == Smoothing::when_zero && has_zero)) {
-        smooth_row(p, eps);
-        ++n_smoothed;
-      }
-      std::vector<double> log_p(p.size());
-      log_row(p, log_p);
-      prob.push_back(std::move(p));
-      log_prob.push_back(std::move(log_p));
-    }
-  }
-  std::vector<std::vector<double>> prob;      // [layer][key]
-  std::vector<std::vector<double>> log_prob;  // [layer][key]
-  Index n_smoothed = 0;
 };
 
 /// Per-row results, [row, draft, verifier].
@@ -128,24 +112,20 @@ struct RowResults {
 void compare_row(const ModelRows& verifier, const ModelRows& draft, Index query, Index n_keys,
                  const LayerMapOptions& options, Index row, RowResults& out) {
   const TokenRange keys{options.drop_sink ? 1 : 0, n_keys};
+  const auto ver_rows = verifier.of_layers(query, keys);
+  const auto draft_rows = draft.of_layers(query, keys);
   const auto fill = [&](Smoothing smoothing, TensorView<double> kl) {
-    const RowLogs ver(verifier, query, keys, smoothing, options.eps);
-    const RowLogs dra(draft, query, keys, smoothing, options.eps);
-    const bool has_zeros = smoothing == Smoothing::never;
-    for (std::size_t i = 0; i < dra.prob.size(); ++i) {
-      for (std::size_t j = 0; j < ver.prob.size(); ++j) {
-        kl(static_cast<Index>(i), static_cast<Index>(j)) =
-            row_divergence(ver.prob[j], ver.log_prob[j], dra.log_prob[i], has_zeros);
-      }
-    }
+    const RowLogs ver(ver_rows, smoothing, options.eps);
+    const RowLogs dra(draft_rows, smoothing, options.eps);
+    layer_divergences(ver, dra, kl);
     return ver.n_smoothed + dra.n_smoothed;
   };
   out.n_smoothed[static_cast<std::size_t>(row)] = fill(options.smoothing, out.kl.sub(row));
   fill(Smoothing::always, out.smoothed.sub(row));
-  for (Index i = 0; i < draft.rows.dim(0); ++i) {
-    const auto q = draft.row(i, query, keys);
-    for (Index j = 0; j < verifier.rows.dim(0); ++j) {
-      out.variation.sub(row)(i, j) = 0.5 * l1_distance(q, verifier.row(j, query, keys));
+  for (std::size_t i = 0; i < draft_rows.size(); ++i) {
+    for (std::size_t j = 0; j < ver_rows.size(); ++j) {
+      out.variation.sub(row)(static_cast<Index>(i), static_cast<Index>(j)) =
+          0.5 * l1_distance(draft_rows[i], ver_rows[j]);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
+#include "core/attention/layer_divergence.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
 
@@ -16,17 +17,6 @@ enum class RowChoice { spaced, all };
 template <>
 struct EnumNames<RowChoice> {
   static constexpr std::array<std::string_view, 2> value = {"spaced", "all"};
-};
-
-/// When a' = (a + eps) / (1 + L eps) replaces a row of L probabilities.
-enum class Smoothing {
-  when_zero,  // rows that hold a zero: underflow, or keys outside a sliding window
-  always,
-  never,  // a zero in the draft under a verifier's weight makes the divergence infinite
-};
-template <>
-struct EnumNames<Smoothing> {
-  static constexpr std::array<std::string_view, 3> value = {"when_zero", "always", "never"};
 };
 
 /// How the token ids of the two traces must agree.
@@ -44,7 +34,7 @@ struct LayerMapOptions {
   Index rows = 256;
   Index min_visible = 16;
   Smoothing smoothing = Smoothing::when_zero;
-  double eps = 1e-10;
+  double eps = kSmoothingEps;
   bool drop_sink = false;
   Index dense_layers = 0;
   double nucleus = 0.95;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/attention/layer_divergence.hpp"
+
 namespace kvscope {
 
 void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index> positions,
@@ -34,35 +36,14 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
   if (info.sinks.empty()) return;
   // Heads count by what they give to keys; the mean is a distribution over keys again.
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    const auto row =
-        out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1));
-    const double sum = sum_of(row);
-    if (!(sum > 0.0)) continue;
-    for (double& value : row) value /= sum;
+    normalise_row(out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1)));
   }
 }
 
 void drop_first_key(std::span<double> row) {
   if (row.empty()) return;
   row[0] = 0.0;
-  const double sum = sum_of(row);
-  if (!(sum > 0.0)) return;
-  for (double& value : row) value /= sum;
-}
-
-void smooth_row(std::span<double> row, double eps) {
-  const double factor = 1.0 / (1.0 + static_cast<double>(row.size()) * eps);
-  for (double& value : row) value = (value + eps) * factor;
-}
-
-double row_divergence(std::span<const double> p, std::span<const double> log_p,
-                      std::span<const double> log_q, bool has_zeros) {
-  if (!has_zeros) return std::max(0.0, dot_of(p, log_p) - dot_of(p, log_q));
-  double sum = 0.0;
-  for (std::size_t t = 0; t < p.size(); ++t) {
-    if (p[t] > 0.0) sum += p[t] * (log_p[t] - log_q[t]);
-  }
-  return std::max(0.0, sum);
+  normalise_row(row);
 }
 
 }  // namespace kvscope

@@ -1,5 +1,5 @@
 // Attention rows averaged over a layer's heads: one probability vector per layer and query,
-// whatever the head count; and how far two of them are apart.
+// whatever the head count.
 #pragma once
 
 #include <span>
@@ -17,13 +17,5 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
 
 /// Leaves out key 0 and renormalises; a row with nothing else becomes all zero.
 void drop_first_key(std::span<double> row);
-
-/// a' = (a + eps) / (1 + L eps) for each of the row's L entries.
-void smooth_row(std::span<double> row, double eps);
-
-/// KL(p || q) in nats, never below 0. Keys with p = 0 contribute nothing; q = 0 under p > 0 makes
-/// it infinite. has_zeros: false promises that there are none, which is faster.
-double row_divergence(std::span<const double> p, std::span<const double> log_p,
-                      std::span<const double> log_q, bool has_zeros);
 
 }  // namespace kvscope

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "analysis/layer_map.hpp"
 #include "analysis/mean_rows.hpp"
+#include "core/attention/layer_divergence.hpp"
+#include "core/attention/monotone_map.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/attention/row_kernels.hpp"
 #include "core/base/error.hpp"
@@ -33,40 +34,15 @@ std::string monotone_map_text(const TraceSource& verifier, const TraceSource& dr
   analyze_layer_map(verifier, draft, options, result, pool, progress, stop);
   const auto map = result.values<std::int64_t>("monotone_map");
   const TraceInfo& info = verifier.info();
-  std::string text;
+  std::vector<Index> draft_of;
   Index current = draft.info().layer_slot(map.front());
   for (Index layer = 0; layer < info.n_layers; ++layer) {
     const auto it = std::find(info.layers.begin(), info.layers.end(), layer);
     if (it != info.layers.end())
       current = draft.info().layer_slot(map[static_cast<std::size_t>(it - info.layers.begin())]);
-    text += fmt::format("{}{}", layer == 0 ? "" : "/", current);
+    draft_of.push_back(current);
   }
-  return text;
-}
-
-/// Throws ConfigError for a word that is no map; numbers are the selector's to refuse.
-void check_map_name(const std::string& map) {
-  const bool is_list = !map.empty() && map.find_first_not_of("0123456789/") == std::string::npos;
-  if (is_list || map == kMonotone || map == "identity" || map == "proportional") return;
-  throw ConfigError(fmt::format(
-      "layer-map: expected monotone, identity, proportional or draft layers as 0/0/1/2, found "
-      "\"{}\"",
-      map));
-}
-
-/// The same reading of a map as specattn's own: draft layers are counted among the recorded ones.
-Index draft_slot_of(const std::string& map, Index layer, const TraceInfo& verifier,
-                    const TraceInfo& draft) {
-  const auto n_draft = static_cast<Index>(draft.layers.size());
-  Index slot = layer;
-  if (map == "proportional") {
-    slot = std::min(n_draft - 1, layer * n_draft / std::max<Index>(verifier.n_layers, 1));
-  } else if (map != "identity") {
-    const char* at = map.data();
-    for (Index i = 0; i <= layer; ++i)
-      at = std::from_chars(at, map.data() + map.size(), slot).ptr + 1;
-  }
-  return std::clamp<Index>(slot, 0, n_draft - 1);  // the selector has refused what does not fit
+  return layer_map_text(draft_of);
 }
 
 /// Mass of `row` at the positions `keys`.
@@ -144,7 +120,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   const double p = options.nucleus;
   if (!(p > 0.0 && p <= 1.0))
     throw ConfigError(fmt::format("nucleus: expected a share in (0, 1], found {}", p));
-  check_map_name(options.layer_map);
+  if (options.layer_map != kMonotone) DraftMap(options.layer_map, "monotone, ");  // refuses others
   require_same_tokens(verifier, draft);
   require_full_qkv(draft, "coverage");
   const TraceInfo& info = verifier.info();
@@ -152,7 +128,7 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
                               ? monotone_map_text(verifier, draft, pool, progress, stop)
                               : options.layer_map;
 
-  // 1. what SpecAttn keeps; it refuses a map that does not fit
+  // 1. what SpecAttn keeps
   ReplayOptions replay;
   replay.calls.phase = Phase::verify;
   replay.calls.steps = options.steps;
@@ -186,13 +162,15 @@ PinskerResult pinsker_floors(const TraceSource& verifier, const TraceSource& dra
   Tensor<double> ver_rows(Shape{n_rows, out.row_pos.back() + 1});
   Tensor<double> draft_rows(ver_rows.shape());
   std::optional<Index> loaded;  // the draft layer in draft_rows
+  const DraftMap draft_map(map);
   for (std::size_t l = 0; l < out.layers.size(); ++l) {
     PinskerLayer& layer = out.layers[l];
     if (progress)
       progress({"floors", static_cast<Index>(l), static_cast<Index>(out.layers.size()), "layers"});
-    layer.draft_layer =
-        draft.info()
-            .layers[static_cast<std::size_t>(draft_slot_of(map, layer.layer, info, draft.info()))];
+    const std::vector<Index>& draft_layers = draft.info().layers;
+    const Index draft_slot =
+        draft_map.draft_of(layer.layer, info.n_layers, static_cast<Index>(draft_layers.size()));
+    layer.draft_layer = draft_layers[static_cast<std::size_t>(draft_slot)];
     head_mean_rows(verifier, layer.layer, out.row_pos, loop, ver_rows.view());
     if (loaded != layer.draft_layer)
       head_mean_rows(draft, layer.draft_layer, out.row_pos, loop, draft_rows.view());

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "analysis/simulate/simulation.hpp"
+#include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/live_layer_map.hpp"
 

@@ -1,7 +1,10 @@
 #include "core/attention/monotone_map.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "core/base/error.hpp"
@@ -76,6 +79,48 @@ LayerAssignment unconstrained_layer_map(TensorView<const double> cost) {
     map.cost += cost(row, j);
   }
   return map;
+}
+
+std::string layer_map_text(std::span<const Index> draft_of) {
+  return fmt::format("{}", fmt::join(draft_of, "/"));
+}
+
+DraftMap::DraftMap(std::string_view text, std::string_view also)
+    : is_proportional_(text == "proportional") {
+  if (is_proportional_ || text == "identity") return;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    Index draft_layer = 0;
+    const auto [next, error] = std::from_chars(at, end, draft_layer);
+    const bool is_number =
+        error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
+    if (!is_number) {
+      throw ConfigError(fmt::format(
+          "layer-map: expected {}identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
+          also, text));
+    }
+    draft_of_.push_back(draft_layer);
+    if (next == end) return;
+    at = next + 1;
+  }
+}
+
+Index DraftMap::draft_of(Index layer, Index n_ver, Index n_draft) const {
+  if (is_proportional_) return std::min(n_draft - 1, layer * n_draft / std::max<Index>(n_ver, 1));
+  if (!draft_of_.empty() && layer >= static_cast<Index>(draft_of_.size())) {
+    throw ConfigError(
+        fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
+                    draft_of_.size(), layer));
+  }
+  const Index draft_layer = draft_of_.empty() ? layer : draft_of_[static_cast<std::size_t>(layer)];
+  if (draft_layer >= n_draft) {
+    throw ConfigError(fmt::format(
+        "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers; "
+        "expected proportional or the map that the layer map analysis finds",
+        layer, draft_layer, n_draft));
+  }
+  return draft_layer;
 }
 
 }  // namespace kvscope

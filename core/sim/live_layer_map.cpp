@@ -1,11 +1,11 @@
 #include "core/sim/live_layer_map.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 
+#include "core/attention/layer_divergence.hpp"
 #include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/draft_rows.hpp"
@@ -40,29 +40,25 @@ class SampledRows final : public Observer {
                            config_.window[at], 1.0 / static_cast<double>(config_.n_q),
                            sink_of(sinks_, config_, event.layer, head), scratch_, sums);
       }
-      rows_[at].emplace_back(sums.data(), sums.data() + pos + 1);
+      const auto row = sums.flat().first(static_cast<std::size_t>(pos + 1));
+      if (!sinks_.empty()) normalise_row(row);  // heads count by what they give to keys
+      rows_[at].emplace_back(row.begin(), row.end());
     }
   }
-  /// [n_layers][n_positions][pos + 1]
-  const std::vector<std::vector<std::vector<double>>>& rows() const { return rows_; }
+  /// The rows of one of the positions, [n_layers][pos + 1].
+  std::vector<std::span<const double>> of_layers(std::size_t position) const {
+    std::vector<std::span<const double>> out;
+    for (const auto& layer : rows_) out.emplace_back(layer[position]);
+    return out;
+  }
 
  private:
   const ModelConfig& config_;
   std::vector<float> sinks_;
   std::vector<Index> positions_;
-  std::vector<std::vector<std::vector<double>>> rows_;
+  std::vector<std::vector<std::vector<double>>> rows_;  // [n_layers][n_positions][pos + 1]
   ScoreRows scratch_;
 };
-
-/// KL(p || q) in nats; q is kept above 0, as float rows of long contexts may hold zeros.
-double divergence(const std::vector<double>& p, const std::vector<double>& q) {
-  constexpr double kFloor = 1e-300;
-  double sum = 0.0;
-  for (std::size_t i = 0; i < p.size(); ++i) {
-    if (p[i] > 0.0) sum += p[i] * std::log(p[i] / std::max(q[i], kFloor));
-  }
-  return std::max(sum, 0.0);
-}
 
 SampledRows sample(const Transformer& model, std::span<const TokenId> text,
                    const std::vector<Index>& positions, ThreadPool& pool) {
@@ -79,9 +75,9 @@ SampledRows sample(const Transformer& model, std::span<const TokenId> text,
 
 }  // namespace
 
-std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
-                                     std::span<const TokenId> text, Index stride,
-                                     ThreadPool& pool) {
+Tensor<double> measure_layer_divergences(const Transformer& verifier, const Transformer& draft,
+                                         std::span<const TokenId> text, Index stride,
+                                         ThreadPool& pool) {
   const auto n = static_cast<Index>(text.size());
   if (n < 2 * kFirstRow || stride < 1) {
     throw ConfigError(fmt::format(
@@ -93,21 +89,30 @@ std::vector<Index> measure_layer_map(const Transformer& verifier, const Transfor
   for (Index pos = kFirstRow; pos < n; pos += stride) positions.push_back(pos);
   const SampledRows of_verifier = sample(verifier, text, positions, pool);
   const SampledRows of_draft = sample(draft, text, positions, pool);
-  Tensor<double> cost(Shape{draft.config().n_layers, verifier.config().n_layers});
-  pool.parallel_for(cost.count(), [&](Index index, int) {
-    const Index i = index / cost.dim(1);
-    const Index j = index % cost.dim(1);
-    const auto& p = of_verifier.rows()[static_cast<std::size_t>(j)];
-    const auto& q = of_draft.rows()[static_cast<std::size_t>(i)];
-    double sum = 0.0;
-    for (std::size_t r = 0; r < p.size(); ++r) sum += divergence(p[r], q[r]);
-    cost(i, j) = sum / static_cast<double>(p.size());
+  const auto n_rows = static_cast<Index>(positions.size());
+  Tensor<double> of_row(Shape{n_rows, draft.config().n_layers, verifier.config().n_layers});
+  pool.parallel_for(n_rows, [&](Index r, int) {
+    const auto at = static_cast<std::size_t>(r);
+    layer_divergences(RowLogs(of_verifier.of_layers(at), Smoothing::when_zero, kSmoothingEps),
+                      RowLogs(of_draft.of_layers(at), Smoothing::when_zero, kSmoothingEps),
+                      of_row.sub(r));
   });
-  return monotone_layer_map(cost.view()).draft_of;
+  Tensor<double> mean(Shape{of_row.dim(1), of_row.dim(2)});
+  for (Index r = 0; r < n_rows; ++r) {
+    const auto row = of_row.flat().subspan(static_cast<std::size_t>(r * mean.count()),
+                                           static_cast<std::size_t>(mean.count()));
+    std::transform(row.begin(), row.end(), mean.data(), mean.data(), std::plus<>());
+  }
+  for (double& value : mean.flat()) value /= static_cast<double>(n_rows);
+  return mean;
 }
 
-std::string layer_map_text(std::span<const Index> draft_of) {
-  return fmt::format("{}", fmt::join(draft_of, "/"));
+std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
+                                     std::span<const TokenId> text, Index stride,
+                                     ThreadPool& pool) {
+  return monotone_layer_map(
+             measure_layer_divergences(verifier, draft, text, stride, pool).view())
+      .draft_of;
 }
 
 }  // namespace kvscope

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/base/parallel.hpp"
@@ -10,14 +9,16 @@
 
 namespace kvscope {
 
-/// The non-decreasing map from verifier layers to draft layers of least total KL divergence
-/// (verifier || draft) between head-averaged attention rows, averaged over every `stride`-th
-/// position from 16 on, in f64: analysis/layer_map with its defaults, without traces. Throws
-/// ConfigError for texts of less than 32 tokens.
+/// Mean KL divergence (verifier || draft) in nats between the head-mean attention rows of each pair of
+/// layers, over every `stride`-th position of the text from 16 on: [n_draft, n_ver], f64. The same
+/// numbers as those of `analyze layer-map` on recordings of the text, where the rows are the same.
+/// Throws ConfigError for texts of less than 32 tokens.
+Tensor<double> measure_layer_divergences(const Transformer& verifier, const Transformer& draft,
+                                         std::span<const TokenId> text, Index stride,
+                                         ThreadPool& pool);
+
+/// The non-decreasing map from verifier layers to draft layers of least total divergence.
 std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
                                      std::span<const TokenId> text, Index stride, ThreadPool& pool);
-
-/// "0/0/1/2": the spelling of specattn's option layer-map.
-std::string layer_map_text(std::span<const Index> draft_of);
 
 }  // namespace kvscope

@@ -25,9 +25,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
+#include "core/attention/monotone_map.hpp"
 #include "core/attention/nucleus.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
@@ -70,32 +70,10 @@ struct SpecAttnOptions {
   }
 };
 
-/// "0/0/1" as numbers; empty for the maps with a name. Throws ConfigError.
-std::vector<Index> parse_layer_map(const std::string& text) {
-  std::vector<Index> map;
-  if (text == "identity" || text == "proportional") return map;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    Index draft_layer = 0;
-    const auto [next, error] = std::from_chars(at, end, draft_layer);
-    const bool is_number =
-        error == std::errc{} && draft_layer >= 0 && (next == end || *next == '/');
-    if (!is_number) {
-      throw ConfigError(fmt::format(
-          "layer-map: expected identity, proportional or draft layers as 0/0/1/2, found \"{}\"",
-          text));
-    }
-    map.push_back(draft_layer);
-    if (next == end) return map;
-    at = next + 1;
-  }
-}
-
 class SpecAttn final : public Selector {
  public:
   explicit SpecAttn(const SpecAttnOptions& options)
-      : options_(options), map_(parse_layer_map(options.layer_map)) {}
+      : options_(options), map_(options.layer_map) {}
   std::string_view name() const override { return "specattn"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
@@ -151,34 +129,15 @@ class SpecAttn final : public Selector {
   }
 
  private:
-  Index draft_layer_of(const SelectCall& call) const {
-    const auto n_draft = static_cast<Index>(call.draft_rows.size());
-    if (map_.empty() && options_.layer_map == "proportional") {
-      return std::min(n_draft - 1, call.layer * n_draft / std::max<Index>(shape_.n_layers, 1));
-    }
-    if (!map_.empty() && call.layer >= static_cast<Index>(map_.size())) {
-      throw ConfigError(
-          fmt::format("specattn: layer-map names {} verifier layers, but the model has layer {}",
-                      map_.size(), call.layer));
-    }
-    const Index draft_layer =
-        map_.empty() ? call.layer : map_[static_cast<std::size_t>(call.layer)];
-    if (draft_layer >= n_draft) {
-      throw ConfigError(fmt::format(
-          "specattn: layer-map sends layer {} to draft layer {}, but the draft has {} layers; "
-          "expected proportional or the map that the layer map analysis finds",
-          call.layer, draft_layer, n_draft));
-    }
-    return draft_layer;
-  }
-
   const Tensor<float>& draft_rows_of(const SelectCall& call) const {
     if (call.draft_rows.empty()) {
       throw ConfigError(
           "specattn: needs the attention rows of a draft model, which this trace or run does not "
           "have");
     }
-    const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer_of(call))];
+    const Index draft_layer = map_.draft_of(call.layer, shape_.n_layers,
+                                            static_cast<Index>(call.draft_rows.size()));
+    const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer)];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
       throw ShapeError(
           fmt::format("specattn: draft rows {}, expected [n >= 1, at most {} positions]",
@@ -221,7 +180,7 @@ class SpecAttn final : public Selector {
   }
 
   SpecAttnOptions options_;
-  std::vector<Index> map_;  // empty for the maps with a name
+  DraftMap map_;
   AttentionShape shape_;
 };
 
