@@ -15,11 +15,11 @@ namespace kvscope {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 // "[json.exception.parse_error.101] parse error at line 1, ..." without the bracket, in bounded
 // length.
-std::string reason_of(const json::exception& error) {
+std::string reason_of(const Json::exception& error) {
   std::string_view text = error.what();
   if (const auto end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
   std::string clean;
@@ -67,7 +67,7 @@ class ValueBuilder {
     open_.pop_back();
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const json::exception& error) {
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) {
     throw FormatError(fmt::format("{}: expected JSON, found a {}", where_, reason_of(error)));
   }
 
@@ -153,38 +153,38 @@ std::string quote(std::string_view text, std::size_t max_length) {
   return out + (text.size() > max_length ? "...\"" : "\"");
 }
 
-json parse_json(std::string_view text, const std::string& where) {
-  return parse_as<json>(text, where);
+Json parse_json(std::string_view text, const std::string& where) {
+  return parse_as<Json>(text, where);
 }
 
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& where) {
   return parse_as<nlohmann::ordered_json>(text, where);
 }
 
-std::string describe(const json& value) {
+std::string describe(const Json& value) {
   switch (value.type()) {
-    case json::value_t::null:
+    case Json::value_t::null:
       return "null";
-    case json::value_t::object:
+    case Json::value_t::object:
       return fmt::format("an object of {} fields", value.size());
-    case json::value_t::array:
+    case Json::value_t::array:
       return fmt::format("a list of {}", value.size());
-    case json::value_t::string:
+    case Json::value_t::string:
       return fmt::format("the string {}", quote(value.get_ref<const std::string&>()));
-    case json::value_t::boolean:
+    case Json::value_t::boolean:
       return value.get<bool>() ? "true" : "false";
-    case json::value_t::number_integer:
+    case Json::value_t::number_integer:
       return fmt::format("the number {}", value.get<std::int64_t>());
-    case json::value_t::number_unsigned:
+    case Json::value_t::number_unsigned:
       return fmt::format("the number {}", value.get<std::uint64_t>());
-    case json::value_t::number_float:
+    case Json::value_t::number_float:
       return fmt::format("the number {}", value.get<double>());
     default:
       return "something else";
   }
 }
 
-JsonObject::JsonObject(const json& value, std::string where, std::string path)
+JsonObject::JsonObject(const Json& value, std::string where, std::string path)
     : value_(&value), where_(std::move(where)), path_(std::move(path)) {
   if (value.is_object()) return;
   const std::string name = path_.empty() ? where_ : fmt::format("{} ({})", path_, where_);
@@ -201,13 +201,13 @@ void JsonObject::refuse(const std::string& field, std::string_view expected) con
                                 it == value_->end() ? "nothing" : describe(*it)));
 }
 
-const json* JsonObject::find(const std::string& field) const {
+const Json* JsonObject::find(const std::string& field) const {
   const auto it = value_->find(field);
   return it == value_->end() || it->is_null() ? nullptr : &*it;
 }
 
-const json& JsonObject::require(const std::string& field) const {
-  const json* value = find(field);
+const Json& JsonObject::require(const std::string& field) const {
+  const Json* value = find(field);
   if (value == nullptr) refuse(field, "a value");
   return *value;
 }
@@ -219,7 +219,7 @@ std::int64_t JsonObject::integer(const std::string& field, std::int64_t low,
     return high == kMax ? fmt::format("an integer of at least {}", low)
                         : fmt::format("an integer from {} to {}", low, high);
   };
-  const json* value = find(field);
+  const Json* value = find(field);
   if (value == nullptr || !value->is_number_integer()) refuse(field, expected());
   // Unsigned numbers over the signed range must not wrap around to negative ones.
   if (value->is_number_unsigned() &&
@@ -238,7 +238,7 @@ std::int64_t JsonObject::integer_or(const std::string& field, std::int64_t low, 
 }
 
 double JsonObject::number(const std::string& field, double low, double high) const {
-  const json* value = find(field);
+  const Json* value = find(field);
   const auto expected = [&] { return fmt::format("a number from {} to {}", low, high); };
   if (value == nullptr || !value->is_number()) refuse(field, expected());
   const auto number = value->get<double>();
@@ -252,14 +252,14 @@ double JsonObject::number_or(const std::string& field, double low, double high,
 }
 
 bool JsonObject::boolean_or(const std::string& field, bool fallback) const {
-  const json* value = find(field);
+  const Json* value = find(field);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) refuse(field, "true or false");
   return value->get<bool>();
 }
 
 const std::string& JsonObject::string(const std::string& field) const {
-  const json* value = find(field);
+  const Json* value = find(field);
   if (value == nullptr || !value->is_string()) refuse(field, "a string");
   return value->get_ref<const std::string&>();
 }
@@ -270,13 +270,13 @@ std::optional<std::string> JsonObject::string_if(const std::string& field) const
 }
 
 JsonObject JsonObject::object(const std::string& field) const {
-  const json* value = find(field);
+  const Json* value = find(field);
   if (value == nullptr || !value->is_object()) refuse(field, "an object");
   return JsonObject(*value, where_, path_ + field + ".");
 }
 
-const json& JsonObject::list(const std::string& field) const {
-  const json* value = find(field);
+const Json& JsonObject::list(const std::string& field) const {
+  const Json* value = find(field);
   if (value == nullptr || !value->is_array()) refuse(field, "a list");
   return *value;
 }

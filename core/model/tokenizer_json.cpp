@@ -11,10 +11,10 @@
 
 namespace kvscope {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 void refuse_kind(const JsonObject& fields, const std::string& field, std::string_view expected) {
-  const json* value = fields.find(field);
+  const Json* value = fields.find(field);
   throw ConfigError(fmt::format("{}: expected {}, found {}", fields.name_of(field), expected,
                                 value == nullptr ? "nothing" : describe(*value)));
 }
@@ -30,7 +30,7 @@ namespace {
 void read_added_tokens(const JsonObject& root, const Vocabulary& vocabulary,
                        TokenizerParts& parts) {
   if (root.find("added_tokens") == nullptr) return;
-  const json& list = root.list("added_tokens");
+  const Json& list = root.list("added_tokens");
   std::unordered_set<std::string> seen;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const JsonObject fields(list[i], root.where(), fmt::format("added_tokens[{}].", i));
@@ -76,7 +76,7 @@ std::vector<TokenId> template_ids(const JsonObject& processor, const JsonObject&
   const std::string& name = item.object("SpecialToken").string("id");
   const JsonObject special = processor.object("special_tokens").object(name);
   std::vector<TokenId> ids;
-  for (const json& id : special.list("ids")) {
+  for (const Json& id : special.list("ids")) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::uint64_t{kMaxTokenId}) {
       special.refuse("ids", "token ids");
     }
@@ -87,7 +87,7 @@ std::vector<TokenId> template_ids(const JsonObject& processor, const JsonObject&
 
 // The template of a single text: special tokens around exactly one "Sequence".
 void read_template(const JsonObject& processor, TokenizerParts& parts) {
-  const json& list = processor.list("single");
+  const Json& list = processor.list("single");
   std::vector<TokenId> before, after;
   int n_sequences = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -129,7 +129,7 @@ void read_post_processor(const JsonObject& root, TokenizerParts& parts) {
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view json_text, const std::string& where) {
-  const json value = parse_json(json_text, where);
+  const Json value = parse_json(json_text, where);
   const JsonObject root(value, where);
   TokenizerParts parts;
   read_normalizer(root, parts);

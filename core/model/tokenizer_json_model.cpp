@@ -12,7 +12,7 @@ namespace kvscope {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 // Adds one token; `bytes`: what it stands for as far as is known before the decoder is.
 void add_token(const JsonObject& vocab, const std::string& content, std::string bytes, TokenId id,
@@ -65,7 +65,7 @@ void read_byte_tokens(const JsonObject& model, const Vocabulary& vocabulary, Bpe
 }
 
 // "a b" or ["a", "b"].
-std::pair<std::string, std::string> read_pair(const json& merge, const std::string& name) {
+std::pair<std::string, std::string> read_pair(const Json& merge, const std::string& name) {
   if (merge.is_string()) {
     const auto& text = merge.get_ref<const std::string&>();
     const std::size_t space = text.find(' ');
@@ -81,11 +81,11 @@ std::pair<std::string, std::string> read_pair(const json& merge, const std::stri
 }
 
 void read_merges(const JsonObject& model, const Vocabulary& vocabulary, TokenizerParts& parts) {
-  const json& merges = model.list("merges");
+  const Json& merges = model.list("merges");
   parts.bpe.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const auto name = [&] { return model.name_of(fmt::format("merges[{}]", i)); };
-    const json& merge = merges[i];
+    const Json& merge = merges[i];
     if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;
     const auto [left, right] = read_pair(merge, name());
     const auto id_of = [&](const std::string& token) {
