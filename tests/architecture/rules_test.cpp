@@ -2,6 +2,9 @@
 // lines.
 #include <catch2/catch_test_macros.hpp>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 
 #include "tests/architecture/source_tree.hpp"
@@ -92,6 +95,23 @@ TEST_CASE("no unfinished work is left in the code") {
       CHECK_FALSE(std::regex_search(file.lines[i], pattern));
     }
   }
+}
+
+TEST_CASE("CONTRIBUTING.md names only files that exist") {
+  const std::filesystem::path root = KVSCOPE_SOURCE_DIR;
+  std::ifstream file(root / "CONTRIBUTING.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  static const std::regex path_pattern(R"(`([a-z_]+/[A-Za-z0-9_./-]+)`)");
+  int n_found = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), path_pattern), end; it != end; ++it) {
+    const std::string path = (*it)[1];
+    if (path.find("NAME") != std::string::npos || path.starts_with("build/")) continue;
+    INFO(path);
+    // "core/attention/row_kernels" may stand for a header and its source
+    CHECK((std::filesystem::exists(root / path) || std::filesystem::exists(root / (path + ".hpp"))));
+    ++n_found;
+  }
+  CHECK(n_found > 20);
 }
 
 }  // namespace
