@@ -6,6 +6,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/statistics.hpp"
+#include "core/attention/layer_divergence.hpp"
 
 namespace kvscope {
 
@@ -61,8 +62,15 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
   watched.on_row = [&](const MeasuredRow& row) {
     const auto it = std::find_if(maps.begin(), maps.end(),
                                  [&](const LayerMaps& one) { return one.layer == row.layer; });
+    std::span<const double> probs = row.probs;
+    std::vector<double> shares;  // of what the keys get, as in the map of all attention
+    if (!trace.info().sinks.empty()) {
+      shares.assign(probs.begin(), probs.end());
+      normalise_row(shares);
+      probs = shares;
+    }
     for (std::size_t p = 0; p < pairs.size(); ++p)
-      it->pairs[p]->add_kept(row.pos, row.probs, row.visible, row.kept[p]);
+      it->pairs[p]->add_kept(row.pos, probs, row.visible, row.kept[p]);
   };
   const std::vector<LayerReplay> replays =
       replay_layers(trace, draft, layers, pairs, watched, pool, progress, stop);

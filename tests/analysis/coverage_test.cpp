@@ -73,6 +73,15 @@ nlohmann::ordered_json run(const TraceSource& trace, const CoverageOptions& opti
   return analyze_coverage(trace, draft, options, result, pool, {}, {});
 }
 
+/// Attention among the visible keys: what an attention sink takes is left out of the whole.
+std::vector<double> naive_share_row(const TraceSource& trace, Index layer, Index head, Index pos) {
+  auto row = test::naive_row(trace, layer, head, pos);
+  double sum = 0.0;
+  for (const double x : row) sum += x;
+  for (double& x : row) x /= sum;
+  return row;
+}
+
 /// Visible keys from the heaviest on, ties by position.
 std::vector<Index> by_weight(const std::vector<double>& row) {
   std::vector<Index> order;
@@ -109,6 +118,7 @@ struct Cell {
 TEST_CASE("coverage: every number equals three loops", "[coverage]") {
   PlantOptions plant = small_plant();
   plant.n_q = GENERATE(2, 4, 8);
+  plant.has_sinks = GENERATE(false, true);
   const MemoryTrace trace = windowed_trace(plant);
   CoverageOptions options = small_options();
   options.min_visible = GENERATE(1, 12);
@@ -143,7 +153,7 @@ TEST_CASE("coverage: every number equals three loops", "[coverage]") {
       std::vector<std::vector<double>> sizes(4), shares(4);  // three p's and the target
       for (const auto& [pos, call_begin] : rows) {
         const Index first = test::naive_first_visible(trace, layer, pos);
-        const auto probs = test::naive_row(trace, layer, static_cast<Index>(h), pos);
+        const auto probs = naive_share_row(trace, layer, static_cast<Index>(h), pos);
         const auto n_visible = static_cast<Index>(probs.size());
         const std::vector<Index> order = by_weight(probs);
         for (std::size_t p = 0; p < n_pairs; ++p) {
@@ -339,12 +349,16 @@ std::vector<double> naive_head_mean(const TraceSource& trace, Index layer, Index
     for (std::size_t i = 0; i < row.size(); ++i)
       out[static_cast<std::size_t>(first) + i] += row[i] / static_cast<double>(trace.info().n_q);
   }
+  double sum = 0.0;  // heads count by what they give to keys
+  for (const double x : out) sum += x;
+  for (double& x : out) x /= sum;
   return out;
 }
 
 TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[coverage]") {
   PlantOptions plant = small_plant();
   plant.query_scale = 0.4;  // flat rows: the floors are far from 0
+  plant.has_sinks = GENERATE(false, true);
   const MemoryTrace trace = windowed_trace(plant);
   plant.n_layers = 2;
   plant.n_q = 2;
