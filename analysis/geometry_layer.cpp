@@ -1,5 +1,7 @@
 #include "analysis/geometry_layer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/statistics.hpp"
@@ -10,6 +12,15 @@ namespace kvscope {
 namespace {
 
 constexpr Index kShownAxes = 3;
+
+/// [head, pos]; head: "q_head" or "kv_head".
+Tensor<float>& per_point(LayerArrays& arrays, const GeometryPlan& plan, const char* name,
+                         std::string_view head, const char* text) {
+  const TraceInfo& part = plan.part;
+  const Index n_heads = n_of(head == "q_head" ? part.q_heads : part.kv_heads);
+  return arrays.add<float>(name, {n_heads, n_of(plan.positions)}, {std::string(head), "pos"}, "1",
+                           text);
+}
 
 double cosine(std::span<const double> a, std::span<const double> b, double eps) {
   return dot_of(a, b) / (std::max(norm_of(a), eps) * std::max(norm_of(b), eps));
@@ -54,26 +65,56 @@ GeometryPlan::GeometryPlan(const TraceInfo& info, const GeometryOptions& options
       bases(options.basis == GeometryBasis::head ? part.q_heads : part.kv_heads),
       n_shown(std::min(kShownAxes, info.d_head)) {}
 
-GeometryLayer::GeometryLayer(const GeometryPlan& plan) {
-  const auto n_q = static_cast<Index>(plan.part.q_heads.size());
-  const auto n_kv = static_cast<Index>(plan.part.kv_heads.size());
-  const auto n_bases = static_cast<Index>(plan.bases.size());
-  const auto n_points = static_cast<Index>(plan.positions.size());
-  const Index d = plan.part.d_head;
-  variance = Tensor<double>({n_bases, d});
-  explained = Tensor<double>({n_bases, d});
-  center = Tensor<double>({n_bases, d});
-  directions = Tensor<double>({n_bases, plan.n_shown, d});
-  q_projection = Tensor<float>({n_q, n_points, plan.n_shown});
-  k_projection = Tensor<float>({n_bases, n_points, plan.n_shown});
-  for (Tensor<float>* t : {&s_q, &q_cos, &q_norm}) *t = Tensor<float>({n_q, n_points});
-  for (Tensor<float>* t : {&k_cos, &k_norm}) *t = Tensor<float>({n_kv, n_points});
-  q_clustering.resize(static_cast<std::size_t>(n_q));
-  means.resize(static_cast<std::size_t>(n_q));
-  k_clustering.resize(static_cast<std::size_t>(n_kv));
-  all_q_norms = Tensor<double>({n_q, plan.part.n_tokens});
-  all_k_norms = Tensor<double>({n_kv, plan.part.n_tokens});
-  all_v_norms = Tensor<double>({n_kv, plan.part.n_tokens});
+GeometryLayer::GeometryLayer(ResultSink& sink, const GeometryPlan& plan)
+    : arrays(sink, n_of(plan.part.layers)),
+      // the fit
+      variance(arrays.add<double>("variance", {n_of(plan.bases), plan.part.d_head},
+                                  {"basis", "component"}, "1", "variance along the axis")),
+      explained(arrays.add<double>("explained", {n_of(plan.bases), plan.part.d_head},
+                                   {"basis", "component"}, "1", "share of the variance")),
+      center(arrays.add<double>("center", {n_of(plan.bases), plan.part.d_head},
+                                {"basis", "channel"}, "1", "mean of the fitted rows")),
+      directions(arrays.add<double>("directions",
+                                    {n_of(plan.bases), plan.n_shown, plan.part.d_head},
+                                    {"basis", "shown", "channel"}, "1", "principal axes")),
+      // the points
+      q_projection(arrays.add<float>(
+          "queries/projection", {n_of(plan.part.q_heads), n_of(plan.positions), plan.n_shown},
+          {"q_head", "pos", "shown"}, "1", "query along the principal axes")),
+      k_projection(arrays.add<float>(
+          "keys/projection", {n_of(plan.bases), n_of(plan.positions), plan.n_shown},
+          {"basis", "pos", "shown"}, "1", "key along the principal axes")),
+      s_q(per_point(arrays, plan, "queries/s_q", "q_head", "S_q of the query")),
+      q_cos(
+          per_point(arrays, plan, "queries/cos_mean", "q_head", "cosine of query and mean query")),
+      q_norm(per_point(arrays, plan, "queries/norm", "q_head", "norm of the query")),
+      k_cos(per_point(arrays, plan, "keys/cos_mean", "kv_head", "cosine of key and mean key")),
+      k_norm(per_point(arrays, plan, "keys/norm", "kv_head", "norm of the key")),
+      // over all positions
+      q_clustering(arrays.add<double>("clustering/queries", {n_of(plan.part.q_heads)}, {"q_head"},
+                                      "1", "mean cosine of query and mean query")),
+      k_clustering(arrays.add<double>("clustering/keys", {n_of(plan.part.kv_heads)}, {"kv_head"},
+                                      "1", "mean cosine of key and mean key")),
+      means(arrays.add<double>("clustering/means", {n_of(plan.part.q_heads)}, {"q_head"}, "1",
+                               "cosine of mean query and mean key")) {
+  constexpr std::array<std::string_view, 3> kTexts = {"mean", "5th percentile", "95th percentile"};
+  for (std::size_t n = 0; n < kNormNames.size(); ++n) {
+    for (std::size_t i = 0; i < kNormStatistics.size(); ++i) {
+      norms[n][i] =
+          &arrays.add<double>(fmt::format("norms/{}_{}", kNormNames[n], kNormStatistics[i]), {}, {},
+                              "1", fmt::format("{} of |{}|", kTexts[i], kNormNames[n]));
+    }
+    const Index n_heads = n_of(n == 0 ? plan.part.q_heads : plan.part.kv_heads);
+    all_norms[n] = Tensor<double>({n_heads, plan.part.n_tokens});
+  }
+}
+
+void GeometryLayer::put_norm_statistics() {
+  for (std::size_t n = 0; n < norms.size(); ++n) {
+    const auto all = all_norms[n].flat();
+    const double values[] = {mean(all), quantile(all, 0.05), quantile(all, 0.95)};
+    for (std::size_t i = 0; i < norms[n].size(); ++i) norms[n][i]->flat()[0] = values[i];
+  }
 }
 
 void geometry_group(const TraceSource& trace, const GeometryOptions& options,
@@ -90,15 +131,15 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
   for (Index slot : q_slots) {
     q.push_back(trace.read_q(layer, part.q_heads[static_cast<std::size_t>(slot)], all));
   }
-  put_norms(trace.read_v(layer, kv_head, all).view(), out.all_v_norms.view().row(kv_slot));
+  put_norms(trace.read_v(layer, kv_head, all).view(), out.all_norms[2].view().row(kv_slot));
   const std::vector<double> mean_key = prompt_mean(part, k.view(), scoring);
 
   // keys: cosines and norms
   const std::vector<double> k_cosines = quoka_cosines(k.view(), mean_key, options.eps);
-  out.k_clustering[static_cast<std::size_t>(kv_slot)] = mean(k_cosines);
+  out.k_clustering(kv_slot) = mean(k_cosines);
   put_shown(k_cosines, plan.positions, out.k_cos.view().row(kv_slot));
-  put_norms(k.view(), out.all_k_norms.view().row(kv_slot));
-  put_shown(out.all_k_norms.view().row(kv_slot), plan.positions, out.k_norm.view().row(kv_slot));
+  put_norms(k.view(), out.all_norms[1].view().row(kv_slot));
+  put_shown(out.all_norms[1].view().row(kv_slot), plan.positions, out.k_norm.view().row(kv_slot));
 
   // queries: scores, cosines and norms
   for (std::size_t h = 0; h < q.size(); ++h) {
@@ -106,13 +147,13 @@ void geometry_group(const TraceSource& trace, const GeometryOptions& options,
     const auto rows = q[h].view();
     const std::vector<double> mean_query = prompt_mean(part, rows, scoring);
     const std::vector<double> cosines = quoka_cosines(rows, mean_query, options.eps);
-    out.q_clustering[static_cast<std::size_t>(slot)] = mean(cosines);
-    out.means[static_cast<std::size_t>(slot)] = cosine(mean_query, mean_key, options.eps);
+    out.q_clustering(slot) = mean(cosines);
+    out.means(slot) = cosine(mean_query, mean_key, options.eps);
     put_shown(query_scores(part, rows, options.span, scoring), plan.positions,
               out.s_q.view().row(slot));
     put_shown(cosines, plan.positions, out.q_cos.view().row(slot));
-    put_norms(rows, out.all_q_norms.view().row(slot));
-    put_shown(out.all_q_norms.view().row(slot), plan.positions, out.q_norm.view().row(slot));
+    put_norms(rows, out.all_norms[0].view().row(slot));
+    put_shown(out.all_norms[0].view().row(slot), plan.positions, out.q_norm.view().row(slot));
   }
 
   // axes and projections

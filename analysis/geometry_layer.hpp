@@ -1,10 +1,12 @@
 // The geometry of one layer: its arrays, and how one KV group fills them.
 #pragma once
 
-#include <span>
+#include <array>
+#include <string_view>
 #include <vector>
 
 #include "analysis/geometry.hpp"
+#include "analysis/layer_arrays.hpp"
 
 namespace kvscope {
 
@@ -17,19 +19,29 @@ struct GeometryPlan {
   Index n_shown = 0;             // axes shown: 3, or d_head if that is less
 };
 
+/// Mean, 5th and 95th percentile of the norms of one layer.
+inline constexpr std::array<std::string_view, 3> kNormStatistics = {"mean", "p05", "p95"};
+inline constexpr std::array<std::string_view, 3> kNormNames = {"q", "k", "v"};
+
 /// All arrays of one layer, by slots of the selected heads; see geometry.hpp.
 struct GeometryLayer {
-  explicit GeometryLayer(const GeometryPlan& plan);
-  Tensor<double> variance, explained;                    // [basis, component]
-  Tensor<double> center;                                 // [basis, channel]
-  Tensor<double> directions;                             // [basis, shown, channel]
-  Tensor<float> q_projection;                            // [q_head, pos, shown]
-  Tensor<float> k_projection;                            // [basis, pos, shown]
-  Tensor<float> s_q, q_cos, q_norm;                      // [q_head, pos]
-  Tensor<float> k_cos, k_norm;                           // [kv_head, pos]
-  std::vector<double> q_clustering, means;               // [q_head]
-  std::vector<double> k_clustering;                      // [kv_head]
-  Tensor<double> all_q_norms, all_k_norms, all_v_norms;  // [head, n_tokens]: every position
+  GeometryLayer(ResultSink& sink, const GeometryPlan& plan);
+  /// Summarises the norms of every position, once all groups are filled.
+  void put_norm_statistics();
+
+  LayerArrays arrays;
+  Tensor<double>&variance, &explained;                  // [basis, component]
+  Tensor<double>& center;                               // [basis, channel]
+  Tensor<double>& directions;                           // [basis, shown, channel]
+  Tensor<float>& q_projection;                          // [q_head, pos, shown]
+  Tensor<float>& k_projection;                          // [basis, pos, shown]
+  Tensor<float>&s_q, &q_cos, &q_norm;                   // [q_head, pos]
+  Tensor<float>&k_cos, &k_norm;                         // [kv_head, pos]
+  Tensor<double>& q_clustering;                         // [q_head]
+  Tensor<double>& k_clustering;                         // [kv_head]
+  Tensor<double>& means;                                // [q_head]
+  std::array<std::array<Tensor<double>*, 3>, 3> norms;  // by kNormNames and kNormStatistics: []
+  std::array<Tensor<double>, 3> all_norms;  // by kNormNames, [head, n_tokens]: every position
 };
 
 /// Fills the slots of one KV head, its query heads and its bases; groups may run in parallel.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
+#include "analysis/layer_arrays.hpp"
 #include "analysis/quest_step.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/visible.hpp"
@@ -34,44 +36,76 @@ std::vector<Index> choose_steps(const TraceSource& trace, const QuestOptions& op
   return steps;
 }
 
-/// What one semantics gives in one layer.
-struct KeptArrays {
-  Tensor<float> mass, recall;                // [q_head, step]
-  Tensor<std::int32_t> pages, loaded;        // [q_head, step]
-  Tensor<std::uint8_t> best_kept, selected;  // [q_head, step], [q_head, step, page]
-  Tensor<std::int32_t> union_loaded;         // [kv_head, step]
-};
-
 /// All arrays of one layer.
-struct LayerArrays {
-  LayerArrays(const TraceInfo& info, Index n_steps, Index n_pages, bool store_pages) {
-    const auto n_q = static_cast<Index>(info.q_heads.size());
-    const auto n_kv = static_cast<Index>(info.kv_heads.size());
-    const Shape heads{n_q, n_steps};
-    for (Tensor<float>* t : {&gap_mean, &gap_best, &rank_correlation}) *t = Tensor<float>(heads);
-    best_rank = Tensor<std::int32_t>(heads);
-    violations = Tensor<std::int32_t>(heads);
-    const Shape pages{n_q, n_steps, store_pages ? n_pages : 0};
-    bound = Tensor<float>(pages);
-    true_max = Tensor<float>(pages);
-    violated = Tensor<std::uint8_t>(pages);
-    std::fill(bound.flat().begin(), bound.flat().end(), kNanF);
-    std::fill(true_max.flat().begin(), true_max.flat().end(), kNanF);
-    for (KeptArrays& k : kept) {
-      k.mass = Tensor<float>(heads);
-      k.recall = Tensor<float>(heads);
-      k.pages = Tensor<std::int32_t>(heads);
-      k.loaded = Tensor<std::int32_t>(heads);
-      k.best_kept = Tensor<std::uint8_t>(heads);
-      k.selected = Tensor<std::uint8_t>(pages);
-      k.union_loaded = Tensor<std::int32_t>(Shape{n_kv, n_steps});
-    }
+struct QuestArrays {
+  QuestArrays(ResultSink& sink, const TraceInfo& info, Index step_count, Index page_count,
+              bool store_pages)
+      : layer(sink, static_cast<Index>(info.layers.size())),
+        n_heads(static_cast<Index>(info.q_heads.size())),
+        n_kv(static_cast<Index>(info.kv_heads.size())),
+        n_steps(step_count),
+        n_pages(page_count),
+        has_pages(store_pages) {}
+
+  template <class T>
+  Tensor<T>& per_head(const std::string& name, const char* units, const char* text) {
+    return layer.add<T>(name, {n_heads, n_steps}, {"q_head", "step"}, units, text);
   }
+  /// Null where the pages are not stored.
+  template <class T>
+  Tensor<T>* per_page(const std::string& name, const char* text, T fill = T{}) {
+    if (!has_pages) return nullptr;
+    return &layer.add<T>(name, {n_heads, n_steps, n_pages}, {"q_head", "step", "page"}, "1", text,
+                         fill);
+  }
+
+  LayerArrays layer;
+  Index n_heads, n_kv, n_steps, n_pages;
+  bool has_pages;
+
+  Tensor<float>& gap_mean =
+      per_head<float>("gap_mean", "logit", "bound minus true page maximum, page mean");
+  Tensor<float>& gap_best =
+      per_head<float>("gap_best", "logit", "bound minus true maximum at the best page");
+  Tensor<float>& rank_correlation =
+      per_head<float>("rank_correlation", "1", "Spearman, bound against true page maximum");
+  Tensor<std::int32_t>& best_rank =
+      per_head<std::int32_t>("best_rank", "1", "place of the truly best page by the bound");
+  Tensor<std::int32_t>& violations =
+      per_head<std::int32_t>("violations", "page", "pages whose bound is below their maximum");
+
+  /// What one semantics gives.
+  struct Kept {
+    Kept(QuestArrays& arrays, std::string_view semantics) : all(arrays), name(semantics) {}
+    QuestArrays& all;
+    std::string name;
+    Tensor<float>& mass =
+        all.per_head<float>(name + "/mass", "1", "attention mass on the selected pages");
+    Tensor<float>& recall =
+        all.per_head<float>(name + "/recall", "1", "share of the ten heaviest keys selected");
+    Tensor<std::int32_t>& pages =
+        all.per_head<std::int32_t>(name + "/pages", "page", "selected pages");
+    Tensor<std::int32_t>& loaded =
+        all.per_head<std::int32_t>(name + "/loaded", "token", "tokens loaded per query head");
+    Tensor<std::uint8_t>& best_kept =
+        all.per_head<std::uint8_t>(name + "/best_kept", "1", "the truly best page is selected");
+    Tensor<std::int32_t>& union_loaded = all.layer.add<std::int32_t>(
+        name + "/union_loaded", {all.n_kv, all.n_steps}, {"kv_head", "step"}, "token",
+        "tokens loaded per KV head (union over its query heads)");
+    Tensor<std::uint8_t>* selected =
+        all.per_page<std::uint8_t>(name + "/selected", "page selected");
+  };
+  std::array<Kept, kN> kept{Kept(*this, kQuestSemanticsNames[0]),
+                            Kept(*this, kQuestSemanticsNames[1])};
+
+  Tensor<float>* bound = per_page<float>("bound", "upper bound on q.k over the page", kNanF);
+  Tensor<float>* true_max = per_page<float>("true_max", "largest q.k of the page", kNanF);
+  Tensor<std::uint8_t>* violated =
+      per_page<std::uint8_t>("violated", "1 if the bound is below the largest q.k");
 
   /// Files the outcome of one group and step; `first_head` is the slot of the group's first query
   /// head.
-  void store(const QuestGroupStep& group, Index kv_slot, Index first_head, Index step,
-             bool store_pages) {
+  void store(const QuestGroupStep& group, Index kv_slot, Index first_head, Index step) {
     for (std::size_t h = 0; h < group.heads.size(); ++h) {
       const QuestHeadStep& head = group.heads[h];
       const Index slot = first_head + static_cast<Index>(h);
@@ -80,11 +114,11 @@ struct LayerArrays {
       rank_correlation(slot, step) = static_cast<float>(head.rank_correlation);
       best_rank(slot, step) = static_cast<std::int32_t>(head.best_rank);
       violations(slot, step) = static_cast<std::int32_t>(head.violations);
-      for (std::size_t p = 0; store_pages && p < head.bound.size(); ++p) {
+      for (std::size_t p = 0; has_pages && p < head.bound.size(); ++p) {
         const Index page = head.first_page + static_cast<Index>(p);
-        bound(slot, step, page) = static_cast<float>(head.bound[p]);
-        true_max(slot, step, page) = static_cast<float>(head.true_max[p]);
-        violated(slot, step, page) = head.violated[p];
+        (*bound)(slot, step, page) = static_cast<float>(head.bound[p]);
+        (*true_max)(slot, step, page) = static_cast<float>(head.true_max[p]);
+        (*violated)(slot, step, page) = head.violated[p];
       }
       for (std::size_t s = 0; s < kN; ++s) {
         const QuestKept& from = head.kept[s];
@@ -93,20 +127,14 @@ struct LayerArrays {
         kept[s].pages(slot, step) = static_cast<std::int32_t>(from.pages.size());
         kept[s].loaded(slot, step) = static_cast<std::int32_t>(from.loaded);
         kept[s].best_kept(slot, step) = from.best_kept;
-        if (!store_pages) continue;
-        for (Index page : from.pages) kept[s].selected(slot, step, page) = 1;
+        if (!has_pages) continue;
+        for (Index page : from.pages) (*kept[s].selected)(slot, step, page) = 1;
       }
     }
     for (std::size_t s = 0; s < kN; ++s) {
       kept[s].union_loaded(kv_slot, step) = static_cast<std::int32_t>(group.union_loaded[s]);
     }
   }
-
-  Tensor<float> gap_mean, gap_best, rank_correlation;  // [q_head, step]
-  Tensor<std::int32_t> best_rank, violations;          // [q_head, step]
-  Tensor<float> bound, true_max;                       // [q_head, step, page]
-  Tensor<std::uint8_t> violated;                       // [q_head, step, page]
-  std::array<KeptArrays, kN> kept;
 };
 
 /// Means and counts over the (head, step) pairs of some layers.
@@ -123,7 +151,7 @@ struct Tally {
   std::int64_t available = 0;        // visible tokens, per query head
   std::int64_t union_available = 0;  // visible tokens, per KV head
 
-  void add(const LayerArrays& layer, std::span<const std::int64_t> visible) {
+  void add(const QuestArrays& layer, std::span<const std::int64_t> visible) {
     for (std::size_t step = 0; step < visible.size(); ++step) {
       const auto t = static_cast<Index>(step);
       for (Index head = 0; head < layer.gap_mean.dim(0); ++head) {
@@ -173,77 +201,6 @@ struct Tally {
   }
 };
 
-void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Index> step_pos,
-                    Index n_pages, bool store_pages) {
-  write_head_axes(sink, info);
-  write_axis(sink, "step_pos", step_pos, "token", "position of the step");
-  const auto n_layers = static_cast<Index>(info.layers.size());
-  const auto n_steps = static_cast<Index>(step_pos.size());
-  const Shape heads{n_layers, static_cast<Index>(info.q_heads.size()), n_steps};
-  const Shape groups{n_layers, static_cast<Index>(info.kv_heads.size()), n_steps};
-  const Shape pages{heads[0], heads[1], heads[2], n_pages};
-  const auto per_head = [&](const std::string& name, ResultType type, std::string units,
-                            std::string long_name) {
-    sink.declare({name, type, heads, {"layer", "q_head", "step"}, units, long_name});
-  };
-  const auto per_page = [&](const std::string& name, ResultType type, std::string long_name) {
-    sink.declare({name, type, pages, {"layer", "q_head", "step", "page"}, "1", long_name});
-  };
-  per_head("gap_mean", ResultType::f32, "logit", "bound minus true page maximum, page mean");
-  per_head("gap_best", ResultType::f32, "logit", "bound minus true maximum at the best page");
-  per_head("rank_correlation", ResultType::f32, "1", "Spearman, bound against true page maximum");
-  per_head("best_rank", ResultType::i32, "1", "place of the truly best page by the bound");
-  per_head("violations", ResultType::i32, "page", "pages whose bound is below their maximum");
-  for (std::string_view semantics : kQuestSemanticsNames) {
-    const std::string s = std::string(semantics) + "/";
-    per_head(s + "mass", ResultType::f32, "1", "attention mass on the selected pages");
-    per_head(s + "recall", ResultType::f32, "1", "share of the ten heaviest keys selected");
-    per_head(s + "pages", ResultType::i32, "page", "selected pages");
-    per_head(s + "loaded", ResultType::i32, "token", "tokens loaded per query head");
-    per_head(s + "best_kept", ResultType::u8, "1", "the truly best page is selected");
-    sink.declare({s + "union_loaded",
-                  ResultType::i32,
-                  groups,
-                  {"layer", "kv_head", "step"},
-                  "token",
-                  "tokens loaded per KV head (union over its query heads)"});
-    if (store_pages) per_page(s + "selected", ResultType::u8, "page selected");
-  }
-  if (store_pages) {
-    per_page("bound", ResultType::f32, "upper bound on q.k over the page");
-    per_page("true_max", ResultType::f32, "largest q.k of the page");
-    per_page("violated", ResultType::u8, "1 if the bound is below the largest q.k");
-    std::vector<Index> numbers;
-    for (Index page = 0; page < n_pages; ++page) numbers.push_back(page);
-    write_axis(sink, "page", numbers, "page", "page");
-  }
-}
-
-void write_layer(ResultSink& sink, Index slot, const LayerArrays& layer, bool store_pages) {
-  sink.write<float>("gap_mean", slot, layer.gap_mean.flat());
-  sink.write<float>("gap_best", slot, layer.gap_best.flat());
-  sink.write<float>("rank_correlation", slot, layer.rank_correlation.flat());
-  sink.write<std::int32_t>("best_rank", slot, layer.best_rank.flat());
-  sink.write<std::int32_t>("violations", slot, layer.violations.flat());
-  for (std::size_t s = 0; s < kN; ++s) {
-    const std::string name = std::string(kQuestSemanticsNames[s]) + "/";
-    sink.write<float>(name + "mass", slot, layer.kept[s].mass.flat());
-    sink.write<float>(name + "recall", slot, layer.kept[s].recall.flat());
-    sink.write<std::int32_t>(name + "pages", slot, layer.kept[s].pages.flat());
-    sink.write<std::int32_t>(name + "loaded", slot, layer.kept[s].loaded.flat());
-    sink.write<std::uint8_t>(name + "best_kept", slot, layer.kept[s].best_kept.flat());
-    sink.write<std::int32_t>(name + "union_loaded", slot, layer.kept[s].union_loaded.flat());
-    if (store_pages) {
-      sink.write<std::uint8_t>(name + "selected", slot, layer.kept[s].selected.flat());
-    }
-  }
-  if (store_pages) {
-    sink.write<float>("bound", slot, layer.bound.flat());
-    sink.write<float>("true_max", slot, layer.true_max.flat());
-    sink.write<std::uint8_t>("violated", slot, layer.violated.flat());
-  }
-}
-
 /// Adds the plots of the result file.
 void add_plots(ResultSink& sink, bool store_pages) {
   const std::vector<std::string> axes = {"layer", "q_head", "step_pos"};
@@ -273,7 +230,14 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
   const TraceSource* const traces[] = {&trace};
   sink.begin(make_result_info("quest", traces, fields_to_json(options), provenance));
-  declare_arrays(sink, info, step_pos, n_pages, options.store_pages);
+  write_head_axes(sink, info);
+  write_axis(sink, "step_pos", step_pos, "token", "position of the step");
+  if (options.store_pages) {
+    std::vector<Index> numbers(static_cast<std::size_t>(n_pages));
+    std::iota(numbers.begin(), numbers.end(), Index{0});
+    write_axis(sink, "page", numbers, "page", "page");
+  }
+  QuestArrays arrays(sink, info, n_steps, n_pages, options.store_pages);
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -286,7 +250,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
     const auto window = window_of(info, layer);
-    LayerArrays arrays(info, n_steps, n_pages, options.store_pages);
+    arrays.layer.clear();
     for (std::size_t kv_slot = 0; kv_slot < info.kv_heads.size(); ++kv_slot) {
       check_stop(stop, "quest");
       const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
@@ -312,10 +276,10 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
              .keys = keys,
              .window = window,
              .scale = info.score_scale});
-        arrays.store(group, static_cast<Index>(kv_slot), first_head, step, options.store_pages);
+        arrays.store(group, static_cast<Index>(kv_slot), first_head, step);
       });
     }
-    write_layer(sink, slot, arrays, options.store_pages);
+    arrays.layer.write(slot);
 
     std::vector<std::int64_t> visible;
     for (Index pos : step_pos) visible.push_back(visible_keys(pos, window).size());

@@ -1,6 +1,6 @@
-// Quest's page bounds on recorded decode steps: the selector is run on each of them; how far the box of
-// a page overestimates its best key, and what the selection by that bound keeps, in both of the
-// published programs' readings of the budget.
+// Quest's page bounds on recorded decode steps: the selector is run on each of them; how far the
+// box of a page overestimates its best key, and what the selection by that bound keeps, in both of
+// the published programs' readings of the budget.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ namespace kvscope {
 namespace {
 
 constexpr Index kRecallKeys = 10;  // the "top-10 recall" of Quest's figure 4
-constexpr int kExactBoxes = 16;     // bits
+constexpr int kExactBoxes = 16;    // bits
 
 /// Visible positions of a page.
 TokenRange keys_of(Index page, Index page_size, TokenRange visible) {
@@ -51,8 +51,7 @@ QuestHeadStep measure_pages(std::span<const float> q, const PageTable& table, In
   Mean gap;
   for (std::size_t p = 0; p < head.bound.size(); ++p) {
     const Index page = first_page + static_cast<Index>(p);
-    const double truth =
-        max_of(part_of(dots, keys_of(page, table.page_size(), visible), visible));
+    const double truth = max_of(part_of(dots, keys_of(page, table.page_size(), visible), visible));
     const bool is_violated = head.bound[p] < truth - slack_of(q, table, page);
     head.violated.push_back(is_violated ? 1 : 0);
     head.violations += is_violated ? 1 : 0;

@@ -1,5 +1,5 @@
-// Quest on one decode step of one KV group: the bounds that the selector went by, true page maxima, and
-// what the pages that it selects hold.
+// Quest on one decode step of one KV group: the bounds that the selector went by, true page maxima,
+// and what the pages that it selects hold.
 #pragma once
 
 #include <array>

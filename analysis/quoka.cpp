@@ -94,13 +94,8 @@ struct Tally {
   }
 };
 
-void declare_arrays(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
-                    const QuokaOptions& options) {
-  const auto n_layers = static_cast<Index>(info.layers.size());
-  const auto n_q = static_cast<Index>(info.q_heads.size());
-  const auto n_kv = static_cast<Index>(info.kv_heads.size());
-  const auto n_chunks = static_cast<Index>(plan.chunks.size());
-
+void write_axes(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+                const QuokaOptions& options) {
   // coordinates and the starts of the ragged arrays
   std::vector<Index> positions, chunk_begin, available, score_offsets, kept_offsets;
   for (Index pos = 0; pos < info.n_tokens; ++pos) positions.push_back(pos);
@@ -120,74 +115,31 @@ void declare_arrays(ResultSink& sink, const TraceInfo& info, const QuokaPlan& pl
   if (options.store_key_scores) {
     write_axis(sink, "key_scores/offsets", score_offsets, "1", "first entry of each chunk");
   }
-
-  const auto declare = [&](std::string name, ResultType type, Shape shape,
-                           std::vector<std::string> axes, std::string units, std::string text) {
-    sink.declare(
-        {std::move(name), type, shape, std::move(axes), std::move(units), std::move(text)});
-  };
-  const Shape rows{n_layers, n_q, info.n_tokens};
-  const std::vector<std::string> row_axes = {"layer", "q_head", "pos"};
-  declare("s_q", ResultType::f32, rows, row_axes, "1", "S_q against the chunk's mean query");
-  declare("s_q_prompt", ResultType::f32, rows, row_axes, "1",
-          "S_q against the prompt's mean query");
-  declare("mass", ResultType::f32, rows, row_axes, "1", "attention mass on the kept keys");
-  declare("log_max_weight", ResultType::f32, rows, row_axes, "nat",
-          "log of the largest attention weight, key 0 left out");
-  declare("breadth", ResultType::f32, rows, row_axes, "token", "exp(entropy) of the attention row");
-  declare("selected_queries", ResultType::i32, {n_layers, n_q, n_chunks, options.most_queries()},
-          {"layer", "q_head", "chunk", "slot"}, "token", "positions of the selected queries");
-  declare("selected/positions", ResultType::i32, {n_layers, n_kv, plan.n_kept},
-          {"layer", "kv_head", "entry"}, "token", "positions of the kept keys");
-  if (options.store_key_scores) {
-    declare("key_scores/values", ResultType::f32, {n_layers, n_kv, plan.n_scores},
-            {"layer", "kv_head", "entry"}, "1", "S-hat of each candidate");
-  }
-  const Shape chunks{n_layers, n_kv, n_chunks};
-  const std::vector<std::string> chunk_axes = {"layer", "kv_head", "chunk"};
-  declare("oracle_recall", ResultType::f32, chunks, chunk_axes, "1",
-          "share of the keys of largest attention weight that are kept");
-  declare("loaded", ResultType::i32, chunks, chunk_axes, "token", "keys loaded per KV head");
-  declare("sink_selected", ResultType::u8, chunks, chunk_axes, "1", "key 0 is kept");
-  for (std::size_t i = 0; i < kCorrelations.size(); ++i) {
-    declare(fmt::format("correlation/{}", kCorrelations[i]), ResultType::f64, {n_layers, n_q},
-            {"layer", "q_head"}, "1", std::string(kCorrelationTexts[i]));
-  }
 }
 
-void write_layer(ResultSink& sink, Index slot, const QuokaLayer& layer, bool store_key_scores) {
-  sink.write<float>("s_q", slot, layer.s_q.flat());
-  sink.write<float>("s_q_prompt", slot, layer.s_q_prompt.flat());
-  sink.write<float>("mass", slot, layer.mass.flat());
-  sink.write<float>("log_max_weight", slot, layer.log_max_weight.flat());
-  sink.write<float>("breadth", slot, layer.breadth.flat());
-  sink.write<std::int32_t>("selected_queries", slot, layer.selected_queries.flat());
-  sink.write<std::int32_t>("selected/positions", slot, layer.selected.flat());
-  if (store_key_scores) sink.write<float>("key_scores/values", slot, layer.key_scores.flat());
-  sink.write<float>("oracle_recall", slot, layer.oracle_recall.flat());
-  sink.write<std::int32_t>("loaded", slot, layer.loaded.flat());
-  sink.write<std::uint8_t>("sink_selected", slot, layer.sink_selected.flat());
+/// By kCorrelations: [q_head].
+using CorrelationArrays = std::array<Tensor<double>*, kCorrelations.size()>;
+
+CorrelationArrays add_correlations(LayerArrays& arrays, Index n_heads) {
+  CorrelationArrays out{};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = &arrays.add<double>(fmt::format("correlation/{}", kCorrelations[i]), {n_heads},
+                                 {"q_head"}, "1", std::string(kCorrelationTexts[i]));
+  }
+  return out;
 }
 
-/// Correlations of every head of the layer: written, and their head mean and best head added to the
-/// summary.
-void write_correlations(ResultSink& sink, Index slot, const TraceInfo& info,
-                        const QuokaLayer& layer, const QuokaPlan& plan, ThreadPool& pool,
-                        nlohmann::ordered_json& entry) {
-  const auto n_q = static_cast<Index>(info.q_heads.size());
-  std::array<std::vector<double>, kCorrelations.size()> values;
-  for (auto& list : values) list.resize(static_cast<std::size_t>(n_q));
-  pool.parallel_for(n_q, [&](Index head, int) {
+/// Correlations of every head of the layer; their head mean and best head go to the summary.
+void correlate(const TraceInfo& info, const QuokaLayer& layer, const QuokaPlan& plan,
+               ThreadPool& pool, const CorrelationArrays& values, nlohmann::ordered_json& entry) {
+  pool.parallel_for(values[0]->count(), [&](Index head, int) {
     const auto of_head = correlations_of_head(layer, plan, head);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i][static_cast<std::size_t>(head)] = of_head[i];
-    }
+    for (std::size_t i = 0; i < values.size(); ++i) (*values[i])(head) = of_head[i];
   });
   for (std::size_t i = 0; i < values.size(); ++i) {
-    sink.write<double>(fmt::format("correlation/{}", kCorrelations[i]), slot, values[i]);
-    entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]));
+    entry[fmt::format("{}_mean", kCorrelations[i])] = json_number(mean(values[i]->flat()));
   }
-  const std::vector<double>& headline = values[1];
+  const std::span<const double> headline = values[1]->flat();
   const auto best = std::max_element(headline.begin(), headline.end(), [](double a, double b) {
     return std::isnan(a) ? !std::isnan(b) : a < b;
   });
@@ -226,8 +178,9 @@ MethodSpec QuokaOptions::method() const {
 }
 
 Budget QuokaOptions::kept_per_chunk() const {
-  return budget_kind == BudgetKind::tokens ? Budget{Budget::Kind::tokens, static_cast<double>(budget)}
-                                           : Budget{Budget::Kind::ratio, ratio};
+  return budget_kind == BudgetKind::tokens
+             ? Budget{Budget::Kind::tokens, static_cast<double>(budget)}
+             : Budget{Budget::Kind::ratio, ratio};
 }
 
 nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
@@ -240,7 +193,10 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
   const QuokaPlan plan(info, options);
   const TraceSource* const traces[] = {&trace};
   sink.begin(make_result_info("quoka", traces, fields_to_json(options), provenance));
-  declare_arrays(sink, info, plan, options);
+  write_axes(sink, info, plan, options);
+  QuokaLayer arrays(sink, info, plan, options);
+  const CorrelationArrays correlations =
+      add_correlations(arrays.arrays, static_cast<Index>(info.q_heads.size()));
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -251,13 +207,11 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
     const bool selects = quoka_selects_in(info, options, layer);
-    QuokaLayer arrays(info, plan, options);
+    arrays.arrays.clear();
     for (Index kv_slot = 0; kv_slot < static_cast<Index>(info.kv_heads.size()); ++kv_slot) {
       check_stop(stop, "quoka");
       quoka_group(trace, options, plan, layer, kv_slot, pool, stop, arrays);
     }
-    write_layer(sink, slot, arrays, options.store_key_scores);
-
     Tally tally;
     tally.add(arrays, plan, selects);
     all.add(arrays, plan, selects);
@@ -266,7 +220,8 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
     entry["layer"] = layer;
     entry["dense"] = !selects;
     entry.update(tally.to_json());
-    write_correlations(sink, slot, info, arrays, plan, pool, entry);
+    correlate(info, arrays, plan, pool, correlations, entry);
+    arrays.arrays.write(slot);
     if (!entry["pearson_log_mean"].is_null()) {
       correlation.add(entry["pearson_log_mean"].get<double>());
     }

@@ -1,6 +1,7 @@
-// QuoKA replayed on a recorded prefill: the selector is run on every chunk, and what it looked at is
-// kept: its representative queries, the score of every key, the keys it chose, and how much
-// attention they hold. Open loop: every layer sees the dense model's q and k, errors do not compound.
+// QuoKA replayed on a recorded prefill: the selector is run on every chunk, and what it looked at
+// is kept: its representative queries, the score of every key, the keys it chose, and how much
+// attention they hold. Open loop: every layer sees the dense model's q and k, errors do not
+// compound.
 #pragma once
 
 #include <array>

@@ -88,8 +88,8 @@ Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& ch
   }
   if (!group.selects || chunk.candidates.size() == 0) return answer;
 
-  if (options.store_key_scores) {
-    float* stored = out.key_scores.view().row(group.kv_slot).data() + chunk.score_begin;
+  if (out.key_scores != nullptr) {
+    float* stored = out.key_scores->view().row(group.kv_slot).data() + chunk.score_begin;
     std::transform(trace.scores.front().begin(), trace.scores.front().end(), stored, [](double s) {
       return s > kQuokaUnscored ? static_cast<float>(s) : -std::numeric_limits<float>::infinity();
     });
@@ -180,6 +180,19 @@ void write_prompt_s_q(const TraceInfo& info, const QuokaOptions& options, const 
   }
 }
 
+Tensor<float>& per_row(LayerArrays& arrays, const TraceInfo& info, const char* name,
+                       const char* units, const char* text, float fill) {
+  return arrays.add<float>(name, {n_of(info.q_heads), info.n_tokens}, {"q_head", "pos"}, units,
+                           text, fill);
+}
+
+template <class T>
+Tensor<T>& per_chunk(LayerArrays& arrays, const TraceInfo& info, const QuokaPlan& plan,
+                     const char* name, const char* units, const char* text, T fill) {
+  return arrays.add<T>(name, {n_of(info.kv_heads), n_of(plan.chunks)}, {"kv_head", "chunk"}, units,
+                       text, fill);
+}
+
 }  // namespace
 
 QuokaPlan::QuokaPlan(const TraceInfo& info, const QuokaOptions& options) {
@@ -207,26 +220,35 @@ QuokaPlan::QuokaPlan(const TraceInfo& info, const QuokaOptions& options) {
   }
 }
 
-QuokaLayer::QuokaLayer(const TraceInfo& info, const QuokaPlan& plan, const QuokaOptions& options) {
-  const auto n_q = static_cast<Index>(info.q_heads.size());
-  const auto n_kv = static_cast<Index>(info.kv_heads.size());
-  const auto n_chunks = static_cast<Index>(plan.chunks.size());
-  for (Tensor<float>* t : {&s_q, &s_q_prompt, &mass, &log_max_weight, &breadth}) {
-    *t = Tensor<float>({n_q, info.n_tokens});
-  }
-  selected_queries = Tensor<std::int32_t>({n_q, n_chunks, options.most_queries()});
-  key_scores = Tensor<float>({n_kv, options.store_key_scores ? plan.n_scores : 0});
-  selected = Tensor<std::int32_t>({n_kv, plan.n_kept});
-  oracle_recall = Tensor<float>({n_kv, n_chunks});
-  loaded = Tensor<std::int32_t>({n_kv, n_chunks});
-  sink_selected = Tensor<std::uint8_t>({n_kv, n_chunks});
-  zero_mean = Tensor<std::uint8_t>({n_kv, n_chunks});
-  std::fill(mass.flat().begin(), mass.flat().end(), 1.0f);
-  std::fill(selected_queries.flat().begin(), selected_queries.flat().end(), -1);
-  std::fill(selected.flat().begin(), selected.flat().end(), -1);
-  std::fill(key_scores.flat().begin(), key_scores.flat().end(), kNanF);
-  std::fill(oracle_recall.flat().begin(), oracle_recall.flat().end(), kNanF);
-}
+QuokaLayer::QuokaLayer(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+                       const QuokaOptions& options)
+    : arrays(sink, static_cast<Index>(info.layers.size())),
+      s_q(per_row(arrays, info, "s_q", "1", "S_q against the chunk's mean query", 0.0f)),
+      s_q_prompt(
+          per_row(arrays, info, "s_q_prompt", "1", "S_q against the prompt's mean query", 0.0f)),
+      mass(per_row(arrays, info, "mass", "1", "attention mass on the kept keys", 1.0f)),
+      log_max_weight(per_row(arrays, info, "log_max_weight", "nat",
+                             "log of the largest attention weight, key 0 left out", 0.0f)),
+      breadth(per_row(arrays, info, "breadth", "token", "exp(entropy) of the attention row", 0.0f)),
+      selected_queries(arrays.add<std::int32_t>(
+          "selected_queries", {n_of(info.q_heads), n_of(plan.chunks), options.most_queries()},
+          {"q_head", "chunk", "slot"}, "token", "positions of the selected queries", -1)),
+      selected(arrays.add<std::int32_t>("selected/positions", {n_of(info.kv_heads), plan.n_kept},
+                                        {"kv_head", "entry"}, "token", "positions of the kept keys",
+                                        -1)),
+      key_scores(options.store_key_scores
+                     ? &arrays.add<float>("key_scores/values", {n_of(info.kv_heads), plan.n_scores},
+                                          {"kv_head", "entry"}, "1", "S-hat of each candidate",
+                                          kNanF)
+                     : nullptr),
+      oracle_recall(per_chunk<float>(arrays, info, plan, "oracle_recall", "1",
+                                     "share of the keys of largest attention weight that are kept",
+                                     kNanF)),
+      loaded(per_chunk<std::int32_t>(arrays, info, plan, "loaded", "token",
+                                     "keys loaded per KV head", 0)),
+      sink_selected(
+          per_chunk<std::uint8_t>(arrays, info, plan, "sink_selected", "1", "key 0 is kept", 0)),
+      zero_mean({n_of(info.kv_heads), n_of(plan.chunks)}) {}
 
 bool quoka_selects_in(const TraceInfo& info, const QuokaOptions& options, Index layer) {
   return layer >= options.dense_layers && !window_of(info, layer);
@@ -275,8 +297,8 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
     const QuokaChunk& chunk = plan.chunks[static_cast<std::size_t>(c)];
     Worker& worker = workers[static_cast<std::size_t>(thread)];
     const Answer answer = ask(group, options, chunk, c, worker, out);
-    out.loaded(kv_slot, c) = static_cast<std::int32_t>(loaded_keys(
-        options, chunk, group.selects, static_cast<Index>(answer.chosen.size())));
+    out.loaded(kv_slot, c) = static_cast<std::int32_t>(
+        loaded_keys(options, chunk, group.selects, static_cast<Index>(answer.chosen.size())));
     const bool wants_oracle = group.selects && chunk.cuts();
     std::vector<double> best_weight(
         wants_oracle ? static_cast<std::size_t>(chunk.candidates.size()) : 0, 0.0);

@@ -5,13 +5,14 @@
 #include <stop_token>
 #include <vector>
 
+#include "analysis/layer_arrays.hpp"
 #include "analysis/quoka.hpp"
 
 namespace kvscope {
 
 /// One chunk of the replay.
 struct QuokaChunk {
-  TokenRange tokens;      // its queries
+  TokenRange tokens;  // its queries
   bool is_decode = false;
   TokenRange candidates;  // keys that compete; empty if the chunk is dense
   Index budget = 0;       // how many of them are kept, at most
@@ -33,15 +34,18 @@ struct QuokaPlan {
 
 /// All arrays of one layer, by slots of the recorded heads.
 struct QuokaLayer {
-  QuokaLayer(const TraceInfo& info, const QuokaPlan& plan, const QuokaOptions& options);
-  Tensor<float> s_q, s_q_prompt, mass, log_max_weight, breadth;  // [q_head, pos]
-  Tensor<std::int32_t> selected_queries;                         // [q_head, chunk, slot]
-  Tensor<float> key_scores;                                      // [kv_head, entry]
-  Tensor<std::int32_t> selected;                                 // [kv_head, entry]
-  Tensor<float> oracle_recall;                                   // [kv_head, chunk]
-  Tensor<std::int32_t> loaded;                                   // [kv_head, chunk]
-  Tensor<std::uint8_t> sink_selected;                            // [kv_head, chunk]
-  Tensor<std::uint8_t> zero_mean;                                // [kv_head, chunk]
+  QuokaLayer(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+             const QuokaOptions& options);
+
+  LayerArrays arrays;
+  Tensor<float>&s_q, &s_q_prompt, &mass, &log_max_weight, &breadth;  // [q_head, pos]
+  Tensor<std::int32_t>& selected_queries;                            // [q_head, chunk, slot]
+  Tensor<std::int32_t>& selected;                                    // [kv_head, entry]
+  Tensor<float>* key_scores;            // [kv_head, entry]; null if they are not stored
+  Tensor<float>& oracle_recall;         // [kv_head, chunk]
+  Tensor<std::int32_t>& loaded;         // [kv_head, chunk]
+  Tensor<std::uint8_t>& sink_selected;  // [kv_head, chunk]
+  Tensor<std::uint8_t> zero_mean;       // [kv_head, chunk], written anew for each layer
 };
 
 /// True if QuoKA selects in this layer: full attention, and past the dense layers.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "analysis/layer_arrays.hpp"
 #include "analysis/statistics.hpp"
 #include "core/attention/quoka_scores.hpp"
 #include "core/attention/theorem_b1.hpp"
@@ -33,37 +34,39 @@ constexpr std::array<BoundName, 6> kBounds = {{
 }};
 constexpr std::size_t kFirstUpperBound = 4;
 
-std::string violated_array(const BoundName& bound) {
-  return "violated/" + std::string(bound.key);
-}
-
 /// Rows of the heads of one layer, in the precision they are stored in, and how they compare with
-/// the truth.
+/// the truth. A row without k* makes no statement: it keeps what clear() gives it.
 struct LayerRowsB1 {
-  LayerRowsB1(Index n_heads, Index n_rows) : cos({n_heads, n_rows}) {
-    const Shape shape = cos.shape();
-    for (Tensor<float>* t : {&weight, &log_odds, &norm_eff, &cos_mean_query})
-      *t = Tensor<float>(shape);
-    for (auto& bound : bounds) bound = Tensor<float>(shape);
-    for (auto& gap : gaps) gap = Tensor<double>(shape);
-    violated = Tensor<std::uint8_t>(Shape{static_cast<Index>(kBounds.size()), n_heads, n_rows});
-    n_others = Tensor<std::int32_t>(shape);
-    star_pos = Tensor<std::int32_t>(shape);
+  LayerRowsB1(ResultSink& sink, const TraceInfo& info, Index n_rows)
+      : layer(sink, static_cast<Index>(info.layers.size())),
+        shape{static_cast<Index>(info.q_heads.size()), n_rows} {
+    for (std::size_t b = 0; b < kBounds.size(); ++b) {
+      const BoundName& bound = kBounds[b];
+      bounds[b] = &add<float>(bound.array, "1", bound.long_name, kNanF);
+      violated[b] = &add<std::uint8_t>("violated/" + std::string(bound.key), "1",
+                                       "1 if the bound fails in this row", 0);
+      gaps[b] = Tensor<double>(shape);
+    }
   }
-  /// A row without k* makes no statement.
-  void clear_row(Index head, Index row) {
-    for (Tensor<float>* t : {&cos, &weight, &log_odds, &norm_eff, &cos_mean_query})
-      (*t)(head, row) = kNanF;
-    for (auto& bound : bounds) bound(head, row) = kNanF;
-    for (auto& gap : gaps) gap(head, row) = kNan;
-    n_others(head, row) = 0;
-    star_pos(head, row) = -1;
+  template <class T>
+  Tensor<T>& add(std::string_view name, const char* units, std::string_view text, T fill) {
+    return layer.add<T>(std::string(name), shape, {"q_head", "row"}, units, std::string(text),
+                        fill);
   }
-  Tensor<float> cos, weight, log_odds, norm_eff, cos_mean_query;  // [q_head, row]
-  std::array<Tensor<float>, kBounds.size()> bounds;               // [q_head, row]
-  std::array<Tensor<double>, kBounds.size()> gaps;  // [q_head, row], >= 0 where a bound holds
-  Tensor<std::uint8_t> violated;                    // [bound, q_head, row]
-  Tensor<std::int32_t> n_others, star_pos;          // [q_head, row]
+
+  LayerArrays layer;
+  Shape shape;  // [q_head, row]
+  Tensor<float>& cos = add<float>("cos", "1", "cos(k*, q)", kNanF);
+  Tensor<float>& weight = add<float>("weight", "1", "softmax weight of k*", kNanF);
+  Tensor<float>& log_odds = add<float>("log_odds", "nat", "log(w / (1 - w))", kNanF);
+  Tensor<float>& norm_eff = add<float>("norm_eff", "1", "N_eff = |q| max|k| scale", kNanF);
+  Tensor<float>& cos_mean_query = add<float>("cos_mean_query", "1", "cos(M_Q, q)", kNanF);
+  Tensor<std::int32_t>& n_others =
+      add<std::int32_t>("n_others", "token", "visible keys besides k*", 0);
+  Tensor<std::int32_t>& star_pos = add<std::int32_t>("star_pos", "token", "position of k*", -1);
+  std::array<Tensor<float>*, kBounds.size()> bounds{};
+  std::array<Tensor<std::uint8_t>*, kBounds.size()> violated{};
+  std::array<Tensor<double>, kBounds.size()> gaps;  // >= 0 where a bound holds
 };
 
 /// Violations and gaps of the rows that make a statement.
@@ -78,7 +81,7 @@ struct Tally {
     ++rows;
     cos.add(rows_of_layer.cos(head, row));
     for (std::size_t b = 0; b < kBounds.size(); ++b) {
-      violations[b] += rows_of_layer.violated(static_cast<Index>(b), head, row);
+      violations[b] += (*rows_of_layer.violated[b])(head, row);
       gaps[b].add(rows_of_layer.gaps[b](head, row));
     }
   }
@@ -150,10 +153,7 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const Index pos = row_pos[static_cast<std::size_t>(i)];
              const std::optional<Index> picked = pick_star(options, scores, layer, q_head, pos);
-             if (!picked) {
-               out.clear_row(slot, i);
-               return;
-             }
+             if (!picked) return;
              const Index star = *picked;
              const Index star_pos = visible.begin + star;
              const auto norms = keys.norms().subspan(static_cast<std::size_t>(visible.begin),
@@ -179,54 +179,11 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
              for (std::size_t b = 0; b < bounds.size(); ++b) {
                const double gap = b < kFirstUpperBound ? row.cos - bounds[b] : bounds[b] - cos_mean;
                const double slack = b < kFirstUpperBound ? row.slack : main_text.slack;
-               out.bounds[b](slot, i) = static_cast<float>(bounds[b]);
+               (*out.bounds[b])(slot, i) = static_cast<float>(bounds[b]);
                out.gaps[b](slot, i) = gap;
-               out.violated(static_cast<Index>(b), slot, i) = gap < -(options.tolerance + slack);
+               (*out.violated[b])(slot, i) = gap < -(options.tolerance + slack);
              }
            });
-}
-
-void declare_arrays(ResultSink& sink, const TraceInfo& info, std::span<const Index> row_pos) {
-  write_head_axes(sink, info);
-  write_axis(sink, "row_pos", row_pos, "token", "query position");
-  const Shape shape{static_cast<Index>(info.layers.size()), static_cast<Index>(info.q_heads.size()),
-                    static_cast<Index>(row_pos.size())};
-  const auto declare = [&](std::string_view name, ResultType type, std::string_view units,
-                           std::string_view long_name) {
-    sink.declare({std::string(name),
-                  type,
-                  shape,
-                  {"layer", "q_head", "row"},
-                  std::string(units),
-                  std::string(long_name)});
-  };
-  declare("cos", ResultType::f32, "1", "cos(k*, q)");
-  declare("weight", ResultType::f32, "1", "softmax weight of k*");
-  declare("log_odds", ResultType::f32, "nat", "log(w / (1 - w))");
-  declare("norm_eff", ResultType::f32, "1", "N_eff = |q| max|k| scale");
-  declare("cos_mean_query", ResultType::f32, "1", "cos(M_Q, q)");
-  declare("n_others", ResultType::i32, "token", "visible keys besides k*");
-  declare("star_pos", ResultType::i32, "token", "position of k*");
-  for (const BoundName& bound : kBounds) {
-    declare(bound.array, ResultType::f32, "1", bound.long_name);
-    declare(violated_array(bound), ResultType::u8, "1", "1 if the bound fails in this row");
-  }
-}
-
-void write_layer(ResultSink& sink, Index slot, const LayerRowsB1& rows) {
-  sink.write<float>("cos", slot, rows.cos.flat());
-  sink.write<float>("weight", slot, rows.weight.flat());
-  sink.write<float>("log_odds", slot, rows.log_odds.flat());
-  sink.write<float>("norm_eff", slot, rows.norm_eff.flat());
-  sink.write<float>("cos_mean_query", slot, rows.cos_mean_query.flat());
-  sink.write<std::int32_t>("n_others", slot, rows.n_others.flat());
-  sink.write<std::int32_t>("star_pos", slot, rows.star_pos.flat());
-  for (std::size_t b = 0; b < kBounds.size(); ++b) {
-    sink.write<float>(kBounds[b].array, slot, rows.bounds[b].flat());
-    const auto per_bound = static_cast<std::size_t>(rows.cos.count());
-    sink.write<std::uint8_t>(violated_array(kBounds[b]), slot,
-                             rows.violated.flat().subspan(b * per_bound, per_bound));
-  }
 }
 
 }  // namespace
@@ -241,7 +198,9 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   const std::vector<Index> row_pos = evenly_spaced(0, info.n_tokens, options.rows);
   const TraceSource* const traces[] = {&trace};
   sink.begin(make_result_info("theorem-b1", traces, fields_to_json(options), provenance));
-  declare_arrays(sink, info, row_pos);
+  write_head_axes(sink, info);
+  write_axis(sink, "row_pos", row_pos, "token", "query position");
+  LayerRowsB1 rows(sink, info, static_cast<Index>(row_pos.size()));
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -252,7 +211,7 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   const auto n_rows = static_cast<Index>(row_pos.size());
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
-    LayerRowsB1 rows(n_heads, n_rows);
+    rows.layer.clear();
     for (Index kv_head : info.kv_heads) {
       check_stop(stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
@@ -262,7 +221,7 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
         analyze_head(trace, options, layer, q_head, row_pos, k.view(), keys, loop, rows);
       }
     }
-    write_layer(sink, slot, rows);
+    rows.layer.write(slot);
 
     Tally tally;
     for (Index head = 0; head < n_heads; ++head) {

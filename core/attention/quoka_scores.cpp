@@ -99,7 +99,8 @@ std::vector<std::vector<Index>> quoka_pick_slots(std::span<const std::vector<dou
   std::vector<std::vector<Index>> picks;
   for (const auto& head : cosines) {
     picks.push_back(quoka_pick(head, n_queries));
-    if (pairing == QuokaPairing::position_sorted) std::sort(picks.back().begin(), picks.back().end());
+    if (pairing == QuokaPairing::position_sorted)
+      std::sort(picks.back().begin(), picks.back().end());
   }
   return picks;
 }

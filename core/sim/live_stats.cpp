@@ -58,10 +58,6 @@ double KeptTotals::reduction() const {
   return reduction_of(attended, visible);
 }
 
-double KeptTotals::union_reduction() const {
-  return reduction_of(loaded, available);
-}
-
 double KeptTotals::mean_kept(double n_queries) const {
   const double n = n_queries * static_cast<double>(attended.size());
   return n > 0.0 ? total(attended) / n : 0.0;

@@ -25,8 +25,6 @@ struct KeptTotals {
   void add(const KeptTotals& other);
   /// 1 - attended / visible, a ratio of totals over query heads; 0 if nothing was counted.
   double reduction() const;
-  /// 1 - loaded / available over KV heads: what memory traffic sees under grouped queries.
-  double union_reduction() const;
   /// Keys attended to per query, mean; 0 if nothing was counted.
   double mean_kept(double n_queries) const;
 };

@@ -72,8 +72,8 @@ const std::vector<Question> kQuestions = {
 
 /// What the analysis says that the query at `pos` of a chunk attends to.
 std::vector<KeyPos> kept_by_analysis(const MemoryResult& result, const QuokaOptions& options,
-                                     std::size_t place, std::size_t chunk, Index n_kept, Index begin,
-                                     Index pos) {
+                                     std::size_t place, std::size_t chunk, Index n_kept,
+                                     Index begin, Index pos) {
   const auto offsets = result.values<std::int64_t>("selected/offsets");
   const auto selected = result.values<std::int32_t>("selected/positions")
                             .subspan(place * static_cast<std::size_t>(n_kept));

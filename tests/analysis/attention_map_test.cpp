@@ -1,0 +1,68 @@
+// The pooled attention map of one head against three loops.
+#include "analysis/attention_map.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cmath>
+
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attention_map]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 53;
+  plant.sink = 1.0;
+  plant.has_sinks = GENERATE(false, true);
+  MemoryTrace planted = test::planted_trace(plant);
+  TraceInfo info = planted.info();
+  info.window[1] = 20;
+  MemoryTrace trace(info);
+  for (Index layer = 0; layer < plant.n_layers; ++layer) {
+    std::copy_n(planted.q(layer).data(), planted.q(layer).shape().count(), trace.q(layer).data());
+    std::copy_n(planted.k(layer).data(), planted.k(layer).shape().count(), trace.k(layer).data());
+  }
+  AttentionMapOptions options;
+  options.layer = GENERATE(0, 1);
+  options.head = 3;
+  options.max_cells = 16;  // blocks of 4
+  options.pooling = GENERATE(MapPooling::max, MapPooling::mean);
+  MemoryResult result;
+  ThreadPool pool(GENERATE(1, 3));
+  const auto summary = analyze_attention_map(trace, options, result, pool, {}, {});
+  REQUIRE(summary["block"] == 4);
+  REQUIRE(summary["cells"] == 14);
+
+  std::vector<double> largest(14 * 14, 0.0), sum(14 * 14, 0.0), count(14 * 14, 0.0);
+  for (Index pos = 0; pos < plant.n_tokens; ++pos) {
+    const auto row = test::naive_row(trace, options.layer, options.head, pos);
+    const Index first = test::naive_first_visible(trace, options.layer, pos);
+    for (std::size_t t = 0; t < row.size(); ++t) {
+      const auto cell =
+          static_cast<std::size_t>(pos / 4 * 14 + (first + static_cast<Index>(t)) / 4);
+      largest[cell] = std::max(largest[cell], row[t]);
+      sum[cell] += row[t];
+      count[cell] += 1.0;
+    }
+  }
+  const auto map = result.values<float>("map");
+  REQUIRE(map.size() == largest.size());
+  for (std::size_t cell = 0; cell < map.size(); ++cell) {
+    INFO(cell);
+    if (count[cell] == 0.0) {
+      CHECK(std::isnan(map[cell]));
+    } else if (options.pooling == MapPooling::max) {
+      CHECK(map[cell] == Catch::Approx(largest[cell]));
+    } else {
+      CHECK(map[cell] == Catch::Approx(sum[cell] / count[cell]));
+    }
+  }
+  options.head = 9;
+  CHECK_THROWS_AS(analyze_attention_map(trace, options, result, pool, {}, {}), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope
