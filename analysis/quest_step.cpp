@@ -29,30 +29,36 @@ std::span<const double> part_of(std::span<const double> row, TokenRange keys, To
 
 /// The rounding error that a bound may carry: it and the dot products are f64 sums of at most d
 /// exact f32 products, no larger than those of a box around the page.
-double slack_of(std::span<const float> q, const PageTable& table, Index page) {
-  const auto box = table.box(page);  // high, then low
+double slack_of(std::span<const float> q, std::span<const double> box) {
   double magnitude = 0.0;
   for (std::size_t c = 0; c < q.size(); ++c) {
     const auto x = static_cast<double>(q[c]);
-    magnitude += std::max(std::abs(x * static_cast<double>(box[c])),
-                          std::abs(x * static_cast<double>(box[q.size() + c])));
+    magnitude += std::max(std::abs(x * box[c]), std::abs(x * box[q.size() + c]));
   }
   return 2.0 * static_cast<double>(q.size()) * std::numeric_limits<double>::epsilon() * magnitude;
 }
 
-/// How the bounds of the pages from first_page on compare with the pages' true maxima. dots: q.k of
-/// the visible keys.
-QuestHeadStep measure_pages(std::span<const float> q, const PageTable& table, Index first_page,
-                            std::vector<double> bounds, TokenRange visible,
-                            std::span<const double> dots, double scale) {
+/// The pages that a position sees.
+struct SeenPages {
+  TokenRange visible;
+  Index first = 0;
+  Index page_size = 1;
+  std::vector<std::vector<double>> boxes;  // (high, low) of each
+};
+
+/// How the bounds of the pages compare with the pages' true maxima. dots: q.k of the visible keys.
+QuestHeadStep measure_pages(std::span<const float> q, const SeenPages& pages,
+                            std::vector<double> bounds, std::span<const double> dots,
+                            double scale) {
   QuestHeadStep head;
-  head.first_page = first_page;
+  head.first_page = pages.first;
   head.bound = std::move(bounds);
   Mean gap;
   for (std::size_t p = 0; p < head.bound.size(); ++p) {
-    const Index page = first_page + static_cast<Index>(p);
-    const double truth = max_of(part_of(dots, keys_of(page, table.page_size(), visible), visible));
-    const bool is_violated = head.bound[p] < truth - slack_of(q, table, page);
+    const TokenRange keys =
+        keys_of(pages.first + static_cast<Index>(p), pages.page_size, pages.visible);
+    const double truth = max_of(part_of(dots, keys, pages.visible));
+    const bool is_violated = head.bound[p] < truth - slack_of(q, pages.boxes[p]);
     head.violated.push_back(is_violated ? 1 : 0);
     head.violations += is_violated ? 1 : 0;
     head.true_max.push_back(truth);
@@ -106,8 +112,8 @@ std::unique_ptr<Selector> make_quest(QuestSemantics semantics, GroupShared share
 QuestStepper::QuestStepper(const QuestOptions& options)
     : page_size_(options.page_size),
       budget_{Budget::Kind::tokens, static_cast<double>(options.budget)},
-      shares_lists_(options.group_shared != GroupShared::none),
-      per_head_(make_quest(QuestSemantics::eval, GroupShared::none, page_size_)) {
+      shares_lists_(options.group_shared != GroupShared::none) {
+  if (shares_lists_) per_head_ = make_quest(QuestSemantics::eval, GroupShared::none, page_size_);
   for (std::size_t s = 0; s < kQuestSemantics.size(); ++s) {
     selectors_[s] = make_quest(kQuestSemantics[s], options.group_shared, page_size_);
   }
@@ -130,23 +136,32 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
                   .budget = budget_,
                   .engine = &engine_,
                   .trace = &trace};
-  per_head_->select(call);
-  call.trace = nullptr;
+  std::array<Selection, 2> lists;
+  if (shares_lists_) {
+    per_head_->select(call);
+    call.trace = nullptr;
+  }
+  for (std::size_t s = 0; s < lists.size(); ++s) {
+    lists[s] = selectors_[s]->select(call);
+    call.trace = nullptr;
+  }
 
   std::vector<std::span<const float>> queries;
   for (Index h = 0; h < n_heads; ++h) queries.push_back(question.q.sub(h).row(0));
   rows_.compute(widened_rows(queries), n_heads, question.keys, visible);
   const PageTable& table = engine_.pages(question.layer, 0, k.sub(0), page_size_, kExactBoxes);
+  SeenPages pages{visible, trace.scored.begin, page_size_, {}};
+  for (Index page = trace.scored.begin; page < trace.scored.end; ++page) {
+    const auto box = table.box(page);
+    pages.boxes.emplace_back(box.begin(), box.end());
+  }
   QuestGroupStep step;
   for (std::size_t h = 0; h < queries.size(); ++h) {
-    step.heads.push_back(measure_pages(queries[h], table, trace.scored.begin,
-                                       std::move(trace.scores[h]), visible,
+    step.heads.push_back(measure_pages(queries[h], pages, std::move(trace.scores[h]),
                                        rows_.row(static_cast<Index>(h), visible), scale));
   }
   std::array<std::vector<bool>, 2> is_loaded;
   for (auto& keys : is_loaded) keys.resize(static_cast<std::size_t>(visible.end), false);
-  std::array<Selection, 2> lists;
-  for (std::size_t s = 0; s < lists.size(); ++s) lists[s] = selectors_[s]->select(call);
   for (std::size_t h = 0; h < queries.size(); ++h) {
     const std::span<double> probs = rows_.row(static_cast<Index>(h), visible);
     const std::vector<Index> heaviest = top_k(probs, kRecallKeys);

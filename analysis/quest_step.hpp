@@ -82,7 +82,7 @@ class QuestStepper {
   Index page_size_;
   Budget budget_;
   bool shares_lists_;
-  std::unique_ptr<Selector> per_head_;                  // each head's own bounds
+  std::unique_ptr<Selector> per_head_;                  // their own bounds, if they share lists
   std::array<std::unique_ptr<Selector>, 2> selectors_;  // by kQuestSemantics
   ScoreEngine engine_;
   ScoreRows rows_;
