@@ -26,11 +26,11 @@ struct MetricInfo {
   std::string title;
   Better better = Better::neither;
   NumberFormat format;
+  std::string quantity;  // columns that say one thing in several forms are ranked once, by it
 };
 
-/// Known by its column's name: "accuracy", "mass_mean", "perplexity", "kv_reduction",
-/// "output_error",
-/// ... Nothing for a column of unknown meaning.
+/// Known by its column's whole name: "accuracy", "mass_mean", "perplexity", "ttft_ratio", ... Every
+/// column of numbers that a command writes is known. Nothing for a column of unknown meaning.
 std::optional<MetricInfo> find_metric(std::string_view column);
 
 }  // namespace kvscope

@@ -56,7 +56,8 @@ double derived(double value, double full, Derive derive) {
   return value;
 }
 
-/// Marks the best and the second of cells that compete, by what they show.
+/// Marks the best and the second of cells that compete, by what they show. Nothing is best where all
+/// tie, and nothing is second where all but the best do.
 void mark(const std::vector<PaperCell*>& cells, Better better) {
   if (better == Better::neither || cells.size() < 2) return;
   std::map<double, std::string> shown;
@@ -67,6 +68,14 @@ void mark(const std::vector<PaperCell*>& cells, Better better) {
   for (const auto& [value, text] : shown) {
     if (second.empty() && text != best) second = text;
   }
+  if (second.empty()) return;
+  const auto n_showing = [&](const std::string& text) {
+    return static_cast<std::size_t>(
+        std::count_if(cells.begin(), cells.end(),
+                      [&](const PaperCell* cell) { return cell->text == text; }));
+  };
+  const std::size_t n_second = n_showing(second);
+  if (n_second > 1 && n_showing(best) + n_second == cells.size()) second = best;
   for (PaperCell* cell : cells) {
     if (cell->text == best) {
       cell->mark = CellMark::best;
@@ -82,6 +91,7 @@ struct TableLayout {
   std::optional<std::size_t> method_level;  // of the header, if columns are methods
   std::vector<Better> better;               // by column
   std::vector<RowRole> column_roles;        // by column
+  std::vector<std::size_t> ranked_by;       // by column: the one whose marks it has, often itself
 };
 
 void mark_methods(PaperTable& table, const TableLayout& layout) {
@@ -92,6 +102,7 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
     for (std::size_t c = 0; c < row.cells.size(); ++c) {
       const RowRole role = layout.methods_in_rows ? row.role : layout.column_roles[c];
       if (role != RowRole::method || std::isnan(row.cells[c].value)) continue;
+      if (layout.ranked_by[c] != c) continue;
       Texts round = row.keys;
       if (layout.methods_in_rows) round.pop_back();
       for (std::size_t l = 0; l < table.header.size(); ++l) {
@@ -104,6 +115,41 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
     }
   }
   for (const auto& [round, competitors] : rounds) mark(competitors.second, competitors.first);
+  for (PaperRow& row : table.rows) {
+    for (std::size_t c = 0; c < row.cells.size(); ++c) {
+      if (!std::isnan(row.cells[c].value)) row.cells[c].mark = row.cells[layout.ranked_by[c]].mark;
+    }
+  }
+}
+
+/// The value that ranks the quantity of value `v`: the first that shows it as it is, else the first.
+std::size_t ranking_value(const std::vector<BoundValue>& values, std::size_t v) {
+  std::size_t first = v;
+  for (std::size_t other = values.size(); other-- > 0;) {
+    if (values[other].quantity != values[v].quantity) continue;
+    const bool is_plain = values[other].derive == Derive::none;
+    if (is_plain || values[first].derive != Derive::none) first = other;
+  }
+  return first;
+}
+
+/// "Prompts that the dense model does not answer are left out: common_words (512, 1024). Averaged
+/// over the kinds passkey and multi_key."
+std::string prompts_sentence(const LeftOut& left_out) {
+  std::string text;
+  for (const auto& [kind, lengths] : left_out.unsolved) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", kind,
+                        lengths.front().empty()
+                            ? std::string()
+                            : fmt::format(" ({})", fmt::join(lengths, ", ")));
+  }
+  if (!text.empty())
+    text = fmt::format("Prompts that the dense model does not answer are left out: {}.", text);
+  if (left_out.kinds.size() > 1) {
+    text += fmt::format("{}Averaged over the kinds {}.", text.empty() ? "" : " ",
+                        fmt::join(left_out.kinds, ", "));
+  }
+  return text;
 }
 
 /// "Quest: 2 of 8, ..." for methods that leave rows of the result dense; empty if none does.
@@ -172,7 +218,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     throw ConfigError("a table needs at least one field for its rows and one value for its cells");
 
   // What goes where.
-  const RowSlots rows = chosen_rows(table, spec);
+  LeftOut left_out;
+  const RowSlots rows = chosen_rows(table, spec, left_out);
   std::vector<TableField> row_fields = bind_fields(table, spec.rows, rows, spec);
   if (row_fields.empty())  // all were optional: the last one heads the only row
     row_fields =
@@ -205,6 +252,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   std::vector<TableField> fields = row_fields;
   fields.insert(fields.end(), column_fields.begin(), column_fields.end());
   out.note = note_of(pivot, spec.spread, dense_methods(table, rows, fields));
+  const std::string prompts = prompts_sentence(left_out);
+  if (!prompts.empty()) out.note += (out.note.empty() ? "" : " ") + prompts;
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
   for (const TableField& field : column_fields) out.level_titles.push_back(field.title());
   const bool shows_values = values.size() > 1 || column_fields.empty();
@@ -217,6 +266,9 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     if (column_fields[l].is_method()) layout.method_level = l;
   }
   for (const std::size_t c : columns) {
+    const std::size_t first_of_column = layout.ranked_by.size();
+    for (std::size_t v = 0; v < values.size(); ++v)
+      layout.ranked_by.push_back(first_of_column + ranking_value(values, v));
     for (const BoundValue& value : values) {
       for (std::size_t l = 0; l < column_fields.size(); ++l)
         out.header[l].push_back(pivot.columns.keys[c][l].text);

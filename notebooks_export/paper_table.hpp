@@ -91,11 +91,13 @@ struct PaperTable {
 /// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are methods
 /// (within equal outer row heads), along a row if columns are (within equal other column fields),
 /// else not at all. Ranks are among what is shown: values that round to the same text share a mark,
-/// and one method alone has none. Rows that do not depend on a column field (no budget: full
+/// and one method alone has none; nothing is marked where all tie. Columns that show one quantity
+/// (perplexity, its difference, its increase) are ranked once. Rows that do not depend on a column field (no budget: full
 /// attention) show their value in every column.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`
-/// names q_head, kv_head or window.
+/// names q_head, kv_head or window. Prompts that the dense model does not answer (column
+/// dense_solves) are left out, and named in the note, unless a field or `where` names kind.
 ///
 /// Throws ConfigError for a field that the result lacks, an empty selection, a value column of text
 /// or without numbers, a table of more than 10 000 cells, a derived value without a full method,

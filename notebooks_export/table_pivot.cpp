@@ -66,6 +66,55 @@ RowRole role_of(const Fields& fields, std::size_t row) {
   return RowRole::method;
 }
 
+/// True if the rows behind each cell agree in this column.
+bool is_one_per_cell(const TableColumn& column, const Rows& rows, const Fields& row_fields,
+                     const Fields& column_fields) {
+  std::map<std::pair<Texts, Texts>, std::string> seen;
+  for (const std::size_t row : rows) {
+    Texts head;
+    Texts side;
+    for (const FieldKey& key : keys_of(column_fields, row)) head.push_back(key.text);
+    for (const FieldKey& key : keys_of(row_fields, row)) side.push_back(key.text);
+    const std::string text = column.cell(row);
+    if (seen.try_emplace({std::move(side), std::move(head)}, text).first->second != text)
+      return false;
+  }
+  return true;
+}
+
+/// A drop where the dense model fails says nothing about a method: such prompts are left out,
+/// unless the table asks for kinds of prompts by name.
+void leave_out_unsolved(const Table& table, const TableSpec& spec, Rows& rows, LeftOut& left_out) {
+  const TableColumn* kind = table.find("kind");
+  const TableColumn* solved = table.find("dense_solves");
+  if (!kind || !solved || mentions(spec, "kind") || mentions(spec, "dense_solves")) return;
+  const TableColumn* length = table.find("length");
+  const TableColumn* model = table.find("model");
+  std::set<std::string> models;
+  for (const std::size_t row : rows) models.insert(model ? model->cell(row) : std::string());
+  const auto add_once = [](Texts& list, const std::string& text) {
+    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+  };
+  Rows kept;
+  for (const std::size_t row : rows) {
+    if (solved->cell(row) != "no") {
+      kept.push_back(row);
+      add_once(left_out.kinds, kind->cell(row));
+      continue;
+    }
+    std::string where = length ? length->cell(row) : std::string();
+    if (models.size() > 1) where += fmt::format(" ({})", model->cell(row));
+    add_once(left_out.unsolved[kind->cell(row)], where);
+  }
+  if (kept.empty()) {
+    throw ConfigError(fmt::format(
+        "the dense model answers none of these prompts, so that nothing can be compared; --where "
+        "kind={} shows the rows all the same",
+        kind->cell(rows.front())));
+  }
+  rows = std::move(kept);
+}
+
 }  // namespace
 
 Texts texts_of(const std::vector<FieldKey>& key) {
@@ -74,7 +123,7 @@ Texts texts_of(const std::vector<FieldKey>& key) {
   return texts;
 }
 
-Rows chosen_rows(const Table& table, const TableSpec& spec) {
+Rows chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out) {
   Rows rows(table.n_rows());
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
   const auto keep = [&](const auto& wanted) {
@@ -104,6 +153,7 @@ Rows chosen_rows(const Table& table, const TableSpec& spec) {
   if (window && !window->is_text && !mentions(spec, "window"))
     keep([&](std::size_t row) { return !(window->numbers[row] > 0); });
   if (rows.empty()) throw ConfigError("the result has no rows to make a table of");
+  leave_out_unsolved(table, spec, rows, left_out);
   return rows;
 }
 
@@ -131,6 +181,13 @@ void check_alike(const Table& table, const Rows& rows, const Fields& row_fields,
     for (const std::size_t row : rows) texts.insert(column->cell(row));
     texts.erase("");  // full attention has no budget, which is no other one
     if (texts.size() < 2) continue;
+    // "quoka tokens=512" in column method says the selector and the budget, and they say it
+    const std::string_view which = name;
+    const bool is_said = which == "method"     ? used.contains("selector")
+                         : which == "selector" ? used.contains("method")
+                         : which == "budget"   ? used.contains("method")
+                                               : false;
+    if (is_said && is_one_per_cell(*column, rows, row_fields, column_fields)) continue;
     throw ConfigError(fmt::format(
         "the rows differ in {0} ({1}, ...{2}): put it into the rows or columns, or choose one with "
         "--where {0}={1}",
@@ -157,6 +214,7 @@ BoundValue bind_value(const Table& table, const TableValue& value, const Rows& r
   bound.better = value.better.value_or(metric ? metric->better : Better::neither);
   bound.format = value.format.value_or(metric ? metric->format : NumberFormat{});
   bound.derive = value.derive;
+  bound.quantity = metric ? metric->quantity : name;
   if (spread != Spread::recorded) return bound;
   const std::string stem = name.ends_with("_mean") ? name.substr(0, name.size() - 5) : name;
   bound.low = table.find(stem + "_low");

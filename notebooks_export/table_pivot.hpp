@@ -26,6 +26,14 @@ struct BoundValue {
   Better better = Better::neither;
   NumberFormat format;
   Derive derive = Derive::none;
+  std::string quantity;  // values of one quantity are ranked once
+};
+
+/// Rows that the rules for results left out, for the table's note.
+struct LeftOut {
+  /// Prompts that the dense model does not answer: "common_words" to the lengths, as texts.
+  std::map<std::string, KeyTexts> unsolved;
+  std::vector<std::string> kinds;  // of prompts, that are averaged in the rows that remain
 };
 
 /// Running mean and spread of the rows behind one cell.
@@ -84,8 +92,9 @@ struct TablePivot {
   const CellSample* find(std::size_t row, const KeyTexts& column, std::size_t value) const;
 };
 
-/// The rows that the spec's `where` and the rules for sweeps leave. Throws ConfigError if none.
-RowSlots chosen_rows(const Table& table, const TableSpec& spec);
+/// The rows that the spec's `where` and the rules for sweeps and prompts leave. Throws ConfigError
+/// if none.
+RowSlots chosen_rows(const Table& table, const TableSpec& spec, LeftOut& left_out);
 
 /// The spec's fields; optional ones that distinguish nothing are left out.
 std::vector<TableField> bind_fields(const Table& table, const KeyTexts& names, const RowSlots& rows,

@@ -1,0 +1,124 @@
+// What tables mark and say: headings by whole names, one rank per quantity, prompts that count.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "analysis/read_table.hpp"
+#include "core/base/error.hpp"
+#include "notebooks_export/paper_table.hpp"
+#include "notebooks_export/table_presets.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+using Texts = std::vector<std::string>;
+
+PaperTable made(const char* csv, Texts rows, Texts columns, const Texts& values) {
+  TableSpec spec;
+  spec.rows = std::move(rows);
+  spec.columns = std::move(columns);
+  for (const std::string& value : values) spec.values.push_back({value, Derive::none, "", {}, {}});
+  return make_paper_table(table_from_csv(csv, "test.csv"), spec);
+}
+
+std::string marked(const PaperRow& row) {
+  std::string text;
+  for (const PaperCell& cell : row.cells)
+    text += cell.mark == CellMark::best ? 'b' : cell.mark == CellMark::second ? 's' : '.';
+  return text;
+}
+
+TEST_CASE("a column is known by its whole name, not by a part of it") {
+  CHECK(find_metric("ttft_ratio")->better == Better::higher);
+  CHECK_THAT(find_metric("ttft_ratio")->title, !ContainsSubstring("lower"));
+  CHECK(find_metric("ttft_seconds")->better == Better::lower);
+  CHECK(find_metric("eval_best_page_kept")->title == "Steps that keep the best page");
+  CHECK(find_metric("rows_with_zero_mass")->better == Better::lower);
+  CHECK(find_metric("mass_low")->better == Better::neither);
+  CHECK(find_metric("nucleus_0.95")->title == "Keys for p = 0.95");
+  CHECK(!find_metric("my_mass"));
+  CHECK(!find_metric("latency_p99"));
+}
+
+TEST_CASE("the slowest method is not the best by its speedup over dense attention") {
+  const PaperTable table =
+      made("selector,length,ttft_ratio\nfull,1024,1\nquoka,1024,1.17\nstreamingllm,1024,0.54\n",
+           {"selector"}, {"length"}, {"ttft_ratio"});
+  CHECK(marked(table.rows[1]) == "b");
+  CHECK(marked(table.rows[2]) == "s");
+  CHECK(table.caption == "TTFT speedup over dense by length (higher is better).");
+}
+
+TEST_CASE("a quantity is ranked once, in whatever forms it is shown") {
+  const TablePreset* preset = find_table_preset("specattn-1");
+  REQUIRE(preset != nullptr);
+  const PaperTable table = make_paper_table(
+      table_from_csv("selector,budget_kind,budget,perplexity,kv_reduction\nfull,none,,24.6450,0\n"
+                     "specattn,p,0.95,24.6470,0.3\nspecattn,p,0.97,24.6461,0.2\n"
+                     "specattn,p,0.99,24.6452,0.1\nquest,tokens,128,25.4,0.6\n",
+                     "test.csv"),
+      preset->spec);
+  // 24.647, 24.646, 24.645: differences of .002, .001, .000; increases of 0.01, 0.00 and 0.00 %
+  CHECK(table.rows[2].cells[2].text == table.rows[3].cells[2].text);
+  CHECK(marked(table.rows[1]) == "...s");
+  CHECK(marked(table.rows[2]) == "sss.");
+  CHECK(marked(table.rows[3]) == "bbb.");
+  CHECK(marked(table.rows[4]) == "...b");
+}
+
+TEST_CASE("nothing is marked where all tie, and nothing second where all others tie") {
+  const PaperTable table = made(
+      "selector,budget,accuracy\na,1,0\nb,1,0\nc,1,0\na,2,0.5\nb,2,0\nc,2,0\na,3,0.5\nb,3,0\nc,3,0.1\n",
+      {"selector"}, {"budget"}, {"accuracy"});
+  CHECK(marked(table.rows[0]) == ".bb");
+  CHECK(marked(table.rows[1]) == "...");
+  CHECK(marked(table.rows[2]) == "..s");
+}
+
+constexpr const char* kRulerKinds =
+    "model,task,selector,budget_kind,kind,dense_solves,budget,length,accuracy\n"
+    "m,ruler,full,none,passkey,yes,,512,1\nm,ruler,full,none,passkey,yes,,1024,1\n"
+    "m,ruler,quoka,ratio,passkey,yes,0.25,512,0.8\nm,ruler,quoka,ratio,passkey,yes,0.25,1024,0.6\n"
+    "m,ruler,full,none,multi_key,yes,,512,1\nm,ruler,full,none,multi_key,no,,1024,0.2\n"
+    "m,ruler,quoka,ratio,multi_key,yes,0.25,512,0.6\nm,ruler,quoka,ratio,multi_key,no,0.25,1024,0\n"
+    "m,ruler,full,none,common_words,no,,512,0\nm,ruler,full,none,common_words,no,,1024,0\n"
+    "m,ruler,quoka,ratio,common_words,no,0.25,512,0\nm,ruler,quoka,ratio,common_words,no,0.25,1024,0\n";
+
+TEST_CASE("tables of prompts leave out what the dense model does not answer, and say so") {
+  const TablePreset* preset = find_table_preset("quoka-1");
+  REQUIRE(preset != nullptr);
+  const Table rows = table_from_csv(kRulerKinds, "ruler.csv");
+  const PaperTable table = make_paper_table(rows, preset->spec);
+  CHECK(table.rows[0].cells[0].text == "100.00");
+  CHECK(table.rows[0].cells[1].text == "100.00");
+  CHECK(table.rows[1].cells[0].text == "70.00");
+  CHECK(table.rows[1].cells[1].text == "60.00");
+  CHECK_THAT(table.note, ContainsSubstring("Prompts that the dense model does not answer are left "
+                                           "out: common_words (512, 1024); multi_key (1024)."));
+  CHECK_THAT(table.note, ContainsSubstring("Averaged over the kinds passkey, multi_key."));
+
+  // asked for by name, everything is shown
+  TableSpec by_kind = preset->spec;
+  by_kind.columns = {"kind", "length"};
+  CHECK(make_paper_table(rows, by_kind).header.front().size() == 6);
+  TableSpec one = preset->spec;
+  one.where = {{"kind", "common_words"}};
+  CHECK(make_paper_table(rows, one).rows[0].cells[0].text == "0.00");
+  TableSpec none = preset->spec;
+  none.where = {{"length", "1024"}, {"accuracy", "0"}};
+  CHECK_THROWS_AS(make_paper_table(rows, none), ConfigError);
+}
+
+TEST_CASE("a label that says selector and budget stands for both") {
+  constexpr const char* csv =
+      "method,selector,budget,length,seconds\ndense,full,,1024,2\n"
+      "quoka tokens=512,quoka,512,1024,1\nquoka tokens=256,quoka,256,1024,0.5\n";
+  const PaperTable table = made(csv, {"method"}, {"length"}, {"seconds"});
+  CHECK(table.rows.size() == 3);
+  CHECK(made(csv, {"selector+budget"}, {"length"}, {"seconds"}).rows.size() == 3);
+  CHECK_THROWS_AS(made(csv, {"selector"}, {"length"}, {"seconds"}), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope
