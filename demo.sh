@@ -153,7 +153,7 @@ HTML
   printf '<p>%s tokens of <i>Kidnapped</i> through the embedded verifier and draft model. Every figure comes with its numbers and a manifest; <code>kvscope reproduce figures/NAME.json</code> makes it again.</p>\n<h2>Findings</h2><pre>' "$((max_tokens + decode))"
   printf '%s\n' "${findings[@]}" | escape
   printf '</pre>\n%s<h2>Figures</h2>\n' "$explorer_block"
-  figure_block budget "How much attention, top-k recall and output each method keeps, by budget; the oracle is the ceiling."
+  figure_block budget "How much attention, top-k recall and output each method keeps, by budget; the oracle keeps the heaviest keys of each row."
   figure_block bytes "The same against the bytes that each method reads, which is what time follows."
   figure_block top10-recall "How many of the ten heaviest keys each method keeps (Quest, figure 4)."
   figure_block coverage-heads "What every layer and head keeps: methods fail in different heads."

@@ -42,6 +42,19 @@ constexpr Column kColumns[] = {
     {ReplayMetric::metadata_bytes, SweepNumber::metadata_bytes, /*is_sum=*/true},
 };
 
+/// Metrics whose means have a bootstrap interval.
+struct Ends {
+  ReplayMetric metric;
+  SweepNumber low;
+  SweepNumber high;
+};
+constexpr Ends kEnds[] = {
+    {ReplayMetric::mass, SweepNumber::mass_low, SweepNumber::mass_high},
+    {ReplayMetric::recall10, SweepNumber::recall10_low, SweepNumber::recall10_high},
+    {ReplayMetric::output_error_rel, SweepNumber::output_error_rel_low,
+     SweepNumber::output_error_rel_high},
+};
+
 /// One row over heads [first, last) of the replay.
 SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLabels& labels,
                   std::size_t first, std::size_t last, std::optional<Index> q_head) {
@@ -71,22 +84,24 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   }
   const std::span<const double> masses(pair.mass_rows.data() + first * n_rows,
                                        (last - first) * n_rows);
-  row.number(SweepNumber::mass_p5) = quantile(masses, 0.05);
+  row.number(SweepNumber::mass_p05) = quantile(masses, 0.05);
   row.number(SweepNumber::mass_min) =
       masses.empty() ? kNan : *std::min_element(masses.begin(), masses.end());
-  std::vector<double> by_call(n_calls,
-                              0.0);  // rows of a call are not independent: whole calls are drawn
-  for (std::size_t c = 0; c < n_calls; ++c) {
-    for (std::size_t h = first; h < last; ++h)
-      by_call[c] += pair.of(ReplayMetric::mass)[h * n_calls + c];
-    by_call[c] /= static_cast<double>(last - first);
+  for (const Ends& ends : kEnds) {
+    std::vector<double> by_call(n_calls, 0.0);  // rows of a call depend on each other: whole calls
+    for (std::size_t c = 0; c < n_calls; ++c) {
+      for (std::size_t h = first; h < last; ++h)
+        by_call[c] += pair.of(ends.metric)[h * n_calls + c];
+      by_call[c] /= static_cast<double>(last - first);
+    }
+    // the same stream for all metrics: the same calls are drawn
+    const Interval interval = bootstrap_mean(by_call, labels.n_resamples,
+                                             {labels.seed, labels.trace_index, labels.pair_index,
+                                              static_cast<std::uint64_t>(replay.layer),
+                                              q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
+    row.number(ends.low) = interval.low;
+    row.number(ends.high) = interval.high;
   }
-  const Interval interval = bootstrap_mean(
-      by_call, labels.n_resamples,
-      {labels.seed, labels.trace_index, labels.pair_index, static_cast<std::uint64_t>(replay.layer),
-       q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
-  row.number(SweepNumber::mass_low) = interval.low;
-  row.number(SweepNumber::mass_high) = interval.high;
   return row;
 }
 

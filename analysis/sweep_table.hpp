@@ -44,14 +44,18 @@ enum class SweepNumber : std::size_t {
   union_keys,
   forced_share,
   mass_mean,
-  mass_p5,
+  mass_p05,
   mass_min,
   mass_low,
   mass_high,
   recall10,
+  recall10_low,
+  recall10_high,
   recallk,
   output_error,
   output_error_rel,
+  output_error_rel_low,
+  output_error_rel_high,
   output_error_raw,
   jaccard,
   churn,
@@ -61,7 +65,7 @@ enum class SweepNumber : std::size_t {
   bytes,
   metadata_bytes
 };
-inline constexpr std::array<std::string_view, 28> kSweepNumbers = {"layer",
+inline constexpr std::array<std::string_view, 32> kSweepNumbers = {"layer",
                                                                    "q_head",
                                                                    "kv_head",
                                                                    "calls",
@@ -73,14 +77,18 @@ inline constexpr std::array<std::string_view, 28> kSweepNumbers = {"layer",
                                                                    "union",
                                                                    "forced_share",
                                                                    "mass_mean",
-                                                                   "mass_p5",
+                                                                   "mass_p05",
                                                                    "mass_min",
                                                                    "mass_low",
                                                                    "mass_high",
                                                                    "recall10",
+                                                                   "recall10_low",
+                                                                   "recall10_high",
                                                                    "recallk",
                                                                    "output_error",
                                                                    "output_error_rel",
+                                                                   "output_error_rel_low",
+                                                                   "output_error_rel_high",
                                                                    "output_error_raw",
                                                                    "jaccard",
                                                                    "churn",
@@ -92,7 +100,8 @@ inline constexpr std::array<std::string_view, 28> kSweepNumbers = {"layer",
 
 /// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means over
 /// the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense, window: 0
-/// or 1. mass_low and mass_high: 95 % bootstrap interval of mass_mean over calls.
+/// or 1. X_low and X_high: 95 % bootstrap interval of X (mass_mean, recall10, output_error_rel) over
+/// calls.
 struct SweepRow {
   std::array<std::string, kSweepTexts.size()> texts;
   std::array<double, kSweepNumbers.size()> numbers{};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/plot/rich_text.hpp"
@@ -16,7 +17,11 @@ using namespace plot;
 class CsvWriter {
  public:
   void panel(std::size_t number, const Panel& panel) {
-    panel_ = number;
+    panel_ = &panel;
+    place_ = fmt::format("{},{}", number, csv_field(one_line(panel.title)));
+    axes_ = fmt::format("{},{},{}", csv_field(one_line(panel.x.label)),
+                        csv_field(one_line(panel.y.label)),
+                        csv_field(panel.colour ? one_line(panel.colour->axis.label) : ""));
     for (const Mark& mark : panel.marks) std::visit(*this, mark);
   }
   std::string take() { return std::move(text_); }
@@ -87,16 +92,34 @@ class CsvWriter {
   };
 
   void begin(std::string_view kind, const std::string& label) {
-    head_ = fmt::format("{},{},{}", panel_, kind, csv_field(plain_text(label)));
+    head_ = fmt::format("{},{},{}", place_, kind, csv_field(one_line(label)));
   }
   void line(const Cell& x, const Cell& y, const Cell& low, const Cell& high, const Cell& value) {
-    fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{}\n", head_, x.text, y.text,
-                   low.text, high.text, value.text);
+    fmt::format_to(std::back_inserter(text_), "{},{},{},{},{},{},{},{},{}\n", head_, x.text, y.text,
+                   low.text, high.text, value.text, axes_, tick_at(panel_->x, x.text),
+                   tick_at(panel_->y, y.text));
   }
 
-  std::size_t panel_ = 0;
+  static std::string one_line(std::string_view label) {
+    std::string text = plain_text(label);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    return text;
+  }
+
+  /// The words on the axis at this number: cells of a map are known by them.
+  static std::string tick_at(const Axis& axis, const std::string& number) {
+    for (const Tick& tick : axis.ticks) {
+      if (csv_number(tick.at) == number) return csv_field(one_line(tick.label));
+    }
+    return "";
+  }
+
+  const Panel* panel_ = nullptr;
+  std::string place_;  // number and title
+  std::string axes_;   // their labels
   std::string head_;
-  std::string text_ = "panel,mark,series,x,y,low,high,value\n";
+  std::string text_ =
+      "panel,panel_title,mark,series,x,y,low,high,value,x_axis,y_axis,value_axis,x_tick,y_tick\n";
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "analysis/plot/clean_figure.hpp"
@@ -49,20 +51,51 @@ std::string draw(const plot::Figure& figure, const plot::Layout& layout, const p
   return canvas->finish();
 }
 
+/// The layout with as many panels side by side as can be read, or as were asked for; sets the
+/// figure's columns. Throws ConfigError if that is not legible.
+plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
+                            const plot::Theme& theme) {
+  const auto n_panels = static_cast<int>(figure.panels.size());
+  const bool asked = options.columns > 0;
+  if (asked) figure.columns = static_cast<int>(options.columns);
+  figure.columns = std::clamp(figure.columns, 1, std::max(1, n_panels));
+  const bool is_single = asked && figure.columns == 1 && options.width == 0.0;
+  const double natural = figure.span == plot::Span::full && !is_single ? theme.full_width
+                                                                       : theme.column_width;
+  const double width = options.width > 0.0 ? 72.0 * options.width : natural;
+  const std::optional<double> height =
+      options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
+  const auto& metrics = figure_font_metrics();
+  for (;; --figure.columns) {
+    const bool is_last = asked || figure.columns == 1;
+    std::string reason;
+    try {
+      plot::Layout layout = plot::layout_figure(figure, width, height, theme, metrics);
+      reason = plot::why_illegible(figure, layout, theme, metrics);
+      if (reason.empty()) return layout;
+    } catch (const ConfigError&) {
+      if (is_last) throw;
+      continue;
+    }
+    if (!is_last) continue;
+    throw ConfigError(fmt::format("figure {}: {:.2f} in are too narrow for {} panel{} side by side "
+                                  "({}); give it more --width{}",
+                                  figure.name, width / 72.0, figure.columns,
+                                  figure.columns == 1 ? "" : "s", reason,
+                                  asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns"
+                                                                              : ""));
+  }
+}
+
 }  // namespace
 
 std::vector<OutputFile> render_figure(const plot::Figure& asked, const RenderOptions& options,
                                       const std::vector<FigureFormat>& formats,
                                       const std::string& stem) {
   check_fields(options);
-  const plot::Figure figure = plot::clean_figure(asked);
+  plot::Figure figure = plot::clean_figure(asked);
   const plot::Theme theme = plot::make_theme(options.venue, options.theme);
-  const double natural = figure.span == plot::Span::full ? theme.full_width : theme.column_width;
-  const double width = options.width > 0.0 ? 72.0 * options.width : natural;
-  const std::optional<double> height =
-      options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
-  const plot::Layout layout =
-      plot::layout_figure(figure, width, height, theme, figure_font_metrics());
+  const plot::Layout layout = legible_layout(figure, options, theme);
   const std::string title = figure.title.empty() ? figure.name : figure.title;
   std::vector<OutputFile> files;
   for (FigureFormat format : formats) {

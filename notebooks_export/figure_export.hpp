@@ -29,6 +29,7 @@ struct RenderOptions {
   double width = 0.0;
   double height = 0.0;
   double dpi = 300.0;
+  Index columns = 0;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -39,6 +40,9 @@ struct RenderOptions {
                                                                                              60.0),
           self.width);
     visit(Field{"height", "inches; 0 follows from the panels"}.in(0.0, 60.0), self.height);
+    visit(Field{"columns", "panels side by side; 0 is as many as are legible, up to the figure's own"}
+              .in(0, 16),
+          self.columns);
     visit(Field{"dpi", "pixels per inch of the PNG"}.in(20.0, 2400.0), self.dpi);
   }
 };

@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/whole_file.hpp"
+#include "notebooks_export/simulation_json.hpp"
 #include "traces/result_file.hpp"
 
 namespace kvscope {
@@ -56,7 +59,8 @@ class OwnedView final : public ResultView {
   MemoryResultView view_;
 };
 
-std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info) {
+std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
+                                    const std::function<void(ResultSink&)>& more = {}) {
   if (table.n_rows() == 0)
     throw FormatError(fmt::format("{}: the table has no rows", table.name()));
   // Results in HDF5 have as many arrays at most; what follows looks for columns by their names.
@@ -68,8 +72,18 @@ std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info) {
   if (info.config_hash.empty() && table.has_text("config_hash"))
     info.config_hash = table.text("config_hash").at(0);
   auto result = std::make_unique<MemoryResult>();
-  table_to_result(table, info, *result);
+  table_to_result(table, info, *result, more);
   return std::make_unique<OwnedView>(std::move(result), table.name());
+}
+
+/// What a report says about the whole run: its "config", or the numbers and words beside the rows.
+Json config_of(const nlohmann::json& report) {
+  if (report.contains("config") && report["config"].is_object()) return Json(report["config"]);
+  Json config = Json::object();
+  for (const auto& [key, value] : report.items()) {
+    if (!value.is_structured()) config[key] = value;
+  }
+  return config;
 }
 
 std::unique_ptr<ResultView> open_json(const std::string& text, const std::string& where) {
@@ -80,8 +94,12 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
     const JsonObject report(json, where);
     info.kind = report.string_if("kind").value_or("table");
     info.config_hash = report.string_if("config_hash").value_or("");
+    info.command_line = report.string_if("command_line").value_or("");
+    std::replace(info.kind.begin(), info.kind.end(), ' ', '-');  // "simulate needle", as it once was
+    info.config = config_of(json);
   }
-  return view_of(table_from_json(json, where), info);
+  return view_of(table_from_json(json, where), info,
+                 [&](ResultSink& sink) { write_simulation_arrays(json, where, sink); });
 }
 
 /// True for a file that is HDF5, and for one that should be by its name.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/plot/draw.hpp"
+#include "analysis/plot/draw_marks.hpp"
 #include "analysis/plot/raster.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "core/base/escape.hpp"
@@ -34,7 +35,8 @@ class PgfWriter {
     out_ = fmt::format(
         "% {}: drawn by kvscope. The document needs \\usepackage{{pgfplots}},\n"
         "% \\pgfplotsset{{compat=1.18}} and \\usetikzlibrary{{plotmarks}}; include with "
-        "\\input{{{}}}.\n",
+        "\\input{{{}}}.\n"
+        "% From another folder, \\graphicspath{{{{THAT/FOLDER/}}}} finds its images.\n",
         one_line(figure_.name), one_line(stem_));
     for (const std::string& sentence : figure_.caption) {
       out_ += "% " + one_line(plain_text(sentence)) + "\n";
@@ -46,18 +48,17 @@ class PgfWriter {
     out_ += fmt::format("\\useasboundingbox (0pt,0pt) rectangle ({:.2f}pt,{:.2f}pt);\n",
                         layout_.size.w, layout_.size.h);
     for (std::size_t p = 0; p < figure_.panels.size(); ++p) panel(p);
-    if (!figure_.title.empty()) {
-      for (const PlacedText& words : layout_.words) {
-        if (words.at.y > layout_.panels[0].frame.y || words.style.rotation != 0.0) continue;
-        const bool is_panel_title = std::any_of(
-            figure_.panels.begin(), figure_.panels.end(),
-            [&](const Panel& q) { return q.title.find(words.text) != std::string::npos; });
-        if (is_panel_title) continue;
-        out_ += fmt::format("\\node[anchor=base] at ({:.2f}pt,{:.2f}pt) {{{}}};\n", words.at.x,
-                            layout_.size.h - words.at.y, tex_text(words.text));
-      }
+    for (const PlacedText& words : layout_.words) {
+      if (!words.is_title) continue;
+      out_ += fmt::format(
+          "\\node[anchor=base,inner sep=0pt,font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont] at "
+          "({:.2f}pt,{:.2f}pt) {{{}}};\n",
+          words.style.size, 1.2 * words.style.size, words.at.x, layout_.size.h - words.at.y,
+          tex_text(words.text));
     }
     out_ += "\\end{tikzpicture}\n";
+    if (out_.find(kStarMark) != std::string::npos)
+      out_.insert(out_.find("\\begin{tikzpicture}"), tex_star());
     files_.insert(files_.begin(), {stem_ + ".tex", std::move(out_)});
     return std::move(files_);
   }
@@ -78,6 +79,15 @@ class PgfWriter {
                            m.show_masked ? theme_.masked : with_alpha(theme_.ground, 0.0),
                            a.x > b.x, a.y > b.y),
             {std::min(a.x, b.x), std::min(a.y, b.y), std::abs(b.x - a.x), std::abs(b.y - a.y)});
+    if (!m.print_values) return;
+    for (const PlacedText& number : cell_numbers(m, panel, at, theme_, figure_font_metrics())) {
+      out_ += fmt::format(
+          "\\node[anchor=base,inner sep=0pt,text={},font=\\fontsize{{{:.2f}}}{{{:.2f}}}"
+          "\\selectfont] at (axis description cs:{:.5f},{:.5f}) {{{}}};\n",
+          tex_colour(number.style.colour), number.style.size, 1.2 * number.style.size,
+          (number.at.x - at.frame.x) / at.frame.w, (at.frame.bottom() - number.at.y) / at.frame.h,
+          tex_text(number.text));
+    }
   }
 
   void operator()(const Bars& m) {
@@ -282,16 +292,14 @@ class PgfWriter {
     out_ += fmt::format(
         "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
         "axis,unbounded coords=jump,width={:.2f}pt,"
-        "height={:.2f}pt,\n  {}\n  {}\n  title={{{}}},{}tick align=outside,tick pos=left,minor "
+        "height={:.2f}pt,\n  {}\n  {}\n  {}tick align=outside,tick pos=left,minor "
         "tick "
         "num=0,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
-        "\\selectfont}},title "
-        "style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont,yshift=-3pt}}",
+        "\\selectfont}}",
         frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
         axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
-        tex_text(panel.title), is_map ? "axis on top," : "axis lines=left,axis line style={-},",
-        theme_.tick_length, theme_.label_size, 1.2 * theme_.label_size, theme_.title_size,
-        1.2 * theme_.title_size);
+        is_map ? "axis on top," : "axis lines=left,axis line style={-},", theme_.tick_length,
+        theme_.label_size, 1.2 * theme_.label_size);
     if (panel.grid && !is_map) {
       out_ += fmt::format(",grid=major,grid style={{line width={:.2f}pt,{}}}", theme_.grid_width,
                           tex_colour(theme_.grid).insert(0, "color="));

@@ -19,11 +19,23 @@ std::string_view tex_dash(Dash dash) {
 
 std::string tex_marker(const SeriesStyle& style, double radius) {
   constexpr std::string_view kNames[] = {"*", "square*", "triangle*", "diamond*", "triangle*",
-                                         "+", "x",       "pentagon*", "star"};
+                                         "+", "x",       "pentagon*", kStarMark};
   const bool down = style.marker == MarkerShape::triangle_down;
   return fmt::format("mark={},mark size={:.2f}pt,mark options={{solid{},fill={}}}",
                      kNames[static_cast<std::size_t>(style.marker)], radius,
                      down ? ",rotate=180" : "", tex_colour(style.colour));
+}
+
+std::string tex_star() {
+  std::string out = fmt::format("\\pgfdeclareplotmark{{{}}}{{", kStarMark);
+  bool is_first = true;
+  for (const Point& p : marker_outline(MarkerShape::star)) {
+    out += fmt::format(
+        "\\{}{{\\pgfpoint{{{:.3f}\\pgfplotmarksize}}{{{:.3f}\\pgfplotmarksize}}}}%\n",
+        is_first ? "pgfpathmoveto" : "pgfpathlineto", p.x, -p.y);
+    is_first = false;
+  }
+  return out + "\\pgfpathclose\\pgfusepathqfill}\n";
 }
 
 void thin_curve(const std::vector<double>& x, const std::vector<double>& y,

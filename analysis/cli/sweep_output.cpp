@@ -77,7 +77,7 @@ std::string sweep_summary(const SweepResult& result) {
         cell(SweepNumber::kept),
         cell(SweepNumber::union_keys),
         cell(SweepNumber::mass_mean),
-        cell(SweepNumber::mass_p5),
+        cell(SweepNumber::mass_p05),
         number_text(std::isfinite(lowest) ? lowest : std::nan("")),
         cell(SweepNumber::recall10),
         cell(SweepNumber::output_error_rel),

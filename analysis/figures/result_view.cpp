@@ -97,7 +97,8 @@ Table rows_of(const ResultView& result) {
   return table_from_json(nlohmann::json(summary), result.name());
 }
 
-void table_to_result(const Table& table, const ResultInfo& info, ResultSink& sink) {
+void table_to_result(const Table& table, const ResultInfo& info, ResultSink& sink,
+                     const std::function<void(ResultSink&)>& more) {
   sink.begin(info);
   const auto n = static_cast<Index>(table.n_rows());
   nlohmann::ordered_json categories = nlohmann::ordered_json::object();
@@ -112,6 +113,7 @@ void table_to_result(const Table& table, const ResultInfo& info, ResultSink& sin
       sink.write<double>(name, 0, column.numbers);
     }
   }
+  if (more) more(sink);
   sink.finish({{"categories", categories}});
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -43,20 +44,21 @@ Index one_of(std::string_view option_text, std::string_view option, Index fallba
 
 MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   // in the order in which colours are told apart best
-  static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
-                                                "h2o",   "streamingllm", "keydiff"};
+  static constexpr std::string_view kFixed[] = {
+      "quoka", "quest", "specattn", "snapkv", "h2o", "streamingllm", "random", "keydiff"};
   std::set<int> taken;
   for (const std::string& selector : selectors) {
     const std::string_view base = method_name(selector);
     const auto at = std::find(std::begin(kFixed), std::end(kFixed), base);
     const int slot = static_cast<int>(at - std::begin(kFixed));
     if (base.starts_with("oracle") || base == "full") {
-      tones_[selector] = {plot::Role::reference, 0};
+      tones_[selector] = {plot::Role::reference, base == "full" ? 1 : 0};
     } else if (at != std::end(kFixed) && taken.insert(slot).second) {
       tones_[selector] = {plot::Role::series, slot};
     }
   }
   int slot = 0;
+  taken.insert(6);  // grey is for what chooses at random
   for (const std::string& selector : selectors) {
     if (tones_.contains(selector)) continue;
     while (!taken.insert(slot).second) ++slot;
@@ -67,7 +69,7 @@ MethodTones::MethodTones(const std::vector<std::string>& selectors) {
 std::string method_label(std::string_view selector) {
   std::string label(selector);
   std::replace(label.begin(), label.end(), ':', ' ');
-  return label;
+  return plot::verbatim(label);
 }
 
 Summary summarize(std::vector<double> values, BandKind band) {

@@ -37,7 +37,8 @@ class MethodTones {
   std::map<std::string, plot::Tone> tones_;
 };
 
-/// How a method is written in a legend: "quest page-size=32" for "quest:page-size=32".
+/// How a method is written in a legend: "quest page-size=32" for "quest:page-size=32". A label
+/// (rich_text.hpp) that shows every character of the name.
 std::string method_label(std::string_view selector);
 
 /// A mean or median with its band.

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
+#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
@@ -19,7 +21,7 @@ namespace {
 
 constexpr SweepMetric kMetrics[] = {
     {"mass_mean", "mass", "Attention mass kept", true},
-    {"mass_p5", "mass_p5", "Attention mass kept, 5th percentile of rows", true},
+    {"mass_p05", "mass_p05", "Attention mass kept, 5th percentile of rows", true},
     {"mass_min", "mass_min", "Attention mass kept, worst row", true},
     {"recall10", "recall10", "Top-10 recall", true},
     {"recallk", "recallk", "Top-$k$ recall, $k$ = budget", true},
@@ -34,12 +36,18 @@ constexpr SweepMetric kMetrics[] = {
     {"union", "union", "Keys loaded per KV head", false},
 };
 
-/// Values of one method at one budget, per metric; x from the layers' rows.
+/// Values of one method at one budget.
 struct Cell {
-  std::vector<double> values;
-  double x_sum = 0.0;
-  std::size_t x_n = 0;
+  std::vector<double> values;  // of query heads
+  Mean low;                    // ends of the recorded intervals
+  Mean high;
+  Mean x;
+  Mean kept;
 };
+
+/// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.
+using BudgetKey = std::pair<std::int32_t, double>;
+using Cells = std::map<std::string, std::map<BudgetKey, Cell>>;  // by selector
 
 std::string axis_of_budget(const std::string& kind) {
   if (kind == "ratio") return "Budget (share of the past keys)";
@@ -71,10 +79,14 @@ std::vector<bool> wanted_codes(const TextColumn& column, const std::vector<std::
   return wanted;
 }
 
-/// The budget kind of most rows: ties go to the first.
-std::string usual_budget_kind(const TextColumn& kinds) {
+/// The budget kind of most rows of the wanted methods: ties go to the first.
+std::string usual_budget_kind(const TextColumn& kinds, const TextColumn& selectors,
+                              const std::vector<bool>& wanted) {
   std::vector<std::size_t> count(kinds.categories.size(), 0);
-  for (std::int32_t code : kinds.codes) ++count[static_cast<std::size_t>(code)];
+  for (std::size_t r = 0; r < kinds.codes.size(); ++r) {
+    if (wanted[static_cast<std::size_t>(selectors.codes[r])])
+      ++count[static_cast<std::size_t>(kinds.codes[r])];
+  }
   std::string best = "none";
   std::size_t most = 0;
   for (std::size_t c = 0; c < count.size(); ++c) {
@@ -89,6 +101,7 @@ std::string usual_budget_kind(const TextColumn& kinds) {
 
 const SweepMetric& sweep_metric(std::string_view option) {
   std::vector<std::string_view> names;
+  if (option == "mass_p5") option = "mass_p05";  // its name before 0.1.0
   for (const SweepMetric& metric : kMetrics) {
     if (metric.option == option || metric.column == option) return metric;
     names.push_back(metric.option);
@@ -98,7 +111,7 @@ const SweepMetric& sweep_metric(std::string_view option) {
 }
 
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
-                                 DenseLayers dense_layers) {
+                                 DenseLayers dense_layers, BudgetKinds budget_kinds) {
   const TextColumn& selectors = table.text("selector");
   const TextColumn& phases = table.text("phase");
   const TextColumn& kinds = table.text("budget_kind");
@@ -114,7 +127,7 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   const auto by_phase = wanted_codes(phases, {phase}, "phase");
 
   SweepSelection selection;
-  selection.budget_kind = usual_budget_kind(kinds);
+  selection.budget_kind = usual_budget_kind(kinds, selectors, by_selector);
   std::set<std::string> other_kinds;
   const auto trace_of = [&](std::size_t r) {
     return table.has_text("trace") ? table.text("trace").codes[r] : 0;
@@ -141,7 +154,7 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
       continue;
     }
     const std::string& kind = kinds.at(r);
-    if (kind != selection.budget_kind && kind != "none") {
+    if (budget_kinds == BudgetKinds::usual && kind != selection.budget_kind && kind != "none") {
       other_kinds.insert(kind);
       continue;
     }
@@ -181,16 +194,123 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   return selection;
 }
 
-std::string curve_label(std::string_view selector, Along along) {
-  if (selector != "oracle-topk") return method_label(selector);
-  return along == Along::budget ? "oracle top-$k$ (ceiling)" : "oracle top-$k$";
+std::string curve_label(std::string_view selector) {
+  return selector == "oracle-topk" ? "oracle top-$k$" : method_label(selector);
 }
+
+namespace {
+
+/// Where a result records an interval of the metric: "mass_low" beside "mass_mean". Empty if not.
+std::string interval_stem(const Table& table, std::string_view column) {
+  std::string stem(column);
+  if (stem.ends_with("_mean")) stem.resize(stem.size() - 5);
+  return table.has(stem + "_low") && table.has(stem + "_high") ? stem : std::string();
+}
+
+/// Values of the heads by method and budget. Intervals are those of whole layers, which tables and
+/// notebooks show as well; those of heads where some heads are chosen or layers have no rows.
+Cells collect_cells(const Table& table, const SweepSelection& selection, const SweepMetric& metric,
+                    Along along, bool all_heads) {
+  const TextColumn& selectors = table.text("selector");
+  const TextColumn& phases = table.text("phase");
+  const TextColumn& kinds = table.text("budget_kind");
+  const auto budget = table.numbers("budget");
+  const auto layer = table.numbers("layer");
+  const auto head = table.numbers("q_head");
+  const auto values = table.numbers(metric.column);
+  const auto x_values = along == Along::bytes ? table.numbers("bytes") : budget;
+  const auto kept = table.has("kept") ? table.numbers("kept") : std::span<const double>();
+  const std::string stem = interval_stem(table, metric.column);
+  const auto low = stem.empty() ? std::span<const double>() : table.numbers(stem + "_low");
+  const auto high = stem.empty() ? std::span<const double>() : table.numbers(stem + "_high");
+  const auto trace_of = [&](std::size_t r) {
+    return table.has_text("trace") ? table.text("trace").codes[r] : 0;
+  };
+  const auto key_of = [&](std::size_t r) {
+    return BudgetKey{along == Along::bytes ? kinds.codes[r] : 0,
+                     std::isnan(budget[r]) ? -1.0 : budget[r]};
+  };
+  Cells cells;
+  std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t, BudgetKey, double>> shown;
+  const auto place_of = [&](std::size_t r) {
+    return std::tuple(trace_of(r), phases.codes[r], selectors.codes[r], key_of(r), layer[r]);
+  };
+  for (std::size_t r : selection.rows) {
+    Cell& cell = cells[selectors.at(r)][key_of(r)];
+    cell.values.push_back(values[r]);
+    cell.x.add(x_values[r]);
+    if (!kept.empty()) cell.kept.add(kept[r]);
+    shown.insert(place_of(r));
+  }
+  if (stem.empty()) return cells;
+  if (all_heads) {
+    for (std::size_t r = 0; r < table.n_rows(); ++r) {
+      if (!std::isnan(head[r]) || !shown.contains(place_of(r))) continue;
+      Cell& cell = cells[selectors.at(r)][key_of(r)];
+      cell.low.add(low[r]);
+      cell.high.add(high[r]);
+    }
+  }
+  for (std::size_t r : selection.rows) {
+    Cell& cell = cells[selectors.at(r)][key_of(r)];
+    if (all_heads && cell.low.n() > 0) continue;  // settled by whole layers
+    cell.low.add(low[r]);
+    cell.high.add(high[r]);
+  }
+  return cells;
+}
+
+/// Why methods lie beyond the oracle, as words in the panel: it is bound by the nominal budget, they
+/// may keep more keys. Nothing where none does.
+std::optional<plot::Note> why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
+  const auto oracle = cells.find("oracle-topk");
+  const bool is_error = metric.column.starts_with("output_error");
+  if (oracle == cells.end() || (!metric.is_share && !is_error)) return std::nullopt;
+  constexpr double kVisible = 0.002;
+  double most = kVisible;
+  std::string who;
+  double budget = 0.0;
+  const Cell* worst = nullptr;
+  const Cell* bound = nullptr;
+  std::set<std::string> methods;
+  for (const auto& [selector, by_budget] : cells) {
+    if (selector == "full" || selector.starts_with("oracle")) continue;
+    for (const auto& [key, cell] : by_budget) {
+      const auto at = oracle->second.find(key);
+      if (at == oracle->second.end()) continue;
+      const double beyond =
+          (mean(cell.values) - mean(at->second.values)) * (is_error ? -1.0 : 1.0);
+      if (!(beyond > kVisible)) continue;
+      methods.insert(selector);
+      if (beyond <= most) continue;
+      most = beyond;
+      who = selector;
+      budget = key.second;
+      worst = &cell;
+      bound = &at->second;
+    }
+  }
+  if (worst == nullptr) return std::nullopt;
+  const double kept = worst->kept.value();
+  const double bound_kept = bound->kept.value();
+  const bool keeps_more = is_error ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
+  // short lines: a panel of three side by side has room for twenty letters
+  std::string text = fmt::format("{} the oracle\nat budget {:g}: {}", is_error ? "below" : "above",
+                                 budget, method_label(who));
+  if (methods.size() > 1) text += fmt::format("\nand {} more", methods.size() - 1);
+  text += keeps_more ? fmt::format("\n({:.0f} keys to its {:.0f})", kept, bound_kept)
+          : is_error ? "\n(the heaviest keys are\nnot those of least error)"
+                     : "\n(a share of other keys)";
+  return plot::Note{std::move(text), 0.97, is_error ? 0.04 : 0.66, plot::Note::Align::right};
+}
+
+}  // namespace
 
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured) {
   const SweepSelection selection =
-      select_sweep_rows(table, options, DenseLayers::leave_out_for_all);
-  const TextColumn& selectors = table.text("selector");
+      select_sweep_rows(table, options, DenseLayers::leave_out_for_all,
+                        along == Along::bytes ? BudgetKinds::all : BudgetKinds::usual);
   const auto budget = table.numbers("budget");
   std::vector<std::string> names = parse_words(options.metric);
   if (names.empty()) names = parse_words(fallback);
@@ -210,26 +330,20 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     if (!contains(methods, selector)) methods.push_back(selector);
   }
   const MethodTones tones(methods);
+  std::vector<std::string> without_interval;
+  bool is_beyond = false;
 
   for (const std::string& name : names) {
     const SweepMetric& metric = sweep_metric(name);
-    const auto values = table.numbers(metric.column);
-    std::map<std::string, std::map<double, Cell>> cells;  // selector, budget (-1: takes none)
-    const auto x_values = along == Along::bytes ? table.numbers("bytes") : budget;
-    for (std::size_t r : selection.rows) {
-      const double key = std::isnan(budget[r]) ? -1.0 : budget[r];
-      Cell& cell = cells[selectors.at(r)][key];
-      cell.values.push_back(values[r]);
-      if (std::isnan(x_values[r])) continue;
-      cell.x_sum += x_values[r];
-      ++cell.x_n;
-    }
+    Cells cells = collect_cells(table, selection, metric, along, options.heads.empty());
+    if (options.band == BandKind::ci && interval_stem(table, metric.column).empty())
+      without_interval.push_back(std::string(metric.option));
     plot::Panel panel;
     panel.y.label = metric.label;
     panel.y.format = plot::TickFormat::number;
     panel.x.scale = plot::ScaleKind::log2;
     if (along == Along::bytes) {
-      panel.x.label = "Bytes read per query head";
+      panel.x.label = "Bytes per query head and call";
       panel.x.format = plot::TickFormat::bytes;
     } else {
       panel.x.label = axis_of_budget(selection.budget_kind);
@@ -245,20 +359,24 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     });
     for (const std::string& selector : order) {
       plot::Line line;
-      line.label = curve_label(selector, along);
+      line.label = curve_label(selector);
       line.tone = tones.of(selector);
       std::vector<std::pair<double, Summary>> points;
       for (const auto& [key, cell] : cells[selector]) {
-        const Summary s = summarize(cell.values, options.band);
+        Summary s = summarize(cell.values, options.band);
         if (s.n == 0) continue;
+        if (options.band == BandKind::ci) {
+          s.low = cell.low.value();
+          s.high = cell.high.value();
+        }
         n_min = std::min(n_min, s.n);
         n_max = std::max(n_max, s.n);
-        if (key < 0.0 && along == Along::budget) {
+        if (key.second < 0.0 && along == Along::budget) {
           plot::Rule rule{plot::Rule::Kind::horizontal, s.middle, line.label, line.tone};
           panel.marks.emplace_back(rule);
           continue;
         }
-        const double x = along == Along::bytes ? cell.x_sum / static_cast<double>(cell.x_n) : key;
+        const double x = along == Along::bytes ? cell.x.value() : key.second;
         points.emplace_back(x, s);
       }
       std::sort(points.begin(), points.end(),
@@ -270,14 +388,44 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         line.low.push_back(s.low);
         line.high.push_back(s.high);
       }
+      bool has_width = false;
+      for (std::size_t i = 0; i < line.low.size(); ++i)
+        has_width = has_width || line.high[i] > line.low[i];
+      if (!has_width) {  // dense attention keeps everything; or nothing was recorded
+        line.low.clear();
+        line.high.clear();
+      }
       line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
+    }
+    if (along == Along::budget) {
+      if (auto note = why_beyond_oracle(cells, metric)) {
+        panel.marks.emplace_back(*std::move(note));
+        is_beyond = true;
+      }
     }
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  figure.caption.push_back(
-      band_sentence(options.band, n_min, n_max, "query heads (over layers and traces)"));
+  constexpr std::string_view kHeads = "query heads (over layers and traces)";
+  if (options.band != BandKind::ci) {
+    figure.caption.push_back(band_sentence(options.band, n_min, n_max, kHeads));
+  } else {
+    figure.caption.push_back(band_sentence(BandKind::none, n_min, n_max, kHeads));
+    figure.caption.push_back(fmt::format(
+        "Bands: the result's 95% intervals of each {}'s mean over calls (bootstrap), their ends "
+        "averaged{}.",
+        options.heads.empty() ? "layer" : "head",
+        without_interval.empty()
+            ? std::string()
+            : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));
+  }
+  if (is_beyond) {
+    figure.caption.emplace_back(
+        "The oracle keeps the budget's number of keys, those with the largest weights of each row: the "
+        "most mass that so many keys can hold. Methods that keep more keys at the same nominal budget "
+        "can lie beyond it, and so can errors of methods that add to the output.");
+  }
   return figure;
 }
 

@@ -34,19 +34,27 @@ enum class DenseLayers {
   leave_out_alone,    // only for the method that leaves it dense
 };
 
+/// Which budgets count.
+enum class BudgetKinds {
+  usual,  // the kind of most rows, which is one axis
+  all,    // where the axis is no budget
+};
+
 /// Heads of layers that the methods make sparse: sliding-window layers are left out, and layers
 /// that a method leaves dense at every budget of the table. Throws ConfigError for an empty
 /// selection or a table that is no sweep.
 SweepSelection select_sweep_rows(const Table& table, const FigureOptions& options,
-                                 DenseLayers dense_layers);
+                                 DenseLayers dense_layers,
+                                 BudgetKinds budget_kinds = BudgetKinds::usual);
 
 /// What the curves run along.
 enum class Along { budget, bytes };
 
 /// How a method is written in the legend.
-std::string curve_label(std::string_view selector, Along along);
+std::string curve_label(std::string_view selector);
 
-/// One panel per metric. `fallback`: metrics, if the options name none. `coloured`: methods among
+/// One panel per metric. Bands of 95 % (BandKind::ci) are the intervals that the result records.
+/// Where methods lie beyond the oracle, words in the panel say why. `fallback`: metrics, if the options name none. `coloured`: methods among
 /// which the colours are given out, for figures that grow; empty = those that are shown.
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured = {});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "analysis/plot/data_range.hpp"
 #include "analysis/plot/legend.hpp"
@@ -109,7 +110,8 @@ class LayoutMaker {
         y += line_height(theme_.title_size);
         layout.words.push_back({{layout.size.w / 2.0, y - metrics_.descent() * theme_.title_size},
                                 line,
-                                {theme_.title_size, theme_.ink, Align::centre}});
+                                {theme_.title_size, theme_.ink, Align::centre},
+                                /*is_title=*/true});
       }
       y += 0.4 * theme_.label_size;
     }
@@ -363,7 +365,8 @@ class LayoutMaker {
           static_cast<double>(title.size() - 1 - i) * line_height(theme_.title_size);
       words.push_back({{frame.centre().x, top - above - 0.1 * theme_.title_size},
                        title[i],
-                       {theme_.title_size, theme_.ink, Align::centre}});
+                       {theme_.title_size, theme_.ink, Align::centre},
+                       /*is_title=*/true});
     }
   }
 
@@ -376,6 +379,45 @@ class LayoutMaker {
 };
 
 }  // namespace
+
+std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
+                          const TextMetrics& metrics) {
+  const double least = 8.0 * theme.label_size;  // 22 mm at 8 pt
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const Rect& frame = layout.panels[p].frame;
+    if (frame.w < least)
+      return fmt::format("frames of {:.0f} mm, expected at least {:.0f}", frame.w * 25.4 / 72.0,
+                         least * 25.4 / 72.0);
+    for (const Mark& mark : figure.panels[p].marks) {
+      const auto* note = std::get_if<Note>(&mark);
+      if (note == nullptr) continue;
+      for (std::size_t at = 0; at <= note->text.size();) {
+        const std::size_t end = std::min(note->text.find('\n', at), note->text.size());
+        const double width =
+            rich_width(metrics, std::string_view(note->text).substr(at, end - at), theme.tick_size);
+        if (width > frame.w) return "words do not fit into their panel";
+        at = end + 1;
+      }
+    }
+  }
+  // titles stand centred over their frames: beside each other they must not touch
+  std::vector<std::tuple<double, double, double>> spans;  // baseline, left, right
+  for (const PlacedText& words : layout.words) {
+    if (!words.is_title) continue;
+    const double half = 0.5 * rich_width(metrics, words.text, words.style.size);
+    if (words.at.x - half < -1.0 || words.at.x + half > layout.size.w + 1.0)
+      return "a title is wider than the figure";
+    spans.emplace_back(words.at.y, words.at.x - half, words.at.x + half);
+  }
+  std::sort(spans.begin(), spans.end());
+  for (std::size_t i = 1; i < spans.size(); ++i) {
+    const auto& [y, left, right] = spans[i];
+    const auto& [above, other_left, other_right] = spans[i - 1];
+    if (std::abs(y - above) < 0.5 * theme.title_size && left < other_right + 2.0)
+      return "titles run into each other";
+  }
+  return "";
+}
 
 Layout layout_figure(const Figure& figure, double width, std::optional<double> height,
                      const Theme& theme, const TextMetrics& metrics) {

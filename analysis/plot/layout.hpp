@@ -18,6 +18,7 @@ struct PlacedText {
   Point at;  // on the baseline
   std::string text;
   TextStyle style;
+  bool is_title = false;  // of the figure or a panel, not of an axis
 };
 
 struct PlacedTick {
@@ -89,6 +90,11 @@ struct LegendMetrics {
         column_gap(1.3 * theme.tick_size),
         line_height(1.4 * theme.tick_size) {}
 };
+
+/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run into
+/// each other, words that leave their panel. Empty if it can.
+std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
+                          const TextMetrics& metrics);
 
 /// `width` in points; the height follows from the panels' aspects unless `height` says otherwise.
 /// Throws ConfigError for a figure that cannot be drawn (check_figure) or that needs more room.

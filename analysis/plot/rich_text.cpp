@@ -103,12 +103,21 @@ std::string tex_formula(std::string_view formula) {
 
 }  // namespace
 
+std::string verbatim(std::string_view text) {
+  std::string label;
+  for (const char c : text) label += c == '$' ? std::string("$$") : std::string(1, c);
+  return label;
+}
+
 std::vector<TextRun> parse_rich(std::string_view label) {
   std::vector<TextRun> runs;
   bool in_formula = false;
   for (std::size_t at = 0; at < label.size();) {
     const char c = label[at];
-    if (c == '$') {
+    if (c == '$' && !in_formula && label.substr(at).starts_with("$$")) {
+      append(runs, "$", 1.0, 0.0);
+      at += 2;
+    } else if (c == '$') {
       in_formula = !in_formula;
       ++at;
     } else if (in_formula && (c == '_' || c == '^')) {
@@ -137,6 +146,11 @@ std::string tex_text(std::string_view text) {
     const std::size_t dollar = std::min(label.find('$', at), label.size());
     out += tex_escape(std::string_view(label).substr(at, dollar - at));
     if (dollar == label.size()) break;
+    if (std::string_view(label).substr(dollar).starts_with("$$")) {
+      out += tex_escape("$");
+      at = dollar + 2;
+      continue;
+    }
     const std::size_t end = std::min(label.find('$', dollar + 1), label.size());
     out += "$" + tex_formula(std::string_view(label).substr(dollar + 1, end - dollar - 1)) + "$";
     at = std::min(end + 1, label.size());

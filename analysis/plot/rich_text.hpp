@@ -1,7 +1,7 @@
 // Labels with formulas: text between dollar signs may have subscripts and superscripts.
 //
 // "mass, $S_q$" or "$10^{−3}$": inside dollars, _ and ^ take the next letter or a group in braces.
-// Outside, every character is itself. Greek letters and signs are written as such (UTF-8).
+// Outside, every character is itself, and two dollars are one. Greek letters and signs are written as such (UTF-8).
 #pragma once
 
 #include <string>
@@ -18,6 +18,9 @@ struct TextRun {
   double scale = 1.0;  // times the label's size
   double rise = 0.0;   // upwards, in em of the label
 };
+
+/// The label that shows `text` as it is, for names from files.
+std::string verbatim(std::string_view text);
 
 std::vector<TextRun> parse_rich(std::string_view label);
 

@@ -12,8 +12,12 @@ std::vector<Colour> series_colours(Ground ground) {
   for (std::uint32_t rgb : {blue, 0xD55E00U, 0x009E73U, 0xCC79A7U, 0xE69F00U, 0x56B4E9U}) {
     colours.push_back(colour_from_rgb(rgb));
   }
-  colours.push_back(ground == Ground::light ? colour_from_rgb(0x7A7A7A)
-                                            : colour_from_rgb(0xF0E442));
+  // beyond Okabe and Ito's: grey for controls, then what is left between them, darker or duller
+  constexpr std::uint32_t kMore[2][6] = {
+      {0x7A7A7A, 0x7A4A21, 0x882255, 0x8A8A00, 0x332288, 0x117766},
+      {0xB0B0B0, 0xF0E442, 0xE07BB0, 0xA8A83A, 0x8E86E8, 0x66CDAA}};
+  for (const std::uint32_t rgb : kMore[ground == Ground::light ? 0 : 1])
+    colours.push_back(colour_from_rgb(rgb));
   return colours;
 }
 
@@ -47,7 +51,7 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
   constexpr int kDashes = 4;
   switch (tone.role) {
     case Role::reference:
-      return {ink, MarkerShape::circle, Dash::dashed};
+      return {ink, MarkerShape::circle, tone.slot == 0 ? Dash::dashed : Dash::dotted};
     case Role::highlight:
       return {highlight, MarkerShape::star, Dash::solid};
     case Role::neutral:

@@ -78,8 +78,7 @@ class Retrieval final : public SimulationTask {
   Json config() const override {
     std::vector<std::string> kinds;
     for (const PromptKind kind : options_.kinds) kinds.emplace_back(enum_name(kind));
-    constexpr std::string_view kProtocols[] = {"decode", "prefill", "all"};
-    return {{"protocol", std::string(kProtocols[static_cast<std::size_t>(options_.protocol)])},
+    return {{"protocol", protocol()},
             {"kinds", kinds},
             {"lengths", options_.lengths},
             {"depths", options_.n_depths},
@@ -115,7 +114,8 @@ class Retrieval final : public SimulationTask {
 
   ColumnTable table(const Units& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task", "selector", "budget_kind", "kind", "dense_solves"};
+    table.text_names = {"model", "task",         "selector", "budget_kind",
+                        "kind",  "dense_solves", "protocol"};
     table.number_names = {"budget",   "length",       "prompts",
                           "accuracy", "kv_reduction", "kv_union_reduction"};
     if (options_.by_depth) table.number_names.insert(table.number_names.begin() + 2, "depth");
@@ -188,6 +188,11 @@ class Retrieval final : public SimulationTask {
     std::size_t kind, length, depth;
     Index trial;
   };
+
+  std::string protocol() const {
+    constexpr std::string_view kProtocols[] = {"decode", "prefill", "all"};
+    return std::string(kProtocols[static_cast<std::size_t>(options_.protocol)]);
+  }
 
   Place place_of(std::size_t index) const {
     const auto n_trials = static_cast<std::size_t>(options_.trials);
@@ -310,6 +315,7 @@ class Retrieval final : public SimulationTask {
     row.texts = pair_texts(setup_, name(), pair);
     row.texts.emplace_back(enum_name(options_.kinds[kind]));
     row.texts.emplace_back(dense != dense ? "" : dense >= kSolved ? "yes" : "no");
+    row.texts.push_back(protocol());
     row.numbers = {budget_value(setup_.pairs[pair]), static_cast<double>(options_.lengths[length])};
     if (depth) row.numbers.push_back(depths_[*depth]);
     for (double x :

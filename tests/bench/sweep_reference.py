@@ -30,7 +30,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SELECTORS = ["quoka", "quest:dense-layers=0", "oracle-topk", "sink-recent", "sparq:n-channels=16", "loki:rank=16",
              "keydiff"]
-COLUMNS = ["mass_mean", "mass_p5", "mass_min", "recall10", "recallk", "output_error", "output_error_rel",
+COLUMNS = ["mass_mean", "mass_p05", "mass_min", "recall10", "recallk", "output_error", "output_error_rel",
            "output_error_raw", "jaccard", "kept", "union", "churn", "sink_share"]
 N_SINK = 4
 PAGE = 16
@@ -267,7 +267,7 @@ class Replay:
                 pick = slice(None) if head is None else slice(head, head + 1)
                 row = {column: float(np.nanmean(value[pick])) if np.isfinite(value[pick]).any() else float("nan")
                        for column, value in values.items()}
-                row["mass_p5"] = float(np.quantile(masses[pick], 0.05))
+                row["mass_p05"] = float(np.quantile(masses[pick], 0.05))
                 row["mass_min"] = float(masses[pick].min())
                 out[(*pair, head)] = row
         return out

@@ -5,6 +5,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "analysis/figures/maps.hpp"
@@ -142,8 +144,80 @@ TEST_CASE("pooling keeps means, maxima and masks", "[figure]") {
 TEST_CASE("the CSV holds the plotted numbers", "[figure]") {
   const std::string csv = figure_csv(curve());
   CHECK(csv ==
-        "panel,mark,series,x,y,low,high,value\n1,line,quest,1,0.25,0.2,0.3,\n"
-        "1,line,quest,2,0.5,0.4,0.6,\n1,line,quest,3,0.75,0.7,0.8,\n");
+        "panel,panel_title,mark,series,x,y,low,high,value,x_axis,y_axis,value_axis,x_tick,y_tick\n"
+        "1,,line,quest,1,0.25,0.2,0.3,,\"Budget, 50% & more\",Mass Sq,,,\n"
+        "1,,line,quest,2,0.5,0.4,0.6,,\"Budget, 50% & more\",Mass Sq,,,\n"
+        "1,,line,quest,3,0.75,0.7,0.8,,\"Budget, 50% & more\",Mass Sq,,,\n");
+}
+
+plot::Figure three_panels() {
+  plot::Figure figure = curve();
+  for (plot::Panel& panel : figure.panels) panel.legend = plot::LegendPlace::none;
+  figure.panels.resize(3, figure.panels[0]);
+  for (plot::Panel& panel : figure.panels) panel.title = "quoka tokens=256, layer 4";
+  figure.columns = 3;
+  figure.span = plot::Span::full;
+  return figure;
+}
+
+double pages(const std::vector<OutputFile>& files, const char* size) {
+  const std::string& svg = file_of(files, "c.svg").bytes;
+  return std::atof(svg.c_str() + svg.find(std::string(size) + "=\"") + std::strlen(size) + 2);
+}
+
+TEST_CASE("panels stand below each other where they could not be read side by side", "[figure]") {
+  RenderOptions options;
+  const auto full = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
+  options.width = 3.3;
+  const auto narrow = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
+  CHECK(pages(narrow, "height") > 1.5 * pages(full, "height"));
+  options.columns = 3;  // asked for, and not legible: refused
+  CHECK_THROWS_AS(render_figure(three_panels(), options, {FigureFormat::svg}, "c"), ConfigError);
+  options.width = 0.0;
+  options.columns = 1;  // a text column's width
+  const auto column = render_figure(three_panels(), options, {FigureFormat::svg}, "c");
+  CHECK(pages(column, "width") < 0.6 * pages(full, "width"));
+  options.width = 0.7;
+  CHECK_THROWS_AS(render_figure(three_panels(), options, {FigureFormat::svg}, "c"), ConfigError);
+}
+
+TEST_CASE("pgfplots has the numbers in the cells, the titles and the filled star", "[figure]") {
+  plot::Figure figure;
+  figure.name = "map";
+  plot::Panel panel;
+  panel.title = "first line\nsecond line";
+  plot::HeatMap map;
+  map.n_rows = map.n_cols = 2;
+  map.x = map.y = {0.0, 2.0};
+  map.values = {0.25F, 0.5F, 0.75F, std::numeric_limits<float>::quiet_NaN()};
+  map.print_values = true;
+  panel.colour = plot::ColourAxis{};
+  plot::Scatter star;
+  star.tone = {plot::Role::highlight, 0};
+  star.x = star.y = {1.0};
+  panel.marks.emplace_back(map);
+  panel.marks.emplace_back(star);
+  figure.panels.push_back(panel);
+  const auto files = render_figure(figure, {}, {FigureFormat::tex}, "c");
+  const std::string& tex = file_of(files, "c.tex").bytes;
+  for (const char* number : {"{0.25}", "{0.50}", "{0.75}"})
+    CHECK_THAT(tex, ContainsSubstring(number));
+  CHECK_THAT(tex, ContainsSubstring("{first line}") && ContainsSubstring("{second line}"));
+  CHECK_THAT(tex, !ContainsSubstring("title={"));
+  CHECK_THAT(tex, ContainsSubstring("\\pgfdeclareplotmark{kvscopestar}") &&
+                      ContainsSubstring("mark=kvscopestar"));
+}
+
+TEST_CASE("the CSV of a map names its cells", "[figure]") {
+  plot::Figure figure = large_map(2);
+  plot::Panel& panel = figure.panels[0];
+  panel.title = "quoka, 25%";
+  panel.x.label = "Prompt length (tokens)";
+  panel.colour->axis.label = "Accuracy";
+  panel.x.ticks = {{0.5, "1k"}, {1.5, "2k"}};
+  const std::string csv = figure_csv(figure);
+  CHECK_THAT(csv, ContainsSubstring("\n1,\"quoka, 25%\",cell,,0.5,0.5,,,") &&
+                      ContainsSubstring(",Prompt length (tokens),,Accuracy,1k,\n"));
 }
 
 TEST_CASE("files are written all or none", "[figure]") {

@@ -6,6 +6,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/plot/rich_text.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
 
@@ -109,7 +110,8 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       if (wanted.empty() && shown.size() == 3) break;
       shown.push_back(name);
       figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
-                                        blocks, pages, name, colour, sentence));
+                                        blocks, pages, plot::verbatim(name), colour,
+                                        sentence));
     }
     if (!wanted.empty() && shown.empty()) {
       throw ConfigError(

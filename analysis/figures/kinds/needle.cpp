@@ -2,7 +2,8 @@
 // 4 and 7.
 //
 // Columns of the table: selector, budget, length (tokens), depth (0 to 1), accuracy (0 to 1); rows
-// that agree in all of these are averaged. A simulation's grids do as well.
+// that agree in all of these are averaged; kind, protocol, prompts and budget_kind are named where
+// they are there. A simulation's grids do as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,11 +11,17 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/json_reader.hpp"
 
 namespace kvscope {
 
@@ -23,24 +30,86 @@ namespace {
 /// One measured prompt, or the mean of several.
 struct Answer {
   std::string selector;
-  double budget = std::numeric_limits<double>::quiet_NaN();
+  std::string budget;  // as shown: "256", "25%", "$p$ = 0.9"; empty: the method takes none
+  double budget_value = std::numeric_limits<double>::quiet_NaN();
   double length = 0.0;
   double depth = 0.0;
   double accuracy = 0.0;
 };
 
-std::vector<Answer> read_answers(const ResultView& result, const std::string& kind) {
+/// What a grid shows besides its axes.
+struct Answers {
+  std::vector<Answer> list;
+  std::string kind;                  // of prompts; empty: the result does not say
+  std::vector<std::string> others;   // kinds that the result has as well
+  std::string protocol;              // where the selector answers; empty: the result does not say
+  double prompts_low = std::numeric_limits<double>::quiet_NaN();  // per cell
+  double prompts_high = std::numeric_limits<double>::quiet_NaN();
+};
+
+std::string budget_text(double budget, const std::string& kind) {
+  if (std::isnan(budget)) return "";
+  if (kind == "ratio") return fmt::format("{:.4g}%", 100.0 * budget);
+  if (kind == "p") return fmt::format("$p$ = {:g}", budget);
+  if (kind == "pages") return fmt::format("{:g} pages", budget);
+  return plot::tick_text(budget, plot::TickFormat::tokens);
+}
+
+/// The kind that was asked for, else the first of the table that the dense model answers.
+void choose_kind(const Table& table, const std::string& asked, Answers& answers) {
+  if (!table.has_text("kind")) {
+    if (!asked.empty()) {
+      throw ConfigError(fmt::format("metric: {} does not name the kinds of its prompts, found {}",
+                                    table.name(), quote(asked)));
+    }
+    return;
+  }
+  const TextColumn& kinds = table.text("kind");
+  if (!asked.empty()) {
+    answers.kind = asked;
+    if (std::find(kinds.categories.begin(), kinds.categories.end(), asked) ==
+        kinds.categories.end()) {
+      throw ConfigError(fmt::format("metric: there is no kind {} of prompts in {}; it has {}",
+                                    quote(asked), table.name(), some_of(kinds.categories)));
+    }
+  } else {
+    for (std::size_t r = 0; r < table.n_rows() && answers.kind.empty(); ++r) {
+      if (!table.has_text("dense_solves") || table.text("dense_solves").at(r) == "yes")
+        answers.kind = kinds.at(r);
+    }
+    if (answers.kind.empty()) answers.kind = kinds.at(0);
+  }
+  for (const std::string& kind : kinds.categories) {
+    if (kind != answers.kind) answers.others.push_back(kind);
+  }
+}
+
+Answers read_answers(const ResultView& result, const std::string& asked) {
   const Table table = rows_of(result);
   const TextColumn& selectors = table.text("selector");
-  const auto budget_of = [&](std::size_t r) {
-    return table.has("budget") ? table.numbers("budget")[r] : std::nan("");
+  const auto& config = result.info().config;
+  Answers answers;
+  choose_kind(table, asked, answers);
+  if (table.has_text("protocol")) {
+    answers.protocol = table.text("protocol").at(0);
+  } else if (config.is_object() && config.contains("protocol") && config["protocol"].is_string()) {
+    answers.protocol = config["protocol"].get<std::string>();
+  }
+  const auto answer_of = [&](std::size_t r) {
+    Answer answer;
+    answer.selector = selectors.at(r);
+    if (!table.has("budget")) return answer;
+    answer.budget_value = table.numbers("budget")[r];
+    answer.budget =
+        budget_text(answer.budget_value,
+                    table.has_text("budget_kind") ? table.text("budget_kind").at(r) : "tokens");
+    return answer;
   };
-  std::vector<Answer> answers;
-  const std::string prefix = "grid/" + kind;
-  for (const ResultArray& array : result.arrays()) {
-    if (array.shape.rank != 3 || !array.name.starts_with(prefix)) continue;
+  const std::string grid_name = "grid/" + answers.kind;
+  const ResultArray* array = answers.kind.empty() ? nullptr : result.find(grid_name);
+  if (array != nullptr && array->shape.rank == 3) {
     // grid/KIND [pair, length, depth]; the table's first rows are the pairs in their order
-    const figures::ArrayData grid(result, array.name);
+    const figures::ArrayData grid(result, grid_name);
     const auto lengths = result.read("grid/length");
     const auto depths = result.read("grid/depth");
     for (Index p = 0; p < grid.spec.shape[0]; ++p) {
@@ -49,25 +118,82 @@ std::vector<Answer> read_answers(const ResultView& result, const std::string& ki
       if (row >= table.n_rows() || lengths.size() != static_cast<std::size_t>(grid.spec.shape[1]) ||
           depths.size() != static_cast<std::size_t>(grid.spec.shape[2])) {
         throw FormatError(
-            fmt::format("{}: {} does not fit its axes or the table", result.name(), array.name));
+            fmt::format("{}: {} does not fit its axes or the table", result.name(), grid_name));
       }
       for (Index l = 0; l < grid.spec.shape[1]; ++l) {
         for (Index d = 0; d < grid.spec.shape[2]; ++d) {
-          answers.push_back({selectors.at(row), budget_of(row),
-                             lengths[static_cast<std::size_t>(l)],
-                             depths[static_cast<std::size_t>(d)], grid(p, l, d)});
+          Answer answer = answer_of(row);
+          answer.length = lengths[static_cast<std::size_t>(l)];
+          answer.depth = depths[static_cast<std::size_t>(d)];
+          answer.accuracy = grid(p, l, d);
+          answers.list.push_back(std::move(answer));
         }
       }
+    }
+    if (table.has("prompts")) {  // of a row: of one depth, or of all
+      const double n = table.has("depth") ? 1.0 : static_cast<double>(depths.size());
+      answers.prompts_low = answers.prompts_high = table.numbers("prompts")[0] / n;
     }
     return answers;
   }
   const auto length = table.numbers("length");
   const auto depth = table.numbers("depth");
   const auto accuracy = table.numbers("accuracy");
+  std::map<std::tuple<std::string, std::string, double, double>, double> prompts;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
-    answers.push_back({selectors.at(r), budget_of(r), length[r], depth[r], accuracy[r]});
+    if (!answers.kind.empty() && table.text("kind").at(r) != answers.kind) continue;
+    Answer answer = answer_of(r);
+    answer.length = length[r];
+    answer.depth = depth[r];
+    answer.accuracy = accuracy[r];
+    if (table.has("prompts")) {
+      prompts[{answer.selector, answer.budget, answer.length, answer.depth}] +=
+          table.numbers("prompts")[r];
+    }
+    answers.list.push_back(std::move(answer));
+  }
+  for (const auto& [cell, n] : prompts) {
+    answers.prompts_low = std::fmin(answers.prompts_low, n);
+    answers.prompts_high = std::fmax(answers.prompts_high, n);
   }
   return answers;
+}
+
+/// "2 prompts", "1 to 2 prompts"; empty if the result does not say.
+std::string prompts_text(const Answers& answers) {
+  if (std::isnan(answers.prompts_low)) return "";
+  if (answers.prompts_low != answers.prompts_high)
+    return fmt::format("{:g} to {:g} prompts", answers.prompts_low, answers.prompts_high);
+  return fmt::format("{:g} prompt{}", answers.prompts_low, answers.prompts_low == 1.0 ? "" : "s");
+}
+
+std::vector<std::string> caption_of(const Answers& answers) {
+  std::vector<std::string> caption = {
+      "Exact-match accuracy by prompt length and depth of the hidden fact."};
+  if (!answers.kind.empty()) {
+    caption.push_back(fmt::format("Kind of prompt: {}.", plot::verbatim(answers.kind)));
+    if (!answers.others.empty()) {
+      caption.push_back(fmt::format("The result has {} as well, which --metric shows.",
+                                    plot::verbatim(fmt::format("{}", fmt::join(answers.others,
+                                                                               ", ")))));
+    }
+  }
+  const std::string_view words =
+      answers.protocol == "decode"    ? "the end of the prompt and the answer run under the method"
+      : answers.protocol == "prefill" ? "the prompt runs under the method, the answer is dense"
+      : answers.protocol == "all"     ? "prompt and answer run under the method"
+                                      : "";
+  if (!answers.protocol.empty()) {
+    caption.push_back(fmt::format("Protocol {}{}{}.", plot::verbatim(answers.protocol),
+                                  words.empty() ? "" : ": ", words));
+  } else {
+    caption.emplace_back("The result does not say under which protocol.");
+  }
+  const std::string prompts = prompts_text(answers);
+  caption.push_back(prompts.empty() ? std::string("The result does not say how many prompts a cell "
+                                                  "stands for.")
+                                    : fmt::format("Each cell: {}.", prompts));
+  return caption;
 }
 
 plot::Figure make_needle(const FigureInput& input) {
@@ -76,16 +202,17 @@ plot::Figure make_needle(const FigureInput& input) {
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
-  for (const Answer& answer : read_answers(*input.results[0], input.options.metric)) {
+  const Answers answers = read_answers(*input.results[0], input.options.metric);
+  for (const Answer& answer : answers.list) {
     const bool is_wanted =
         wanted.empty() || std::find(wanted.begin(), wanted.end(), answer.selector) != wanted.end();
     if (!is_wanted || std::isnan(answer.accuracy)) continue;
     std::string name = figures::method_label(answer.selector);
-    if (!std::isnan(answer.budget)) {
-      const bool other =
-          !input.options.budget.empty() && fmt::format("{}", answer.budget) != input.options.budget;
+    if (!answer.budget.empty()) {
+      const bool other = !input.options.budget.empty() &&
+                         fmt::format("{}", answer.budget_value) != input.options.budget;
       if (other) continue;
-      name += ", " + plot::tick_text(answer.budget, plot::TickFormat::tokens);
+      name += ", " + answer.budget;
     }
     if (!grids.contains(name)) names.push_back(name);
     auto& [sum, n] = grids[name][{answer.depth, answer.length}];
@@ -107,6 +234,7 @@ plot::Figure make_needle(const FigureInput& input) {
   figure.legend = plot::LegendPlace::above;
   for (std::size_t i = 0; i < names.size(); ++i) {
     plot::HeatMap map;
+    map.print_values = true;
     map.n_rows = static_cast<Index>(depth_list.size());
     map.n_cols = static_cast<Index>(length_list.size());
     map.x = {0.0, static_cast<double>(map.n_cols)};
@@ -126,7 +254,7 @@ plot::Figure make_needle(const FigureInput& input) {
       }
     }
     plot::Panel panel;
-    panel.title = fmt::format("{} (mean {:.0f}%)", names[i], 100.0 * sum_all / std::max(1, n_all));
+    panel.title = fmt::format("{}\nmean {:.0f}%", names[i], 100.0 * sum_all / std::max(1, n_all));
     panel.x.label = "Prompt length (tokens)";
     panel.y.label = "Depth of the fact";
     panel.y.reversed = true;
@@ -140,7 +268,11 @@ plot::Figure make_needle(const FigureInput& input) {
     }
     panel.aspect = 0.7;
     panel.colour = plot::ColourAxis{};
-    panel.colour->axis.label = "Accuracy";
+    const std::string prompts = prompts_text(answers);
+    panel.colour->axis.label =
+        fmt::format("Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
+                    plot::verbatim(answers.kind),
+                    prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
     panel.colour->axis.range = plot::Range{0.0, 1.0};
     panel.colour->axis.format = plot::TickFormat::percent;
     panel.colour->masked_label = "not measured";
@@ -148,8 +280,7 @@ plot::Figure make_needle(const FigureInput& input) {
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption.emplace_back(
-      "Exact-match accuracy by prompt length and depth of the hidden fact.");
+  figure.caption = caption_of(answers);
   return figure;
 }
 

@@ -1,0 +1,119 @@
+#include "notebooks_export/simulation_json.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw FormatError(fmt::format("{}: {}", where, what));
+}
+
+/// A list of numbers, null for NaN.
+std::vector<double> numbers_of(const Json& parent, const char* key, const std::string& where) {
+  if (!parent.is_object() || !parent.contains(key) || !parent[key].is_array())
+    refuse(where, fmt::format("expected a list of numbers \"{}\"", key));
+  std::vector<double> numbers;
+  for (const Json& item : parent[key]) {
+    if (!item.is_number() && !item.is_null())
+      refuse(where, fmt::format("{}: expected numbers, found {}", key, describe(item)));
+    numbers.push_back(item.is_null() ? kNan : item.get<double>());
+  }
+  return numbers;
+}
+
+void write_list(ResultSink& sink, const std::string& name, const std::vector<double>& values,
+                const char* axis, const char* units) {
+  sink.declare(
+      {name, ResultType::f64, {static_cast<Index>(values.size())}, {axis}, units, axis});
+  sink.write<double>(name, 0, values);
+}
+
+void write_grids(const Json& grids, const std::string& where, ResultSink& sink) {
+  std::vector<double> lengths;
+  std::vector<double> depths;
+  std::map<std::string, std::vector<double>> by_kind;
+  for (const Json& grid : grids) {
+    const auto own_lengths = numbers_of(grid, "lengths", where);
+    const auto own_depths = numbers_of(grid, "depths", where);
+    const auto accuracy = numbers_of(grid, "accuracy", where);
+    if (by_kind.empty()) {
+      lengths = own_lengths;
+      depths = own_depths;
+    }
+    if (own_lengths != lengths || own_depths != depths || lengths.empty() || depths.empty() ||
+        accuracy.size() != lengths.size() * depths.size() || !grid.contains("kind") ||
+        !grid["kind"].is_string()) {
+      refuse(where, "a grid does not fit its lengths, its depths or the other grids");
+    }
+    auto& all = by_kind[grid["kind"].get<std::string>()];
+    all.insert(all.end(), accuracy.begin(), accuracy.end());
+  }
+  if (by_kind.empty()) return;
+  write_list(sink, "grid/length", lengths, "length", "token");
+  write_list(sink, "grid/depth", depths, "depth", "1");
+  const std::size_t n_cells = lengths.size() * depths.size();
+  for (const auto& [kind, accuracy] : by_kind) {
+    if (kind == "length" || kind == "depth" || kind == "pair")
+      refuse(where, fmt::format("a grid is called {}, as an axis is", kind));
+    const std::string name = "grid/" + kind;
+    sink.declare({name,
+                  ResultType::f64,
+                  {static_cast<Index>(accuracy.size() / n_cells),
+                   static_cast<Index>(lengths.size()), static_cast<Index>(depths.size())},
+                  {"pair", "length", "depth"},
+                  "1",
+                  "accuracy"});
+    sink.write<double>(name, 0, accuracy);
+  }
+}
+
+void write_curves(const Json& curves, const std::string& where, ResultSink& sink) {
+  if (!curves.is_object() || !curves.contains("log_perplexity") ||
+      !curves["log_perplexity"].is_array() || !curves.contains("step_begin") ||
+      !curves["step_begin"].is_number_integer()) {
+    refuse(where, "expected curves with step_begin and log_perplexity");
+  }
+  std::vector<double> all;
+  std::size_t n_steps = 0;
+  const Json& lists = curves["log_perplexity"];
+  for (const Json& list : lists) {
+    const auto values = numbers_of(Json{{"log_perplexity", list}}, "log_perplexity", where);
+    if (!all.empty() && values.size() != n_steps) refuse(where, "curves of different lengths");
+    n_steps = values.size();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  if (all.empty()) return;
+  std::vector<double> positions(n_steps);
+  std::iota(positions.begin(), positions.end(), curves["step_begin"].get<double>());
+  write_list(sink, "curve/position", positions, "position", "token");
+  sink.declare({"curve/log_perplexity",
+                ResultType::f64,
+                {static_cast<Index>(lists.size()), static_cast<Index>(n_steps)},
+                {"pair", "position"},
+                "nat",
+                "mean loss up to this position"});
+  sink.write<double>("curve/log_perplexity", 0, all);
+}
+
+}  // namespace
+
+void write_simulation_arrays(const Json& report, const std::string& where, ResultSink& sink) {
+  if (!report.is_object()) return;
+  if (report.contains("grids") && report["grids"].is_array())
+    write_grids(report["grids"], where, sink);
+  if (report.contains("curves")) write_curves(report["curves"], where, sink);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,17 @@
+// The grids and curves of a simulation's JSON report as the arrays that its HDF5 result has.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/trace/result.hpp"
+
+namespace kvscope {
+
+/// Declares and writes grid/KIND [pair, length, depth] with its axes from "grids", and
+/// curve/log_perplexity [pair, position] from "curves"; nothing where the report has neither.
+/// Throws FormatError, naming `where`, for lists that do not fit together.
+void write_simulation_arrays(const nlohmann::json& report, const std::string& where,
+                             ResultSink& sink);
+
+}  // namespace kvscope
