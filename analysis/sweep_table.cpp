@@ -6,6 +6,7 @@
 
 #include "analysis/analysis.hpp"
 #include "analysis/column_table.hpp"
+#include "core/base/shell_word.hpp"
 
 namespace kvscope {
 
@@ -24,6 +25,33 @@ ColumnTable rows_of(const SweepResult& result) {
     }
   }
   return table;
+}
+
+/// The command that measures this again. From the configuration, not as it was typed: threads and
+/// shards must not show. Drafts and calibration texts are known by their uuids only.
+std::string command_of(const SweepResult& result) {
+  const Json& config = result.config;
+  std::string command = "kvscope sweep";
+  for (const SweepTraceInfo& trace : result.traces) command += " " + shell_word(trace.name);
+  const auto add = [&](const char* option, const Json& value) {
+    std::vector<std::string> words;
+    for (const Json& word : value.is_array() ? value : Json::array({value}))
+      words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+    if (!words.empty())
+      command += fmt::format(" --{} {}", option, shell_word(fmt::format("{}", fmt::join(words, ","))));
+  };
+  const auto find = [&](const char* key) { return config.contains(key) ? config[key] : Json(); };
+  add("selector", find("selectors"));
+  for (const Json& budget : find("budgets")) add("budget", budget);
+  for (const char* key : {"phase", "chunk", "steps", "drafts"}) add(key, find(key));
+  add("rows-per-chunk", find("rows_per_chunk").is_null() ? Json("all") : find("rows_per_chunk"));
+  if (!find("dense_layers").is_null()) add("dense-layers", find("dense_layers"));
+  for (const char* key : {"layers", "heads", "resamples", "seed"}) add(key, find(key));
+  for (const Json& draft : find("draft_traces"))
+    command += " --draft " + shell_word("uuid:" + draft.value("uuid", ""));
+  if (find("calibration_trace").is_object())
+    command += " --calibration " + shell_word("uuid:" + find("calibration_trace").value("uuid", ""));
+  return command;
 }
 
 void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
@@ -112,6 +140,7 @@ Json sweep_json(const SweepResult& result) {
   return {{"kind", "sweep"},
           {"config_hash", result.config_hash},
           {"config", result.config},
+          {"command_line", command_of(result)},
           {"skipped", result.skipped},
           {"rows", table_json(rows_of(result), result.config_hash)}};
 }
@@ -125,8 +154,7 @@ void write_sweep(const SweepResult& result, ResultSink& sink, const std::string&
     info.trace_files.push_back(trace.name);
   }
   info.config = result.config;
-  info.command_line =
-      "kvscope sweep";  // the configuration says the rest; threads and shards must not show
+  info.command_line = command_of(result);
   info.writer = writer;
   sink.begin(info);
   const Json categories = write_table(rows_of(result), sink);

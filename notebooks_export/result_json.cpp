@@ -38,6 +38,8 @@ nlohmann::ordered_json result_to_json(const ResultInfo& info,
   json["command_line"] = info.command_line;
   json["writer"] = info.writer;
   json["created"] = info.created;
+  if (summary.is_object() && summary.contains("layers") && summary["layers"].is_array())
+    json["rows"] = summary["layers"];  // by the name that sweeps and simulations use
   json["summary"] = summary;
   null_for_non_finite(json);
   return json;

@@ -170,6 +170,12 @@ class BenchLive final : public Command {
             0.0};
   }
 
+  /// "tokens", "ratio", ...
+  static std::string kind_of(const Budget& budget) {
+    const std::string text = budget.to_string();
+    return text.substr(0, text.find('='));
+  }
+
   /// pair null: dense, which figures know as the method "full".
   static Json row_of(const ReplayPair* pair, Index length, const std::vector<Seconds>& own,
                      const std::vector<Seconds>& dense) {
@@ -181,20 +187,31 @@ class BenchLive final : public Command {
       ttft_ratio.push_back(dense[i].total / own[i].total);
       attention_ratio.push_back(dense[i].attention / (own[i].attention + own[i].selection));
     }
-    const auto [fastest, slowest] = std::minmax_element(total.begin(), total.end());
+    const auto least = [](const std::vector<double>& x) {
+      return *std::min_element(x.begin(), x.end());
+    };
+    const auto most = [](const std::vector<double>& x) {
+      return *std::max_element(x.begin(), x.end());
+    };
     const bool has_budget = pair != nullptr && pair->budget.has_value();
     return {{"method", pair == nullptr ? "dense" : pair_label(*pair)},
             {"selector", pair == nullptr ? "full" : pair->selector.text()},
             {"budget", has_budget ? Json(pair->budget->value) : Json(nullptr)},
+            {"budget_kind", has_budget ? kind_of(*pair->budget) : std::string("none")},
             {"length", length},
+            {"repeat", own.size()},
             {"seconds", median(total)},
-            {"seconds_low", *fastest},
-            {"seconds_high", *slowest},
+            {"seconds_low", least(total)},
+            {"seconds_high", most(total)},
             {"ttft_seconds", median(total)},
             {"attention_seconds", median(attention)},
             {"selection_seconds", median(selection)},
             {"ttft_ratio", median(ttft_ratio)},
-            {"attention_ratio", median(attention_ratio)}};
+            {"ttft_ratio_low", least(ttft_ratio)},
+            {"ttft_ratio_high", most(ttft_ratio)},
+            {"attention_ratio", median(attention_ratio)},
+            {"attention_ratio_low", least(attention_ratio)},
+            {"attention_ratio_high", most(attention_ratio)}};
   }
 
   static std::string describe(const Json& report) {

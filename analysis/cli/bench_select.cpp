@@ -342,7 +342,8 @@ class BenchSelect final : public Command {
         {"version", writer_name()},
         {"command_line", command_line},
         {"left_out", left_out},
-        {"cases", cases}};
+        {"rows", rows_of(cases)},
+        {"cases", cases}};  // rows as they were before 0.1.0, to be taken away
     if (json_) {
       print_json(report);
     } else {
@@ -442,6 +443,32 @@ class BenchSelect final : public Command {
     for (const SelectorBench& subject : subjects)
       report["selectors"].push_back(subject.report(dense_seconds, dense.flops()));
     return report;
+  }
+
+  /// One flat row per call and selector, as other commands write them; dense attention is "full".
+  static Json rows_of(const Json& cases) {
+    Json rows = Json::array();
+    for (const Json& one : cases) {
+      const double dense = one.at("dense").at("seconds_median").get<double>();
+      const Json call = {{"phase", one.at("phase")},
+                         {"tokens", one.at("tokens")},
+                         {"queries", one.at("queries")},
+                         {"dense_seconds_median", dense}};
+      for (const Json& selector : one.at("selectors")) {
+        Json row = call;
+        for (const auto& [key, value] : selector.items()) {
+          if (!value.is_structured() && key != "budget") row[key] = value;
+        }
+        const Json& budget = selector.at("budget");
+        const std::string text = budget.is_string() ? budget.get<std::string>() : std::string();
+        const std::size_t sign = text.find('=');
+        const bool has_budget = sign != std::string::npos;
+        row["budget_kind"] = has_budget ? text.substr(0, sign) : std::string("none");
+        row["budget"] = has_budget ? Json::parse(text.substr(sign + 1)) : Json(nullptr);
+        rows.push_back(std::move(row));
+      }
+    }
+    return rows;
   }
 
   static std::string describe(const Json& report) {

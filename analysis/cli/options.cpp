@@ -4,6 +4,7 @@
 #include <boost/program_options.hpp>
 #include <cassert>
 
+#include "analysis/cli/output.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kvscope::cli {
@@ -96,8 +97,39 @@ bool OptionSet::given(std::string_view name) const {
   return std::find(given_.begin(), given_.end(), name) != given_.end();
 }
 
-void OptionSet::parse(std::span<const std::string> args) {
+void OptionSet::renamed(std::string old_name, std::string name) {
+  renamed_.emplace_back(std::move(old_name), std::move(name));
+}
+
+std::string OptionSet::command_line(std::string_view command,
+                                    std::span<const std::string_view> but) const {
+  std::string line = fmt::format("kvscope {}", command);
+  const auto add = [&](const OptionSpec& spec, bool is_option) {
+    if (std::find(but.begin(), but.end(), spec.name) != but.end()) return;
+    for (const auto& [name, text] : values_) {
+      if (name != spec.name) continue;
+      if (is_option) line += " --" + name;
+      if (!is_option || !spec.placeholder.empty()) line += " " + shell_word(text);
+    }
+  };
+  for (const OptionSpec& spec : positionals_) add(spec, /*is_option=*/false);
+  for (const OptionSpec& spec : options_) add(spec, /*is_option=*/true);
+  return line;
+}
+
+void OptionSet::parse(std::span<const std::string> typed) {
   const auto description = describe(options_);
+  std::vector<std::string> args(typed.begin(), typed.end());
+  for (std::string& arg : args) {
+    if (arg == "--") break;
+    for (const auto& [old_name, name] : renamed_) {
+      if (arg != "--" + old_name && !arg.starts_with("--" + old_name + "=")) continue;
+      arg.replace(2, old_name.size(), name);
+      remarks_.push_back(fmt::format(
+          "kvscope: --{} is called --{} now; the old name goes with the next version", old_name,
+          name));
+    }
+  }
   const auto parsed = parse_with_boost(args, description, options_);
 
   std::vector<std::string> loose;
@@ -137,7 +169,10 @@ void OptionSet::parse(std::span<const std::string> args) {
       throw UsageError(fmt::format("{} is missing", spec.name));
   }
   try {
-    for (const auto& [spec, text] : values) spec->set(text);
+    for (const auto& [spec, text] : values) {
+      spec->set(text);
+      values_.emplace_back(spec->name, text);
+    }
     for (const auto& check : checks_) check();
   } catch (const ConfigError& error) {
     throw UsageError(error.what());

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/cli/exit_code.hpp"
@@ -58,6 +59,9 @@ class OptionSet {
   template <class T>
   OptionSpec& positional(std::string name, std::string help, T& target, bool required);
 
+  /// The option's name of an earlier version: accepted for one more, with a remark.
+  void renamed(std::string old_name, std::string name);
+
   /// Sets the targets from the arguments. Throws UsageError, naming the nearest known option for an
   /// unknown one.
   void parse(std::span<const std::string> args);
@@ -66,6 +70,12 @@ class OptionSet {
   bool wants_help() const { return wants_help_; }
   /// True if the option (or positional argument) was given.
   bool given(std::string_view name) const;
+
+  /// Sentences about what was given by an earlier name, for standard error.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+  /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the options
+  /// `but` names and as a shell takes it. However it was typed, the same options give the same text.
+  std::string command_line(std::string_view command, std::span<const std::string_view> but) const;
 
   const std::vector<OptionSpec>& options() const { return options_; }
   const std::vector<OptionSpec>& positionals() const { return positionals_; }
@@ -80,6 +90,9 @@ class OptionSet {
   std::vector<OptionSpec> positionals_;
   std::vector<std::function<void()>> checks_;
   std::vector<std::string> given_;
+  std::vector<std::pair<std::string, std::string>> values_;   // name, text; in the order given
+  std::vector<std::pair<std::string, std::string>> renamed_;  // old name, name
+  std::vector<std::string> remarks_;
   bool wants_help_ = false;
 };
 

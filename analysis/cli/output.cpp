@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
+#include "core/base/shell_word.hpp"
 
 namespace kvscope::cli {
 
@@ -73,13 +74,7 @@ void note(std::string_view words) {
 }
 
 std::string shell_word(std::string_view word) {
-  static constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
-    return std::string(word);
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+  return kvscope::shell_word(word);
 }
 
 }  // namespace kvscope::cli

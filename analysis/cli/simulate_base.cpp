@@ -92,7 +92,7 @@ SimulationOptions SimulateCommand::simulation_options() const {
   return options;
 }
 
-int SimulateCommand::run(const OptionSet&, const std::string&) {
+int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
@@ -143,7 +143,11 @@ int SimulateCommand::run(const OptionSet&, const std::string&) {
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
-  const SimulationResult result = compute(*task, setup, pool);
+  SimulationResult result = compute(*task, setup, pool);
+  // threads, files and interruptions do not decide the numbers
+  constexpr std::string_view kNotShown[] = {"out",     "resume",   "force",
+                                            "threads", "progress", "json"};
+  result.command_line = given.command_line(name(), kNotShown);
   if (out_) write_output(*task, result);
   if (json_) {
     print_json(simulation_json(*task, result));

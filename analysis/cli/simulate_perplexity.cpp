@@ -28,7 +28,7 @@ class SimulatePerplexity final : public SimulateCommand {
   std::vector<Example> examples() const override {
     return {
         {"kvscope simulate perplexity --selector full,streamingllm,quest,specattn --budget "
-         "tokens=256,p=0.95,0.97,0.99",
+         "tokens=256,p=0.95,0.97,0.99 --dense-layers 2",
          "the rows of SpecAttn's Table 1"},
         {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
          "ratio=0.25 --out ppl.h5",
@@ -38,6 +38,7 @@ class SimulatePerplexity final : public SimulateCommand {
  protected:
   void declare_task(OptionSet& options) override {
     options.fields(task_);
+    options.renamed("n-tokens", "max-tokens");  // as in record and tokenize
     options.add("gamma", "N", "tokens per verification for methods that need a draft",
                 options_.gamma);
   }

@@ -34,7 +34,7 @@ struct PerplexityOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"mode", "decode: one token at a time after the prefill; prefill: by chunks"},
           self.mode);
-    visit(Field{"n-tokens", "tokens of a window, the prefill included"}.in(3, 100'000'000),
+    visit(Field{"max-tokens", "tokens of a window, the prefill included"}.in(3, 100'000'000),
           self.n_tokens);
     visit(
         Field{"prefill", "share of a window that is filled in densely and not scored"}.in(0.0, 1.0),

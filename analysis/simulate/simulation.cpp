@@ -155,9 +155,10 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
 }
 
 Json simulation_json(const SimulationTask& task, const SimulationResult& result) {
-  Json json = {{"kind", "simulate " + result.task},
+  Json json = {{"kind", "simulate-" + result.task},
                {"config_hash", result.config_hash},
                {"config", result.config},
+               {"command_line", result.command_line},
                {"skipped", result.skipped},
                {"rows", table_json(result.table, result.config_hash)}};
   task.extras(result.units, nullptr, json);
@@ -169,7 +170,7 @@ void write_simulation(const SimulationTask& task, const SimulationResult& result
   ResultInfo info;
   info.kind = "simulate-" + result.task;
   info.config = result.config;
-  info.command_line = "kvscope simulate " + result.task;  // the configuration says the rest
+  info.command_line = result.command_line;
   info.writer = writer;
   sink.begin(info);
   const Json categories = write_table(result.table, sink);

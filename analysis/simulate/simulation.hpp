@@ -112,6 +112,7 @@ struct SimulationResult {
   std::vector<std::string> skipped;
   ColumnTable table;
   std::vector<std::vector<UnitResult>> units;  // [n_cases][n_pairs]
+  std::string command_line;                    // the caller's, as far as it decides the numbers
 };
 
 /// Runs what the journal does not hold yet and returns everything. Throws ConfigError if the
@@ -124,7 +125,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
                                 ThreadPool& pool, const ProgressFn& progress = {},
                                 std::stop_token stop = {});
 
-/// {"kind", "config_hash", "config", "skipped", "rows", ...extras}.
+/// {"kind", "config_hash", "config", "command_line", "skipped", "rows", ...extras}.
 nlohmann::ordered_json simulation_json(const SimulationTask& task, const SimulationResult& result);
 
 /// rows/COLUMN and the task's own arrays.

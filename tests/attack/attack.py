@@ -418,7 +418,7 @@ def options(attack):
             words += [attack.path("none.h5")]
         elif command[0] == "simulate":
             words += ["--model", "draft", "--draft", "draft", "--selector", "full"]
-            small = {"--lengths": "96", "--depths": "1", "--trials": "1", "--n-tokens": "40",
+            small = {"--lengths": "96", "--depths": "1", "--trials": "1", "--max-tokens": "40",
                      "--prompt": "40", "--n-new": "4", "--prompts": "1", "--windows": "1",
                      "--fed": "4"}
             has = {k[1] for k in known if k[0] == command}

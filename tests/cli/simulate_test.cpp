@@ -26,7 +26,7 @@ Words with(Words words, const Words& more) {
 }
 
 const Words kPerplexity = {
-    "simulate",          "perplexity", "--n-tokens", "80",       "--selector",
+    "simulate",          "perplexity", "--max-tokens", "80",       "--selector",
     "full,quest,recent", "--budget",   "32",         "--offset", "0"};
 
 TEST_CASE("simulate perplexity prints a table and writes the same rows in three formats") {
@@ -115,9 +115,9 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check(with(perplexity, {"--selector", "nothing"}), 2, "unknown selector");
   check(with(perplexity, {"--selector", "quest"}), 2,
         "quest: needs a budget");
-  check(with(perplexity, {"--selector", "full", "--n-tokens", "500000"}), 2,
+  check(with(perplexity, {"--selector", "full", "--max-tokens", "500000"}), 2,
         "expected at least 505000");
-  check(with(perplexity, {"--selector", "full", "--n-tokens", "40000"}), 2, "32768 positions");
+  check(with(perplexity, {"--selector", "full", "--max-tokens", "40000"}), 2, "32768 positions");
   check(with(perplexity, {"--selector", "full", "--prefill", "2"}), 2,
         "expected a value in [0, 1]");
   check(with(perplexity, {"--selector", "full", "--out", "x.txt"}), 2, "ends in .csv");

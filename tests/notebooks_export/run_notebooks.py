@@ -98,7 +98,7 @@ def write_notebooks(work, passkey):
     shutil.copy(passkey, work.folder / "passkey.csv")
     simulation, words = ["passkey.csv"], ["passkey: 10 rows", "equal: passkey: accuracy"]
     if work.knows("simulate", "perplexity"):
-        work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--n-tokens", 96, "--out", "perplexity.h5")
+        work.run("simulate", "perplexity", "--selector", "full,streamingllm", "--budget", 32, "--max-tokens", 96, "--out", "perplexity.h5")
         simulation.append("perplexity.h5")
         words += ["equal: perplexity from the curves' ends"]
     notebook("simulation", *simulation, expect=words)

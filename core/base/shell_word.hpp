@@ -1,0 +1,20 @@
+// A word as a shell takes it, for command lines that people copy.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kvscope {
+
+/// `word` itself if a shell reads it as it stands, else in single quotes.
+inline std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace kvscope

@@ -1,0 +1,136 @@
+// Every column of numbers that a command writes has a heading and a direction: a table made of it
+// cannot mark the wrong method as best.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+
+#include "notebooks_export/metric_info.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+/// Names of the numbers in a report's rows.
+void collect(const nlohmann::json& report, std::set<std::string>& columns) {
+  REQUIRE(report.contains("rows"));
+  REQUIRE(!report["rows"].empty());
+  for (const auto& row : report["rows"]) {
+    for (const auto& [key, value] : row.items()) {
+      if (value.is_number() || value.is_boolean() || value.is_null()) columns.insert(key);
+    }
+  }
+}
+
+TEST_CASE("every column that any command writes is known by its whole name") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const std::string trace = file("t.h5");
+  const std::string draft = file("d.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "96", "--decode", "4"}).code == 0);
+  REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
+  const std::vector<Words> commands = {
+      {"sweep", trace, "--selector", "full,quest,quoka", "--budget", "16", "--chunk", "16"},
+      {"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"},
+      {"analyze", "theorem-b1", trace},
+      {"analyze", "quest", trace},
+      {"analyze", "layer-map", trace, draft},
+      {"analyze", "geometry", trace},
+      {"analyze", "query-selection", trace},
+      {"analyze", "coverage", trace, "--draft", draft, "--selector", "quoka", "--budget", "16"},
+      {"simulate", "perplexity", "--selector", "full,quest", "--budget", "16", "--max-tokens", "48"},
+      {"simulate", "needle", "--selector", "full,quoka", "--budget", "64", "--lengths", "96",
+       "--depths", "1", "--trials", "1", "--by-depth"},
+      {"simulate", "speculative", "--budget", "16", "--selector", "full,quest", "--prompt", "48",
+       "--n-new", "8", "--prompts", "1"},
+      {"bench", "live", "--selector", "quoka", "--budget", "16", "--lengths", "64", "--repeat", "1"},
+      {"bench", "select", "--selector", "quoka,quest", "--tokens", "256", "--phase", "decode",
+       "--repeat", "1"}};
+  std::set<std::string> columns;
+  for (Words words : commands) {
+    words.emplace_back("--json");
+    const auto run = kvscope_run(words);
+    INFO(words[0] << " " << words[1] << ": " << run.err);
+    REQUIRE(run.code == 0);
+    collect(run.json(), columns);
+  }
+  CHECK(columns.size() > 80);
+  for (const std::string& column : columns) {
+    INFO(column);
+    CHECK(find_metric(column).has_value());
+  }
+  // what a part of a name used to decide
+  CHECK(columns.contains("ttft_ratio"));
+  CHECK(columns.contains("rows_with_zero_mass"));
+  CHECK(columns.contains("mass_p05"));
+  CHECK(!columns.contains("mass_p5"));
+}
+
+TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole command") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const Words needle = {"simulate", "needle",   "--selector", "full,quoka", "--budget", "ratio=0.5",
+                        "--lengths", "96,128", "--depths",   "2",          "--trials", "1"};
+  const Words perplexity = {"simulate", "perplexity", "--selector", "full,recent", "--budget", "16",
+                            "--max-tokens", "48"};
+  for (const auto& [figure, command] :
+       {std::pair<std::string, Words>{"needle", needle}, {"perplexity", perplexity}}) {
+    for (const std::string ending : {".h5", ".json"}) {
+      Words words = command;
+      words.insert(words.end(), {"--out", file(figure + ending), "--threads", "1"});
+      const auto run = kvscope_run(words);
+      INFO(run.err);
+      REQUIRE(run.code == 0);
+      const auto drawn = kvscope_run({"figure", figure, file(figure + ending), "--format", "svg",
+                                      "--out", file(figure + ending + ".figures")});
+      INFO(drawn.err);
+      REQUIRE(drawn.code == 0);
+    }
+    CHECK(read_file(file(figure + ".h5.figures/" + figure + ".svg")) ==
+          read_file(file(figure + ".json.figures/" + figure + ".svg")));
+    const std::string manifest = read_file(file(figure + ".h5.figures/" + figure + ".json"));
+    CHECK_THAT(manifest, ContainsSubstring("--selector full") && !ContainsSubstring("--threads"));
+  }
+  const auto manifest = read_file(file("needle.json.figures/needle.json"));
+  CHECK_THAT(manifest, ContainsSubstring("kvscope simulate needle --selector full,quoka --budget "
+                                         "ratio=0.5 --lengths 96,128 --depths 2 --trials 1"));
+  CHECK_THAT(manifest, ContainsSubstring("Kind of prompt: passkey.") &&
+                           ContainsSubstring("Each cell: 1 prompt."));
+}
+
+TEST_CASE("a sweep says its whole command, whatever the threads and shards were") {
+  const TempDir dir;
+  const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
+  const std::string trace = file("t.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64"}).code == 0);
+  const auto run = kvscope_run({"sweep", trace, "--budget", "16,32", "--selector",
+                                "quest:page-size=8,full", "--chunk", "16", "--layers", "2-3",
+                                "--threads", "1", "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.json().at("command_line") ==
+        "kvscope sweep t.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
+        "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
+        "--resamples 200 --seed 0");
+}
+
+TEST_CASE("options of earlier versions are taken, with a remark") {
+  const auto now = kvscope_run({"simulate", "perplexity", "--selector", "full,recent", "--budget",
+                                "16", "--max-tokens", "48"});
+  const auto before = kvscope_run({"simulate", "perplexity", "--selector", "full,recent",
+                                   "--budget", "16", "--n-tokens=48"});
+  REQUIRE(now.code == 0);
+  CHECK(before.code == 0);
+  CHECK(before.out == now.out);
+  CHECK_THAT(before.err, ContainsSubstring("--n-tokens is called --max-tokens now"));
+  CHECK_THAT(kvscope_run({"simulate", "perplexity", "--help"}).out,
+             !ContainsSubstring("--n-tokens"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
