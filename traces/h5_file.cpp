@@ -1,4 +1,6 @@
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "traces/h5_device.hpp"
@@ -19,6 +21,16 @@ constexpr const char* kLockedAdvice =
   }
   if (device != nullptr && device->read_error() != 0) {
     throw IoError(fmt::format("cannot read {}: {}", name, std::strerror(device->read_error())));
+  }
+  constexpr std::string_view kWhole = "stored_eof = ";
+  const std::size_t at = reason.find(kWhole);
+  if (reason.find("truncated file") != std::string::npos && at != std::string::npos) {
+    // HDF5 says how long the file was when it was written
+    const double whole = std::strtod(reason.c_str() + at + kWhole.size(), nullptr);
+    throw FormatError(
+        fmt::format("{} is truncated: {:.1f} of {:.1f} MB are here; copy it again (if it was still "
+                    "being recorded, kvscope recover makes a whole file of its .part)",
+                    name, 1e-6 * static_cast<double>(size), 1e-6 * whole));
   }
   throw FormatError(
       fmt::format("{}: not a whole HDF5 file ({} bytes; HDF5: {})", name, size, reason));

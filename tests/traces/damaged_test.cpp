@@ -55,6 +55,15 @@ std::string message_after(const std::string& edit) {
   return "no error";
 }
 
+TEST_CASE("a file that is cut off is called truncated, with how much of it is here") {
+  const TempFolder folder;
+  write_all(sample(), *create_trace(folder / "t.h5", {}));
+  const auto whole = std::filesystem::file_size(folder / "t.h5");
+  std::filesystem::resize_file(folder / "t.h5", whole / 2);
+  CHECK_THROWS_WITH(TraceFile::open(folder / "t.h5"),
+                    ContainsSubstring("t.h5 is truncated: ") && ContainsSubstring("copy it again"));
+}
+
 TEST_CASE("what contradicts the header is named") {
   CHECK_THAT(message_after("del f['/layers/1/k']"),
              ContainsSubstring("dataset /layers/1/k is missing"));
