@@ -1,5 +1,12 @@
 // kvscope reproduce: draws a figure again from its manifest and compares the bytes.
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -29,7 +36,8 @@ class ReproduceCommand final : public Command {
            "with "
            "the same options, and compares with the files beside the manifest. Ends with exit code "
            "5 "
-           "if a result or a file differs. Writes nothing.";
+           "if a result or a file differs. Writes nothing. Views that the explorer exported are drawn "
+           "again by kvscope-explorer.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
@@ -40,8 +48,9 @@ class ReproduceCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string&) override {
-    const FigureManifest before =
-        manifest_from_text(read_whole_file(manifest_, kMaxManifestBytes), manifest_.string());
+    const std::string text = read_whole_file(manifest_, kMaxManifestBytes);
+    if (is_view(text)) return reproduce_view();
+    const FigureManifest before = manifest_from_text(text, manifest_.string());
     const fs::path folder = manifest_.has_parent_path() ? manifest_.parent_path() : fs::path(".");
     FigureJob job{before.figure, {}, before.options, before.render, before.formats, before.stem};
     for (const ManifestInput& input : before.inputs) {
@@ -88,6 +97,38 @@ class ReproduceCommand final : public Command {
   }
 
  private:
+  /// A manifest that the explorer wrote.
+  static bool is_view(const std::string& text) {
+    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return json.is_object() && json.contains("format") && json["format"] == "kvscope-view";
+  }
+
+  /// The explorer draws its views itself, without a display; its table and its code are ours.
+  int reproduce_view() const {
+    std::error_code error;
+    const fs::path own = fs::read_symlink("/proc/self/exe", error);
+    const fs::path beside = own.parent_path() / "kvscope-explorer";
+    const std::string program =
+        !error && fs::exists(beside, error) ? beside.string() : std::string("kvscope-explorer");
+    if (json_) throw UsageError("--json: views of the explorer are reported as a table only");
+    std::vector<std::string> words = {program, "--reproduce", manifest_.string()};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_t child = 0;
+    if (const int problem =
+            posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv.data(), environ)) {
+      throw IoError(fmt::format("{} is a view of the explorer, which draws it again, but {} cannot "
+                                "be started: {}",
+                                manifest_.string(), program, std::strerror(problem)));
+    }
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 127) return WEXITSTATUS(status);
+    throw IoError(fmt::format("{}: {} ended without a verdict", manifest_.string(), program));
+  }
+
   static std::string compare(const fs::path& file, const std::string& bytes) {
     std::error_code error;
     if (!fs::exists(file, error)) return "is missing";

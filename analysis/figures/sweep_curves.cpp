@@ -14,6 +14,7 @@
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/selectors/method_spec.hpp"
 
 namespace kvscope::figures {
 
@@ -296,7 +297,7 @@ std::optional<plot::Note> why_beyond_oracle(const Cells& cells, const SweepMetri
   const bool keeps_more = is_error ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
   // short lines: a panel of three side by side has room for twenty letters
   std::string text = fmt::format("{} the oracle\nat budget {:g}: {}", is_error ? "below" : "above",
-                                 budget, method_label(who));
+                                 budget, method_label(who.size() <= 14 ? who : method_name(who)));
   if (methods.size() > 1) text += fmt::format("\nand {} more", methods.size() - 1);
   text += keeps_more ? fmt::format("\n({:.0f} keys to its {:.0f})", kept, bound_kept)
           : is_error ? "\n(the heaviest keys are\nnot those of least error)"

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"
 #include "gui/app/sidebar.hpp"
 #include "gui/app/start_page.hpp"
@@ -32,6 +34,26 @@ std::uint64_t count_presses() {
     if (ImGui::IsKeyPressed(key, /*repeat=*/false)) ++n;
   }
   return n;
+}
+
+constexpr std::size_t kLargestSession = std::size_t{16} << 20;
+
+/// A saved session, or the manifest of a view, which holds one.
+bool is_session_file(const fs::path& file) {
+  std::error_code error;
+  if (file.extension() != ".json" || !fs::is_regular_file(file, error) ||
+      fs::file_size(file, error) > kLargestSession || error) {
+    return false;
+  }
+  try {
+    const auto json = parse_ordered_json(read_regular_file(file, kLargestSession), file.string());
+    const auto says = [&](const char* key, const char* word) {
+      return json.is_object() && json.contains(key) && json[key].is_string() && json[key] == word;
+    };
+    return says("kind", "kvscope-session") || says("format", "kvscope-view");
+  } catch (const Error&) {
+    return false;  // what is wrong with it, the reader of results says
+  }
 }
 
 }  // namespace
@@ -63,6 +85,7 @@ void App::frame(float screen_scale) {
   look_again(screen_scale);
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
+  bring_up_results();
   const std::uint64_t before = session_->revision();
   n_key_presses_ += count_presses();
   n_letters_ += static_cast<std::uint64_t>(ImGui::GetIO().InputQueueCharacters.Size);
@@ -84,7 +107,10 @@ void App::frame(float screen_scale) {
   draw_body();
   ImGui::End();
   draw_dialogs();
+  release_closed();
   remember();
+  has_drawn_ = true;
+  panel_errors_ = take_error_sentences();
   hover_ = take_hover_lines();
   landmarks_ = take_landmarks();
   drawn_revision_ = session_->revision();
@@ -141,31 +167,69 @@ void App::draw_top_bar() {
 }
 
 void App::draw_banners() {
-  for (std::size_t i = 0; i < session_->notices().size(); ++i) {
-    const Notice notice = session_->notices()[i];
-    const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
-    const float width = ImGui::GetContentRegionAvail().x;
-    const float wrap = width - look_.px(100);
-    const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
-    const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
-    ImGui::PushID(static_cast<int>(i));
-    ImGui::PushStyleColor(ImGuiCol_ChildBg,
-                          packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-    ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    ImGui::AlignTextToFramePadding();
-    ImGui::PushTextWrapPos(wrap);
-    ImGui::TextUnformatted(notice.sentence.c_str());
-    ImGui::PopTextWrapPos();
-    ImGui::SameLine(width - look_.px(80));
-    const bool dismissed = ImGui::Button("Dismiss");
-    landmark(fmt::format("dismiss {}", i));
-    ImGui::EndChild();
-    ImGui::PopStyleVar();
-    ImGui::PopStyleColor();
-    ImGui::PopID();
-    if (dismissed) session_->dismiss(i);
+  constexpr std::size_t kMostBanners = 2;    // more become one line
+  constexpr float kMostHeight = 0.3f;        // of the window, when all are shown
+  const std::size_t n = session_->notices().size();
+  if (n <= kMostBanners) {
+    shows_all_banners_ = false;
+    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
+    return;
   }
+  const bool has_error = std::any_of(session_->notices().begin(), session_->notices().end(),
+                                     [](const Notice& notice) { return notice.is_error; });
+  const plot::Colour tone = has_error ? look_.error : look_.warning;
+  const float width = ImGui::GetContentRegionAvail().x;
+  ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
+  ImGui::BeginChild("notices", {0, ImGui::GetFrameHeight() + look_.px(8)}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+  ImGui::AlignTextToFramePadding();
+  const std::string& last = session_->notices().back().sentence;
+  ImGui::TextUnformatted(fmt::format("{} messages, the last: {}", n,
+                                     last.substr(0, std::min(last.find('\n'), last.size())))
+                             .c_str());
+  ImGui::SameLine(width - look_.px(190));
+  if (ImGui::Button(shows_all_banners_ ? "Fold" : "Show")) shows_all_banners_ = !shows_all_banners_;
+  landmark("show messages");
+  ImGui::SameLine();
+  const bool dismissed = ImGui::Button("Dismiss all");
+  landmark("dismiss all");
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  if (shows_all_banners_) {
+    ImGui::BeginChild("all notices", {0, kMostHeight * ImGui::GetIO().DisplaySize.y}, false);
+    for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
+    ImGui::EndChild();
+  }
+  if (dismissed) session_->dismiss_all();
+}
+
+void App::draw_banner(std::size_t i) {
+  const Notice notice = session_->notices()[i];
+  const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float wrap = width - look_.px(100);
+  const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
+  const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
+  ImGui::PushID(static_cast<int>(i));
+  ImGui::PushStyleColor(ImGuiCol_ChildBg,
+                        packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
+  ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+  ImGui::AlignTextToFramePadding();
+  ImGui::PushTextWrapPos(wrap);
+  ImGui::TextUnformatted(notice.sentence.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::SameLine(width - look_.px(80));
+  const bool dismissed = ImGui::Button("Dismiss");
+  landmark(fmt::format("dismiss {}", i));
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+  ImGui::PopID();
+  if (dismissed) session_->dismiss(i);
 }
 
 void App::draw_body() {
@@ -187,7 +251,10 @@ void App::draw_body() {
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
     ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-    draw_sidebar(shared, find_panel("traces"), controls_height_);
+    const auto clicked = draw_sidebar(shared, find_panel("traces"), controls_height_);
+    const auto& results = session_->results();
+    if (clicked && *clicked < static_cast<Index>(results.size()))
+      show_result(*results[static_cast<std::size_t>(*clicked)]);
     ImGui::EndChild();
     ImGui::PopStyleVar();
     strip(at.x + left, at.y, bar, height);
@@ -246,7 +313,7 @@ void App::flash(std::string words) {
 }
 
 void App::ask_open() {
-  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace or a result",
+  file_dialog_.ask(FileDialog::Purpose::open, "Open a trace, a result or a session",
                    {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
                    [this](const fs::path& file) { open(file); });
 }
@@ -256,6 +323,7 @@ void App::ask_save_session() {
                    [this](const fs::path& file) {
                      try {
                        save_session(file);
+                       settings_.add_recent(file);
                        flash("saved " + file.string());
                      } catch (const Error& e) {
                        session_->notify(e.what());
@@ -270,7 +338,9 @@ void App::ask_export() {
     flash("nothing to export: " + from->info().title + " shows nothing yet");
     return;
   }
-  export_dialog_.ask(*session_, *from, settings_.theme);
+  export_dialog_.ask(*from, [this](const Panel& panel, const fs::path& folder) {
+    return export_of(panel, folder);
+  });
 }
 
 void App::copy_csv() {
@@ -301,9 +371,74 @@ Panel* App::focused_panel() {
 }
 
 void App::open(const fs::path& file) {
+  if (is_session_file(file)) {
+    try {
+      load_session(file);
+      flash("opened the session " + file.filename().string());
+    } catch (const Error& e) {
+      session_->notify(e.what());
+    }
+    return;
+  }
   session_->open(file);
+  shows_next_result_ = has_drawn_;
+  std::error_code error;
+  for (const auto& result : session_->results()) {  // open already: it is read again, and shown
+    if (fs::equivalent(result->name(), file, error)) show_result(*result);
+  }
   const std::string extension = file.extension().string();
   if (extension == ".csv" || extension == ".json") show_layout("results");
+}
+
+/// Brings a result into view, wherever the results' panel stands.
+void App::show_result(const ResultView& result) {
+  const std::string name = fs::path(result.name()).filename().string();
+  find_panel("results")->set_options({{"result", name}});
+  const auto shown = panels_in(arrangement_);
+  const bool visible = std::find(shown.begin(), shown.end(), "results") != shown.end() &&
+                       (cells_.maximised().empty() || cells_.maximised() == "results");
+  if (!visible) show_layout("results");
+  const auto now = panels_in(arrangement_);
+  if (std::find(now.begin(), now.end(), "results") == now.end()) cells_.maximise("results");
+  cells_.focus("results");
+  Index n_rows = 0;
+  for (const ResultArray& array : result.arrays()) {
+    if (array.name.starts_with("rows/") && array.shape.rank == 1) n_rows = array.shape[0];
+  }
+  flash(fmt::format("{}: {}{}, shown in {}", name, result.info().kind,
+                    n_rows > 0 ? fmt::format(", {} rows", n_rows) : std::string(),
+                    cells_.maximised().empty() ? layout_ : std::string("Results")));
+}
+
+/// Results that were opened by hand have arrived.
+void App::bring_up_results() {
+  const auto& results = session_->results();
+  if (results.size() > n_results_ && shows_next_result_) show_result(*results.back());
+  n_results_ = results.size();
+  if (!session_->is_opening()) shows_next_result_ = false;
+}
+
+/// Panels out of sight keep what they showed: after a trace was closed they are made anew, so that
+/// its file is closed and its memory free.
+void App::release_closed() {
+  const std::size_t n = session_->documents().size();
+  const bool has_closed = n < n_documents_;
+  n_documents_ = n;
+  if (!has_closed) return;
+  const bool nothing = n == 0 && session_->results().empty();
+  auto fresh = make_panels();
+  for (std::size_t i = 0; i < panels_.size(); ++i) {
+    const std::string name = panels_[i]->info().name;
+    const bool in_sight =
+        !nothing && (cells_.area_of(name) || (name == "traces" && settings_.show_sidebar));
+    if (in_sight && n > 0) continue;
+    try {
+      fresh[i]->set_options(panels_[i]->options());
+    } catch (const Error&) {
+      continue;  // as it was made
+    }
+    panels_[i] = std::move(fresh[i]);
+  }
 }
 
 void App::remember() {

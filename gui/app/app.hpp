@@ -45,10 +45,14 @@ class App {
   const Settings& settings() const { return settings_; }
   const Look& look() const { return look_; }
 
+  /// A trace, a result or a saved session. What is opened once the window shows is brought into
+  /// view as soon as it is read.
   void open(const std::filesystem::path& file);
   /// Applies a saved session: files, selection, layout, panels' switches. Throws IoError,
   /// FormatError or ConfigError.
   void load_session(const std::filesystem::path& file);
+  /// The same from what a file held; relative paths are relative to `base`.
+  void apply_session(const nlohmann::ordered_json& json, const std::filesystem::path& base);
   void save_session(const std::filesystem::path& file) const;
   /// Throw ConfigError naming what there is.
   void show_layout(const std::string& name);
@@ -74,6 +78,10 @@ class App {
   /// What is selected and hovered, where panels stand, what is said and whether work is going on:
   /// for programs that watch this one.
   nlohmann::ordered_json state() const;
+  /// What panels said was wrong in the last frame.
+  const std::vector<std::string>& panel_errors() const { return panel_errors_; }
+  /// What a panel shows, to be exported into a folder.
+  ExportRequest export_of(const Panel& panel, const std::filesystem::path& folder) const;
   /// For the title bar.
   std::string title() const;
 
@@ -82,6 +90,10 @@ class App {
   void look_again(float screen_scale);
   void draw_top_bar();
   void draw_banners();
+  void draw_banner(std::size_t notice);
+  void show_result(const ResultView& result);
+  void bring_up_results();
+  void release_closed();
   void draw_body();
   void draw_dialogs();
   void ask_open();
@@ -116,6 +128,12 @@ class App {
   ExportDialog export_dialog_;
   float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
+  bool shows_all_banners_ = false;
+  bool has_drawn_ = false;            // a frame: files are opened by hand from now on
+  bool shows_next_result_ = false;    // one that was opened by hand is on its way
+  std::size_t n_results_ = 0;         // of the last frame
+  std::size_t n_documents_ = 0;       // of the last frame
+  std::vector<std::string> panel_errors_;  // of the last frame
   bool wants_quit_ = false;
   bool wants_redraw_ = false;
   HoverLines hover_;                 // of the last frame

@@ -97,30 +97,48 @@ void App::save_session(const fs::path& file) const {
 void App::load_session(const fs::path& file) {
   std::error_code error;
   const std::string text = read_regular_file(file, kMaxSessionBytes);
-  const Json json = parse_ordered_json(text, file.string());
+  const Json read = parse_ordered_json(text, file.string());
+  const bool is_view = read.is_object() && read.contains("format") && read.contains("session");
   try {
-    session_->apply(json, fs::absolute(file, error).parent_path());
-    if (json.contains("panels") && json["panels"].is_object()) {
-      for (const auto& panel : panels_) {
-        const std::string name = panel->info().name;
-        if (json["panels"].contains(name)) panel->set_options(json["panels"][name]);
-      }
-    }
-    if (json.contains("theme") && json["theme"].is_string()) {
-      parse_field(Field{"theme", ""}, json["theme"].get<std::string>(), settings_.theme);
-    }
-    if (json.contains("layout") && json["layout"].is_object()) {
-      const Json& layout = json["layout"];
-      const bool named = layout.contains("name") && layout["name"].is_string();
-      if (named) show_layout(layout["name"].get<std::string>());
-      if (layout.contains("arrangement")) arrangement_ = place_from_json(layout["arrangement"]);
-      const bool alone = layout.contains("maximised") && layout["maximised"].is_string() &&
-                         !layout["maximised"].get<std::string>().empty();
-      if (alone) show_panel_alone(layout["maximised"].get<std::string>());
-    }
+    apply_session(is_view ? read["session"] : read, fs::absolute(file, error).parent_path());
   } catch (const Error& e) {
     throw ConfigError(fmt::format("{}: {}", file.string(), e.what()));
   }
+}
+
+void App::apply_session(const Json& json, const fs::path& base) {
+  session_->apply(json, base);
+  if (json.contains("panels") && json["panels"].is_object()) {
+    for (const auto& panel : panels_) {
+      const std::string name = panel->info().name;
+      if (json["panels"].contains(name)) panel->set_options(json["panels"][name]);
+    }
+  }
+  if (json.contains("theme") && json["theme"].is_string()) {
+    parse_field(Field{"theme", ""}, json["theme"].get<std::string>(), settings_.theme);
+  }
+  if (json.contains("layout") && json["layout"].is_object()) {
+    const Json& layout = json["layout"];
+    const bool named = layout.contains("name") && layout["name"].is_string();
+    if (named) show_layout(layout["name"].get<std::string>());
+    if (layout.contains("arrangement")) arrangement_ = place_from_json(layout["arrangement"]);
+    const bool alone = layout.contains("maximised") && layout["maximised"].is_string() &&
+                       !layout["maximised"].get<std::string>().empty();
+    if (alone) show_panel_alone(layout["maximised"].get<std::string>());
+  }
+}
+
+ExportRequest App::export_of(const Panel& panel, const fs::path& folder) const {
+  std::error_code error;
+  ExportRequest request = export_request(*session_, panel.info().name, folder);
+  request.figure = panel.figure();
+  request.csv = panel.csv();
+  request.options = panel.options();
+  request.render.theme = settings_.theme;
+  request.session = session_json(fs::absolute(folder, error));
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  request.window = {{"width", size.x}, {"height", size.y}, {"scale", settings_.ui_scale}};
+  return request;
 }
 
 Json App::state() const {

@@ -58,6 +58,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   std::string theme;
   std::string session;
   std::string screenshot;
+  std::string reproduce;
   std::string state;
   po::options_description visible("Options");
   auto add = visible.add_options();
@@ -76,6 +77,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add("size", po::value(&size)->value_name("WxH"), "of the window or picture in pixels [1600x900]");
   add("screenshot", po::value(&screenshot)->value_name("FILE.png"),
       "draw one picture without a display, and end");
+  add("reproduce", po::value(&reproduce)->value_name("FILE.json"),
+      "draw an exported view again from its manifest, compare the bytes, and end (code 5 if they "
+      "differ); kvscope reproduce does so");
   add("timeout", po::value(&line.timeout)->value_name("SECONDS"),
       "how long a screenshot waits for what is computed [120]");
   add("state", po::value(&state)->value_name("FILE"),
@@ -116,6 +120,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (!session.empty()) line.session = session;
   if (!state.empty()) line.state = state;
   if (!screenshot.empty()) line.screenshot = screenshot;
+  if (!reproduce.empty()) line.reproduce = reproduce;
   take(given, "panel", line.panel);
   take(given, "layout", line.layout);
   take(given, "layer", line.layer);

@@ -15,6 +15,7 @@ struct CommandLine {
   std::vector<std::filesystem::path> files;
   std::optional<std::filesystem::path> session;
   std::optional<std::filesystem::path> screenshot;
+  std::optional<std::filesystem::path> reproduce;
   std::optional<std::filesystem::path> state;
   std::optional<std::string> panel;
   std::optional<std::string> layout;

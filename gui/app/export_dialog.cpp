@@ -19,17 +19,16 @@ namespace {
 constexpr const char* kId = "Export what I see";
 }  // namespace
 
-void ExportDialog::ask(const Session& session, const Panel& panel, plot::Ground ground) {
+void ExportDialog::ask(
+    const Panel& panel,
+    const std::function<ExportRequest(const Panel&, const fs::path&)>& request_of) {
   std::error_code error;
   if (folder_.empty()) folder_ = fs::current_path(error).string();
-  const RenderOptions render = request_.render;
+  RenderOptions render = request_.render;
   const ExportFormat format = request_.format;
-  request_ = export_request(session, panel.info().name, folder_);
-  request_.figure = panel.figure();
-  request_.csv = panel.csv();
-  request_.options = panel.options();
+  request_ = request_of(panel, folder_);
+  render.theme = request_.render.theme;
   request_.render = render;
-  request_.render.theme = ground;
   request_.format = format;
   problem_.clear();
   replace_ = false;
@@ -51,7 +50,13 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     return;
   }
   ImGui::TextDisabled("format");
-  segmented("format", request_.format);
+  if (request_.figure) {
+    segmented("format", request_.format);
+  } else {  // a drawing of it would never come
+    request_.format = ExportFormat::csv;
+    ImGui::TextUnformatted("csv: the panel shows a table, which kvscope table sets in LaTeX");
+    landmark("csv only");
+  }
   ImGui::TextDisabled("venue: widths and sizes of letters");
   segmented("venue", request_.render.venue);
   ImGui::TextDisabled("ground");

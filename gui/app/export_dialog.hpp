@@ -14,7 +14,8 @@ class ExportDialog {
  public:
   /// Opens the dialog for what the panel shows now. Files go to the folder chosen last, at first
   /// the current one.
-  void ask(const Session& session, const Panel& panel, plot::Ground ground);
+  void ask(const Panel& panel,
+           const std::function<ExportRequest(const Panel&, const std::filesystem::path&)>& request);
   /// Draws it while it is open; `report` gets a sentence on what was written.
   void draw(PanelContext& context, const std::function<void(std::string)>& report);
 

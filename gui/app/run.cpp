@@ -4,17 +4,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <functional>
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
+#include "gui/model/export.hpp"
+#include "gui/model/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
 
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -67,23 +74,17 @@ Settings settings_for(const CommandLine& line, std::string& problem) {
   return settings;
 }
 
-int take_screenshot(const CommandLine& line) {
+/// Frames until nothing is opened or computed any more: some settle the layout, then as many as the
+/// background work needs.
+void settle(App& app, Offscreen& backend, double timeout,
+            const std::function<void()>& after_frame = {}) {
   using Clock = std::chrono::steady_clock;
-  Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
-  std::string problem;
-  AppOptions options;
-  options.settings = settings_for(line, problem);
-  options.n_threads = line.n_threads;
-  App app(std::move(options), backend.fonts(), backend.texture_store());
-  prepare(app, line);
-  const auto end = Clock::now() + std::chrono::duration<double>(line.timeout);
-  bool selected = false;
-  // Some frames settle the layout; then as many as the background work needs.
+  const auto end = Clock::now() + std::chrono::duration<double>(timeout);
   constexpr int kSettle = 4;
   for (int calm = 0; calm < kSettle;) {
     backend.set_ground(app.look().surface);
     backend.frame([&] { app.frame(1.0f); });
-    if (!selected) selected = select_given(app, line);
+    if (after_frame) after_frame();
     if (app.is_busy()) {
       calm = 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -92,16 +93,124 @@ int take_screenshot(const CommandLine& line) {
     }
     if (Clock::now() > end) {
       throw IoError(fmt::format("the picture was not finished after {} s; give more with --timeout",
-                                line.timeout));
+                                timeout));
     }
   }
+}
+
+int take_screenshot(const CommandLine& line) {
+  Offscreen backend({static_cast<float>(line.width), static_cast<float>(line.height)});
+  std::string problem;
+  AppOptions options;
+  options.settings = settings_for(line, problem);
+  options.n_threads = line.n_threads;
+  App app(std::move(options), backend.fonts(), backend.texture_store());
+  prepare(app, line);
+  bool selected = false;
+  settle(app, backend, line.timeout, [&] {
+    if (!selected) selected = select_given(app, line);
+  });
   // What went wrong while opening ends the program: nobody would read it in the picture.
   for (const Notice& notice : app.session().notices()) {
     if (notice.is_error) throw FormatError(notice.sentence);
   }
   StateFile(line.state).update(app);
   write_new_file(*line.screenshot, backend.png(), /*overwrite=*/true);
+  // The picture is there to be looked at, but whoever made it in a script must hear of it.
+  if (!app.panel_errors().empty()) {
+    throw FormatError(fmt::format("a panel shows an error: {}", app.panel_errors().front()));
+  }
   return 0;
+}
+
+/// Draws what a view's manifest says again and compares with the files beside it.
+int reproduce_view(const CommandLine& line) {
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+  const fs::path manifest = *line.reproduce;
+  std::error_code error;
+  const fs::path folder = fs::absolute(manifest, error).parent_path();
+  const Json before = parse_ordered_json(read_regular_file(manifest, kMaxBytes), manifest.string());
+  const auto word = [&](const char* key) {
+    if (!before.is_object() || !before.contains(key) || !before[key].is_string())
+      throw FormatError(fmt::format("{}: expected a manifest with \"{}\"", manifest.string(), key));
+    return before[key].get<std::string>();
+  };
+  if (word("format") != "kvscope-view")
+    throw FormatError(fmt::format("{}: this is no manifest of a view", manifest.string()));
+  const auto side = [&](const char* key, double otherwise) {
+    const bool known = before.contains("window") && before["window"].is_object() &&
+                       before["window"].contains(key) && before["window"][key].is_number();
+    return known ? std::clamp(before["window"][key].get<double>(), 0.5, 8192.0) : otherwise;
+  };
+  Offscreen backend({static_cast<float>(side("width", line.width)),
+                     static_cast<float>(side("height", line.height))});
+  AppOptions options;
+  options.n_threads = line.n_threads;
+  options.settings.ui_scale = side("scale", 1.0);
+  App app(std::move(options), backend.fonts(), backend.texture_store());
+  if (!before.contains("session"))
+    throw FormatError(fmt::format("{}: the manifest holds no session", manifest.string()));
+  app.apply_session(before["session"], folder);
+  const std::string panel = word("panel");
+  if (!app.find_panel(panel)) app.panel(panel);  // says which there are
+  settle(app, backend, line.timeout);
+  for (const Notice& notice : app.session().notices()) {
+    if (notice.is_error) throw FormatError(notice.sentence);
+  }
+  if (!app.area_of(panel) && panel != "traces") {
+    app.show_panel_alone(panel);
+    settle(app, backend, line.timeout);
+  }
+  ExportRequest request = app.export_of(app.panel(panel), folder);
+  request.stem = word("stem");
+  if (before.contains("render")) fields_from_json(before["render"], request.render);
+  bool all_same = true;
+  std::string report;
+  const auto add = [&](const std::string& name, const std::string& verdict) {
+    report += fmt::format("{}  {}\n", name, verdict);
+    all_same = all_same && verdict == "same";
+  };
+  for (const Json& trace : before.value("traces", Json::array())) {
+    const std::string hash = trace.value("content_hash", "");
+    const auto& now = request.traces;
+    const bool same = std::any_of(now.begin(), now.end(), [&](const ExportSource& source) {
+      return source.uuid == trace.value("uuid", "") && source.content_hash == hash;
+    });
+    add(trace.value("file", "?"), same ? "same" : "this trace has changed since, or is not there");
+  }
+  std::vector<OutputFile> drawn;
+  for (const Json& file : before.value("files", Json::array())) {
+    const std::string name = file.value("name", "");
+    const std::string ending = fs::path(name).extension().string();
+    const auto known = std::find_if(
+        std::begin(EnumNames<ExportFormat>::value), std::end(EnumNames<ExportFormat>::value),
+        [&](std::string_view format) { return "." + std::string(format) == ending; });
+    if (known == std::end(EnumNames<ExportFormat>::value)) continue;
+    const bool is_there = std::any_of(drawn.begin(), drawn.end(),
+                                      [&](const OutputFile& made) { return made.name == name; });
+    if (is_there) continue;
+    request.format =
+        static_cast<ExportFormat>(known - std::begin(EnumNames<ExportFormat>::value));
+    for (OutputFile& made : export_files(request)) drawn.push_back(std::move(made));
+  }
+  for (const Json& file : before.value("files", Json::array())) {
+    const std::string name = file.value("name", "");
+    if (name.empty() || name.find('/') != std::string::npos)
+      throw FormatError(fmt::format("{}: expected names of files", manifest.string()));
+    const auto made = std::find_if(drawn.begin(), drawn.end(),
+                                   [&](const OutputFile& one) { return one.name == name; });
+    if (made == drawn.end()) {
+      add(name, "is not drawn any more");
+    } else if (!fs::exists(folder / name, error)) {
+      add(name, "is missing");
+    } else {
+      add(name, read_regular_file(folder / name, kMaxBytes) == made->bytes ? "same" : "differs");
+    }
+  }
+  std::fputs(report.c_str(), stdout);
+  if (std::fflush(stdout) != 0) return 3;
+  constexpr int kDiffers = 5;  // as kvscope reproduce says it
+  return all_same ? 0 : kDiffers;
 }
 
 int show_window(const CommandLine& line) {
@@ -148,6 +257,7 @@ int run(const CommandLine& line) {
       throw IoError(fmt::format("cannot read {}: no such file", file.string()));
     }
   }
+  if (line.reproduce) return reproduce_view(line);
   if (line.screenshot) {
     if (const auto input = input_behind(*line.screenshot, line.files)) {
       throw ConfigError(fmt::format("--screenshot: {} is the input {}; name another file",

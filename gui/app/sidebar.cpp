@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "core/base/error.hpp"
 #include "gui/model/methods.hpp"
 #include "gui/panels/landmarks.hpp"
@@ -87,9 +90,53 @@ void method_choice(PanelContext& context, const char* name, const MethodSpec& cu
   }
 }
 
+/// The trace that a result was made from, if it is open.
+std::string origin_of(const Session& session, const ResultView& result) {
+  const auto& uuids = result.info().trace_uuids;
+  if (uuids.empty()) return result.info().kind;
+  for (const auto& document : session.documents()) {
+    if (std::find(uuids.begin(), uuids.end(), document->info().uuid) != uuids.end())
+      return fmt::format("{} of {}", result.info().kind, document->name());
+  }
+  const auto& files = result.info().trace_files;
+  return fmt::format("{} of {}, not open", result.info().kind,
+                     files.empty() ? std::string("another trace") : files.front());
+}
+
+/// The open results, one line each; returns the one that was clicked.
+std::optional<Index> draw_results(PanelContext& context) {
+  Session& session = context.session;
+  std::optional<Index> clicked;
+  std::optional<Index> closed;
+  const auto& results = session.results();
+  if (results.empty()) return clicked;
+  ImGui::TextDisabled("%s", results.size() == 1 ? "1 result" : fmt::format("{} results", results.size()).c_str());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const std::string name = std::filesystem::path(results[i]->name()).filename().string();
+    ImGui::PushID(static_cast<int>(i));
+    const float close = ImGui::GetFrameHeight();
+    const float width = std::max(1.0f, ImGui::GetContentRegionAvail().x - close);
+    if (ImGui::Selectable(name.c_str(), false, 0, {width, 0})) clicked = static_cast<Index>(i);
+    landmark(fmt::format("result {}", i));
+    help_tooltip(fmt::format("{}: {}. Click to see it.", results[i]->name(),
+                             origin_of(session, *results[i])));
+    ImGui::SameLine(0, 0);
+    if (ImGui::SmallButton("×")) closed = static_cast<Index>(i);
+    landmark(fmt::format("close result {}", i));
+    help_tooltip("Close this result. The file stays.");
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
+    ImGui::TextWrapped("%s", origin_of(session, *results[i]).c_str());
+    ImGui::PopStyleColor();
+    ImGui::PopID();
+  }
+  ImGui::Separator();
+  if (closed) session.close_result(*closed);
+  return clicked;
+}
+
 }  // namespace
 
-void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) {
+std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) {
   Session& session = context.session;
   const bool has_trace = session.document() != nullptr;
   const float height = ImGui::GetContentRegionAvail().y;
@@ -97,6 +144,7 @@ void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) 
   const float wanted = controls_height > 0.0f ? controls_height : height * 0.5f;
   const float controls = has_trace ? std::min(height * 0.62f, wanted) : 0.0f;
   ImGui::BeginChild("traces", {0, height - controls}, false);
+  const std::optional<Index> clicked = draw_results(context);
   try {
     if (traces != nullptr) traces->draw(context);
   } catch (const Error& e) {
@@ -104,7 +152,7 @@ void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) 
   }
   ImGui::EndChild();
   // The last trace may have been closed just now.
-  if (!has_trace || session.document() == nullptr) return;
+  if (!has_trace || session.document() == nullptr) return clicked;
   ImGui::Separator();
   ImGui::BeginChild("controls", {0, 0}, false);
   draw_selection(context);
@@ -115,13 +163,16 @@ void draw_sidebar(PanelContext& context, Panel* traces, float& controls_height) 
                 "What it is compared with.");
   ImGui::Separator();
   Parameters parameters = session.parameters();
-  const std::string changed = field_controls(parameters);
+  const auto document = session.document();
+  const std::string changed = field_controls(
+      parameters, [&](const Field& field) { return within(field, document->info()); });
   if (!changed.empty()) {
     session.set_parameters("slider " + changed, [&](Parameters& p) { p = parameters; });
   }
   const float used = ImGui::GetCursorPosY() + ImGui::GetStyle().ItemSpacing.y * 3;
   ImGui::EndChild();
   controls_height = used;
+  return clicked;
 }
 
 }  // namespace kvscope::gui

@@ -67,6 +67,7 @@ Json manifest_of(const ExportRequest& request, const std::vector<OutputFile>& fi
                              {"hash", "xxh128:" + hash_text(file.bytes)}});
   }
   json["panel_options"] = request.options;
+  json["window"] = request.window;
   json["session"] = request.session;
   json["writer"] = writer_name();
   return json;

@@ -36,6 +36,7 @@ struct ExportRequest {
   std::vector<std::string> results;  // files of open results
   nlohmann::ordered_json session;    // Session::to_json
   nlohmann::ordered_json options;    // Panel::options()
+  nlohmann::ordered_json window;     // width, height and scale: what was in sight
 };
 
 /// Draws: STEM.svg, .pdf, .png or .tex (with its images), STEM.csv, and the manifest STEM.json.

@@ -49,6 +49,23 @@ plot::ColourAxis colour_axis(const MapColours& colours, MapPooling pooling) {
 
 }  // namespace
 
+std::optional<MapPair> heaviest_pair(const AttentionHead& head, const MapCell& cell) {
+  ThreadPool alone(1);
+  const PooledCells weights = head.pool(0, {cell.queries.begin, cell.queries.end},
+                                        {cell.keys.begin, cell.keys.end}, alone, {});
+  std::optional<MapPair> best;
+  float most = -1.0F;
+  for (Index query = weights.rows.begin; query < weights.rows.end; ++query) {
+    for (Index key = weights.cols.begin; key < weights.cols.end; ++key) {
+      const float weight = weights.max[weights.at(query, key)];
+      if (!(weight > most)) continue;
+      most = weight;
+      best = MapPair{query, key};
+    }
+  }
+  return best;
+}
+
 std::optional<MapCell> cell_at(const MapPicture& picture, const MapGrid& grid, MapPair pair) {
   const int level = picture.level;
   const Index row = pair.query >> level;

@@ -47,6 +47,15 @@ Snapshot History::redo(const Snapshot& now_at) {
   return to;
 }
 
+Field within(const Field& field, const TraceInfo& info) {
+  const bool is_layers = field.name == "dense-layers";
+  const bool is_tokens = field.name == "budget" || field.name == "chunk" ||
+                         field.name == "page-size" || field.name == "n-queries";
+  if (!is_layers && !is_tokens) return field;
+  const auto most = static_cast<double>(is_layers ? info.n_layers : info.n_tokens);
+  return field.in(field.min, std::max(field.min, std::min(field.max, most)));
+}
+
 Selection clamped(Selection selection, const TraceInfo& info) {
   selection.layer = nearest(info.layers, selection.layer);
   selection.q_head = nearest(info.q_heads, selection.q_head);

@@ -75,6 +75,10 @@ class History {
   Clock::time_point last_{};
 };
 
+/// The field with the range that a slider has for this trace: no budget, chunk or page beyond its
+/// tokens, no more dense layers than it has.
+Field within(const Field& field, const TraceInfo& info);
+
 /// The selection with every index inside `info`: recorded layer and head, query and key that exist.
 Selection clamped(Selection selection, const TraceInfo& info);
 

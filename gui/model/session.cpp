@@ -295,8 +295,10 @@ void Session::set_parameters(std::string_view origin,
                              const std::function<void(Parameters&)>& change_it) {
   change(origin, [&](Snapshot& state) {
     change_it(state.parameters);
-    Parameters::visit_fields(state.parameters, [](const Field& field, auto& value) {
+    const auto open = document();
+    Parameters::visit_fields(state.parameters, [&](const Field& any, auto& value) {
       using T = std::remove_cvref_t<decltype(value)>;
+      const Field field = open ? within(any, open->info()) : any;
       value = static_cast<T>(std::clamp(static_cast<double>(value), field.min, field.max));
     });
   });
@@ -378,6 +380,11 @@ void Session::notify(std::string sentence, bool is_error) {
 void Session::dismiss(std::size_t notice) {
   if (notice >= notices_.size()) return;
   notices_.erase(notices_.begin() + static_cast<std::ptrdiff_t>(notice));
+  ++revision_;
+}
+
+void Session::dismiss_all() {
+  notices_.clear();
   ++revision_;
 }
 

@@ -89,6 +89,7 @@ class Session {
   const std::vector<Notice>& notices() const { return notices_; }
   void notify(std::string sentence, bool is_error = true);
   void dismiss(std::size_t notice);
+  void dismiss_all();
   Workbench bench() const { return bench_; }
   /// Grows with every change of what is open or selected.
   std::uint64_t revision() const { return revision_; }

@@ -179,7 +179,7 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
   moving_ = gesture.moved;
   if (gesture.moved) context.requests.redraw = true;
   if (gesture.clicked) {
-    const MapPair pair = *gesture.clicked;
+    const MapPair pair = clicked_pair(*gesture.clicked);
     session.select("attention map", [&](Selection& s) {
       s.query = pair.query;
       s.key = pair.key <= pair.query ? std::optional(pair.key) : std::nullopt;
@@ -202,6 +202,14 @@ void AttentionMapPanel::act(PanelContext& context, const MapGesture& gesture) {
     context.requests.redraw = true;
   }
   if (gesture.bar_clicked) ImGui::OpenPopup(MapScale::kPopup);
+}
+
+MapPair AttentionMapPanel::clicked_pair(MapPair pair) const {
+  const auto head = tiles_->head();
+  if (!head || is_stale_ || picture_.level == 0) return pair;
+  const auto cell = cell_at(picture_, head->grid(), pair);
+  if (!cell) return pair;
+  return heaviest_pair(*head, *cell).value_or(pair);
 }
 
 // ---- words ----

@@ -38,6 +38,8 @@ class AttentionMapPanel final : public Panel {
   /// Of the map: done while a picture fills in, which the words below it tell.
   JobStatus status_of(const Selection& selection) const;
   void act(PanelContext& context, const MapGesture& gesture);
+  /// What a click on this pair means: of a cell that pools many, its largest weight.
+  MapPair clicked_pair(MapPair pair) const;
   void tooltip(const PanelContext& context, MapPair pair) const;
   std::string left_words() const;
   std::string right_words() const;

@@ -67,7 +67,7 @@ class ResultsPanel final : public Panel {
 
   ResultsOptions options_;
   ResultPtr result_;
-  std::string wanted_;  // by a session: shown whenever it is open, until another one is chosen
+  std::string wanted_;  // by a session or the side bar: shown as soon as it is open
   std::size_t n_results_ = 0;
   std::vector<TableSource> sources_;
   TableArrangement arrangement_;
@@ -90,15 +90,22 @@ void ResultsPanel::choose_result(const Session& session) {
   const bool is_new = open.size() > n_results_;
   n_results_ = open.size();
   ResultPtr next;
+  ResultPtr wanted;
   for (const ResultPtr& result : open) {
     if (result == result_) next = result;
+    if (!wanted_.empty() && file_name(result) == wanted_) wanted = result;
   }
-  for (const ResultPtr& result : open) {
-    if (file_name(result) == wanted_) next = result;
+  for (const ResultPtr& result : open) {  // the same file, opened again
+    if (!next && result_ && file_name(result) == options_.result) next = result;
   }
-  // A file that was just opened is what one wants to see; so is the same file opened again.
-  const bool is_wanted = next != nullptr && file_name(next) == wanted_;
-  if (!open.empty() && ((is_new && !is_wanted) || !next)) next = open.back();
+  // A file that was just opened is what one wants to see, unless a session names another one of
+  // those that come with it.
+  if (wanted) {
+    next = wanted;
+    if (!session.is_opening()) wanted_.clear();
+  } else if (!open.empty() && (is_new || !next)) {
+    next = open.back();
+  }
   if (next != result_) show_result(next);
 }
 

@@ -4,6 +4,7 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <utility>
 #include <cmath>
 
 #include "gui/panels/landmarks.hpp"
@@ -39,6 +40,8 @@ bool centred_button(const char* label) {
                        std::max(0.0f, (ImGui::GetContentRegionAvail().x - width) / 2));
   return ImGui::Button(label);
 }
+
+std::vector<std::string> error_sentences;  // of this frame; one window, hence one of these
 
 void to_upper_third(float height) {
   const float room = ImGui::GetContentRegionAvail().y;
@@ -135,7 +138,12 @@ void empty_place(const PanelContext& context, std::string_view headline,
   ImGui::PopStyleColor();
 }
 
+std::vector<std::string> take_error_sentences() {
+  return std::exchange(error_sentences, {});
+}
+
 bool error_place(const PanelContext& context, std::string_view sentence) {
+  error_sentences.emplace_back(sentence);
   const float wrap = context.look.px(460);
   const ImVec2 size =
       ImGui::CalcTextSize(sentence.data(), sentence.data() + sentence.size(), false, wrap);
@@ -149,6 +157,7 @@ bool error_place(const PanelContext& context, std::string_view sentence) {
 SlotAction job_place(const PanelContext& context, const JobStatus& status, bool has_value,
                      bool fresh) {
   if (fresh) return SlotAction::none;
+  if (has_value && status.state == JobState::failed) error_sentences.push_back(status.error);
   return has_value ? report_in_corner(context, status) : report_in_middle(context, status);
 }
 

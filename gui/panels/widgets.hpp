@@ -4,6 +4,7 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ void empty_place(const PanelContext& context, std::string_view headline, std::st
 
 /// A sentence in the colour of errors, wrapped; true if "Try again" was pressed.
 bool error_place(const PanelContext& context, std::string_view sentence);
+/// What error_place and job_place said was wrong since the last call.
+std::vector<std::string> take_error_sentences();
 
 /// What was pressed in the report of a computation.
 enum class SlotAction { none, cancel, retry };
@@ -72,9 +75,10 @@ bool choose(const char* id, E& value, float width = 0.0f) {
 }
 
 /// A slider, box or switch for every field of an options struct, with its help as a tooltip.
-/// Returns the name of the field that changed, or "".
+/// Returns the name of the field that changed, or "". `narrowed` may give a field another range.
 template <class Options>
-std::string field_controls(Options& options);
+std::string field_controls(Options& options,
+                           const std::function<Field(const Field&)>& narrowed = {});
 
 /// The help of one field of an options struct, for switches that are drawn by hand.
 template <class Options>
@@ -111,9 +115,10 @@ bool enum_control(const Field& field, int& value, std::span<const std::string_vi
 }  // namespace detail
 
 template <class Options>
-std::string field_controls(Options& options) {
+std::string field_controls(Options& options, const std::function<Field(const Field&)>& narrowed) {
   std::string changed;
-  Options::visit_fields(options, [&](const Field& field, auto& value) {
+  Options::visit_fields(options, [&](const Field& any, auto& value) {
+    const Field field = narrowed ? narrowed(any) : any;
     using T = std::remove_cvref_t<decltype(value)>;
     bool here = false;
     if constexpr (std::is_enum_v<T>) {

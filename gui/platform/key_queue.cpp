@@ -53,6 +53,8 @@ bool KeyQueue::feed(ImGuiIO& io) {
                            !io.KeysDown[GLFW_KEY_LEFT_CONTROL] &&
                            !io.KeysDown[GLFW_KEY_RIGHT_CONTROL];
     const bool is_typed = is_typing && (event.code < GLFW_KEY_ESCAPE || is_shift(event.code));
+    // A chord is over for the program when it was seen: its modifier may be let go of first.
+    if (event.kind == Kind::up && is_modifier(event.code) && has_press && !is_typed) break;
     if (!changed.insert(event.code).second && !is_typed) break;
     io.KeysDown[event.code] = event.kind == Kind::down;
     has_press = has_press || is_press;

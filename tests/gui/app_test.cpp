@@ -70,6 +70,7 @@ TEST_CASE("keys step through layers, heads and queries, back with Shift, and can
   CHECK(rig.session().selection().q_head == start.q_head + 1);
   rig.tap(GLFW_KEY_Q, false, /*shift=*/true);
   CHECK(rig.session().selection().query == start.query - 1);
+  rig.session().set_parameters("test", [](Parameters& p) { p.budget = 32; });
   const Index budget = rig.session().parameters().budget;
   rig.tap(GLFW_KEY_B);
   CHECK(rig.session().parameters().budget == 2 * budget);

@@ -69,6 +69,22 @@ TEST_CASE("a chord within a frame keeps its modifier", "[keys]") {
   REQUIRE_FALSE(rig.io.KeyCtrl);
 }
 
+TEST_CASE("a modifier that is let go of before its letter still counts in a slow frame", "[keys]") {
+  for (const int modifier : {GLFW_KEY_LEFT_CONTROL, GLFW_KEY_LEFT_SHIFT}) {
+    Rig rig;
+    rig.queue.key(modifier, /*is_down=*/true);
+    rig.queue.key(GLFW_KEY_S, /*is_down=*/true);
+    rig.queue.key(modifier, /*is_down=*/false);  // as many fast typists do
+    rig.queue.key(GLFW_KEY_S, /*is_down=*/false);
+    REQUIRE(rig.queue.feed(rig.io));
+    REQUIRE(rig.io.KeysDown[GLFW_KEY_S]);
+    REQUIRE((rig.io.KeyCtrl || rig.io.KeyShift));
+    for (int frame = 0; frame < 3; ++frame) rig.queue.feed(rig.io);
+    REQUIRE_FALSE(rig.io.KeysDown[GLFW_KEY_S]);
+    REQUIRE_FALSE((rig.io.KeyCtrl || rig.io.KeyShift));
+  }
+}
+
 TEST_CASE("different keys are pressed in different frames, unless text is typed", "[keys]") {
   Rig rig;
   rig.queue.key(GLFW_KEY_L, /*is_down=*/true);

@@ -80,7 +80,7 @@ TEST_CASE("recall panel: hovering a point shows numbers that the CSV holds; a cl
     std::vector<std::string> cells;
     std::istringstream row(line);
     for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-    const std::string shown = fmt::format("{:.6g}", std::stod(cells.at(4)));
+    const std::string shown = fmt::format("{:.6g}", std::stod(cells.at(5)));
     is_there = is_there || hovered.find("\"" + shown + "\"") != std::string::npos;
   }
   CHECK(is_there);

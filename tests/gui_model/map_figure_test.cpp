@@ -88,6 +88,36 @@ TEST_CASE("a figure of the map has the cells in sight, pooled as they are shown"
   }
 }
 
+TEST_CASE("a pooled cell's heaviest pair is the one that its maximum is of", "[map]") {
+  const Index n = 300;
+  Shown shown(n, {40, n});
+  shown.look();
+  REQUIRE(shown.picture.level > 0);
+  const std::vector<double> map = naive_map(*shown.trace, 0, 0);
+  const auto head = shown.tiles.head();
+  int n_cells = 0;
+  for (const MapPair pair : {MapPair{150, 20}, {299, 0}, {299, 298}, {60, 55}, {41, 3}}) {
+    const auto cell = cell_at(shown.picture, head->grid(), pair);
+    REQUIRE(cell);
+    const auto best = heaviest_pair(*head, *cell);
+    double most = -1.0;
+    MapPair expected;
+    for (Index query = std::max<Index>(40, cell->queries.begin); query < cell->queries.end; ++query) {
+      for (Index key = cell->keys.begin; key < std::min(cell->keys.end, query + 1); ++key) {
+        const double weight = map[static_cast<std::size_t>(query * n + key)];
+        if (!(weight > most)) continue;
+        most = weight;
+        expected = {query, key};
+      }
+    }
+    REQUIRE(best);
+    CHECK(static_cast<float>(head->weight(best->query, best->key).value()) ==
+          static_cast<float>(head->weight(expected.query, expected.key).value()));
+    ++n_cells;
+  }
+  CHECK(n_cells == 5);
+}
+
 TEST_CASE("logarithms and ranks are drawn inside their range", "[map]") {
   Shown shown(200, {0, 200});
   shown.look();

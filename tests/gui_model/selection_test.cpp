@@ -152,5 +152,24 @@ TEST_CASE("the history is bounded: the oldest steps go first") {
   CHECK(last == at_layer(100));
 }
 
+TEST_CASE("sliders end where the trace ends") {
+  TraceInfo info;
+  info.n_tokens = 8192;
+  info.n_layers = 8;
+  Parameters parameters;
+  Parameters::visit_fields(parameters, [&](const Field& field, auto&) {
+    const Field here = within(field, info);
+    INFO(field.name);
+    if (field.name == "dense-layers") CHECK(here.max == 8.0);
+    if (field.name == "budget" || field.name == "chunk") CHECK(here.max == 8192.0);
+    if (field.name == "nucleus") CHECK(here.max == field.max);
+    CHECK(here.min == field.min);
+  });
+  info.n_tokens = 1;  // a range stays a range
+  Parameters::visit_fields(parameters, [&](const Field& field, auto&) {
+    CHECK(within(field, info).max >= within(field, info).min);
+  });
+}
+
 }  // namespace
 }  // namespace kvscope::gui::test

@@ -1,0 +1,252 @@
+// What is opened in the window, and what goes again: sessions, results, messages, closed files.
+#include <GLFW/glfw3.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "gui/app/run.hpp"
+#include "gui/model/export.hpp"
+#include "tests/gui/app_rig.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+const char* kSweep =
+    "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean\n"
+    "t,prefill,quest,tokens,1,0,16,0,0,16,0.5\nt,prefill,quest,tokens,1,1,16,0,0,16,0.6\n";
+
+std::optional<ImVec2> place_of(Rig& rig, const std::string& name) {
+  const auto state = rig.app().state();
+  if (!state["landmarks"].contains(name)) return std::nullopt;
+  return ImVec2{state["landmarks"][name][0].get<float>(), state["landmarks"][name][1].get<float>()};
+}
+
+void click(Rig& rig, const std::string& name) {
+  INFO(name);
+  const auto at = place_of(rig, name);
+  REQUIRE(at);
+  rig.click(at->x, at->y);
+  rig.settle();
+}
+
+std::string shown_result(Rig& rig) {
+  return rig.app().panel("results").options().at("result").get<std::string>();
+}
+
+/// Open files of this process below a folder.
+int n_open_below(const fs::path& folder) {
+  int n = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(entry.path(), error);
+    if (!error && target.string().starts_with(folder.string())) ++n;
+  }
+  return n;
+}
+
+/// The embedded verifier's trace with NaN for the first queries of layer 0, head 0.
+fs::path damaged_trace(const fs::path& to) {
+  const fs::path from = embedded_trace(/*draft=*/false);
+  const Tensor<float> q = TraceFile::open(from, {}).read_q(0, 0, {0, 1});
+  std::string bytes = testing::read_file(from);
+  const std::string row(reinterpret_cast<const char*>(q.data()), 16 * sizeof(float));
+  const std::size_t at = bytes.find(row);
+  REQUIRE(at != std::string::npos);
+  bytes.replace(at, row.size(), row.size(), '\xff');
+  std::ofstream(to, std::ios::binary) << bytes;
+  return to;
+}
+
+TEST_CASE("a saved session is opened as any file is, and so is an exported view's manifest") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "s.json";
+  {
+    Rig rig;
+    rig.open_pair();
+    rig.session().select("test", [](Selection& s) { s.layer = 3; });
+    rig.app().show_layout("bounds");
+    rig.settle();
+    rig.app().save_session(file);
+  }
+  Rig rig;
+  rig.open(file);
+  rig.settle();
+  CHECK(rig.session().notices().empty());
+  REQUIRE(rig.session().document());
+  CHECK(rig.session().selection().layer == 3);
+  CHECK(rig.app().area_of("quest-bounds"));
+  // one that is damaged is a sentence
+  const auto bad = folder.write("bad.json", R"({"kind": "kvscope-session", "parameters": 7})");
+  rig.open(bad);
+  REQUIRE(rig.session().notices().size() == 1);
+  CHECK_THAT(rig.session().notices()[0].sentence, ContainsSubstring("bad.json"));
+}
+
+TEST_CASE("results stand in the side bar, and are shown when they are opened and clicked") {
+  const TempDir folder;
+  const auto one = folder.write("one.csv", kSweep);
+  const auto two = folder.write("two.csv", kSweep);
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_layout("overview");
+  rig.settle();
+  CHECK_FALSE(rig.app().area_of("results"));
+  rig.open(one);
+  rig.settle();
+  CHECK(rig.app().area_of("results"));
+  CHECK(shown_result(rig) == "one.csv");
+  rig.app().show_layout("overview");
+  rig.open(two);
+  rig.settle();
+  CHECK(shown_result(rig) == "two.csv");
+  CHECK(place_of(rig, "result 1"));
+  rig.app().show_layout("overview");
+  rig.settle();
+  click(rig, "result 0");
+  CHECK(rig.app().area_of("results"));
+  CHECK(shown_result(rig) == "one.csv");
+}
+
+TEST_CASE("a table is offered as what it can be exported as") {
+  const TempDir folder;
+  Rig rig;
+  rig.open(folder.write("one.csv", kSweep));
+  rig.settle();
+  rig.app().panel("results").set_options({{"show", "table"}});
+  rig.app().show_panel_alone("results");
+  rig.settle();
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  CHECK(place_of(rig, "csv only"));
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.app().panel("results").set_options({{"show", "figure"}});
+  rig.settle();
+  if (!rig.app().panel("results").figure()) return;  // no figure fits these rows
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  CHECK_FALSE(place_of(rig, "csv only"));
+}
+
+TEST_CASE("after a session was restored, results that are opened later are shown") {
+  const TempDir folder;
+  const auto one = folder.write("one.csv", kSweep);
+  const auto two = folder.write("two.csv", kSweep);
+  const fs::path file = folder.path() / "s.json";
+  {
+    Rig rig;
+    rig.open(one);
+    rig.open(two);
+    rig.settle();
+    rig.app().panel("results").set_options({{"result", "one.csv"}});
+    rig.settle();
+    rig.app().save_session(file);
+  }
+  Rig rig;
+  rig.app().load_session(file);
+  rig.settle();
+  CHECK(shown_result(rig) == "one.csv");
+  const auto three = folder.write("three.csv", kSweep);
+  rig.open(three);
+  rig.settle();
+  CHECK(shown_result(rig) == "three.csv");
+}
+
+TEST_CASE("many messages are one line, and go at once") {
+  Rig rig;
+  rig.open_pair();
+  const float before = rig.area("attention-map").h;
+  for (int i = 0; i < 45; ++i) rig.session().notify("problem " + std::to_string(i));
+  rig.settle();
+  CHECK(rig.area("attention-map").h > 0.9f * before);
+  click(rig, "show messages");
+  CHECK(rig.area("attention-map").h > 0.5f * before);
+  click(rig, "dismiss all");
+  CHECK(rig.session().notices().empty());
+  CHECK(rig.area("attention-map").h == before);
+}
+
+TEST_CASE("closing the last trace closes its file") {
+  const TempDir folder;
+  const fs::path copy = folder.path() / "copy.h5";
+  fs::copy_file(embedded_trace(/*draft=*/false), copy);
+  Rig rig;
+  rig.open(copy);
+  rig.settle();
+  for (const auto& layout : {"budget", "bounds", "overview"}) {
+    rig.app().show_layout(layout);
+    rig.settle();
+  }
+  REQUIRE(n_open_below(folder.path()) > 0);
+  rig.session().close_trace(0);
+  rig.settle();
+  CHECK(n_open_below(folder.path()) == 0);
+}
+
+TEST_CASE("closing one of two traces closes its file in panels that are out of sight too") {
+  const TempDir folder;
+  const fs::path copy = folder.path() / "copy.h5";
+  fs::copy_file(embedded_trace(/*draft=*/false), copy);
+  Rig rig;
+  rig.open(copy);
+  rig.settle();
+  rig.app().show_layout("bounds");
+  rig.settle();
+  rig.app().show_layout("overview");
+  rig.open(embedded_trace(/*draft=*/true));
+  rig.settle();
+  rig.session().close_trace(0);
+  rig.settle();
+  CHECK(n_open_below(folder.path()) == 0);
+  CHECK(rig.session().documents().size() == 1);
+}
+
+TEST_CASE("an exported view is drawn again from its manifest, to the same bytes", "[reproduce]") {
+  const TempDir folder;
+  {
+    Rig rig;
+    rig.open_pair();
+    rig.app().show_layout("overview");
+    rig.settle();
+    ExportRequest request = rig.app().export_of(rig.app().panel("attention-map"), folder.path());
+    request.format = ExportFormat::svg;
+    request.stem = "view";
+    export_view(request, Existing::keep);
+  }
+  CommandLine line;
+  line.reproduce = folder.path() / "view.json";
+  CHECK(run(line) == 0);
+  folder.write("view.svg", "another picture");
+  CHECK(run(line) == 5);
+  line.reproduce = folder.write("other.json", "{\"format\": \"kvscope-figure\"}");
+  CHECK_THROWS_AS(run(line), FormatError);
+}
+
+TEST_CASE("a screenshot of a panel that shows an error ends with an error, and is written") {
+  const TempDir folder;
+  CommandLine line;
+  line.files = {embedded_trace(/*draft=*/false)};
+  line.panel = "layer-map";
+  line.screenshot = folder.path() / "fine.png";
+  CHECK(run(line) == 0);  // an empty place is no error
+  // keys in this copy are damaged: the map cannot be computed
+  CommandLine broken = line;
+  broken.files = {damaged_trace(folder.path() / "broken.h5")};
+  broken.panel = "attention-map";
+  broken.layer = 0;
+  broken.head = 0;
+  broken.screenshot = folder.path() / "broken.png";
+  CHECK_THROWS_AS(run(broken), FormatError);
+  CHECK(fs::file_size(*broken.screenshot) > 1000);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test
