@@ -9,6 +9,7 @@
 #include "analysis/plot/clean_figure.hpp"
 #include "analysis/plot/draw.hpp"
 #include "analysis/plot/layout.hpp"
+#include "analysis/plot/rich_text.hpp"
 #include "core/base/error.hpp"
 #include "core/base/new_file.hpp"
 #include "notebooks_export/cairo_canvas.hpp"
@@ -51,6 +52,19 @@ std::string draw(const plot::Figure& figure, const plot::Layout& layout, const p
   return canvas->finish();
 }
 
+/// Titles that take more room than they are worth: panels below each other have wider ones.
+bool has_tall_titles(const plot::Figure& figure, const plot::Layout& layout,
+                     const plot::Theme& theme) {
+  constexpr std::size_t kMostLines = 3;
+  for (std::size_t p = 0; p < figure.panels.size(); ++p) {
+    const double room = 1.05 * layout.panels[p].frame.w;
+    const auto lines =
+        plot::wrap_rich(figure_font_metrics(), figure.panels[p].title, theme.title_size, room);
+    if (lines.size() > kMostLines) return true;
+  }
+  return false;
+}
+
 /// The layout with as many panels side by side as can be read, or as were asked for; sets the
 /// figure's columns. Throws ConfigError if that is not legible.
 plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
@@ -72,7 +86,8 @@ plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
     try {
       plot::Layout layout = plot::layout_figure(figure, width, height, theme, metrics);
       reason = plot::why_illegible(figure, layout, theme, metrics);
-      if (reason.empty()) return layout;
+      const bool is_crowded = !is_last && has_tall_titles(figure, layout, theme);
+      if (reason.empty() && !is_crowded) return layout;
     } catch (const ConfigError&) {
       if (is_last) throw;
       continue;

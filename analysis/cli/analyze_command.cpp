@@ -155,7 +155,9 @@ void AnalyzeCommand::tell(const Json& summary) const {
     for (std::size_t i = 0; i < n_traces_; ++i) report["traces"].push_back(files_[i].string());
     report["options"] = options_json();
     report["result_file"] = out_ ? Json(out_->string()) : Json(nullptr);
+    report["config"] = report["options"];  // options and layers: as they were called before 0.1.0
     report.update(summary);
+    if (summary.contains("layers") && !summary.contains("rows")) report["rows"] = summary["layers"];
     print_json(report);
   } else if (!csv_ || *csv_ != "-") {
     const Json totals = summary.value("totals", Json::object());

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -261,12 +260,13 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
   return cells;
 }
 
-/// Why methods lie beyond the oracle, as words in the panel: it is bound by the nominal budget, they
-/// may keep more keys. Nothing where none does.
-std::optional<plot::Note> why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
+/// Why methods lie beyond the oracle, as words above the panel: it is bound by the nominal budget,
+/// they may keep more keys. Empty where none does.
+std::string why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
   const auto oracle = cells.find("oracle-topk");
   const bool is_error = metric.column.starts_with("output_error");
-  if (oracle == cells.end() || (!metric.is_share && !is_error)) return std::nullopt;
+  const bool is_bounded = metric.column.starts_with("mass") || metric.column.starts_with("recall");
+  if (oracle == cells.end() || (!is_bounded && !is_error)) return "";
   constexpr double kVisible = 0.002;
   double most = kVisible;
   std::string who;
@@ -291,18 +291,18 @@ std::optional<plot::Note> why_beyond_oracle(const Cells& cells, const SweepMetri
       bound = &at->second;
     }
   }
-  if (worst == nullptr) return std::nullopt;
+  if (worst == nullptr) return "";
   const double kept = worst->kept.value();
   const double bound_kept = bound->kept.value();
   const bool keeps_more = is_error ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  // short lines: a panel of three side by side has room for twenty letters
-  std::string text = fmt::format("{} the oracle\nat budget {:g}: {}", is_error ? "below" : "above",
-                                 budget, method_label(who.size() <= 14 ? who : method_name(who)));
-  if (methods.size() > 1) text += fmt::format("\nand {} more", methods.size() - 1);
-  text += keeps_more ? fmt::format("\n({:.0f} keys to its {:.0f})", kept, bound_kept)
-          : is_error ? "\n(the heaviest keys are\nnot those of least error)"
-                     : "\n(a share of other keys)";
-  return plot::Note{std::move(text), 0.97, is_error ? 0.04 : 0.66, plot::Note::Align::right};
+  const std::string label = method_label(who.size() <= 14 ? who : method_name(who));
+  return fmt::format(
+      "at budget {:g} {}{} {} the oracle{}", budget, label,
+      methods.size() > 1 ? fmt::format(" and {} more are", methods.size() - 1) : std::string(" is"),
+      is_error ? "below" : "above",
+      keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
+      : is_error ? ", which does not minimise errors"
+                 : ", with other keys");
 }
 
 }  // namespace
@@ -400,10 +400,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
     if (along == Along::budget) {
-      if (auto note = why_beyond_oracle(cells, metric)) {
-        panel.marks.emplace_back(*std::move(note));
-        is_beyond = true;
-      }
+      panel.title = why_beyond_oracle(cells, metric);
+      is_beyond = is_beyond || !panel.title.empty();
     }
     figure.panels.push_back(std::move(panel));
   }

@@ -199,7 +199,9 @@ void App::draw_banners() {
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
   if (shows_all_banners_) {
-    ImGui::BeginChild("all notices", {0, kMostHeight * ImGui::GetIO().DisplaySize.y}, false);
+    const float wanted = static_cast<float>(n) * (ImGui::GetFrameHeight() + look_.px(8));
+    ImGui::BeginChild("all notices",
+                      {0, std::min(wanted, kMostHeight * ImGui::GetIO().DisplaySize.y)}, false);
     for (std::size_t i = 0; i < session_->notices().size(); ++i) draw_banner(i);
     ImGui::EndChild();
   }
@@ -338,9 +340,10 @@ void App::ask_export() {
     flash("nothing to export: " + from->info().title + " shows nothing yet");
     return;
   }
-  export_dialog_.ask(*from, [this](const Panel& panel, const fs::path& folder) {
-    return export_of(panel, folder);
-  });
+  export_dialog_.ask(
+      *from,
+      [this](const Panel& panel, const fs::path& folder) { return export_of(panel, folder); },
+      [this](const fs::path& folder) { return session_json(folder); });
 }
 
 void App::copy_csv() {

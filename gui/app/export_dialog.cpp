@@ -21,7 +21,9 @@ constexpr const char* kId = "Export what I see";
 
 void ExportDialog::ask(
     const Panel& panel,
-    const std::function<ExportRequest(const Panel&, const fs::path&)>& request_of) {
+    const std::function<ExportRequest(const Panel&, const fs::path&)>& request_of,
+    std::function<nlohmann::ordered_json(const fs::path&)> session_of) {
+  session_of_ = std::move(session_of);
   std::error_code error;
   if (folder_.empty()) folder_ = fs::current_path(error).string();
   RenderOptions render = request_.render;
@@ -90,6 +92,7 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
     try {
       std::error_code error;
       request_.folder = folder_;
+      request_.session = session_of_(fs::absolute(request_.folder, error));
       if (!fs::is_directory(request_.folder, error)) {
         throw IoError(fmt::format("{} is no folder; name one that exists", folder_));
       }

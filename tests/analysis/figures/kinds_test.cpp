@@ -307,13 +307,6 @@ TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
         theme.style_of(line_named(figure.panels[0], "oracle top-$k$").tone).dash);
 }
 
-const plot::Note* note_of(const plot::Panel& panel) {
-  for (const plot::Mark& mark : panel.marks) {
-    if (const auto* note = std::get_if<plot::Note>(&mark)) return note;
-  }
-  return nullptr;
-}
-
 TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]") {
   const std::string head =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n";
@@ -323,15 +316,12 @@ TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]
   const plot::Figure beyond =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
           .make("budget", options);
-  const plot::Note* why = note_of(beyond.panels[0]);
-  REQUIRE(why != nullptr);
-  CHECK_THAT(why->text, ContainsSubstring("above the oracle\nat budget 16: quoka") &&
-                            ContainsSubstring("308 keys to its 248"));
+  CHECK(beyond.panels[0].title == "at budget 16 quoka is above the oracle: 308 keys to its 248");
   CHECK_THAT(beyond.caption.back(), ContainsSubstring("keep more keys"));
   const plot::Figure below =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
           .make("budget", options);
-  CHECK(note_of(below.panels[0]) == nullptr);
+  CHECK(below.panels[0].title.empty());
 }
 
 TEST_CASE("against bytes, budgets of every kind stand together", "[figures]") {
