@@ -462,9 +462,11 @@ class BenchSelect final : public Command {
         const Json& budget = selector.at("budget");
         const std::string text = budget.is_string() ? budget.get<std::string>() : std::string();
         const std::size_t sign = text.find('=');
-        const bool has_budget = sign != std::string::npos;
-        row["budget_kind"] = has_budget ? text.substr(0, sign) : std::string("none");
-        row["budget"] = has_budget ? Json::parse(text.substr(sign + 1)) : Json(nullptr);
+        const auto value = sign == std::string::npos
+                               ? std::nullopt
+                               : number_from<double>(std::string_view(text).substr(sign + 1));
+        row["budget_kind"] = value ? text.substr(0, sign) : std::string("none");
+        row["budget"] = value ? Json(*value) : Json(nullptr);
         rows.push_back(std::move(row));
       }
     }

@@ -82,7 +82,8 @@ class FigureCommand final : public Command {
   int run(const OptionSet& options, const std::string& command_line) override {
     const Target target = target_of(out_, figure_);
     if (figure_options_.metric.find("mass_p5") != std::string::npos)
-      note("kvscope: metric mass_p5 is called mass_p05 now; the old name goes with the next version");
+      note("kvscope: metric mass_p5 is called mass_p05 now; the old name goes with the next "
+           "version");
     if (target.format && options.given("format")) {
       throw UsageError(
           "--out names one file, so --format has nothing to say; leave one of them out");

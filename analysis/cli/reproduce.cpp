@@ -13,6 +13,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "notebooks_export/figure_job.hpp"
@@ -36,8 +37,8 @@ class ReproduceCommand final : public Command {
            "with "
            "the same options, and compares with the files beside the manifest. Ends with exit code "
            "5 "
-           "if a result or a file differs. Writes nothing. Views that the explorer exported are drawn "
-           "again by kvscope-explorer.";
+           "if a result or a file differs. Writes nothing. Views that the explorer exported are "
+           "drawn again by kvscope-explorer.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
@@ -99,8 +100,12 @@ class ReproduceCommand final : public Command {
  private:
   /// A manifest that the explorer wrote.
   static bool is_view(const std::string& text) {
-    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    return json.is_object() && json.contains("format") && json["format"] == "kvscope-view";
+    try {
+      const nlohmann::json json = parse_json(text, "manifest");
+      return json.is_object() && json.contains("format") && json["format"] == "kvscope-view";
+    } catch (const Error&) {
+      return false;  // the reader of figures' manifests says what is wrong
+    }
   }
 
   /// The explorer draws its views itself, without a display; its table and its code are ours.

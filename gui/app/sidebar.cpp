@@ -110,7 +110,9 @@ std::optional<Index> draw_results(PanelContext& context) {
   std::optional<Index> closed;
   const auto& results = session.results();
   if (results.empty()) return clicked;
-  ImGui::TextDisabled("%s", results.size() == 1 ? "1 result" : fmt::format("{} results", results.size()).c_str());
+  const std::string count =
+      results.size() == 1 ? "1 result" : fmt::format("{} results", results.size());
+  ImGui::TextDisabled("%s", count.c_str());
   for (std::size_t i = 0; i < results.size(); ++i) {
     const std::string name = std::filesystem::path(results[i]->name()).filename().string();
     ImGui::PushID(static_cast<int>(i));
