@@ -29,11 +29,11 @@ std::span<const double> part_of(std::span<const double> row, TokenRange keys, To
 
 /// The rounding error that a bound may carry: it and the dot products are f64 sums of at most d
 /// exact f32 products, no larger than those of a box around the page.
-double slack_of(std::span<const float> q, std::span<const double> box) {
+double slack_of(std::span<const float> q, std::span<const float> box) {
   double magnitude = 0.0;
   for (std::size_t c = 0; c < q.size(); ++c) {
     const auto x = static_cast<double>(q[c]);
-    magnitude += std::max(std::abs(x * box[c]), std::abs(x * box[q.size() + c]));
+    magnitude += std::max(std::abs(x * static_cast<double>(box[c])), std::abs(x * static_cast<double>(box[q.size() + c])));
   }
   return 2.0 * static_cast<double>(q.size()) * std::numeric_limits<double>::epsilon() * magnitude;
 }
@@ -43,7 +43,7 @@ struct SeenPages {
   TokenRange visible;
   Index first = 0;
   Index page_size = 1;
-  std::vector<std::vector<double>> boxes;  // (high, low) of each
+  TensorView<const float> boxes;  // [n_pages, 2 * d_head] (high, low) of each
 };
 
 /// How the bounds of the pages compare with the pages' true maxima. dots: q.k of the visible keys.
@@ -58,7 +58,7 @@ QuestHeadStep measure_pages(std::span<const float> q, const SeenPages& pages,
     const TokenRange keys =
         keys_of(pages.first + static_cast<Index>(p), pages.page_size, pages.visible);
     const double truth = max_of(part_of(dots, keys, pages.visible));
-    const bool is_violated = head.bound[p] < truth - slack_of(q, pages.boxes[p]);
+    const bool is_violated = head.bound[p] < truth - slack_of(q, pages.boxes.row(static_cast<Index>(p)));
     head.violated.push_back(is_violated ? 1 : 0);
     head.violations += is_violated ? 1 : 0;
     head.true_max.push_back(truth);
@@ -150,11 +150,8 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
   for (Index h = 0; h < n_heads; ++h) queries.push_back(question.q.sub(h).row(0));
   rows_.compute(widened_rows(queries), n_heads, question.keys, visible);
   const PageTable& table = engine_.pages(question.layer, 0, k.sub(0), page_size_, kExactBoxes);
-  SeenPages pages{visible, trace.scored.begin, page_size_, {}};
-  for (Index page = trace.scored.begin; page < trace.scored.end; ++page) {
-    const auto box = table.box(page);
-    pages.boxes.emplace_back(box.begin(), box.end());
-  }
+  const SeenPages pages{visible, trace.scored.begin, page_size_,
+                        table.boxes().range(0, trace.scored.begin, trace.scored.end)};
   QuestGroupStep step;
   for (std::size_t h = 0; h < queries.size(); ++h) {
     step.heads.push_back(measure_pages(queries[h], pages, std::move(trace.scores[h]),
