@@ -2,11 +2,13 @@
 
 A model looks its attention function up in an AttentionInterface by the name of its implementation (sdpa, eager,
 flash_attention_2, ...) at every call. While a recorder is active, the entry of that name leads here; calls of other
-models pass through. The model, its configuration and its masks stay as they are.
+models pass through. In transformers 4, eager attention is looked up in the model's own source file instead, so the
+entry is the function of that name there. The model, its configuration and its masks stay as they are.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -78,6 +80,16 @@ def _eager_of(module: torch.nn.Module) -> AttentionFunction:
     return function
 
 
+def _where_it_is_looked_up(module: torch.nn.Module, name: str) -> tuple[Any, str]:
+    """The mapping, and the key in it, in which `module` finds its attention function at every call."""
+    interface = _namespace(module, "ALL_ATTENTION_FUNCTIONS")
+    if name == "eager" and not hasattr(interface, "get_interface"):  # transformers 4
+        names = inspect.unwrap(type(module).forward).__globals__
+        if "eager_attention_forward" in names:
+            return names, "eager_attention_forward"
+    return interface, name
+
+
 def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     """The modules that know their layer and whose source file uses the attention interface.
 
@@ -112,10 +124,10 @@ def attach(model: torch.nn.Module, listener: Listener) -> Callable[[], None]:
 
     for module in attention_modules(model):
         name = module.config._attn_implementation
-        interface = _namespace(module, "ALL_ATTENTION_FUNCTIONS")
         if name is None or str(name).startswith("paged|"):
             detach()
             raise UnsupportedModelError(f"attention implementation {name!r} cannot be recorded: use sdpa or eager")
+        interface, name = _where_it_is_looked_up(module, name)
         key = (id(interface), name)
         if key not in _entries:
             _entries[key] = _Entry(interface, name)

@@ -12,7 +12,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = Path(os.environ.get("KVSCOPE_GOLDEN", ROOT / "tests" / "golden"))
@@ -25,7 +26,25 @@ def golden_folders() -> list[str]:
     return sorted(path.parent.name for path in GOLDEN.glob("*/golden.h5") if (path.parent / "config.json").is_file())
 
 
+#: Transformers of the fifth generation: configurations call RoPE's settings rope_parameters, and much else.
+IS_FIVE = int(transformers.__version__.split(".")[0]) >= 5
+
+
 def load(folder: Path | str, **options: object) -> torch.nn.Module:
+    """The checkpoint in eval mode. Transformers 4 gets what a config.json of version 5 calls otherwise in its own words."""
+    settings = json.loads((Path(folder) / "config.json").read_text())
+    if not IS_FIVE:
+        config = AutoConfig.from_pretrained(folder)
+        rope = settings.get("rope_parameters")
+        if rope:
+            config.rope_local_base_freq = rope.get("sliding_attention", {}).get("rope_theta")
+            rope = dict(rope.get("full_attention", rope))
+            config.rope_theta = rope.pop("rope_theta")
+            config.partial_rotary_factor = rope.pop("partial_rotary_factor", 1.0)
+            config.rope_scaling = rope if rope.get("rope_type", "default") != "default" else None
+        if "num_local_experts" in settings:
+            config.num_experts = settings["num_local_experts"]
+        options["config"] = config
     return AutoModelForCausalLM.from_pretrained(folder, **options).eval()
 
 

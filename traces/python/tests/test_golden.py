@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from conftest import GOLDEN, array, golden_folders, load
+from conftest import GOLDEN, IS_FIVE, array, golden_folders, load
 
 from kvscope_recorder import record
 
@@ -29,6 +29,8 @@ def recorded(request, tmp_path_factory):
     path = tmp_path_factory.mktemp(name) / "trace.h5"
     with h5py.File(GOLDEN / name / "golden.h5") as golden:
         ids = torch.from_numpy(golden["/tokens"][...].astype("i8"))[None]
+    if name.endswith("mxfp4") and not IS_FIVE:
+        pytest.skip("transformers 4 computes packed MXFP4 weights on an accelerator only")
     try:
         model = load(GOLDEN / name, dtype=torch.float32)
     except (ImportError, ValueError) as error:  # weights packed in a way that needs an accelerator

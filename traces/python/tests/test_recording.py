@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT, SAMPLES, array, load, small_llama, token_ids
-from transformers import AutoTokenizer, DynamicCache, MistralConfig, MistralForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, MistralConfig, MistralForCausalLM
 
 from kvscope_recorder import record
 
@@ -178,6 +178,18 @@ def test_a_small_queue_only_slows_down(tmp_path, kvscope):
     with record(model, tmp_path / "trace.h5", queue_bytes=1, capture="attn"):
         model.generate(token_ids(50), max_new_tokens=4, min_new_tokens=4, do_sample=False)
     kvscope("verify", tmp_path / "trace.h5")
+
+
+@pytest.mark.parametrize("name", ["verifier", "draft"])
+def test_the_embedded_pair_loads_as_it_was_trained(name):
+    """Its text, RoPE and cache, in transformers 5 and 4: generate() without a cache computes each key again and again."""
+    folder = SAMPLES / name
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert model.generation_config.use_cache and len(tokenizer) == 4096
+    inputs = tokenizer("It was", return_tensors="pt")
+    assert inputs.input_ids[0, 0] != tokenizer.convert_tokens_to_ids("<s>") and set(inputs) == {"input_ids", "attention_mask"}
+    slowest = 500000.0 ** -(1 - 2 / model.config.head_dim)
+    assert float(model.model.rotary_emb.inv_freq[-1]) == pytest.approx(slowest, rel=1e-5)
 
 
 @torch.no_grad()
