@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, DataError, RecordError, UnsupportedModelError
+from .errors import ConfigError, DataError, RecordError, RecordWarning, UnsupportedModelError
 from .filters import Capture, parse_capture, parse_dtype, parse_rows
-from .hooks import Options, Recorder
+from .hooks import Recorder
 from .provenance import TokenTexts
 from .schema import CaptureSet
+from .sequence import Options
 
-__all__ = ["CaptureSet", "ConfigError", "DataError", "RecordError", "Recorder", "UnsupportedModelError", "record"]
+__all__ = [
+    "CaptureSet", "ConfigError", "DataError", "RecordError", "RecordWarning", "Recorder", "UnsupportedModelError", "record",
+]
 
 
 def record(
@@ -39,9 +42,11 @@ def record(
 ) -> Recorder:
     """A context manager that records every forward pass of `model` inside it, as one sequence, to `path`.
 
-    model         a transformers model whose attention goes through its attention interface; batch size 1
+    model         a transformers model whose attention goes through its attention interface
+    path          the trace; with "{row}" in it, as in "trace-{row}.h5", each row of a batch becomes a trace of its own, without
+                  its padding (in front of the prompt, or behind one that is not continued)
     tokenizer     its fast tokenizer: the trace then holds the bytes of each token
-    layers        layers to record; default all with softmax attention
+    layers        layers to record; default all with full or sliding softmax attention (a RecordWarning names others)
     heads         query heads to record, with the KV heads that they need; default all
     rows          (begin, end) positions whose q, lse, attention and logits are kept, end None = to the end of the
                   run; k and v are always kept whole
@@ -55,7 +60,7 @@ def record(
 
     Until the end the file is called PATH.part. An exception in the block leaves a valid file of the whole forward
     passes, marked as interrupted. Raises ConfigError and UnsupportedModelError here or at the first forward pass,
-    DataError for NaN and Inf.
+    DataError for NaN and Inf; warns with RecordWarning where the trace holds less than one may expect.
     """
     target = model.get_base_model() if hasattr(model, "get_base_model") else model  # adapters wrap the model
     options = Options(
@@ -67,6 +72,8 @@ def record(
         max_new_tokens=max_new_tokens,
         text_source=text_source,
         seed=seed,
+        overwrite=overwrite,
+        queue_bytes=queue_bytes,
     )
     texts = TokenTexts(tokenizer) if tokenizer is not None else None
-    return Recorder(target, Path(path), options, texts, overwrite, queue_bytes)
+    return Recorder(target, Path(path), options, texts)

@@ -17,3 +17,7 @@ class UnsupportedModelError(RecordError):
 
 class DataError(RecordError):
     """A number that no trace may hold: NaN, Inf, or a value too large for the storage type."""
+
+
+class RecordWarning(UserWarning):
+    """The trace will be right as far as it goes, but not all that one may expect of it."""

@@ -57,7 +57,7 @@ def choose(asked: Iterable[int] | int | None, available: Iterable[int], what: st
         raise ConfigError(f"{what}s: the list is empty; leave it out to record all")
     for index in chosen:
         if index not in known:
-            raise ConfigError(f"{what} {index} cannot be recorded: the model has {_ranges(known)}")
+            raise ConfigError(f"{what} {index} cannot be recorded: the model has {ranges(known)}")
     return tuple(int(index) for index in chosen)
 
 
@@ -100,7 +100,7 @@ def parse_dtype(dtype: str) -> str | None:
     return dtype
 
 
-def _ranges(values: list[int]) -> str:
+def ranges(values: list[int]) -> str:
     """'0 to 3, 7' for [0, 1, 2, 3, 7]."""
     parts: list[list[int]] = []
     for value in values:

@@ -19,7 +19,8 @@ _BLOCK_BYTES = 64 << 20  # of scores in memory at once
 class KernelLse(TorchDispatchMode):
     """Within this context, the log-sum-exp that PyTorch's fused attention kernels return beside their output.
 
-    The kernels compute it anyway, so it costs nothing, and the model's own result is untouched.
+    The kernels compute it anyway, so it costs nothing, and the model's own result is untouched. Flex attention cannot run
+    inside it: PyTorch knows no rule for that operator in a mode of somebody else's.
     """
 
     #: Fused kernels and the index of their compute_log_sumexp argument, if they have one.
@@ -45,16 +46,16 @@ class KernelLse(TorchDispatchMode):
         self._found.append(out[1])
         return out
 
-    def rows(self, n_q: int, n: int) -> torch.Tensor | None:
-        """[n_q, n] f32, or None if no kernel ran that yields it (or more than one did)."""
+    def rows(self, n_batch: int, n_q: int, n: int) -> torch.Tensor | None:
+        """[n_batch, n_q, n] f32, or None if no kernel ran that yields it (or more than one did)."""
         if len(self._found) != 1 or self._found[0] is None:
             return None
         lse = self._found[0].detach()
-        if lse.numel() != n_q * n:
-            if lse.dim() != 3 or lse.shape[1] != n_q or lse.shape[2] < n:
+        if lse.numel() != n_batch * n_q * n:
+            if lse.dim() != 3 or lse.shape[:2] != (n_batch, n_q) or lse.shape[2] < n:
                 return None
             lse = lse[:, :, :n]  # some kernels pad the rows
-        return lse.reshape(n_q, n).float()
+        return lse.reshape(n_batch, n_q, n).float()
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,15 @@ def score_blocks(rows: Rows) -> Iterator[tuple[int, int, int, torch.Tensor]]:
         for head in range(n_heads):
             torch.matmul(rows.q[head, first:last].to(kind), keys[rows.kv_of[head]].T, out=scores[head])
         scores *= rows.scale
-        scores.masked_fill_(~_visible(begin, end, key, end, rows.window, rows.q.device), float("-inf"))
+        scores.masked_fill_(~visible_keys(begin, end, key, end, rows.window, rows.q.device), float("-inf"))
         yield first, last, key, scores
 
 
-def _visible(begin: int, end: int, key: int, key_end: int, window: int, device: torch.device) -> torch.Tensor:
+def visible_keys(begin: int, end: int, key: int, key_end: int, window: int, device: torch.device) -> torch.Tensor:
+    """bool [end - begin, key_end - key]: which keys the rows at these positions see; keys below 0 are padding."""
     row = torch.arange(begin, end, device=device)[:, None]
     column = torch.arange(key, key_end, device=device)[None, :]
-    visible = column <= row
+    visible = (column <= row) & (column >= 0)
     return visible & (column > row - window) if window else visible
 
 
@@ -138,27 +140,3 @@ def map_blocks(rows: Rows, lse: torch.Tensor, unit_end: int, dense: bool, top: i
             top_pos[..., :take] = torch.where(values >= 0, places + key, -1).to(torch.int32)
             top_prob[..., :take] = values.clamp_min(0)
         yield MapBlock(whole, top_pos, top_prob)
-
-
-def require_causal(
-    mask: torch.Tensor, first_row: int, n: int, first_key: int, n_keys: int, window: int
-) -> str | None:
-    """None if a mask [1, 1, n, >= keys] (bool: True sees; float: added) is causal with this window, else what is wrong."""
-    mask = mask[0, :, :, :n_keys]
-    for head in range(mask.shape[0]):
-        block = max(1, _BLOCK_BYTES // max(1, n_keys))
-        for first in range(0, n, block):
-            last = min(first + block, n)
-            part = mask[head, first:last]
-            visible = _visible(first_row + first, first_row + last, first_key, first_key + n_keys, window, mask.device)
-            if part.dtype == torch.bool:
-                wrong = part != visible
-            else:
-                wrong = torch.where(visible, part != 0, part > torch.finfo(part.dtype).min / 2)
-            if bool(wrong.any()):
-                row, column = (int(i) for i in wrong.nonzero()[0])
-                seen = "hides" if bool(visible[row, column]) else "shows"
-                if part.dtype != torch.bool and bool(visible[row, column]) and float(part[row, column]) > -1e4:
-                    seen = "adds a bias to"
-                return f"its mask {seen} key {first_key + column} for row {first_row + first + row}"
-    return None

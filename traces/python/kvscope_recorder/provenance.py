@@ -19,7 +19,9 @@ import xxhash
 from .errors import ConfigError, UnsupportedModelError
 from .layers import experts_per_token, kinds_of, sinks_of
 
-_SOFTMAX_LAYERS = ("full_attention", "sliding_attention")
+#: What transformers calls the layers that a trace can hold ("attention": an older word), and those without any softmax.
+_SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "attention")
+_NO_SOFTMAX = ("linear_attention", "conv", "mamba", "mamba2", "recurrent", "moe", "mlp")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class ModelFacts:
     d_model: int
     n_vocab: int
     windows: tuple[int, ...]  # per layer; 0 = full attention
-    layers: tuple[int, ...]  # those with softmax attention, which can be recorded
+    layers: tuple[int, ...]  # those with full or sliding softmax attention, which can be recorded
+    left_out: dict[int, str]  # the others, and what config.json calls them
     rope_kind: str
     rope_theta: float
     rope_factor: float
@@ -41,6 +44,11 @@ class ModelFacts:
     sinks: np.ndarray | None  # [n_layers, n_q] f32
     layer_kinds: tuple[tuple[int, int], ...]
     n_experts_per_token: int
+
+    @property
+    def unexpected(self) -> dict[int, str]:
+        """Layers that are left out although there is softmax attention in them."""
+        return {layer: kind for layer, kind in self.left_out.items() if kind not in _NO_SOFTMAX}
 
 
 def text_config(model: Any) -> Any:
@@ -71,6 +79,7 @@ def describe_model(model: Any) -> ModelFacts:
     else:
         windows = (window if getattr(config, "use_sliding_window", True) is not False else 0,) * n_layers
         layers = tuple(range(n_layers))
+    left_out = {i: kind for i, kind in enumerate(kinds) if i not in layers}
     if not layers:
         known = " or ".join(_SOFTMAX_LAYERS)
         raise UnsupportedModelError(f"no layer can be recorded: layer_types are {sorted(set(kinds))}, expected {known}")
@@ -85,6 +94,7 @@ def describe_model(model: Any) -> ModelFacts:
         n_vocab=_required(config, "vocab_size"),
         windows=windows,
         layers=layers,
+        left_out=left_out,
         rope_kind=kind,
         rope_theta=theta,
         rope_factor=factor,

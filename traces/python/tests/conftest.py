@@ -66,6 +66,24 @@ def array(file: h5py.File, path: str) -> np.ndarray:
     return file[path][...].astype("f4")
 
 
+def probabilities(trace: h5py.File, layer: int, window: int = 0) -> np.ndarray:
+    """softmax(q k^T) of all rows [query heads, T, T], three loops long; needs a trace of all rows and heads."""
+    q, k = (array(trace, f"/layers/{layer}/{name}").astype("f8") for name in ("q", "k"))
+    group = q.shape[0] // k.shape[0]
+    out = np.zeros((q.shape[0], q.shape[1], q.shape[1]))
+    for head in range(q.shape[0]):
+        for row in range(q.shape[1]):
+            first = max(0, row + 1 - window) if window else 0
+            score = trace.attrs["score_scale"] * k[head // group, first : row + 1] @ q[head, row]
+            weight = np.exp(score - score.max())
+            out[head, row, first : row + 1] = weight / weight.sum()
+    return out
+
+
+def left_over(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.fixture(scope="session")
 def program() -> Path:
     """The kvscope program; tests that need it are skipped where there is none, unless KVSCOPE_PROGRAM names it."""

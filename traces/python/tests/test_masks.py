@@ -1,0 +1,129 @@
+"""What a row may see: causal, within the configured window, and nothing else, whatever says so."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from conftest import left_over, probabilities, small_llama, token_ids
+from transformers import MistralConfig, MistralForCausalLM
+
+from kvscope_recorder import UnsupportedModelError, record
+
+flex_attention = pytest.importorskip("torch.nn.attention.flex_attention", reason="this PyTorch has no flex_attention")
+
+# PyTorch has much to say about flex attention that is not compiled.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:flex_attention called without")
+
+
+@pytest.fixture
+def flex(monkeypatch):
+    """Flex attention as it is without a compiler, which would take a minute; the same function, interpreted."""
+    from transformers.integrations import flex_attention as integration
+
+    def interpreted(query, key, value, training=False, **kwargs):
+        return flex_attention.flex_attention(query, key, value, **kwargs)
+
+    monkeypatch.setattr(integration, "compile_friendly_flex_attention", interpreted)
+
+
+def with_flex(model: torch.nn.Module) -> torch.nn.Module:
+    model.set_attn_implementation("flex_attention")
+    return model
+
+
+def small_mistral() -> torch.nn.Module:
+    torch.manual_seed(2)
+    return MistralForCausalLM(MistralConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        vocab_size=64, sliding_window=6, initializer_range=0.3, max_position_embeddings=128)).eval()
+
+
+@torch.no_grad()
+def test_flex_attention_is_recorded(tmp_path, kvscope, flex):
+    model, ids = small_llama(), token_ids(30)
+    with record(model, tmp_path / "sdpa.h5"):
+        expected = model.generate(ids, max_new_tokens=2, min_new_tokens=2, do_sample=False)
+    with_flex(model)
+    with record(model, tmp_path / "flex.h5", capture="attn"):
+        found = model.generate(ids, max_new_tokens=2, min_new_tokens=2, do_sample=False)
+    kvscope("verify", tmp_path / "flex.h5")
+    assert torch.equal(found, expected)
+    with h5py.File(tmp_path / "sdpa.h5") as sdpa, h5py.File(tmp_path / "flex.h5") as trace:
+        for layer in (0, 1):
+            for name in ("q", "k", "v", "lse"):
+                at = f"/layers/{layer}/{name}"
+                np.testing.assert_allclose(trace[at], sdpa[at], atol=2e-5)
+            np.testing.assert_allclose(trace[f"/layers/{layer}/attn"], probabilities(trace, layer), atol=2e-5)
+
+
+@torch.no_grad()
+def test_flex_attention_with_a_window(tmp_path, kvscope, flex):
+    model = with_flex(small_mistral())
+    with record(model, tmp_path / "trace.h5", capture="attn"):
+        model(token_ids(25))
+    kvscope("verify", tmp_path / "trace.h5")
+    with h5py.File(tmp_path / "trace.h5") as trace:
+        np.testing.assert_allclose(trace["/layers/1/attn"], probabilities(trace, 1, window=6), atol=2e-5)
+
+
+@torch.no_grad()
+def test_a_block_mask_that_is_not_causal_is_refused(tmp_path, flex):
+    model, ids = with_flex(small_llama()), token_ids(30)
+
+    def prefix(batch, head, row, key):  # the first ten tokens see each other
+        return (key <= row) | (key < 10)
+
+    mask = flex_attention.create_block_mask(prefix, 1, None, 30, 30, device="cpu")
+    module = model.model.layers[0].self_attn
+    with pytest.raises(UnsupportedModelError, match=r"layer 0 is not causal .* shows key 1 for row 0"):
+        with record(model, tmp_path / "trace.h5"):
+            forward = module.forward
+            module.forward = lambda *args, **kwargs: forward(*args, **(kwargs | {"attention_mask": mask}))
+            model(ids)
+    assert left_over(tmp_path) == []
+
+
+PACKED = torch.tensor([[*range(12), *range(18)]])
+
+
+@pytest.mark.parametrize("implementation", ["flex_attention", "sdpa", "eager"])
+@torch.no_grad()
+def test_packed_sequences_are_refused(tmp_path, flex, implementation):
+    model = small_llama()
+    model.set_attn_implementation(implementation)
+    sentence = r"position_ids go from 11 to 0 at token 12.*several sequences packed into one.*\{row\}"
+    with pytest.raises(UnsupportedModelError, match=sentence):
+        with record(model, tmp_path / "trace.h5"):
+            model(token_ids(30), position_ids=PACKED, use_cache=False)
+    assert left_over(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["positions", "lengths"])
+@torch.no_grad()
+def test_packing_that_only_flash_attention_sees_is_refused(tmp_path, how):
+    """Flash attention gets no mask: it finds sequences in position_ids (a gap is enough) or in cu_seq_lens."""
+    from transformers import AttentionInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    AttentionInterface.register("flash_attention_stand_in", sdpa_attention_forward)
+    model = small_llama()
+    model.config._attn_implementation = "flash_attention_stand_in"
+    positions = torch.tensor([[*range(12), *range(20, 38)]])
+    lengths = torch.tensor([0, 12, 30], dtype=torch.int32)
+    call = {"positions": {"position_ids": positions},
+            "lengths": {"cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths}}[how]
+    sentence = {"positions": r"position_ids go from 11 to 20 at token 12", "lengths": "cu_seq_lens_q .* 2 sequences"}[how]
+    mask = model.model.layers[0].self_attn
+    with pytest.raises(UnsupportedModelError, match=sentence):
+        with record(model, tmp_path / "trace.h5"):
+            for layer in model.model.layers:
+                _without_mask(layer.self_attn)
+            model(token_ids(30), use_cache=False, **call)
+    assert mask is not None and left_over(tmp_path) == []
+
+
+def _without_mask(module: torch.nn.Module) -> None:
+    forward = module.forward
+    module.forward = lambda *args, **kwargs: forward(*args, **(kwargs | {"attention_mask": None}))
