@@ -136,7 +136,7 @@ class Recorder:
         if not isinstance(ids, torch.Tensor) or ids.is_floating_point():
             raise UnsupportedModelError("the forward pass has no input_ids: a trace needs the token ids (inputs_embeds is not enough)")
         self._take_rows(ids)
-        self._first = self._past_tokens(kwargs.get("past_key_values"), ids)
+        self._first = self._past_tokens(kwargs.get("past_key_values"), kwargs.get("cache_position"), ids)
         self._n = ids.shape[1]
         self._start_rows(ids, kwargs)
         self._seen.clear()
@@ -163,9 +163,11 @@ class Recorder:
             )
         self._rows += [self._new_row(index) for index in range(1, n_rows)]
 
-    def _past_tokens(self, cache: Any, ids: torch.Tensor) -> int:
+    def _past_tokens(self, cache: Any, places: Any, ids: torch.Tensor) -> int:
         """How many slots the cache holds: those recorded, or none if the pass computes all of them again."""
         past = int(cache.get_seq_length()) if cache is not None and hasattr(cache, "get_seq_length") else 0
+        if past != self._n_slots and isinstance(places, torch.Tensor) and places.dim() == 1 and len(places):
+            past = int(places[0])  # caches of hybrid models count otherwise before their first token
         if past == self._n_slots:
             return past
         if self._n_slots == 0:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-import transformers
 
+from .advice import outside_of_interface
 from .errors import UnsupportedModelError
 
 #: (module, query, key, value, attention_mask, ...) -> (output, weights or None)
@@ -103,11 +103,7 @@ def attention_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
         and _namespace(module, "ALL_ATTENTION_FUNCTIONS") is not None
     ]
     if not found:
-        raise UnsupportedModelError(
-            f"the attention of {type(model).__name__} does not go through transformers' attention interface "
-            f"(ALL_ATTENTION_FUNCTIONS; transformers {transformers.__version__}), so there is nothing to record from: "
-            "use a model class of transformers itself, or record with 'kvscope record'"
-        )
+        raise UnsupportedModelError(outside_of_interface(model))
     return found
 
 

@@ -31,10 +31,13 @@ def experts_per_token(config: Any) -> int:
     return int(getattr(config, "num_experts_per_tok", None) or 0)
 
 
-def kinds_of(model: Any, config: Any, n_layers: int) -> tuple[tuple[int, int], ...]:
-    """Per layer (has_rope, n_experts), or nothing where no layer is out of the ordinary."""
+def kinds_of(model: Any, config: Any, n_layers: int, is_rotated: bool) -> tuple[tuple[int, int], ...]:
+    """Per layer (has_rope, n_experts), or nothing where no layer is out of the ordinary.
+
+    is_rotated: the model has RoPE at all (Jamba, GPT-2 and OPT have none).
+    """
     rotated = list(getattr(config, "no_rope_layers", None) or [])  # despite its name: 1 = with RoPE
-    has_rope = [int(value) for value in rotated] if len(rotated) == n_layers else [1] * n_layers
+    has_rope = [int(value) for value in rotated] if len(rotated) == n_layers else [int(is_rotated)] * n_layers
     n_experts = 0
     if experts_per_token(config):
         names = ("num_local_experts", "num_experts", "n_routed_experts")

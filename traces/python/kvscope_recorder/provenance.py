@@ -19,9 +19,11 @@ import xxhash
 from .errors import ConfigError, UnsupportedModelError
 from .layers import experts_per_token, kinds_of, sinks_of
 
-#: What transformers calls the layers that a trace can hold ("attention": an older word), and those without any softmax.
-_SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "attention")
-_NO_SOFTMAX = ("linear_attention", "conv", "mamba", "mamba2", "recurrent", "moe", "mlp")
+#: What transformers calls the layers that a trace can hold (hybrid: attention beside a state space), and those without any
+#: softmax; words of transformers 4 are translated.
+_SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "hybrid")
+_NO_SOFTMAX = ("linear_attention", "conv", "moe", "mlp")
+_OLD_WORDS = {"attention": "full_attention", "mamba": "linear_attention", "mamba2": "linear_attention", "recurrent": "linear_attention"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def describe_model(model: Any) -> ModelFacts:
             f"{type(model).__name__} is an encoder-decoder model; a trace holds causal self-attention of a decoder only"
         )
     n_layers = _required(config, "num_hidden_layers")
-    kinds = list(getattr(config, "layer_types", None) or [])
+    kinds = list(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
+    kinds = [_OLD_WORDS.get(kind, kind) for kind in kinds]
     window = int(getattr(config, "sliding_window", None) or 0)
     if config.model_type == "mistral":
         kinds = []  # its layers slide whatever layer_types says
@@ -81,7 +84,7 @@ def describe_model(model: Any) -> ModelFacts:
         layers = tuple(range(n_layers))
     left_out = {i: kind for i, kind in enumerate(kinds) if i not in layers}
     if not layers:
-        known = " or ".join(_SOFTMAX_LAYERS)
+        known = " or ".join(_SOFTMAX_LAYERS[:2])
         raise UnsupportedModelError(f"no layer can be recorded: layer_types are {sorted(set(kinds))}, expected {known}")
     kind, theta, factor = _rope(config)
     name_or_path = str(getattr(model.config, "_name_or_path", "") or "")
@@ -100,7 +103,7 @@ def describe_model(model: Any) -> ModelFacts:
         rope_factor=factor,
         qk_norm=any(name.endswith(("q_norm", "q_layernorm")) for name, _ in model.named_modules()),
         sinks=sinks_of(model, n_layers),
-        layer_kinds=kinds_of(model, config, n_layers),
+        layer_kinds=kinds_of(model, config, n_layers, kind != "none"),
         n_experts_per_token=experts_per_token(config),
     )
 
