@@ -230,6 +230,7 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
     });
     if (progress) progress({"attention", first + n, n_pairs, "KV heads"});
   }
+  std::vector<LseRow> lse_rows;
   for (auto& outcome : outcomes) {
     if (!outcome.failure.empty()) problems.add("unreadable", outcome.failure);
     for (auto& check : outcome.checks) {
@@ -239,7 +240,11 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
       report.max_row_sum_error = std::max(report.max_row_sum_error, check.row_sum_error);
       report.max_output_norm = std::max(report.max_output_norm, check.output_norm);
       for (auto& sentence : check.problems) problems.add("recomputation", std::move(sentence));
+      lse_rows.insert(lse_rows.end(), check.lse_rows.begin(), check.lse_rows.end());
     }
+  }
+  for (auto& sentence : rows_of_other_keys(lse_rows, info.dtype)) {
+    problems.add("lse of other keys", std::move(sentence));
   }
 }
 

@@ -111,6 +111,10 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
       const double error = std::fabs(recorded - exact.lse);
       check.lse_error = std::max(check.lse_error, error);
       const double allowed = base.lse + exact.score_slack + 1e-6 * std::fabs(exact.lse);
+      const double rounding = rounding_of_lse(q.view().row(0), keys, exact.first, exact.prob,
+                                              info.score_scale, info.dtype);
+      check.lse_rows.push_back(
+          {layer, q_head, pos, recorded, exact.lse, rounding, /*is_reported=*/error > allowed});
       if (error > allowed) {
         complain(
             pos,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "traces/reader.hpp"
+#include "traces/verify_lse.hpp"
 
 namespace kvscope {
 
@@ -16,6 +17,7 @@ struct RowCheck {
   double attn_error = 0;
   double row_sum_error = 0;
   double output_norm = 0;
+  std::vector<LseRow> lse_rows;
   std::vector<std::string> problems;
 };
 
