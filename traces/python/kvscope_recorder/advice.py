@@ -8,7 +8,9 @@ from typing import Any
 import transformers
 
 #: What `kvscope record` computes itself (core/model/config_family.cpp).
-NATIVE_FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gemma3_text", "phi3", "olmo2")
+NATIVE_FAMILIES = (
+    "llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gemma3_text", "phi3", "olmo2",
+)
 _ALIBI = ("bloom", "mpt")
 _NO_SOFTMAX = ("rwkv", "mamba", "mamba2", "falcon_mamba", "xlstm")
 
@@ -33,12 +35,15 @@ def outside_of_interface(model: Any) -> str:
             "with rotary or learned positions"
         )
     if int(transformers.__version__.split(".")[0]) < 5:
-        return start + f"newer versions of transformers brought more families to it: try 5 (this is {transformers.__version__})" + _or_native(family)
+        newer = f"newer versions of transformers brought more families to it: try 5 (this is {transformers.__version__})"
+        return start + newer + _or_native(family)
     return start + (
         f"{source.rsplit('.', 1)[-1]}.py computes it on its own, so neither this package nor 'kvscope record' can follow; choose a "
-        "family that goes through it (Llama, Qwen, Mistral, Gemma 3, GPT-NeoX, GPT-2, Phi, OLMo and most newer ones)"
+        "family that goes through it (Llama, Qwen, Mistral, Gemma 3, GPT-NeoX, GPT-2, Phi, OLMo, most newer ones)"
     )
 
 
 def _or_native(family: str) -> str:
-    return f", or record the checkpoint with 'kvscope record --model FOLDER', which computes {family} itself" if family in NATIVE_FAMILIES else ""
+    if family not in NATIVE_FAMILIES:
+        return ""
+    return f", or record the checkpoint with 'kvscope record --model FOLDER', which computes {family} itself"

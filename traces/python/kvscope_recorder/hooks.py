@@ -134,7 +134,9 @@ class Recorder:
         self._failed = True  # until the pass has come to its end
         ids = kwargs.get("input_ids", args[0] if args else None)
         if not isinstance(ids, torch.Tensor) or ids.is_floating_point():
-            raise UnsupportedModelError("the forward pass has no input_ids: a trace needs the token ids (inputs_embeds is not enough)")
+            raise UnsupportedModelError(
+                "the forward pass has no input_ids: a trace needs the token ids (inputs_embeds is not enough)"
+            )
         self._take_rows(ids)
         self._first = self._past_tokens(kwargs.get("past_key_values"), kwargs.get("cache_position"), ids)
         self._n = ids.shape[1]
@@ -154,12 +156,13 @@ class Recorder:
             return
         if n_rows < 1 or self._known:
             before = f" after a batch of {len(self._rows)}" if self._known else ""
-            raise UnsupportedModelError(f"input_ids of shape {list(ids.shape)}{before}: expected [rows, tokens], always the same rows")
+            raise UnsupportedModelError(
+                f"input_ids of shape {list(ids.shape)}{before}: expected [rows, tokens], always the same rows"
+            )
         if _ROW not in str(self.path):
             raise UnsupportedModelError(
                 f"input_ids of shape {list(ids.shape)}: a trace holds one sequence, so record with batch size 1, or write "
-                f"{_ROW} into the path (as in trace-{_ROW}.h5) for one trace per row; beam search cannot be recorded (no beam search, "
-                "use sampling or greedy decoding)"
+                f"{_ROW} into the path (as in trace-{_ROW}.h5) for one trace per row (no beam search: its rows change places)"
             )
         self._rows += [self._new_row(index) for index in range(1, n_rows)]
 
@@ -308,14 +311,15 @@ class Recorder:
             row.record_attention(layer, query[index], key[index, :, start:n_keys], value[index, :, start:n_keys],
                                  first_slot + start - row.pad, window, None if kernel_lse is None else kernel_lse[index], sinks)
 
-    def _check_call(self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, kwargs: dict[str, Any]) -> None:
+    def _check_call(self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                    kwargs: dict[str, Any]) -> None:
         where = f"layer {layer}"
         if kwargs.get("softcap") is not None:
             raise UnsupportedModelError(
-                f"{where} attends with a softcap of {kwargs['softcap']:g}: scores become cap * tanh(score / cap), which a trace (plain "
-                "softmax of scale * q.k) cannot hold and no selector here knows; set attn_logit_softcapping to None in the "
-                "configuration before loading to record the model without it, if its text is still good then, or record a "
-                "model without soft cap (Gemma 3, Llama, Qwen)"
+                f"{where} attends with a softcap of {kwargs['softcap']:g}: scores become cap * tanh(score / cap), which a "
+                "trace (plain softmax of scale * q.k) cannot hold and no selector here knows; set attn_logit_softcapping to "
+                "None in the configuration before loading to record the model without it, if its text is still good then, "
+                "or record a model without soft cap (Gemma 3, Llama, Qwen)"
             )
         for name in ("position_bias", "head_mask", "cache"):
             if kwargs.get(name) is not None:
@@ -357,7 +361,9 @@ class Recorder:
             q_heads, kv_heads = before.q_heads, before.kv_heads
         found = Shape(n_q, n_kv, query.shape[3], scale, self._options.dtype or natural, q_heads, kv_heads)
         if before is not None and found != before:
-            raise UnsupportedModelError(f"attention calls differ: {before} and {found}; a trace has one shape for all layers")
+            raise UnsupportedModelError(
+                f"attention calls differ: {before} and {found}; a trace has one shape for all layers"
+            )
         self._shape = found
         return found
 
@@ -401,7 +407,8 @@ class Recorder:
                     "causal attention of one sequence, in a window if the layer has one"
                 )
 
-    def _what_no_mask_hides(self, module: torch.nn.Module, mask: Any, kwargs: dict[str, Any], index: int, row: Sequence) -> str | None:
+    def _what_no_mask_hides(self, module: torch.nn.Module, mask: Any, kwargs: dict[str, Any], index: int,
+                            row: Sequence) -> str | None:
         """What is wrong with a row whose attention got no mask of rows and keys, or None."""
         causal = kwargs.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
@@ -419,9 +426,10 @@ class Recorder:
         if self._first == 0 and len(self._known) > 1:
             if key.dtype in _DTYPE_NAMES:
                 self._warn(
-                    f"this generation runs without a cache, so every pass computes the earlier keys anew; in {_DTYPE_NAMES[key.dtype]} they "
-                    "come out a little different from those that are recorded, and the log-sum-exp of a row does not fit them to the last "
-                    "digits (some 0.04 nat): pass use_cache=True to generate(), or load the model in float32"
+                    "this generation runs without a cache, so every pass computes the earlier keys anew; in "
+                    f"{_DTYPE_NAMES[key.dtype]} they come out a little different from those that are recorded, and the "
+                    "log-sum-exp of a row does not fit them to the last digits (some 0.04 nat): pass use_cache=True to "
+                    "generate(), or load the model in float32"
                 )
             return
         if len(self._rows) == 1 or layer != self._layers[-1]:
@@ -429,8 +437,9 @@ class Recorder:
         before, place = self._last_keys, self._first - 1 - first_slot
         if before is not None and place >= 0 and not torch.equal(key[:, :, place], before):
             raise UnsupportedModelError(
-                f"the cache gives other keys for token {self._first - 1} than were recorded: its rows were exchanged (beam search) or "
-                "changed (a quantized cache), which a trace cannot follow; use sampling or greedy decoding and the default cache"
+                f"the cache gives other keys for token {self._first - 1} than were recorded: its rows were exchanged (beam "
+                "search) or changed (a quantized cache), which a trace cannot follow; use sampling or greedy decoding and "
+                "the default cache"
             )
         self._last_keys = key[:, :, n_keys - 1].clone()
 

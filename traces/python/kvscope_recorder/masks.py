@@ -82,7 +82,8 @@ def visible_tokens(mask: Any, first: int, n: int, n_rows: int) -> torch.Tensor |
     if isinstance(mask, torch.Tensor) and mask.dim() == 2:
         if mask.shape[1] < first + n or mask.shape[0] != n_rows:
             raise UnsupportedModelError(
-                f"attention_mask of shape {list(mask.shape)}: expected {n_rows} rows of {first + n} tokens, those in the cache included"
+                f"attention_mask of shape {list(mask.shape)}: expected {n_rows} rows of {first + n} tokens, "
+                "those in the cache included"
             )
         return mask[:, first : first + n].bool().cpu()
     # A token that is no padding sees itself. Sliding caches hold fewer keys than there are slots: theirs are the last.

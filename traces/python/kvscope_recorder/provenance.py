@@ -23,7 +23,7 @@ from .layers import experts_per_token, kinds_of, sinks_of
 #: softmax; words of transformers 4 are translated.
 _SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "hybrid")
 _NO_SOFTMAX = ("linear_attention", "conv", "moe", "mlp")
-_OLD_WORDS = {"attention": "full_attention", "mamba": "linear_attention", "mamba2": "linear_attention", "recurrent": "linear_attention"}
+_OLD_WORDS = {"attention": "full_attention"} | dict.fromkeys(("mamba", "mamba2", "recurrent"), "linear_attention")
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,8 @@ def test_each_row_is_what_its_prompt_gives_alone(tmp_path, kvscope, implementati
     assert [info.n_tokens for info in recorder.infos] == [n + 5 for n in LENGTHS] and recorder.n_tokens == 25
     for row, n in enumerate(LENGTHS):
         with record(model, tmp_path / f"alone{row}.h5", capture="attn,logits"):
-            alone = model.generate(prompt(row, n)[None], max_new_tokens=6, min_new_tokens=6, do_sample=False, use_cache=cache is not None)
+            alone = model.generate(prompt(row, n)[None], max_new_tokens=6, min_new_tokens=6, do_sample=False,
+                                   use_cache=cache is not None)
         assert torch.equal(alone[0, n:], out[row, 20:])
         assert_equal(tmp_path / f"row{row}.h5", tmp_path / f"alone{row}.h5")
     kvscope("verify", tmp_path / "row1.h5")
@@ -155,7 +156,7 @@ def test_beams_are_refused_as_soon_as_they_change_places(tmp_path):
         (lambda model: model(token_ids(6), attention_mask=torch.tensor([[1, 1, 0, 1, 1, 1]])), "hides token 2 of row 0 between"),
         (lambda model: model(token_ids(6), attention_mask=torch.ones(1, 4)), r"expected 1 rows of 6 tokens"),
         (lambda model: _decode_after_right_padding(model), "row 1 goes on after padding.*padding_side = 'left'"),
-        (lambda model: (model(torch.zeros((2, 4), dtype=torch.long)), model(torch.zeros((3, 1), dtype=torch.long))), "after a batch of 2"),
+        (lambda model: [model(torch.zeros((n, 4), dtype=torch.long)) for n in (2, 3)], "after a batch of 2"),
     ],
 )
 @torch.no_grad()
