@@ -248,9 +248,12 @@ class Recorder:
     def _after_pass(self, module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         missing = [layer for layer in self._layers if layer not in self._seen]
         if missing:
+            usual = getattr(self._model.config, "_attn_implementation", None) in ("sdpa", "eager")
             raise UnsupportedModelError(
-                f"layers {missing} made no call through transformers' attention interface in this forward pass: "
-                "record the others with layers=..., or load the model with attn_implementation='sdpa' or 'eager'"
+                f"layers {missing} made no call through transformers' attention interface in this forward pass"
+                + (" (layers that share one attention module, as Zamba's do, are not told apart): " if usual else ": ")
+                + "record the others, if there are any, with layers=..."
+                + ("" if usual else ", or load the model with attn_implementation='sdpa' or 'eager'")
             )
         growing = [(index, row) for index, row in enumerate(self._rows) if row.is_growing]
         if self._options.capture.logits:

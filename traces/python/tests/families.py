@@ -74,6 +74,7 @@ TAKEN: dict[str, dict[str, Any]] = {
     "deepseek_v3": small(v_head_dim=16, **MLA),
     "dots1": small(**MLA),
     "nanochat": small(),
+    "falcon_h1": small(head_dim=8, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_chunk_size=8),
     "flex_olmo": small(**EXPERTS),
     "minimax_m2": small(**EXPERTS),
     "ernie4_5_moe": small(**EXPERTS),
@@ -116,6 +117,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "diffllama": (small(), "attends twice|does not go through"),
     "doge": (small(), "mask adds 1 to key 0 for row 0"),
     "mamba": (small(), "no layer can be recorded.*linear_attention|no softmax attention"),
+    "zamba2": (small(num_hidden_layers=3, layers_block_type=["mamba", "hybrid", "hybrid"], n_mamba_heads=8, mamba_headdim=8,
+                     mamba_d_state=8, chunk_size=8, num_mem_blocks=1, hybrid_layer_ids=[1, 2], adapter_rank=4),
+               r"layers \[1, 2\] made no call .*as Zamba's do.*|does not go through"),
     "glm_moe_dsa": (small(**MLA), "no layer can be recorded.*indexed_attention"),
     "deepseek_v4": (small(), "no layer can be recorded.*compressed"),
 }
