@@ -57,12 +57,14 @@ std::vector<Index> by_bisection(std::span<const float> weights, double target, f
   return indices_at_least(weights, mode == NucleusMode::safe_low ? low : mid);
 }
 
-/// The smallest weight of the smallest set: weights above it hold less than `target`, with it they reach it.
-/// Non-negative floats are ordered as their bit patterns, so the pattern is found digit by digit: one pass sums
-/// the mass of each value of a digit, and only weights that share the digit so far are looked at again.
-float smallest_kept(std::span<const float> weights, double target) {
-  constexpr int kDigitBits[] = {11, 11, 9};
-  std::vector<double> mass_of(std::size_t{1} << 11);
+/// Digits of the bit patterns of non-negative floats, which are ordered as these: highest first.
+constexpr int kDigitBits[] = {11, 11, 9};
+constexpr std::size_t kMostDigits = std::size_t{1} << 11;
+
+/// The smallest weight of the smallest set: weights above it hold less than `target`, with it they reach it. The
+/// pattern is found digit by digit: one pass sums the mass of each value of a digit, and only weights that share the
+/// digit so far are looked at again. mass_of: that of the first digit [kMostDigits], used up.
+float smallest_kept(std::span<const float> weights, double target, std::span<double> mass_of) {
   std::vector<float> inside;
   std::span<const float> left = weights;
   double mass_above = 0.0;
@@ -71,14 +73,19 @@ float smallest_kept(std::span<const float> weights, double target) {
     shift -= bits;
     const std::uint32_t mask = (1U << bits) - 1;
     const auto digit_of = [&](float x) { return (std::bit_cast<std::uint32_t>(x) >> shift) & mask; };
-    std::fill(mass_of.begin(), mass_of.end(), 0.0);
-    for (const float x : left) mass_of[digit_of(x)] += static_cast<double>(x);
+    if (left.data() != weights.data()) {
+      std::fill(mass_of.begin(), mass_of.end(), 0.0);
+      for (const float x : left) mass_of[digit_of(x)] += static_cast<double>(x);
+    }
     std::uint32_t digit = mask;
     while (digit > 0 && mass_above + mass_of[digit] < target) mass_above += mass_of[digit--];
-    std::vector<float> same;
+    std::vector<float> same(left.size() + 1);  // one more: written to, never counted
+    std::size_t n_same = 0;
     for (const float x : left) {
-      if (digit_of(x) == digit) same.push_back(x);
+      same[n_same] = x;
+      n_same += digit_of(x) == digit ? 1 : 0;
     }
+    same.resize(n_same);
     if (same.empty()) return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());  // rounding of sums
     inside.swap(same);
     left = inside;
@@ -92,17 +99,34 @@ float smallest_kept(std::span<const float> weights, double target) {
   return inside.back();
 }
 
-/// The smallest set; ties by rising index.
-std::vector<Index> smallest_set(std::span<const float> weights, double target) {
-  const float threshold = smallest_kept(weights, target);
+/// The smallest set that holds a share p; ties by rising index. Empty where no weight is above 0.
+std::vector<Index> smallest_set(std::span<const float> weights, double p) {
+  std::vector<double> mass_of(kMostDigits, 0.0);
+  double total = 0.0;
+  for (const float x : weights) {
+    total += static_cast<double>(x);
+    mass_of[std::bit_cast<std::uint32_t>(x) >> (31 - kDigitBits[0]) & (kMostDigits - 1)] += static_cast<double>(x);
+  }
+  if (!(total > 0.0)) return {};
+  const double target = p * total;
+  const float threshold = smallest_kept(weights, target, mass_of);
+  std::vector<Index> kept(weights.size() + 1);  // one more: written to, never counted
+  std::size_t n_kept = 0, n_tied = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    kept[n_kept] = static_cast<Index>(i);
+    n_kept += weights[i] >= threshold ? 1 : 0;
+    n_tied += weights[i] == threshold ? 1 : 0;
+  }
+  kept.resize(n_kept);
+  if (n_tied < 2 && threshold > 0.0f) return kept;
   double mass = 0.0;
   for (const float a : weights) mass += a > threshold ? static_cast<double>(a) : 0.0;
-  std::vector<Index> kept;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const bool is_tied = weights[i] == threshold && threshold > 0.0f && mass < target;
-    if (is_tied) mass += static_cast<double>(threshold);
-    if (is_tied || weights[i] > threshold) kept.push_back(static_cast<Index>(i));
-  }
+  std::erase_if(kept, [&](Index i) {
+    if (weights[static_cast<std::size_t>(i)] > threshold) return false;
+    const bool is_needed = threshold > 0.0f && mass < target;
+    if (is_needed) mass += static_cast<double>(threshold);
+    return !is_needed;
+  });
   return kept;
 }
 
@@ -111,12 +135,11 @@ std::vector<Index> smallest_set(std::span<const float> weights, double target) {
 std::vector<Index> nucleus(std::span<const float> weights, double p, NucleusMode mode) {
   if (!(p > 0.0)) throw ConfigError(fmt::format("nucleus: expected a share p > 0, found {}", p));
   if (weights.empty()) return {};
+  if (p >= 1.0) return positive_indices(weights);
+  if (mode == NucleusMode::exact) return smallest_set(weights, p);
   const float largest = *std::max_element(weights.begin(), weights.end());
   if (!(largest > 0.0f)) return {};
-  if (p >= 1.0) return positive_indices(weights);
-  const double target = p * mass_at_least(weights, 0.0);
-  return mode == NucleusMode::exact ? smallest_set(weights, target)
-                                    : by_bisection(weights, target, largest, mode);
+  return by_bisection(weights, p * mass_at_least(weights, 0.0), largest, mode);
 }
 
 }  // namespace kvscope

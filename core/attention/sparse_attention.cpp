@@ -183,6 +183,10 @@ void write_result(const Selection& selection, const QueryResult& result, Index n
   }
 }
 
+/// Query heads vary fastest among a task's queries.
+Index head_of(const Task& task, Index query) { return task.first_head + query % task.n_heads; }
+Index row_of(const Task& task, Index query) { return task.first_row + query / task.n_heads; }
+
 /// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
 void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
                    const AttentionLanes& answer, const HalfRows& halves) {
@@ -197,20 +201,18 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
   if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
   scratch.blocks.resize(static_cast<std::size_t>(n_blocks));
   scratch.kernels.clear();
-  const auto head_of = [&](Index query) { return task.first_head + query % task.n_heads; };
-  const auto row_of = [&](Index query) { return task.first_row + query / task.n_heads; };
   for (Index b = 0; b < n_blocks; ++b) {
     QueryBlock& block = scratch.blocks[static_cast<std::size_t>(b)];
     float* q = scratch.lanes.data() + shared_floats + b * block_floats;
     for (Index lane = 0; lane < lanes; ++lane) {
       const Index query = std::min(b * lanes + lane, n_queries - 1);
-      const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(query));
+      const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(task, query));
       const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
       block.last_slot[lane] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
-      block.sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(query))];
+      block.sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(task, query))];
       const bool is_used = b * lanes + lane < n_queries;
       const float scale = is_used ? call.score_scale : 0.0f;
-      const float* src = &call.q(head_of(query), row_of(query), Index{0});
+      const float* src = &call.q(head_of(task, query), row_of(task, query), Index{0});
       for (Index f = 0; f < d; ++f) q[f * lanes + lane] = scale * src[f];
       if (width > d) q[d * lanes + lane] = is_used ? 1.0f : 0.0f;
     }
@@ -241,67 +243,119 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     const QueryBlock& block = scratch.blocks[static_cast<std::size_t>(query / lanes)];
     const float* out = scratch.kernels[static_cast<std::size_t>(query / lanes)].out;
     const float lse = block.last_slot[lane] >= 0 ? block.lse[lane] : -std::numeric_limits<float>::infinity();
-    write_result(selection, {head_of(query), row_of(query), out + lane, lanes, lse}, call.q.dim(0), d, answer);
+    write_result(selection, {head_of(task, query), row_of(task, query), out + lane, lanes, lse}, call.q.dim(0), d, answer);
   }
 }
 
-/// The few queries of a decode step, a span of the list at a time.
-void attend_few(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
-                const AttentionLanes& answer) {
+/// The few queries of a decode step as rows, and where the list ends for each.
+struct FewQueries {
+  Index n = 0;
+  Index n_spans = 0;                      // of the list
+  float* q = nullptr;                     // [n, width]
+  std::int32_t last_slot[kMaxRowTokens];  // the causal mask in the list's own numbering
+};
+
+/// Room for the queries of the task and `n_more` floats behind them.
+FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch& scratch, Index n_more) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
-  const Index n_queries = task.n_rows * task.n_heads;
-  const Index n = scratch.n_summaries + static_cast<Index>(scratch.keys.size());
-  const Index n_spans = (n + kKeySpan - 1) / kKeySpan;
-  const Index part = width + 2;
-  const Index needed = (n_queries * width) + width + n_spans * n_queries * part;
+  FewQueries few;
+  few.n = task.n_rows * task.n_heads;
+  few.n_spans = (scratch.n_summaries + static_cast<Index>(scratch.keys.size()) + kKeySpan - 1) / kKeySpan;
+  const Index needed = few.n * width + n_more;
   if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
-  float* q = scratch.lanes.data();
-  float* out = q + n_queries * width;
-  float* parts = out + width;  // [n_spans, n_queries, part]
-  std::int32_t last_slot[kMaxRowTokens];
-  std::int32_t slot_in_span[kMaxRowTokens];
-  const auto head_of = [&](Index query) { return task.first_head + query % task.n_heads; };
-  const auto row_of = [&](Index query) { return task.first_row + query / task.n_heads; };
-  for (Index i = 0; i < n_queries; ++i) {
-    const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(i));
+  few.q = scratch.lanes.data();
+  for (Index i = 0; i < few.n; ++i) {
+    const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(task, i));
     const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
-    last_slot[i] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
-    const float* src = &call.q(head_of(i), row_of(i), Index{0});
-    for (Index f = 0; f < d; ++f) q[i * width + f] = call.score_scale * src[f];
-    if (width > d) q[i * width + d] = 1.0f;
+    few.last_slot[i] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
+    const float* src = &call.q(head_of(task, i), row_of(task, i), Index{0});
+    for (Index f = 0; f < d; ++f) few.q[i * width + f] = call.score_scale * src[f];
+    if (width > d) few.q[i * width + d] = 1.0f;
   }
-  for (Index span = 0; span < n_spans; ++span) {
-    const Index begin = span * kKeySpan;
-    const Index end = std::min(n, begin + kKeySpan);
-    for (Index i = 0; i < n_queries; ++i) slot_in_span[i] = last_slot[i] - static_cast<std::int32_t>(begin);
-    RowAttention kernel;
-    kernel.q = q;
-    kernel.pos = slot_in_span;
-    kernel.n_rows = n_queries;
-    if (width == d) {  // nothing beside the keys: read where they lie
-      kernel.k = call.k.sub(task.kv_head).data();
-      kernel.v = call.v.sub(task.kv_head).data();
-      kernel.rows = scratch.keys.data() + begin;
-    } else {
-      gather(call, selection.summaries, task, begin, end, scratch, HalfRows{});
-      kernel.k = scratch.k.data();
-      kernel.v = scratch.v.data();
-    }
-    kernel.d_head = width;
-    kernel.key_end = end - begin;
-    kernel.part = parts + span * n_queries * part;
-    row_attention(kernel);
+  return few;
+}
+
+/// The part of one span of the list. part [few.n, width + 2]
+void attend_span(const AttentionQuestion& call, const Selection& selection, const Task& task, const FewQueries& few,
+                 Index span, Scratch& scratch, float* part) {
+  const Index n = scratch.n_summaries + static_cast<Index>(scratch.keys.size());
+  const Index begin = span * kKeySpan;
+  const Index end = std::min(n, begin + kKeySpan);
+  std::int32_t slot_in_span[kMaxRowTokens];
+  for (Index i = 0; i < few.n; ++i) slot_in_span[i] = few.last_slot[i] - static_cast<std::int32_t>(begin);
+  RowAttention kernel;
+  kernel.q = few.q;
+  kernel.pos = slot_in_span;
+  kernel.n_rows = few.n;
+  if (scratch.width == call.q.dim(2)) {  // nothing beside the keys: read where they lie
+    kernel.k = call.k.sub(task.kv_head).data();
+    kernel.v = call.v.sub(task.kv_head).data();
+    kernel.rows = scratch.keys.data() + begin;
+  } else {
+    gather(call, selection.summaries, task, begin, end, scratch, HalfRows{});
+    kernel.k = scratch.k.data();
+    kernel.v = scratch.v.data();
   }
-  for (Index i = 0; i < n_queries; ++i) {
+  kernel.d_head = scratch.width;
+  kernel.key_end = end - begin;
+  kernel.part = part;
+  row_attention(kernel);
+}
+
+/// Joins the spans' parts [n_spans, few.n, width + 2]. out: room for [width]
+void join_spans(const AttentionQuestion& call, const Selection& selection, const Task& task, const FewQueries& few,
+                Index width, const float* parts, float* out, const AttentionLanes& answer) {
+  const Index part = width + 2;
+  for (Index i = 0; i < few.n; ++i) {
     float lse = -std::numeric_limits<float>::infinity();
-    if (last_slot[i] >= 0) {
-      const Index n_parts = last_slot[i] / kKeySpan + 1;
-      const float* sink = call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(i))];
-      lse = join_row_parts(parts + i * part, n_parts, n_queries * part, width, sink, out);
+    if (few.last_slot[i] >= 0) {
+      const Index n_parts = few.last_slot[i] / kKeySpan + 1;
+      const float* sink = call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(task, i))];
+      lse = join_row_parts(parts + i * part, n_parts, few.n * part, width, sink, out);
     }
-    write_result(selection, {head_of(i), row_of(i), out, /*lanes=*/1, lse}, call.q.dim(0), d, answer);
+    write_result(selection, {head_of(task, i), row_of(task, i), out, /*lanes=*/1, lse}, call.q.dim(0), call.q.dim(2),
+                 answer);
   }
+}
+
+/// The few queries of a decode step, a span of the list at a time; threads share the spans of a list.
+void attend_few(const AttentionQuestion& call, const Selection& selection, std::span<const Task> tasks,
+                std::vector<Scratch>& scratch, const AttentionLanes& answer, ThreadPool& pool) {
+  struct Unit {
+    std::size_t task;
+    Index span;
+    Index part_begin;  // of its floats
+  };
+  std::vector<Unit> units;
+  std::vector<Index> parts_of(tasks.size());  // where a task's parts begin
+  Index n_floats = 0;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    Scratch& memory = scratch.front();
+    look_at(call, selection.summaries, tasks[t], memory);
+    const Index n = memory.n_summaries + static_cast<Index>(memory.keys.size());
+    parts_of[t] = n_floats;
+    for (Index span = 0; span * kKeySpan < n; ++span) {
+      units.push_back({t, span, n_floats});
+      n_floats += tasks[t].n_rows * tasks[t].n_heads * (memory.width + 2);
+    }
+  }
+  auto parts = Tensor<float>::uninitialized({std::max<Index>(n_floats, 1)});
+  pool.parallel_for(static_cast<Index>(units.size()), [&](Index index, int worker) {
+    const Unit& unit = units[static_cast<std::size_t>(index)];
+    Scratch& memory = scratch[static_cast<std::size_t>(worker)];
+    look_at(call, selection.summaries, tasks[unit.task], memory);
+    const FewQueries few = few_queries(call, tasks[unit.task], memory, 0);
+    attend_span(call, selection, tasks[unit.task], few, unit.span, memory, parts.data() + unit.part_begin);
+  });
+  pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
+    const Task& task = tasks[static_cast<std::size_t>(index)];
+    Scratch& memory = scratch[static_cast<std::size_t>(worker)];
+    look_at(call, selection.summaries, task, memory);
+    const FewQueries few = few_queries(call, task, memory, memory.width);
+    join_spans(call, selection, task, few, memory.width, parts.data() + parts_of[static_cast<std::size_t>(index)],
+               memory.lanes.data() + few.n * memory.width, answer);
+  });
 }
 
 }  // namespace
@@ -310,15 +364,16 @@ void attend_lists(const AttentionQuestion& call, const Selection& selection,
                   const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves) {
   const std::vector<Task> tasks = plan_tasks(call, selection, pool.n_threads());
   std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
+  const bool is_few = std::all_of(tasks.begin(), tasks.end(),
+                                  [](const Task& task) { return task.n_rows * task.n_heads <= kMaxRowTokens; });
+  if (is_few && !halves) {
+    attend_few(call, selection, tasks, scratch, answer, pool);
+    return;
+  }
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, task, memory);
-    const Index n_queries = task.n_rows * task.n_heads;
-    if (n_queries <= kMaxRowTokens && !halves) {
-      attend_few(call, selection, task, memory, answer);
-      return;
-    }
     const Index n_rows = memory.n_summaries + static_cast<Index>(memory.keys.size());
     gather(call, selection.summaries, task, 0, n_rows, memory, halves);
     attend_blocks(call, selection, task, memory, answer, halves);

@@ -41,6 +41,7 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   const ListOwner owner_kind = owner_of_call(call);
   if (is_dense(call)) return dense_selections(call, owner_kind, budgets.size());
   std::vector<Summaries> summaries(budgets.size());
+  prepare(call);
   for (Summaries& one : summaries) begin_call(call, one);
   const TokenRange keys = scored_range(call);
   if (call.trace != nullptr) {
@@ -83,7 +84,7 @@ bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner own
   const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : group;
   const Index n_owners = call.q.dim(0) / heads_per_owner;
   const Index most_parts = keys.size() / kKeysOfPart;
-  const Index n_parts = std::min(most_parts, (2 * engine.n_workers() + n_owners - 1) / n_owners);
+  const Index n_parts = std::min(most_parts, (4 * engine.n_workers() + n_owners - 1) / n_owners);
   if (!scores_keys_apart() || call.trace != nullptr || n_owners >= 2 * engine.n_workers() || n_parts < 2) return false;
   engine.run(n_owners * n_parts, [&](Index task, ScoreWorker& worker) {
     const Index index = task / n_parts;

@@ -106,16 +106,22 @@ class Quoka final : public SharedScoreSelector {
 
   bool scores_keys_apart() const override { return true; }
 
-  void begin_call(const SelectCall& call, Summaries&) override {
-    if (options_.similarity == QuokaSimilarity::cosine && call.engine != nullptr) {  // before threads read them
-      call.engine->run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
-        call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call), options_.eps);
-      });
+  /// The slots of every KV head, and its keys' norms, before threads share them.
+  void prepare(const SelectCall& call) override {
+    if (call.trace != nullptr) {
+      call.trace->cosines.resize(static_cast<std::size_t>(call.q.dim(0)));
+      call.trace->picks.resize(static_cast<std::size_t>(call.q.dim(0)));
+      call.trace->has_zero_mean.assign(static_cast<std::size_t>(call.k.dim(0)), 0);
     }
-    if (call.trace == nullptr) return;
-    call.trace->cosines.resize(static_cast<std::size_t>(call.q.dim(0)));
-    call.trace->picks.resize(static_cast<std::size_t>(call.q.dim(0)));
-    call.trace->has_zero_mean.assign(static_cast<std::size_t>(call.k.dim(0)), 0);
+    const Index group = call.q.dim(0) / call.k.dim(0);
+    slots_.resize(static_cast<std::size_t>(call.k.dim(0)));
+    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      if (options_.similarity == QuokaSimilarity::cosine && call.engine != nullptr) {
+        call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call), options_.eps);
+      }
+      slots_[static_cast<std::size_t>(kv_head)] =
+          slots_of(call, {kv_head, {kv_head * group, (kv_head + 1) * group}, kv_head});
+    });
   }
 
   TokenRange scored_range(const SelectCall& call) const override {
@@ -124,18 +130,7 @@ class Quoka final : public SharedScoreSelector {
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
                                  ScoreWorker& worker) override {
-    std::vector<TensorView<const float>> heads;
-    for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head)
-      heads.push_back(call.q.sub(q_head));
-    QuokaCosines cosines;
-    if (call.trace != nullptr || takes_cosines(call)) {
-      cosines = quoka_group_cosines(heads, options_.mean, options_.eps);
-    }
-    const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
-    if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
-    const Tensor<double> slots = quoka_slot_means(
-        heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine, options_.eps);
-    const std::vector<Index> slot_end = slot_ends(call, picks);
+    const auto& [slots, slot_end] = slots_[static_cast<std::size_t>(owner.kv_head)];
     const auto k = call.k.sub(owner.kv_head);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()));
     if (options_.aggregate == QuokaAggregate::max) {
@@ -179,6 +174,26 @@ class Quoka final : public SharedScoreSelector {
   }
 
  private:
+  /// What scores the keys of one KV head.
+  struct Slots {
+    Tensor<double> means;    // [n_slots, d_head]
+    std::vector<Index> end;  // [n_slots] the end of the keys that each may score
+  };
+
+  Slots slots_of(const SelectCall& call, const Owner& owner) const {
+    std::vector<TensorView<const float>> heads;
+    for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head)
+      heads.push_back(call.q.sub(q_head));
+    QuokaCosines cosines;
+    if (call.trace != nullptr || takes_cosines(call)) {
+      cosines = quoka_group_cosines(heads, options_.mean, options_.eps);
+    }
+    const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
+    if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
+    return {quoka_slot_means(heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine, options_.eps),
+            slot_ends(call, picks)};
+  }
+
   /// True if the chunk has more queries than score keys.
   bool leaves_out_queries(const SelectCall& call) const {
     return options_.queries != QuokaQueryChoice::all && call.n_tok > options_.n_queries;
@@ -267,6 +282,7 @@ class Quoka final : public SharedScoreSelector {
   }
 
   QuokaSelectorOptions options_;
+  std::vector<Slots> slots_;  // [n_kv] of the running call
 };
 
 }  // namespace
