@@ -23,6 +23,25 @@ struct Task {
   Index n_heads = 0;
   Index first_row = 0;
   Index n_rows = 0;
+  Index group = 0;  // counts (list, KV head): tasks of a group have its queries and one list
+};
+
+/// A list's keys and values side by side: summaries first, then keys, as far as somebody sees them.
+struct ListRows {
+  Tensor<float> k, v;              // [capacity, width]
+  Tensor<std::uint16_t> k16, v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
+
+  void reserve(Index n, Index width, bool as_halves) {
+    if ((as_halves ? k16.count() : k.count()) >= n * width) return;
+    const Shape shape{n + n / 4 + kKeyBlock, width};
+    if (as_halves) {
+      k16 = Tensor<std::uint16_t>::uninitialized(shape);
+      v16 = Tensor<std::uint16_t>::uninitialized(shape);
+    } else {
+      k = Tensor<float>::uninitialized(shape);
+      v = Tensor<float>::uninitialized(shape);
+    }
+  }
 };
 
 /// What belongs to the queries of one block of lanes.
@@ -38,8 +57,8 @@ struct Scratch {
   Index n_summaries = 0;         // rows before those of the keys
   /// d_head, and one channel more where scores have an addend: it is a key's last channel, times 1 in every query.
   Index width = 0;
-  Tensor<float> k, v;   // [capacity, width] summaries, then keys
-  Tensor<std::uint16_t> k16, v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
+  Index n_rows() const { return n_summaries + static_cast<Index>(keys.size()); }
+  ListRows rows;        // of a list that one task gathers for itself
   Tensor<float> lanes;  // the kernel's own, queries and outputs
   std::vector<QueryBlock> blocks;
   std::vector<LaneAttention> kernels;
@@ -58,6 +77,7 @@ std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& sel
   const Index group = n_q / n_kv;
   const Index n_heads = selection.owner == ListOwner::q_head ? 1 : group;
   std::vector<Task> tasks;
+  Index n_groups = 0;
   for (Index block = 0; block < selection.n_row_blocks(); ++block) {
     const Index begin = block * selection.rows_per_list;
     const Index end = std::min(call.n_tok, begin + selection.rows_per_list);
@@ -66,8 +86,9 @@ std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& sel
       const ListView list = selection.list(owner_of(selection.owner, first_head, group), begin);
       for (Index row = begin; row < end; row += rows_per_task) {
         tasks.push_back({list, first_head / group, first_head, n_heads, row,
-                         std::min(rows_per_task, end - row)});
+                         std::min(rows_per_task, end - row), n_groups});
       }
+      ++n_groups;
     }
   }
   return tasks;
@@ -105,46 +126,34 @@ void look_at(const AttentionQuestion& call, const Summaries& summaries, const Ta
   scratch.width = call.q.dim(2) + (has_addends ? 1 : 0);
 }
 
-/// Copies the rows [begin, end) of summaries and seen keys, in this order, side by side.
+/// Copies the rows [begin, end) of summaries and seen keys, in this order, to `rows` from row `at` on, where there is room.
 void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Index begin, Index end,
-            Scratch& scratch, const HalfRows& halves) {
+            const Scratch& seen, const HalfRows& halves, ListRows& rows, Index at) {
   const Index d = call.q.dim(2);
-  const Index width = scratch.width;
+  const Index width = seen.width;
+  const Index first_key = std::clamp(seen.n_summaries, begin, end);
+  const auto keys = seen.keys.subspan(static_cast<std::size_t>(first_key - seen.n_summaries),
+                                      static_cast<std::size_t>(end - first_key));
+  const Index to = (at + first_key - begin) * width;
   if (halves && width == d) {
-    if (scratch.k16.count() < (end - begin) * d) {
-      const Shape shape{end - begin + (end - begin) / 4 + kKeyBlock, d};
-      scratch.k16 = Tensor<std::uint16_t>::uninitialized(shape);
-      scratch.v16 = Tensor<std::uint16_t>::uninitialized(shape);
-    }
-    const auto keys = scratch.keys.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-    copy_rows(halves.k.sub(task.kv_head), keys, scratch.k16.data(), d);
-    copy_rows(halves.v.sub(task.kv_head), keys, scratch.v16.data(), d);
+    copy_rows(halves.k.sub(task.kv_head), keys, rows.k16.data() + to, d);
+    copy_rows(halves.v.sub(task.kv_head), keys, rows.v16.data() + to, d);
     return;
   }
-  if (scratch.k.count() < (end - begin) * width) {
-    const Shape shape{end - begin + (end - begin) / 4 + kKeyBlock, width};
-    scratch.k = Tensor<float>::uninitialized(shape);
-    scratch.v = Tensor<float>::uninitialized(shape);
-  }
-  const Index first_key = std::max(begin, scratch.n_summaries);
-  const auto keys = scratch.keys.subspan(static_cast<std::size_t>(first_key - scratch.n_summaries),
-                                         static_cast<std::size_t>(end - first_key));
-  float* k_rows = scratch.k.data() + (first_key - begin) * width;
-  float* v_rows = scratch.v.data() + (first_key - begin) * width;
   if (halves) {
-    copy_rows(halves.k.sub(task.kv_head), keys, k_rows, width);
-    copy_rows(halves.v.sub(task.kv_head), keys, v_rows, width);
+    copy_rows(halves.k.sub(task.kv_head), keys, rows.k.data() + to, width);
+    copy_rows(halves.v.sub(task.kv_head), keys, rows.v.data() + to, width);
   } else {
-    copy_rows(call.k.sub(task.kv_head), keys, k_rows, width);
-    copy_rows(call.v.sub(task.kv_head), keys, v_rows, width);
+    copy_rows(call.k.sub(task.kv_head), keys, rows.k.data() + to, width);
+    copy_rows(call.v.sub(task.kv_head), keys, rows.v.data() + to, width);
   }
   if (width == d) return;
   for (Index row = begin; row < end; ++row) {
-    float* k = scratch.k.data() + (row - begin) * width;
-    float* v = scratch.v.data() + (row - begin) * width;
+    float* k = rows.k.data() + (at + row - begin) * width;
+    float* v = rows.v.data() + (at + row - begin) * width;
     v[d] = 0.0f;
-    if (row >= scratch.n_summaries) {
-      const auto key = static_cast<std::size_t>(row - scratch.n_summaries);
+    if (row >= seen.n_summaries) {
+      const auto key = static_cast<std::size_t>(row - seen.n_summaries);
       k[d] = task.list.log_weight.empty() ? 0.0f : task.list.log_weight[key];
       continue;
     }
@@ -188,8 +197,8 @@ Index head_of(const Task& task, Index query) { return task.first_head + query % 
 Index row_of(const Task& task, Index query) { return task.first_row + query / task.n_heads; }
 
 /// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
-void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, Scratch& scratch,
-                   const AttentionLanes& answer, const HalfRows& halves) {
+void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, const ListRows& rows,
+                   Scratch& scratch, const AttentionLanes& answer, const HalfRows& halves) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
   const Index n_queries = task.n_rows * task.n_heads;
@@ -221,11 +230,11 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     kernel.pos = block.last_slot;
     kernel.lanes = lanes;
     if (halves && width == d) {
-      kernel.k16 = scratch.k16.data();
-      kernel.v16 = scratch.v16.data();
+      kernel.k16 = rows.k16.data();
+      kernel.v16 = rows.v16.data();
     } else {
-      kernel.k = scratch.k.data();
-      kernel.v = scratch.v.data();
+      kernel.k = rows.k.data();
+      kernel.v = rows.v.data();
     }
     kernel.d_head = width;
     kernel.key_end = *std::max_element(block.last_slot, block.last_slot + lanes) + 1;
@@ -261,7 +270,7 @@ FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch&
   const Index width = scratch.width;
   FewQueries few;
   few.n = task.n_rows * task.n_heads;
-  few.n_spans = (scratch.n_summaries + static_cast<Index>(scratch.keys.size()) + kKeySpan - 1) / kKeySpan;
+  few.n_spans = (scratch.n_rows() + kKeySpan - 1) / kKeySpan;
   const Index needed = few.n * width + n_more;
   if (scratch.lanes.count() < needed) scratch.lanes = Tensor<float>::uninitialized({needed});
   few.q = scratch.lanes.data();
@@ -279,7 +288,7 @@ FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch&
 /// The part of one span of the list. part [few.n, width + 2]
 void attend_span(const AttentionQuestion& call, const Selection& selection, const Task& task, const FewQueries& few,
                  Index span, Scratch& scratch, float* part) {
-  const Index n = scratch.n_summaries + static_cast<Index>(scratch.keys.size());
+  const Index n = scratch.n_rows();
   const Index begin = span * kKeySpan;
   const Index end = std::min(n, begin + kKeySpan);
   std::int32_t slot_in_span[kMaxRowTokens];
@@ -293,9 +302,10 @@ void attend_span(const AttentionQuestion& call, const Selection& selection, cons
     kernel.v = call.v.sub(task.kv_head).data();
     kernel.rows = scratch.keys.data() + begin;
   } else {
-    gather(call, selection.summaries, task, begin, end, scratch, HalfRows{});
-    kernel.k = scratch.k.data();
-    kernel.v = scratch.v.data();
+    scratch.rows.reserve(end - begin, scratch.width, /*as_halves=*/false);
+    gather(call, selection.summaries, task, begin, end, scratch, HalfRows{}, scratch.rows, /*at=*/0);
+    kernel.k = scratch.rows.k.data();
+    kernel.v = scratch.rows.v.data();
   }
   kernel.d_head = scratch.width;
   kernel.key_end = end - begin;
@@ -333,7 +343,7 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, std::
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     Scratch& memory = scratch.front();
     look_at(call, selection.summaries, tasks[t], memory);
-    const Index n = memory.n_summaries + static_cast<Index>(memory.keys.size());
+    const Index n = memory.n_rows();
     parts_of[t] = n_floats;
     for (Index span = 0; span * kKeySpan < n; ++span) {
       units.push_back({t, span, n_floats});
@@ -358,6 +368,50 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, std::
   });
 }
 
+/// Rows of lists that several tasks use, one per group, gathered by all threads; empty where tasks gather for themselves:
+/// where none is used twice, or all together would take more than 64 MiB.
+std::vector<ListRows> gather_shared(const AttentionQuestion& call, const Selection& selection,
+                                    std::span<const Task> tasks, std::vector<Scratch>& scratch, const HalfRows& halves,
+                                    ThreadPool& pool) {
+  constexpr Index kMaxFloats = Index{16} << 20;
+  constexpr Index kRowsOfPiece = 128;
+  const Index n_groups = tasks.empty() ? 0 : tasks.back().group + 1;
+  if (static_cast<Index>(tasks.size()) == n_groups) return {};
+  struct Piece {
+    const Task* task;
+    Index begin, end;
+  };
+  std::vector<Piece> pieces;
+  Index n_floats = 0;
+  Scratch& seen = scratch.front();
+  struct Size {
+    Index n_rows, width;
+  };
+  std::vector<Size> sizes(static_cast<std::size_t>(n_groups));
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (t + 1 < tasks.size() && tasks[t + 1].group == tasks[t].group) continue;  // the last one sees most
+    look_at(call, selection.summaries, tasks[t], seen);
+    sizes[static_cast<std::size_t>(tasks[t].group)] = {seen.n_rows(), seen.width};
+    n_floats += 2 * (seen.n_rows() + seen.n_rows() / 4 + kKeyBlock) * seen.width;
+    for (Index row = 0; row < seen.n_rows(); row += kRowsOfPiece) {
+      pieces.push_back({&tasks[t], row, std::min(row + kRowsOfPiece, seen.n_rows())});
+    }
+  }
+  if (n_floats > kMaxFloats) return {};
+  std::vector<ListRows> shared(static_cast<std::size_t>(n_groups));
+  for (std::size_t group = 0; group < shared.size(); ++group) {
+    const auto [n, width] = sizes[group];
+    shared[group].reserve(n, width, halves && width == call.q.dim(2));
+  }
+  pool.parallel_for(static_cast<Index>(pieces.size()), [&](Index index, int worker) {
+    const auto& [task, begin, end] = pieces[static_cast<std::size_t>(index)];
+    Scratch& memory = scratch[static_cast<std::size_t>(worker)];
+    look_at(call, selection.summaries, *task, memory);
+    gather(call, selection.summaries, *task, begin, end, memory, halves, shared[static_cast<std::size_t>(task->group)], begin);
+  });
+  return shared;
+}
+
 }  // namespace
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
@@ -370,13 +424,18 @@ void attend_lists(const AttentionQuestion& call, const Selection& selection,
     attend_few(call, selection, tasks, scratch, answer, pool);
     return;
   }
+  const std::vector<ListRows> shared = gather_shared(call, selection, tasks, scratch, halves, pool);
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, task, memory);
-    const Index n_rows = memory.n_summaries + static_cast<Index>(memory.keys.size());
-    gather(call, selection.summaries, task, 0, n_rows, memory, halves);
-    attend_blocks(call, selection, task, memory, answer, halves);
+    if (!shared.empty()) {
+      attend_blocks(call, selection, task, shared[static_cast<std::size_t>(task.group)], memory, answer, halves);
+      return;
+    }
+    memory.rows.reserve(memory.n_rows(), memory.width, halves && memory.width == call.q.dim(2));
+    gather(call, selection.summaries, task, 0, memory.n_rows(), memory, halves, memory.rows, /*at=*/0);
+    attend_blocks(call, selection, task, memory.rows, memory, answer, halves);
   });
 }
 
