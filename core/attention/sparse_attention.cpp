@@ -11,7 +11,7 @@
 
 namespace kvscope {
 
-namespace {
+namespace list_attention {
 
 constexpr Index kQueriesPerTask = 8 * kWideLanes;  // that share one gathering of a list, at most
 
@@ -63,6 +63,21 @@ struct Scratch {
   std::vector<QueryBlock> blocks;
   std::vector<LaneAttention> kernels;
 };
+
+}  // namespace list_attention
+
+struct ListMemory::Impl {
+  std::vector<list_attention::Scratch> workers;
+  std::vector<list_attention::ListRows> shared;  // rows of lists that several tasks use
+};
+ListMemory::ListMemory() : impl_(std::make_unique<Impl>()) {}
+ListMemory::~ListMemory() = default;
+ListMemory::ListMemory(ListMemory&&) noexcept = default;
+ListMemory& ListMemory::operator=(ListMemory&&) noexcept = default;
+
+namespace {
+
+using namespace list_attention;
 
 /// Queries that share one gathering: fewer where there are too few lists to keep all threads busy.
 Index queries_per_task(const AttentionQuestion& call, Index n_threads) {
@@ -368,15 +383,15 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, std::
   });
 }
 
-/// Rows of lists that several tasks use, one per group, gathered by all threads; empty where tasks gather for themselves:
-/// where none is used twice, or all together would take more than 64 MiB.
-std::vector<ListRows> gather_shared(const AttentionQuestion& call, const Selection& selection,
-                                    std::span<const Task> tasks, std::vector<Scratch>& scratch, const HalfRows& halves,
-                                    ThreadPool& pool) {
+/// Gathers the rows of all lists, one `shared` per group, with all threads. False where tasks had better gather for
+/// themselves: where there are lists for all threads, or all together would take more than 64 MiB.
+bool gather_shared(const AttentionQuestion& call, const Selection& selection, std::span<const Task> tasks,
+                   std::vector<Scratch>& scratch, const HalfRows& halves, ThreadPool& pool,
+                   std::vector<ListRows>& shared) {
   constexpr Index kMaxFloats = Index{16} << 20;
   constexpr Index kRowsOfPiece = 128;
   const Index n_groups = tasks.empty() ? 0 : tasks.back().group + 1;
-  if (static_cast<Index>(tasks.size()) == n_groups) return {};
+  if (static_cast<Index>(tasks.size()) == n_groups || n_groups >= 2 * pool.n_threads()) return false;
   struct Piece {
     const Task* task;
     Index begin, end;
@@ -397,9 +412,9 @@ std::vector<ListRows> gather_shared(const AttentionQuestion& call, const Selecti
       pieces.push_back({&tasks[t], row, std::min(row + kRowsOfPiece, seen.n_rows())});
     }
   }
-  if (n_floats > kMaxFloats) return {};
-  std::vector<ListRows> shared(static_cast<std::size_t>(n_groups));
-  for (std::size_t group = 0; group < shared.size(); ++group) {
+  if (n_floats > kMaxFloats) return false;
+  if (shared.size() < sizes.size()) shared.resize(sizes.size());
+  for (std::size_t group = 0; group < sizes.size(); ++group) {
     const auto [n, width] = sizes[group];
     shared[group].reserve(n, width, halves && width == call.q.dim(2));
   }
@@ -409,33 +424,35 @@ std::vector<ListRows> gather_shared(const AttentionQuestion& call, const Selecti
     look_at(call, selection.summaries, *task, memory);
     gather(call, selection.summaries, *task, begin, end, memory, halves, shared[static_cast<std::size_t>(task->group)], begin);
   });
-  return shared;
+  return true;
 }
 
 }  // namespace
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
-                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves) {
+                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves, ListMemory* memory) {
   const std::vector<Task> tasks = plan_tasks(call, selection, pool.n_threads());
-  std::vector<Scratch> scratch(static_cast<std::size_t>(pool.n_threads()));
+  ListMemory own;
+  auto& [scratch, shared] = (memory == nullptr ? own : *memory).impl();
+  if (scratch.size() < static_cast<std::size_t>(pool.n_threads())) scratch.resize(static_cast<std::size_t>(pool.n_threads()));
   const bool is_few = std::all_of(tasks.begin(), tasks.end(),
                                   [](const Task& task) { return task.n_rows * task.n_heads <= kMaxRowTokens; });
   if (is_few && !halves) {
     attend_few(call, selection, tasks, scratch, answer, pool);
     return;
   }
-  const std::vector<ListRows> shared = gather_shared(call, selection, tasks, scratch, halves, pool);
-  pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
+  const bool is_shared = gather_shared(call, selection, tasks, scratch, halves, pool, shared);
+  pool.parallel_for(static_cast<Index>(tasks.size()), [&, &own_scratch = scratch, &rows = shared](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
-    Scratch& memory = scratch[static_cast<std::size_t>(worker)];
-    look_at(call, selection.summaries, task, memory);
-    if (!shared.empty()) {
-      attend_blocks(call, selection, task, shared[static_cast<std::size_t>(task.group)], memory, answer, halves);
+    Scratch& mine = own_scratch[static_cast<std::size_t>(worker)];
+    look_at(call, selection.summaries, task, mine);
+    if (is_shared) {
+      attend_blocks(call, selection, task, rows[static_cast<std::size_t>(task.group)], mine, answer, halves);
       return;
     }
-    memory.rows.reserve(memory.n_rows(), memory.width, halves && memory.width == call.q.dim(2));
-    gather(call, selection.summaries, task, 0, memory.n_rows(), memory, halves, memory.rows, /*at=*/0);
-    attend_blocks(call, selection, task, memory.rows, memory, answer, halves);
+    mine.rows.reserve(mine.n_rows(), mine.width, halves && mine.width == call.q.dim(2));
+    gather(call, selection.summaries, task, 0, mine.n_rows(), mine, halves, mine.rows, /*at=*/0);
+    attend_blocks(call, selection, task, mine.rows, mine, answer, halves);
   });
 }
 

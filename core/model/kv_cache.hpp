@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/attention/sparse_attention.hpp"
 #include "core/model/config.hpp"
 #include "core/model/kv_store.hpp"
 #include "core/tensor/tensor.hpp"
@@ -61,6 +62,9 @@ class KvCache final : public KvStore {
     return at(v_, layer).host(begin, end);
   }
 
+  /// What attention over lists of this cache uses again in every call.
+  ListMemory& lists() { return lists_; }
+
   void advance(Index n) override;
   void truncate(Index n_tokens) override;
   void copy_from(const KvStore& other) override;
@@ -71,6 +75,7 @@ class KvCache final : public KvStore {
   DType dtype_;
   std::vector<Rows> k_;
   std::vector<Rows> v_;
+  ListMemory lists_;
 };
 
 }  // namespace kvscope

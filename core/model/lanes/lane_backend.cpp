@@ -59,10 +59,11 @@ struct RopeTables {
 
 class LaneCall final : public BackendCall {
  public:
-  LaneCall(const LaneModel& model, Index n_tok, KvCache& cache, ThreadPool& pool)
+  LaneCall(const LaneModel& model, Index n_tok, KvCache& cache, ListMemory& lists, ThreadPool& pool)
       : model_(model),
         config_(model.config),
         cache_(cache),
+        lists_(lists),
         pool_(pool),
         pos_begin_(cache.n_tokens()),
         n_tok_(n_tok) {
@@ -154,7 +155,7 @@ class LaneCall final : public BackendCall {
   void attend_lists(const AttentionQuestion& question, const Selection& selection, const Block&,
                     Block& out) override {
     const AttentionLanes answer{shape_.lanes, of(out).data(), lse_.view()};
-    kvscope::attend_lists(question, selection, answer, pool_, halves(question.layer));
+    kvscope::attend_lists(question, selection, answer, pool_, halves(question.layer), &lists_);
     check_lse(question.layer, /*may_see_nothing=*/true);
   }
 
@@ -339,6 +340,7 @@ class LaneCall final : public BackendCall {
   const LaneModel& model_;
   const ModelConfig& config_;
   KvCache& cache_;
+  ListMemory& lists_;
   ThreadPool& pool_;
   Index pos_begin_;
   Index n_tok_;
@@ -370,7 +372,7 @@ class LaneBackend final : public Backend {
     if (cache == nullptr) {
       throw ConfigError("the lane backend fills a KvCache, and found the store of another backend");
     }
-    return std::make_unique<LaneCall>(model_, n_tok, *cache, pool);
+    return std::make_unique<LaneCall>(model_, n_tok, *cache, cache->lists(), pool);
   }
 
  private:
