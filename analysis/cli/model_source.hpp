@@ -18,6 +18,8 @@ struct EngineOptions {
   std::string kv_dtype = "f32";
 
   void declare(OptionSet& options);
+  /// --matmul alone: for recordings, whose log-sum-exp is that of the recorded q and k.
+  void declare_matmul(OptionSet& options);
   /// Throws UsageError for names that there are not, or that this machine lacks.
   LaneOptions lane_options() const;
   std::string matmul_name() const { return std::string(name_of(lane_options().matmul)); }

@@ -72,7 +72,7 @@ class RecordCommand final : public Command {
     options.flag("yes",
                  "write even if the size is alarming (full disk, dense attention beyond 1 GiB)",
                  yes_);
-    engine_.declare(options);
+    engine_.declare_matmul(options);
     work_.declare(options);
     declare_json(options, json_);
   }
