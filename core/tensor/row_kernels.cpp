@@ -1,8 +1,3 @@
-// GCC 12 with sanitizers dies of this file's AVX-512 code (internal compiler error): AVX2 stands in for it there.
-#if (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)) && !defined(__clang__)
-#define HWY_DISABLED_TARGETS (HWY_AVX3 | HWY_AVX3_DL)
-#endif
-
 #include "core/tensor/row_kernels.hpp"
 
 #undef HWY_TARGET_INCLUDE

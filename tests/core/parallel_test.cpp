@@ -1,4 +1,5 @@
 #include "core/base/parallel.hpp"
+#include "tests/support/sanitizers.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -90,6 +91,7 @@ TEST_CASE("an absurd number of threads is a sensible one", "[parallel]") {
 }
 
 TEST_CASE("where threads cannot be started, a pool works with those it has", "[parallel]") {
+  if (test::kSanitizer) SKIP("a sanitizer needs more address space than this leaves");
   // A child of its own with too little address space for the stacks; an alarm ends a hang.
   const pid_t child = ::fork();
   REQUIRE(child >= 0);

@@ -91,6 +91,7 @@ TEST_CASE("the quick lane does not wait for the heavy one; urgent jobs go first"
                                  return 0;
                                },
                                {});
+  while (heavy.status().state != JobState::running) std::this_thread::yield();
   std::string order;
   std::atomic<bool> go = false;
   const auto note = [&](char c) { return [&order, c](std::any) { order += c; }; };

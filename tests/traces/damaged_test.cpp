@@ -9,6 +9,7 @@
 #include <random>
 
 #include "core/base/error.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
@@ -180,6 +181,7 @@ bool survives(const std::function<void()>& work) {
 }
 
 TEST_CASE("flipped bits anywhere give sentences, not crashes") {
+  if (test::kThreadSanitizer) SKIP("ThreadSanitizer allows no first look in another process, and HDF5 1.10 crashes on some");
   const TempFolder folder;
   write_all(sample(), *create_trace(folder / "t.h5", {}));
   const std::string bytes = slurp(folder / "t.h5");
