@@ -1,4 +1,8 @@
 // kvscope selectors: which methods there are, what they take, and where they come from.
+#include <algorithm>
+#include <span>
+#include <sstream>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
@@ -53,6 +57,7 @@ Json json_of(const SelectorEntry& entry) {
                {"title", entry.title},
                {"source", entry.source},
                {"idea", entry.idea},
+               {"family", std::string(enum_name(entry.family))},
                {"phases", phases_of(entry.caps)},
                {"list_owner", std::string(name_of_owner(entry.caps.owner))},
                {"budgets", budgets_of(entry.caps)},
@@ -81,8 +86,8 @@ std::string details_of(const SelectorEntry& entry) {
     return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
   };
   std::string text = fmt::format(
-      "{}: {}\n{}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n", entry.name,
-      entry.title, entry.idea, entry.source, list(phases_of(entry.caps)),
+      "{}: {}\n{}\nfamily: {}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n", entry.name,
+      entry.title, entry.idea, title_of(entry.family), entry.source, list(phases_of(entry.caps)),
       name_of_owner(entry.caps.owner), list(budgets_of(entry.caps)), list(needs_of(entry.caps)));
   TextTable options({"option", "default", "expected", "meaning"});
   for (const SelectorOption& option : entry.options) {
@@ -94,6 +99,37 @@ std::string details_of(const SelectorEntry& entry) {
     for (const auto& [option, value] : assignments)
       words.push_back(fmt::format("{}={}", option, value));
     text += fmt::format("preset {}: {}\n", preset, list(words));
+  }
+  return text;
+}
+
+/// All methods under the headings of their families, in columns that are common to all; presets below their method.
+std::string listing(std::span<const SelectorEntry> entries) {
+  TextTable table({"  name", "phases", "list per", "budgets", "idea"});
+  std::vector<const SelectorEntry*> order;
+  for (const SelectorEntry& entry : entries) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const SelectorEntry* a, const SelectorEntry* b) { return a->family < b->family; });
+  for (const SelectorEntry* entry : order) {
+    const std::vector<std::string> phases = phases_of(entry->caps);
+    table.add_row({"  " + entry->name,
+                   phases.size() == 3 ? "all" : fmt::format("{}", fmt::join(phases, " ")),
+                   std::string(name_of_owner(entry->caps.owner)),
+                   fmt::format("{}", fmt::join(budgets_of(entry->caps), " ")), entry->idea});
+  }
+  std::istringstream lines(table.text());
+  std::string text;
+  std::string line;
+  for (int i = 0; i < 2 && std::getline(lines, line); ++i) text += line + "\n";  // the header and its rule
+  const SelectorEntry* before = nullptr;
+  for (const SelectorEntry* entry : order) {
+    if (before == nullptr || before->family != entry->family) text += fmt::format("\n{}\n", title_of(entry->family));
+    before = entry;
+    std::getline(lines, line);
+    text += line + "\n";
+    std::vector<std::string> presets;
+    for (const auto& [preset, assignments] : entry->presets) presets.push_back(preset);
+    if (!presets.empty()) text += fmt::format("    presets: {}\n", fmt::join(presets, ", "));
   }
   return text;
 }
@@ -133,13 +169,7 @@ class SelectorsCommand final : public Command {
       print_json({{"selectors", all}});
       return kOk;
     }
-    TextTable table({"name", "phases", "list per", "budgets", "idea"});
-    for (const SelectorEntry& entry : registry.entries()) {
-      table.add_row({entry.name, fmt::format("{}", fmt::join(phases_of(entry.caps), " ")),
-                     std::string(name_of_owner(entry.caps.owner)),
-                     fmt::format("{}", fmt::join(budgets_of(entry.caps), " ")), entry.idea});
-    }
-    print(table.text());
+    print(listing(registry.entries()));
     return kOk;
   }
 

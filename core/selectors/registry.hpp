@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
+#include "core/selectors/method_family.hpp"
 #include "core/selectors/selector.hpp"
 
 namespace kvscope {
@@ -34,6 +35,7 @@ struct SelectorEntry {
   std::string title;    // "QuoKA: query-oriented KV selection"
   std::string source;   // paper and identifier
   std::string idea;     // one sentence
+  MethodFamily family = MethodFamily::keys;  // its heading in listings: usual_family unless its file says another
   SelectorCaps caps;    // with default options
   std::vector<SelectorOption> options;
   std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
@@ -51,6 +53,7 @@ class SelectorRegistry {
     entry.source = std::move(source);
     entry.idea = std::move(idea);
     entry.caps = S(Options{}).caps();
+    entry.family = usual_family(entry.source, entry.caps);
     Options defaults;
     Options::visit_fields(defaults, [&](const Field& field, const auto& value) {
       using T = std::remove_cvref_t<decltype(value)>;

@@ -140,8 +140,23 @@ TEST_CASE("selectors lists every method with its options") {
         has_quest || (one.at("name") == "quest" && one.at("presets").contains("quest-kernel"));
     CHECK(one.at("phases").size() > 0);
     CHECK(!one.at("source").get<std::string>().empty());
+    CHECK(!one.at("family").get<std::string>().empty());
   }
   CHECK(has_quest);
+  // the listing groups by family: headings in one order, each once, every method below its own
+  const std::string text = kvscope_run({"selectors"}).out;
+  const std::vector<std::string> in_order = {"controls and oracles", "\n  full ", "single keys by score", "\n  quoka ",
+                                             "pages, blocks and chunks of keys by score", "\n  quest ",
+                                             "presets: quest-frontier, quest-hub", "patterns of prefill",
+                                             "\n  minference-a-shape ", "eviction for good", "\n  h2o "};
+  std::size_t at = 0;
+  for (const std::string& part : in_order) {
+    INFO(part);
+    const std::size_t found = text.find(part, at);
+    REQUIRE(found != std::string::npos);
+    at = found;
+  }
+  CHECK(text.find("eviction for good") == text.rfind("eviction for good"));
   CHECK_THAT(kvscope_run({"selectors", "quoka"}).out, ContainsSubstring("n-queries"));
   CHECK_THAT(kvscope_run({"selectors", "qoka"}).err, ContainsSubstring("did you mean quoka"));
   CHECK(kvscope_run({"selectors", "qoka"}).code == 2);

@@ -270,9 +270,10 @@ class Twilight final : public Selector {
 }  // namespace
 
 void register_twilight(SelectorRegistry& registry) {
-  registry.add<Twilight, TwilightOptions>(
+  SelectorEntry& entry = registry.add<Twilight, TwilightOptions>(
       "twilight", "Twilight: top-p on top of a selector", "arXiv 2502.02770",
       "prunes another selector's list to the keys that hold a share p of its mass");
+  entry.family = MethodFamily::budgets;
 }
 
 }  // namespace kvscope
