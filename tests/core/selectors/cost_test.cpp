@@ -163,6 +163,14 @@ const CostCase kCases[] = {
     // SpecAttn: 31 passes over 2 draft rows of 40 weights, a comparison and an addition each.
     {"specattn", kRests, Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320},
      Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320}},
+    // UNIQUE, pages of 8, the first page and the last 8 tokens kept. Chunk: 8 queries of 4 heads are doubled and summed, 16
+    // each; pages 1 and 2 of each KV head x 32 compete. Step: 4 heads x pages 1 to 3 x 32. Mean and deviation are 16 elements;
+    // 5 pages per KV head are held. Evicted: KV head 1 has lost page 1; 4 and 3 pages are held.
+    {"unique:page-size=8,sink=8,recent=8", Counted{512 + 4 * 32, 4 * 32, 320}, Counted{4 * 3 * 32, 6 * 32, 320},
+     Counted{512 + 3 * 32, 3 * 32, 224}},
+    // Two queries of a chunk are enough; in decode the group's sum needs 4 x 16 and 2 KV heads x 3 pages x 32.
+    {"unique:page-size=8,sink=8,recent=8,n-queries=2,owner=group_sum", Counted{128 + 4 * 32, 4 * 32, 320},
+     Counted{64 + 6 * 32, 6 * 32, 320}, Counted{128 + 3 * 32, 3 * 32, 224}},
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},

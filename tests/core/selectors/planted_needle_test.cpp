@@ -62,6 +62,7 @@ const std::map<std::string, Entry>& table() {
       {"tova", {by_score, {"tova", "tova-kvpress"}}},
       {"twilight",
        {by_score, {"twilight:base-budget=tokens=80", "twilight:base=full,base-budget=ratio=1"}}},
+      {"unique", {by_score, {"unique:recent=32", "unique:recent=16,sink=0,page-size=1", "unique:recent=32,owner=group_sum"}}},
   };
   return entries;
 }

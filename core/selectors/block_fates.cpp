@@ -1,0 +1,69 @@
+#include "core/selectors/block_fates.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/attention/topk.hpp"
+#include "core/selectors/list_builders.hpp"
+
+namespace kvscope {
+
+BlockFates::BlockFates(Index block_size, TokenRange positions) : size(block_size), keys(positions) {
+  blocks = {keys.begin / size, keys.size() > 0 ? (keys.end - 1) / size + 1 : keys.begin / size};
+  fates.assign(static_cast<std::size_t>(blocks.size()), BlockFate::out);
+}
+
+void BlockFates::force(TokenRange which) {
+  const Index begin = std::max(which.begin, blocks.begin);
+  const Index end = std::min(which.end, blocks.end);
+  for (Index block = begin; block < end; ++block) of(block) = BlockFate::forced;
+}
+
+TokenRange BlockFates::keys_of(Index block) const {
+  return {std::max(block * size, keys.begin), std::min((block + 1) * size, keys.end)};
+}
+
+Index BlockFates::count(BlockFate fate) const { return std::count(fates.begin(), fates.end(), fate); }
+
+void BlockFates::keep_best(std::span<const double> scores, Index n) {
+  std::vector<double> open(scores.begin(), scores.end());
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (fates[i] != BlockFate::out) open[i] = -std::numeric_limits<double>::infinity();
+  }
+  for (const Index i : top_k_sorted_by_index(open, n)) fates[static_cast<std::size_t>(i)] = BlockFate::scored;
+}
+
+void BlockFates::keep_share(std::span<const double> weights, double share) {
+  double total = 0.0;
+  double kept = 0.0;
+  std::vector<double> open(weights.begin(), weights.end());
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    total += weights[i];
+    const bool is_candidate = fates[i] == BlockFate::out && weights[i] > 0.0;
+    if (fates[i] != BlockFate::out) kept += weights[i];
+    if (!is_candidate) open[i] = -std::numeric_limits<double>::infinity();
+  }
+  for (const Index i : top_k(open, static_cast<Index>(open.size()))) {
+    if (share < 1.0 && kept >= share * total) break;
+    fates[static_cast<std::size_t>(i)] = BlockFate::scored;
+    kept += weights[static_cast<std::size_t>(i)];
+  }
+}
+
+KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
+  KeyList out;
+  for (Index block = blocks.begin; block < blocks.end; ++block) {
+    if (of(block) == BlockFate::out) continue;
+    const TokenRange range = keys_of(block);
+    append_range(of(block) == BlockFate::forced ? out.forced : out.scored, range.begin, range.end);
+  }
+  remove_dead(call, kv_head, out);
+  return out;
+}
+
+Index blocks_bought(Index budget, Index block_size, Index n_keys, Index n_blocks) {
+  if (budget >= n_keys) return n_blocks;
+  return std::min(std::max<Index>(1, budget / block_size), n_blocks);
+}
+
+}  // namespace kvscope
