@@ -76,6 +76,12 @@ constexpr Counted kBlockSparseEvicted{656 + 64, 800, 0};
 constexpr Counted kSparge{4480 + 1280 + 64, 1280, 0};
 constexpr Counted kSpargeEvicted{3280 + 800 + 64, 800, 0};
 
+// Block means, windows of 8 every 4: 9 whole ones of each KV head, 16 or 2 queries of a group x 16 each. Evicted: 8 windows
+// of KV head 0 and 5 of KV head 1 have keys. They are read, and held.
+constexpr Counted kBlockMeanChunk{16 * 18 * 16, 288, 288};
+constexpr Counted kBlockMeanStep{2 * 18 * 16, 288, 288};
+constexpr Counted kBlockMeanEvicted{16 * 13 * 16, 208, 208};
+
 const CostCase kCases[] = {
     // Nothing is scored.
     {"bigbird", kNothing, kNothing, kNothing},
@@ -163,6 +169,14 @@ const CostCase kCases[] = {
     // SpecAttn: 31 passes over 2 draft rows of 40 weights, a comparison and an addition each.
     {"specattn", kRests, Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320},
      Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320}},
+    {"blockmean:block=8,kernel=8,stride=4", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
+    {"nsa:block=8,kernel=8,stride=4,local-tokens=8", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
+    {"infllm2:block=8,kernel=8,stride=4,local-tokens=8,dense-below=0", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
+    // Dense layers and calls, and blocks longer than the context, have nothing to score.
+    {"infllm2", kNothing, kNothing, kNothing},
+    // Blocks of 8 themselves: 5 of each KV head; 4 and 3 are left.
+    {"moba:block=8,kernel=8,stride=8", Counted{16 * 10 * 16, 160, 160}, Counted{2 * 10 * 16, 160, 160},
+     Counted{16 * 7 * 16, 112, 112}},
     // UNIQUE, pages of 8, the first page and the last 8 tokens kept. Chunk: 8 queries of 4 heads are doubled and summed, 16
     // each; pages 1 and 2 of each KV head x 32 compete. Step: 4 heads x pages 1 to 3 x 32. Mean and deviation are 16 elements;
     // 5 pages per KV head are held. Evicted: KV head 1 has lost page 1; 4 and 3 pages are held.

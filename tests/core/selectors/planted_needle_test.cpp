@@ -30,6 +30,11 @@ const std::map<std::string, Entry>& table() {
   using enum Chooses;
   static const std::map<std::string, Entry> entries = {
       {"bigbird", {by_position, {"bigbird:block=8,n-random=1"}}},
+      {"blockmean",
+       {by_score,
+        {"blockmean:block=16,kernel=8,stride=4", "moba:block=16,kernel=16,stride=16,top-blocks=5",
+         "nsa:block=16,kernel=8,stride=4,top-blocks=8,local-tokens=16",
+         "infllm2:block=16,kernel=8,stride=4,top-blocks=5,local-tokens=16,dense-below=0"}}},
       {"full", {everything, {"full"}}},
       {"h2o", {by_score, {"h2o", "h2o-by-queries", "h2o-sparq"}}},
       {"keydiff", {by_score, {"keydiff", "keydiff:anchor=raw,recent-share=0.25"}}},

@@ -1,0 +1,188 @@
+// Block means against loops: MoBA's, NSA's and InfLLM-V2's score of a block, per row, with dead keys, and their budgets.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/key_pools.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+namespace {
+
+struct NaiveBlocks {
+  Index block, kernel, stride;
+  std::string score, pool;
+  bool per_q_head;
+};
+
+/// A query's product with the mean of the alive keys of a window; none: no key is alive.
+std::optional<double> naive_window(const CallFixture& f, const NaiveBlocks& how, Index q_head, Index row, Index window) {
+  double sum = 0.0;
+  double n = 0.0;
+  for (Index t = window * how.stride; t < window * how.stride + how.kernel; ++t) {
+    if (!f.alive.is_alive(q_head / f.group(), static_cast<KeyPos>(t))) continue;
+    sum += f.logit(q_head, row, t);
+    n += 1.0;
+  }
+  return n > 0.0 ? std::optional(sum / n) : std::nullopt;
+}
+
+/// Scores of the blocks that one row sees.
+std::vector<double> naive_block_scores(const CallFixture& f, const NaiveBlocks& how, std::vector<Index> q_heads, Index row) {
+  const Index n_seen = f.call.pos_begin + row + 1;
+  std::vector<double> of_window;
+  std::vector<bool> is_there;
+  for (Index w = 0; w * how.stride + how.kernel <= n_seen; ++w) {
+    of_window.push_back(0.0);
+    is_there.push_back(naive_window(f, how, q_heads.front(), row, w).has_value());
+  }
+  for (const Index h : q_heads) {
+    double total = 0.0;
+    for (std::size_t w = 0; w < of_window.size(); ++w)
+      if (is_there[w]) total += std::exp(*naive_window(f, how, h, row, static_cast<Index>(w)));
+    for (std::size_t w = 0; w < of_window.size(); ++w) {
+      if (!is_there[w]) continue;
+      const double x = *naive_window(f, how, h, row, static_cast<Index>(w));
+      of_window[w] += how.score == "softmax" ? std::exp(x) / total : x;
+    }
+  }
+  std::vector<double> scores;
+  for (Index b = 0; b * how.block < n_seen; ++b) {
+    double score = 0.0;
+    double n_keys = 0.0;
+    for (std::size_t w = 0; w < of_window.size(); ++w) {
+      if (!is_there[w]) continue;
+      double n_shared = 0.0;
+      for (Index t = static_cast<Index>(w) * how.stride; t < static_cast<Index>(w) * how.stride + how.kernel; ++t)
+        n_shared += t / how.block == b ? 1.0 : 0.0;
+      if (n_shared == 0.0) continue;
+      n_keys += n_shared;
+      if (how.pool == "max") score = std::max(score, of_window[w]);
+      if (how.pool == "sum") score += of_window[w] * n_shared / static_cast<double>(how.stride);
+      if (how.pool == "mean") score += of_window[w] * n_shared;
+    }
+    if (how.pool == "mean" && n_keys > 0.0) score /= n_keys;
+    scores.push_back(n_keys > 0.0 ? score : std::numeric_limits<double>::lowest());
+  }
+  return scores;
+}
+
+/// Keys of the blocks that are forced or among the best n of the others, as far as the row sees them alive.
+std::vector<KeyPos> naive_block_list(const CallFixture& f, const NaiveBlocks& how, Index kv_head, Index row,
+                                     std::vector<double> scores, Index n, Index n_first, Index n_local, Index local_tokens) {
+  const Index n_seen = f.call.pos_begin + row + 1;
+  const auto n_blocks = static_cast<Index>(scores.size());
+  std::vector<bool> is_kept(scores.size(), false);
+  for (Index b = 0; b < n_blocks; ++b) {
+    const bool is_forced = b < n_first || b >= n_blocks - n_local || (local_tokens > 0 && (b + 1) * how.block > n_seen - local_tokens);
+    is_kept[static_cast<std::size_t>(b)] = is_forced;
+    if (is_forced) scores[static_cast<std::size_t>(b)] = -std::numeric_limits<double>::infinity();
+  }
+  for (const KeyPos b : naive_top_k(scores, n)) is_kept[static_cast<std::size_t>(b)] = true;
+  std::vector<KeyPos> keys;
+  for (Index t = 0; t < n_seen; ++t) {
+    if (is_kept[static_cast<std::size_t>(t / how.block)] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+      keys.push_back(static_cast<KeyPos>(t));
+  }
+  return keys;
+}
+
+struct PresetCase {
+  std::string spec;
+  NaiveBlocks how;
+  Index n_top, n_first, n_local, local_tokens;  // n_top: beside the forced ones
+};
+
+TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and without dead keys", "[blockmean]") {
+  const std::vector<PresetCase> cases = {
+      {"moba:block=8,kernel=8,stride=8,top-blocks=3", {8, 8, 8, "product", "mean", true}, 2, 0, 1, 0},
+      {"nsa:block=16,kernel=8,stride=4,top-blocks=5,local-tokens=20", {16, 8, 4, "softmax", "sum", false}, 2, 1, 2, 20},
+      {"infllm2:block=16,kernel=8,stride=4,top-blocks=2,local-tokens=30,dense-below=0",
+       {16, 8, 4, "softmax", "max", false}, 2, 1, 1, 30},
+      // windows that are no part of a block, and blocks without any whole window
+      {"blockmean:block=3,kernel=7,stride=5,top-blocks=4,sizes=options", {3, 7, 5, "softmax", "sum", false}, 4, 1, 2, 0}};
+  for (const PresetCase& one : cases) {
+    for (const Index n_tok : {1, 9}) {
+      for (const bool has_dead : {false, true}) {
+        CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 101, .n_tok = n_tok,
+                             .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
+        for (KeyPos pos = 24; has_dead && pos < 41; ++pos) fixture.alive.kill(1, pos);
+        if (has_dead) fixture.alive.kill(0, 70);
+        const Selection selection = made(one.spec, fixture)->select(fixture.call);
+        REQUIRE(selection.rows_per_list == 1);
+        for (Index h = 0; h < 4; ++h) {
+          const std::vector<Index> heads = one.how.per_q_head ? std::vector<Index>{h} : std::vector<Index>{h / 2 * 2, h / 2 * 2 + 1};
+          for (Index row = 0; row < n_tok; ++row) {
+            INFO(one.spec << ", dead " << has_dead << ", head " << h << ", row " << row);
+            const auto scores = naive_block_scores(fixture, one.how, heads, row);
+            CHECK(merged(selection.list(one.how.per_q_head ? h : h / 2, row)) ==
+                  naive_block_list(fixture, one.how, h / 2, row, scores, one.n_top, one.n_first, one.n_local, one.local_tokens));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them inside", "[blockmean]") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=50");
+  const Selection beside = made("blockmean:block=16", fixture)->select(fixture.call);
+  CHECK(beside.at(0).scored().size() == 48);                            // three blocks
+  CHECK(beside.at(0).forced().size() == 16 + 16 + 1);                   // block 0, the last whole one and the own
+  const Selection inside = made("blockmean:block=16,inside=true", fixture)->select(fixture.call);
+  CHECK(inside.at(0).scored().empty());
+  CHECK(inside.at(0).forced() == beside.at(0).forced());
+  fixture.call.budget = Budget::parse("tokens=200");
+  CHECK(made("blockmean:block=16", fixture)->select(fixture.call).at(0).size() == 161);
+  CHECK(made("blockmean:block=16,inside=true", fixture)->select(fixture.call).at(0).size() == 161);
+  // the published presets take their own sizes: no budget changes them
+  CHECK(selector_registry().make("nsa")->caps().budgets.empty());
+  CHECK(made("infllm2", fixture)->select(fixture.call).is_dense);  // below 8192 keys
+}
+
+TEST_CASE("key pools: only whole windows, the same bits however keys came", "[blockmean]") {
+  std::mt19937 rng(3);
+  const Tensor<float> keys = random_tensor({53, 12}, rng);
+  KeyPools at_once(12, 8, 3);
+  at_once.append_up_to(keys.view());
+  KeyPools step(12, 8, 3);
+  for (Index n = 1; n <= 53; ++n) step.append_up_to(keys.view().range(0, 0, n));
+  Tensor<float> other = random_tensor({53, 12}, rng);
+  std::copy_n(keys.flat().begin(), 20 * 12, other.flat().begin());
+  KeyPools rolled(12, 8, 3);
+  rolled.append_up_to(other.view());
+  rolled.truncate(20);
+  CHECK(rolled.means().dim(0) == 5);  // windows begin at 0, 3, 6, 9, 12
+  rolled.append_up_to(keys.view());
+  REQUIRE(at_once.means().dim(0) == 16);
+  for (Index w = 0; w < 16; ++w) {
+    CHECK(std::ranges::equal(step.means().row(w), at_once.means().row(w)));
+    CHECK(std::ranges::equal(rolled.means().row(w), at_once.means().row(w)));
+    for (Index c = 0; c < 12; ++c) {
+      double mean = 0.0;
+      for (Index t = 3 * w; t < 3 * w + 8; ++t) mean += static_cast<double>(keys(t, c)) / 8.0;
+      CHECK(std::abs(static_cast<double>(at_once.means()(w, c)) - mean) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("blockmean: what it takes is said", "[blockmean]") {
+  using Catch::Matchers::ContainsSubstring;
+  CallFixture fixture({.n_past = 40, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("p=0.9");
+  CHECK_THROWS_WITH(made("blockmean", fixture)->select(fixture.call), ContainsSubstring("tokens"));
+  CHECK_THROWS_WITH(made("blockmean:stride=64", fixture), ContainsSubstring("at most kernel = 32"));
+  CHECK_THROWS_WITH(made("blockmean:pool=mean", fixture), ContainsSubstring("sum or max"));
+  CHECK_THROWS_WITH(made("moba:pool=sum", fixture), ContainsSubstring("expected mean"));
+  CHECK_THROWS_AS(made("blockmean:n-local=0", fixture), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope::test
