@@ -182,6 +182,10 @@ const CostCase kCases[] = {
     // 5 pages per KV head are held. Evicted: KV head 1 has lost page 1; 4 and 3 pages are held.
     {"unique:page-size=8,sink=8,recent=8", Counted{512 + 4 * 32, 4 * 32, 320}, Counted{4 * 3 * 32, 6 * 32, 320},
      Counted{512 + 3 * 32, 3 * 32, 224}},
+    // ShadowKV, chunks of 8, 39 past keys: 4 whole chunks of each KV head, of which the last is kept, one is an outlier and 2
+    // compete: 2 heads x 4 x 16; landmarks of 8 elements. Evicted: KV head 0 keeps chunks 1 to 3 (one competes), KV head 1
+    // 2 and 3 (none does).
+    {"shadowkv:outliers=1,local-chunks=1", kRests, Counted{2 * 4 * 16, 4 * 16, 8 * 16}, Counted{2 * 1 * 16, 16, 5 * 16}},
     // Two queries of a chunk are enough; in decode the group's sum needs 4 x 16 and 2 KV heads x 3 pages x 32.
     {"unique:page-size=8,sink=8,recent=8,n-queries=2,owner=group_sum", Counted{128 + 4 * 32, 4 * 32, 320},
      Counted{64 + 6 * 32, 6 * 32, 320}, Counted{128 + 3 * 32, 3 * 32, 224}},

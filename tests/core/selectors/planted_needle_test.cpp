@@ -57,6 +57,7 @@ const std::map<std::string, Entry>& table() {
       {"random", {by_position, {"random"}}},
       {"recent", {by_position, {"recent"}}},
       {"sampleattention", {by_score, {"sampleattention", "sampleattention:n-queries=4"}}},
+      {"shadowkv", {by_score, {"shadowkv:outliers=4", "shadowkv:page-size=4,outliers=0"}}},
       {"sink-recent", {by_position, {"sink-recent"}}},
       {"snapkv", {by_score, {"snapkv:window=8", "snapkv:window=8,official-mha=true"}}},
       {"spargeattn", {by_score, {"spargeattn:block-q=16,block-k=16,sizes=budget"}}},
