@@ -189,6 +189,11 @@ const CostCase kCases[] = {
     // Two queries of a chunk are enough; in decode the group's sum needs 4 x 16 and 2 KV heads x 3 pages x 32.
     {"unique:page-size=8,sink=8,recent=8,n-queries=2,owner=group_sum", Counted{128 + 4 * 32, 4 * 32, 320},
      Counted{64 + 6 * 32, 6 * 32, 320}, Counted{128 + 3 * 32, 3 * 32, 224}},
+    // XAttention, tiles of 8: 4 heads x 1 x 5 tiles, products of 64 elements; every key is read. Evicted: 4 tiles of KV head 0
+    // and 3 of KV head 1, two heads each. Tiles of 16, padded: 4 x 1 x 3 of 128 elements; 3 and 2 are left.
+    {"xattention", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
+    {"xattention-16", Counted{12 * 256, 1280, 0}, kRests, Counted{10 * 256, 800, 0}},
+    {"xattention-function", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
