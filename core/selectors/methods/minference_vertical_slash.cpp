@@ -15,7 +15,6 @@
 // gives what the published kernel computes: for a block of 64 queries each offset covers up to two
 // aligned blocks of 64 keys. Sizes from the budget: half of k for each, without the minima.
 #include <algorithm>
-#include <numeric>
 
 #include "core/attention/row_kernels.hpp"
 #include "core/attention/topk.hpp"
@@ -24,8 +23,7 @@
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/selectors/shared_scores.hpp"
-#include "core/selectors/softmax_votes.hpp"
+#include "core/selectors/slash_votes.hpp"
 
 namespace kvscope {
 
@@ -45,7 +43,6 @@ namespace {
 constexpr Index kKernelBlock = 64;
 constexpr Index kMinVertical = 30;
 constexpr Index kMinSlash = 50;
-constexpr Index kVoterBatch = 16;
 
 struct VerticalSlashOptions {
   Index n_vertical = 1000;
@@ -96,13 +93,10 @@ class VerticalSlash final : public Selector {
     const Index rows_per_list =
         options_.rounding == Rounding::kernel ? std::min(kKernelBlock, call.n_tok) : 1;
     ScoreEngine& engine = engine_of(call);
-    Votes votes;
-    if (engine.precision() == ScorePrecision::f32) votes = shared_votes(call);
-    const auto add_lists = [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+    SlashVotes votes = slash_votes(call, options_.n_voters);
+    const auto add_lists = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
       const auto head = static_cast<std::size_t>(heads.index);
-      const Pattern pattern = votes.columns.empty()
-                                  ? choose(call, heads.index, heads.kv_head, worker.dots)
-                                  : pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
+      const Pattern pattern = pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
       RowKeys row_keys;
       if (answers.front().n_lists() == 0) {  // of all heads where one thread makes them
         const std::size_t n_heads = engine.n_workers() == 1 ? static_cast<std::size_t>(call.q.dim(0)) : 1;
@@ -129,51 +123,6 @@ class VerticalSlash final : public Selector {
   }
 
  private:
-  /// Sums over the last queries' softmax rows, [n_q][n_ctx] by key and by offset.
-  struct Votes {
-    std::vector<std::vector<double>> columns, offsets;
-  };
-  Votes shared_votes(const SelectCall& call) const {
-    const auto n_ctx = static_cast<std::size_t>(call.pos_begin + call.n_tok);
-    std::vector<Index> rows(static_cast<std::size_t>(std::min(options_.n_voters, call.n_tok)));
-    std::iota(rows.begin(), rows.end(), call.n_tok - static_cast<Index>(rows.size()));
-    Votes votes;
-    votes.columns.resize(static_cast<std::size_t>(call.q.dim(0)));
-    votes.offsets.resize(votes.columns.size());
-    engine_of(call).run(call.q.dim(0), [&](Index q_head, ScoreWorker&) {
-      votes.columns[static_cast<std::size_t>(q_head)].assign(n_ctx, 0.0);
-      votes.offsets[static_cast<std::size_t>(q_head)].assign(n_ctx, 0.0);
-    });
-    std::vector<std::vector<KeyPos>> memory;
-    add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, alive_lists(call, memory),
-                  rows_of(votes.columns), rows_of(votes.offsets));
-    return votes;
-  }
-
-  Pattern choose(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots) const {
-    const Index n_ctx = call.pos_begin + call.n_tok;
-    std::vector<double> columns(static_cast<std::size_t>(n_ctx), 0.0);
-    std::vector<double> offsets(static_cast<std::size_t>(n_ctx), 0.0);
-    const TokenRange keys{0, n_ctx};
-    for (Index first = call.n_tok - std::min(options_.n_voters, call.n_tok); first < call.n_tok;
-         first += kVoterBatch) {
-      std::vector<Index> rows(static_cast<std::size_t>(std::min(kVoterBatch, call.n_tok - first)));
-      std::iota(rows.begin(), rows.end(), first);
-      dots.compute(query_rows(call, q_head, rows, static_cast<double>(call.score_scale)),
-                    static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
-      for (std::size_t r = 0; r < rows.size(); ++r) {
-        const std::span<double> weights = dots.row(static_cast<Index>(r));
-        softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_of(call, q_head));
-        const Index pos = call.pos_begin + rows[r];
-        for (Index j = 0; j <= pos; ++j) {
-          columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];
-          offsets[static_cast<std::size_t>(pos - j)] += weights[static_cast<std::size_t>(j)];
-        }
-      }
-    }
-    return pattern_of(call, std::move(columns), std::move(offsets));
-  }
-
   Pattern pattern_of(const SelectCall& call, std::vector<double> columns, std::vector<double> offsets) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     put_first(columns, options_.forced_vertical);

@@ -194,6 +194,10 @@ const CostCase kCases[] = {
     {"xattention", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
     {"xattention-16", Counted{12 * 256, 1280, 0}, kRests, Counted{10 * 256, 800, 0}},
     {"xattention-function", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
+    // FlexPrefill: all 8 queries vote with exact scores; means of 32 queries and 80 keys, 8 each, and a pair of blocks per head.
+    // Without the test of divergence there are no means.
+    {"flexprefill", Counted{20480 + 896 + 64, 1280, 0}, kRests, Counted{12800 + 656 + 64, 800, 0}},
+    {"flexprefill-frontier", kExactChunk, kRests, kExactEvicted},
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
