@@ -198,6 +198,8 @@ const CostCase kCases[] = {
     // Without the test of divergence there are no means.
     {"flexprefill", Counted{20480 + 896 + 64, 1280, 0}, kRests, Counted{12800 + 656 + 64, 800, 0}},
     {"flexprefill-frontier", kExactChunk, kRests, kExactEvicted},
+    // Skip softmax: one tile holds all keys, and nothing is skipped; the rest is counted in skip_softmax_test.cpp.
+    {"skip-softmax", kNothing, kNothing, kNothing},
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},

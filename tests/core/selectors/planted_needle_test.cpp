@@ -63,6 +63,7 @@ const std::map<std::string, Entry>& table() {
       {"sampleattention", {by_score, {"sampleattention", "sampleattention:n-queries=4"}}},
       {"shadowkv", {by_score, {"shadowkv:outliers=4", "shadowkv:page-size=4,outliers=0"}}},
       {"sink-recent", {by_position, {"sink-recent"}}},
+      {"skip-softmax", {by_score, {"skip-softmax:block-q=8,block-k=8,lambda=0.05", "skip-softmax:block-q=8,block-k=8,scale=30"}}},
       {"snapkv", {by_score, {"snapkv:window=8", "snapkv:window=8,official-mha=true"}}},
       {"spargeattn", {by_score, {"spargeattn:block-q=16,block-k=16,sizes=budget"}}},
       {"sparq", {by_score, {"sparq", "sparq:n-channels=8"}}},
