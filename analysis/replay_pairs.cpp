@@ -36,7 +36,13 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
         plan.pairs.push_back({spec, budgets[b]});
       } else {
         const std::string kind = budget_names[b].substr(0, budget_names[b].find('=') + 1);
-        const std::string sentence = fmt::format("{} takes no budget {}...", spec, kind);
+        std::vector<std::string> taken;
+        for (const Budget::Kind known : caps.budgets) {
+          const std::string text = Budget{known, 1.0}.to_string();
+          taken.push_back(text.substr(0, text.find('=') + 1) + "...");
+        }
+        const std::string sentence =
+            fmt::format("{} takes no budget {}..., expected {}", spec, kind, fmt::join(taken, " or "));
         if (std::find(plan.skipped.begin(), plan.skipped.end(), sentence) == plan.skipped.end()) {
           plan.skipped.push_back(sentence);  // once for all values of a kind
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/attention/topk.hpp"
 #include "core/selectors/list_builders.hpp"
@@ -52,11 +53,19 @@ void BlockFates::keep_share(std::span<const double> weights, double share) {
 
 KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
   KeyList out;
-  for (Index block = blocks.begin; block < blocks.end; ++block) {
-    if (of(block) == BlockFate::out) continue;
-    const TokenRange range = keys_of(block);
-    append_range(of(block) == BlockFate::forced ? out.forced : out.scored, range.begin, range.end);
-  }
+  const auto fill = [&](BlockFate fate, std::vector<KeyPos>& to) {
+    to.resize(static_cast<std::size_t>(std::min(count(fate) * size, keys.size())));
+    KeyPos* next = to.data();
+    for (Index block = blocks.begin; block < blocks.end; ++block) {
+      if (of(block) != fate) continue;
+      const TokenRange range = keys_of(block);
+      std::iota(next, next + range.size(), static_cast<KeyPos>(range.begin));
+      next += range.size();
+    }
+    to.resize(static_cast<std::size_t>(next - to.data()));  // the first and the last block may be cut
+  };
+  fill(BlockFate::scored, out.scored);
+  fill(BlockFate::forced, out.forced);
   remove_dead(call, kv_head, out);
   return out;
 }

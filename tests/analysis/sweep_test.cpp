@@ -242,8 +242,8 @@ TEST_CASE("what cannot be swept is refused, what makes no sense is left out and 
   sweep.budgets = {Budget::parse("8"), Budget::parse("p=0.9")};
   const SweepPlan left = plan(sweep);
   CHECK(left.pairs.size() == 2);
-  CHECK(left.skipped == std::vector<std::string>{"oracle-topp takes no budget tokens=...",
-                                                 "streamingllm takes no budget p=..."});
+  CHECK(left.skipped == std::vector<std::string>{"oracle-topp takes no budget tokens=..., expected p=...",
+                                                 "streamingllm takes no budget p=..., expected tokens=... or ratio=..."});
   sweep.budgets = {};
   CHECK_THROWS_AS(plan(sweep), ConfigError);
   sweep = options();

@@ -36,7 +36,7 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kKeysAtOnce = 1024;  // whose scores are held
+constexpr Index kKeysAtOnce = 512;  // whose scores are held, for all queries of a group
 
 struct SkipSoftmaxOptions {
   Index block_q = 128;
@@ -69,11 +69,11 @@ class SkipSoftmax final : public Selector {
   Selection select(const SelectCall& call) override {
     const double log_lambda = std::log(lambda_of(call));
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
-      for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
-        for (Index first = 0; first < call.n_tok; first += options_.block_q) {
-          const TokenRange rows{first, std::min(first + options_.block_q, call.n_tok)};
-          answer.add(kept_tiles(call, q_head, group.kv_head, rows, log_lambda, worker.dots).list(call, group.kv_head));
-        }
+      std::vector<std::vector<BlockFates>> kept;  // [tiles of queries][heads of the group]
+      for (Index first = 0; first < call.n_tok; first += options_.block_q)
+        kept.push_back(kept_tiles(call, group, {first, std::min(first + options_.block_q, call.n_tok)}, log_lambda, worker.dots));
+      for (std::size_t head = 0; head < static_cast<std::size_t>(group.q_heads.size()); ++head) {
+        for (const std::vector<BlockFates>& tile : kept) answer.add(tile[head].list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(options_.block_q, call.n_tok), add_lists);
@@ -117,33 +117,39 @@ class SkipSoftmax final : public Selector {
     return std::min(1.0, options_.scale / static_cast<double>(row_range(call, call.n_tok - 1).size()));
   }
 
-  /// The tiles that the queries `rows` of one head do not skip.
-  BlockFates kept_tiles(const SelectCall& call, Index q_head, Index kv_head, TokenRange rows, double log_lambda,
-                        KeyDots& dots) const {
+  /// The tiles that the queries `rows` do not skip, for each head of a group: they share the reading of the keys.
+  std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group, TokenRange rows, double log_lambda,
+                                     KeyDots& dots) const {
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     const TokenRange seen{row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end};
-    BlockFates fates(options_.block_k, seen);
+    const BlockFates all(options_.block_k, seen);
+    std::vector<BlockFates> fates(static_cast<std::size_t>(group.q_heads.size()), all);
     std::vector<Index> row_numbers;
     for (Index row = rows.begin; row < rows.end; ++row) row_numbers.push_back(row);
-    const std::vector<double> q = query_rows(call, q_head, row_numbers, static_cast<double>(call.score_scale));
-    std::vector<double> running(row_numbers.size(), kNone);
+    std::vector<double> q;  // head by head
+    for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
+      const std::vector<double> part = query_rows(call, q_head, row_numbers, static_cast<double>(call.score_scale));
+      q.insert(q.end(), part.begin(), part.end());
+    }
+    const std::size_t n_queries = fates.size() * row_numbers.size();
+    std::vector<double> running(n_queries, kNone);
     const Index tiles_at_once = std::max<Index>(1, kKeysAtOnce / options_.block_k);
-    for (Index first = fates.blocks.begin; first < fates.blocks.end; first += tiles_at_once) {
-      const Index last = std::min(first + tiles_at_once, fates.blocks.end);
-      const TokenRange part{fates.keys_of(first).begin, fates.keys_of(last - 1).end};
-      dots.compute(q, rows.size(), call.k.sub(kv_head), part);
-      for (std::size_t i = 0; i < row_numbers.size(); ++i) {
+    for (Index first = all.blocks.begin; first < all.blocks.end; first += tiles_at_once) {
+      const Index last = std::min(first + tiles_at_once, all.blocks.end);
+      const TokenRange part{all.keys_of(first).begin, all.keys_of(last - 1).end};
+      dots.compute(q, static_cast<Index>(n_queries), call.k.sub(group.kv_head), part);
+      for (std::size_t i = 0; i < n_queries; ++i) {
         const std::span<double> scores = dots.row(static_cast<Index>(i));
-        mask_dead(call, kv_head, part, scores);
-        const TokenRange visible = row_range(call, row_numbers[i]);
+        mask_dead(call, group.kv_head, part, scores);
+        const TokenRange visible = row_range(call, row_numbers[i % row_numbers.size()]);
         for (Index tile = first; tile < last; ++tile) {
-          const TokenRange keys = fates.keys_of(tile);
+          const TokenRange keys = all.keys_of(tile);
           const Index begin = std::max(keys.begin, visible.begin);
           const Index end = std::min(keys.end, visible.end);
           if (begin >= end) continue;
           const double largest = max_of(scores.subspan(static_cast<std::size_t>(begin - part.begin), static_cast<std::size_t>(end - begin)));
           running[i] = std::max(running[i], largest);
-          if (largest > kNone && largest - running[i] >= log_lambda) fates.of(tile) = BlockFate::scored;
+          if (largest > kNone && largest - running[i] >= log_lambda) fates[i / row_numbers.size()].of(tile) = BlockFate::scored;
         }
       }
     }
