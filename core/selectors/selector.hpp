@@ -142,6 +142,7 @@ struct SelectionTrace {
   std::vector<std::vector<double>> cosines;       // QuoKA: [n_q][n_tok] of each query with its head's mean query
   std::vector<std::vector<Index>> picks;          // QuoKA: [n_q][n_slots] rows of the call, slot by slot
   std::vector<std::uint8_t> has_zero_mean;        // QuoKA: [n_kv] a head's mean query is zero
+  std::vector<std::vector<double>> denominator_errors;  // vAttention: [n_q][n_tok] of the list's softmax denominator, relative
 };
 
 /// One question to a selector.

@@ -203,6 +203,15 @@ const CostCase kCases[] = {
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
+    // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head scores what it sees
+    // once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
+    {"vattention", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
+    {"vattention-tight", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
+    {"vattention-loose", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
+    // F: 2 sinks and the 3 latest keys; 35 others, 8 of them in the first sample: 13 scores a head. Evicted, KV head 0: 3
+    // and 27, 6 of these; KV head 1: 3 and 17, 4 of these.
+    {"vattention:base=recent,base-budget=tokens=1,n-sink=2,n-recent=3,base-sample=0.25", kRests,
+     Counted{4 * 13 * 16, 0, 0}, Counted{2 * 9 * 16 + 2 * 7 * 16, 0, 0}},
 };
 
 CallShape shape_of(Phase phase) {

@@ -76,6 +76,10 @@ const std::map<std::string, Entry>& table() {
       {"unique", {by_score, {"unique:recent=32", "unique:recent=16,sink=0,page-size=1", "unique:recent=32,owner=group_sum"}}},
       // larger tiles add the noise of other pairs, and may hold one of several equal needles for nine tenths
       {"xattention", {by_score, {"xattention:block=16,stride=1", "xattention:block=16,stride=1,sizes=budget"}}},
+      {"vattention",
+       {by_score,
+        {"vattention", "vattention:base-budget=tokens=8,n-sink=4,n-recent=16",
+         "vattention:base=quest:page-size=4,base-budget=tokens=16,n-sink=4,n-recent=16"}}},
   };
   return entries;
 }

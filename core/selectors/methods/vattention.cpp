@@ -1,0 +1,328 @@
+// vattention: another selector's best keys, and a random sample of the rest that is as large as a stated error of the
+// softmax denominator asks for (vAttention, ICLR 2026; sparse-attention-hub, AdaptiveSamplingMasker).
+//
+// Idea: F = the first and the latest keys and what the base keeps; R = the n_s keys that are left. A first sample of
+// b0 = max(2, f n_s) keys of R gives the deviation sigma of their exponentials and an estimate of the denominator,
+// D = sum over F + n_s / b0 * sum over the sample. Then b = (z sigma n_s / (epsilon D))^2 keys, between b0 and n_s, make
+// the relative error of the denominator at most epsilon with probability 1 - delta, as far as the normal law holds for
+// their sum. F counts as it is, a sampled key n_s / b times, in numerator and denominator.
+//
+// Cost per call and layer, besides the base: scores of F and of the first sample for every query head and row, 2 d (|F| +
+// b0) FLOPs. All of these keys are attended to, so no further byte is read. Stores what the base stores.
+//
+// Fails where few keys of R hold much attention and the first sample meets none of them: sigma is then too small. In chunks,
+// and wherever R is small, it saves nothing: b0 and the two windows are a floor.
+//
+// The guarantee, as published, is of one tail: z = Phi^-1(1 - delta). An error of both signs beyond epsilon then has
+// probability 2 delta, not delta; tails=two takes Phi^-1(1 - delta / 2), for which the stated delta holds (both are
+// measured in tests/core/selectors/vattention_test.cpp; SelectionTrace::denominator_errors has the error of every row).
+//
+// Decided where the sources differ or are silent: drawn without replacement (the program draws with it), which can only
+// lower the error; the first sample is the beginning of the final one and comes from R alone (the program draws twice, from
+// all keys between the windows); b is rounded up. Draws are named by (seed, layer, query head, position of the query):
+// the same for any threads, chunks and rejected drafts. One list per query head and row, in decode and verification; a
+// base with weights or summaries counts with its keys only. The published rows of one leaderboard are presets: vattention-tight
+// (f_t = .1, f_b = .05, .1, .05: 19 % of the keys) and vattention-loose (.005, .01, .4, .4: 2.3 %).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "core/attention/score_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/base/rng.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/listed_dots.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class ErrorTails { one, two };
+
+}  // namespace
+
+template <>
+struct EnumNames<ErrorTails> {
+  static constexpr std::array<std::string_view, 2> value = {"one", "two"};
+};
+
+namespace {
+
+struct VAttentionOptions {
+  std::string base = "oracle-topk";
+  std::string base_budget = "ratio=0.1";
+  double base_sample = 0.05;
+  double epsilon = 0.1;
+  double delta = 0.05;
+  ErrorTails tails = ErrorTails::one;
+  Index n_sink = 128;
+  Index n_recent = 128;
+  Index seed = 1;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"base", "the selector of the keys that are not sampled, as oracle-topk or quest or name:option=value"}, self.base);
+    visit(Field{"base-budget", "what the base may keep, as ratio=0.1 or tokens=256"}, self.base_budget);
+    visit(Field{"base-sample", "share of the other keys in the first sample, at least two keys"}.in(0.0, 1.0), self.base_sample);
+    visit(Field{"epsilon", "relative error of the softmax denominator that is allowed"}.in(1e-6, 1.0), self.epsilon);
+    visit(Field{"delta", "probability with which it may be exceeded"}.in(1e-9, 0.5), self.delta);
+    visit(Field{"tails", "one: delta for each sign of the error, as published; two: for both together"}, self.tails);
+    visit(Field{"n-sink", "first tokens, always kept"}.at_least(0), self.n_sink);
+    visit(Field{"n-recent", "latest tokens, always kept, the query's own included"}.at_least(1), self.n_recent);
+    visit(Field{"seed", "names the random numbers"}.at_least(0), self.seed);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+/// z with P(X > z) = tail for a standard normal X; 0 < tail <= 1/2.
+double normal_quantile(double tail) {
+  double low = 0.0;
+  double high = 40.0;
+  for (int i = 0; i < 200; ++i) {
+    const double z = 0.5 * (low + high);
+    (0.5 * std::erfc(z / std::sqrt(2.0)) > tail ? low : high) = z;
+  }
+  return 0.5 * (low + high);
+}
+
+class VAttention final : public Selector {
+ public:
+  /// As in Twilight: the default base is made on first use, since the registry asks for caps while it is filled.
+  explicit VAttention(const VAttentionOptions& options)
+      : options_(options),
+        base_budget_(Budget::parse(options.base_budget)),
+        z_(normal_quantile(options.tails == ErrorTails::two ? options.delta / 2.0 : options.delta)) {
+    if (options.base != VAttentionOptions{}.base) base();
+    if (base_ != nullptr) check_budget_kind(options.base, base_->caps(), base_budget_);
+  }
+  std::string_view name() const override { return "vattention"; }
+
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.decode = caps.verify = true;
+    caps.owner = ListOwner::q_head;
+    caps.dense_layers = options_.dense_layers;
+    caps.uses_pool = true;  // of the default base
+    if (base_ != nullptr) {
+      const SelectorCaps base = base_->caps();
+      caps.decode = base.decode;
+      caps.verify = base.verify;
+      caps.needs_calibration = base.needs_calibration;
+      caps.needs_draft = base.needs_draft;
+      caps.needs_values = base.needs_values;
+      caps.cross_layer = base.cross_layer;
+      caps.uses_pool = base.uses_pool;
+    }
+    return caps;
+  }
+
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    base().calibrate(layer, kv_head, keys);
+  }
+  void reset(const AttentionShape& shape) override { base().reset(shape); }
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+    base().on_append(layer, pos_begin, k, v);
+  }
+  void rollback(Index n_keys) override { base().rollback(n_keys); }
+
+  Selection select(const SelectCall& call) override {
+    SelectCall question = call;
+    question.budget = base_budget_;
+    question.trace = nullptr;
+    base_answer_ = base().select(question);  // also in dense layers: a base that works across layers must see them
+    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::q_head);
+    const auto n_rows = static_cast<std::size_t>(call.n_tok);
+    n_scored_.assign(static_cast<std::size_t>(call.q.dim(0)) * n_rows, 0.0);
+    if (call.trace != nullptr) {
+      call.trace->denominator_errors.assign(static_cast<std::size_t>(call.q.dim(0)), std::vector<double>(n_rows, 0.0));
+    }
+    return std::move(select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
+                                     [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+                                       for (Index row = 0; row < call.n_tok; ++row)
+                                         answers.front().add(sampled_list(call, heads, row, worker.dots));
+                                     })
+                         .front());
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense || base_ == nullptr) return {};
+    SelectCall question = call;
+    question.budget = base_budget_;
+    SelectCost cost = base_->cost(question, base_answer_);
+    cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) * std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
+    return cost;
+  }
+
+ private:
+  Selector& base() {
+    if (base_ != nullptr) return *base_;
+    auto made = selector_registry().make(options_.base);
+    if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
+      throw ConfigError(fmt::format(
+          "vattention: base={} cannot be sampled around, expected a selector that chooses anew in every call", options_.base));
+    }
+    base_ = std::move(made);
+    return *base_;
+  }
+
+  /// What a query sees, in the two sets of the paper.
+  struct Parts {
+    KeyList kept;              // F: the base's keys are scored, the windows forced
+    std::vector<KeyPos> rest;  // R, ascending
+  };
+
+  Parts parts_of(const SelectCall& call, const ListHeads& heads, Index row) const {
+    const TokenRange visible = row_range(call, row);
+    const Index recent_begin = visible.end - options_.n_recent;
+    ListView base;
+    if (!base_answer_.is_dense) {
+      base = base_answer_.list(owner_of(base_answer_.owner, heads.q_heads.begin, call.q.dim(0) / call.k.dim(0)), row);
+    }
+    Parts parts;
+    parts.rest.reserve(static_cast<std::size_t>(visible.size()));
+    const bool takes_all = all_alive(call, heads.kv_head);
+    auto next = std::lower_bound(base.keys.begin(), base.keys.end(), visible.begin);
+    for (Index pos = visible.begin; pos < visible.end; ++pos) {
+      const bool is_base = base_answer_.is_dense || (next != base.keys.end() && *next == pos);
+      if (is_base && !base_answer_.is_dense) ++next;
+      if (!takes_all && !is_alive(call, heads.kv_head, pos)) continue;
+      const bool is_forced = pos < options_.n_sink || pos >= recent_begin;
+      (is_forced ? parts.kept.forced : is_base ? parts.kept.scored : parts.rest).push_back(static_cast<KeyPos>(pos));
+    }
+    return parts;
+  }
+
+  /// Keys of R in the order in which they are drawn, without replacement: as many as are asked for.
+  class Draws {
+   public:
+    Draws(const CounterRng& rng, std::vector<KeyPos> keys) : rng_(rng), keys_(std::move(keys)) {}
+    std::span<const KeyPos> first(std::size_t n) {
+      for (; n_drawn_ < n; ++n_drawn_) {
+        const std::uint64_t n_left = keys_.size() - n_drawn_;
+        std::swap(keys_[n_drawn_], keys_[n_drawn_ + static_cast<std::size_t>(rng_.bits(n_drawn_) % n_left)]);
+      }
+      return std::span<const KeyPos>(keys_).first(n);
+    }
+
+   private:
+    CounterRng rng_;
+    std::vector<KeyPos> keys_;
+    std::size_t n_drawn_ = 0;
+  };
+
+  KeyList sampled_list(const SelectCall& call, const ListHeads& heads, Index row, KeyDots& dots) {
+    Parts parts = parts_of(call, heads, row);
+    const std::size_t n_rest = parts.rest.size();
+    const std::size_t n_first =
+        std::min(n_rest, std::max<std::size_t>(2, static_cast<std::size_t>(options_.base_sample * static_cast<double>(n_rest))));
+    const Index q_head = heads.q_heads.begin;
+    const auto k = call.k.sub(heads.kv_head);
+    const std::vector<double> q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
+    Draws draws(CounterRng({static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
+                            static_cast<std::uint64_t>(q_head), static_cast<std::uint64_t>(call.pos_begin + row)}),
+                std::move(parts.rest));
+
+    // exponentials of F and of the first sample, relative to the largest score among them
+    std::vector<KeyPos> scored(parts.kept.forced);
+    scored.insert(scored.end(), parts.kept.scored.begin(), parts.kept.scored.end());
+    const std::size_t n_kept = scored.size();
+    const auto first = draws.first(n_first);
+    scored.insert(scored.end(), first.begin(), first.end());
+    n_scored_[static_cast<std::size_t>(q_head * call.n_tok + row)] = static_cast<double>(scored.size());
+    const std::span<double> scores = listed_dots(dots, q, k, scored);
+    std::vector<double> weights(scores.begin(), scores.end());
+    const double shift = weights.empty() ? 0.0 : *std::max_element(weights.begin(), weights.end());
+    for (double& weight : weights) weight = std::exp(weight - shift);
+    const auto of_kept = std::span(weights).first(n_kept);
+    const auto of_sample = std::span(weights).subspan(n_kept);
+
+    const std::size_t n_drawn = sample_size(of_kept, of_sample, n_rest);
+    const auto sample = draws.first(n_drawn);
+    if (call.trace != nullptr) {
+      call.trace->denominator_errors[static_cast<std::size_t>(q_head)][static_cast<std::size_t>(row)] =
+          denominator_error(call, heads, row, q, scored, n_kept, sample, n_rest, dots);
+    }
+    KeyList list = std::move(parts.kept);
+    add_sample(list, sample, std::log(static_cast<double>(n_rest) / static_cast<double>(std::max<std::size_t>(n_drawn, 1))));
+    return list;
+  }
+
+  /// b of the paper: keys of R to draw. Weights of F and of the first sample.
+  std::size_t sample_size(std::span<const double> of_kept, std::span<const double> of_sample, std::size_t n_rest) const {
+    const std::size_t n_first = of_sample.size();
+    if (n_first < 2 || n_first >= n_rest) return n_rest;
+    const double sum = std::accumulate(of_sample.begin(), of_sample.end(), 0.0);
+    const double mean = sum / static_cast<double>(n_first);
+    double squares = 0.0;
+    for (const double weight : of_sample) squares += (weight - mean) * (weight - mean);
+    const double sigma = std::sqrt(squares / static_cast<double>(n_first - 1));
+    const auto n = static_cast<double>(n_rest);
+    const double denominator = std::accumulate(of_kept.begin(), of_kept.end(), 0.0) + n * mean;
+    const double root = z_ * sigma * n / (options_.epsilon * denominator);
+    const double wanted = std::min(std::ceil(root * root), n);
+    return std::max(n_first, static_cast<std::size_t>(wanted));
+  }
+
+  /// Sampled keys join the scored ones, each with its log-weight. `sample` in any order.
+  static void add_sample(KeyList& list, std::span<const KeyPos> sample, double log_weight) {
+    std::vector<KeyPos> drawn(sample.begin(), sample.end());
+    std::sort(drawn.begin(), drawn.end());
+    const std::vector<KeyPos> base = std::move(list.scored);
+    list.scored.resize(base.size() + drawn.size());
+    list.log_weight.resize(list.scored.size());
+    std::size_t b = 0;
+    std::size_t s = 0;
+    for (std::size_t i = 0; i < list.scored.size(); ++i) {
+      const bool is_drawn = b == base.size() || (s < drawn.size() && drawn[s] < base[b]);
+      list.scored[i] = is_drawn ? drawn[s++] : base[b++];
+      list.log_weight[i] = is_drawn ? static_cast<float>(log_weight) : 0.0f;
+    }
+  }
+
+  /// D_hat / D - 1 of the list that is handed out, for whoever asks.
+  static double denominator_error(const SelectCall& call, const ListHeads& heads, Index row, std::span<const double> q,
+                                  std::span<const KeyPos> scored, std::size_t n_kept, std::span<const KeyPos> sample,
+                                  std::size_t n_rest, KeyDots& dots) {
+    const TokenRange visible = row_range(call, row);
+    dots.compute(q, 1, call.k.sub(heads.kv_head), visible);
+    const std::span<double> scores = dots.row(0);
+    mask_dead(call, heads.kv_head, visible, scores);
+    const double shift = *std::max_element(scores.begin(), scores.end());
+    const auto weight = [&](KeyPos pos) { return std::exp(scores[static_cast<std::size_t>(pos - visible.begin)] - shift); };
+    double exact = 0.0;
+    for (Index pos = visible.begin; pos < visible.end; ++pos) exact += weight(static_cast<KeyPos>(pos));
+    double kept = 0.0;
+    for (const KeyPos pos : scored.first(n_kept)) kept += weight(pos);
+    double drawn = 0.0;
+    for (const KeyPos pos : sample) drawn += weight(pos);
+    const double factor = sample.empty() ? 0.0 : static_cast<double>(n_rest) / static_cast<double>(sample.size());
+    return (kept + factor * drawn) / exact - 1.0;
+  }
+
+  VAttentionOptions options_;
+  Budget base_budget_;
+  double z_;
+  std::unique_ptr<Selector> base_;
+  Selection base_answer_;         // of the last call
+  std::vector<double> n_scored_;  // [n_q, n_tok] of the last call: |F| + b0
+};
+
+}  // namespace
+
+void register_vattention(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<VAttention, VAttentionOptions>(
+      "vattention", "vAttention: verified sampling", "ICLR 2026; sparse-attention-hub",
+      "samples what another selector leaves, as many keys as a stated error of the denominator asks for");
+  entry.presets["vattention-tight"] = {
+      {"base-budget", "ratio=0.1"}, {"base-sample", "0.05"}, {"epsilon", "0.1"}, {"delta", "0.05"}};
+  entry.presets["vattention-loose"] = {
+      {"base-budget", "ratio=0.005"}, {"base-sample", "0.01"}, {"epsilon", "0.4"}, {"delta", "0.4"}};
+}
+
+}  // namespace kvscope
