@@ -203,6 +203,14 @@ const CostCase kCases[] = {
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
+    // MagicPIG, 150 tables of 10 bits: 4 queries and 2 keys are hashed, 1500 products each; 78 past codes of 187.5 bytes are
+    // read, 80 held, and 1500 projections of 9 elements for each of 2 KV heads. The hub's 75 tables of 8 bits: 600.
+    {"magicpig", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},
+     Counted{6 * 1500 * 16, 48 * 187.5, 50 * 187.5 + 2 * 1500 * 18}},
+    {"magicpig-paper", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},
+     Counted{6 * 1500 * 16, 48 * 187.5, 50 * 187.5 + 2 * 1500 * 18}},
+    {"magicpig-hub", kRests, Counted{6 * 600 * 16, 78 * 75, 80 * 75 + 2 * 600 * 18},
+     Counted{6 * 600 * 16, 48 * 75, 50 * 75 + 2 * 600 * 18}},
     // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head scores what it sees
     // once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
     {"vattention", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},

@@ -45,6 +45,7 @@ const std::map<std::string, Entry>& table() {
       {"lessismore", {by_score, {"lessismore"}}},
       {"loki", {by_score, {"loki", "loki:rank=8", "loki:owner=kv_head"}}},
       {"longformer", {by_position, {"longformer:window=32"}}},
+      {"magicpig", {by_score, {"magicpig-paper:n-recent=16", "magicpig-hub:n-recent=16"}}},
       {"minference-a-shape", {by_position, {"minference-a-shape:n-init=8,n-local=32"}}},
       {"minference-block-sparse", {by_score, {"minference-block-sparse:block=16,top-blocks=6"}}},
       {"minference-vertical-slash",
