@@ -203,6 +203,13 @@ const CostCase kCases[] = {
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
+    // PQCache: 4 queries of 8 channels are added, 32; tables of 64 centroids of 8 channels for 2 KV heads, 2048; 2 entries for
+    // each of 78 past keys. Their codes are 12 bits, centroids 64 x 16 bytes for each KV head; 80 keys are held.
+    {"pqcache", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048}, Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
+    {"pqcache-hub", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
+     Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
+    {"pqcache:parts=4,bits=4", kRests, Counted{32 + 512 + 312, 156 + 512, 160 + 512},
+     Counted{32 + 512 + 192, 96 + 512, 100 + 512}},
     // MagicPIG, 150 tables of 10 bits: 4 queries and 2 keys are hashed, 1500 products each; 78 past codes of 187.5 bytes are
     // read, 80 held, and 1500 projections of 9 elements for each of 2 KV heads. The hub's 75 tables of 8 bits: 600.
     {"magicpig", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},

@@ -55,6 +55,7 @@ const std::map<std::string, Entry>& table() {
       {"oracle-topk",
        {by_score, {"oracle-topk", "oracle-topk-chunk", "oracle-topk-group", "oracle-topk-past"}}},
       {"oracle-topp", {by_score, {"oracle-topp"}}},
+      {"pqcache", {by_score, {"pqcache", "pqcache-hub:n-recent=32", "pqcache:parts=4,bits=3,metric=inner"}}},
       {"quest",
        {by_score,
         {"quest", "quest-paper", "quest-frontier", "quest:page-size=1", "quest:bound-bits=4"}}},
