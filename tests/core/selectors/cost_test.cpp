@@ -210,6 +210,22 @@ const CostCase kCases[] = {
      Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
     {"pqcache:parts=4,bits=4", kRests, Counted{32 + 512 + 312, 156 + 512, 160 + 512},
      Counted{32 + 512 + 192, 96 + 512, 100 + 512}},
+    // Clusters: a context of 40 keys has none beside the 4 first and the 64 latest.
+    {"retroinfer", kRests, kNothing, kNothing},
+    {"doublep", kRests, kNothing, kNothing},
+    // One key each, all of them: 32 of each KV head between 3 sinks and the 4 latest. 2 heads x 64 products of 16; 64
+    // centroids of 16 bytes are read; those, as many mean values and sizes of 4 bytes are held. Evicted: 25 and 15 are left. A
+    // quarter of the rest is estimated, which costs another 16 FLOPs a head and 16 bytes each: 16 tokens buy 16 of 32 (16 of
+    // 25, 15 of 15); 8 of each KV head follow (6 and none).
+    {"retroinfer:keys-per-cluster=1,iterations=0,n-sink=3,n-recent=4,estimate-share=0.25", kRests,
+     Counted{2 * 80 * 16, 80 * 16, 64 * 36}, Counted{2 * 46 * 16, 46 * 16, 40 * 36}},
+    {"doublep:keys-per-cluster=1,iterations=0,n-sink=3,n-recent=4,refine=1", kRests, Counted{2 * 64 * 16, 64 * 16, 64 * 36},
+     Counted{2 * 40 * 16, 40 * 16, 40 * 36}},
+    // RocketKV's second stage: chunks of 4, 2 channels. 4 queries of 8 channels are ranked, 10 chunks of each KV head scored
+    // by 2 heads; 20 x 2 elements are read, 20 boxes of 16 elements held. Evicted: 8 and 5 chunks.
+    {"rocket2", kRests, Counted{32 + 160, 80, 640}, Counted{32 + 104, 52, 416}},
+    // With SnapKV, whose 32 voters are the chunk's 8.
+    {"rocketkv", kExactChunk, Counted{32 + 160, 80, 640}, kExactEvicted},
     // MagicPIG, 150 tables of 10 bits: 4 queries and 2 keys are hashed, 1500 products each; 78 past codes of 187.5 bytes are
     // read, 80 held, and 1500 projections of 9 elements for each of 2 KV heads. The hub's 75 tables of 8 bits: 600.
     {"magicpig", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},

@@ -1,0 +1,161 @@
+#include "core/selectors/cluster_lists.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/attention/score_rows.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+SelectorCaps ClusterSelector::cluster_caps() const {
+  SelectorCaps caps;
+  caps.decode = caps.verify = true;
+  caps.owner = ListOwner::kv_head;
+  caps.needs_values = true;
+  caps.dense_layers = list_options_.dense_layers;
+  return caps;
+}
+
+Selection ClusterSelector::select(const SelectCall& call) {
+  return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+}
+
+std::vector<double> ClusterSelector::cluster_weights(const SelectCall& call, Index kv_head,
+                                                     const LiveClusters& clusters,
+                                                     KeyDots& dots) const {
+  const Index group = call.q.dim(0) / call.k.dim(0);
+  const Index n_clusters = clusters.count();
+  const double share = 1.0 / static_cast<double>(group * call.n_tok);
+  std::vector<double> weights(static_cast<std::size_t>(n_clusters), 0.0);
+  for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+    const std::vector<double> q =
+        query_rows(call, q_head, all_rows(call), static_cast<double>(call.score_scale));
+    dots.compute(q, call.n_tok, clusters.k.view(), {0, n_clusters});
+    for (Index row = 0; row < call.n_tok; ++row) {
+      const std::span<double> scores = dots.row(row);
+      for (std::size_t i = 0; weighs_sizes() && i < scores.size(); ++i)
+        scores[i] += std::log(static_cast<double>(clusters.members[i].size()));
+      softmax_in_place(scores);
+      for (std::size_t i = 0; i < scores.size(); ++i) weights[i] += share * scores[i];
+    }
+  }
+  return weights;
+}
+
+ClusterSelector::Part ClusterSelector::make_part(const SelectCall& call, Index kv_head,
+                                                 const LiveClusters& clusters, TokenRange clustered,
+                                                 Choice choice) const {
+  Part part;
+  for (const Index cluster : choice.exact) {
+    const std::vector<KeyPos>& keys = clusters.members[static_cast<std::size_t>(cluster)];
+    part.list.scored.insert(part.list.scored.end(), keys.begin(), keys.end());
+  }
+  std::sort(part.list.scored.begin(), part.list.scored.end());
+  const TokenRange seen = call_range(call);
+  part.list.forced = candidates(
+      call, kv_head, TokenRange{seen.begin, std::clamp(clustered.begin, seen.begin, seen.end)});
+  const std::vector<KeyPos> latest = candidates(
+      call, kv_head, TokenRange{std::clamp(clustered.end, seen.begin, seen.end), seen.end});
+  part.list.forced.insert(part.list.forced.end(), latest.begin(), latest.end());
+  part.estimated = std::move(choice.estimated);
+  return part;
+}
+
+std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
+                                                       std::span<const Budget> budgets) {
+  for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
+  if (call.layer < list_options_.dense_layers)
+    return dense_selections(call, ListOwner::kv_head, budgets.size());
+  if (call.v.empty()) {
+    throw ConfigError(
+        fmt::format("{}: clusters need recorded values (V), which are missing in layer {}", name(),
+                    call.layer));
+  }
+  const Index n_kv = call.k.dim(0);
+  std::vector<KeyClusters*> of_heads;
+  for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+    auto& clusters = clusters_[{call.layer, kv_head}];
+    if (clusters == nullptr) clusters = std::make_unique<KeyClusters>();
+    of_heads.push_back(clusters.get());
+  }
+  const TokenRange middle{std::min(list_options_.n_sink, call.pos_begin),
+                          std::max(list_options_.n_sink, call.pos_begin - list_options_.n_recent)};
+  std::vector<LiveClusters> live(static_cast<std::size_t>(n_kv));
+  std::vector<std::vector<Part>> parts(static_cast<std::size_t>(n_kv));  // [n_kv][n_budgets]
+  engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker& worker) {
+    const auto at = static_cast<std::size_t>(kv_head);
+    KeyClusters& clusters = *of_heads[at];
+    const CounterRng rng({static_cast<std::uint64_t>(list_options_.seed),
+                          static_cast<std::uint64_t>(call.layer),
+                          static_cast<std::uint64_t>(kv_head)});
+    if (middle.end <= call.pos_begin)
+      clusters.extend(call, kv_head, middle, list_options_.clusters, rng);
+    live[at] = clusters.live(call, kv_head, call_range(call).begin);
+    const std::vector<double> weights = live[at].count() > 0
+                                            ? cluster_weights(call, kv_head, live[at], worker.dots)
+                                            : std::vector<double>{};
+    std::vector<Index> sizes;
+    for (const auto& members : live[at].members)
+      sizes.push_back(static_cast<Index>(members.size()));
+    for (const Budget& budget : budgets)
+      parts[at].push_back(
+          make_part(call, kv_head, live[at], clusters.range(), choose(budget, weights, sizes)));
+  });
+
+  std::vector<Selection> answers;
+  for (std::size_t b = 0; b < budgets.size(); ++b) {
+    Selection answer(ListOwner::kv_head, call.n_tok, call.n_tok);
+    Index n_summaries = 0;
+    for (const auto& part : parts) n_summaries += static_cast<Index>(part[b].estimated.size());
+    if (n_summaries > 0) {
+      answer.summaries.begin = {0};
+      answer.summaries.k = Tensor<float>({n_summaries, call.k.dim(2)});
+      answer.summaries.v = Tensor<float>({n_summaries, call.k.dim(2)});
+    }
+    for (std::size_t kv_head = 0; kv_head < parts.size(); ++kv_head) {
+      const Part& part = parts[kv_head][b];
+      answer.add(part.list);
+      if (n_summaries == 0) continue;
+      for (const Index cluster : part.estimated) {
+        const auto row = static_cast<Index>(answer.summaries.log_count.size());
+        const auto from_k = live[kv_head].k.view().row(cluster);
+        const auto from_v = live[kv_head].v.view().row(cluster);
+        std::copy(from_k.begin(), from_k.end(), answer.summaries.k.view().row(row).begin());
+        std::copy(from_v.begin(), from_v.end(), answer.summaries.v.view().row(row).begin());
+        answer.summaries.log_count.push_back(std::log(
+            static_cast<float>(live[kv_head].members[static_cast<std::size_t>(cluster)].size())));
+      }
+      answer.summaries.begin.push_back(static_cast<Index>(answer.summaries.log_count.size()));
+    }
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+SelectCost ClusterSelector::cost(const SelectCall& call, const Selection& selection) const {
+  if (selection.is_dense) return {};
+  const auto d = static_cast<double>(call.k.dim(2));
+  double n_clusters = 0.0;  // of all KV heads
+  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+    const auto it = clusters_.find({call.layer, kv_head});
+    if (it != clusters_.end())
+      n_clusters +=
+          static_cast<double>(it->second->live(call, kv_head, call_range(call).begin).count());
+  }
+  const double n_estimated =
+      selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
+  const auto rows_per_kv_head = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
+  constexpr double kBytesPerCount = 4.0;
+  return {.score_flops = 2.0 * rows_per_kv_head * (n_clusters + n_estimated) * d,
+          .score_bytes = (n_clusters + n_estimated) * d * kBytesPerElement,
+          .metadata_bytes = n_clusters * (2.0 * d * kBytesPerElement + kBytesPerCount)};
+}
+
+}  // namespace kvscope

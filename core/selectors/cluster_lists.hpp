@@ -1,0 +1,92 @@
+// The base of methods that rank clusters of keys: the best are attended to key by key, others
+// through a summary (centroid, mean value, number of keys), the rest not at all (RetroInfer,
+// Double-P).
+//
+// The first keys, the latest ones and those that wait for their segment are kept by rule. One list
+// and one set of summaries per KV head; in verification all rows of the call share them. Decode and
+// verification; prefill stays dense.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/selectors/key_clusters.hpp"
+#include "core/selectors/key_dots.hpp"
+#include "core/selectors/selector.hpp"
+
+namespace kvscope {
+
+struct ClusterListOptions {
+  ClusterOptions clusters;
+  Index n_sink = 4;
+  Index n_recent = 64;
+  Index seed = 1;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"keys-per-cluster", "keys of a cluster, on average"}.in(1, 1 << 20),
+          self.clusters.keys_per_cluster);
+    visit(Field{"build-segment", "keys that are clustered together when decode begins, at most"}.in(
+              1, 1 << 30),
+          self.clusters.longest_segment);
+    visit(Field{"append-segment", "later keys that wait, attended to, until so many are clustered"}
+              .in(1, 1 << 30),
+          self.clusters.next_segment);
+    visit(Field{"iterations", "steps of k-means"}.in(0, 1000), self.clusters.n_iterations);
+    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
+          self.n_sink);
+    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
+              .at_least(0),
+          self.n_recent);
+    visit(Field{"seed", "names the random start of k-means"}.at_least(0), self.seed);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class ClusterSelector : public Selector {
+ public:
+  explicit ClusterSelector(const ClusterListOptions& options) : list_options_(options) {}
+  void reset(const AttentionShape&) override { clusters_.clear(); }
+  void rollback(Index n_keys) override {
+    for (auto& [place, clusters] : clusters_) clusters->truncate(n_keys);
+  }
+  Selection select(const SelectCall& call) final;
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
+  SelectCost cost(const SelectCall& call, const Selection& selection) const final;
+
+ protected:
+  /// What becomes of clusters; those named in neither are dropped. Both ascending.
+  struct Choice {
+    std::vector<Index> exact;
+    std::vector<Index> estimated;
+  };
+  /// True: a cluster weighs what all its keys would (its centroid's exponential times its size);
+  /// false: what one would.
+  virtual bool weighs_sizes() const = 0;
+  /// weights [m]: mean over heads and rows of the softmax over clusters. sizes [m]: keys that
+  /// count.
+  virtual Choice choose(const Budget& budget, std::span<const double> weights,
+                        std::span<const Index> sizes) const = 0;
+  SelectorCaps cluster_caps() const;
+
+ private:
+  /// One KV head's part of an answer.
+  struct Part {
+    KeyList list;
+    std::vector<Index> estimated;
+  };
+  std::vector<double> cluster_weights(const SelectCall& call, Index kv_head,
+                                      const LiveClusters& clusters, KeyDots& dots) const;
+  Part make_part(const SelectCall& call, Index kv_head, const LiveClusters& clusters,
+                 TokenRange clustered, Choice choice) const;
+
+  ClusterListOptions list_options_;
+  std::map<std::pair<Index, Index>, std::unique_ptr<KeyClusters>> clusters_;  // by (layer, KV head)
+};
+
+}  // namespace kvscope

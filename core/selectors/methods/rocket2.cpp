@@ -1,0 +1,242 @@
+// rocket2: the second stage of RocketKV, hybrid top-k on chunks of the keys and channels of the
+// query (ICML 2025, arXiv 2502.14051; from the paper's description alone, its program has a
+// non-commercial licence and was not read).
+//
+// Idea: a compression of c is split between the two axes of the keys. Of every chunk of ceil(sqrt
+// c) consecutive keys the channel-wise largest and smallest key are kept; a group's query reads r =
+// floor(d chunk / c) channels of them, those of largest mean |q|, and of each the side that the
+// sign of the group's sum of q names. The products are Quest's bound on r channels, a softmax with
+// SparQ's temperature makes them comparable between heads, their mean over the group ranks chunks,
+// and the best tokens are attended to.
+//
+// Cost per call and layer with m chunks before it: n_q n_tok d FLOPs to rank channels, 2 n_q n_tok
+// m r to score; reads m r elements per KV head, 2 T r / chunk bytes; stores 2 m d elements.
+//
+// Fails as Quest does where one outlier channel dominates, and where heads of a group disagree
+// about the sign of a channel.
+//
+// Decided where the description is silent: chunks are of the keys that are alive, in order, as rows
+// of a compacted cache are; the temperature multiplies the model's own score scale by sqrt(|q|_1 /
+// |q_r|_1); a group's sum of zero reads the largest side; at least one channel is read; tokens of
+// one chunk tie, and the first win. In verification rows count as heads do. The call's own keys are
+// kept. Decode and verification; in prefill it rests.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/attention/score_rows.hpp"
+#include "core/attention/topk.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct Rocket2Options {
+  double compression = 16.0;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"compression",
+                "keys read densely over elements read here (c): chunks of sqrt(c) keys"}
+              .in(1.0, 4096.0),
+          self.compression);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+/// Boxes of consecutive alive keys of one KV head.
+class AliveChunks {
+ public:
+  /// Brings the boxes up to `keys` (ascending), of which a beginning is usually known.
+  void update(TensorView<const float> k, std::span<const KeyPos> keys, Index chunk) {
+    const auto known =
+        std::mismatch(keys_.begin(), keys_.end(), keys.begin(), keys.end()).first - keys_.begin();
+    const Index first = known / chunk;  // chunks that are whole and unchanged
+    keys_.assign(keys.begin(), keys.end());
+    const auto n_chunks = (static_cast<Index>(keys.size()) + chunk - 1) / chunk;
+    const auto d = static_cast<std::size_t>(k.dim(1));
+    boxes_.resize(static_cast<std::size_t>(n_chunks) * 2 * d);
+    for (Index i = first; i < n_chunks; ++i) {
+      float* high = boxes_.data() + static_cast<std::size_t>(i) * 2 * d;
+      float* low = high + d;
+      const auto begin = static_cast<std::size_t>(i * chunk);
+      const std::size_t end = std::min(keys_.size(), begin + static_cast<std::size_t>(chunk));
+      std::copy_n(k.row(keys_[begin]).data(), d, high);
+      std::copy_n(high, d, low);
+      for (std::size_t j = begin + 1; j < end; ++j) {
+        const auto key = k.row(keys_[j]);
+        for (std::size_t c = 0; c < d; ++c) high[c] = std::max(high[c], key[c]);
+        for (std::size_t c = 0; c < d; ++c) low[c] = std::min(low[c], key[c]);
+      }
+    }
+  }
+  void truncate(Index n_keys) {
+    while (!keys_.empty() && keys_.back() >= n_keys) keys_.pop_back();
+  }
+  std::span<const KeyPos> keys() const { return keys_; }
+  std::span<const float> boxes() const {
+    return boxes_;
+  }  // [n_chunks, 2 d]: largest, then smallest
+
+ private:
+  std::vector<KeyPos> keys_;
+  std::vector<float> boxes_;
+};
+
+class Rocket2 final : public SharedScoreSelector {
+ public:
+  explicit Rocket2(const Rocket2Options& options)
+      : options_(options), chunk_(static_cast<Index>(std::ceil(std::sqrt(options.compression)))) {}
+  std::string_view name() const override { return "rocket2"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.decode = caps.verify = true;
+    caps.owner = ListOwner::kv_head;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+  void reset(const AttentionShape& shape) override {
+    SharedScoreSelector::reset(shape);
+    chunks_.clear();
+  }
+  void rollback(Index n_keys) override {
+    for (auto& [place, chunks] : chunks_) chunks->truncate(n_keys);
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    if (selection.is_dense) return {};
+    const auto d = static_cast<double>(call.k.dim(2));
+    const auto r = static_cast<double>(n_channels(call.k.dim(2)));
+    double n_chunks = 0.0;  // of all KV heads
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      const auto n = static_cast<Index>(candidates(call, kv_head, past_range(call)).size());
+      n_chunks += static_cast<double>((n + chunk_ - 1) / chunk_);
+    }
+    const auto n_rows = static_cast<double>(call.q.dim(0) * call.n_tok);
+    return {.score_flops =
+                n_rows * d + 2.0 * n_rows / static_cast<double>(call.k.dim(0)) * n_chunks * r,
+            .score_bytes = n_chunks * r * kBytesPerElement,
+            .metadata_bytes = 2.0 * n_chunks * d * kBytesPerElement};
+  }
+
+ protected:
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
+
+  void prepare(const SelectCall& call) override {
+    std::vector<AliveChunks*> of_heads;
+    for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
+      auto& chunks = chunks_[{call.layer, kv_head}];
+      if (chunks == nullptr) chunks = std::make_unique<AliveChunks>();
+      of_heads.push_back(chunks.get());
+    }
+    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
+      of_heads[static_cast<std::size_t>(kv_head)]->update(
+          call.k.sub(kv_head), candidates(call, kv_head, past_range(call)), chunk_);
+    });
+  }
+
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker&) override {
+    std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)),
+                               -std::numeric_limits<double>::infinity());
+    const AliveChunks& chunks = *chunks_.at({call.layer, owner.kv_head});
+    const std::span<const KeyPos> alive = chunks.keys();
+    const auto n_chunks =
+        (alive.size() + static_cast<std::size_t>(chunk_) - 1) / static_cast<std::size_t>(chunk_);
+    if (n_chunks == 0) return scores;
+    const Sketch sketch = sketch_of(call, owner);
+    const auto d = static_cast<std::size_t>(call.k.dim(2));
+    const std::size_t r = sketch.places.size();
+    std::vector<double> of_chunk(n_chunks, 0.0);
+    std::vector<double> row(n_chunks);
+    for (std::size_t query = 0; query * r < sketch.q.size(); ++query) {
+      const double* q = sketch.q.data() + query * r;
+      for (std::size_t i = 0; i < n_chunks; ++i) {
+        const float* box = chunks.boxes().data() + i * 2 * d;
+        double sum = 0.0;
+        for (std::size_t c = 0; c < r; ++c)
+          sum += q[c] * static_cast<double>(box[sketch.places[c]]);
+        row[i] = sum;
+      }
+      softmax_in_place(row);
+      for (std::size_t i = 0; i < n_chunks; ++i) of_chunk[i] += row[i];
+    }
+    for (std::size_t j = 0; j < alive.size(); ++j)
+      scores[static_cast<std::size_t>(alive[j] - keys.begin)] =
+          of_chunk[j / static_cast<std::size_t>(chunk_)];
+    return scores;
+  }
+
+ private:
+  /// What a group reads of a box, and its queries there.
+  struct Sketch {
+    std::vector<std::size_t> places;  // [r] elements of a box [2 d]
+    std::vector<double> q;            // [n_heads * n_tok, r], scaled
+  };
+
+  Index n_channels(Index d_head) const {
+    const auto r =
+        static_cast<Index>(std::floor(static_cast<double>(d_head * chunk_) / options_.compression));
+    return std::clamp<Index>(r, 1, d_head);
+  }
+
+  Sketch sketch_of(const SelectCall& call, const Owner& owner) const {
+    const auto d = static_cast<std::size_t>(call.q.dim(2));
+    std::vector<double> size(d, 0.0);
+    std::vector<double> sum(d, 0.0);
+    const auto for_each_query = [&](const auto& visit) {
+      for (Index q_head = owner.q_heads.begin; q_head < owner.q_heads.end; ++q_head) {
+        for (Index row = 0; row < call.n_tok; ++row) visit(call.q.sub(q_head).row(row));
+      }
+    };
+    for_each_query([&](std::span<const float> q) {
+      for (std::size_t c = 0; c < d; ++c) {
+        size[c] += std::abs(static_cast<double>(q[c]));
+        sum[c] += static_cast<double>(q[c]);
+      }
+    });
+    const std::vector<Index> channels = top_k_sorted_by_index(size, n_channels(call.q.dim(2)));
+    Sketch out;
+    for (const Index c : channels) {
+      const auto channel = static_cast<std::size_t>(c);
+      out.places.push_back(sum[channel] >= 0.0 ? channel : d + channel);
+    }
+    for_each_query([&](std::span<const float> q) {
+      double all = 0.0;
+      double read = 0.0;
+      for (const float x : q) all += std::abs(static_cast<double>(x));
+      for (const Index c : channels)
+        read += std::abs(static_cast<double>(q[static_cast<std::size_t>(c)]));
+      const double scale =
+          static_cast<double>(call.score_scale) * (read > 0.0 ? std::sqrt(all / read) : 1.0);
+      for (const Index c : channels)
+        out.q.push_back(scale * static_cast<double>(q[static_cast<std::size_t>(c)]));
+    });
+    return out;
+  }
+
+  Rocket2Options options_;
+  Index chunk_;
+  std::map<std::pair<Index, Index>, std::unique_ptr<AliveChunks>> chunks_;  // by (layer, KV head)
+};
+
+}  // namespace
+
+void register_rocket2(SelectorRegistry& registry) {
+  registry.add<Rocket2, Rocket2Options>("rocket2", "RocketKV, stage 2: hybrid top-k",
+                                        "arXiv 2502.14051",
+                                        "scores chunks of keys by their extremes in the few "
+                                        "channels where the group's query is largest");
+}
+
+}  // namespace kvscope

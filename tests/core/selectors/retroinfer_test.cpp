@@ -1,0 +1,254 @@
+// RetroInfer: ranking, lists and summaries against loops over the clusters that it makes, its
+// estimate, its work by hand.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <numeric>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/selectors/key_clusters.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+
+namespace kvscope::test {
+namespace {
+
+CallShape step_shape(Index n_past, unsigned seed) {
+  CallShape shape;
+  shape.phase = Phase::decode;
+  shape.n_past = n_past;
+  shape.n_tok = 1;
+  shape.seed = seed;
+  return shape;
+}
+
+/// The clusters of a KV head, made apart from the method with the names of its random numbers.
+LiveClusters clusters_of(const CallFixture& fixture, Index kv_head, TokenRange middle,
+                         Index keys_per_cluster) {
+  KeyClusters clusters;
+  const CounterRng rng(
+      {1, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(kv_head)});
+  clusters.extend(fixture.call, kv_head, middle, {.keys_per_cluster = keys_per_cluster}, rng);
+  return clusters.live(fixture.call, kv_head, 0);
+}
+
+TEST_CASE("clusters of keys: a partition, centroids and mean values of what is alive",
+          "[selectors][clusters]") {
+  CallFixture fixture(step_shape(220, 2));
+  for (KeyPos pos = 20; pos < 120; pos += 3) fixture.alive.kill(1, pos);
+  for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+    const LiveClusters clusters = clusters_of(fixture, kv_head, {5, 205}, 16);
+    CHECK(clusters.count() <= 13);
+    CHECK(clusters.count() >= 8);
+    std::set<KeyPos> all;
+    for (Index i = 0; i < clusters.count(); ++i) {
+      const auto& keys = clusters.members[static_cast<std::size_t>(i)];
+      CHECK(std::is_sorted(keys.begin(), keys.end()));
+      all.insert(keys.begin(), keys.end());
+      for (Index c = 0; c < 16; ++c) {
+        double k = 0.0;
+        double v = 0.0;
+        for (const KeyPos pos : keys) {
+          k += static_cast<double>(fixture.k(kv_head, Index{pos}, c)) /
+               static_cast<double>(keys.size());
+          v += static_cast<double>(fixture.v(kv_head, Index{pos}, c)) /
+               static_cast<double>(keys.size());
+        }
+        CHECK(clusters.k(i, c) == Catch::Approx(k).margin(1e-5));
+        CHECK(clusters.v(i, c) == Catch::Approx(v).margin(1e-5));
+      }
+    }
+    std::set<KeyPos> expected;
+    for (Index pos = 5; pos < 205; ++pos) {
+      if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
+        expected.insert(static_cast<KeyPos>(pos));
+    }
+    CHECK(all == expected);
+  }
+}
+
+TEST_CASE("clusters of keys: members that come back, members that leave, segments",
+          "[selectors][clusters]") {
+  CallFixture fixture(step_shape(220, 3));
+  AliveMask part(2);
+  part.append(221);
+  for (KeyPos pos = 50; pos < 90; ++pos) part.kill(0, pos);
+  fixture.call.alive = &part;
+  KeyClusters clusters;
+  const ClusterOptions options{.keys_per_cluster = 8, .longest_segment = 64, .next_segment = 30};
+  clusters.extend(fixture.call, 0, {4, 150}, options, CounterRng({1}));
+  const auto n_members = [&](Index begin) {
+    Index n = 0;
+    for (const auto& keys : clusters.live(fixture.call, 0, begin).members)
+      n += static_cast<Index>(keys.size());
+    return n;
+  };
+  CHECK(clusters.range() == TokenRange{4, 150});
+  CHECK(n_members(0) == 106);
+  fixture.call.alive = &fixture.alive;  // what an earlier stage hid
+  CHECK(n_members(0) == 146);
+  CHECK(n_members(100) == 50);  // what a window leaves
+  clusters.extend(fixture.call, 0, {4, 179}, options, CounterRng({1}));
+  CHECK(clusters.range().end == 150);  // 29 keys wait
+  fixture.call.pos_begin = 230;        // as if that call were later
+  clusters.extend(fixture.call, 0, {4, 180}, options, CounterRng({1}));
+  CHECK(clusters.range().end == 180);
+  clusters.truncate(231);
+  CHECK(clusters.range().end == 180);
+  clusters.truncate(230);
+  CHECK(clusters.range().end == 150);
+  clusters.truncate(220);
+  CHECK(clusters.range().size() == 0);
+}
+
+TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors][retroinfer]") {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    CallShape shape = step_shape(260, seed);
+    if (seed % 3 == 0) {
+      shape.phase = Phase::verify;
+      shape.n_tok = 3;
+    }
+    CallFixture fixture(shape);
+    if (seed % 2 == 0) {
+      for (KeyPos pos = 30; pos < 130; pos += 4) fixture.alive.kill(0, pos);
+    }
+    fixture.call.budget = Budget::parse("tokens=50");
+    const auto selector =
+        made("retroinfer:keys-per-cluster=8,n-sink=3,n-recent=10,estimate-share=0.3", fixture);
+    const Selection answer = selector->select(fixture.call);
+    for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+      INFO("seed " << seed << ", KV head " << kv_head);
+      const LiveClusters clusters = clusters_of(fixture, kv_head, {3, 250}, 8);
+      const auto m = static_cast<std::size_t>(clusters.count());
+      std::vector<double> weights(m, 0.0);
+      for (Index q_head = 2 * kv_head; q_head < 2 * kv_head + 2; ++q_head) {
+        for (Index row = 0; row < shape.n_tok; ++row) {
+          std::vector<double> e(m, 0.0);
+          double sum = 0.0;
+          for (std::size_t i = 0; i < m; ++i) {
+            double dot = 0.0;
+            for (Index c = 0; c < 16; ++c)
+              dot += static_cast<double>(fixture.q(q_head, row, c)) *
+                     static_cast<double>(clusters.k(static_cast<Index>(i), c));
+            sum += e[i] = std::exp(dot * static_cast<double>(fixture.call.score_scale));
+          }
+          for (std::size_t i = 0; i < m; ++i) weights[i] += e[i] / sum;
+        }
+      }
+      std::vector<std::size_t> order(m);
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
+      std::vector<KeyPos> exact;
+      std::size_t next = 0;
+      while (next < m && exact.size() + clusters.members[order[next]].size() <= 50) {
+        exact.insert(exact.end(), clusters.members[order[next]].begin(),
+                     clusters.members[order[next]].end());
+        ++next;
+      }
+      std::sort(exact.begin(), exact.end());
+      CHECK(answer.at(kv_head).scored() == exact);
+      std::multiset<std::pair<float, float>> estimated;  // first channel, log of the size
+      for (std::size_t i = next;
+           i < std::min(m, next + static_cast<std::size_t>(0.3 * static_cast<double>(m))); ++i) {
+        estimated.emplace(clusters.k(static_cast<Index>(order[i]), Index{0}),
+                          std::log(static_cast<float>(clusters.members[order[i]].size())));
+      }
+      std::multiset<std::pair<float, float>> found;
+      for (Index i = answer.summaries.begin_of(kv_head); i < answer.summaries.end_of(kv_head); ++i)
+        found.emplace(answer.summaries.k(i, Index{0}),
+                      answer.summaries.log_count[static_cast<std::size_t>(i)]);
+      CHECK(found == estimated);
+      std::vector<KeyPos> forced = positions(0, 3);
+      for (const KeyPos pos : positions(250, 260 + shape.n_tok)) forced.push_back(pos);
+      CHECK(answer.at(kv_head).forced() == forced);
+    }
+  }
+}
+
+TEST_CASE("retroinfer: summaries make up for what they stand for, from below",
+          "[selectors][retroinfer]") {
+  CallFixture fixture(step_shape(400, 9));
+  for (float& x : fixture.q.flat()) x *= 2.0f;
+  fixture.call.budget = Budget::parse("tokens=80");
+  const auto total = [&](const std::string& spec) {  // of the softmax denominator, over exact
+    const Selection answer = made(spec, fixture)->select(fixture.call);
+    double sum = 0.0;
+    for (Index q_head = 0; q_head < 4; ++q_head) {
+      const Index kv_head = q_head / 2;
+      double exact = 0.0;
+      for (Index pos = 0; pos <= 400; ++pos) exact += std::exp(fixture.logit(q_head, 0, pos));
+      double found = 0.0;
+      for (const KeyPos pos : answer.at(kv_head).keys)
+        found += std::exp(fixture.logit(q_head, 0, pos));
+      for (Index i = answer.summaries.empty() ? 0 : answer.summaries.begin_of(kv_head);
+           !answer.summaries.empty() && i < answer.summaries.end_of(kv_head); ++i) {
+        double dot = 0.0;
+        for (Index c = 0; c < 16; ++c)
+          dot += static_cast<double>(fixture.q(q_head, 0, c)) *
+                 static_cast<double>(answer.summaries.k(i, c));
+        found +=
+            std::exp(dot * static_cast<double>(fixture.call.score_scale) +
+                     static_cast<double>(answer.summaries.log_count[static_cast<std::size_t>(i)]));
+      }
+      sum += found / exact / 4.0;
+    }
+    return sum;
+  };
+  const double none = total("retroinfer:n-recent=20,keys-per-cluster=8,estimate-share=0");
+  const double some = total("retroinfer:n-recent=20,keys-per-cluster=8");
+  const double all = total("retroinfer:n-recent=20,keys-per-cluster=8,estimate-share=1");
+  const double one_key_each =
+      total("retroinfer:n-recent=20,keys-per-cluster=1,estimate-share=1,iterations=0");
+  INFO("denominator over exact: " << none << ", " << some << ", " << all << ", " << one_key_each);
+  CHECK(none < some);
+  CHECK(some < all);
+  CHECK(all < 1.0);
+  CHECK(all > 0.6);  // of keys without structure
+  CHECK(one_key_each == Catch::Approx(1.0).epsilon(1e-4));
+}
+
+TEST_CASE("retroinfer: a budget of everything is exact; chunks, segments and drafts",
+          "[selectors][retroinfer]") {
+  CallFixture fixture(step_shape(150, 4));
+  fixture.call.budget = Budget::parse("ratio=1");
+  const Selection all = made("retroinfer", fixture)->select(fixture.call);
+  CHECK(all.summaries.empty());
+  CHECK(merged(all.at(0)) == positions(0, 151));
+  const std::string spec = "retroinfer:keys-per-cluster=4,n-sink=2,n-recent=3,append-segment=5";
+  const auto answers = [&](Index chunk, bool drafts) {
+    const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = 20});
+    SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
+    std::vector<Answer> answers_of_steps;
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      for (auto& layer : run_call(run, sequence, phase, n_tok)) {
+        if (phase == Phase::decode) answers_of_steps.push_back(layer.front());
+      }
+      if (!drafts || run.n_keys() + 2 > 90) continue;
+      const Index n_keys = run.n_keys();
+      run_call(run, sequence, Phase::verify, 2);
+      run.rollback(n_keys);
+    }
+    return answers_of_steps;
+  };
+  const auto plain = answers(70, false);
+  CHECK(plain == answers(7, false));
+  CHECK(plain == answers(16, true));
+}
+
+TEST_CASE("retroinfer: values, budgets and options that it needs are named",
+          "[selectors][retroinfer]") {
+  CallFixture fixture(step_shape(90, 4));
+  fixture.call.budget = Budget::parse("p=0.9");
+  CHECK_THROWS_AS(made("retroinfer", fixture)->select(fixture.call), ConfigError);
+  fixture.call.budget = Budget::parse("tokens=9");
+  fixture.call.v = {};
+  CHECK_THROWS_AS(made("retroinfer", fixture)->select(fixture.call), ConfigError);
+  CHECK(MethodSpec("retroinfer").caps().needs_values);
+  CHECK_THROWS_AS(MethodSpec("retroinfer:estimate-share=1.5"), ConfigError);
+  CHECK_THROWS_AS(MethodSpec("retroinfer:keys-per-cluster=0"), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope::test
