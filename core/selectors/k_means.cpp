@@ -19,7 +19,8 @@ std::vector<Index> drawn_rows(Index n_rows, Index n, const CounterRng& rng) {
   for (Index i = 0; i < n; ++i) {
     const auto n_left = static_cast<std::uint64_t>(n_rows - i);
     std::swap(order[static_cast<std::size_t>(i)],
-              order[static_cast<std::size_t>(i) + static_cast<std::size_t>(rng.bits(static_cast<std::uint64_t>(i)) % n_left)]);
+              order[static_cast<std::size_t>(i) +
+                    static_cast<std::size_t>(rng.bits(static_cast<std::uint64_t>(i)) % n_left)]);
   }
   order.resize(static_cast<std::size_t>(n));
   std::sort(order.begin(), order.end());
@@ -39,9 +40,10 @@ void make_unit(std::span<float> row) {
   }
 }
 
-/// Moves each centroid to the mean of its rows (spherical: of their unit vectors, as a unit vector).
-void move_centroids(TensorView<const float> rows, KMeansSpace space, std::span<const std::int32_t> labels,
-                    Tensor<float>& centroids) {
+/// Moves each centroid to the mean of its rows (spherical: of their unit vectors, as a unit
+/// vector).
+void move_centroids(TensorView<const float> rows, KMeansSpace space,
+                    std::span<const std::int32_t> labels, Tensor<float>& centroids) {
   const auto width = static_cast<std::size_t>(rows.dim(1));
   const auto n_clusters = static_cast<std::size_t>(centroids.dim(0));
   std::vector<double> sums(n_clusters * width, 0.0);
@@ -62,17 +64,19 @@ void move_centroids(TensorView<const float> rows, KMeansSpace space, std::span<c
     if (counts[cluster] == 0) continue;
     const auto centroid = centroids.view().row(static_cast<Index>(cluster));
     for (std::size_t c = 0; c < width; ++c)
-      centroid[c] = static_cast<float>(sums[cluster * width + c] / static_cast<double>(counts[cluster]));
+      centroid[c] =
+          static_cast<float>(sums[cluster * width + c] / static_cast<double>(counts[cluster]));
     if (space == KMeansSpace::spherical) make_unit(centroid);
   }
 }
 
 }  // namespace
 
-void nearest_centroids(TensorView<const float> rows, TensorView<const float> centroids, KMeansSpace space,
-                       std::span<std::int32_t> labels) {
+void nearest_centroids(TensorView<const float> rows, TensorView<const float> centroids,
+                       KMeansSpace space, std::span<std::int32_t> labels) {
   const Index n_clusters = centroids.dim(0);
-  std::vector<double> offsets(static_cast<std::size_t>(n_clusters), 0.0);  // |x - c|^2 is least where x.c - |c|^2 / 2 is largest
+  std::vector<double> offsets(static_cast<std::size_t>(n_clusters),
+                              0.0);  // |x - c|^2 is least where x.c - |c|^2 / 2 is largest
   if (space == KMeansSpace::euclidean) {
     for (Index i = 0; i < n_clusters; ++i) {
       const double norm = norm_of_row(centroids.row(i));

@@ -1,5 +1,5 @@
-// Products of one query with keys at listed positions, for methods that score a few scattered keys: the keys are copied
-// side by side and read by the kernels of contiguous keys.
+// Products of one query with keys at listed positions, for methods that score a few scattered keys:
+// the keys are copied side by side and read by the kernels of contiguous keys.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,16 @@
 
 namespace kvscope {
 
-/// q . k(keys[i]) for each i; q [d_head], k [n_keys, d_head]. In the worker's precision; valid until its next product.
-inline std::span<double> listed_dots(KeyDots& dots, std::span<const double> q, TensorView<const float> k,
-                                     std::span<const KeyPos> keys) {
+/// q . k(keys[i]) for each i; q [d_head], k [n_keys, d_head]. In the worker's precision; valid
+/// until its next product.
+inline std::span<double> listed_dots(KeyDots& dots, std::span<const double> q,
+                                     TensorView<const float> k, std::span<const KeyPos> keys) {
   const auto d = static_cast<std::size_t>(k.dim(1));
   const auto n = static_cast<Index>(keys.size());
   if (n == 0) return {};
   Tensor<float> rows({n, k.dim(1)});
-  for (Index i = 0; i < n; ++i) std::copy_n(k.row(keys[static_cast<std::size_t>(i)]).data(), d, rows.view().row(i).data());
+  for (Index i = 0; i < n; ++i)
+    std::copy_n(k.row(keys[static_cast<std::size_t>(i)]).data(), d, rows.view().row(i).data());
   dots.compute(q, 1, rows.view(), {0, n});
   return dots.row(0);
 }

@@ -10,7 +10,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kHashBlock = 128;  // keys that are hashed together: their products stay in the processor's cache
+constexpr Index kHashBlock =
+    128;  // keys that are hashed together: their products stay in the processor's cache
 
 double centred_norm(std::span<const float> key, std::span<const double> mean) {
   double sum = 0.0;
@@ -31,7 +32,8 @@ LshCentre lsh_centre(TensorView<const float> k, std::span<const KeyPos> keys) {
     for (std::size_t c = 0; c < key.size(); ++c) centre.mean[c] += static_cast<double>(key[c]);
   }
   for (double& x : centre.mean) x /= static_cast<double>(keys.size());
-  for (const KeyPos pos : keys) centre.largest_norm = std::max(centre.largest_norm, centred_norm(k.row(pos), centre.mean));
+  for (const KeyPos pos : keys)
+    centre.largest_norm = std::max(centre.largest_norm, centred_norm(k.row(pos), centre.mean));
   return centre;
 }
 
@@ -53,8 +55,9 @@ void LshTables::restart(const LshCentre& centre) {
   buckets_.assign(static_cast<std::size_t>(n_tables_) << n_bits_, {});
   plane_on_mean_.clear();
   for (std::size_t plane = 0; plane < last_channel_.size(); ++plane) {
-    plane_on_mean_.push_back(
-        dot_of(std::span<const double>(planes_).subspan(plane * centre_.mean.size(), centre_.mean.size()), centre_.mean));
+    plane_on_mean_.push_back(dot_of(
+        std::span<const double>(planes_).subspan(plane * centre_.mean.size(), centre_.mean.size()),
+        centre_.mean));
   }
 }
 
@@ -68,7 +71,8 @@ void LshTables::append_up_to(TensorView<const float> k, KeyDots& dots) {
     for (Index pos = first; pos < end; ++pos) {
       const double norm = centred_norm(k.row(pos), centre_.mean);
       lengths_.push_back(std::max(norm, centre_.largest_norm));
-      extra.push_back(std::sqrt(std::max(0.0, centre_.largest_norm * centre_.largest_norm - norm * norm)));
+      extra.push_back(
+          std::sqrt(std::max(0.0, centre_.largest_norm * centre_.largest_norm - norm * norm)));
     }
     dots.compute(planes_, n_planes, k, {first, end});
     for (Index table = 0; table < n_tables_; ++table) {
@@ -109,21 +113,24 @@ void LshTables::count_collisions(std::span<const double> q, std::span<std::uint1
   }
 }
 
-double LshTables::bit_probability(std::span<const double> q, double q_norm, double product, KeyPos key) const {
+double LshTables::bit_probability(std::span<const double> q, double q_norm, double product,
+                                  KeyPos key) const {
   const double norms = q_norm * lengths_[static_cast<std::size_t>(key)];
   const double cosine = norms > 0.0 ? (product - dot_of(q, centre_.mean)) / norms : 0.0;
   return 1.0 - std::acos(std::clamp(cosine, -1.0, 1.0)) / std::numbers::pi;
 }
 
 double lsh_sampling_probability(double p, Index n_bits, Index n_tables, Index n_needed) {
-  constexpr double kLeast = 1e-30;  // a key that collided although it cannot: its weight stays finite
+  constexpr double kLeast =
+      1e-30;  // a key that collided although it cannot: its weight stays finite
   const auto n = static_cast<double>(n_tables);
   const double hit = std::pow(std::clamp(p, 0.0, 1.0), static_cast<double>(n_bits));
   if (hit >= 1.0) return n_tables >= n_needed ? 1.0 : kLeast;
   const double at_least_one = -std::expm1(n * std::log1p(-hit));
   if (n_needed <= 1) return std::max(at_least_one, kLeast);
   // of two terms that nearly cancel for rare hits: their series
-  if (n * hit < 1e-4) return std::max(0.5 * n * (n - 1.0) * hit * hit * (1.0 - 2.0 / 3.0 * (n - 2.0) * hit), kLeast);
+  if (n * hit < 1e-4)
+    return std::max(0.5 * n * (n - 1.0) * hit * hit * (1.0 - 2.0 / 3.0 * (n - 2.0) * hit), kLeast);
   return std::max(at_least_one - n * hit * std::exp((n - 1.0) * std::log1p(-hit)), kLeast);
 }
 

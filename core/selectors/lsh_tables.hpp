@@ -1,9 +1,10 @@
-// Hash tables of one KV head's keys for MagicPIG: signs of random projections, so that keys collide with a query the more
-// often the smaller the angle between them.
+// Hash tables of one KV head's keys for MagicPIG: signs of random projections, so that keys collide
+// with a query the more often the smaller the angle between them.
 //
-// SimpleLSH (Neyshabur and Srebro, ICML 2015): a centred key x gets the channel sqrt(M^2 - |x|^2), M the largest norm, a
-// query gets 0 there; the angle then follows the inner product. A table's code is n_bits signs. Buckets hold positions in
-// ascending order, so looking a query up costs what it collides with.
+// SimpleLSH (Neyshabur and Srebro, ICML 2015): a centred key x gets the channel sqrt(M^2 - |x|^2),
+// M the largest norm, a query gets 0 there; the angle then follows the inner product. A table's
+// code is n_bits signs. Buckets hold positions in ascending order, so looking a query up costs what
+// it collides with.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace kvscope {
 
-/// What keys are moved and lengthened by: fitted once, good for later keys too (a longer one gets 0 in the new channel).
+/// What keys are moved and lengthened by: fitted once, good for later keys too (a longer one gets 0
+/// in the new channel).
 struct LshCentre {
   std::vector<double> mean;   // [d_head]
   double largest_norm = 0.0;  // of a key less the mean
@@ -41,7 +43,8 @@ class LshTables {
   /// Adds to counts [n_keys()] the tables in which each key collides with q [d_head].
   void count_collisions(std::span<const double> q, std::span<std::uint16_t> counts) const;
   /// Probability that a key collides with q in one bit of one table. product: q . k; q_norm: |q|.
-  double bit_probability(std::span<const double> q, double q_norm, double product, KeyPos key) const;
+  double bit_probability(std::span<const double> q, double q_norm, double product,
+                         KeyPos key) const;
 
  private:
   std::vector<KeyPos>& bucket(Index table, std::uint32_t code) {
@@ -62,8 +65,8 @@ class LshTables {
   std::vector<std::vector<KeyPos>> buckets_;  // [n_tables, 2^n_bits]
 };
 
-/// Probability that a key is sampled which collides with probability p in each of n_bits bits: it has to meet the query in at
-/// least `n_needed` (1 or 2) of n_tables tables.
+/// Probability that a key is sampled which collides with probability p in each of n_bits bits: it
+/// has to meet the query in at least `n_needed` (1 or 2) of n_tables tables.
 double lsh_sampling_probability(double p, Index n_bits, Index n_tables, Index n_needed);
 
 }  // namespace kvscope

@@ -1,24 +1,29 @@
-// magicpig: keys are sampled by hash collisions with the query and weighed by the probability of theirs (MagicPIG, arXiv
-// 2410.16179, ICLR 2025; Infini-AI-Lab/MagicPIG; sparse-attention-hub).
+// magicpig: keys are sampled by hash collisions with the query and weighed by the probability of
+// theirs (MagicPIG, arXiv 2410.16179, ICLR 2025; Infini-AI-Lab/MagicPIG; sparse-attention-hub).
 //
-// Idea: L hash tables of K sign bits of random projections. A key that meets the query in at least two tables (paper; one:
-// sparse-attention-hub) is attended to. It does so with a probability that follows from their angle: p = 1 - angle / pi,
-// u = 1 - (1 - p^K)^L - L p^K (1 - p^K)^(L - 1); with its score lowered by log u the estimate of the softmax sum is
-// unbiased. The first and the latest keys are always kept, every 16th layer stays dense.
+// Idea: L hash tables of K sign bits of random projections. A key that meets the query in at least
+// two tables (paper; one: sparse-attention-hub) is attended to. It does so with a probability that
+// follows from their angle: p = 1 - angle / pi, u = 1 - (1 - p^K)^L - L p^K (1 - p^K)^(L - 1); with
+// its score lowered by log u the estimate of the softmax sum is unbiased. The first and the latest
+// keys are always kept, every 16th layer stays dense.
 //
-// Cost per call and layer with T keys before it: 2 (n_q + n_kv) n_tok K L d FLOPs for the codes of the queries and of the
-// call's own keys; reads n_kv T L K / 8 bytes of codes. Stores these for every key, and K L (d + 1) elements of projections
-// per KV head. (Here tables are lists of positions, 4 L bytes a key, and only the buckets of the query are read: a scan of
-// codes would read 1.5 times what dense attention reads of K at 64 channels.) The tables are filled when decode begins, K L
-// products a key: at 150 tables of 10 bits that alone costs as much as 750 dense decode steps of one query head per KV head.
+// Cost per call and layer with T keys before it: 2 (n_q + n_kv) n_tok K L d FLOPs for the codes of
+// the queries and of the call's own keys; reads n_kv T L K / 8 bytes of codes. Stores these for
+// every key, and K L (d + 1) elements of projections per KV head. (Here tables are lists of
+// positions, 4 L bytes a key, and only the buckets of the query are read: a scan of codes would
+// read 1.5 times what dense attention reads of K at 64 channels.) The tables are filled when decode
+// begins, K L products a key: at 150 tables of 10 bits that alone costs as much as 750 dense decode
+// steps of one query head per KV head.
 //
-// Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a key at a right angle is
-// sampled with u = 1 %, and scores of one text lie close together in angle. There is no budget: K and L are the knobs.
+// Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a
+// key at a right angle is sampled with u = 1 %, and scores of one text lie close together in angle.
+// There is no budget: K and L are the knobs.
 //
-// Decided where the sources differ or are silent: keys are centred by the mean and lengthened to the largest norm
-// (SimpleLSH) of the keys before the first call that is asked about, and again when they have doubled; a longer key that
-// comes later gets no length. Queries are not centred (the hub subtracts the keys' mean from them too): a shift of all keys
-// changes no softmax, and so no choice here. Projections are named by (seed, layer, KV head). Decode, as published, and
+// Decided where the sources differ or are silent: keys are centred by the mean and lengthened to
+// the largest norm (SimpleLSH) of the keys before the first call that is asked about, and again
+// when they have doubled; a longer key that comes later gets no length. Queries are not centred
+// (the hub subtracts the keys' mean from them too): a shift of all keys changes no softmax, and so
+// no choice here. Projections are named by (seed, layer, KV head). Decode, as published, and
 // verification row by row; the call's own keys are kept.
 #include <algorithm>
 #include <cmath>
@@ -54,8 +59,10 @@ struct MagicPigOptions {
     visit(Field{"tables", "hash tables (L)"}.in(2, 512), self.n_tables);
     visit(Field{"needed", "tables in which a key must meet the query"}.in(1, 2), self.n_needed);
     visit(Field{"n-sink", "first tokens, always kept"}.at_least(0), self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept"}.at_least(0), self.n_recent);
-    visit(Field{"dense-every", "layers 0, n, 2n, ... stay dense; 0: none"}.at_least(0), self.dense_every);
+    visit(Field{"n-recent", "latest tokens before the call, always kept"}.at_least(0),
+          self.n_recent);
+    visit(Field{"dense-every", "layers 0, n, 2n, ... stay dense; 0: none"}.at_least(0),
+          self.dense_every);
     visit(Field{"seed", "names the random projections"}.at_least(0), self.seed);
   }
 };
@@ -82,12 +89,14 @@ class MagicPig final : public Selector {
   Selection select(const SelectCall& call) override {
     if (is_dense(call.layer)) return dense_selection(call, ListOwner::q_head);
     hash_past(call);
-    return std::move(select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
-                                     [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-                                       for (Index row = 0; row < call.n_tok; ++row)
-                                         answers.front().add(sampled_list(call, heads, row, worker.dots));
-                                     })
-                         .front());
+    return std::move(
+        select_by_owner(
+            call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
+            [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+              for (Index row = 0; row < call.n_tok; ++row)
+                answers.front().add(sampled_list(call, heads, row, worker.dots));
+            })
+            .front());
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -98,7 +107,8 @@ class MagicPig final : public Selector {
     const double n_hashed = static_cast<double>((call.q.dim(0) + call.k.dim(0)) * call.n_tok);
     return {.score_flops = 2.0 * n_hashed * n_bits * d,
             .score_bytes = alive_keys(call, past_range(call)) * n_bits / 8.0,
-            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * n_bits / 8.0 + n_kv * n_bits * (d + 1.0) * kBytesPerElement};
+            .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * n_bits / 8.0 +
+                              n_kv * n_bits * (d + 1.0) * kBytesPerElement};
   }
 
  private:
@@ -109,7 +119,9 @@ class MagicPig final : public Selector {
     bool is_stale = true;  // the tables are not those of the current centre
   };
 
-  bool is_dense(Index layer) const { return options_.dense_every > 0 && layer % options_.dense_every == 0; }
+  bool is_dense(Index layer) const {
+    return options_.dense_every > 0 && layer % options_.dense_every == 0;
+  }
 
   /// Brings the tables of all KV heads up to the keys before the call.
   void hash_past(const SelectCall& call) {
@@ -117,9 +129,11 @@ class MagicPig final : public Selector {
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
       auto& head = heads_[{call.layer, kv_head}];
       if (head == nullptr) {
-        const CounterRng rng({static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
+        const CounterRng rng({static_cast<std::uint64_t>(options_.seed),
+                              static_cast<std::uint64_t>(call.layer),
                               static_cast<std::uint64_t>(kv_head)});
-        head = std::make_unique<Head>(LshTables(rng, call.k.dim(2), options_.n_bits, options_.n_tables));
+        head = std::make_unique<Head>(
+            LshTables(rng, call.k.dim(2), options_.n_bits, options_.n_tables));
       }
       heads.push_back(head.get());
     }
@@ -139,15 +153,19 @@ class MagicPig final : public Selector {
     });
   }
 
-  KeyList sampled_list(const SelectCall& call, const ListHeads& heads, Index row, KeyDots& dots) const {
+  KeyList sampled_list(const SelectCall& call, const ListHeads& heads, Index row,
+                       KeyDots& dots) const {
     const Head& head = *heads_.at({call.layer, heads.kv_head});
     const TokenRange visible = row_range(call, row);
     const TokenRange past{visible.begin, std::min(visible.end, call.pos_begin)};
-    const Index sampled_begin = std::clamp(options_.n_sink, past.begin, std::max(past.begin, past.end));
-    const Index sampled_end = std::clamp(visible.end - 1 - options_.n_recent, sampled_begin, std::max(sampled_begin, past.end));
+    const Index sampled_begin =
+        std::clamp(options_.n_sink, past.begin, std::max(past.begin, past.end));
+    const Index sampled_end = std::clamp(visible.end - 1 - options_.n_recent, sampled_begin,
+                                         std::max(sampled_begin, past.end));
     KeyList list;
     list.forced = candidates(call, heads.kv_head, TokenRange{past.begin, sampled_begin});
-    const std::vector<KeyPos> latest = candidates(call, heads.kv_head, TokenRange{sampled_end, visible.end});
+    const std::vector<KeyPos> latest =
+        candidates(call, heads.kv_head, TokenRange{sampled_end, visible.end});
     list.forced.insert(list.forced.end(), latest.begin(), latest.end());
     if (head.tables.n_keys() == 0) return list;
 
@@ -156,14 +174,16 @@ class MagicPig final : public Selector {
     std::vector<std::uint16_t> counts(static_cast<std::size_t>(head.tables.n_keys()), 0);
     head.tables.count_collisions(q, counts);
     for (Index pos = sampled_begin; pos < sampled_end; ++pos) {
-      if (counts[static_cast<std::size_t>(pos)] >= options_.n_needed && is_alive(call, heads.kv_head, pos))
+      if (counts[static_cast<std::size_t>(pos)] >= options_.n_needed &&
+          is_alive(call, heads.kv_head, pos))
         list.scored.push_back(static_cast<KeyPos>(pos));
     }
     const std::span<const double> products = listed_dots(dots, q, k, list.scored);
     const double q_norm = norm_of(std::span<const double>(q));
     for (std::size_t i = 0; i < list.scored.size(); ++i) {
       const double p = head.tables.bit_probability(q, q_norm, products[i], list.scored[i]);
-      const double u = lsh_sampling_probability(p, options_.n_bits, options_.n_tables, options_.n_needed);
+      const double u =
+          lsh_sampling_probability(p, options_.n_bits, options_.n_tables, options_.n_needed);
       list.log_weight.push_back(static_cast<float>(-std::log(u)));
     }
     return list;
@@ -178,9 +198,11 @@ class MagicPig final : public Selector {
 void register_magicpig(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<MagicPig, MagicPigOptions>(
       "magicpig", "MagicPIG: sampling by hashes", "arXiv 2410.16179",
-      "samples the keys that collide with the query in random hash tables, weighed by their probability");
+      "samples the keys that collide with the query in random hash tables, weighed by their "
+      "probability");
   entry.presets["magicpig-paper"] = {{"bits", "10"}, {"tables", "150"}, {"needed", "2"}};
-  entry.presets["magicpig-hub"] = {{"bits", "8"}, {"tables", "75"}, {"needed", "1"}, {"dense-every", "0"}};
+  entry.presets["magicpig-hub"] = {
+      {"bits", "8"}, {"tables", "75"}, {"needed", "1"}, {"dense-every", "0"}};
 }
 
 }  // namespace kvscope

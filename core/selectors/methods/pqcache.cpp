@@ -1,22 +1,28 @@
-// pqcache: scores from product-quantised keys (PQCache, SIGMOD 2025, arXiv 2407.12820; HugoZHL/PQCache).
+// pqcache: scores from product-quantised keys (PQCache, SIGMOD 2025, arXiv 2407.12820;
+// HugoZHL/PQCache).
 //
-// Idea: cut the channels of a key in m parts, replace each part by the nearest of 2^b centroids, which k-means finds once
-// after prefill. A query's product with all centroids is a small table; a key's score is the sum of m entries that its codes
-// name. The best keys between the first and the latest ones, which are always kept, are attended to exactly.
+// Idea: cut the channels of a key in m parts, replace each part by the nearest of 2^b centroids,
+// which k-means finds once after prefill. A query's product with all centroids is a small table; a
+// key's score is the sum of m entries that its codes name. The best keys between the first and the
+// latest ones, which are always kept, are attended to exactly.
 //
-// Cost per call and layer with T keys before it: n_q n_tok d FLOPs for the sum of a group's queries, 2 n_kv 2^b d for the
-// tables, n_kv T m for the sums; reads n_kv T m b / 8 bytes of codes and 2^b d elements of centroids per KV head, which is
-// also what it stores. k-means on T keys is 2 T 2^b d FLOPs a step and KV head, once when decode begins.
+// Cost per call and layer with T keys before it: n_q n_tok d FLOPs for the sum of a group's
+// queries, 2 n_kv 2^b d for the tables, n_kv T m for the sums; reads n_kv T m b / 8 bytes of codes
+// and 2^b d elements of centroids per KV head, which is also what it stores. k-means on T keys is 2
+// T 2^b d FLOPs a step and KV head, once when decode begins.
 //
-// Fails where the best keys share a code with the crowd: 2^(m b) cells are few, and m = 2 ignores what parts say together.
+// Fails where the best keys share a code with the crowd: 2^(m b) cells are few, and m = 2 ignores
+// what parts say together.
 //
-// Decided where the sources differ or are silent: a group's scores are summed, and a table is linear in the query, so that
-// one table of the summed query serves it; in verification the sum runs over the drafts too, whose own keys are kept. Ties:
-// the lowest position. k-means (core/selectors/k_means.hpp) is seeded, in the order of the keys, on keys without the first
-// ones; it is run when the method is first asked and again when the keys have doubled; keys that come in between get the
-// nearest code. metric=inner gives keys the channel sqrt(phi - |k|^2) for k-means, phi the largest |k|^2 of the part, so
-// that near means a large product. m beyond d_head means d_head parts. Windows of 32 tokens as in the program (n-sink and
-// n-recent of 128: sparse-attention-hub, preset pqcache-hub). The budget buys the keys between them. Decode and
+// Decided where the sources differ or are silent: a group's scores are summed, and a table is
+// linear in the query, so that one table of the summed query serves it; in verification the sum
+// runs over the drafts too, whose own keys are kept. Ties: the lowest position. k-means
+// (core/selectors/k_means.hpp) is seeded, in the order of the keys, on keys without the first ones;
+// it is run when the method is first asked and again when the keys have doubled; keys that come in
+// between get the nearest code. metric=inner gives keys the channel sqrt(phi - |k|^2) for k-means,
+// phi the largest |k|^2 of the part, so that near means a large product. m beyond d_head means
+// d_head parts. Windows of 32 tokens as in the program (n-sink and n-recent of 128:
+// sparse-attention-hub, preset pqcache-hub). The budget buys the keys between them. Decode and
 // verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
@@ -61,9 +67,13 @@ struct PqCacheOptions {
     visit(Field{"parts", "parts of a key that are coded apart (m)"}.in(1, 256), self.parts);
     visit(Field{"bits", "bits of a part's code (b): 2^b centroids"}.in(1, 8), self.bits);
     visit(Field{"iterations", "steps of k-means"}.in(0, 1000), self.iterations);
-    visit(Field{"metric", "what k-means calls near: euclidean distance, or a large inner product"}, self.metric);
-    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0), self.n_sink);
-    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}.at_least(0), self.n_recent);
+    visit(Field{"metric", "what k-means calls near: euclidean distance, or a large inner product"},
+          self.metric);
+    visit(Field{"n-sink", "first tokens, always kept, on top of the budget"}.at_least(0),
+          self.n_sink);
+    visit(Field{"n-recent", "latest tokens before the call, always kept, on top of the budget"}
+              .at_least(0),
+          self.n_recent);
     visit(Field{"seed", "names the random start of k-means"}.at_least(0), self.seed);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -102,13 +112,16 @@ class PqCache final : public SharedScoreSelector {
     const double n_centroids = std::exp2(static_cast<double>(options_.bits));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     const double of_books = n_kv * n_centroids * d * kBytesPerElement;
-    return {.score_flops = n_q * static_cast<double>(call.n_tok) * d + 2.0 * n_kv * n_centroids * d + n_keys * n_parts,
+    return {.score_flops = n_q * static_cast<double>(call.n_tok) * d +
+                           2.0 * n_kv * n_centroids * d + n_keys * n_parts,
             .score_bytes = n_keys * bytes_per_key + of_books,
             .metadata_bytes = alive_keys(call, {0, call.k.dim(1)}) * bytes_per_key + of_books};
   }
 
  protected:
-  bool is_dense(const SelectCall& call) const override { return call.layer < options_.dense_layers; }
+  bool is_dense(const SelectCall& call) const override {
+    return call.layer < options_.dense_layers;
+  }
 
   void prepare(const SelectCall& call) override {
     std::vector<Head*> heads;
@@ -123,7 +136,9 @@ class PqCache final : public SharedScoreSelector {
     std::vector<Book> books(heads.size());
     for (std::size_t i = 0; i < heads.size(); ++i) {
       if (!heads[i]->books.is_due(call.pos_begin)) continue;
-      learners[i] = candidates(call, static_cast<Index>(i), TokenRange{std::min(options_.n_sink, call.pos_begin), call.pos_begin});
+      learners[i] =
+          candidates(call, static_cast<Index>(i),
+                     TokenRange{std::min(options_.n_sink, call.pos_begin), call.pos_begin});
       books[i].resize(static_cast<std::size_t>(n_parts));
     }
     ScoreEngine& engine = engine_of(call);
@@ -131,7 +146,8 @@ class PqCache final : public SharedScoreSelector {
       const Index kv_head = task / n_parts;
       const std::vector<KeyPos>& keys = learners[static_cast<std::size_t>(kv_head)];
       if (keys.empty()) return;
-      books[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(task % n_parts)] = learn(call, kv_head, task % n_parts, keys);
+      books[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(task % n_parts)] =
+          learn(call, kv_head, task % n_parts, keys);
     });
     for (std::size_t i = 0; i < heads.size(); ++i) {
       if (learners[i].empty()) continue;
@@ -151,7 +167,8 @@ class PqCache final : public SharedScoreSelector {
     }
   }
 
-  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys, ScoreWorker&) override {
+  std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
+                                 ScoreWorker&) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)), 0.0);
     const Head& head = *heads_.at({call.layer, owner.kv_head});
     if (head.books.empty()) return scores;
@@ -159,12 +176,14 @@ class PqCache final : public SharedScoreSelector {
     const Index n_parts = parts_of(call.k.dim(2));
     for (Index part = 0; part < n_parts; ++part) {
       const TokenRange channels = channels_of(part, call.k.dim(2));
-      const Tensor<float>& centroids = head.books.current()[static_cast<std::size_t>(part)].centroids;
+      const Tensor<float>& centroids =
+          head.books.current()[static_cast<std::size_t>(part)].centroids;
       std::vector<double> table(static_cast<std::size_t>(centroids.dim(0)), 0.0);
       for (std::size_t i = 0; i < table.size(); ++i) {
         const auto centroid = centroids.view().row(static_cast<Index>(i));
         for (Index c = channels.begin; c < channels.end; ++c)
-          table[i] += q[static_cast<std::size_t>(c)] * static_cast<double>(centroid[static_cast<std::size_t>(c - channels.begin)]);
+          table[i] += q[static_cast<std::size_t>(c)] *
+                      static_cast<double>(centroid[static_cast<std::size_t>(c - channels.begin)]);
       }
       const std::uint8_t* codes = head.codes[static_cast<std::size_t>(part)].data() + keys.begin;
       for (std::size_t t = 0; t < scores.size(); ++t) scores[t] += table[codes[t]];
@@ -173,25 +192,32 @@ class PqCache final : public SharedScoreSelector {
   }
   bool scores_keys_apart() const override { return true; }
 
-  KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores, TokenRange keys, ScoreWorker&,
-                    Summaries&) override {
-    const Index middle_begin = std::clamp(options_.n_sink, keys.begin, std::max(keys.begin, keys.end));
-    const Index middle_end = std::clamp(call.pos_begin - options_.n_recent, middle_begin, std::max(middle_begin, keys.end));
+  KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
+                    TokenRange keys, ScoreWorker&, Summaries&) override {
+    const Index middle_begin =
+        std::clamp(options_.n_sink, keys.begin, std::max(keys.begin, keys.end));
+    const Index middle_end = std::clamp(call.pos_begin - options_.n_recent, middle_begin,
+                                        std::max(middle_begin, keys.end));
     const auto middle = scores.subspan(static_cast<std::size_t>(middle_begin - keys.begin),
                                        static_cast<std::size_t>(middle_end - middle_begin));
-    const auto n_candidates = static_cast<Index>(
-        std::count_if(middle.begin(), middle.end(), [](double x) { return x > -std::numeric_limits<double>::infinity(); }));
-    KeyList list = top_k_list(middle, TokenRange{middle_begin, middle_end}, call.budget.tokens(n_candidates, /*page_size=*/1));
+    const auto n_candidates =
+        static_cast<Index>(std::count_if(middle.begin(), middle.end(), [](double x) {
+          return x > -std::numeric_limits<double>::infinity();
+        }));
+    KeyList list = top_k_list(middle, TokenRange{middle_begin, middle_end},
+                              call.budget.tokens(n_candidates, /*page_size=*/1));
     list.forced = candidates(call, owner.kv_head, TokenRange{keys.begin, middle_begin});
-    force_keys(list, candidates(call, owner.kv_head, TokenRange{middle_end, call.pos_begin + call.n_tok}));
+    force_keys(
+        list, candidates(call, owner.kv_head, TokenRange{middle_end, call.pos_begin + call.n_tok}));
     return list;
   }
 
  private:
   /// What codes one part of a key.
   struct PartBook {
-    Tensor<float> centroids;  // [2^b or fewer, channels of the part, and the lengthening one if metric=inner]
-    double phi = 0.0;         // largest |k|^2 of the part that was learned from
+    Tensor<float>
+        centroids;  // [2^b or fewer, channels of the part, and the lengthening one if metric=inner]
+    double phi = 0.0;  // largest |k|^2 of the part that was learned from
   };
   using Book = std::vector<PartBook>;  // [n_parts]
   struct Head {
@@ -206,13 +232,16 @@ class PqCache final : public SharedScoreSelector {
     return {part * d_head / n_parts, (part + 1) * d_head / n_parts};
   }
 
-  /// One part of the keys at `keys`, side by side, with room for the lengthening channel if there is one.
-  Tensor<float> part_rows(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys, TokenRange channels) const {
+  /// One part of the keys at `keys`, side by side, with room for the lengthening channel if there
+  /// is one.
+  Tensor<float> part_rows(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys,
+                          TokenRange channels) const {
     const Index extra = options_.metric == PqMetric::inner ? 1 : 0;
     Tensor<float> rows({static_cast<Index>(keys.size()), channels.size() + extra});
     const auto k = call.k.sub(kv_head);
     for (std::size_t i = 0; i < keys.size(); ++i)
-      std::copy_n(k.row(keys[i]).data() + channels.begin, channels.size(), rows.view().row(static_cast<Index>(i)).data());
+      std::copy_n(k.row(keys[i]).data() + channels.begin, channels.size(),
+                  rows.view().row(static_cast<Index>(i)).data());
     return rows;
   }
 
@@ -220,7 +249,8 @@ class PqCache final : public SharedScoreSelector {
   static std::vector<double> squares_of(const Tensor<float>& rows) {
     std::vector<double> squares(static_cast<std::size_t>(rows.dim(0)), 0.0);
     for (std::size_t i = 0; i < squares.size(); ++i) {
-      for (const float x : rows.view().row(static_cast<Index>(i))) squares[i] += static_cast<double>(x) * static_cast<double>(x);
+      for (const float x : rows.view().row(static_cast<Index>(i)))
+        squares[i] += static_cast<double>(x) * static_cast<double>(x);
     }
     return squares;
   }
@@ -229,32 +259,38 @@ class PqCache final : public SharedScoreSelector {
   void lengthen(Tensor<float>& rows, std::span<const double> squares, double phi) const {
     if (options_.metric != PqMetric::inner) return;
     for (std::size_t i = 0; i < squares.size(); ++i)
-      rows(static_cast<Index>(i), rows.dim(1) - 1) = static_cast<float>(std::sqrt(std::max(0.0, phi - squares[i])));
+      rows(static_cast<Index>(i), rows.dim(1) - 1) =
+          static_cast<float>(std::sqrt(std::max(0.0, phi - squares[i])));
   }
 
-  PartBook learn(const SelectCall& call, Index kv_head, Index part, std::span<const KeyPos> keys) const {
+  PartBook learn(const SelectCall& call, Index kv_head, Index part,
+                 std::span<const KeyPos> keys) const {
     Tensor<float> rows = part_rows(call, kv_head, keys, channels_of(part, call.k.dim(2)));
     const std::vector<double> squares = squares_of(rows);
     PartBook book;
     book.phi = *std::max_element(squares.begin(), squares.end());
     lengthen(rows, squares, book.phi);
-    const CounterRng rng({static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
+    const CounterRng rng({static_cast<std::uint64_t>(options_.seed),
+                          static_cast<std::uint64_t>(call.layer),
                           static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(part)});
-    const KMeansOptions steps{.n_clusters = Index{1} << options_.bits, .n_iterations = options_.iterations};
+    const KMeansOptions steps{.n_clusters = Index{1} << options_.bits,
+                              .n_iterations = options_.iterations};
     book.centroids = k_means(rows.view(), steps, rng).centroids;
     return book;
   }
 
   void code_new_keys(const SelectCall& call, Index kv_head, Index part, Head& head) const {
     std::vector<KeyPos> keys;
-    for (Index pos = head.n_coded; pos < call.pos_begin; ++pos) keys.push_back(static_cast<KeyPos>(pos));
+    for (Index pos = head.n_coded; pos < call.pos_begin; ++pos)
+      keys.push_back(static_cast<KeyPos>(pos));
     if (keys.empty()) return;
     const PartBook& book = head.books.current()[static_cast<std::size_t>(part)];
     Tensor<float> rows = part_rows(call, kv_head, keys, channels_of(part, call.k.dim(2)));
     lengthen(rows, squares_of(rows), book.phi);
     std::vector<std::int32_t> labels(keys.size());
     nearest_centroids(rows.view(), book.centroids.view(), KMeansSpace::euclidean, labels);
-    std::copy(labels.begin(), labels.end(), head.codes[static_cast<std::size_t>(part)].begin() + head.n_coded);
+    std::copy(labels.begin(), labels.end(),
+              head.codes[static_cast<std::size_t>(part)].begin() + head.n_coded);
   }
 
   PqCacheOptions options_;

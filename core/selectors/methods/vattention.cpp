@@ -1,28 +1,35 @@
-// vattention: another selector's best keys, and a random sample of the rest that is as large as a stated error of the
-// softmax denominator asks for (vAttention, ICLR 2026; sparse-attention-hub, AdaptiveSamplingMasker).
+// vattention: another selector's best keys, and a random sample of the rest that is as large as a
+// stated error of the softmax denominator asks for (vAttention, ICLR 2026; sparse-attention-hub,
+// AdaptiveSamplingMasker).
 //
-// Idea: F = the first and the latest keys and what the base keeps; R = the n_s keys that are left. A first sample of
-// b0 = max(2, f n_s) keys of R gives the deviation sigma of their exponentials and an estimate of the denominator,
-// D = sum over F + n_s / b0 * sum over the sample. Then b = (z sigma n_s / (epsilon D))^2 keys, between b0 and n_s, make
-// the relative error of the denominator at most epsilon with probability 1 - delta, as far as the normal law holds for
-// their sum. F counts as it is, a sampled key n_s / b times, in numerator and denominator.
+// Idea: F = the first and the latest keys and what the base keeps; R = the n_s keys that are left.
+// A first sample of b0 = max(2, f n_s) keys of R gives the deviation sigma of their exponentials
+// and an estimate of the denominator, D = sum over F + n_s / b0 * sum over the sample. Then b = (z
+// sigma n_s / (epsilon D))^2 keys, between b0 and n_s, make the relative error of the denominator
+// at most epsilon with probability 1 - delta, as far as the normal law holds for their sum. F
+// counts as it is, a sampled key n_s / b times, in numerator and denominator.
 //
-// Cost per call and layer, besides the base: scores of F and of the first sample for every query head and row, 2 d (|F| +
-// b0) FLOPs. All of these keys are attended to, so no further byte is read. Stores what the base stores.
+// Cost per call and layer, besides the base: scores of F and of the first sample for every query
+// head and row, 2 d (|F| + b0) FLOPs. All of these keys are attended to, so no further byte is
+// read. Stores what the base stores.
 //
-// Fails where few keys of R hold much attention and the first sample meets none of them: sigma is then too small. In chunks,
-// and wherever R is small, it saves nothing: b0 and the two windows are a floor.
+// Fails where few keys of R hold much attention and the first sample meets none of them: sigma is
+// then too small. In chunks, and wherever R is small, it saves nothing: b0 and the two windows are
+// a floor.
 //
-// The guarantee, as published, is of one tail: z = Phi^-1(1 - delta). An error of both signs beyond epsilon then has
-// probability 2 delta, not delta; tails=two takes Phi^-1(1 - delta / 2), for which the stated delta holds (both are
-// measured in tests/core/selectors/vattention_test.cpp; SelectionTrace::denominator_errors has the error of every row).
+// The guarantee, as published, is of one tail: z = Phi^-1(1 - delta). An error of both signs beyond
+// epsilon then has probability 2 delta, not delta; tails=two takes Phi^-1(1 - delta / 2), for which
+// the stated delta holds (both are measured in tests/core/selectors/vattention_test.cpp;
+// SelectionTrace::denominator_errors has the error of every row).
 //
-// Decided where the sources differ or are silent: drawn without replacement (the program draws with it), which can only
-// lower the error; the first sample is the beginning of the final one and comes from R alone (the program draws twice, from
-// all keys between the windows); b is rounded up. Draws are named by (seed, layer, query head, position of the query):
-// the same for any threads, chunks and rejected drafts. One list per query head and row, in decode and verification; a
-// base with weights or summaries counts with its keys only. The published rows of one leaderboard are presets: vattention-tight
-// (f_t = .1, f_b = .05, .1, .05: 19 % of the keys) and vattention-loose (.005, .01, .4, .4: 2.3 %).
+// Decided where the sources differ or are silent: drawn without replacement (the program draws with
+// it), which can only lower the error; the first sample is the beginning of the final one and comes
+// from R alone (the program draws twice, from all keys between the windows); b is rounded up. Draws
+// are named by (seed, layer, query head, position of the query): the same for any threads, chunks
+// and rejected drafts. One list per query head and row, in decode and verification; a base with
+// weights or summaries counts with its keys only. The published rows of one leaderboard are
+// presets: vattention-tight (f_t = .1, f_b = .05, .1, .05: 19 % of the keys) and vattention-loose
+// (.005, .01, .4, .4: 2.3 %).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,14 +74,25 @@ struct VAttentionOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"base", "the selector of the keys that are not sampled, as oracle-topk or quest or name:option=value"}, self.base);
-    visit(Field{"base-budget", "what the base may keep, as ratio=0.1 or tokens=256"}, self.base_budget);
-    visit(Field{"base-sample", "share of the other keys in the first sample, at least two keys"}.in(0.0, 1.0), self.base_sample);
-    visit(Field{"epsilon", "relative error of the softmax denominator that is allowed"}.in(1e-6, 1.0), self.epsilon);
+    visit(Field{"base",
+                "the selector of the keys that are not sampled, as oracle-topk or quest or "
+                "name:option=value"},
+          self.base);
+    visit(Field{"base-budget", "what the base may keep, as ratio=0.1 or tokens=256"},
+          self.base_budget);
+    visit(Field{"base-sample", "share of the other keys in the first sample, at least two keys"}.in(
+              0.0, 1.0),
+          self.base_sample);
+    visit(
+        Field{"epsilon", "relative error of the softmax denominator that is allowed"}.in(1e-6, 1.0),
+        self.epsilon);
     visit(Field{"delta", "probability with which it may be exceeded"}.in(1e-9, 0.5), self.delta);
-    visit(Field{"tails", "one: delta for each sign of the error, as published; two: for both together"}, self.tails);
+    visit(Field{"tails",
+                "one: delta for each sign of the error, as published; two: for both together"},
+          self.tails);
     visit(Field{"n-sink", "first tokens, always kept"}.at_least(0), self.n_sink);
-    visit(Field{"n-recent", "latest tokens, always kept, the query's own included"}.at_least(1), self.n_recent);
+    visit(Field{"n-recent", "latest tokens, always kept, the query's own included"}.at_least(1),
+          self.n_recent);
     visit(Field{"seed", "names the random numbers"}.at_least(0), self.seed);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -93,11 +111,13 @@ double normal_quantile(double tail) {
 
 class VAttention final : public Selector {
  public:
-  /// As in Twilight: the default base is made on first use, since the registry asks for caps while it is filled.
+  /// As in Twilight: the default base is made on first use, since the registry asks for caps while
+  /// it is filled.
   explicit VAttention(const VAttentionOptions& options)
       : options_(options),
         base_budget_(Budget::parse(options.base_budget)),
-        z_(normal_quantile(options.tails == ErrorTails::two ? options.delta / 2.0 : options.delta)) {
+        z_(normal_quantile(options.tails == ErrorTails::two ? options.delta / 2.0
+                                                            : options.delta)) {
     if (options.base != VAttentionOptions{}.base) base();
     if (base_ != nullptr) check_budget_kind(options.base, base_->caps(), base_budget_);
   }
@@ -126,7 +146,8 @@ class VAttention final : public Selector {
     base().calibrate(layer, kv_head, keys);
   }
   void reset(const AttentionShape& shape) override { base().reset(shape); }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
     base().on_append(layer, pos_begin, k, v);
   }
   void rollback(Index n_keys) override { base().rollback(n_keys); }
@@ -135,19 +156,23 @@ class VAttention final : public Selector {
     SelectCall question = call;
     question.budget = base_budget_;
     question.trace = nullptr;
-    base_answer_ = base().select(question);  // also in dense layers: a base that works across layers must see them
+    base_answer_ = base().select(
+        question);  // also in dense layers: a base that works across layers must see them
     if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::q_head);
     const auto n_rows = static_cast<std::size_t>(call.n_tok);
     n_scored_.assign(static_cast<std::size_t>(call.q.dim(0)) * n_rows, 0.0);
     if (call.trace != nullptr) {
-      call.trace->denominator_errors.assign(static_cast<std::size_t>(call.q.dim(0)), std::vector<double>(n_rows, 0.0));
+      call.trace->denominator_errors.assign(static_cast<std::size_t>(call.q.dim(0)),
+                                            std::vector<double>(n_rows, 0.0));
     }
-    return std::move(select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
-                                     [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-                                       for (Index row = 0; row < call.n_tok; ++row)
-                                         answers.front().add(sampled_list(call, heads, row, worker.dots));
-                                     })
-                         .front());
+    return std::move(
+        select_by_owner(
+            call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
+            [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+              for (Index row = 0; row < call.n_tok; ++row)
+                answers.front().add(sampled_list(call, heads, row, worker.dots));
+            })
+            .front());
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -155,7 +180,8 @@ class VAttention final : public Selector {
     SelectCall question = call;
     question.budget = base_budget_;
     SelectCost cost = base_->cost(question, base_answer_);
-    cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) * std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
+    cost.score_flops += 2.0 * static_cast<double>(call.k.dim(2)) *
+                        std::accumulate(n_scored_.begin(), n_scored_.end(), 0.0);
     return cost;
   }
 
@@ -164,8 +190,10 @@ class VAttention final : public Selector {
     if (base_ != nullptr) return *base_;
     auto made = selector_registry().make(options_.base);
     if (made->name() == name() || made->caps().permanent || made->caps().needs_probs) {
-      throw ConfigError(fmt::format(
-          "vattention: base={} cannot be sampled around, expected a selector that chooses anew in every call", options_.base));
+      throw ConfigError(
+          fmt::format("vattention: base={} cannot be sampled around, expected a selector that "
+                      "chooses anew in every call",
+                      options_.base));
     }
     base_ = std::move(made);
     return *base_;
@@ -182,7 +210,8 @@ class VAttention final : public Selector {
     const Index recent_begin = visible.end - options_.n_recent;
     ListView base;
     if (!base_answer_.is_dense) {
-      base = base_answer_.list(owner_of(base_answer_.owner, heads.q_heads.begin, call.q.dim(0) / call.k.dim(0)), row);
+      base = base_answer_.list(
+          owner_of(base_answer_.owner, heads.q_heads.begin, call.q.dim(0) / call.k.dim(0)), row);
     }
     Parts parts;
     parts.rest.reserve(static_cast<std::size_t>(visible.size()));
@@ -193,7 +222,10 @@ class VAttention final : public Selector {
       if (is_base && !base_answer_.is_dense) ++next;
       if (!takes_all && !is_alive(call, heads.kv_head, pos)) continue;
       const bool is_forced = pos < options_.n_sink || pos >= recent_begin;
-      (is_forced ? parts.kept.forced : is_base ? parts.kept.scored : parts.rest).push_back(static_cast<KeyPos>(pos));
+      (is_forced ? parts.kept.forced
+       : is_base ? parts.kept.scored
+                 : parts.rest)
+          .push_back(static_cast<KeyPos>(pos));
     }
     return parts;
   }
@@ -205,7 +237,8 @@ class VAttention final : public Selector {
     std::span<const KeyPos> first(std::size_t n) {
       for (; n_drawn_ < n; ++n_drawn_) {
         const std::uint64_t n_left = keys_.size() - n_drawn_;
-        std::swap(keys_[n_drawn_], keys_[n_drawn_ + static_cast<std::size_t>(rng_.bits(n_drawn_) % n_left)]);
+        std::swap(keys_[n_drawn_],
+                  keys_[n_drawn_ + static_cast<std::size_t>(rng_.bits(n_drawn_) % n_left)]);
       }
       return std::span<const KeyPos>(keys_).first(n);
     }
@@ -219,14 +252,18 @@ class VAttention final : public Selector {
   KeyList sampled_list(const SelectCall& call, const ListHeads& heads, Index row, KeyDots& dots) {
     Parts parts = parts_of(call, heads, row);
     const std::size_t n_rest = parts.rest.size();
-    const std::size_t n_first =
-        std::min(n_rest, std::max<std::size_t>(2, static_cast<std::size_t>(options_.base_sample * static_cast<double>(n_rest))));
+    const std::size_t n_first = std::min(
+        n_rest, std::max<std::size_t>(2, static_cast<std::size_t>(options_.base_sample *
+                                                                  static_cast<double>(n_rest))));
     const Index q_head = heads.q_heads.begin;
     const auto k = call.k.sub(heads.kv_head);
-    const std::vector<double> q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
-    Draws draws(CounterRng({static_cast<std::uint64_t>(options_.seed), static_cast<std::uint64_t>(call.layer),
-                            static_cast<std::uint64_t>(q_head), static_cast<std::uint64_t>(call.pos_begin + row)}),
-                std::move(parts.rest));
+    const std::vector<double> q =
+        widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
+    Draws draws(
+        CounterRng({static_cast<std::uint64_t>(options_.seed),
+                    static_cast<std::uint64_t>(call.layer), static_cast<std::uint64_t>(q_head),
+                    static_cast<std::uint64_t>(call.pos_begin + row)}),
+        std::move(parts.rest));
 
     // exponentials of F and of the first sample, relative to the largest score among them
     std::vector<KeyPos> scored(parts.kept.forced);
@@ -234,7 +271,8 @@ class VAttention final : public Selector {
     const std::size_t n_kept = scored.size();
     const auto first = draws.first(n_first);
     scored.insert(scored.end(), first.begin(), first.end());
-    n_scored_[static_cast<std::size_t>(q_head * call.n_tok + row)] = static_cast<double>(scored.size());
+    n_scored_[static_cast<std::size_t>(q_head * call.n_tok + row)] =
+        static_cast<double>(scored.size());
     const std::span<double> scores = listed_dots(dots, q, k, scored);
     std::vector<double> weights(scores.begin(), scores.end());
     const double shift = weights.empty() ? 0.0 : *std::max_element(weights.begin(), weights.end());
@@ -245,16 +283,20 @@ class VAttention final : public Selector {
     const std::size_t n_drawn = sample_size(of_kept, of_sample, n_rest);
     const auto sample = draws.first(n_drawn);
     if (call.trace != nullptr) {
-      call.trace->denominator_errors[static_cast<std::size_t>(q_head)][static_cast<std::size_t>(row)] =
+      call.trace
+          ->denominator_errors[static_cast<std::size_t>(q_head)][static_cast<std::size_t>(row)] =
           denominator_error(call, heads, row, q, scored, n_kept, sample, n_rest, dots);
     }
     KeyList list = std::move(parts.kept);
-    add_sample(list, sample, std::log(static_cast<double>(n_rest) / static_cast<double>(std::max<std::size_t>(n_drawn, 1))));
+    add_sample(list, sample,
+               std::log(static_cast<double>(n_rest) /
+                        static_cast<double>(std::max<std::size_t>(n_drawn, 1))));
     return list;
   }
 
   /// b of the paper: keys of R to draw. Weights of F and of the first sample.
-  std::size_t sample_size(std::span<const double> of_kept, std::span<const double> of_sample, std::size_t n_rest) const {
+  std::size_t sample_size(std::span<const double> of_kept, std::span<const double> of_sample,
+                          std::size_t n_rest) const {
     const std::size_t n_first = of_sample.size();
     if (n_first < 2 || n_first >= n_rest) return n_rest;
     const double sum = std::accumulate(of_sample.begin(), of_sample.end(), 0.0);
@@ -286,22 +328,27 @@ class VAttention final : public Selector {
   }
 
   /// D_hat / D - 1 of the list that is handed out, for whoever asks.
-  static double denominator_error(const SelectCall& call, const ListHeads& heads, Index row, std::span<const double> q,
-                                  std::span<const KeyPos> scored, std::size_t n_kept, std::span<const KeyPos> sample,
+  static double denominator_error(const SelectCall& call, const ListHeads& heads, Index row,
+                                  std::span<const double> q, std::span<const KeyPos> scored,
+                                  std::size_t n_kept, std::span<const KeyPos> sample,
                                   std::size_t n_rest, KeyDots& dots) {
     const TokenRange visible = row_range(call, row);
     dots.compute(q, 1, call.k.sub(heads.kv_head), visible);
     const std::span<double> scores = dots.row(0);
     mask_dead(call, heads.kv_head, visible, scores);
     const double shift = *std::max_element(scores.begin(), scores.end());
-    const auto weight = [&](KeyPos pos) { return std::exp(scores[static_cast<std::size_t>(pos - visible.begin)] - shift); };
+    const auto weight = [&](KeyPos pos) {
+      return std::exp(scores[static_cast<std::size_t>(pos - visible.begin)] - shift);
+    };
     double exact = 0.0;
-    for (Index pos = visible.begin; pos < visible.end; ++pos) exact += weight(static_cast<KeyPos>(pos));
+    for (Index pos = visible.begin; pos < visible.end; ++pos)
+      exact += weight(static_cast<KeyPos>(pos));
     double kept = 0.0;
     for (const KeyPos pos : scored.first(n_kept)) kept += weight(pos);
     double drawn = 0.0;
     for (const KeyPos pos : sample) drawn += weight(pos);
-    const double factor = sample.empty() ? 0.0 : static_cast<double>(n_rest) / static_cast<double>(sample.size());
+    const double factor =
+        sample.empty() ? 0.0 : static_cast<double>(n_rest) / static_cast<double>(sample.size());
     return (kept + factor * drawn) / exact - 1.0;
   }
 
@@ -318,11 +365,14 @@ class VAttention final : public Selector {
 void register_vattention(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<VAttention, VAttentionOptions>(
       "vattention", "vAttention: verified sampling", "ICLR 2026; sparse-attention-hub",
-      "samples what another selector leaves, as many keys as a stated error of the denominator asks for");
+      "samples what another selector leaves, as many keys as a stated error of the denominator "
+      "asks for");
   entry.presets["vattention-tight"] = {
       {"base-budget", "ratio=0.1"}, {"base-sample", "0.05"}, {"epsilon", "0.1"}, {"delta", "0.05"}};
-  entry.presets["vattention-loose"] = {
-      {"base-budget", "ratio=0.005"}, {"base-sample", "0.01"}, {"epsilon", "0.4"}, {"delta", "0.4"}};
+  entry.presets["vattention-loose"] = {{"base-budget", "ratio=0.005"},
+                                       {"base-sample", "0.01"},
+                                       {"epsilon", "0.4"},
+                                       {"delta", "0.4"}};
 }
 
 }  // namespace kvscope

@@ -33,8 +33,10 @@ Rows rows_of(const Tensor<float>& x) {
   return out;
 }
 
-/// Lloyd's steps by loops from given centroids; spherical: on unit vectors, whose distances order as cosines do.
-std::vector<std::int32_t> naive_labels(Rows rows, Rows centroids, bool is_spherical, Index n_steps) {
+/// Lloyd's steps by loops from given centroids; spherical: on unit vectors, whose distances order
+/// as cosines do.
+std::vector<std::int32_t> naive_labels(Rows rows, Rows centroids, bool is_spherical,
+                                       Index n_steps) {
   if (is_spherical) {
     for (auto& row : rows) row = unit(row);
     for (auto& centroid : centroids) centroid = unit(centroid);
@@ -44,7 +46,8 @@ std::vector<std::int32_t> naive_labels(Rows rows, Rows centroids, bool is_spheri
     for (std::size_t i = 0; i < rows.size(); ++i) {
       std::size_t best = 0;
       for (std::size_t c = 1; c < centroids.size(); ++c) {
-        if (squared_distance(rows[i], centroids[c]) < squared_distance(rows[i], centroids[best])) best = c;
+        if (squared_distance(rows[i], centroids[c]) < squared_distance(rows[i], centroids[best]))
+          best = c;
       }
       labels[i] = static_cast<std::int32_t>(best);
     }
@@ -77,10 +80,11 @@ TEST_CASE("k-means: Lloyd's steps from drawn rows", "[selectors][kmeans]") {
       for (const Index n_steps : {1, 4}) {
         options.n_iterations = n_steps;
         const KMeans found = k_means(rows.view(), options, names);
-        const auto naive =
-            naive_labels(rows_of(rows), rows_of(start.centroids), space == KMeansSpace::spherical, n_steps);
+        const auto naive = naive_labels(rows_of(rows), rows_of(start.centroids),
+                                        space == KMeansSpace::spherical, n_steps);
         Index n_equal = 0;
-        for (std::size_t i = 0; i < naive.size(); ++i) n_equal += found.labels[i] == naive[i] ? 1 : 0;
+        for (std::size_t i = 0; i < naive.size(); ++i)
+          n_equal += found.labels[i] == naive[i] ? 1 : 0;
         CHECK(n_equal >= 298);  // f32 against f64: a row between two centroids
         std::vector<std::int32_t> again(300);
         nearest_centroids(rows.view(), found.centroids.view(), space, again);
@@ -90,24 +94,28 @@ TEST_CASE("k-means: Lloyd's steps from drawn rows", "[selectors][kmeans]") {
   }
 }
 
-TEST_CASE("k-means: few rows are their own centroids, copies share the first, empty clusters stay", "[selectors][kmeans]") {
+TEST_CASE("k-means: few rows are their own centroids, copies share the first, empty clusters stay",
+          "[selectors][kmeans]") {
   std::mt19937 rng(1);
   const Tensor<float> few = random_tensor({7, 5}, rng);
   const KMeans own = k_means(few.view(), {.n_clusters = 64}, CounterRng({3}));
   CHECK(own.centroids.dim(0) == 7);
   CHECK(std::set<std::int32_t>(own.labels.begin(), own.labels.end()).size() == 7);
   for (Index i = 0; i < 7; ++i) {
-    for (Index c = 0; c < 5; ++c) CHECK(own.centroids(own.labels[static_cast<std::size_t>(i)], c) == few(i, c));
+    for (Index c = 0; c < 5; ++c)
+      CHECK(own.centroids(own.labels[static_cast<std::size_t>(i)], c) == few(i, c));
   }
   Tensor<float> equal({9, 3});
   for (float& x : equal.flat()) x = 2.0f;
   for (const KMeansSpace space : {KMeansSpace::euclidean, KMeansSpace::spherical}) {
-    const KMeans same = k_means(equal.view(), {.n_clusters = 4, .n_iterations = 5, .space = space}, CounterRng({3}));
+    const KMeans same = k_means(equal.view(), {.n_clusters = 4, .n_iterations = 5, .space = space},
+                                CounterRng({3}));
     CHECK(same.labels == std::vector<std::int32_t>(9, 0));
     CHECK(same.centroids(3, 0) == same.centroids(0, 0));
   }
   const Tensor<float> zero({4, 3});
-  const KMeans none = k_means(zero.view(), {.n_clusters = 2, .space = KMeansSpace::spherical}, CounterRng({3}));
+  const KMeans none =
+      k_means(zero.view(), {.n_clusters = 2, .space = KMeansSpace::spherical}, CounterRng({3}));
   CHECK(none.labels == std::vector<std::int32_t>(4, 0));
 }
 

@@ -1,4 +1,5 @@
-// MagicPIG: its sample against loops over sign bits, its estimate over many seeds, its work by hand.
+// MagicPIG: its sample against loops over sign bits, its estimate over many seeds, its work by
+// hand.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <numbers>
@@ -30,20 +31,23 @@ double dot(const Vector& a, const Vector& b) {
   return sum;
 }
 
-/// SimpleLSH by loops: keys before the call, centred and lengthened; queries with a zero at the end.
+/// SimpleLSH by loops: keys before the call, centred and lengthened; queries with a zero at the
+/// end.
 struct NaiveHashes {
   std::vector<Vector> keys;
   Vector query;
   std::vector<Vector> planes;
 
-  NaiveHashes(const CallFixture& fixture, Index q_head, Index row, Index n_planes, std::uint64_t seed) {
+  NaiveHashes(const CallFixture& fixture, Index q_head, Index row, Index n_planes,
+              std::uint64_t seed) {
     const Index kv_head = q_head / fixture.group();
     const Index d = fixture.q.dim(2);
     Vector mean(static_cast<std::size_t>(d), 0.0);
     double n_alive = 0.0;
     for (Index pos = 0; pos < fixture.call.pos_begin; ++pos) {
       if (!fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))) continue;
-      for (Index c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.k(kv_head, pos, c));
+      for (Index c = 0; c < d; ++c)
+        mean[static_cast<std::size_t>(c)] += static_cast<double>(fixture.k(kv_head, pos, c));
       n_alive += 1.0;
     }
     for (double& x : mean) x /= n_alive;
@@ -51,14 +55,17 @@ struct NaiveHashes {
     for (Index pos = 0; pos < fixture.call.pos_begin; ++pos) {
       Vector key;
       for (Index c = 0; c < d; ++c)
-        key.push_back(static_cast<double>(fixture.k(kv_head, pos, c)) - mean[static_cast<std::size_t>(c)]);
-      if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))) largest = std::max(largest, dot(key, key));
+        key.push_back(static_cast<double>(fixture.k(kv_head, pos, c)) -
+                      mean[static_cast<std::size_t>(c)]);
+      if (fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos)))
+        largest = std::max(largest, dot(key, key));
       keys.push_back(key);
     }
     for (Vector& key : keys) key.push_back(std::sqrt(std::max(0.0, largest - dot(key, key))));
     for (Index c = 0; c < d; ++c) query.push_back(static_cast<double>(fixture.q(q_head, row, c)));
     query.push_back(0.0);
-    const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(kv_head)});
+    const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer),
+                          static_cast<std::uint64_t>(kv_head)});
     std::uint64_t counter = 0;
     for (Index plane = 0; plane < n_planes; ++plane) {
       planes.emplace_back();
@@ -81,8 +88,10 @@ struct NaiveHashes {
   }
 
   double log_weight(std::size_t key, Index n_bits, Index n_tables, Index n_needed) const {
-    const double cosine = dot(keys[key], query) / std::sqrt(dot(keys[key], keys[key]) * dot(query, query));
-    const double hit = std::pow(1.0 - std::acos(cosine) / std::numbers::pi, static_cast<double>(n_bits));
+    const double cosine =
+        dot(keys[key], query) / std::sqrt(dot(keys[key], keys[key]) * dot(query, query));
+    const double hit =
+        std::pow(1.0 - std::acos(cosine) / std::numbers::pi, static_cast<double>(n_bits));
     const auto n = static_cast<double>(n_tables);
     double u = 1.0 - std::pow(1.0 - hit, n);
     if (n_needed == 2) u -= n * hit * std::pow(1.0 - hit, n - 1.0);
@@ -90,7 +99,8 @@ struct NaiveHashes {
   }
 };
 
-TEST_CASE("magicpig: what collides is sampled, with the weight of its angle", "[selectors][magicpig]") {
+TEST_CASE("magicpig: what collides is sampled, with the weight of its angle",
+          "[selectors][magicpig]") {
   for (unsigned seed = 1; seed <= 10; ++seed) {
     CallShape shape = step_shape(120, seed);
     if (seed % 3 == 0) {
@@ -102,8 +112,9 @@ TEST_CASE("magicpig: what collides is sampled, with the weight of its angle", "[
       for (KeyPos pos = 10; pos < 60; pos += 3) fixture.alive.kill(1, pos);
     }
     const Index n_needed = 1 + static_cast<Index>(seed % 2);
-    const auto selector =
-        made(fmt::format("magicpig:bits=4,tables=12,needed={},n-sink=3,n-recent=7,seed=5", n_needed), fixture);
+    const auto selector = made(
+        fmt::format("magicpig:bits=4,tables=12,needed={},n-sink=3,n-recent=7,seed=5", n_needed),
+        fixture);
     const Selection answer = selector->select(fixture.call);
     for (Index q_head = 0; q_head < 4; ++q_head) {
       for (Index row = 0; row < shape.n_tok; ++row) {
@@ -126,7 +137,9 @@ TEST_CASE("magicpig: what collides is sampled, with the weight of its angle", "[
         CHECK(list.forced() == forced);
         for (std::size_t i = 0; i < list.keys.size(); ++i) {
           const double expected =
-              list.is_forced[i] != 0 ? 0.0 : naive.log_weight(static_cast<std::size_t>(list.keys[i]), 4, 12, n_needed);
+              list.is_forced[i] != 0
+                  ? 0.0
+                  : naive.log_weight(static_cast<std::size_t>(list.keys[i]), 4, 12, n_needed);
           CHECK(list.log_weight[i] == Catch::Approx(expected).epsilon(1e-4).margin(1e-6));
         }
       }
@@ -134,8 +147,10 @@ TEST_CASE("magicpig: what collides is sampled, with the weight of its angle", "[
   }
 }
 
-TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum", "[selectors][magicpig]") {
-  for (const std::string_view preset : {"magicpig:bits=5,tables=20", "magicpig:bits=4,tables=10,needed=1"}) {
+TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum",
+          "[selectors][magicpig]") {
+  for (const std::string_view preset :
+       {"magicpig:bits=5,tables=20", "magicpig:bits=4,tables=10,needed=1"}) {
     CallFixture fixture(step_shape(400, 3));
     constexpr int kSeeds = 300;
     for (Index q_head = 0; q_head < 4; ++q_head) {
@@ -150,14 +165,16 @@ TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum"
         const ListView list = answer.list(q_head, 0);
         double estimate = 0.0;
         for (std::size_t i = 0; i < list.keys.size(); ++i)
-          estimate += std::exp(fixture.logit(q_head, 0, list.keys[i]) + static_cast<double>(list.log_weight[i]));
+          estimate += std::exp(fixture.logit(q_head, 0, list.keys[i]) +
+                               static_cast<double>(list.log_weight[i]));
         sum += estimate / exact;
         squares += std::pow(estimate / exact, 2.0);
         n_kept += static_cast<double>(list.size());
       }
       const double mean = sum / kSeeds;
       const double error = std::sqrt((squares / kSeeds - mean * mean) / kSeeds);
-      INFO(preset << ", head " << q_head << ": " << mean << " +- " << error << ", keys " << n_kept / kSeeds);
+      INFO(preset << ", head " << q_head << ": " << mean << " +- " << error << ", keys "
+                  << n_kept / kSeeds);
       CHECK(std::abs(mean - 1.0) < 4.0 * error);
       CHECK(error < 0.05);
       CHECK(n_kept / kSeeds < 330.0);  // it is a sample
@@ -167,8 +184,10 @@ TEST_CASE("magicpig: over many seeds the estimate of the softmax sum is the sum"
 
 TEST_CASE("magicpig: the probability of rare samples keeps its digits", "[selectors][magicpig]") {
   CHECK(lsh_sampling_probability(1.0, 10, 150, 2) == 1.0);
-  CHECK(lsh_sampling_probability(0.5, 10, 150, 1) == Catch::Approx(1.0 - std::pow(1.0 - std::pow(2.0, -10.0), 150.0)));
-  CHECK(lsh_sampling_probability(0.5, 10, 150, 2) == Catch::Approx(0.00968).epsilon(0.01));  // "u = 1 %" of the file
+  CHECK(lsh_sampling_probability(0.5, 10, 150, 1) ==
+        Catch::Approx(1.0 - std::pow(1.0 - std::pow(2.0, -10.0), 150.0)));
+  CHECK(lsh_sampling_probability(0.5, 10, 150, 2) ==
+        Catch::Approx(0.00968).epsilon(0.01));     // "u = 1 %" of the file
   for (const double p : {0.15, 0.2, 0.25, 0.3}) {  // around the border of the series
     const double hit = std::pow(p, 10.0);
     double u = 0.0;  // all terms of the binomial law beyond one hit that matter
@@ -182,7 +201,8 @@ TEST_CASE("magicpig: the probability of rare samples keeps its digits", "[select
   CHECK(lsh_sampling_probability(0.0, 10, 150, 2) > 0.0);
 }
 
-TEST_CASE("magicpig: chunks change nothing; the keys' mean does not matter", "[selectors][magicpig]") {
+TEST_CASE("magicpig: chunks change nothing; the keys' mean does not matter",
+          "[selectors][magicpig]") {
   const std::string spec = "magicpig:bits=4,tables=12,n-sink=2,n-recent=4,dense-every=0";
   const auto answers = [&](Index chunk) {
     const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = 10});
@@ -209,7 +229,8 @@ TEST_CASE("magicpig: dense layers, and options out of range", "[selectors][magic
   CallFixture fixture(step_shape(90, 4));
   for (const Index layer : {0, 1, 3, 6}) {
     fixture.call.layer = layer;
-    CHECK(made("magicpig:dense-every=3", fixture)->select(fixture.call).is_dense == (layer % 3 == 0));
+    CHECK(made("magicpig:dense-every=3", fixture)->select(fixture.call).is_dense ==
+          (layer % 3 == 0));
     CHECK_FALSE(made("magicpig-hub", fixture)->select(fixture.call).is_dense);
   }
   CHECK(MethodSpec("magicpig").caps().dense_layers == 1);

@@ -1,4 +1,5 @@
-// PQCache: its scores and lists against loops over codes, exactness where every key is a centroid, its work by hand.
+// PQCache: its scores and lists against loops over codes, exactness where every key is a centroid,
+// its work by hand.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -20,9 +21,10 @@ CallShape step_shape(Index n_past, unsigned seed) {
   return shape;
 }
 
-/// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, summed over heads and rows.
-std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Index n_sink, Index n_centroids, bool is_inner,
-                                 std::uint64_t seed) {
+/// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, summed
+/// over heads and rows.
+std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Index n_sink,
+                                 Index n_centroids, bool is_inner, std::uint64_t seed) {
   const Index n_past = fixture.call.pos_begin;
   const Index half = fixture.k.dim(2) / 2;
   std::vector<double> scores(static_cast<std::size_t>(n_past), 0.0);
@@ -34,7 +36,8 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
       if (!fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))) continue;
       learners.push_back(pos);
       double square = 0.0;
-      for (Index c = 0; c < half; ++c) square += std::pow(static_cast<double>(fixture.k(kv_head, pos, part * half + c)), 2.0);
+      for (Index c = 0; c < half; ++c)
+        square += std::pow(static_cast<double>(fixture.k(kv_head, pos, part * half + c)), 2.0);
       phi = std::max(phi, square);
     }
     const auto row_of = [&](Index pos) {
@@ -52,9 +55,10 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
       const std::vector<float> row = row_of(learners[i]);
       std::copy(row.begin(), row.end(), rows.view().row(static_cast<Index>(i)).begin());
     }
-    const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(kv_head),
-                          static_cast<std::uint64_t>(part)});
-    const Tensor<float> centroids = k_means(rows.view(), {.n_clusters = n_centroids, .n_iterations = 25}, rng).centroids;
+    const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer),
+                          static_cast<std::uint64_t>(kv_head), static_cast<std::uint64_t>(part)});
+    const Tensor<float> centroids =
+        k_means(rows.view(), {.n_clusters = n_centroids, .n_iterations = 25}, rng).centroids;
     for (Index pos = 0; pos < n_past; ++pos) {
       const std::vector<float> row = row_of(pos);
       Index best = 0;
@@ -62,17 +66,21 @@ std::vector<double> naive_scores(const CallFixture& fixture, Index kv_head, Inde
       for (Index i = 0; i < centroids.dim(0); ++i) {
         double distance = 0.0;
         for (Index c = 0; c < width; ++c)
-          distance += std::pow(static_cast<double>(row[static_cast<std::size_t>(c)]) - static_cast<double>(centroids(i, c)), 2.0);
+          distance += std::pow(static_cast<double>(row[static_cast<std::size_t>(c)]) -
+                                   static_cast<double>(centroids(i, c)),
+                               2.0);
         if (distance < least) {
           least = distance;
           best = i;
         }
       }
-      for (Index q_head = kv_head * fixture.group(); q_head < (kv_head + 1) * fixture.group(); ++q_head) {
+      for (Index q_head = kv_head * fixture.group(); q_head < (kv_head + 1) * fixture.group();
+           ++q_head) {
         for (Index t = 0; t < fixture.call.n_tok; ++t) {
           for (Index c = 0; c < half; ++c) {
             scores[static_cast<std::size_t>(pos)] +=
-                static_cast<double>(fixture.q(q_head, t, part * half + c)) * static_cast<double>(centroids(best, c));
+                static_cast<double>(fixture.q(q_head, t, part * half + c)) *
+                static_cast<double>(centroids(best, c));
           }
         }
       }
@@ -94,21 +102,27 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
     }
     const bool is_inner = seed % 2 == 0;
     fixture.call.budget = Budget::parse("tokens=20");
-    const auto selector = made(fmt::format("pqcache:bits=4,n-sink=5,n-recent=9,seed=3,metric={}", is_inner ? "inner" : "euclidean"), fixture);
+    const auto selector = made(fmt::format("pqcache:bits=4,n-sink=5,n-recent=9,seed=3,metric={}",
+                                           is_inner ? "inner" : "euclidean"),
+                               fixture);
     const Selection answer = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
       std::vector<double> scores = naive_scores(fixture, kv_head, 5, 16, is_inner, 3);
       for (Index pos = 0; pos < 200; ++pos) {
-        const bool competes = pos >= 5 && pos < 191 && fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos));
-        if (!competes) scores[static_cast<std::size_t>(pos)] = -std::numeric_limits<double>::infinity();
+        const bool competes =
+            pos >= 5 && pos < 191 && fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos));
+        if (!competes)
+          scores[static_cast<std::size_t>(pos)] = -std::numeric_limits<double>::infinity();
       }
       const std::vector<KeyPos> naive = naive_top_k(scores, 20);
       const std::vector<KeyPos> found = answer.at(kv_head).scored();
       std::vector<KeyPos> common;
-      std::set_intersection(naive.begin(), naive.end(), found.begin(), found.end(), std::back_inserter(common));
+      std::set_intersection(naive.begin(), naive.end(), found.begin(), found.end(),
+                            std::back_inserter(common));
       CHECK(found.size() == 20);
-      CHECK(common.size() >= 18);  // keys of one cell tie but for rounding: two cells may meet at the cut
+      CHECK(common.size() >=
+            18);  // keys of one cell tie but for rounding: two cells may meet at the cut
       std::vector<KeyPos> forced = positions(0, 5);
       for (const KeyPos pos : positions(191, 200 + shape.n_tok)) forced.push_back(pos);
       CHECK(answer.at(kv_head).forced() == forced);
@@ -124,7 +138,8 @@ TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqc
   for (Index kv_head = 0; kv_head < 2; ++kv_head) {
     std::vector<double> scores(140, -std::numeric_limits<double>::infinity());
     for (Index pos = 4; pos < 134; ++pos)
-      scores[static_cast<std::size_t>(pos)] = fixture.logit(2 * kv_head, 0, pos) + fixture.logit(2 * kv_head + 1, 0, pos);
+      scores[static_cast<std::size_t>(pos)] =
+          fixture.logit(2 * kv_head, 0, pos) + fixture.logit(2 * kv_head + 1, 0, pos);
     CHECK(answer.at(kv_head).scored() == naive_top_k(scores, 25));
   }
 }
@@ -132,7 +147,8 @@ TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqc
 TEST_CASE("pqcache: a text decoded from nothing, chunks and drafts", "[selectors][pqcache]") {
   const std::string spec = "pqcache:bits=3,n-sink=2,n-recent=3";
   const auto answers = [&](Index chunk, Index n_decode, bool drafts) {
-    const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = n_decode});
+    const Sequence sequence =
+        random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = n_decode});
     SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
     std::vector<Answer> all;
     for (const auto& [phase, n_tok] : sequence.calls) {
@@ -158,7 +174,11 @@ TEST_CASE("pqcache: budgets and options outside its meaning are named", "[select
   CHECK_THROWS_AS(MethodSpec("pqcache:bits=9"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("pqcache:parts=0"), ConfigError);
   fixture.call.budget = Budget::parse("tokens=9");
-  CHECK(made("pqcache:parts=100,n-sink=4,n-recent=4", fixture)->select(fixture.call).at(0).scored().size() == 9);
+  CHECK(made("pqcache:parts=100,n-sink=4,n-recent=4", fixture)
+            ->select(fixture.call)
+            .at(0)
+            .scored()
+            .size() == 9);
 }
 
 }  // namespace

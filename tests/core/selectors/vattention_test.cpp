@@ -27,19 +27,21 @@ struct NaiveSample {
   double weight = 1.0;          // n_s / b
 };
 
-NaiveSample naive_sample(const CallFixture& fixture, Index q_head, Index row, Index n_base, Index n_sink, Index n_recent,
-                         double base_sample, double epsilon, double z, std::uint64_t seed) {
+NaiveSample naive_sample(const CallFixture& fixture, Index q_head, Index row, Index n_base,
+                         Index n_sink, Index n_recent, double base_sample, double epsilon, double z,
+                         std::uint64_t seed) {
   const Index own = fixture.call.pos_begin + row;
   NaiveSample out;
   std::vector<KeyPos> rest;
   for (Index pos = 0; pos <= own; ++pos) {
     if (!fixture.sees(q_head, row, pos)) continue;
-    const bool is_kept = pos < n_sink || pos > own - n_recent || pos >= fixture.call.pos_begin - n_base;
+    const bool is_kept =
+        pos < n_sink || pos > own - n_recent || pos >= fixture.call.pos_begin - n_base;
     (is_kept ? out.kept : rest).push_back(static_cast<KeyPos>(pos));
   }
   const std::size_t n = rest.size();
-  const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(q_head),
-                        static_cast<std::uint64_t>(own)});
+  const CounterRng rng({seed, static_cast<std::uint64_t>(fixture.call.layer),
+                        static_cast<std::uint64_t>(q_head), static_cast<std::uint64_t>(own)});
   std::vector<KeyPos> order;  // of the draws
   std::vector<KeyPos> left = rest;
   for (std::size_t i = 0; i < n; ++i) {
@@ -48,26 +50,32 @@ NaiveSample naive_sample(const CallFixture& fixture, Index q_head, Index row, In
     left[at] = left.front();  // the place of the first one is given up
     left.erase(left.begin());
   }
-  const std::size_t b0 = std::min(n, std::max<std::size_t>(2, static_cast<std::size_t>(base_sample * static_cast<double>(n))));
+  const std::size_t b0 = std::min(
+      n, std::max<std::size_t>(2, static_cast<std::size_t>(base_sample * static_cast<double>(n))));
   double largest = -1e300;
   for (const KeyPos pos : out.kept) largest = std::max(largest, fixture.logit(q_head, row, pos));
-  for (std::size_t i = 0; i < b0; ++i) largest = std::max(largest, fixture.logit(q_head, row, order[i]));
+  for (std::size_t i = 0; i < b0; ++i)
+    largest = std::max(largest, fixture.logit(q_head, row, order[i]));
   const auto e = [&](KeyPos pos) { return std::exp(fixture.logit(q_head, row, pos) - largest); };
   double mean = 0.0;
   for (std::size_t i = 0; i < b0; ++i) mean += e(order[i]) / static_cast<double>(b0);
   double variance = 0.0;
-  for (std::size_t i = 0; i < b0; ++i) variance += std::pow(e(order[i]) - mean, 2.0) / static_cast<double>(b0 - 1);
+  for (std::size_t i = 0; i < b0; ++i)
+    variance += std::pow(e(order[i]) - mean, 2.0) / static_cast<double>(b0 - 1);
   double denominator = static_cast<double>(n) * mean;
   for (const KeyPos pos : out.kept) denominator += e(pos);
-  const double wanted = std::ceil(std::pow(z * std::sqrt(variance) * static_cast<double>(n) / (epsilon * denominator), 2.0));
-  const auto b = static_cast<std::size_t>(std::clamp(wanted, static_cast<double>(b0), static_cast<double>(n)));
+  const double wanted = std::ceil(
+      std::pow(z * std::sqrt(variance) * static_cast<double>(n) / (epsilon * denominator), 2.0));
+  const auto b =
+      static_cast<std::size_t>(std::clamp(wanted, static_cast<double>(b0), static_cast<double>(n)));
   out.sampled.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(b));
   std::sort(out.sampled.begin(), out.sampled.end());
   out.weight = static_cast<double>(n) / static_cast<double>(b);
   return out;
 }
 
-TEST_CASE("vattention: the sample and its weights are those of the printed formulas", "[selectors][vattention]") {
+TEST_CASE("vattention: the sample and its weights are those of the printed formulas",
+          "[selectors][vattention]") {
   constexpr double kZ = 1.6448536269514722;  // of 5 %
   for (unsigned seed = 1; seed <= 12; ++seed) {
     CallShape shape = step_shape(150, seed);
@@ -79,8 +87,10 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
     if (seed % 4 == 0) {
       for (KeyPos pos = 10; pos < 60; pos += 3) fixture.alive.kill(0, pos);
     }
-    const auto selector =
-        made("vattention:base=recent,base-budget=tokens=9,n-sink=3,n-recent=2,base-sample=0.1,epsilon=0.3,seed=7", fixture);
+    const auto selector = made(
+        "vattention:base=recent,base-budget=tokens=9,n-sink=3,n-recent=2,base-sample=0.1,epsilon=0."
+        "3,seed=7",
+        fixture);
     const Selection answer = selector->select(fixture.call);
     REQUIRE(answer.owner == ListOwner::q_head);
     for (Index q_head = 0; q_head < 4; ++q_head) {
@@ -91,9 +101,11 @@ TEST_CASE("vattention: the sample and its weights are those of the printed formu
         std::vector<KeyPos> kept;
         std::vector<KeyPos> sampled;
         for (std::size_t i = 0; i < list.keys.size(); ++i) {
-          const bool is_sampled = std::binary_search(naive.sampled.begin(), naive.sampled.end(), list.keys[i]);
+          const bool is_sampled =
+              std::binary_search(naive.sampled.begin(), naive.sampled.end(), list.keys[i]);
           (is_sampled ? sampled : kept).push_back(list.keys[i]);
-          CHECK(list.log_weight[i] == Catch::Approx(is_sampled ? std::log(naive.weight) : 0.0).margin(1e-6));
+          CHECK(list.log_weight[i] ==
+                Catch::Approx(is_sampled ? std::log(naive.weight) : 0.0).margin(1e-6));
         }
         CHECK(kept == naive.kept);
         CHECK(sampled == naive.sampled);
@@ -107,10 +119,11 @@ struct Exceeded {
   double share = 0.0;      // |D_hat / D - 1| > epsilon
   double too_large = 0.0;  // of one sign
   double too_small = 0.0;
-  double sampled = 0.0;    // keys of the list, share of those seen
+  double sampled = 0.0;  // keys of the list, share of those seen
 };
 
-Exceeded exceeded(const std::string& options, double epsilon, Index n_past, float spread, int n_seeds) {
+Exceeded exceeded(const std::string& options, double epsilon, Index n_past, float spread,
+                  int n_seeds) {
   Exceeded out;
   double n = 0.0;
   for (unsigned data = 1; data <= 4; ++data) {
@@ -119,7 +132,8 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
     for (int seed = 1; seed <= n_seeds; ++seed) {
       SelectionTrace trace;
       fixture.call.trace = &trace;
-      const auto selector = made(fmt::format("vattention:{},epsilon={},seed={}", options, epsilon, seed), fixture);
+      const auto selector =
+          made(fmt::format("vattention:{},epsilon={},seed={}", options, epsilon, seed), fixture);
       const Selection answer = selector->select(fixture.call);
       for (Index q_head = 0; q_head < 4; ++q_head) {
         const double error = trace.denominator_errors[static_cast<std::size_t>(q_head)][0];
@@ -129,9 +143,11 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
           double sum = 0.0;
           double exact = 0.0;
           for (std::size_t i = 0; i < list.keys.size(); ++i) {
-            sum += std::exp(fixture.logit(q_head, 0, list.keys[i]) + static_cast<double>(list.log_weight[i]));
+            sum += std::exp(fixture.logit(q_head, 0, list.keys[i]) +
+                            static_cast<double>(list.log_weight[i]));
           }
-          for (Index pos = 0; pos <= n_past; ++pos) exact += std::exp(fixture.logit(q_head, 0, pos));
+          for (Index pos = 0; pos <= n_past; ++pos)
+            exact += std::exp(fixture.logit(q_head, 0, pos));
           CHECK(error == Catch::Approx(sum / exact - 1.0).margin(1e-5));
         }
         out.too_large += error > epsilon ? 1.0 : 0.0;
@@ -148,7 +164,8 @@ Exceeded exceeded(const std::string& options, double epsilon, Index n_past, floa
   return out;
 }
 
-TEST_CASE("vattention: the stated error is exceeded no oftener than stated", "[selectors][vattention]") {
+TEST_CASE("vattention: the stated error is exceeded no oftener than stated",
+          "[selectors][vattention]") {
   constexpr int kSeeds = 150;  // times 4 texts and 4 heads: 2400 samples
   const std::string sets = "base=oracle-topk,base-budget=tokens=40,n-sink=4,n-recent=16";
   struct Case {
@@ -157,14 +174,17 @@ TEST_CASE("vattention: the stated error is exceeded no oftener than stated", "[s
     double base_sample;
     float spread;
   };
-  for (const Case& one : {Case{0.1, 0.05, 0.05, 1.0f}, Case{0.05, 0.2, 0.05, 1.0f}, Case{0.02, 0.1, 0.05, 0.5f},
-                          Case{0.1, 0.05, 0.1, 2.0f}, Case{0.2, 0.4, 0.02, 2.0f}}) {
-    const std::string options = fmt::format("{},delta={},base-sample={}", sets, one.delta, one.base_sample);
+  for (const Case& one :
+       {Case{0.1, 0.05, 0.05, 1.0f}, Case{0.05, 0.2, 0.05, 1.0f}, Case{0.02, 0.1, 0.05, 0.5f},
+        Case{0.1, 0.05, 0.1, 2.0f}, Case{0.2, 0.4, 0.02, 2.0f}}) {
+    const std::string options =
+        fmt::format("{},delta={},base-sample={}", sets, one.delta, one.base_sample);
     const Exceeded two = exceeded(options + ",tails=two", one.epsilon, 1500, one.spread, kSeeds);
     const Exceeded single = exceeded(options, one.epsilon, 1500, one.spread, kSeeds);
-    INFO("epsilon " << one.epsilon << ", delta " << one.delta << ", spread " << one.spread << ": two tails " << two.share
-                    << " of keys " << two.sampled << "; one tail " << single.share << " = " << single.too_large << " + "
-                    << single.too_small << " of keys " << single.sampled);
+    INFO("epsilon " << one.epsilon << ", delta " << one.delta << ", spread " << one.spread
+                    << ": two tails " << two.share << " of keys " << two.sampled << "; one tail "
+                    << single.share << " = " << single.too_large << " + " << single.too_small
+                    << " of keys " << single.sampled);
     const double noise = 3.0 * std::sqrt(one.delta * (1.0 - one.delta) / (16.0 * kSeeds));
     CHECK(two.share <= one.delta + noise);
     CHECK(single.too_large <= one.delta + noise);
@@ -195,14 +215,15 @@ TEST_CASE("vattention: neither chunks nor drafts change a draw", "[selectors][va
   CHECK(plain == answers(16, true));
 }
 
-TEST_CASE("vattention: its work is the base's and the scores of what it is sure to attend to", "[selectors][vattention][cost]") {
-  // 40 keys: 2 sinks, 3 latest, 5 more that the base keeps, 30 others, 7 of them in the first sample. 17 products of 8
-  // channels for each of 4 heads. The base looks at nothing.
+TEST_CASE("vattention: its work is the base's and the scores of what it is sure to attend to",
+          "[selectors][vattention][cost]") {
+  // 40 keys: 2 sinks, 3 latest, 5 more that the base keeps, 30 others, 7 of them in the first
+  // sample. 17 products of 8 channels for each of 4 heads. The base looks at nothing.
   CallShape shape = step_shape(39, 1);
   shape.d_head = 8;
   CallFixture fixture(shape);
-  const auto selector =
-      made("vattention:base=recent,base-budget=tokens=7,n-sink=2,n-recent=3,base-sample=0.25", fixture);
+  const auto selector = made(
+      "vattention:base=recent,base-budget=tokens=7,n-sink=2,n-recent=3,base-sample=0.25", fixture);
   const Selection answer = selector->select(fixture.call);
   const SelectCost cost = selector->cost(fixture.call, answer);
   CHECK(cost.score_flops == 4 * 17 * 16);
@@ -220,7 +241,8 @@ TEST_CASE("vattention: its work is the base's and the scores of what it is sure 
   CHECK(on_quest->cost(fixture.call, sampled).metadata_bytes == base.metadata_bytes);
 }
 
-TEST_CASE("vattention: caps are its base's; what cannot be a base is refused where it is written", "[selectors][vattention]") {
+TEST_CASE("vattention: caps are its base's; what cannot be a base is refused where it is written",
+          "[selectors][vattention]") {
   CHECK(MethodSpec("vattention:base=specattn,base-budget=p=0.9").caps().needs_draft);
   CHECK(MethodSpec("vattention:base=loki:basis=calibrated").caps().needs_calibration);
   CHECK(MethodSpec("vattention").caps().uses_pool == MethodSpec("oracle-topk").caps().uses_pool);
