@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/sweep.hpp"
 #include "analysis/sweep_journal.hpp"
@@ -129,6 +130,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
     plan.config["calibration_trace"] = {{"uuid", text->info().uuid},
                                         {"hash", text->info().content_hash}};
   }
+  if (Json artifacts = artifacts_json(plan.options.selectors); !artifacts.empty()) plan.config["artifacts"] = std::move(artifacts);
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
   make_units(plan);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analysis/analysis.hpp"
+#include "analysis/calibration_notes.hpp"
 #include "analysis/column_table.hpp"
 #include "core/base/shell_word.hpp"
 
@@ -142,6 +143,7 @@ Json sweep_json(const SweepResult& result) {
           {"config", result.config},
           {"command_line", command_of(result)},
           {"skipped", result.skipped},
+          {"warnings", calibration_warnings(result.config)},
           {"rows", table_json(rows_of(result), result.config_hash)}};
 }
 
@@ -167,6 +169,7 @@ void write_sweep(const SweepResult& result, ResultSink& sink, const std::string&
                {"traces", traces},
                {"pairs", result.pairs},
                {"skipped", result.skipped},
+               {"warnings", calibration_warnings(result.config)},
                {"categories", categories}});
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/cli/bench_text.hpp"
 #include "analysis/cli/bench_workload.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
@@ -41,6 +42,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr Index kCalibrationTokens = 1024;
 constexpr Index kLayers = 32;  // of the model that the selectors are told about
 constexpr double kMaxBytes = 16.0 * 1024 * 1024 * 1024;
 
@@ -188,8 +190,9 @@ class SelectorBench {
   /// A selector that has seen all keys; returns the seconds of telling it.
   double prepare() {
     if (caps_.needs_calibration) {
-      for (Index head = 0; head < call_.k.dim(0); ++head)
-        selector_->calibrate(call_.layer, head, call_.k.sub(head));
+      const BenchText text(call_, kLayers, kCalibrationTokens);
+      ThreadPool one(1);
+      selector_->calibrate(text, std::span(&call_.layer, 1), pool_ != nullptr ? *pool_ : one);
     }
     AttentionShape shape;
     shape.n_layers = kLayers;

@@ -47,7 +47,7 @@ std::vector<std::string> needs_of(const SelectorCaps& caps) {
   std::vector<std::string> needs;
   if (caps.needs_draft) needs.emplace_back("draft trace");
   if (caps.needs_values) needs.emplace_back("values");
-  if (caps.needs_calibration) needs.emplace_back("calibration");
+  if (caps.needs_calibration) needs.push_back(fmt::format("calibration (or {}=FILE)", caps.artifact_option));
   if (caps.cross_layer) needs.emplace_back("layers in order");
   return needs;
 }

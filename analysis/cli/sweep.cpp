@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/experiment_file.hpp"
@@ -65,8 +66,8 @@ class SweepCommand final : public Command {
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
     options.add("calibration", "TRACE",
-                "the same model's trace over another text, for methods that learn from keys before "
-                "they see a sequence (loki:basis=calibrated)",
+                "the same model's trace over another text, for methods that learn before they see a sequence and "
+                "name no file of kvscope fit (loki:basis=calibrated, kascade)",
                 calibration_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
@@ -96,6 +97,8 @@ class SweepCommand final : public Command {
     const SweepPlan plan = plan_sweep(make_traces(), std::move(sweep));
     for (const std::string& sentence : plan.skipped)
       note(fmt::format("kvscope: left out: {}", sentence));
+    for (const std::string& sentence : calibration_warnings(plan.config))
+      note(fmt::format("kvscope: warning: {}", sentence));
 
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
     TemporaryJournal temporary("sweep");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "analysis/calibration_notes.hpp"
 #include "analysis/cli/exit_code.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
@@ -88,7 +89,9 @@ std::string sweep_summary(const SweepResult& result) {
     table.add_row(std::move(cells));
     first = last;
   }
-  return table.text();
+  std::string text = table.text();
+  for (const std::string& sentence : calibration_warnings(result.config)) text += fmt::format("warning: {}\n", sentence);
+  return text;
 }
 
 }  // namespace kvscope::cli

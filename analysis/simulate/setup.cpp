@@ -1,4 +1,4 @@
-// Setting a simulation up: pairs that make sense, the layer map, calibration keys.
+// Setting a simulation up: pairs that make sense, the layer map, the calibration text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "core/attention/monotone_map.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/live_layer_map.hpp"
+#include "core/sim/memory_recording.hpp"
 
 namespace kvscope {
 
@@ -20,18 +21,6 @@ std::span<const TokenId> calibration_text(const SimulationModels& models,
                                           const SimulationOptions& options) {
   const auto n = std::min(static_cast<std::size_t>(options.n_calibration), models.text.size());
   return models.text.last(n);
-}
-
-std::unique_ptr<KvStore> dense_keys(const Transformer& model, std::span<const TokenId> text, Index chunk,
-                   ThreadPool& pool) {
-  std::unique_ptr<KvStore> cache = model.make_store(static_cast<Index>(text.size()));
-  for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(chunk)) {
-    model.forward(text.subspan(at, std::min(static_cast<std::size_t>(chunk), text.size() - at)),
-                  *cache, pool);
-  }
-  // Tasks read the keys side by side: what has to be widened is widened now.
-  for (Index layer = 0; layer < cache->n_layers(); ++layer) cache->host_k(layer, 0, cache->n_tokens());
-  return cache;
 }
 
 void check_options(const SimulationOptions& options) {
@@ -86,7 +75,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     setup.pairs.push_back(std::move(pair));
   }
   if (learns) {
-    setup.calibration = dense_keys(*models.verifier, calibration_text(models, options), options.chunk, pool);
+    setup.calibration = std::make_unique<MemoryTrace>(
+        record_in_memory(*models.verifier, calibration_text(models, options), options.chunk, pool));
   }
   return setup;
 }

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "analysis/analysis.hpp"
+#include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -40,6 +41,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"calibration_tokens", options.n_calibration},
       {"layer_map", setup.layer_map},
       {"seed", options.seed}};
+  if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty()) config["artifacts"] = std::move(artifacts);
   if (options.matmul != "f32") config["matmul"] = options.matmul;
   if (options.kv_dtype != "f32") config["kv_dtype"] = options.kv_dtype;
   const Json own = task.config();

@@ -17,6 +17,7 @@
 #include "core/base/progress.hpp"
 #include "core/model/tokenizer.hpp"
 #include "core/sim/live.hpp"
+#include "core/trace/source.hpp"
 
 namespace kvscope {
 
@@ -71,10 +72,10 @@ struct SimulationSetup {
   std::vector<LivePair> pairs;
   std::vector<std::string> skipped;    // sentences: combinations that were left out
   std::string layer_map;               // as measured for specattn; empty if nobody needed it
-  std::unique_ptr<KvStore> calibration;  // dense keys of the calibration text, if a method learns
+  std::unique_ptr<TraceSource> calibration;  // a dense pass over the calibration text, if a method learns
 };
 
-/// Plans the pairs, measures the layer map and the calibration keys where a method needs them.
+/// Plans the pairs, measures the layer map and reads the calibration text where a method needs them.
 /// Throws ConfigError for budgets that no method takes, a missing draft, a text shorter than the
 /// calibration needs.
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,

@@ -2,8 +2,8 @@
 // all of them.
 //
 // Per sequence:
-//   1. calibrate(...)      once per layer and KV head, if caps().needs_calibration (Loki's PCA,
-//   SpecAttn's layer map)
+//   1. calibrate(text)     once, if caps().needs_calibration (Kascade's anchors, Loki's directions);
+//   a method whose option names a file of `kvscope fit` loads what it learned instead
 //   2. reset(shape)        before every sequence
 // Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in
 // ascending order:
@@ -32,6 +32,7 @@
 
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
+#include "core/selectors/learned.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -45,6 +46,8 @@ struct EnumNames<Phase> {
 inline std::string_view name_of(Phase phase) { return enum_name(phase); }
 
 class ScoreEngine;
+class ThreadPool;
+class TraceSource;
 
 /// The model's attention structure, fixed for a sequence.
 struct AttentionShape {
@@ -102,6 +105,10 @@ struct SelectorCaps {
   bool forced_inside_budget = false;
   Index page_size = 1;     // granularity of the lists
   Index dense_layers = 0;  // the method's own default of leading layers kept dense
+  /// The option that names a file of `kvscope fit`; empty: the method has nothing to learn.
+  std::string_view artifact_option = {};
+  /// A budget of N tokens is N on the average of a layer's KV heads; one of them may hold more.
+  bool divides_budget = false;
 
   /// True if the method answers in this phase; elsewhere it rests and attention is dense.
   bool is_defined(Phase phase) const {
@@ -133,6 +140,7 @@ class AliveMask {
 /// call.
 struct CrossLayerContext {
   std::map<std::string, std::vector<KeyPos>, std::less<>> lists;
+  std::map<std::string, Selection, std::less<>> selections;  // lists of all owners and blocks of rows
 };
 
 /// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as the method has it.
@@ -197,11 +205,17 @@ class Selector {
   virtual ~Selector() = default;
   virtual std::string_view name() const = 0;
   virtual SelectorCaps caps() const = 0;
-  /// Learns from the keys [n_keys, d_head] of one layer and KV head of a calibration text, before
-  /// reset. Called once per pair if caps().needs_calibration; what was learned outlives reset.
-  virtual void calibrate(Index layer, Index kv_head, TensorView<const float> keys) {
-    (void)layer, (void)kv_head, (void)keys;
+  /// Learns from a calibration text, before reset; what was learned outlives reset. `layers`: those that will be asked
+  /// about, ascending; a method that compares layers reads all. Throws ConfigError if the text does not hold what is
+  /// needed (tensors, layers, heads, length). The same for any thread count.
+  virtual void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) {
+    (void)text, (void)layers, (void)pool;
   }
+  /// What calibrate() learned, or the file that an option names holds; for methods with caps().artifact_option.
+  virtual Learned learned() const { return {}; }
+  /// The files that the method's options name, of all its parts. Reads them; throws what
+  /// read_artifact throws (core/selectors/artifact.hpp).
+  virtual std::vector<ArtifactOrigin> artifacts() const { return {}; }
   virtual void reset(const AttentionShape& shape) = 0;
   virtual void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                          TensorView<const float> v) {

@@ -97,10 +97,17 @@ class Stack final : public Selector {
   std::string_view name() const override { return name_; }
   SelectorCaps caps() const override { return caps_; }
 
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
     for (StackStage& stage : stages_) {
-      if (stage.caps.needs_calibration) stage.selector->calibrate(layer, kv_head, keys);
+      if (stage.caps.needs_calibration) stage.selector->calibrate(text, layers, pool);
     }
+  }
+  std::vector<ArtifactOrigin> artifacts() const override {
+    std::vector<ArtifactOrigin> all;
+    for (const StackStage& stage : stages_) {
+      for (ArtifactOrigin& origin : stage.selector->artifacts()) all.push_back(std::move(origin));
+    }
+    return all;
   }
   void reset(const AttentionShape& shape) override {
     for (StackStage& stage : stages_) stage.selector->reset(shape);
@@ -231,6 +238,7 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
   if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
   upper.permanent |= lower.permanent;
+  upper.divides_budget |= lower.divides_budget;
   return upper;
 }
 

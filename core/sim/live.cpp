@@ -66,14 +66,14 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
                                        options.dense_layers, options.score_precision);
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
-  if (calibration.cache == nullptr) {
+  if (calibration.text == nullptr) {
     throw ConfigError(fmt::format(
-        "selector {}: needs keys of a calibration text, and there are none", options.selector));
+        "selector {}: needs a calibration text, and there is none", options.selector));
   }
-  for (Index layer = 0; layer < shape_.n_layers; ++layer) {
-    const auto keys = calibration.cache->host_k(layer, 0, calibration.cache->n_tokens());
-    for (Index head = 0; head < shape_.n_kv; ++head) run_->calibrate(layer, head, keys.sub(head));
-  }
+  std::vector<Index> layers;
+  for (Index layer = shape_.next_asked(0); layer < shape_.n_layers; layer = shape_.next_asked(layer + 1))
+    layers.push_back(layer);
+  run_->calibrate(*calibration.text, layers, pool_);
 }
 
 LiveSequence::LiveSequence(LiveSequence&&) noexcept = default;

@@ -38,9 +38,9 @@ enum class PrefillMode {
   sparse,  // the selector answers in every chunk
 };
 
-/// Keys of a dense pass over a calibration text, for methods that learn from keys.
+/// A dense pass over a calibration text (core/sim/memory_recording.hpp), for methods that learn before they see a sequence.
 struct LiveCalibration {
-  const KvStore* cache = nullptr;
+  const TraceSource* text = nullptr;
 };
 
 /// The attention structure of a model, for a sequence of up to max_tokens.

@@ -49,8 +49,8 @@ class SelectorRun {
               ScorePrecision precision = ScorePrecision::f64);
 
   /// See Selector::calibrate; for those that ask for it, before the first call.
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) {
-    selector_->calibrate(layer, kv_head, keys);
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) {
+    selector_->calibrate(text, layers, pool);
   }
 
   /// While closed, the method sees every append but is not asked: answers are "everything visible".

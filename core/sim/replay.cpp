@@ -108,7 +108,7 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
                                   "of another text",
                                   options.calibration->where()));
   }
-  for (ReplayRun& run : runs) run.calibrate(options.calibration, data);
+  for (ReplayRun& run : runs) run.calibrate(options.calibration, data, pool);
   const Index n_prompt = prompt_end(info, options.calls);
 
   ReplayMeasure measure(info, options, pool);

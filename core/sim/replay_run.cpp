@@ -32,14 +32,17 @@ ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size
   has_history_ = caps().permanent || caps().needs_probs;
 }
 
-void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers) {
+void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers, ThreadPool& pool) {
   if (!caps().needs_calibration) return;
   if (text == nullptr) {
     throw ConfigError(fmt::format(
         "selector {}: it learns from a calibration text, and the replayed recording is not one: "
         "expected a recording of the same model over another text (kvscope sweep --calibration "
-        "TRACE), or an option of the method that does without (loki: basis=self)",
-        run_->selector().name()));
+        "TRACE), {}an option of the method that does without (loki: basis=self)",
+        run_->selector().name(),
+        caps().artifact_option.empty()
+            ? std::string("or ")
+            : fmt::format("{}=FILE with what kvscope fit wrote, or ", caps().artifact_option)));
   }
   const TraceInfo& info = text->info();
   if (info.n_layers != shape_.n_layers || info.n_kv != shape_.n_kv ||
@@ -50,13 +53,11 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
                     text->where(), info.n_layers, info.n_kv, info.d_head, shape_.n_layers,
                     shape_.n_kv, shape_.d_head));
   }
+  std::vector<Index> asked;
   for (const ReplayLayer& layer : layers) {
-    if (layer.window) continue;  // stays dense: nobody asks about it
-    for (Index head = 0; head < shape_.n_kv; ++head) {
-      const Tensor<float> keys = text->read_k(layer.layer, head, {0, info.n_tokens});
-      run_->calibrate(layer.layer, head, keys.view());
-    }
+    if (!layer.window) asked.push_back(layer.layer);  // the others stay dense: nobody asks about them
   }
+  run_->calibrate(*text, asked, pool);
 }
 
 LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float> q,

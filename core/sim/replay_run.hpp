@@ -31,9 +31,9 @@ class ReplayRun {
   ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size_t> members,
             const AttentionShape& shape, std::optional<Index> dense_layers);
 
-  /// Learns from the keys of another text, if the method wants to; never from the replayed ones.
-  /// Throws ConfigError if there is no such text (null), or if it is a recording of another model.
-  void calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers);
+  /// Learns from another text, if the method wants to; never from the replayed one. Throws
+  /// ConfigError if there is no such text (null), or if it is a recording of another model.
+  void calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers, ThreadPool& pool);
   /// Appends what lies before `begin`. Methods with a history live through it in calls like the
   /// model's own: prefill chunks up to n_prompt, then single steps; the others only see the keys.
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,

@@ -21,7 +21,7 @@
 // when a layer is first asked about (the first chunk; in decode the prompt) and leaves them: no
 // calibration is needed, and no later key leaks into a score. basis=calibrated is the published
 // way: a replay takes another recording for it (--calibration) and refuses without one, a live run
-// the end of its text. On one novel, calibrated on another, at 16 of 64 directions the two differ
+// the end of its text; directions=FILE loads what `kvscope fit loki` wrote instead. On one novel, calibrated on another, at 16 of 64 directions the two differ
 // by 0.04 of mass, self being the lower.
 // More directions than d_head means all: then scores are exact. Scores of chunks, and all in f64, use
 // (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live decode (f32)
@@ -34,6 +34,8 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
@@ -64,6 +66,7 @@ namespace {
 struct LokiOptions {
   Index rank = 64;
   Basis basis = Basis::self;
+  std::string directions;
   DecodeOwner owner = DecodeOwner::q_head;
   Index dense_layers = 0;
 
@@ -75,6 +78,8 @@ struct LokiOptions {
               "self: of the keys that are there when a layer is first asked about, never later "
               "ones; calibrated: of a calibration text, as published"},
         self.basis);
+    visit(Field{"directions", "a file of kvscope fit loki: directions of a calibration text, whatever basis says"},
+          self.directions);
     visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -82,26 +87,59 @@ struct LokiOptions {
 
 class Loki final : public SharedScoreSelector {
  public:
-  explicit Loki(const LokiOptions& options) : options_(options) {}
+  explicit Loki(const LokiOptions& options) : options_(options), file_("loki", options.directions) {}
   std::string_view name() const override { return "loki"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = options_.owner == DecodeOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
-    caps.needs_calibration = options_.basis == Basis::calibrated;
+    caps.needs_calibration = options_.basis == Basis::calibrated && !file_.is_named();
+    caps.artifact_option = "directions";
     caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
     caps.dense_layers = options_.dense_layers;
     return caps;
   }
 
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    if (options_.basis == Basis::calibrated)
-      bases_.insert_or_assign(std::pair(layer, kv_head), key_basis(keys));
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+    const TraceInfo& info = text.info();
+    std::vector<Tensor<double>> bases(layers.size() * static_cast<std::size_t>(info.n_kv));
+    pool.parallel_for(static_cast<Index>(bases.size()), [&](Index i, int) {
+      const Index layer = layers[static_cast<std::size_t>(i / info.n_kv)];
+      bases[static_cast<std::size_t>(i)] = key_basis(text.read_k(layer, i % info.n_kv, {0, info.n_tokens}).view());
+    });
+    for (std::size_t i = 0; i < bases.size(); ++i) {
+      const auto n_kv = static_cast<std::size_t>(info.n_kv);
+      bases_.insert_or_assign(std::pair(layers[i / n_kv], static_cast<Index>(i % n_kv)), std::move(bases[i]));
+    }
   }
+
+  Learned learned() const override {
+    Learned out;
+    auto layers = nlohmann::ordered_json::array();
+    auto bases = nlohmann::ordered_json::array();
+    for (const auto& [place, basis] : bases_) {
+      if (layers.empty() || layers.back() != place.first) {
+        layers.push_back(place.first);
+        bases.push_back(nlohmann::ordered_json::array());
+      }
+      const auto flat = basis.flat();
+      bases.back().push_back(std::vector<double>(flat.begin(), flat.end()));
+    }
+    out.values = {{"layers", layers}, {"bases", bases}};
+    out.options = nlohmann::ordered_json::object();
+    out.summary = fmt::format("{} orthogonal directions of the keys in each of {} layers and KV heads",
+                              bases_.empty() ? 0 : bases_.begin()->second.dim(0), bases_.size());
+    return out;
+  }
+  std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
 
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
-    if (options_.basis == Basis::self) bases_.clear();
+    if (file_.is_named()) {
+      load(shape);
+    } else if (options_.basis == Basis::self) {
+      bases_.clear();
+    }
     columns_.clear();
   }
   void rollback(Index n_keys) override { columns_.truncate(n_keys); }
@@ -171,6 +209,23 @@ class Loki final : public SharedScoreSelector {
   }
 
  private:
+  void load(const AttentionShape& shape) {
+    check_shape(file_.get(), shape);
+    const std::vector<Index> layers = file_.layers();
+    const auto& bases = file_.list("bases", layers.size());
+    const auto n_kv = static_cast<std::size_t>(shape.n_kv);
+    bases_.clear();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      for (std::size_t head = 0; head < n_kv; ++head) {
+        const std::vector<double> flat = file_.numbers(bases[i].is_array() && bases[i].size() == n_kv ? bases[i][head] : bases[i],
+                                                       static_cast<std::size_t>(shape.d_head * shape.d_head), "bases");
+        Tensor<double> basis(Shape{shape.d_head, shape.d_head});
+        std::copy(flat.begin(), flat.end(), basis.data());
+        bases_.emplace(std::pair(layers[i], static_cast<Index>(head)), std::move(basis));
+      }
+    }
+  }
+
   static bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
 
   /// The first r coordinates of the heads' mean query, scaled.
@@ -191,7 +246,7 @@ class Loki final : public SharedScoreSelector {
     const auto place = std::pair(call.layer, kv_head);
     auto it = bases_.find(place);
     if (it == bases_.end()) {
-      if (options_.basis == Basis::calibrated) {
+      if (options_.basis == Basis::calibrated || file_.is_named()) {
         throw ConfigError(fmt::format(
             "loki: layer {}, KV head {} was not calibrated; calibrate it on a text, or set "
             "basis=self to fit on the sequence's own first chunk",
@@ -208,6 +263,7 @@ class Loki final : public SharedScoreSelector {
   }
 
   LokiOptions options_;
+  ArtifactFile file_;
   KeyColumns columns_;  // live decode
   std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
 };

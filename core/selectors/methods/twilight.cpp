@@ -99,8 +99,11 @@ class Twilight final : public Selector {
     return caps;
   }
 
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    base().calibrate(layer, kv_head, keys);
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+    base().calibrate(text, layers, pool);
+  }
+  std::vector<ArtifactOrigin> artifacts() const override {
+    return base_ != nullptr ? base_->artifacts() : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override {
     base().reset(shape);

@@ -4,8 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_dots.hpp"
+#include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
 
 namespace kvscope::test {
@@ -148,10 +150,12 @@ TEST_CASE(
   CHECK_THROWS_AS(made("loki:basis=calibrated", fixture)->select(fixture.call), ConfigError);
   auto full = made("loki:basis=calibrated", fixture);
   auto few = made("loki:basis=calibrated,rank=3", fixture);
-  for (Index kv = 0; kv < 2; ++kv) {
-    full->calibrate(5, kv, fixture.k.sub(kv));
-    few->calibrate(5, kv, fixture.k.sub(kv));
-  }
+  MemoryTrace text(make_trace_info(8, 4, 2, 16, fixture.k.dim(1), fixture.k.dim(1)));
+  std::copy_n(fixture.k.data(), fixture.k.count(), text.k(5).data());
+  const std::vector<Index> layers = {5};
+  ThreadPool pool(2);
+  full->calibrate(text, layers, pool);
+  few->calibrate(text, layers, pool);
   const Selection exact = full->select(fixture.call);
   const Selection rough = few->select(fixture.call);
   CHECK(exact.owner == ListOwner::q_head);

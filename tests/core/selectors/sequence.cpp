@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/parallel.hpp"
 #include "core/selectors/registry.hpp"
 
 namespace kvscope::test {
@@ -162,18 +163,27 @@ std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequ
   return answers;
 }
 
+MemoryTrace calibration_text(const AttentionShape& shape) {
+  constexpr Index kTokens = 400;  // more than DuoAttention's window
+  const Index n_tokens = std::max(kTokens, 4 * shape.d_head);
+  MemoryTrace text(make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, n_tokens, n_tokens));
+  for (Index layer = 0; layer < shape.n_layers; ++layer) {
+    const auto name = static_cast<std::uint64_t>(layer);
+    std::uint64_t what = 0;
+    for (const TensorView<float>& tensor : {text.q(layer), text.k(layer), text.v(layer)}) {
+      const Tensor<float> numbers = normal_tensor(tensor.shape(), /*seed=*/99, name, what++);
+      std::copy_n(numbers.data(), numbers.count(), tensor.data());
+    }
+  }
+  return text;
+}
+
 std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence& sequence) {
   auto selector = selector_registry().make(spec);
   if (!selector->caps().needs_calibration) return selector;
-  const AttentionShape& shape = sequence.shape;
-  for (Index layer = 0; layer < shape.n_layers; ++layer) {
-    for (Index kv_head = 0; kv_head < shape.n_kv; ++kv_head) {
-      const Tensor<float> keys =
-          normal_tensor({4 * shape.d_head, shape.d_head}, /*seed=*/99,
-                        static_cast<std::uint64_t>(layer), static_cast<std::uint64_t>(kv_head));
-      selector->calibrate(layer, kv_head, keys.view());
-    }
-  }
+  const MemoryTrace text = calibration_text(sequence.shape);
+  ThreadPool pool(1);
+  selector->calibrate(text, text.info().layers, pool);
   return selector;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/base/rng.hpp"
 #include "core/sim/protocol.hpp"
+#include "core/trace/memory_trace.hpp"
 #include "tests/core/selectors/lists.hpp"
 
 namespace kvscope::test {
@@ -56,7 +57,10 @@ Answer answer_of(const Selection& selection);
 std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
                                           Index n_tok);
 
-/// The method, calibrated on keys that are not the sequence's own if it needs that.
+/// Random tensors of such a model that are not the sequence's own, for methods that learn before they see one.
+MemoryTrace calibration_text(const AttentionShape& shape);
+
+/// The method, calibrated on such a text if it needs that.
 std::unique_ptr<Selector> make_selector(const std::string& spec, const Sequence& sequence);
 
 /// All calls of the sequence with one budget: answers [n_calls * n_layers].

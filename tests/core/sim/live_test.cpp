@@ -11,6 +11,7 @@
 #include "core/base/data_dir.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/draft_runner.hpp"
+#include "core/sim/memory_recording.hpp"
 #include "support/golden.hpp"
 
 namespace kvscope::test {
@@ -93,8 +94,7 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
   const Golden golden(name);
   const auto plain = plain_logits(golden);
   ThreadPool pool(2);
-  KvCache calibration(golden.model.config(), golden.n());
-  golden.model.forward(golden.tokens, calibration, pool);
+  const MemoryTrace calibration = record_in_memory(golden.model, golden.tokens, golden.n(), pool);
   for (const SelectorEntry& entry : selector_registry().entries()) {
     const auto& kinds = entry.caps.budgets;
     const auto has = [&](Budget::Kind kind) {

@@ -1,0 +1,22 @@
+// What a run says about methods that load what they learned: which files, and whether they are
+// tested on what they learned from.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/selectors/method_spec.hpp"
+
+namespace kvscope {
+
+/// For a run's configuration: {"selector", "method", "checksum", "trace_uuid", "trace_hash"} of
+/// every file that the selectors name, so that another file under the same name is another run.
+/// Empty if there is none. Reads the files; throws what read_artifact throws.
+nlohmann::ordered_json artifacts_json(const std::vector<MethodSpec>& selectors);
+
+/// A sentence for every selector and recording of a sweep's configuration ("artifacts", "traces")
+/// where the method learned from the very recording that it is tested on, by uuid or by content.
+std::vector<std::string> calibration_warnings(const nlohmann::ordered_json& config);
+
+}  // namespace kvscope

@@ -1,0 +1,127 @@
+// kvscope fit: what a method learns from a recording before it sees a sequence, as a file that runs
+// load.
+#include <algorithm>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "core/base/error.hpp"
+#include "core/selectors/artifact.hpp"
+#include "core/selectors/calibration_rows.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FitCommand final : public Command {
+ public:
+  std::string name() const override { return "fit"; }
+  std::string summary() const override {
+    return "calibrate a method on a recording, for runs to load";
+  }
+  std::string description() const override {
+    return "Some methods learn something about a model before they see a sequence: Kascade its "
+           "anchor layers and head map, "
+           "DuoAttention the gates of its heads, Double Sparsity its channels, Loki its "
+           "directions. The file that fit writes "
+           "says which recording it comes from; a run names it with an option of the method "
+           "(kascade:map=FILE, "
+           "duoattention:gates=FILE, doublesparsity:channels=FILE, loki:directions=FILE). A sweep "
+           "over the very recording "
+           "that a method learned from says so.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope fit kascade:n-anchors=3 verifier.h5 --out anchors.json",
+             "three anchors and a head map"},
+            {"kvscope sweep other.h5 --selector quest,kascade:map=anchors.json --budget 128",
+             "runs load it"}};
+  }
+  void declare(OptionSet& options) override {
+    options.positional("METHOD", "the method, with its options as NAME:option=value", method_,
+                       /*required=*/true);
+    options.positional("TRACE", "a recording of the model, all layers and heads", trace_,
+                       /*required=*/true);
+    options.add("out", "FILE", "the file to write (JSON)", out_).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string&) override {
+    if (!out_) throw UsageError("--out is missing: expected a file for what the method learns");
+    const MethodSpec spec(method_);
+    check_method(spec);
+    if (out_->string().find_first_of(",+@") != std::string::npos) {
+      throw UsageError(fmt::format(
+          "--out: expected a name without , + and @, which part methods and options, found {}",
+          out_->string()));
+    }
+    MethodSpec(spec).set(spec.stages().front().caps.artifact_option,
+                         out_->string());  // says what contradicts a file
+    check_new_output(*out_, "out", std::span(&trace_, 1), overwrite_, "--overwrite");
+    const int n_threads = work_.n_threads();
+    const TraceFile text = TraceFile::open(trace_, {});
+    for (const auto& warning : text.warnings())
+      note(fmt::format("kvscope: {}: {}", trace_.string(), warning));
+    const MethodSpec::Stage& stage = spec.stages().front();
+    const std::unique_ptr<Selector> selector = spec.make();
+    ThreadPool pool(n_threads);
+    selector->calibrate(text, full_attention_layers(text, stage.method->name), pool);
+    const Learned learned = selector->learned();
+    save_text(*out_, artifact_text(stage.method->name, learned, text.info()), overwrite_);
+    const std::string use =
+        fmt::format("{}:{}={}", stage.name, stage.caps.artifact_option, out_->string());
+    if (json_) {
+      print_json({{"method", stage.method->name},
+                  {"summary", learned.summary},
+                  {"trace", {{"uuid", text.info().uuid}, {"hash", text.info().content_hash}}},
+                  {"file", out_->string()},
+                  {"use", use}});
+    } else {
+      print(fmt::format("{}: {}\nuse it as --selector {}\n", stage.method->name, learned.summary,
+                        use));
+    }
+    return kOk;
+  }
+
+ private:
+  static void check_method(const MethodSpec& spec) {
+    if (spec.stages().size() != 1) {
+      throw ConfigError(fmt::format(
+          "fit {}: expected one method, found a stack: fit its stages one by one", spec));
+    }
+    const MethodSpec::Stage& stage = spec.stages().front();
+    const std::string_view option = stage.caps.artifact_option;
+    if (option.empty()) {
+      std::vector<std::string> able;
+      for (const SelectorEntry& entry : selector_registry().entries()) {
+        if (!entry.caps.artifact_option.empty()) able.push_back(entry.name);
+      }
+      throw ConfigError(fmt::format("fit: {} has nothing to learn; methods that have: {}",
+                                    stage.name, fmt::join(able, ", ")));
+    }
+    if (stage.sets(option)) {
+      throw ConfigError(
+          fmt::format("fit {}: {} names the file that fit makes: leave it out", spec, option));
+    }
+  }
+
+  std::string method_;
+  fs::path trace_;
+  std::optional<fs::path> out_;
+  bool overwrite_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_fit_command() {
+  return std::make_unique<FitCommand>();
+}
+
+}  // namespace kvscope::cli
