@@ -19,6 +19,22 @@ void KeyColumns::truncate(Index n_keys) {
 }
 
 void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directions& directions) {
+  append_made(call, width, [&](Index kv_head) -> WriteColumns {
+    if (!directions) {
+      return [width](std::span<const float> key, std::span<float> columns) { std::copy_n(key.begin(), width, columns.begin()); };
+    }
+    const double* from = directions(kv_head).data();
+    const Index d = call.k.dim(2);
+    return [width, d, axes = std::vector<float>(from, from + width * d), row = std::vector<double>(static_cast<std::size_t>(width)),
+            memory = std::vector<float>()](std::span<const float> key, std::span<float> columns) mutable {
+      // the axes are the "keys" of this product
+      key_dots_f32(key, 1, TensorView<const float>(axes.data(), Shape{width, d}), memory, row.data(), 0);
+      std::transform(row.begin(), row.end(), columns.begin(), [](double x) { return static_cast<float>(x); });
+    };
+  });
+}
+
+void KeyColumns::append_made(const SelectCall& call, Index width, const std::function<WriteColumns(Index kv_head)>& make) {
   const Index n_kv = call.k.dim(0);
   std::vector<Head*> heads;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
@@ -29,27 +45,17 @@ void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directi
   engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
     Head& head = *heads[static_cast<std::size_t>(kv_head)];
     const auto k = call.k.sub(kv_head);
-    const Index d = k.dim(1);
     const Index n_blocks = (k.dim(0) + kColumnKeys - 1) / kColumnKeys;
     const auto n_floats = static_cast<std::size_t>(n_blocks * width * kColumnKeys);
     if (head.blocks.size() < n_floats) head.blocks.resize(n_floats);
-    std::vector<float> axes;
-    if (directions) {
-      const double* from = directions(kv_head).data();
-      axes.assign(from, from + width * d);
-    }
-    std::vector<double> row(static_cast<std::size_t>(width));
-    std::vector<float> memory;
+    if (head.n_keys >= k.dim(0)) return;
+    const WriteColumns write = make(kv_head);
+    std::vector<float> columns(static_cast<std::size_t>(width));
     for (; head.n_keys < k.dim(0); ++head.n_keys) {
       const Index t = head.n_keys;
-      const auto key = k.row(t);
+      write(k.row(t), columns);
       float* out = head.blocks.data() + t / kColumnKeys * width * kColumnKeys + t % kColumnKeys;
-      if (directions) {  // the axes are the "keys" of this product
-        key_dots_f32(key, 1, TensorView<const float>(axes.data(), Shape{width, d}), memory, row.data(), 0);
-        for (Index c = 0; c < width; ++c) out[c * kColumnKeys] = static_cast<float>(row[static_cast<std::size_t>(c)]);
-      } else {
-        for (Index c = 0; c < width; ++c) out[c * kColumnKeys] = key[static_cast<std::size_t>(c)];
-      }
+      for (Index c = 0; c < width; ++c) out[c * kColumnKeys] = columns[static_cast<std::size_t>(c)];
     }
   });
 }
@@ -70,6 +76,20 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     const Index skipped = std::max<Index>(keys.begin - from, 0);
     const float* blocks = head.blocks.data() + from * head.width;
     const auto row_of = [&](Index row) { return out[static_cast<std::size_t>(kv_head * n_rows + row)]; };
+    if (engine_of(call).precision() == ScorePrecision::f64) {
+      const std::size_t width = question.channels.size();
+      for (Index row = 0; row < n_rows; ++row) {
+        const auto q = std::span(question.q).subspan(static_cast<std::size_t>(row) * width, width);
+        for (Index t = std::max(from, keys.begin); t < to; ++t) {
+          const float* key = head.blocks.data() + t / kColumnKeys * head.width * kColumnKeys + t % kColumnKeys;
+          double sum = 0.0;
+          for (std::size_t c = 0; c < width; ++c)
+            sum += static_cast<double>(q[c]) * static_cast<double>(key[question.channels[c] * kColumnKeys]);
+          row_of(row)[static_cast<std::size_t>(t - keys.begin)] = sum;
+        }
+      }
+      return;
+    }
     const Index stride = n_rows > 1 ? row_of(1).data() - row_of(0).data() : 0;
     bool is_table = skipped == 0;  // rows at equal distances
     for (Index row = 2; row < n_rows; ++row) is_table = is_table && row_of(row).data() - row_of(row - 1).data() == stride;

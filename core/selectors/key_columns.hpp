@@ -26,12 +26,18 @@ class KeyColumns {
   using Directions = std::function<const Tensor<double>&(Index kv_head)>;
   void append_up_to(const SelectCall& call, Index width, const Directions& directions = nullptr);
 
+  /// The same with columns that a method makes itself: make(kv_head) returns what writes the columns [width] of one key
+  /// [d_head]; it is used by one thread.
+  using WriteColumns = std::function<void(std::span<const float> key, std::span<float> columns)>;
+  void append_made(const SelectCall& call, Index width, const std::function<WriteColumns(Index kv_head)>& make);
+
   /// What one KV head scores with: rows [n_rows, channels.size()] of queries in the columns named, ascending.
   struct Question {
     std::vector<float> q;
     std::vector<Index> channels;
   };
-  /// out[i][t] = product of row i % n_rows of questions[i / n_rows] with the key at keys.begin + t, on all threads.
+  /// out[i][t] = product of row i % n_rows of questions[i / n_rows] with the key at keys.begin + t, on all threads; in f64
+  /// summed in f64, channel by channel.
   void scores(const SelectCall& call, std::span<const Question> questions, TokenRange keys,
               std::span<const std::span<double>> out) const;
 

@@ -24,6 +24,16 @@ Levels levels_of(std::span<const float> key, int bits) {
 
 }  // namespace
 
+void round_to_levels(std::span<const float> key, int bits, std::span<double> out) {
+  const Levels levels = levels_of(key, bits);
+  const bool is_exact = bits == 16 || levels.step == 0.0;
+  for (std::size_t c = 0; c < key.size(); ++c) {
+    const auto x = static_cast<double>(key[c]);
+    const auto code = static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);  // nearest, as x >= low
+    out[c] = is_exact ? x : levels.low + levels.step * static_cast<double>(code);
+  }
+}
+
 void RoundedKeys::append_up_to(TensorView<const float> k) {
   if (!stores_codes()) return;
   d_head_ = k.dim(1);
@@ -46,22 +56,12 @@ void RoundedKeys::truncate(Index n_keys) {
   codes_.resize(static_cast<std::size_t>(n_keys * d_head_));
 }
 
-void RoundedKeys::round_key(std::span<const float> key, std::span<double> out) const {
-  const Levels levels = levels_of(key, bits_);
-  const bool is_exact = bits_ == 16 || levels.step == 0.0;
-  for (std::size_t c = 0; c < key.size(); ++c) {
-    const auto x = static_cast<double>(key[c]);
-    const auto code = static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);  // nearest, as x >= low
-    out[c] = is_exact ? x : levels.low + levels.step * static_cast<double>(code);
-  }
-}
-
 void RoundedKeys::dots(std::span<const double> q, TensorView<const float> k, std::span<const KeyPos> keys,
                        ScorePrecision precision, std::span<double> out) const {
   if (!stores_codes()) {
     std::vector<double> key(q.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      round_key(k.row(keys[i]), key);
+      round_to_levels(k.row(keys[i]), bits_, key);
       out[i] = dot_of(q, key);
     }
     return;

@@ -12,6 +12,10 @@
 
 namespace kvscope {
 
+/// A key [n] rounded to 2^bits levels between its smallest and its largest element, to out [n]; with 16 bits, and where all
+/// elements are equal, what it is.
+void round_to_levels(std::span<const float> key, int bits, std::span<double> out);
+
 /// Each key is rounded to 2^bits levels between its smallest and its largest channel; with 16 bits, and where all channels
 /// of a key are equal, it stays what it is. Holds one byte per element up to 8 bits; with more, keys are rounded when used.
 class RoundedKeys {
@@ -30,8 +34,6 @@ class RoundedKeys {
 
  private:
   bool stores_codes() const { return bits_ <= 8; }
-  /// The channels of one key in f64, to out [d_head].
-  void round_key(std::span<const float> key, std::span<double> out) const;
 
   int bits_;
   Index d_head_ = 0;

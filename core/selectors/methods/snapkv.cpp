@@ -24,22 +24,12 @@
 #include "core/selectors/eviction.hpp"
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
+#include "core/selectors/pooled_votes.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
-
-namespace {
-
-enum class Pooling { average, max, none };
-
-}  // namespace
-
-template <>
-struct EnumNames<Pooling> {
-  static constexpr std::array<std::string_view, 3> value = {"average", "max", "none"};
-};
 
 namespace {
 
@@ -59,25 +49,6 @@ struct SnapKvOptions {
           self.official_mha);
   }
 };
-
-/// Pools over `kernel` neighbours with stride 1. The average counts missing neighbours as zero, as
-/// zero padding does.
-std::vector<double> pooled(std::span<const double> votes, Index kernel, Pooling pooling) {
-  std::vector<double> out(votes.begin(), votes.end());
-  if (pooling == Pooling::none) return out;
-  const auto n = static_cast<Index>(votes.size());
-  for (Index j = 0; j < n; ++j) {
-    const Index first = std::max<Index>(0, j - kernel / 2);
-    const Index last = std::min(n, j - kernel / 2 + kernel);
-    const auto part =
-        votes.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
-    out[static_cast<std::size_t>(j)] =
-        pooling == Pooling::max
-            ? *std::max_element(part.begin(), part.end())
-            : std::accumulate(part.begin(), part.end(), 0.0) / static_cast<double>(kernel);
-  }
-  return out;
-}
 
 class SnapKv final : public Selector {
  public:
@@ -218,7 +189,7 @@ class SnapKv final : public Selector {
     for (std::size_t i = 0; i < n_voted; ++i) {
       if (keys[i] >= seen.begin) votes[i] = sums[static_cast<std::size_t>(keys[i] - seen.begin)];
     }
-    const std::vector<double> scores = pooled(votes, options_.kernel, options_.pooling);
+    const std::vector<double> scores = pooled_votes(votes, options_.kernel, options_.pooling);
     keep_best(scores, keys.first(n_voted), budget - n_window, owner, mask);
   }
 

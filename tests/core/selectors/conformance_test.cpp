@@ -97,9 +97,12 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
           if (method.caps.permanent) {
             const bool shrinks = phase == Phase::prefill && method.caps.owner != ListOwner::q_head &&
                                  method.name != "rocketkv";  // keeps prompt-budget keys, an option
+            Index n_left = 0;
             for (Index kv_head = 0; shrinks && kv_head < sequence.shape.n_kv; ++kv_head) {
-              CHECK(run.alive(layer).n_alive(kv_head) <= n_budget);
+              n_left += run.alive(layer).n_alive(kv_head);
+              if (!method.caps.divides_budget) CHECK(run.alive(layer).n_alive(kv_head) <= n_budget);
             }
+            if (shrinks) CHECK(n_left <= n_budget * sequence.shape.n_kv);
           } else if (!answer.is_dense && layer >= method.caps.dense_layers &&
                      (phase == Phase::prefill ? method.caps.prefill : method.caps.decode)) {
             // The call's own tokens, and the page that they share with the past, come on top of

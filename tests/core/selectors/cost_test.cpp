@@ -15,6 +15,7 @@
 
 #include "core/attention/visible.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
 
 namespace kvscope::test {
 
@@ -85,6 +86,7 @@ constexpr Counted kBlockMeanEvicted{16 * 13 * 16, 208, 208};
 const CostCase kCases[] = {
     // Nothing is scored.
     {"bigbird", kNothing, kNothing, kNothing},
+    {"duoattention:n-sink=4,n-recent=8", kNothing, kNothing, kNothing},
     {"full", kNothing, kNothing, kNothing},
     {"longformer", kNothing, kNothing, kNothing},
     {"longformer-dilated", kNothing, kNothing, kNothing},
@@ -102,6 +104,13 @@ const CostCase kCases[] = {
     {"oracle-topk-group", kExactChunk, kExactStep, kExactEvicted},
     {"oracle-topk-chunk", kExactChunk, kExactStep, kExactEvicted},
     {"oracle-topp", kExactChunk, kExactStep, kExactEvicted},
+    // Ada-KV votes as SnapKV does, here with all 8 rows of the chunk.
+    {"adakv", kExactChunk, kSnapStep, kExactEvicted},
+    {"adakv-kvpress", kExactChunk, kSnapStep, kExactEvicted},
+    // Kascade scores in an anchor, here layer 2. Its presets rest in prefill; evicted step: 2 heads of a group x 50 keys x 16.
+    {"kascade:anchors=0/2", kExactChunk, kExactStep, kExactEvicted},
+    {"omnikv", kRests, kExactStep, Counted{1600, 800, 0}},
+    {"tidaldecode", kRests, kExactStep, Counted{1600, 800, 0}},
     {"oracle-pages:page-size=8", kExactChunk, kExactStep, kExactEvicted},
     // QuoKA, 4 queries score. Chunk: cosines to the mean 4 x (4 heads x 8 rows x 8) = 1024; norms
     // of 64 keys 3 x 8 each = 1536; 4 slots x 64 keys x 16 = 4096; the largest of the slots 256.
@@ -131,6 +140,11 @@ const CostCase kCases[] = {
     // value per KV head (8 elements) are held.
     {"sparq:n-channels=4", Counted{8192, 512, 1280 + 32}, Counted{1248, 624, 1280 + 32},
      Counted{4352, 272, 800 + 32}},
+    // Double Sparsity, 4 of 8 channels in 4 bits: 2 lists x 64 past keys x 8 in the chunk, 78 in the step; a label is 2 bytes
+    // of codes and 4 of scale and zero, one for each of 80 keys. Per KV head one product; with 16 bits a label is 8 bytes.
+    {"doublesparsity:share=0.5", Counted{1024, 384, 480}, Counted{1248, 468, 480}, Counted{544, 204, 300}},
+    {"doublesparsity:share=0.5,owner=kv_head", Counted{512, 384, 480}, Counted{624, 468, 480}, Counted{272, 204, 300}},
+    {"doublesparsity:share=0.5,bits=16", Counted{1024, 512, 640}, Counted{1248, 624, 640}, Counted{544, 272, 400}},
     // SampleAttention: 4 rows of 4 heads against 40 keys, 16 for the product and 5 for the softmax.
     {"sampleattention:n-queries=4", Counted{16 * 40 * 21, 1280, 0}, Counted{4 * 40 * 21, 1280, 0},
      Counted{2 * 4 * 50 * 21, 800, 0}},
@@ -256,8 +270,14 @@ CallShape shape_of(Phase phase) {
 }
 
 SelectCost cost_of(std::string_view spec, CallFixture& fixture) {
-  auto selector = made(spec, fixture);
+  auto selector = selector_registry().make(spec);
   const SelectorCaps caps = selector->caps();
+  if (caps.needs_calibration) {
+    const MemoryTrace text = calibration_text(fixture.attention());
+    ThreadPool pool(1);
+    selector->calibrate(text, text.info().layers, pool);
+  }
+  selector->reset(fixture.attention());
   const bool takes_mass =
       std::find(caps.budgets.begin(), caps.budgets.end(), Budget::Kind::mass) != caps.budgets.end();
   fixture.call.budget = Budget::parse(takes_mass ? "p=0.9" : "tokens=16");
@@ -331,7 +351,8 @@ TEST_CASE("dense layers of a method score nothing and hold nothing", "[selectors
        {"quest:dense-layers=3", "quoka:dense-layers=3", "loki:basis=self,dense-layers=3",
         "sparq:dense-layers=3", "sampleattention:dense-layers=3", "oracle-topk:dense-layers=3",
         "oracle-topp:dense-layers=3", "oracle-pages:dense-layers=3", "specattn:dense-layers=3",
-        "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3"}) {
+        "twilight:base=full,dense-layers=3", "lessismore:dense-layers=3", "doublesparsity:dense-layers=3",
+        "duoattention:dense-layers=3"}) {
     INFO(spec);
     CallFixture step(shape_of(Phase::decode));
     check_cost(cost_of(spec, step), kNothing);
@@ -342,6 +363,16 @@ TEST_CASE("a layer that reuses LessIsMore's list scores nothing", "[selectors][c
   CallFixture fixture(shape_of(Phase::decode));
   fixture.call.budget = Budget::parse("tokens=16");
   const auto selector = made("lessismore", fixture);
+  selector->select(fixture.call);
+  fixture.call.layer = 5;
+  const Selection answer = selector->select(fixture.call);
+  check_cost(selector->cost(fixture.call, answer), kNothing);
+}
+
+TEST_CASE("a layer that reuses Kascade's lists scores nothing", "[selectors][cost]") {
+  CallFixture fixture(shape_of(Phase::decode));
+  fixture.call.budget = Budget::parse("tokens=16");
+  const auto selector = made("kascade:anchors=0/2", fixture);
   selector->select(fixture.call);
   fixture.call.layer = 5;
   const Selection answer = selector->select(fixture.call);

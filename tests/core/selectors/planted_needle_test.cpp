@@ -29,6 +29,7 @@ struct Entry {
 const std::map<std::string, Entry>& table() {
   using enum Chooses;
   static const std::map<std::string, Entry> entries = {
+      {"adakv", {by_score, {"adakv:window=8", "adakv:window=8,division=safeguard,normalize=true"}}},
       {"bigbird", {by_position, {"bigbird:block=8,n-random=1"}}},
       {"blockmean",
        {by_score,
@@ -40,8 +41,13 @@ const std::map<std::string, Entry>& table() {
         {"flexprefill:block=16,n-voters=16,min-budget=64", "flexprefill:block=16,n-voters=16,min-budget=64,tau=1",
          "flexprefill-frontier:block=16,n-voters=16,min-budget=64,n-local=32,gamma=0.9"}}},
       {"doublep", {by_score, {"doublep:n-recent=16,keys-per-cluster=4", "doublep:n-recent=16,refine=0.5"}}},
+      {"doublesparsity",
+       {by_score, {"doublesparsity:share=0.5", "doublesparsity:share=0.5,bits=16,owner=kv_head"}}},
+      {"duoattention",
+       {by_score, {"duoattention:by=threshold,threshold=0.3,n-sink=8,n-recent=24"}}},
       {"full", {everything, {"full"}}},
       {"h2o", {by_score, {"h2o", "h2o-by-queries", "h2o-sparq"}}},
+      {"kascade", {by_score, {"kascade:n-anchors=2", "kascade:anchors=0/2", "omnikv", "tidaldecode"}}},
       {"keydiff", {by_score, {"keydiff", "keydiff:anchor=raw,recent-share=0.25"}}},
       {"lessismore", {by_score, {"lessismore"}}},
       {"loki", {by_score, {"loki", "loki:rank=8", "loki:owner=kv_head"}}},
@@ -159,6 +165,7 @@ Found look_for(const std::vector<Index>& needles, const MemoryTrace& trace, cons
     out.mean += mass;
     out.dense = std::min(out.dense, on_needles);
   };
+  options.calibration = &trace;  // one model's text; nothing else is known about it
   ThreadPool pool(1);
   // layers 0 and 1 are dense for some methods
   replay_layers(trace, &trace, {2, 3}, {pair}, options, pool);

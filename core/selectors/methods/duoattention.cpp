@@ -1,0 +1,284 @@
+// duoattention: retrieval heads see everything, the others attention sinks and a window (arXiv
+// 2410.10819, ICLR 2025; official code).
+//
+// Idea: few heads look far back. Every KV head has a gate in [0, 1], found once per model; those
+// with the highest gates (retrieval heads) keep the whole cache, the others (streaming heads) the
+// first n-sink and the latest n-recent tokens.
+//
+// Cost: no scoring. Stores one gate per KV head. What it saves is fixed by the share of retrieval
+// heads: it takes no budget.
+//
+// Fails where a head that was quiet in the calibration text is needed, and in models whose heads
+// are all alike.
+//
+// Decided where the sources differ or are silent: gates are trained in the original (gradient
+// descent on pass keys through the whole model), which no recording allows; `kvscope fit
+// duoattention` measures what the paper defines a retrieval head by: how much its output changes
+// when it sees sinks and window only. The gate is sqrt(sum |o - o'|^2 / sum |o|^2) over the group's
+// query heads and fit-rows positions that the window cuts, at most 1. by=share (the code's sparsity
+// is 1 - share) counts heads over all layers, equal gates by layer and head where the code adds
+// noise; by=threshold takes gates of at least `threshold`. A chunk sees sinks, the n-recent keys up
+// to its first query, and itself, as the code's chunked prefill does: later rows of a chunk see
+// more than n-recent. Layers with a sliding window have no gate.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
+#include "core/selectors/calibration_rows.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class DuoRule { share, threshold };
+
+}  // namespace
+
+template <>
+struct EnumNames<DuoRule> {
+  static constexpr std::array<std::string_view, 2> value = {"share", "threshold"};
+};
+
+namespace {
+
+struct DuoAttentionOptions {
+  std::string gates;
+  DuoRule by = DuoRule::share;
+  double share = 0.5;
+  double threshold = 0.5;
+  Index n_sink = 128;
+  Index n_recent = 256;
+  Index fit_rows = 64;
+  Index dense_layers = 0;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"gates",
+                "a file of kvscope fit duoattention; without one, a calibration text is needed"},
+          self.gates);
+    visit(Field{"by",
+                "retrieval heads are a share of all KV heads, or those with a gate of at least the "
+                "threshold"},
+          self.by);
+    visit(Field{"share", "share of the KV heads of all layers that see everything"}.in(0.0, 1.0),
+          self.share);
+    visit(Field{"threshold", "least gate of a retrieval head"}.in(0.0, 1.0), self.threshold);
+    visit(Field{"n-sink", "first tokens that streaming heads see"}.at_least(0), self.n_sink);
+    visit(
+        Field{"n-recent", "latest tokens that streaming heads see, the first query's own included"}
+            .at_least(1),
+        self.n_recent);
+    visit(Field{"fit-rows", "fitting: positions whose output is compared"}.in(1, 1 << 20),
+          self.fit_rows);
+    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+  }
+};
+
+class DuoAttention final : public Selector {
+ public:
+  explicit DuoAttention(const DuoAttentionOptions& options)
+      : options_(options), file_("duoattention", options.gates) {}
+  std::string_view name() const override { return "duoattention"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.prefill = caps.decode = caps.verify = true;
+    caps.owner = ListOwner::kv_head;
+    caps.is_static = true;
+    caps.needs_calibration = !file_.is_named();
+    caps.artifact_option = "gates";
+    caps.dense_layers = options_.dense_layers;
+    return caps;
+  }
+
+  void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
+    const TraceInfo& info = text.info();
+    const Index n_cut =
+        options_.n_sink + options_.n_recent;  // from here on the window leaves a key out
+    if (info.n_tokens <= n_cut) {
+      throw ConfigError(
+          fmt::format("duoattention: {} has {} tokens, expected more than n-sink + n-recent = {}: "
+                      "otherwise no head loses a key",
+                      text.where(), info.n_tokens, n_cut));
+    }
+    const std::vector<Index> layers = full_attention_layers(text, name());
+    const std::vector<Index> positions = evenly_spaced(n_cut, info.n_tokens, options_.fit_rows);
+    std::vector<double> gates(layers.size() * static_cast<std::size_t>(info.n_kv));
+    pool.parallel_for(static_cast<Index>(gates.size()), [&](Index i, int) {
+      gates[static_cast<std::size_t>(i)] = measure_gate(
+          text, layers[static_cast<std::size_t>(i / info.n_kv)], i % info.n_kv, positions);
+    });
+    gates_.clear();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto first = gates.begin() + static_cast<std::ptrdiff_t>(i) * info.n_kv;
+      gates_[layers[i]].assign(first, first + info.n_kv);
+    }
+    name_retrieval_heads();
+  }
+
+  Learned learned() const override {
+    Learned out;
+    auto layers = nlohmann::ordered_json::array();
+    auto gates = nlohmann::ordered_json::array();
+    std::size_t n_heads = 0;
+    for (const auto& [layer, heads] : gates_) {
+      layers.push_back(layer);
+      gates.push_back(heads);
+      n_heads += heads.size();
+    }
+    out.values = {{"layers", layers}, {"gates", gates}};
+    out.options = {{"n_sink", options_.n_sink},
+                   {"n_recent", options_.n_recent},
+                   {"fit_rows", options_.fit_rows}};
+    std::vector<double> all;
+    for (const auto& [layer, heads] : gates_) all.insert(all.end(), heads.begin(), heads.end());
+    std::sort(all.begin(), all.end());
+    out.summary =
+        all.empty()
+            ? std::string("no gates")
+            : fmt::format("gates of {} KV heads: smallest {:.3f}, median {:.3f}, largest {:.3f}",
+                          all.size(), all.front(), all[all.size() / 2], all.back());
+    return out;
+  }
+  std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
+
+  void reset(const AttentionShape& shape) override {
+    if (!file_.is_named()) return;
+    load(shape);
+    name_retrieval_heads();
+  }
+
+  Selection select(const SelectCall& call) override {
+    if (call.layer < options_.dense_layers) return dense_selection(call, ListOwner::kv_head);
+    const std::vector<bool>& retrieves = heads_of(call);
+    if (std::find(retrieves.begin(), retrieves.end(), false) == retrieves.end())
+      return alive_selection(call);
+    const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+      KeyList list;
+      const TokenRange seen = call_range(call);
+      if (retrieves[static_cast<std::size_t>(heads.kv_head)]) {
+        append_range(list.forced, seen.begin, seen.end);
+      } else {
+        append_range(list.forced, seen.begin, std::min(options_.n_sink, seen.end));
+        append_range(list.forced, std::max(seen.begin, call.pos_begin + 1 - options_.n_recent),
+                     seen.end);
+      }
+      remove_dead(call, heads.kv_head, list);
+      answers.front().add(list);
+    };
+    return std::move(
+        select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
+  }
+
+  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+
+ private:
+  /// How much the head's output changes without the keys between sinks and window.
+  double measure_gate(const TraceSource& text, Index layer, Index kv_head,
+                      std::span<const Index> positions) const {
+    const Index d = text.info().d_head;
+    const Tensor<float> v = text.read_v(layer, kv_head, {0, positions.back() + 1});
+    double changed = 0.0;
+    double whole = 0.0;
+    std::vector<double> full(static_cast<std::size_t>(d));
+    std::vector<double> streamed(full.size());
+    visit_weight_rows(
+        text, layer, kv_head, positions, [&](Index, Index index, std::span<const double> weights) {
+          const Index pos = positions[static_cast<std::size_t>(index)];
+          const Index first_recent = pos + 1 - options_.n_recent;
+          std::fill(full.begin(), full.end(), 0.0);
+          std::fill(streamed.begin(), streamed.end(), 0.0);
+          double lost = 0.0;
+          for (Index j = 0; j <= pos; ++j) {
+            const double w = weights[static_cast<std::size_t>(j)];
+            const auto value = v.view().row(j);
+            const bool is_kept = j < options_.n_sink || j >= first_recent;
+            lost += is_kept ? 0.0 : w;
+            for (std::size_t c = 0; c < full.size(); ++c) {
+              const double part = w * static_cast<double>(value[c]);
+              full[c] += part;
+              if (is_kept) streamed[c] += part;
+            }
+          }
+          const double scale =
+              1.0 / std::max(1.0 - lost,
+                             1e-300);  // the softmax runs over what is kept (and the layer's sink)
+          for (std::size_t c = 0; c < full.size(); ++c) {
+            const double difference = full[c] - scale * streamed[c];
+            changed += difference * difference;
+            whole += full[c] * full[c];
+          }
+        });
+    return whole > 0.0 ? std::min(1.0, std::sqrt(changed / whole)) : 0.0;
+  }
+
+  void load(const AttentionShape& shape) {
+    check_shape(file_.get(), shape);
+    const std::vector<Index> layers = file_.layers();
+    const auto& gates = file_.list("gates", layers.size());
+    gates_.clear();
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      gates_[layers[i]] = file_.numbers(gates[i], static_cast<std::size_t>(shape.n_kv), "gates");
+  }
+
+  void name_retrieval_heads() {
+    struct Head {
+      double gate;
+      Index layer;
+      std::size_t kv_head;
+    };
+    std::vector<Head> heads;  // by layer and head
+    for (const auto& [layer, gates] : gates_) {
+      for (std::size_t h = 0; h < gates.size(); ++h) heads.push_back({gates[h], layer, h});
+    }
+    std::stable_sort(heads.begin(), heads.end(),
+                     [](const Head& a, const Head& b) { return a.gate > b.gate; });
+    const auto n_by_share =
+        static_cast<std::size_t>(std::lround(options_.share * static_cast<double>(heads.size())));
+    retrieves_.clear();
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      std::vector<bool>& layer = retrieves_[heads[i].layer];
+      layer.resize(gates_[heads[i].layer].size(), false);
+      layer[heads[i].kv_head] =
+          options_.by == DuoRule::share ? i < n_by_share : heads[i].gate >= options_.threshold;
+    }
+  }
+
+  const std::vector<bool>& heads_of(const SelectCall& call) const {
+    const auto it = retrieves_.find(call.layer);
+    if (it == retrieves_.end() || static_cast<Index>(it->second.size()) != call.k.dim(0)) {
+      throw ConfigError(
+          fmt::format("duoattention: layer {} has no gates: calibrate it on a text, or name a file "
+                      "with gates=FILE "
+                      "(kvscope fit duoattention TRACE --out FILE)",
+                      call.layer));
+    }
+    return it->second;
+  }
+
+  DuoAttentionOptions options_;
+  ArtifactFile file_;
+  std::map<Index, std::vector<double>> gates_;    // by layer, [n_kv]
+  std::map<Index, std::vector<bool>> retrieves_;  // by layer, [n_kv]
+};
+
+}  // namespace
+
+void register_duoattention(SelectorRegistry& registry) {
+  registry.add<DuoAttention, DuoAttentionOptions>(
+      "duoattention", "DuoAttention: retrieval and streaming heads", "arXiv 2410.10819",
+      "some KV heads, found once per model, keep everything; the others keep the first and the "
+      "latest tokens");
+}
+
+}  // namespace kvscope

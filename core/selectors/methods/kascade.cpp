@@ -1,0 +1,513 @@
+// kascade: a few anchor layers choose keys, the layers after them reuse the choice head by head
+// (arXiv 2512.16391; official code). Presets omnikv (ICLR 2025) and tidaldecode (arXiv 2410.05076).
+//
+// Idea: the keys with the largest weights change slowly from layer to layer. Anchor layers compute
+// exact softmax rows, sum them over the group (in a prefill over a tile of 32 queries, too) and
+// keep the best k keys per KV head; every other layer uses its anchor's lists, KV head h that of
+// head map(layer, h). Layer 0 attends to everything, its lists are used all the same. Anchors and
+// head map are learned once per model: `kvscope fit kascade`.
+//
+// Cost: at an anchor 2 n_q n_tok T d FLOPs and one read of all keys; nothing elsewhere. Stores the
+// lists of one layer. The dense layers and dense anchors of the presets are a floor under the
+// traffic that no budget lowers.
+//
+// Fails where a layer looks elsewhere than its anchor; the head map is as good as the calibration
+// text.
+//
+// The fit: sim(a, b, h, h') = mass that head h of layer b gives to the keys of head h' of layer a,
+// relative to the mass of its own k keys, the least over fit-rows queries of the text's later half;
+// map(b, h) = the best h'; anchors by dynamic programming over the mean of the best
+// (core/attention/anchor_layers.hpp). k = max(min-keys, fit-ratio of the context), at most half of
+// it. Decided where the sources differ or are silent: the code weighs a layer by 1 - cos(hidden
+// state before, after attention), which recordings do not hold: all layers weigh the same here. Own
+// position (prefill: the own tile) is forced inside the budget; the code forces the tile, and in
+// decode lets the own key compete. A layer whose anchor was not asked in the same call (it has a
+// sliding window, or --dense-layers leaves it out) chooses for itself. min-keys is a floor under
+// budgets given as a ratio (the code's k = max(128, 10 %)), not under those in tokens. Keys that
+// only some KV heads still hold stay with those. omnikv: as Kascade's authors run it: decode; one
+// list for all heads by the largest weight of any; layers 0, 1, the anchors and the layer after
+// each anchor dense. Anchors 2, 8, 18 are its authors' for Llama-3-8B (from memory). tidaldecode: decode; a list
+// per query head by its weights; layers 0 and 1 and the anchors dense; anchors 2 and 9 are the
+// program's defaults (13 for Llama-3.1-8B in the paper). Anchors that a model does not have fall
+// away.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/attention/anchor_layers.hpp"
+#include "core/attention/topk.hpp"
+#include "core/base/error.hpp"
+#include "core/base/evenly_spaced.hpp"
+#include "core/base/lists.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
+#include "core/selectors/calibration_rows.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/cost_units.hpp"
+#include "core/selectors/eviction.hpp"
+#include "core/selectors/list_builders.hpp"
+#include "core/selectors/owners.hpp"
+#include "core/selectors/registry.hpp"
+#include "core/selectors/shared_scores.hpp"
+
+namespace kvscope {
+
+namespace {
+
+enum class AnchorList { q_head, kv_head, layer };
+enum class AnchorPool { sum, max };
+enum class AnchorAttention { sparse, dense };
+enum class AnchorPhases { all, decode };
+
+}  // namespace
+
+template <>
+struct EnumNames<AnchorList> {
+  static constexpr std::array<std::string_view, 3> value = {"q_head", "kv_head", "layer"};
+};
+template <>
+struct EnumNames<AnchorPool> {
+  static constexpr std::array<std::string_view, 2> value = {"sum", "max"};
+};
+template <>
+struct EnumNames<AnchorAttention> {
+  static constexpr std::array<std::string_view, 2> value = {"sparse", "dense"};
+};
+template <>
+struct EnumNames<AnchorPhases> {
+  static constexpr std::array<std::string_view, 2> value = {"all", "decode"};
+};
+
+namespace {
+
+struct KascadeOptions {
+  std::string map;
+  std::string anchors;
+  Index n_anchors = 5;
+  AnchorList list = AnchorList::kv_head;
+  AnchorPool pool = AnchorPool::sum;
+  AnchorAttention attend = AnchorAttention::sparse;
+  bool dense_after = false;
+  AnchorPhases phases = AnchorPhases::all;
+  Index tile = 32;
+  Index min_keys = 128;
+  Index dense_layers = 1;
+  double fit_ratio = 0.1;
+  Index fit_rows = 64;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"map",
+                "a file of kvscope fit kascade: anchors and head map; without it or anchors, a "
+                "calibration text is needed"},
+          self.map);
+    visit(
+        Field{"anchors", "anchor layers as 0/2/8, every head with its own list, instead of a map"},
+        self.anchors);
+    visit(Field{"n-anchors", "fitting: how many anchors"}.in(1, 1 << 20), self.n_anchors);
+    visit(Field{"list", "who has a list of its own"}, self.list);
+    visit(Field{"pool", "how the weights of heads that share a list are combined"}, self.pool);
+    visit(Field{"attend", "what anchors attend to: their own list, or everything"}, self.attend);
+    visit(Field{"dense-after", "the layer after an anchor stays dense, too"}, self.dense_after);
+    visit(Field{"phases", "where it answers; prefill and verification are dense with decode"},
+          self.phases);
+    visit(Field{"tile", "queries of a prefill or verification that share a list"}.in(1, 1 << 20),
+          self.tile);
+    visit(Field{"min-keys", "least keys of a budget given as a ratio"}.at_least(0), self.min_keys);
+    visit(Field{"dense-layers",
+                "leading layers that attend to everything; anchors among them choose all the same"}
+              .at_least(0),
+          self.dense_layers);
+    visit(Field{"fit-ratio", "fitting: share of the context that is compared"}.in(0.0, 1.0),
+          self.fit_ratio);
+    visit(Field{"fit-rows", "fitting: queries that are compared"}.in(1, 1 << 20), self.fit_rows);
+  }
+};
+
+class Kascade final : public Selector {
+ public:
+  explicit Kascade(const KascadeOptions& options)
+      : options_(options), file_("kascade", options.map) {
+    if (options_.anchors.empty()) return;
+    if (file_.is_named())
+      throw ConfigError(
+          "kascade: map and anchors contradict each other: a map has anchors of its own");
+    for (const std::string& word : split_words(options_.anchors, '/')) {
+      const auto layer = number_from<Index>(word);
+      if (!layer || *layer < 0 || (!anchors_.empty() && *layer <= anchors_.back())) {
+        throw ConfigError(
+            fmt::format("kascade: anchors: expected ascending layers as 0/2/8, found \"{}\"",
+                        options_.anchors));
+      }
+      anchors_.push_back(*layer);
+    }
+  }
+  std::string_view name() const override { return "kascade"; }
+  SelectorCaps caps() const override {
+    SelectorCaps caps;
+    caps.decode = true;
+    caps.prefill = caps.verify = options_.phases == AnchorPhases::all;
+    caps.owner = owner();
+    caps.cross_layer = true;
+    caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
+    caps.forced_inside_budget = true;
+    caps.needs_calibration = !file_.is_named() && options_.anchors.empty();
+    caps.artifact_option = "map";
+    caps.uses_pool = true;
+    return caps;
+  }
+
+  void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
+    const TraceInfo& info = text.info();
+    const std::vector<Index> layers = full_attention_layers(text, name());
+    const auto n = static_cast<Index>(layers.size());
+    const std::vector<Index> rows =
+        evenly_spaced(info.n_tokens / 2, info.n_tokens, options_.fit_rows);
+    const Tensor<double> sim = similarities(text, layers, rows, pool);  // [n, n, n_kv, n_kv]
+    Tensor<double> of_layers(Shape{n, n});
+    for (Index a = 0; a < n; ++a) {
+      for (Index b = a; b < n; ++b) {
+        for (Index h = 0; h < info.n_kv; ++h)
+          of_layers(a, b) += sim(a, b, h, best_head(sim, a, b, h)) / static_cast<double>(info.n_kv);
+      }
+    }
+    const AnchorLayers best = best_anchor_layers(of_layers.view(), options_.n_anchors);
+    anchors_.clear();
+    for (const Index a : best.anchors) anchors_.push_back(layers[static_cast<std::size_t>(a)]);
+    map_.clear();
+    for (Index b = 0, anchor = 0; b < n; ++b) {
+      if (std::find(best.anchors.begin(), best.anchors.end(), b) != best.anchors.end()) anchor = b;
+      std::vector<Index>& heads = map_[layers[static_cast<std::size_t>(b)]];
+      for (Index h = 0; h < info.n_kv; ++h) heads.push_back(best_head(sim, anchor, b, h));
+    }
+    mean_similarity_ = best.score / static_cast<double>(n);
+  }
+
+  Learned learned() const override {
+    Learned out;
+    auto layers = nlohmann::ordered_json::array();
+    auto map = nlohmann::ordered_json::array();
+    for (const auto& [layer, heads] : map_) {
+      layers.push_back(layer);
+      map.push_back(heads);
+    }
+    out.values = {
+        {"anchors", anchors_}, {"layers", layers}, {"map", map}, {"similarity", mean_similarity_}};
+    out.options = {{"n_anchors", options_.n_anchors},
+                   {"min_keys", options_.min_keys},
+                   {"fit_ratio", options_.fit_ratio},
+                   {"fit_rows", options_.fit_rows}};
+    out.summary = fmt::format("anchors {}; mean similarity of a layer to its anchor {:.3f}",
+                              fmt::join(anchors_, ", "), mean_similarity_);
+    return out;
+  }
+  std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
+
+  void reset(const AttentionShape& shape) override {
+    if (!file_.is_named()) return;
+    check_shape(file_.get(), shape);
+    const std::vector<Index> layers = file_.layers();
+    const auto& map = file_.list("map", layers.size());
+    map_.clear();
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      map_[layers[i]] =
+          file_.indices(map[i], static_cast<std::size_t>(shape.n_kv), 0, shape.n_kv - 1, "map");
+    const auto& anchors = file_.list(
+        "anchors", file_.get().values.value("anchors", nlohmann::ordered_json::array()).size());
+    anchors_ = file_.indices(anchors, anchors.size(), 0, shape.n_layers - 1, "anchors");
+    std::sort(anchors_.begin(), anchors_.end());
+  }
+
+  Selection select(const SelectCall& call) override {
+    check_budget_kind(name(), caps(), call.budget);
+    if (anchors_.empty()) {
+      throw ConfigError(
+          "kascade: has no anchors: calibrate it on a text, or name a file with map=FILE (kvscope "
+          "fit kascade TRACE "
+          "--out FILE), or the layers with anchors=0/2/8");
+    }
+    CrossLayerContext& context = context_of(call);
+    const bool is_dense = call.layer < options_.dense_layers || is_after_anchor(call.layer);
+    const auto known = context.selections.find(key_of(call.budget));
+    const bool is_anchor =
+        std::find(anchors_.begin(), anchors_.end(), call.layer) != anchors_.end();
+    // Without a list to reuse the layer chooses for itself, unless it is dense anyway and before
+    // the first anchor.
+    const bool must_choose =
+        known == context.selections.end() && !is_dense && !is_before_anchors(call.layer);
+    if (is_anchor || must_choose) {
+      Selection lists = make_lists(call);
+      Selection answer;
+      const bool attends_to_all =
+          is_dense || (is_anchor && options_.attend == AnchorAttention::dense);
+      if (!attends_to_all) answer = copy_of(lists);
+      context.selections.insert_or_assign(key_of(call.budget), std::move(lists));
+      return attends_to_all ? alive_selection(call) : std::move(answer);
+    }
+    if (is_dense || known == context.selections.end()) return alive_selection(call);
+    return reused(call, known->second);
+  }
+
+  SelectCost cost(const SelectCall& call, const Selection&) const override {
+    if (chose_last_ != call.layer) return {};
+    return exact_scoring_cost(call, call_range(call), call.n_tok);
+  }
+
+ private:
+  ListOwner owner() const {
+    return options_.list == AnchorList::q_head    ? ListOwner::q_head
+           : options_.list == AnchorList::kv_head ? ListOwner::kv_head
+                                                  : ListOwner::layer;
+  }
+  static std::string key_of(const Budget& budget) { return "kascade " + budget.to_string(); }
+  bool is_before_anchors(Index layer) const { return layer < anchors_.front(); }
+  bool is_after_anchor(Index layer) const {
+    return options_.dense_after &&
+           std::find(anchors_.begin(), anchors_.end(), layer - 1) != anchors_.end();
+  }
+
+  static CrossLayerContext& context_of(const SelectCall& call) {
+    if (call.context == nullptr) {
+      throw ConfigError(
+          "kascade: its lists pass from layer to layer, but the call has no cross-layer context");
+    }
+    return *call.context;
+  }
+
+  static Selection copy_of(const Selection& lists) {
+    Selection copy(lists.owner, lists.n_tok, lists.rows_per_list);
+    copy.append(lists);
+    return copy;
+  }
+
+  Index rows_per_list(const SelectCall& call) const { return std::min(options_.tile, call.n_tok); }
+
+  /// Keys of a list at the end of a context of n_keys.
+  Index keys_of_budget(const Budget& budget, Index n_keys) const {
+    const Index k = budget.tokens(n_keys, /*page_size=*/1);
+    return budget.kind == Budget::Kind::ratio ? std::max(k, options_.min_keys) : k;
+  }
+
+  /// The lists of a layer that chooses: exact weights of each tile's rows, pooled over the heads
+  /// that share the list.
+  Selection make_lists(const SelectCall& call) {
+    chose_last_ = call.layer;
+    const Index n_q = call.q.dim(0);
+    const Index n_kv = call.k.dim(0);
+    const TokenRange seen = call_range(call);
+    const Index rows = rows_per_list(call);
+    const Index n_tiles = (call.n_tok + rows - 1) / rows;
+    const Index n_owners = options_.list == AnchorList::q_head ? n_q : n_kv;
+    // pooled weights [n_owners][n_tiles][keys]; of a layer's list, the KV heads' are combined
+    // afterwards
+    std::vector<std::vector<std::vector<double>>> pooled(static_cast<std::size_t>(n_owners));
+    engine_of(call).run(n_owners, [&](Index owner, ScoreWorker& worker) {
+      auto& tiles = pooled[static_cast<std::size_t>(owner)];
+      tiles.assign(static_cast<std::size_t>(n_tiles),
+                   std::vector<double>(static_cast<std::size_t>(seen.size()), 0.0));
+      const Index heads = n_q / n_owners;
+      for (Index q_head = owner * heads; q_head < (owner + 1) * heads; ++q_head) {
+        const Index kv_head = q_head / (n_q / n_kv);
+        for_each_score_row(
+            call, q_head, kv_head, worker.dots, [&](Index row, std::span<double> values) {
+              const TokenRange visible = row_range(call, row);
+              softmax_over_visible(call, kv_head, row, visible, values, sink_of(call, q_head));
+              const auto tile =
+                  std::span(tiles[static_cast<std::size_t>(row / rows)])
+                      .subspan(static_cast<std::size_t>(visible.begin - seen.begin), values.size());
+              for (std::size_t i = 0; i < values.size(); ++i) {
+                tile[i] = options_.pool == AnchorPool::max ? std::max(tile[i], values[i])
+                                                           : tile[i] + values[i];
+              }
+            });
+      }
+    });
+    if (options_.list == AnchorList::layer) join_heads(pooled);
+    Selection lists(owner(), call.n_tok, rows);
+    for (std::size_t owner_index = 0; owner_index < pooled.size(); ++owner_index) {
+      for (Index tile = 0; tile < n_tiles; ++tile)
+        lists.add(best_of_tile(call, static_cast<Index>(owner_index),
+                               pooled[owner_index][static_cast<std::size_t>(tile)], tile * rows));
+    }
+    return without_dead_keys_of_layer(std::move(lists), call);
+  }
+
+  void join_heads(std::vector<std::vector<std::vector<double>>>& pooled) const {
+    for (std::size_t h = 1; h < pooled.size(); ++h) {
+      for (std::size_t t = 0; t < pooled[h].size(); ++t) {
+        for (std::size_t i = 0; i < pooled[h][t].size(); ++i) {
+          double& all = pooled[0][t][i];
+          all = options_.pool == AnchorPool::max ? std::max(all, pooled[h][t][i])
+                                                 : all + pooled[h][t][i];
+        }
+      }
+    }
+    pooled.resize(1);
+  }
+
+  /// The best keys before a tile and the tile itself.
+  KeyList best_of_tile(const SelectCall& call, Index owner_index, std::span<double> weights,
+                       Index first_row) const {
+    const TokenRange seen = call_range(call);
+    const Index begin = call.pos_begin + first_row;
+    const Index end = std::min(begin + rows_per_list(call), seen.end);
+    const TokenRange past{seen.begin, std::max(seen.begin, begin)};
+    const Index k = std::max<Index>(0, keys_of_budget(call.budget, end) - (end - begin));
+    const auto scores = weights.first(static_cast<std::size_t>(past.size()));
+    KeyList list;
+    append_range(list.forced, begin, end);
+    if (options_.list == AnchorList::layer) {
+      for (Index pos = past.begin; pos < past.end; ++pos) {
+        bool is_held = false;
+        for (Index head = 0; head < call.k.dim(0) && !is_held; ++head)
+          is_held = is_alive(call, head, pos);
+        if (!is_held)
+          scores[static_cast<std::size_t>(pos - past.begin)] =
+              -std::numeric_limits<double>::infinity();
+      }
+      list.scored = top_k_list(scores, past, k).scored;
+      return list;
+    }
+    const Index kv_head = options_.list == AnchorList::kv_head
+                              ? owner_index
+                              : owner_index / (call.q.dim(0) / call.k.dim(0));
+    mask_dead(call, kv_head, past, scores);
+    list.scored = top_k_list(scores, past, k).scored;
+    remove_dead(call, kv_head, list);
+    return list;
+  }
+
+  Selection without_dead_keys_of_layer(Selection lists, const SelectCall& call) const {
+    return options_.list == AnchorList::layer ? without_dead_keys(std::move(lists), call)
+                                              : std::move(lists);
+  }
+
+  /// The anchor's lists, KV head h with that of its head in the map.
+  Selection reused(const SelectCall& call, const Selection& lists) const {
+    const auto heads = map_.find(call.layer);
+    if (options_.list == AnchorList::layer && lists.owner == ListOwner::layer) {
+      return without_dead_keys(copy_of(lists), call);
+    }
+    Selection answer(lists.owner, call.n_tok, lists.rows_per_list);
+    const Index n_owners = lists.owner == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
+    const Index per_kv_head = n_owners / call.k.dim(0);
+    for (Index owner_index = 0; owner_index < n_owners; ++owner_index) {
+      const Index kv_head = owner_index / per_kv_head;
+      Index source = owner_index;
+      if (heads != map_.end() && options_.list == AnchorList::kv_head)
+        source = heads->second[static_cast<std::size_t>(kv_head)];
+      for (Index row = 0; row < call.n_tok; row += lists.rows_per_list) {
+        const ListView view = lists.list(source, row);
+        KeyList list;
+        list.scored = view.scored();
+        list.forced = view.forced();
+        remove_dead(call, kv_head, list);
+        answer.add(list);
+      }
+    }
+    return answer;
+  }
+
+  static Index best_head(const Tensor<double>& sim, Index a, Index b, Index h) {
+    Index best = 0;
+    for (Index other = 1; other < sim.dim(3); ++other) {
+      if (sim(a, b, h, other) > sim(a, b, h, best)) best = other;
+    }
+    return best;
+  }
+
+  /// sim(a, b, h, h') of layers a <= b; see the file's head. Holds the lists of all layers and the
+  /// rows of one.
+  Tensor<double> similarities(const TraceSource& text, std::span<const Index> layers,
+                              std::span<const Index> rows, ThreadPool& pool) const {
+    const TraceInfo& info = text.info();
+    const auto n = static_cast<Index>(layers.size());
+    const auto n_rows = static_cast<Index>(rows.size());
+    Tensor<double> sim(Shape{n, n, info.n_kv, info.n_kv});
+    std::fill_n(sim.data(), sim.count(), 1.0);
+    using RowLists =
+        std::vector<std::vector<Index>>;  // [n_rows] ascending keys, the own one among them
+    std::vector<RowLists> lists(static_cast<std::size_t>(n * info.n_kv));  // [n][n_kv]
+    std::vector<std::vector<double>> weights(static_cast<std::size_t>(info.n_kv * n_rows));
+    for (Index b = 0; b < n; ++b) {
+      pool.parallel_for(info.n_kv, [&](Index h, int) {
+        for (Index r = 0; r < n_rows; ++r)
+          weights[static_cast<std::size_t>(h * n_rows + r)].assign(
+              static_cast<std::size_t>(rows[static_cast<std::size_t>(r)] + 1), 0.0);
+        visit_weight_rows(text, layers[static_cast<std::size_t>(b)], h, rows,
+                          [&](Index, Index r, std::span<const double> row) {
+                            std::vector<double>& sum =
+                                weights[static_cast<std::size_t>(h * n_rows + r)];
+                            for (std::size_t i = 0; i < row.size(); ++i) sum[i] += row[i];
+                          });
+        RowLists& own = lists[static_cast<std::size_t>(b * info.n_kv + h)];
+        for (Index r = 0; r < n_rows; ++r)
+          own.push_back(compared_keys(weights[static_cast<std::size_t>(h * n_rows + r)]));
+      });
+      pool.parallel_for((b + 1) * info.n_kv * info.n_kv, [&](Index i, int) {
+        const Index a = i / (info.n_kv * info.n_kv);
+        const Index h = i / info.n_kv % info.n_kv;
+        const Index other = i % info.n_kv;
+        const RowLists& own = lists[static_cast<std::size_t>(b * info.n_kv + h)];
+        const RowLists& lent = lists[static_cast<std::size_t>(a * info.n_kv + other)];
+        double least = std::numeric_limits<double>::infinity();
+        for (Index r = 0; r < n_rows; ++r) {
+          const std::vector<double>& row = weights[static_cast<std::size_t>(h * n_rows + r)];
+          const double mass = mass_of(row, own[static_cast<std::size_t>(r)]);
+          least = std::min(
+              least, mass > 0.0 ? mass_of(row, lent[static_cast<std::size_t>(r)]) / mass : 1.0);
+        }
+        sim(a, b, h, other) = least;
+      });
+    }
+    return sim;
+  }
+
+  /// The best keys of a calibration row before its own position, and that one.
+  std::vector<Index> compared_keys(std::span<const double> weights) const {
+    const auto n = static_cast<Index>(weights.size());
+    const Index k =
+        std::min(std::max(options_.min_keys,
+                          static_cast<Index>(options_.fit_ratio * static_cast<double>(n))),
+                 n / 2);
+    std::vector<Index> keys = top_k_sorted_by_index(weights.first(weights.size() - 1), k - 1);
+    keys.push_back(n - 1);
+    return keys;
+  }
+
+  static double mass_of(std::span<const double> weights, std::span<const Index> keys) {
+    double mass = 0.0;
+    for (const Index key : keys) mass += weights[static_cast<std::size_t>(key)];
+    return mass;
+  }
+
+  KascadeOptions options_;
+  ArtifactFile file_;
+  std::vector<Index> anchors_;  // ascending
+  std::map<Index, std::vector<Index>>
+      map_;                       // by layer, [n_kv] heads of its anchor; none: every head its own
+  double mean_similarity_ = 1.0;  // of the fit
+  Index chose_last_ = -1;         // the layer that made lists last
+};
+
+}  // namespace
+
+void register_kascade(SelectorRegistry& registry) {
+  SelectorEntry& entry = registry.add<Kascade, KascadeOptions>(
+      "kascade", "Kascade: anchor layers and head maps", "arXiv 2512.16391",
+      "a few layers choose keys for the layers after them, head by head");
+  entry.presets["omnikv"] = {{"anchors", "2/8/18"}, {"list", "layer"},       {"pool", "max"},
+                             {"attend", "dense"},   {"dense-after", "true"}, {"phases", "decode"},
+                             {"dense-layers", "2"}};
+  entry.presets["tidaldecode"] = {{"anchors", "2/9"},
+                                  {"list", "q_head"},
+                                  {"attend", "dense"},
+                                  {"phases", "decode"},
+                                  {"dense-layers", "2"}};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,110 @@
+// kvscope fit: what it writes, runs that load it, and what it refuses.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+using Words = std::vector<std::string>;
+
+struct TwoTexts {
+  TempDir dir;
+  std::string text = file("text.h5");
+  std::string tested = file("tested.h5");
+  TwoTexts() {
+    REQUIRE(kvscope_run({"record", text, "--max-tokens", "420"}).code == 0);
+    const auto other = dir.write("other.txt", read_file(KVSCOPE_SOURCE_DIR "/README.md"));
+    REQUIRE(kvscope_run({"record", tested, "--text", other.string(), "--max-tokens", "420"}).code ==
+            0);
+  }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+};
+
+TEST_CASE(
+    "fit writes what a sweep loads; on the recording that it learned from the sweep says so") {
+  const TwoTexts texts;
+  const Words methods = {"kascade:n-anchors=3,min-keys=16", "duoattention", "doublesparsity",
+                         "loki"};
+  const Words options = {"map", "gates", "channels", "directions"};
+  std::string selectors;
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    const std::string name = methods[i].substr(0, methods[i].find(':'));
+    const std::string out = texts.file(name + ".json");
+    const auto run =
+        kvscope_run({"fit", methods[i], texts.text, "--out", out, "--json", "--threads", "2"});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    CHECK(run.json()["method"] == name);
+    CHECK(nlohmann::json::parse(read_file(out))["trace"]["hash"] == run.json()["trace"]["hash"]);
+    selectors += (i == 0 ? "" : ",") + run.json()["use"].get<std::string>();
+    CHECK(run.json()["use"] == name + ":" + options[i] + "=" + out);
+    const auto again = kvscope_run({"fit", methods[i], texts.text, "--out",
+                                    texts.file("again.json"), "--overwrite", "--threads", "1"});
+    CHECK(again.code == 0);
+    CHECK_THAT(again.out, ContainsSubstring("use it as --selector"));
+    CHECK(read_file(out) == read_file(texts.file("again.json")));
+  }
+  const auto sweep = [&](const std::string& trace) {
+    return kvscope_run({"sweep", trace, "--selector", selectors, "--budget", "32", "--phase",
+                        "decode", "--steps", "3", "--json"});
+  };
+  const auto honest = sweep(texts.tested);
+  INFO(honest.err);
+  REQUIRE(honest.code == 0);
+  CHECK(honest.json()["warnings"].empty());
+  CHECK(honest.json()["config"]["artifacts"].size() == 4);
+  const auto same = sweep(texts.text);
+  REQUIRE(same.code == 0);
+  CHECK(same.json()["warnings"].size() == 4);
+  CHECK_THAT(same.err,
+             ContainsSubstring("learned from text.h5, the recording that it is tested on"));
+}
+
+TEST_CASE("fit and runs refuse with one sentence") {
+  const TwoTexts texts;
+  const std::string out = texts.file("out.json");
+  const auto refused = [&](const Words& words, int code, const std::string& expected) {
+    const auto run = kvscope_run(words);
+    INFO(run.err);
+    CHECK(run.code == code);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(expected));
+  };
+  refused({"fit", "quest", texts.text, "--out", out}, 2,
+          "methods that have: doublesparsity, duoattention");
+  refused({"fit", "kascade", texts.text}, 2, "--out is missing");
+  refused({"fit", "kascade", texts.text, "--out", texts.text, "--overwrite"}, 2, "--out");
+  refused({"fit", "kascade:map=x.json", texts.text, "--out", out}, 2, "leave it out");
+  refused({"fit", "omnikv", texts.text, "--out", out}, 2, "map and anchors contradict each other");
+  refused({"fit", "kascade", texts.text, "--out", texts.file("a,b.json")}, 2,
+          "expected a name without");
+  refused({"fit", "keydiff@tokens=64+kascade", texts.text, "--out", out}, 2, "found a stack");
+  refused({"fit", "duoattention:n-recent=4000", texts.text, "--out", out}, 2,
+          "more than n-sink + n-recent");
+  refused({"fit", "kascade", texts.file("none.h5"), "--out", out}, 3, "none.h5");
+  CHECK(!std::filesystem::exists(out));
+  REQUIRE(kvscope_run({"fit", "kascade", texts.text, "--out", out}).code == 0);
+  refused({"fit", "kascade", texts.text, "--out", out}, 3, "exists");
+  const auto sweep = [&](const std::string& selector) {
+    return Words{"sweep", texts.tested, "--selector", selector, "--budget", "32"};
+  };
+  refused(sweep("duoattention:gates=" + out), 2,
+          "an artifact of kascade, expected one of duoattention");
+  refused(sweep("kascade:map=" + texts.text), 3, "expected a file of kvscope fit kascade");
+  refused(sweep("kascade:map=" + texts.file("none.json")), 3, "none.json");
+  refused(sweep("kascade"), 2, "map=FILE");
+  const std::string draft = texts.file("draft.h5");
+  REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", texts.tested}).code == 0);
+  refused({"sweep", draft, "--selector", "kascade:map=" + out, "--budget", "32"}, 2,
+          "expected the");
+}
+
+}  // namespace
+}  // namespace kvscope::test

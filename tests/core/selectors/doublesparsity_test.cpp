@@ -1,0 +1,183 @@
+// Double Sparsity: channels ranked by loops, lists by products of rounded labels.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/error.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+MemoryTrace channel_text(unsigned seed) {
+  PlantOptions plant;
+  plant.n_layers = 8;
+  plant.n_q = 4;
+  plant.n_kv = 2;
+  plant.d_head = 16;
+  plant.n_tokens = 50;
+  plant.seed = seed;
+  return planted_trace(plant);
+}
+
+std::unique_ptr<Selector> fitted(const std::string& spec, const TraceSource& text,
+                                 const CallFixture& fixture) {
+  auto selector = selector_registry().make(spec);
+  ThreadPool pool(2);
+  selector->calibrate(text, text.info().layers, pool);
+  selector->reset(fixture.attention());
+  return selector;
+}
+
+/// All channels of a KV head by falling size.
+std::vector<Index> naive_channels(const TraceSource& text, Index layer, Index kv_head,
+                                  const std::string& by) {
+  std::vector<double> size(16, 0.0);
+  for (Index q_head = 2 * kv_head; q_head < 2 * kv_head + 2; ++q_head) {
+    for (Index t = 0; t < 50; ++t) {
+      const Tensor<float> q = text.read_q(layer, q_head, {t, t + 1});
+      const Tensor<float> k = text.read_k(layer, kv_head, {t, t + 1});
+      for (Index c = 0; c < 16; ++c) {
+        const double a = by == "k" ? 1.0 : std::abs(static_cast<double>(q(0, c)));
+        const double b = by == "q" ? 1.0 : std::abs(static_cast<double>(k(0, c)));
+        size[static_cast<std::size_t>(c)] += a * b;
+      }
+    }
+  }
+  std::vector<Index> order(16);
+  std::iota(order.begin(), order.end(), Index{0});
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return size[static_cast<std::size_t>(a)] > size[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+/// Mean logit of some heads and all rows with a key's label.
+double label_score(const CallFixture& fixture, std::vector<Index> q_heads, Index pos,
+                   std::vector<Index> channels, int bits) {
+  std::sort(channels.begin(), channels.end());
+  const Index kv_head = q_heads[0] / fixture.group();
+  double low = 1e30;
+  double high = -1e30;
+  for (const Index c : channels) {
+    low = std::min(low, static_cast<double>(fixture.k(kv_head, pos, c)));
+    high = std::max(high, static_cast<double>(fixture.k(kv_head, pos, c)));
+  }
+  const double step = (high - low) / (std::pow(2.0, bits) - 1.0);
+  double sum = 0.0;
+  for (const Index c : channels) {
+    double q = 0.0;
+    for (const Index q_head : q_heads) {
+      for (Index row = 0; row < fixture.call.n_tok; ++row)
+        q += static_cast<double>(fixture.q(q_head, row, c)) /
+             static_cast<double>(static_cast<Index>(q_heads.size()) * fixture.call.n_tok);
+    }
+    const auto x = static_cast<double>(fixture.k(kv_head, pos, c));
+    const double label = bits == 16 ? x : low + step * std::floor((x - low) / step + 0.5);
+    sum +=
+        static_cast<double>(static_cast<float>(q * static_cast<double>(fixture.call.score_scale))) *
+        static_cast<double>(static_cast<float>(label));
+  }
+  return sum;
+}
+
+TEST_CASE(
+    "doublesparsity: channels are ranked by the mean of |q k|, |k| or |q| on the calibration text",
+    "[doublesparsity]") {
+  const MemoryTrace text = channel_text(2);
+  const CallFixture fixture;
+  for (const std::string by : {"qk", "k", "q"}) {
+    const Learned learned = fitted("doublesparsity:by=" + by, text, fixture)->learned();
+    for (Index layer = 0; layer < 8; ++layer) {
+      for (Index head = 0; head < 2; ++head) {
+        INFO(by << ", layer " << layer << ", head " << head);
+        CHECK(learned.values["channels"][static_cast<std::size_t>(layer)][static_cast<std::size_t>(
+                  head)] == nlohmann::ordered_json(naive_channels(text, layer, head, by)));
+      }
+    }
+  }
+}
+
+TEST_CASE("doublesparsity: lists are the best past keys by their labels", "[doublesparsity]") {
+  const MemoryTrace text = channel_text(3);
+  for (const int bits : {4, 8, 16}) {
+    for (const std::string owner : {"q_head", "kv_head"}) {
+      for (const Index n_tok : {Index{1}, Index{5}}) {
+        CallFixture fixture(
+            {.n_past = 90, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
+        fixture.call.budget = Budget::parse("tokens=12");
+        fixture.alive.kill(0, 40);
+        auto selector = fitted(
+            fmt::format("doublesparsity:share=0.25,bits={},owner={}", bits, owner), text, fixture);
+        const Selection answer = selector->select(fixture.call);
+        const Index n_lists = owner == "q_head" ? 4 : 2;
+        REQUIRE(answer.n_lists() == n_lists);
+        for (Index i = 0; i < n_lists; ++i) {
+          const std::vector<Index> heads =
+              owner == "q_head" ? std::vector<Index>{i} : std::vector<Index>{2 * i, 2 * i + 1};
+          const Index kv_head = heads[0] / 2;
+          std::vector<Index> channels = naive_channels(text, 5, kv_head, "qk");
+          channels.resize(4);
+          std::vector<double> scores;
+          for (Index pos = 0; pos < 90; ++pos) {
+            scores.push_back(fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))
+                                 ? label_score(fixture, heads, pos, channels, bits)
+                                 : -std::numeric_limits<double>::infinity());
+          }
+          INFO(bits << " bits, " << owner << ", list " << i);
+          CHECK(answer.at(i).scored() == naive_top_k(scores, 12));
+          CHECK(answer.at(i).forced() == positions(90, 90 + n_tok));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "doublesparsity: all channels at 16 bits are exact; f32 and threads keep the lists; keys that "
+    "go are forgotten",
+    "[doublesparsity]") {
+  const MemoryTrace text = channel_text(4);
+  CallFixture fixture({.n_past = 300, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=20");
+  auto exact = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  auto oracle = made("oracle-topk-past", fixture);
+  const Selection of_oracle = oracle->select(fixture.call);
+  ThreadPool pool(3);
+  ScoreEngine engine(ScorePrecision::f32, &pool);
+  const Selection in_f64 = exact->select(fixture.call);
+  fixture.call.engine = &engine;
+  auto live = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  const Selection in_f32 = live->select(fixture.call);
+  for (Index i = 0; i < 4; ++i) {
+    CHECK(in_f64.at(i).scored() == of_oracle.at(i).scored());
+    CHECK(in_f32.at(i).scored() == of_oracle.at(i).scored());
+  }
+  // Keys after a rollback are those of the new sequence.
+  live->rollback(100);
+  for (Index pos = 100; pos < 300; ++pos) {
+    for (Index c = 0; c < 16; ++c) fixture.k(0, pos, c) = 0.0f;
+  }
+  fixture.bind();
+  auto fresh = fitted("doublesparsity:share=1,bits=16", text, fixture);
+  CHECK(live->select(fixture.call).at(0).scored() == fresh->select(fixture.call).at(0).scored());
+}
+
+TEST_CASE("doublesparsity: without channels, and out of bounds, there is a sentence",
+          "[doublesparsity]") {
+  CallFixture fixture;
+  fixture.call.budget = Budget::parse("tokens=8");
+  CHECK_THROWS_WITH(made("doublesparsity", fixture)->select(fixture.call),
+                    ContainsSubstring("channels=FILE"));
+  CHECK_THROWS_AS(selector_registry().make("doublesparsity:share=2"), ConfigError);
+  CHECK_THROWS_AS(selector_registry().make("doublesparsity:bits=0"), ConfigError);
+}
+
+}  // namespace
+}  // namespace kvscope::test
