@@ -23,6 +23,10 @@ import tempfile
 import time
 import xml.etree.ElementTree
 
+import hdf5_files
+import kills
+from attack_files import csv_of, read, write
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden")
 SECONDS = 20
@@ -53,6 +57,7 @@ class Attack:
         self.n_runs = 0
         self.codes = {}
         self.findings = []
+        self.stdout = b""  # of the last run
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -78,6 +83,7 @@ class Attack:
             return False
         except (ValueError, OSError):  # an argument that no program can be given
             return False
+        self.stdout = done.stdout
         code = done.returncode
         self.codes[code] = self.codes.get(code, 0) + 1
         if code in (-signal.SIGXCPU, -signal.SIGKILL):
@@ -182,30 +188,7 @@ def with_checksums(lines):
     return b"".join(b'{"sum":"%s","data":%s}\n' % (checksum(l).encode(), l) for l in lines)
 
 
-def write(name, data):
-    with open(name, "wb") as file:
-        file.write(data)
-
-
-def read(name):
-    with open(name, "rb") as file:
-        return file.read()
-
-
 # ---- kinds of attack: each yields after a run, so that all get their share of the time ----
-
-SWEEP_HEAD = (b"selector,budget_kind,trace,phase,layer,q_head,kv_head,calls,rows,budget,mass_mean,"
-              b"mass_low,mass_high,recall10,dense,window,config_hash\n")
-
-
-def csv_of(names):
-    rows = SWEEP_HEAD
-    for name in names:
-        quoted = b'"' + name.replace(b'"', b'""') + b'"'
-        for budget in (16, 32):
-            rows += quoted + b",tokens,t.h5,prefill,0,0,0,1,1,%d,0.5,0.4,0.6,0.7,0,0,abc\n" % budget
-    return rows
-
 
 def csv_files(attack):
     seeds = [csv_of([b"quest", b"full", b"quoka"]), read(os.path.join(GOLDEN, "results/passkey.csv"))]
@@ -435,7 +418,9 @@ def options(attack):
 
 KINDS = {"csv": csv_files, "texts": texts, "json": json_files, "tokens": token_files,
          "config": config_files, "safetensors": safetensors_files, "tokenizer": tokenizer_files,
-         "manifest": manifests, "journal": journals, "options": options}
+         "manifest": manifests, "journal": journals, "options": options,
+         "traces": hdf5_files.traces, "results": hdf5_files.results, "kills": kills.killed,
+         "narrow": kills.narrow}
 
 
 def main():

@@ -142,9 +142,10 @@ class VAttention final : public Selector {
     return caps;
   }
 
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    base().calibrate(layer, kv_head, keys);
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+    base().calibrate(text, layers, pool);
   }
+  std::vector<ArtifactOrigin> artifacts() const override { return base().artifacts(); }
   void reset(const AttentionShape& shape) override { base().reset(shape); }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                  TensorView<const float> v) override {
