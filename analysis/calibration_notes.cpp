@@ -20,6 +20,20 @@ Json artifacts_json(const std::vector<MethodSpec>& selectors) {
   return all;
 }
 
+void check_artifacts(const std::vector<MethodSpec>& selectors, const TraceInfo& info) {
+  AttentionShape shape;
+  shape.n_layers = info.n_layers;
+  shape.n_q = info.n_q;
+  shape.n_kv = info.n_kv;
+  shape.d_head = info.d_head;
+  shape.max_tokens = info.n_tokens;
+  shape.score_scale = info.score_scale;
+  for (const MethodSpec& selector : selectors) {
+    const std::unique_ptr<Selector> method = selector.make();
+    if (!method->artifacts().empty()) method->reset(shape);
+  }
+}
+
 std::vector<std::string> calibration_warnings(const Json& config) {
   std::vector<std::string> sentences;
   const auto list = [&](const char* name) {

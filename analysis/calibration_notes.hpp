@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/selectors/method_spec.hpp"
+#include "core/trace/info.hpp"
 
 namespace kvscope {
 
@@ -14,6 +15,9 @@ namespace kvscope {
 /// every file that the selectors name, so that another file under the same name is another run.
 /// Empty if there is none. Reads the files; throws what read_artifact throws.
 nlohmann::ordered_json artifacts_json(const std::vector<MethodSpec>& selectors);
+
+/// Throws what the selectors say about files of another model than the recording's, before any work.
+void check_artifacts(const std::vector<MethodSpec>& selectors, const TraceInfo& info);
 
 /// A sentence for every selector and recording of a sweep's configuration ("artifacts", "traces")
 /// where the method learned from the very recording that it is tested on, by uuid or by content.

@@ -110,6 +110,7 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
     const auto source = trace.open();
     const TraceInfo& info = source->info();
     check_layers(info, trace.name, plan.options.layers, plan.options.replay.q_heads);
+    check_artifacts(plan.options.selectors, info);
     SweepTraceInfo known;
     known.name = trace.name;
     known.uuid = info.uuid;
