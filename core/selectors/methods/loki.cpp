@@ -23,6 +23,7 @@
 // way: a replay takes another recording for it (--calibration) and refuses without one, a live run
 // the end of its text; directions=FILE loads what `kvscope fit loki` wrote instead. On one novel, calibrated on another, at 16 of 64 directions the two differ
 // by 0.04 of mass, self being the lower.
+// Half of the directions score unless rank says how many: the published 64 are of 128 channels.
 // More directions than d_head means all: then scores are exact. Scores of chunks, and all in f64, use
 // (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live decode (f32)
 // keeps the r coordinates of each key beside the cache and reads only them.
@@ -37,6 +38,7 @@
 #include "core/base/parallel.hpp"
 #include "core/selectors/artifact.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/head_share.hpp"
 #include "core/selectors/key_basis.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
@@ -64,7 +66,8 @@ struct EnumNames<DecodeOwner> {
 namespace {
 
 struct LokiOptions {
-  Index rank = 64;
+  Index rank = 0;
+  double rank_share = 0.5;
   Basis basis = Basis::self;
   std::string directions;
   DecodeOwner owner = DecodeOwner::q_head;
@@ -72,7 +75,10 @@ struct LokiOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rank", "principal directions that score (r)"}.at_least(1), self.rank);
+    visit(Field{"rank", "principal directions that score (r); 0: rank-share of the head's channels"}.at_least(0),
+          self.rank);
+    visit(Field{"rank-share", "directions as a share of the head's channels, at least one"}.in(0.0, 1.0),
+          self.rank_share);
     visit(
         Field{"basis",
               "self: of the keys that are there when a layer is first asked about, never later "
@@ -150,7 +156,7 @@ class Loki final : public SharedScoreSelector {
     const auto d = static_cast<double>(call.k.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
     if (selection.is_dense) return {};
-    const auto r = static_cast<double>(std::min(options_.rank, call.k.dim(2)));
+    const auto r = static_cast<double>(n_directions(call.k.dim(2)));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     return {
         .score_flops =
@@ -178,7 +184,7 @@ class Loki final : public SharedScoreSelector {
     const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : shape_.group();
     const bool reads_columns = is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
     if (reads_columns) {
-      columns_.append_up_to(call, std::min(options_.rank, call.k.dim(2)),
+      columns_.append_up_to(call, n_directions(call.k.dim(2)),
                             [&](Index kv_head) -> const Tensor<double>& { return basis_of(call, kv_head); });
     }
     std::vector<double> queries;
@@ -228,12 +234,14 @@ class Loki final : public SharedScoreSelector {
 
   static bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
 
+  Index n_directions(Index d_head) const { return channels_of(options_.rank, options_.rank_share, d_head); }
+
   /// The first r coordinates of the heads' mean query, scaled.
   std::vector<double> query_coordinates(const SelectCall& call, TokenRange q_heads, Index kv_head) {
     const Tensor<double>& basis = basis_of(call, kv_head);
     const std::vector<double> q = mean_query(call, q_heads);
     std::vector<double> coordinates;
-    for (Index r = 0; r < std::min(options_.rank, basis.dim(0)); ++r) {
+    for (Index r = 0; r < std::min(n_directions(basis.dim(1)), basis.dim(0)); ++r) {
       const auto direction = basis.view().row(r);
       double coordinate = 0.0;
       for (std::size_t c = 0; c < q.size(); ++c) coordinate += direction[c] * q[c];

@@ -29,6 +29,7 @@
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/cost_units.hpp"
+#include "core/selectors/head_share.hpp"
 #include "core/selectors/key_columns.hpp"
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
@@ -39,14 +40,18 @@ namespace kvscope {
 namespace {
 
 struct SparqOptions {
-  Index n_channels = 64;
+  Index n_channels = 0;
+  double channel_share = 0.5;
   double local_share = 0.25;
   bool mean_value = true;
   Index dense_layers = 0;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-channels", "query channels that score (r)"}.at_least(1), self.n_channels);
+    visit(Field{"n-channels", "query channels that score (r); 0: channel-share of the head's"}.at_least(0),
+          self.n_channels);
+    visit(Field{"channel-share", "share of the head's channels that score, at least one"}.in(0.0, 1.0),
+          self.channel_share);
     visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0,
                                                                                               1.0),
           self.local_share);
@@ -112,7 +117,7 @@ class Sparq final : public SharedScoreSelector {
     const auto n_kv = static_cast<double>(call.k.dim(0));
     const auto d = static_cast<double>(call.k.dim(2));
     if (selection.is_dense) return {};
-    const auto r = static_cast<double>(std::min(options_.n_channels, call.k.dim(2)));
+    const auto r = static_cast<double>(n_channels(call));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     const double rows_per_kv_head = static_cast<double>(call.q.dim(0) * call.n_tok) / n_kv;
     SelectCost cost;
@@ -244,6 +249,9 @@ class Sparq final : public SharedScoreSelector {
   static bool is_decode(const SelectCall& call) {
     return call.phase == Phase::decode && call.n_tok == 1;
   }
+  Index n_channels(const SelectCall& call) const {
+    return channels_of(options_.n_channels, options_.channel_share, call.k.dim(2));
+  }
   bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
 
   /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau, meaned over rows.
@@ -277,7 +285,7 @@ class Sparq final : public SharedScoreSelector {
           size[c] += std::abs(static_cast<double>(q[c]));
       }
     }
-    return top_k_sorted_by_index(size, options_.n_channels);
+    return top_k_sorted_by_index(size, n_channels(call));
   }
 
   /// sqrt(d * |q[I]|_1 / |q|_1); sqrt(d) for a query that is zero in these channels, whose logits

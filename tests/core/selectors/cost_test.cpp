@@ -145,6 +145,13 @@ const CostCase kCases[] = {
     {"doublesparsity:share=0.5", Counted{1024, 384, 480}, Counted{1248, 468, 480}, Counted{544, 204, 300}},
     {"doublesparsity:share=0.5,owner=kv_head", Counted{512, 384, 480}, Counted{624, 468, 480}, Counted{272, 204, 300}},
     {"doublesparsity:share=0.5,bits=16", Counted{1024, 512, 640}, Counted{1248, 624, 640}, Counted{544, 272, 400}},
+    // Both by the share that is their default: half of the 8 channels; and a quarter of them.
+    {"loki", Counted{6144 + 8192, 512, 256}, Counted{768 + 1248, 624, 256},
+     Counted{6144 + 4352, 272, 256}},
+    {"sparq", Counted{8192, 512, 1280 + 32}, Counted{1248, 624, 1280 + 32},
+     Counted{4352, 272, 800 + 32}},
+    {"sparq:channel-share=0.25", Counted{4096, 256, 1280 + 32}, Counted{624, 312, 1280 + 32},
+     Counted{2176, 136, 800 + 32}},
     // SampleAttention: 4 rows of 4 heads against 40 keys, 16 for the product and 5 for the softmax.
     {"sampleattention:n-queries=4", Counted{16 * 40 * 21, 1280, 0}, Counted{4 * 40 * 21, 1280, 0},
      Counted{2 * 4 * 50 * 21, 800, 0}},

@@ -126,14 +126,14 @@ TEST_CASE(
     "value") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 300, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=400");
-  auto selector = made("sparq", fixture);
+  auto selector = made("sparq:channel-share=1", fixture);
   const Selection all = selector->select(fixture.call);
   CHECK(merged(all.at(0)) == positions(0, 301));
   CHECK(static_cast<double>(all.summaries.list_share(1, 0)) == Catch::Approx(1.0).epsilon(1e-6));
   selector->rollback(290);
   for (Index c = 0; c < 16; ++c) fixture.v(0, 295, c) = 7.0f;
   const Selection again = selector->select(fixture.call);
-  const Selection fresh = made("sparq", fixture)->select(fixture.call);
+  const Selection fresh = made("sparq:channel-share=1", fixture)->select(fixture.call);
   CHECK(again.summaries.v(0, 2) == fresh.summaries.v(0, 2));
   CHECK(again.summaries.v(0, 2) != all.summaries.v(0, 2));
   fixture.v = Tensor<float>();
@@ -148,7 +148,7 @@ TEST_CASE(
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 80, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(made("loki:basis=calibrated", fixture)->select(fixture.call), ConfigError);
-  auto full = made("loki:basis=calibrated", fixture);
+  auto full = made("loki:basis=calibrated,rank-share=1", fixture);
   auto few = made("loki:basis=calibrated,rank=3", fixture);
   MemoryTrace text(make_trace_info(8, 4, 2, 16, fixture.k.dim(1), fixture.k.dim(1)));
   std::copy_n(fixture.k.data(), fixture.k.count(), text.k(5).data());
@@ -180,11 +180,32 @@ TEST_CASE(
     CHECK(exact.list(h, 0).scored() == naive_top_k(logits, 10));
     CHECK(rough.list(h, 0).scored() == naive_top_k(projected, 10));
   }
-  CHECK(made("loki:basis=self", fixture)->select(fixture.call).at(0).scored() ==
+  CHECK(made("loki:basis=self,rank-share=1", fixture)->select(fixture.call).at(0).scored() ==
         exact.at(0).scored());
   CallFixture other({.d_head = 8});
   other.call.budget = Budget::parse("tokens=10");
   CHECK_THROWS_AS(full->select(other.call), ShapeError);
+}
+
+TEST_CASE("sparq and loki take half of a head's channels unless they are told how many") {
+  const auto forced_and_scored = [](const std::string& spec, Index d_head) {
+    CallFixture fixture({.d_head = d_head, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
+    fixture.call.budget = Budget::parse("tokens=12");
+    const Selection answer = made(spec, fixture)->select(fixture.call);
+    return std::vector<KeyPos>(answer.keys().begin(), answer.keys().end());
+  };
+  for (const Index d_head : {Index{16}, Index{64}, Index{128}}) {
+    INFO(d_head);
+    const Index half = d_head / 2;
+    CHECK(forced_and_scored("sparq", d_head) == forced_and_scored(fmt::format("sparq:n-channels={}", half), d_head));
+    CHECK(forced_and_scored("loki", d_head) == forced_and_scored(fmt::format("loki:rank={}", half), d_head));
+    CHECK(forced_and_scored("loki", d_head) != forced_and_scored("loki:rank-share=1", d_head));
+    CHECK(forced_and_scored("sparq:n-channels=1000", d_head) == forced_and_scored("sparq:channel-share=1", d_head));
+  }
+  CHECK(forced_and_scored("sparq:channel-share=0", 16) == forced_and_scored("sparq:n-channels=1", 16));
+  CHECK(forced_and_scored("loki:rank=3,rank-share=1", 16) == forced_and_scored("loki:rank=3", 16));
+  CHECK_THROWS_AS(selector_registry().make("sparq:channel-share=1.5"), ConfigError);
+  CHECK_THROWS_AS(selector_registry().make("loki:rank=-1"), ConfigError);
 }
 
 TEST_CASE("key basis: orthonormal, by falling variance, signs fixed, few keys") {
