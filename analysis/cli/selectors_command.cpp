@@ -8,6 +8,7 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/selectors/wrappers.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -78,6 +79,7 @@ Json json_of(const SelectorEntry& entry) {
     json["presets"][preset] = Json::object();
     for (const auto& [option, value] : assignments) json["presets"][preset][option] = value;
   }
+  for (const auto& [preset, wrapper] : entry.preset_wrappers) json["preset_wrappers"][preset] = wrapper;
   return json;
 }
 
@@ -98,7 +100,9 @@ std::string details_of(const SelectorEntry& entry) {
     std::vector<std::string> words;
     for (const auto& [option, value] : assignments)
       words.push_back(fmt::format("{}={}", option, value));
-    text += fmt::format("preset {}: {}\n", preset, list(words));
+    const auto wrapper = entry.preset_wrappers.find(preset);
+    text += fmt::format("preset {}: {}{}\n", preset, list(words),
+                        wrapper == entry.preset_wrappers.end() ? "" : " +" + wrapper->second);
   }
   return text;
 }
@@ -134,6 +138,15 @@ std::string listing(std::span<const SelectorEntry> entries) {
   return text;
 }
 
+std::string details_of(const WrapperEntry& entry) {
+  TextTable options({"option", "default", "expected", "meaning"});
+  for (const SelectorOption& option : entry.options) {
+    options.add_row({option.name, option.default_value, option.expected, option.help});
+  }
+  return fmt::format("{}: a wrapper, written behind a method with a plus sign\n{}\n\n{}", entry.name, entry.idea,
+                     options.text());
+}
+
 class SelectorsCommand final : public Command {
  public:
   std::string name() const override { return "selectors"; }
@@ -142,7 +155,10 @@ class SelectorsCommand final : public Command {
     return "Methods can be stacked with plus signs, each but the last with a budget of its own: "
            "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
            "prunes "
-           "to a share of the attention. A stage chooses among the keys that those before it left.";
+           "to a share of the attention. A stage chooses among the keys that those before it left. "
+           "Two wrappers stand behind a method with a plus sign and leave it its budget: "
+           "quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of 64, "
+           "quest+every=4 chooses at each fourth step; kvscope selectors coarsen explains them.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope selectors", "all methods"},
@@ -154,6 +170,12 @@ class SelectorsCommand final : public Command {
   }
   int run(const OptionSet&, const std::string&) override {
     const SelectorRegistry& registry = selector_registry();
+    if (name_ && !json_ && is_wrapper(*name_)) {
+      for (const WrapperEntry& entry : wrapper_entries()) {
+        if (entry.name == *name_) print(details_of(entry));
+      }
+      return kOk;
+    }
     if (name_) {
       const SelectorEntry& entry = registry.find(*name_);
       if (json_) {

@@ -46,8 +46,8 @@ void assign_option(MethodSpec::Stage& stage, std::string_view option, std::strin
 
 /// Caps follow from options, which are the method's to check.
 void update_caps(MethodSpec::Stage& stage) {
-  const SelectorOptions assignments = stage.assignments();
-  stage.caps = assignments.empty() ? stage.method->caps : stage.method->make(assignments)->caps();
+  const bool is_plain = stage.assignments().empty() && stage.wrappers.empty();
+  stage.caps = is_plain ? stage.method->caps : stage.make()->caps();
 }
 
 /// "quoka:n-queries=8,pairing=rank".
@@ -77,7 +77,19 @@ std::string stage_text(const MethodSpec::Stage& stage) {
   for (const auto& [option, value] : stage.options) {
     text += fmt::format("{}{}={}", text.size() == stage.name.size() ? ':' : ',', option, value);
   }
-  return stage.budget ? fmt::format("{}@{}", text, stage.budget->to_string()) : text;
+  if (stage.budget) text += fmt::format("@{}", stage.budget->to_string());
+  for (const WrapperSpec& wrapper : stage.wrappers) text += "+" + wrapper.text();
+  return text;
+}
+
+void add_wrapper(MethodSpec::Stage& stage, std::string_view word, std::string_view text) {
+  WrapperSpec wrapper = parse_wrapper(word);
+  for (const WrapperSpec& earlier : stage.wrappers) {
+    if (earlier.name != wrapper.name) continue;
+    throw ConfigError(fmt::format("selector {}: {} is given twice around {}", text, wrapper.name, stage.name));
+  }
+  stage.wrappers.push_back(std::move(wrapper));
+  update_caps(stage);
 }
 
 }  // namespace
@@ -97,14 +109,30 @@ SelectorOptions MethodSpec::Stage::assignments() const {
   return all;
 }
 
+std::unique_ptr<Selector> MethodSpec::Stage::make() const {
+  std::unique_ptr<Selector> selector = method->make(assignments());
+  const auto of_preset = method->preset_wrappers.find(name);
+  if (of_preset != method->preset_wrappers.end()) selector = wrap(parse_wrapper(of_preset->second), std::move(selector));
+  for (const WrapperSpec& wrapper : wrappers) selector = wrap(wrapper, std::move(selector));
+  return selector;
+}
+
 MethodSpec MethodSpec::parse(const SelectorRegistry& registry, std::string_view text) {
   const std::vector<std::string_view> words = split_stages(text);
-  const bool is_stack = words.size() > 1;
+  const auto n_methods = words.size() - static_cast<std::size_t>(std::ranges::count_if(words, is_wrapper));
+  const bool is_stack = n_methods > 1;
   MethodSpec spec;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
-    const bool is_last = i + 1 == words.size();
-    if (is_stack && word.empty()) {
+    if (is_wrapper(word)) {
+      if (spec.stages_.empty()) {
+        throw ConfigError(fmt::format("selector {}: {} goes around the method before it, as quest+{}", text, word, word));
+      }
+      add_wrapper(spec.stages_.back(), word, text);
+      continue;
+    }
+    const bool is_last = spec.stages_.size() + 1 == n_methods;
+    if (words.size() > 1 && word.empty()) {
       throw ConfigError(
           fmt::format("selector {}: a stage is empty, expected NAME[@BUDGET]+NAME", text));
     }
@@ -144,7 +172,7 @@ std::unique_ptr<Selector> MethodSpec::make() const {
   if (stages_.empty()) throw ConfigError("no selector is named: expected one, as quest");
   std::vector<StackStage> stages;
   for (const Stage& stage : stages_) {
-    stages.push_back({stage.method->make(stage.assignments()), stage.caps, stage.budget});
+    stages.push_back({stage.make(), stage.caps, stage.budget});
   }
   if (stages.size() == 1) return std::move(stages[0].selector);
   return make_stack(text_, caps_, std::move(stages));

@@ -5,6 +5,8 @@
 //   quoka:n-queries=8,pairing=rank           with options
 //   keydiff@tokens=2048+quest:page-size=32   a stack (core/selectors/stack.hpp); every stage but
 //                                            the last carries its own budget, unless it takes none
+//   quest+coarsen:owner=layer+every=4        wrappers (core/selectors/wrappers.hpp) around the
+//                                            method before them, which keeps the budget
 //
 // Everything that runs a method holds a MethodSpec; tables, files and keys of caches hold its text.
 #pragma once
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "core/selectors/registry.hpp"
+#include "core/selectors/wrappers.hpp"
 
 namespace kvscope {
 
@@ -31,12 +34,15 @@ class MethodSpec {
     /// As written and in that order, each name once; what a preset stands for is not among them.
     std::vector<std::pair<std::string, std::string>> options;
     std::optional<Budget> budget;  // of a lower stage of a stack
-    SelectorCaps caps;             // with these options
+    std::vector<WrapperSpec> wrappers;  // as written, inner ones first; a preset's own are not among them
+    SelectorCaps caps;                  // with these options and wrappers
 
     bool takes(std::string_view option) const;
     bool sets(std::string_view option) const;
     /// What the preset and the options assign together.
     SelectorOptions assignments() const;
+    /// The method with its options inside its wrappers. Throws ConfigError where these do not fit.
+    std::unique_ptr<Selector> make() const;
   };
 
   /// No method: empty text, no stages. Nothing but text(), empty() and comparing is of use.
@@ -49,7 +55,8 @@ class MethodSpec {
   /// `registry` must outlive the answer. Throws ConfigError for an unknown method (naming the
   /// nearest), an option that it does not have or a value that does not fit, a stage without the
   /// budget it needs or with one that it does not take, a budget where there is no stack or on its
-  /// last stage, the same method twice.
+  /// last stage, the same method twice, a wrapper before any method, twice, or around a method that
+  /// it does not fit.
   static MethodSpec parse(const SelectorRegistry& registry, std::string_view text);
 
   /// The canonical text, which parse() takes back: names and options as they were written, options
@@ -57,7 +64,7 @@ class MethodSpec {
   const std::string& text() const { return text_; }
   bool empty() const { return stages_.empty(); }
   const std::vector<Stage>& stages() const { return stages_; }
-  /// True if it is a method's bare name: no preset, no options, no stack.
+  /// True if it is a method's bare name: no preset, no options, no stack, no wrapper.
   bool is_plain() const { return stages_.size() == 1 && text_ == stages_[0].method->name; }
 
   /// What make()->caps() would say.

@@ -43,6 +43,7 @@ class PageSelector : public Selector {
   PageSelector(PageRule rule, PageOwner owner, Index page_size, Index dense_layers)
       : rule_(rule), owner_(owner), page_size_(page_size), dense_layers_(dense_layers) {}
   SelectorCaps caps() const override;
+  std::string why_no_scores() const override { return ""; }
   Selection select(const SelectCall& call) final;
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 

@@ -39,6 +39,8 @@ struct SelectorEntry {
   SelectorCaps caps;    // with default options
   std::vector<SelectorOption> options;
   std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
+  /// What a preset puts around the method besides: "quest-sglang" -> "coarsen:owner=layer" (core/selectors/wrappers.hpp).
+  std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
 };
 

@@ -109,6 +109,7 @@ struct SelectorCaps {
   std::string_view artifact_option = {};
   /// A budget of N tokens is N on the average of a layer's KV heads; one of them may hold more.
   bool divides_budget = false;
+  Index steps_per_choice = 1;  // steps that one list serves: those between must be gone through too (wrapper every)
 
   /// True if the method answers in this phase; elsewhere it rests and attention is dense.
   bool is_defined(Phase phase) const {
@@ -205,6 +206,9 @@ class Selector {
   virtual ~Selector() = default;
   virtual std::string_view name() const = 0;
   virtual SelectorCaps caps() const = 0;
+  /// Why SelectionTrace::scores does not say what this method chooses by, in words that follow its name; empty: it does,
+  /// so that another choice can be made from them (wrapper coarsen, the census of ties).
+  virtual std::string why_no_scores() const { return "gives no score per key or page"; }
   /// Learns from a calibration text, before reset; what was learned outlives reset. `layers`: those that will be asked
   /// about, ascending; a method that compares layers reads all. Throws ConfigError if the text does not hold what is
   /// needed (tensors, layers, heads, length). The same for any thread count.

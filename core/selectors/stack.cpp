@@ -235,6 +235,7 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.cross_layer |= lower.cross_layer;
   upper.is_static &= lower.is_static;
   upper.uses_pool |= lower.uses_pool;
+  upper.steps_per_choice = std::max(upper.steps_per_choice, lower.steps_per_choice);
   upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
   if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
   upper.permanent |= lower.permanent;

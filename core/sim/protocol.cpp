@@ -126,7 +126,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .budget = budgets_.back(),
                      .context = &context_,
                      .draft_rows = draft_rows_,
-                     .engine = engine_.get()};
+                     .engine = engine_.get(),
+                     .trace = input.trace};
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
     answers_.clear();
@@ -142,6 +143,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
   } else {
     answers_ = selector_->select_budgets(call_, budgets_);
   }
+  call_.trace = nullptr;  // it is the caller's
   const auto n_owners = [&](ListOwner owner) {
     return owner == ListOwner::q_head ? shape_.n_q : owner == ListOwner::kv_head ? shape_.n_kv : 1;
   };

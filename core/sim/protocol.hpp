@@ -33,6 +33,7 @@ struct LayerCall {
   std::span<const float> sinks;  // [n_q] or empty: the layer's attention sinks
   /// Threads that the method may work on, outside any other loop of this pool; null = the calling thread alone.
   ThreadPool* pool = nullptr;
+  SelectionTrace* trace = nullptr;  // see SelectCall
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.

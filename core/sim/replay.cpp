@@ -32,43 +32,11 @@ void check_trace(const TraceSource& trace, const ReplayOptions& options,
   }
 }
 
-ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
-  const TraceInfo& info = trace.info();
-  ReplayLayer out;
-  out.layer = layer;
-  const auto at = static_cast<std::size_t>(layer);
-  if (at < info.window.size()) out.window = info.window[at];
-  out.sinks = info.layer_sinks(layer);
-  if (out.window) return out;  // stays dense: nothing to read
-  const Shape shape{info.n_kv, n_tokens, info.d_head};
-  out.k = Tensor<float>::uninitialized(shape);
-  out.v = Tensor<float>::uninitialized(shape);
-  for (Index head = 0; head < info.n_kv; ++head) {
-    const Tensor<float> k = trace.read_k(layer, head, {0, n_tokens});
-    std::copy_n(k.data(), k.count(), out.k.sub(head).data());
-    const Tensor<float> v = trace.read_v(layer, head, {0, n_tokens});
-    std::copy_n(v.data(), v.count(), out.v.sub(head).data());
-  }
-  return out;
-}
-
 std::vector<KeyTable> key_tables(const ReplayLayer& layer) {
   std::vector<KeyTable> tables;
   for (Index head = 0; !layer.window && head < layer.k.dim(0); ++head)
     tables.emplace_back(layer.k.sub(head));
   return tables;
-}
-
-AttentionShape shape_of(const TraceInfo& info) {
-  AttentionShape shape;
-  shape.n_layers = info.n_layers;
-  shape.n_q = info.n_q;
-  shape.n_kv = info.n_kv;
-  shape.d_head = info.d_head;
-  shape.max_tokens = info.n_tokens;
-  shape.score_scale = info.score_scale;
-  for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
-  return shape;
 }
 
 /// One measured layer: its result, its key tables, and what the last call kept.

@@ -19,6 +19,7 @@ Index call_size(const CallPlan& plan) {
 
 Index prompt_end(const TraceInfo& info, const CallPlan& plan) {
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
+  if (!plan.at.empty()) return std::max<Index>(1, plan.at.front().begin);
   if (plan.phase == Phase::prefill) return n_prompt;
   const bool has_decoded = info.n_tokens - n_prompt >= call_size(plan);
   return std::max<Index>(1, has_decoded ? n_prompt : n_prompt / 2);
@@ -31,6 +32,15 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
         fmt::format("replay: expected a chunk, steps and drafts of at least 1, found {}, {} and {}",
                     plan.chunk, plan.steps, plan.drafts));
   }
+  Index end = 0;
+  for (const TokenRange& call : plan.at) {
+    if (call.begin < end || call.end <= call.begin || call.end > info.n_tokens) {
+      throw ConfigError(fmt::format("{}: expected calls in order within {} tokens, found [{}, {}) after {}", where,
+                                    info.n_tokens, call.begin, call.end, end));
+    }
+    end = call.end;
+  }
+  if (!plan.at.empty()) return plan.at;
   std::vector<TokenRange> calls;
   const Index n_prompt = std::clamp<Index>(info.n_prompt, 0, info.n_tokens);
   if (plan.phase == Phase::prefill) {
@@ -43,8 +53,8 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
     const Index last = info.n_tokens - n_prompt >= size ? info.n_tokens : n_prompt;
     const Index n_blocks = (last - first) / size;  // blocks end at `last`
     for (Index block : evenly_spaced(0, n_blocks, plan.steps)) {
-      const Index end = last - (n_blocks - 1 - block) * size;
-      calls.push_back({end - size, end});
+      const Index block_end = last - (n_blocks - 1 - block) * size;
+      calls.push_back({block_end - size, block_end});
     }
   }
   if (calls.empty()) {

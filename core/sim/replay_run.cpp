@@ -19,6 +19,38 @@ Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange ran
   return all;
 }
 
+ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
+  const TraceInfo& info = trace.info();
+  ReplayLayer out;
+  out.layer = layer;
+  const auto at = static_cast<std::size_t>(layer);
+  if (at < info.window.size()) out.window = info.window[at];
+  out.sinks = info.layer_sinks(layer);
+  if (out.window) return out;  // stays dense: nothing to read
+  const Shape shape{info.n_kv, n_tokens, info.d_head};
+  out.k = Tensor<float>::uninitialized(shape);
+  out.v = Tensor<float>::uninitialized(shape);
+  for (Index head = 0; head < info.n_kv; ++head) {
+    const Tensor<float> k = trace.read_k(layer, head, {0, n_tokens});
+    std::copy_n(k.data(), k.count(), out.k.sub(head).data());
+    const Tensor<float> v = trace.read_v(layer, head, {0, n_tokens});
+    std::copy_n(v.data(), v.count(), out.v.sub(head).data());
+  }
+  return out;
+}
+
+AttentionShape shape_of(const TraceInfo& info) {
+  AttentionShape shape;
+  shape.n_layers = info.n_layers;
+  shape.n_q = info.n_q;
+  shape.n_kv = info.n_kv;
+  shape.d_head = info.d_head;
+  shape.max_tokens = info.n_tokens;
+  shape.score_scale = info.score_scale;
+  for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
+  return shape;
+}
+
 ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size_t> members,
                      const AttentionShape& shape, std::optional<Index> dense_layers)
     : members_(std::move(members)),
@@ -72,16 +104,22 @@ LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
                         Index begin, Index chunk, Index n_prompt) {
-  run_->set_open(has_history_);
+  const Index n = caps().steps_per_choice;
+  const Index first_step = begin - begin % n;  // from here on a list may serve that is still in use at `begin`
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();
     const bool in_prompt = from < n_prompt;
-    Index n_tok = begin - from;
+    const bool is_step = !has_history_ && from >= first_step;
+    const bool is_asked = has_history_ || is_step;
+    run_->set_open(is_asked);
+    Index n_tok = (has_history_ ? begin : std::min(first_step, begin)) - from;
     if (has_history_) n_tok = in_prompt ? std::min({n_tok, chunk, n_prompt - from}) : 1;
-    run_->begin_call(in_prompt || !has_history_ ? Phase::prefill : Phase::decode, n_tok);
+    if (is_step) n_tok = 1;
+    const bool is_prefill = is_step ? false : in_prompt || !has_history_;
+    run_->begin_call(is_prefill ? Phase::prefill : Phase::decode, n_tok);
     for (const ReplayLayer& layer : layers) {
       if (layer.window) continue;
-      if (has_history_) {
+      if (is_asked) {
         const Tensor<float> q = read_queries(trace, layer.layer, {from, from + n_tok});
         run_->layer_call(layer_call(layer, q.view(), from + n_tok));
       } else {
@@ -100,9 +138,10 @@ void ReplayRun::begin_call(Phase phase, TokenRange call,
 }
 
 void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
-                    ThreadPool* pool) {
+                    ThreadPool* pool, SelectionTrace* looked_at) {
   LayerCall input = layer_call(layer, q, call.end);
   input.pool = pool;
+  input.trace = looked_at;
   answers_ = run_->layer_call(input);
   costs_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));

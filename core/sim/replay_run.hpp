@@ -21,6 +21,12 @@ struct ReplayLayer {
   Tensor<float> v;               // [n_kv, n_tokens, d_head]
 };
 
+/// The first n_tokens keys and values of a recorded layer; none of a layer with a window, which stays dense.
+ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens);
+
+/// The attention structure of a recording.
+AttentionShape shape_of(const TraceInfo& info);
+
 /// Queries of all heads at the positions of `range`: [n_q, range.size(), d_head].
 Tensor<float> read_queries(const TraceSource& trace, Index layer, TokenRange range);
 
@@ -39,9 +45,10 @@ class ReplayRun {
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
                Index chunk, Index n_prompt);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
-  /// Asks about one layer; answers() and costs() then hold one entry per member.
+  /// Asks about one layer; answers() and costs() then hold one entry per member, and looked_at, if it is given, what the
+  /// method looked at.
   void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
-           ThreadPool* pool = nullptr);
+           ThreadPool* pool = nullptr, SelectionTrace* looked_at = nullptr);
 
   const std::vector<std::size_t>& members() const { return members_; }
   std::span<const Selection> answers() const { return answers_; }

@@ -26,6 +26,8 @@ void describe(MethodItem& item) {
   for (const auto& [option, value] : preset->second) {
     assignments.push_back(fmt::format("{}={}", option, value));
   }
+  const auto wrapper = stage.method->preset_wrappers.find(stage.name);
+  if (wrapper != stage.method->preset_wrappers.end()) assignments.push_back("+" + wrapper->second);
   item.title += fmt::format(" ({})", fmt::join(assignments, ", "));
 }
 

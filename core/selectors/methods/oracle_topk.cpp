@@ -75,6 +75,9 @@ class OracleTopk final : public Selector {
     caps.uses_pool = true;
     return caps;
   }
+  std::string why_no_scores() const override {
+    return options_.variant == OracleVariant::per_q_head ? "" : "ranks by weights that it does not show";
+  }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
@@ -86,6 +89,7 @@ class OracleTopk final : public Selector {
     if (call.layer < options_.dense_layers) {
       return dense_selections(call, list_owner(), budgets.size());
     }
+    if (call.trace != nullptr) begin_trace(call);
     const Index rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
     return select_by_owner(call, list_owner(), rows_per_list, budgets.size(),
                            [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
@@ -104,6 +108,19 @@ class OracleTopk final : public Selector {
   }
   bool forces_chunk() const {
     return options_.scope == OracleScope::past || options_.variant == OracleVariant::per_chunk;
+  }
+
+  /// The trace holds the scores of a single query: a chunk has a list per row.
+  void begin_trace(const SelectCall& call) const {
+    if (options_.variant != OracleVariant::per_q_head || call.n_tok != 1) return;
+    const TokenRange visible = row_range(call, 0);
+    call.trace->scored = {visible.begin, forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end};
+    call.trace->scores.resize(static_cast<std::size_t>(call.q.dim(0)));
+  }
+  static void trace_row(const SelectCall& call, Index q_head, std::span<const double> scores) {
+    std::vector<double> row(scores.begin(), scores.begin() + call.trace->scored.size());
+    mask_dead(call, q_head * call.k.dim(0) / call.q.dim(0), call.trace->scored, row);
+    call.trace->scores[static_cast<std::size_t>(q_head)] = std::move(row);
   }
 
   /// The lists of one owner, appended to `answers`.
@@ -128,6 +145,7 @@ class OracleTopk final : public Selector {
     if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
       for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
+                           if (call.trace != nullptr && call.n_tok == 1) trace_row(call, q_heads.begin, scores);
                            add_row(call, kv_head, row, scores, budgets, answers);
                          });
       return;

@@ -20,9 +20,14 @@
 //     top, no dense layers
 //   quest-hub: sparse-attention-hub: pages of 128, rounded up, bounds of low precision, no dense
 //     layers
+//   quest-sglang: what SGLang executes: the mean query of each KV head's group, its bounds summed
+//     over all KV heads, one list for all heads (the wrapper coarsen); the kernel rule, no dense
+//     layers. SGLang keeps four recent pages beside a share of the others; here the last page is
+//     kept, and the budget says how many in all
 //
 // Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the
-// largest of its heads' bounds; a bound of their mean query would not be a bound.
+// largest of its heads' bounds; a bound of their mean query is none for each of them, which
+// quest-sglang accepts.
 //
 // Decided where the sources are silent: the paper is dense in prefill; chunked prefill and
 // verification here rank pages before the call by the sum of bounds over its queries and the group,
@@ -156,6 +161,8 @@ void register_quest(SelectorRegistry& registry) {
   entry.presets["quest-kernel"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "2"}};
   entry.presets["quest-frontier"] = {
       {"pages", "frontier"}, {"owner", "group_sum"}, {"dense-layers", "0"}};
+  entry.presets["quest-sglang"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "0"}};
+  entry.preset_wrappers["quest-sglang"] = "coarsen:owner=layer,query=mean";
   entry.presets["quest-hub"] = {{"pages", "hub"},
                                 {"owner", "q_head"},
                                 {"page-size", "128"},

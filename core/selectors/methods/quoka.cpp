@@ -85,6 +85,11 @@ class Quoka final : public SharedScoreSelector {
     return caps;
   }
 
+  std::string why_no_scores() const override {
+    const bool has_row_lists = options_.scope == Scope::whole && options_.force_self;
+    return has_row_lists ? "gives each query a list with its own position (expected scope=past)" : "";
+  }
+
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto d = static_cast<double>(call.q.dim(2));

@@ -103,6 +103,9 @@ class Sparq final : public SharedScoreSelector {
     return caps;
   }
 
+  std::string why_no_scores() const override {
+    return options_.mean_value ? "states which share of the output its own list has (expected mean-value=false)" : "";
+  }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
     value_sums_.clear();

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/base/parallel.hpp"
-#include "core/selectors/registry.hpp"
+#include "core/selectors/method_spec.hpp"
 #include "core/sim/attended.hpp"
 #include "tests/core/selectors/sequence.hpp"
 
@@ -28,7 +28,13 @@ std::vector<Method> methods() {
     std::vector<std::string> specs = {entry.name};
     for (const auto& [preset, assignments] : entry.presets) specs.push_back(preset);
     for (const std::string& spec : specs)
-      all.push_back({spec, entry.name, selector_registry().make(spec)->caps()});
+      all.push_back({spec, entry.preset_wrappers.contains(spec) ? spec : entry.name, selector_registry().make(spec)->caps()});
+  }
+  for (const std::string spec :
+       {"quest:page-size=4+coarsen:owner=layer,page=8", "quoka+coarsen:owner=layer,page=4,scores=bf16", "loki+every=2",
+        "oracle-pages:page-size=4+coarsen:owner=kv_head,ties=last+every=3", "loki+coarsen:query=mean,scores=fp8",
+        "sparq+every=4", "streamingllm+every=3"}) {
+    all.push_back({spec, spec, MethodSpec(spec).caps()});  // of the wrappers
   }
   return all;
 }

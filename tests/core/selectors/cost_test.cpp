@@ -132,6 +132,10 @@ const CostCase kCases[] = {
     {"quest-frontier:page-size=8", kQuestChunk, Counted{64 + 320, 320, 320}, kQuestEvicted},
     // Boxes of 4 bits: a quarter of the bytes.
     {"quest-hub:page-size=8", Counted{768, 64, 80}, Counted{640, 80, 80}, Counted{672, 40, 56}},
+    // One list for all heads by mean queries. Chunk: 4 heads x 8 rows x 8 channels are averaged (256), the 2 heads that are left
+    // cost 2 x 2 x 8 x 8 (256) and 8 pages x 32 (256), 4 sums of two heads. Step: 32, 10 pages x 32, 5 sums.
+    {"quest-sglang:page-size=8", Counted{256 + 256 + 256 + 4, 256, 320}, Counted{32 + 320 + 5, 320, 320},
+     Counted{256 + 256 + 160 + 2, 160, 224}},
     // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys
     // x 8. 64 keys x 4 elements are read; 2 bases of 8 x 8 are held.
     {"loki:basis=self,rank=4", Counted{6144 + 8192, 512, 256}, Counted{768 + 1248, 624, 256},

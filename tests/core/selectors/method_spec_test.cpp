@@ -94,9 +94,63 @@ TEST_CASE("every method's text with random options comes back as it was", "[sele
       CHECK(spec.text() == preset);
       CHECK(!spec.is_plain());
       CHECK(spec.stages()[0].method == &entry);
+      CHECK(text_of(spec.caps()) == text_of(spec.make()->caps()));
+      if (entry.preset_wrappers.contains(preset)) continue;
       CHECK(text_of(spec.caps()) == text_of(entry.make(assignments)->caps()));
     }
   }
+}
+
+TEST_CASE("wrappers stand behind the method that they are around", "[selectors][wrappers]") {
+  for (const std::string text :
+       {"quest+every=4", "quest:page-size=32+coarsen:owner=layer,page=64", "quest+coarsen+every=2", "quest+every=2+coarsen:query=mean",
+        "keydiff@tokens=64+quest+every=4", "quest@tokens=64+coarsen:page=64+every=4+oracle-topp",
+        "quest-sglang+coarsen:page=64", "quoka:n-queries=8+coarsen:scores=bf16,ties=last"}) {
+    INFO(text);
+    const MethodSpec spec = text;
+    CHECK(spec.text() == text);
+    CHECK(MethodSpec(spec.text()) == spec);
+    CHECK(!spec.is_plain());
+    CHECK(text_of(spec.caps()) == text_of(spec.make()->caps()));
+  }
+  CHECK(MethodSpec("quest+every:n=4").text() == "quest+every=4");
+  CHECK(MethodSpec("quest+every").text() == "quest+every=4");
+  CHECK(MethodSpec("quest+coarsen,page=64").text() == "quest+coarsen:page=64");
+}
+
+TEST_CASE("wrappers change a method's caps", "[selectors][wrappers]") {
+  CHECK(MethodSpec("quest+coarsen:owner=layer").caps().owner == ListOwner::layer);
+  CHECK(MethodSpec("quest+coarsen:query=mean").caps().owner == ListOwner::kv_head);
+  CHECK(MethodSpec("quest-sglang").caps().owner == ListOwner::layer);
+  CHECK(MethodSpec("quest-sglang").caps().dense_layers == 0);
+  CHECK(MethodSpec("quest+coarsen:page=64").caps().page_size == 64);
+  CHECK(MethodSpec("quest+coarsen").caps().page_size == 16);
+  CHECK(MethodSpec("quest+every=8").caps().steps_per_choice == 8);
+  CHECK(MethodSpec("keydiff@tokens=64+quest+every=8").caps().steps_per_choice == 8);
+  CHECK(MethodSpec("quest").caps().steps_per_choice == 1);
+  MethodSpec spec = "quest+every=4";
+  spec.fill("dense-layers", 0);
+  CHECK(spec.text() == "quest:dense-layers=0+every=4");
+  CHECK(spec.caps().steps_per_choice == 4);
+}
+
+TEST_CASE("a wrapper that does not fit is refused in a sentence that helps", "[selectors][wrappers]") {
+  CHECK_THAT(message("every=4"), ContainsSubstring("goes around the method before it, as quest+every=4"));
+  CHECK_THAT(message("quest+every=0"), ContainsSubstring("n: expected"));
+  CHECK_THAT(message("quest+every=many"), ContainsSubstring("expected a whole number, found \"many\""));
+  CHECK_THAT(message("quest+every=2+every=4"), ContainsSubstring("every is given twice around quest"));
+  CHECK_THAT(message("quest+every=4@tokens=64"), ContainsSubstring("takes no budget"));
+  CHECK_THAT(message("quest+coarsen:pages=64"), ContainsSubstring("coarsen has no option pages: expected owner, page"));
+  CHECK_THAT(message("quest+coarsen:page"), ContainsSubstring("expected option=value, found \"page\""));
+  CHECK_THAT(message("quest+coarsen:scores=fp4"), ContainsSubstring("one of f64, f32, bf16, fp8"));
+  CHECK_THAT(message("quest+coarsen:page=24"), ContainsSubstring("chooses in pages of 16: expected a page that is a multiple, found 24"));
+  CHECK_THAT(message("quoka+coarsen:owner=q_head"), ContainsSubstring("quoka has one list per KV head"));
+  CHECK_THAT(message("streamingllm+coarsen:page=16"), ContainsSubstring("streamingllm gives no score per key or page"));
+  CHECK_THAT(message("sparq+coarsen:page=16"), ContainsSubstring("expected mean-value=false"));
+  CHECK_THAT(message("quoka:scope=whole+coarsen:page=16"), ContainsSubstring("expected scope=past"));
+  CHECK_THAT(message("keydiff+every=4"), ContainsSubstring("keydiff evicts keys for good"));
+  CHECK_THAT(message("h2o+coarsen:query=mean"), ContainsSubstring("attention weights"));
+  CHECK_THAT(message("quest+every=4+coarsen:page=64"), ContainsSubstring("put every behind"));
 }
 
 TEST_CASE("random stacks come back as they were, with the caps of what they make", "[selectors]") {

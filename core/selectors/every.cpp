@@ -1,0 +1,159 @@
+#include "core/selectors/every.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+
+namespace kvscope {
+
+namespace {
+
+Summaries copy_of(const Summaries& from) {
+  const auto cloned = [](const Tensor<float>& tensor) { return tensor.count() == 0 ? Tensor<float>() : tensor.clone(); };
+  return {from.begin, cloned(from.k), cloned(from.v), from.log_count, cloned(from.list_share)};
+}
+
+Selection copy_of(const Selection& from) {
+  Selection copy(from.owner, from.n_tok, from.rows_per_list);
+  copy.is_dense = from.is_dense;
+  copy.append(from);
+  copy.summaries = copy_of(from.summaries);
+  return copy;
+}
+
+class Every final : public Selector {
+ public:
+  Every(Index n, std::unique_ptr<Selector> method) : n_(n), method_(std::move(method)) {
+    const SelectorCaps caps = method_->caps();
+    if (!caps.permanent && !caps.needs_probs) return;
+    throw ConfigError(fmt::format("every: {} {}, so it must see each step", method_->name(),
+                                  caps.permanent ? "evicts keys for good" : "counts attention weights"));
+  }
+
+  std::string_view name() const override { return method_->name(); }
+  SelectorCaps caps() const override {
+    SelectorCaps caps = method_->caps();
+    caps.steps_per_choice = std::max(caps.steps_per_choice, n_);
+    caps.forced_inside_budget = caps.forced_inside_budget && n_ == 1;  // what has come since a choice is forced beside it
+    return caps;
+  }
+  std::string why_no_scores() const override {
+    return n_ == 1 ? method_->why_no_scores() : "has no scores in the steps between (put every behind)";
+  }
+  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
+    method_->calibrate(layer, kv_head, keys);
+  }
+  void reset(const AttentionShape& shape) override {
+    choices_.clear();
+    method_->reset(shape);
+  }
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+    method_->on_append(layer, pos_begin, k, v);
+  }
+  void rollback(Index n_keys) override {
+    for (auto& [layer, choices] : choices_) {
+      while (!choices.empty() && choices.back().end > n_keys) choices.pop_back();
+    }
+    method_->rollback(n_keys);
+  }
+
+  Selection select(const SelectCall& call) override {
+    return std::move(select_budgets(call, std::span(&call.budget, 1)).front());
+  }
+
+  std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
+    is_reused_ = false;
+    if (call.phase == Phase::prefill) return method_->select_budgets(call, budgets);
+    std::vector<Choice>& choices = choices_[call.layer];
+    if (!choices.empty() && serves(choices.back(), call, budgets)) {
+      is_reused_ = true;
+      std::vector<Selection> answers;
+      for (const Selection& answer : choices.back().answers) answers.push_back(reused(answer, choices.back().end, call));
+      return answers;
+    }
+    std::vector<Selection> answers = method_->select_budgets(call, budgets);
+    if (choices.size() == kKeptChoices) choices.erase(choices.begin());
+    choices.push_back({call.pos_begin, call.pos_begin + call.n_tok, {budgets.begin(), budgets.end()}, {}});
+    for (const Selection& answer : answers) choices.back().answers.push_back(copy_of(answer));
+    return answers;
+  }
+
+  /// Nothing is scored between choices; the lists of the last one are held (4 bytes per key) beside the method's metadata.
+  SelectCost cost(const SelectCall& call, const Selection& selection) const override {
+    SelectCost cost = method_->cost(call, selection);
+    if (is_reused_) cost.score_flops = cost.score_bytes = 0.0;
+    const auto choices = choices_.find(call.layer);
+    if (choices == choices_.end() || choices->second.empty()) return cost;
+    const Choice& last = choices->second.back();
+    for (std::size_t i = 0; i < last.budgets.size(); ++i) {
+      if (!is_same(last.budgets[i], call.budget)) continue;
+      cost.metadata_bytes += static_cast<double>(last.answers[i].keys().size() * sizeof(KeyPos));
+      break;
+    }
+    return cost;
+  }
+
+ private:
+  /// Rollbacks that reach behind more choices than these lead to a new one.
+  static constexpr std::size_t kKeptChoices = 8;
+
+  struct Choice {
+    Index begin = 0;  // positions of the call that chose
+    Index end = 0;
+    std::vector<Budget> budgets;
+    std::vector<Selection> answers;  // [n_budgets]
+  };
+
+  static bool is_same(const Budget& a, const Budget& b) { return a.kind == b.kind && a.value == b.value; }
+
+  bool serves(const Choice& choice, const SelectCall& call, std::span<const Budget> budgets) const {
+    if (choice.begin / n_ != call.pos_begin / n_ || choice.end > call.pos_begin) return false;
+    if (!std::ranges::equal(choice.budgets, budgets, is_same)) return false;
+    return std::ranges::all_of(choice.answers, [&](const Selection& answer) {  // shares are of each query
+      return !answer.summaries.has_stated_share() || answer.n_tok == call.n_tok;
+    });
+  }
+
+  /// The lists of the choosing call's last query, and the positions from `end` on as forced keys.
+  static Selection reused(const Selection& choice, Index end, const SelectCall& call) {
+    if (choice.is_dense) return dense_selection(call, choice.owner);
+    const Index n_kv = call.k.dim(0);
+    const Index n_owners = choice.n_lists() / choice.n_row_blocks();
+    Selection again(choice.owner, call.n_tok, call.n_tok);
+    again.summaries = copy_of(choice.summaries);
+    for (Index owner = 0; owner < n_owners; ++owner) {
+      const ListView list = choice.list(owner, choice.n_tok - 1);
+      const Index kv_head = owner * n_kv / n_owners;
+      const bool loses_none = choice.owner == ListOwner::layer || all_alive(call, kv_head);
+      KeyList kept;
+      for (std::size_t i = 0; i < list.keys.size(); ++i) {
+        if (!loses_none && !is_alive(call, kv_head, list.keys[i])) continue;
+        (list.is_forced[i] != 0 ? kept.forced : kept.scored).push_back(list.keys[i]);
+        if (!list.log_weight.empty() && list.is_forced[i] == 0) kept.log_weight.push_back(list.log_weight[i]);
+      }
+      for (Index pos = end; pos < call.pos_begin + call.n_tok; ++pos) {
+        if (loses_none || is_alive(call, kv_head, pos)) kept.forced.push_back(static_cast<KeyPos>(pos));
+      }
+      again.add(kept);
+    }
+    return choice.owner == ListOwner::layer ? without_dead_keys(std::move(again), call) : std::move(again);
+  }
+
+  Index n_;
+  std::unique_ptr<Selector> method_;
+  std::map<Index, std::vector<Choice>> choices_;  // by layer, oldest first
+  bool is_reused_ = false;                        // in the last call
+};
+
+}  // namespace
+
+std::unique_ptr<Selector> make_every(Index n, std::unique_ptr<Selector> method) {
+  return std::make_unique<Every>(n, std::move(method));
+}
+
+}  // namespace kvscope

@@ -1,0 +1,129 @@
+#include "core/selectors/wrappers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/suggest.hpp"
+#include "core/selectors/coarsen.hpp"
+#include "core/selectors/every.hpp"
+
+namespace kvscope {
+
+namespace {
+
+struct EveryOptions {
+  Index n = 4;
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"n", "steps that one choice serves"}.in(1, 1 << 20), self.n);
+  }
+};
+
+constexpr std::string_view kEvery = "every";
+constexpr std::string_view kCoarsen = "coarsen";
+
+std::string_view name_in(std::string_view word) { return word.substr(0, word.find_first_of(":,=@")); }
+
+template <class Options>
+Options options_of(const WrapperSpec& wrapper) {
+  Options options;
+  std::vector<std::string> known;
+  Options::visit_fields(options, [&](const Field& field, auto& value) {
+    known.emplace_back(field.name);
+    for (const auto& [name, text] : wrapper.options) {
+      if (name == field.name) parse_field(field, text, value);
+    }
+  });
+  for (const auto& [name, text] : wrapper.options) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw ConfigError(fmt::format("{} has no option {}: expected {}", wrapper.name, name, fmt::join(known, ", ")));
+  }
+  check_fields(options);
+  return options;
+}
+
+template <class Options>
+WrapperEntry entry_for(std::string_view name, std::string idea) {
+  WrapperEntry entry{std::string(name), std::move(idea), {}};
+  const Options defaults;
+  Options::visit_fields(defaults, [&](const Field& field, const auto& value) {
+    using T = std::remove_cvref_t<decltype(value)>;
+    std::string text;
+    if constexpr (std::is_enum_v<T>) {
+      text = enum_name(value);
+    } else {
+      text = fmt::format("{}", value);
+    }
+    entry.options.push_back({std::string(field.name), std::string(field.help), text, expected_text<T>()});
+  });
+  return entry;
+}
+
+}  // namespace
+
+std::string WrapperSpec::text() const {
+  if (name == kEvery) return fmt::format("{}={}", name, options.empty() ? "4" : options.front().second);
+  std::string all = name;
+  for (const auto& [option, value] : options) {
+    all += fmt::format("{}{}={}", all.size() == name.size() ? ':' : ',', option, value);
+  }
+  return all;
+}
+
+const std::vector<WrapperEntry>& wrapper_entries() {
+  static const std::vector<WrapperEntry> all = {
+      entry_for<CoarsenOptions>(kCoarsen, "shares lists among heads, in whole pages, by rounded scores or a mean query"),
+      entry_for<EveryOptions>(kEvery, "chooses at each n-th step and reuses the list between; written every=4")};
+  return all;
+}
+
+bool is_wrapper(std::string_view word) {
+  const std::string_view name = name_in(word);
+  return name == kEvery || name == kCoarsen;
+}
+
+WrapperSpec parse_wrapper(std::string_view word) {
+  WrapperSpec wrapper{std::string(name_in(word)), {}};
+  if (const std::size_t at = word.find('@'); at != std::string_view::npos) {
+    throw ConfigError(fmt::format("{} takes no budget, found \"{}\": the method before it does, as "
+                                  "keydiff@tokens=1024+quest+{}",
+                                  wrapper.name, word.substr(at), wrapper.name == kEvery ? "every=4" : wrapper.name));
+  }
+  std::string_view rest = word.substr(wrapper.name.size());
+  if (wrapper.name == kEvery && rest.starts_with('=')) {
+    wrapper.options.emplace_back("n", rest.substr(1));
+    rest = {};
+  }
+  if (!rest.empty()) rest.remove_prefix(1);
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, comma);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      throw ConfigError(fmt::format("{}: expected option=value, found \"{}\"", wrapper.name, item));
+    }
+    const std::string option(item.substr(0, equals));
+    const auto known = std::ranges::find(wrapper.options, option, &std::pair<std::string, std::string>::first);
+    if (known != wrapper.options.end()) {
+      known->second = item.substr(equals + 1);
+    } else {
+      wrapper.options.emplace_back(option, item.substr(equals + 1));
+    }
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  if (wrapper.name == kEvery) {
+    options_of<EveryOptions>(wrapper);
+  } else {
+    options_of<CoarsenOptions>(wrapper);
+  }
+  return wrapper;
+}
+
+std::unique_ptr<Selector> wrap(const WrapperSpec& wrapper, std::unique_ptr<Selector> method) {
+  if (wrapper.name == kEvery) return make_every(options_of<EveryOptions>(wrapper).n, std::move(method));
+  return make_coarsen(options_of<CoarsenOptions>(wrapper), std::move(method));
+}
+
+}  // namespace kvscope

@@ -1,0 +1,176 @@
+// The wrapper coarsen against loops over the method's own scores.
+#include "core/selectors/coarsen.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/score_engine.hpp"
+#include "core/sim/protocol.hpp"
+#include "tests/core/selectors/call_fixture.hpp"
+
+namespace kvscope::test {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+/// Scores of Quest's pages for one query vector, by loops. [n_pages]
+std::vector<double> page_bounds(const CallFixture& fixture, const std::vector<double>& q, Index kv_head, Index page) {
+  std::vector<double> bounds;
+  for (Index begin = 0; begin < fixture.k.dim(1); begin += page) {
+    double bound = 0.0;
+    for (Index c = 0; c < fixture.k.dim(2); ++c) {
+      double best = kNone;
+      for (Index t = begin; t < std::min(begin + page, fixture.k.dim(1)); ++t)
+        best = std::max(best, q[static_cast<std::size_t>(c)] * static_cast<double>(fixture.k(kv_head, t, c)));
+      bound += best;
+    }
+    bounds.push_back(bound);
+  }
+  return bounds;
+}
+
+std::vector<double> query(const CallFixture& fixture, Index head) {
+  std::vector<double> q;
+  for (Index c = 0; c < fixture.q.dim(2); ++c) q.push_back(static_cast<double>(fixture.q(head, 0, c)));
+  return q;
+}
+
+std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index page, Index n_keys) {
+  std::vector<KeyPos> keys;
+  for (const KeyPos p : pages) {
+    for (Index t = p * page; t < std::min((p + 1) * page, n_keys); ++t) keys.push_back(static_cast<KeyPos>(t));
+  }
+  return keys;
+}
+
+TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list", "[selectors][coarsen]") {
+  CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 70, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=24");
+  const Selection answer = made("quest-sglang:page-size=4", fixture)->select(fixture.call);
+  CHECK(answer.owner == ListOwner::layer);
+  REQUIRE(answer.n_lists() == 1);
+  std::vector<double> sums(18, 0.0);
+  for (Index kv = 0; kv < 2; ++kv) {
+    std::vector<double> mean(16, 0.0);
+    for (Index h = 3 * kv; h < 3 * kv + 3; ++h) {
+      for (std::size_t c = 0; c < 16; ++c) mean[c] += query(fixture, h)[c] / 3.0;
+    }
+    for (double& x : mean) x = static_cast<double>(static_cast<float>(x));
+    const auto bounds = page_bounds(fixture, mean, kv, 4);
+    for (std::size_t p = 0; p < sums.size(); ++p) sums[p] += bounds[p];
+  }
+  sums[17] = kNone;  // the last page is forced: 5 of 6 pages are earned
+  CHECK(answer.at(0).scored() == keys_of_pages(naive_top_k(sums, 5), 4, 71));
+  CHECK(answer.at(0).forced() == positions(68, 71));
+}
+
+TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first", "[selectors][coarsen]") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 95, .n_tok = 1, .phase = Phase::decode, .seed = 7});
+  fixture.call.budget = Budget::parse("tokens=20");
+  for (const std::string type : {"f64", "f32", "bf16", "fp8"}) {
+    for (const Index page : {Index{1}, Index{4}, Index{16}}) {
+      for (const std::string owner : {"own", "kv_head", "layer"}) {
+        for (const bool takes_last : {false, true}) {
+          INFO(type << ' ' << page << ' ' << owner << ' ' << takes_last);
+          ScoreType score_type = ScoreType::f64;
+          parse_field(Field{"scores", ""}, type, score_type);
+          const std::string spec = fmt::format("loki:rank-share=1+coarsen:owner={},page={},scores={},ties={}", owner, page,
+                                               type, takes_last ? "last" : "first");
+          const Selection answer = made(spec, fixture)->select(fixture.call);
+          const Index n_owners = owner == "own" ? 4 : owner == "kv_head" ? 2 : 1;
+          REQUIRE(answer.n_lists() == n_owners);
+          SelectionTrace trace;
+          fixture.call.trace = &trace;
+          made("loki:rank-share=1", fixture)->select(fixture.call);
+          fixture.call.trace = nullptr;
+          for (Index o = 0; o < n_owners; ++o) {
+            std::vector<double> sums(95, 0.0);
+            for (Index h = o * 4 / n_owners; h < (o + 1) * 4 / n_owners; ++h) {
+              std::vector<double> row = trace.scores[static_cast<std::size_t>(h)];
+              round_scores(row, score_type);
+              for (std::size_t t = 0; t < 95; ++t) sums[t] += row[t];
+            }
+            std::vector<double> pages(static_cast<std::size_t>((95 + page - 1) / page), kNone);
+            for (Index t = 0; t < 95; ++t) {
+              double& best = pages[static_cast<std::size_t>(t / page)];
+              best = std::max(best, sums[static_cast<std::size_t>(t)]);
+            }
+            round_scores(pages, score_type);
+            if (takes_last) std::reverse(pages.begin(), pages.end());
+            std::vector<KeyPos> best = naive_top_k(pages, std::max<Index>(1, 20 / page));
+            if (takes_last) {
+              for (KeyPos& p : best) p = static_cast<KeyPos>(pages.size()) - 1 - p;
+              std::reverse(best.begin(), best.end());
+            }
+            CHECK(answer.at(o).scored() == keys_of_pages(best, page, 95));
+            CHECK(answer.at(o).forced() == positions(95, 96));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out", "[selectors][coarsen]") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 8, .seed = 3});
+  fixture.call.budget = Budget::parse("tokens=16");
+  for (KeyPos pos = 8; pos < 30; ++pos) fixture.alive.kill(0, pos);
+  for (KeyPos pos = 20; pos < 40; ++pos) fixture.alive.kill(1, pos);
+  const Selection answer = made("quoka+coarsen:owner=layer,page=4", fixture)->select(fixture.call);
+  CHECK(answer.owner == ListOwner::kv_head);  // heads that have lost different keys
+  REQUIRE(answer.n_lists() == 2);
+  for (Index kv = 0; kv < 2; ++kv) {
+    for (const KeyPos pos : answer.at(kv).keys) CHECK(fixture.alive.is_alive(kv, pos));
+    CHECK(answer.at(kv).forced() == positions(60, 68));
+  }
+  std::set<KeyPos> pages;
+  for (Index kv = 0; kv < 2; ++kv) {
+    for (const KeyPos pos : answer.at(kv).scored()) pages.insert(pos / 4);
+  }
+  CHECK(pages.size() == 4);
+}
+
+TEST_CASE("several budgets and any threads give the lists of one budget on one thread", "[selectors][coarsen]") {
+  CallFixture fixture({.n_q = 8, .n_kv = 4, .n_past = 300, .n_tok = 1, .phase = Phase::decode, .has_ties = true});
+  const std::vector<Budget> budgets = {Budget::parse("tokens=16"), Budget::parse("tokens=64")};
+  ThreadPool pool(3);
+  for (const std::string spec : {"quest:page-size=4+coarsen:owner=layer,page=16,query=mean", "quoka+coarsen:owner=layer,scores=fp8",
+                                 "oracle-topk+coarsen:owner=layer,page=16,scores=bf16"}) {
+    INFO(spec);
+    ScoreEngine engine(ScorePrecision::f64, &pool);
+    SelectCall threaded = fixture.call;
+    threaded.engine = &engine;
+    const std::vector<Selection> both = made(spec, fixture)->select_budgets(threaded, budgets);
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      fixture.call.budget = budgets[i];
+      const Selection alone = made(spec, fixture)->select(fixture.call);
+      CHECK(std::ranges::equal(alone.keys(), both[i].keys()));
+      CHECK(std::ranges::equal(alone.begins(), both[i].begins()));
+    }
+  }
+}
+
+TEST_CASE("coarsening counts its own work", "[selectors][coarsen][cost]") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 39, .n_tok = 1, .phase = Phase::decode});
+  fixture.call.budget = Budget::parse("tokens=16");
+  const auto cost_of = [&](const std::string& spec) {
+    const auto selector = made(spec, fixture);
+    const Selection answer = selector->select(fixture.call);
+    return selector->cost(fixture.call, answer);
+  };
+  const SelectCost own = cost_of("loki:rank=4");
+  // One list for 4 heads over 39 keys: 3 sums per key.
+  CHECK(cost_of("loki:rank=4+coarsen:owner=layer").score_flops == Catch::Approx(own.score_flops + 117));
+  // Pages of 8: one comparison per key and list of each head.
+  CHECK(cost_of("loki:rank=4+coarsen:page=8").score_flops == Catch::Approx(own.score_flops + 156));
+  CHECK(cost_of("loki:rank=4+coarsen:page=8").score_bytes == Catch::Approx(own.score_bytes));
+  // Mean queries: 4 x 8 for the means; two heads are rotated and scored instead of four: 2 x 4 x 64 + 2 x 78 x 4.
+  CHECK(cost_of("loki:rank=4+coarsen:query=mean").score_flops == Catch::Approx(32 + 512 + 624));
+}
+
+}  // namespace
+}  // namespace kvscope::test

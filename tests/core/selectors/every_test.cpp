@@ -1,0 +1,146 @@
+// The wrapper every: when it chooses, what it reuses, rollbacks, cost; in the protocol and in replay.
+#include "core/selectors/every.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+#include "core/selectors/method_spec.hpp"
+#include "core/sim/replay.hpp"
+#include "tests/core/selectors/sequence.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope::test {
+namespace {
+
+SequenceOptions long_decode() {
+  SequenceOptions options;
+  options.n_tokens = 70;
+  options.n_decode = 24;
+  options.d_head = 16;
+  return options;
+}
+
+TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come", "[selectors][every]") {
+  const Sequence sequence = random_sequence(long_decode());
+  const Budget budget = Budget::parse("tokens=9");
+  for (const std::string method : {"quoka", "loki", "quest:page-size=4,dense-layers=0", "streamingllm"}) {
+    INFO(method);
+    SelectorRun plain(make_selector(method, sequence), sequence.shape, {budget});
+    SelectorRun sparse(make_selector(method + "+every=4", sequence), sequence.shape, {budget});
+    std::vector<std::vector<Answer>> last;
+    Index chosen_at = -1;
+    Index chosen_end = 0;
+    for (const auto& [phase, n_tok] : sequence.calls) {
+      const Index begin = plain.n_keys();
+      const auto own = run_call(plain, sequence, phase, n_tok);
+      const auto found = run_call(sparse, sequence, phase, n_tok);
+      if (phase == Phase::prefill) {
+        CHECK(found == own);
+        continue;
+      }
+      if (chosen_at < 0 || begin / 4 != chosen_at / 4) {
+        chosen_at = begin;
+        chosen_end = begin + n_tok;
+        last = own;
+        CHECK(found == own);
+        continue;
+      }
+      for (std::size_t layer = 0; layer < own.size(); ++layer) {
+        Answer expected = last[layer][0];
+        for (auto& list : expected.forced) {
+          for (Index pos = chosen_end; pos < begin + n_tok; ++pos) list.push_back(static_cast<KeyPos>(pos));
+        }
+        CHECK(found[layer][0] == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in", "[selectors][every]") {
+  SequenceOptions options = long_decode();
+  const Sequence sequence = random_sequence(options);
+  const Budget budget = Budget::parse("tokens=9");
+  SelectorRun plain(make_selector("quoka+every=4", sequence), sequence.shape, {budget});
+  SelectorRun drafting(make_selector("quoka+every=4", sequence), sequence.shape, {budget});
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    const Index begin = drafting.n_keys();
+    if (phase == Phase::decode && begin + 6 <= sequence.n_tokens()) {
+      run_call(drafting, sequence, Phase::verify, 3);
+      drafting.rollback(begin);
+      run_call(drafting, sequence, Phase::decode, 1);  // a draft model's own steps
+      run_call(drafting, sequence, Phase::decode, 1);
+      run_call(drafting, sequence, Phase::decode, 1);
+      run_call(drafting, sequence, Phase::decode, 1);
+      run_call(drafting, sequence, Phase::decode, 1);
+      drafting.rollback(begin);
+    }
+    CHECK(run_call(drafting, sequence, phase, n_tok) == run_call(plain, sequence, phase, n_tok));
+  }
+  // A verification of which the first token stays: its choice was made with the rejected ones.
+  SelectorRun verified(make_selector("quoka+every=64", sequence), sequence.shape, {budget});
+  SelectorRun fresh(make_selector("quoka", sequence), sequence.shape, {budget});
+  for (SelectorRun* run : {&verified, &fresh}) {
+    run_call(*run, sequence, Phase::prefill, 40);
+    run_call(*run, sequence, Phase::verify, 3);
+    run->rollback(41);
+  }
+  CHECK(run_call(verified, sequence, Phase::decode, 1) == run_call(fresh, sequence, Phase::decode, 1));
+}
+
+TEST_CASE("every: between choices nothing is scored, and the list is held", "[selectors][every][cost]") {
+  const Sequence sequence = random_sequence(long_decode());
+  const Budget budget = Budget::parse("tokens=9");
+  SelectorRun plain(make_selector("quoka", sequence), sequence.shape, {budget});
+  SelectorRun sparse(make_selector("quoka+every=4", sequence), sequence.shape, {budget});
+  std::set<Index> scoring;
+  for (const auto& [phase, n_tok] : sequence.calls) {
+    const Index begin = plain.n_keys();
+    run_call(plain, sequence, phase, n_tok);
+    run_call(sparse, sequence, phase, n_tok);
+    if (phase != Phase::decode) continue;
+    if (sparse.cost(0).score_flops > 0.0) {
+      scoring.insert(begin);
+      CHECK(sparse.cost(0).score_flops == plain.cost(0).score_flops);
+    } else {
+      CHECK(sparse.cost(0).score_bytes == 0.0);
+    }
+    CHECK(sparse.cost(0).metadata_bytes == 2 * 10 * 4);  // 2 KV heads, 9 keys and the step's own
+  }
+  CHECK(scoring == std::set<Index>{46, 48, 52, 56, 60, 64, 68});
+}
+
+TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there", "[selectors][every]") {
+  PlantOptions plant;
+  plant.n_tokens = 96;
+  const MemoryTrace trace = planted_trace(plant);
+  ThreadPool pool(2);
+  const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")}, {"quest:page-size=4+every=8", Budget::parse("16")}};
+  ReplayOptions options;
+  options.dense_layers = 0;
+  options.calls.phase = Phase::decode;
+  options.calls.steps = 1000;
+  const auto all = replay_layers(trace, nullptr, {0, 1}, pairs, options, pool);
+  options.calls.steps = 5;
+  const auto some = replay_layers(trace, nullptr, {0, 1}, pairs, options, pool);
+  Index n_reused = 0;
+  for (std::size_t layer = 0; layer < some.size(); ++layer) {
+    for (std::size_t c = 0; c < some[layer].calls.size(); ++c) {
+      const auto at = static_cast<std::size_t>(some[layer].calls[c].begin - all[layer].calls.front().begin);
+      REQUIRE(all[layer].calls[at].begin == some[layer].calls[c].begin);
+      for (std::size_t p = 0; p < pairs.size(); ++p) {
+        for (const ReplayMetric metric : {ReplayMetric::mass, ReplayMetric::kept, ReplayMetric::bytes}) {
+          for (std::size_t h = 0; h < some[layer].q_heads.size(); ++h) {
+            CHECK(some[layer].pairs[p].of(metric)[h * some[layer].calls.size() + c] ==
+                  all[layer].pairs[p].of(metric)[h * all[layer].calls.size() + at]);
+          }
+        }
+        n_reused += some[layer].pairs[p].of(ReplayMetric::score_flops)[c] == 0.0;
+      }
+    }
+  }
+  CHECK(n_reused > 0);
+}
+
+}  // namespace
+}  // namespace kvscope::test
