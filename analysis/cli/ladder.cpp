@@ -1,0 +1,96 @@
+// kvscope ladder: what each concession of a serving engine costs a method.
+#include "analysis/ladder.hpp"
+
+#include "analysis/cli/analyze_command.hpp"
+#include "analysis/cli/list_options.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class LadderCommand final : public AnalyzeCommand {
+ public:
+  LadderCommand()
+      : AnalyzeCommand("ladder", "what each concession of a serving engine costs a method, rung by rung", /*n_traces=*/1) {}
+  std::string name() const override { return "ladder"; }
+  std::string description() const override {
+    return "Papers choose tokens per query head, for every query, by exact scores; engines share a list among heads, load "
+           "whole pages, choose at some steps, rank by scores of few bits or by a mean query, and share a list among the "
+           "queries of a chunk. Each concession is replayed alone, and together with those before it, on the recorded q, k "
+           "and v at the same queries: kept attention, output error, bytes read. What a method cannot take is named with "
+           "its reason. Any one of them is a method of its own for other commands, as quest+coarsen:owner=layer,page=64 or "
+           "quest+every=4. kvscope figure ladder draws the result.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5", "Quest's ladder, arrays to a file"},
+            {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
+             "a method that ranks single tokens takes all rungs of pages"}};
+  }
+
+ private:
+  void declare_kind(OptionSet& options) override {
+    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
+    options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens", budget_);
+    options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
+    options.fields(options_);
+  }
+  LadderOptions ladder_options() const {
+    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quest");
+    LadderOptions options = options_;
+    options.selector = selector_;
+    if (budget_) options.budget = Budget::parse(*budget_);
+    if (layers_) options.layers = index_list_of(*layers_, "layers");
+    return options;
+  }
+  Json options_json() const override {
+    const LadderOptions options = ladder_options();
+    Json json = {{"selector", options.selector.text()},
+                 {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
+                 {"layers", layers_ ? Json(options.layers) : Json(nullptr)}};
+    json.update(fields_to_json(options));
+    return json;
+  }
+  Json call(const Traces& traces, const AnalysisRun& run) const override {
+    return analyze_ladder(traces[0], ladder_options(), run.sink, run.pool, run.progress, run.stop, run.provenance);
+  }
+  std::vector<ReportColumn> columns() const override {
+    return {{"mass", "mass"},
+            {"output_error", "output error"},
+            {"bytes", "bytes"},
+            {"together_mass", "all: mass"},
+            {"together_output_error", "output error"},
+            {"together_bytes", "bytes"}};
+  }
+  std::string more_text(const Json& summary) const override {
+    TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass", "output error", "keys", "KiB", ""});
+    const auto number = [](const Json& row, const char* key, double unit) {
+      return row[key].is_number() ? number_text(row[key].get<double>() / unit) : std::string("-");
+    };
+    for (const Json& row : summary["rows"]) {
+      table.add_row({row["rung"].get<std::string>(), number(row, "mass", 1), number(row, "output_error", 1),
+                     number(row, "kept", 1), number(row, "bytes", 1024), number(row, "together_mass", 1),
+                     number(row, "together_output_error", 1), number(row, "together_kept", 1),
+                     number(row, "together_bytes", 1024),
+                     row["refused"] == "" ? std::string() : "not taken: " + row["refused"].get<std::string>()});
+    }
+    return "\n" + table.text();
+  }
+  std::string headline(const Json& totals) const override {
+    return fmt::format("{} keeps {} of the attention as it is, {} with every concession that it can take",
+                       selector_, percent_text(total_of(totals, "mass")), percent_text(total_of(totals, "together_mass")));
+  }
+
+  std::string selector_;
+  std::optional<std::string> budget_;
+  std::optional<std::string> layers_;
+  LadderOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_ladder_command() {
+  return std::make_unique<LadderCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,180 @@
+// The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and threads.
+#include "analysis/ladder.hpp"
+
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "analysis/ladder_rungs.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+LadderOptions options_for(const std::string& selector, const std::string& budget) {
+  LadderOptions options;
+  options.selector = selector;
+  if (!budget.empty()) options.budget = Budget::parse(budget);
+  options.rows = 5;
+  options.chunk = 8;
+  return options;
+}
+
+nlohmann::ordered_json run(const TraceSource& trace, const LadderOptions& options, MemoryResult& result, int threads = 1) {
+  ThreadPool pool(threads);
+  return analyze_ladder(trace, options, result, pool, {}, {});
+}
+
+nlohmann::ordered_json rung(const nlohmann::ordered_json& summary, const std::string& name) {
+  for (const auto& row : summary["rows"]) {
+    if (row["rung"] == name) return row;
+  }
+  FAIL("no rung " << name);
+  return {};
+}
+
+std::vector<Index> best(const std::vector<double>& scores, Index k) {
+  std::vector<Index> order(scores.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Index>(i);
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return scores[static_cast<std::size_t>(a)] > scores[static_cast<std::size_t>(b)];
+  });
+  order.resize(static_cast<std::size_t>(std::min<Index>(k, static_cast<Index>(order.size()))));
+  return order;
+}
+
+TEST_CASE("ladder: the oracle's rungs are those of loops", "[ladder]") {
+  test::PlantOptions plant;
+  plant.has_sinks = GENERATE(false, true);
+  plant.n_tokens = 60;
+  plant.sink = 1.0;
+  plant.query_scale = 2.0;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  const auto summary = run(trace, options_for("oracle-topk", "tokens=16"), result);
+  const auto positions = result.values<std::int64_t>("query_pos");
+  REQUIRE(positions.size() == 5);
+  CHECK(positions.back() == 59);
+  for (std::size_t i = 1; i < positions.size(); ++i) CHECK(positions[i] - positions[i - 1] >= 8);
+
+  // lists of a layer's heads together, whole pages of 16, both by loops
+  double own = 0.0;
+  double shared = 0.0;
+  double paged = 0.0;
+  double n = 0.0;
+  for (Index layer = 0; layer < 2; ++layer) {
+    for (const std::int64_t pos : positions) {
+      const auto seen = static_cast<std::size_t>(pos) + 1;
+      std::vector<double> sums(seen, 0.0);
+      for (Index head = 0; head < 4; ++head) {
+        const auto scores = test::naive_scores(trace, layer, head, pos);
+        for (std::size_t t = 0; t < seen; ++t) sums[t] += scores[t];
+      }
+      for (Index head = 0; head < 4; ++head) {
+        const auto row = test::naive_row(trace, layer, head, pos);
+        const auto scores = test::naive_scores(trace, layer, head, pos);
+        double all = 0.0;
+        for (const double p : row) all += p;
+        for (const Index t : best(scores, 16)) own += row[static_cast<std::size_t>(t)] / all;
+        for (const Index t : best(sums, 16)) shared += row[static_cast<std::size_t>(t)] / all;
+        std::vector<double> pages((seen + 15) / 16, -1e300);
+        for (std::size_t t = 0; t < seen; ++t) pages[t / 16] = std::max(pages[t / 16], scores[t]);
+        for (std::size_t t = 0; t < seen; ++t) {
+          if (static_cast<Index>(t / 16) == best(pages, 1)[0]) paged += row[t] / all;
+        }
+        n += 1.0;
+      }
+    }
+  }
+  CHECK(rung(summary, "as the method is")["mass"].get<double>() == Approx(own / n));
+  CHECK(rung(summary, "a list per query head")["mass"].get<double>() == Approx(own / n));
+  CHECK(rung(summary, "single tokens")["mass"].get<double>() == Approx(own / n));
+  CHECK(rung(summary, "one list for all heads")["mass"].get<double>() == Approx(shared / n));
+  CHECK(rung(summary, "pages of 16")["mass"].get<double>() == Approx(paged / n));
+  CHECK(rung(summary, "scores in f32")["mass"].get<double>() == Approx(own / n).margin(1e-3));
+  CHECK(rung(summary, "as the method is")["kept"].get<double>() == 16.0);
+  const auto mass = result.values<double>("alone/mass");
+  CHECK(mass.size() == 2 * 17);
+  CHECK((mass[0] + mass[17]) / 2.0 == Approx(own / n));
+  CHECK(summary["totals"]["mass"].get<double>() == Approx(own / n));
+}
+
+TEST_CASE("ladder: bytes follow the lists", "[ladder]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 64;
+  const MemoryTrace trace = test::planted_trace(plant);
+  MemoryResult result;
+  LadderOptions options = options_for("streamingllm", "tokens=16");
+  const auto summary = run(trace, options, result);
+  // no scores; 16 kept keys of 2 KV heads, 8 channels, K and V in 2 bytes
+  const auto base = rung(summary, "as the method is");
+  CHECK(base["bytes"].get<double>() == Approx(base["kept"].get<double>() * 2 * 8 * 2 * 2));
+  CHECK_THAT(rung(summary, "pages of 64")["refused"].get<std::string>(), ContainsSubstring("gives no score per key"));
+  CHECK(rung(summary, "pages of 64")["mass"].is_null());
+  CHECK(rung(summary, "chosen at every 4th step")["refused"] == "");
+}
+
+TEST_CASE("ladder: what a method cannot take is named with its reason", "[ladder]") {
+  const auto refused = [](const std::string& selector, const std::string& name) {
+    for (const LadderRung& one : ladder_rungs(selector, Budget::parse("tokens=64"), 4, 128)) {
+      if (one.name == name) return one.refused;
+    }
+    return std::string("no such rung");
+  };
+  CHECK_THAT(refused("quest", "single tokens"), ContainsSubstring("quest chooses in pages of 16"));
+  CHECK(refused("quest", "pages of 16").empty());
+  CHECK_THAT(refused("quoka", "a list per query head"), ContainsSubstring("one list per KV head"));
+  CHECK(refused("quoka", "a list per KV head").empty());
+  CHECK_THAT(refused("sparq", "one list for all heads"), ContainsSubstring("mean-value=false"));
+  CHECK_THAT(refused("keydiff", "chosen at every 4th step"), ContainsSubstring("evicts keys for good"));
+  CHECK(ladder_rungs("minference-block-sparse", std::nullopt, 4, 128).front().refused == "is not defined for single queries");
+  for (const LadderRung& one : ladder_rungs("quoka", Budget::parse("tokens=64"), 4, 128)) {
+    if (one.name == "mean query of a KV head") {
+      CHECK(one.together.text() == "quoka+coarsen:owner=layer,page=128,scores=fp8,query=mean+every=4");
+    }
+    if (one.name == "a list per chunk of 128") CHECK(one.is_together_chunk);
+  }
+}
+
+TEST_CASE("ladder: any threads give the same numbers; windows are left out; odd options are refused", "[ladder]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 80;
+  plant.n_layers = 3;
+  MemoryTrace source = test::planted_trace(plant);
+  MemoryResult one;
+  MemoryResult many;
+  const LadderOptions options = options_for("quest:page-size=4", "tokens=12");
+  CHECK(run(source, options, one, 1).dump() == run(source, options, many, 3).dump());
+  CHECK(std::ranges::equal(one.values<double>("together/bytes"), many.values<double>("together/bytes"),
+                           [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }));
+  TraceInfo info = source.info();
+  info.window[1] = 20;
+  MemoryTrace windowed(info);
+  for (const Index layer : info.layers) {
+    std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), windowed.q(layer).data());
+    std::copy_n(source.k(layer).data(), source.k(layer).shape().count(), windowed.k(layer).data());
+    std::copy_n(source.v(layer).data(), source.v(layer).shape().count(), windowed.v(layer).data());
+  }
+  MemoryResult result;
+  CHECK(run(windowed, options, result)["layers"].size() == 2);
+  MemoryResult nothing;
+  CHECK_THROWS_WITH(run(source, options_for("quest", "p=0.9"), nothing), ContainsSubstring("expected tokens=N"));
+  CHECK_THROWS_WITH(run(source, options_for("quest", ""), nothing), ContainsSubstring("quest needs a budget"));
+  CHECK_THROWS_WITH(run(source, options_for("full", "tokens=4"), nothing), ContainsSubstring("full takes no budget"));
+  LadderOptions large = options;
+  large.chunk = 100;
+  CHECK_THROWS_WITH(run(source, large, nothing), ContainsSubstring("expected more than a chunk of 100"));
+  large = options;
+  large.dense_layers = 3;
+  CHECK_THROWS_WITH(run(source, large, nothing), ContainsSubstring("no layer is left"));
+}
+
+}  // namespace
+}  // namespace kvscope
