@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_query_selection_command());
   commands.push_back(make_analyze_coverage_command());
   commands.push_back(make_analyze_attention_map_command());
+  commands.push_back(make_analyze_ties_command());
   commands.push_back(make_ladder_command());
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());

@@ -64,6 +64,7 @@ std::unique_ptr<Command> make_simulate_speculative_command();
 std::unique_ptr<Command> make_table_command();
 std::unique_ptr<Command> make_notebook_command();
 std::unique_ptr<Command> make_analyze_attention_map_command();
+std::unique_ptr<Command> make_analyze_ties_command();
 std::unique_ptr<Command> make_ladder_command();
 std::unique_ptr<Command> make_figure_command();
 std::unique_ptr<Command> make_figures_command();

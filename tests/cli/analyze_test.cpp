@@ -15,7 +15,7 @@ using testing::read_file;
 using testing::TempDir;
 
 const std::vector<std::string> kKinds = {"quoka",     "theorem-b1", "quest",
-                                         "layer-map", "geometry",   "query-selection"};
+                                         "layer-map", "geometry",   "query-selection", "ties"};
 
 struct Pair {
   TempDir dir;
@@ -80,6 +80,40 @@ TEST_CASE("an analysis does not depend on the thread count") {
     CHECK(kvscope_run(pair.command(kind, {"--json", "--threads", "1"})).out ==
           kvscope_run(pair.command(kind, {"--json", "--threads", "3"})).out);
   }
+}
+
+TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, whatever the threads") {
+  const Pair pair;
+  const auto ladder = [&](const std::string& out, const std::string& threads) {
+    return kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows", "3", "--chunk", "16",
+                        "--out", (pair.dir.path() / out).string(), "--threads", threads, "--json"});
+  };
+  const auto one = ladder("one.h5", "1");
+  INFO(one.err);
+  REQUIRE(one.code == 0);
+  auto report = one.json();
+  CHECK(report.at("rows").size() == 17);
+  CHECK(report.at("rows")[4].at("refused") == "quest chooses in pages of 16");
+  auto many = ladder("many.h5", "3").json();
+  CHECK(report.at("rows") == many.at("rows"));
+  CHECK(report.at("layers") == many.at("layers"));
+  const auto table = kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows", "3", "--chunk", "16"});
+  CHECK_THAT(table.out, ContainsSubstring("one list for all heads") && ContainsSubstring("not taken: quest chooses in pages of 16") &&
+                            ContainsSubstring("\nladder: quest keeps"));
+  for (const std::string figure : {"ladder", "ties"}) {
+    const std::string result = figure == "ladder" ? "one.h5" : "ties.h5";
+    if (figure == "ties") {
+      const auto census = kvscope_run(pair.command("ties", {"--steps", "2", "--budget", "32", "--out", (pair.dir.path() / result).string()}));
+      INFO(census.err);
+      REQUIRE(census.code == 0);
+    }
+    const auto drawn = kvscope_run({"figure", figure, (pair.dir.path() / result).string(), "--out", pair.dir.path().string()});
+    INFO(drawn.err);
+    CHECK(drawn.code == 0);
+    CHECK(fs::exists(pair.dir.path() / (figure + ".svg")));
+  }
+  CHECK(kvscope_run({"ladder", pair.verifier, "--budget", "32"}).code == 2);
+  CHECK(kvscope_run({"ladder", pair.verifier, "--selector", "quest"}).code == 2);
 }
 
 TEST_CASE("geometry and query-selection look at the layers and heads that are asked for") {

@@ -133,6 +133,49 @@ TEST_CASE("head-budget: heads by their need, and one budget for all", "[figures]
   CHECK(mark_of<plot::Rule>(figure.panels[1]).at == 7.0);
 }
 
+TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "ladder");
+  const auto rung = [](const std::string& name, const std::string& refused, double mass, double together) {
+    return nlohmann::ordered_json{{"rung", name},      {"refused", refused},        {"mass", refused.empty() ? nlohmann::ordered_json(mass) : nullptr},
+                                  {"output_error", 0.5}, {"bytes", 4096.0},           {"together_mass", together},
+                                  {"together_output_error", 0.25}, {"together_bytes", 2048.0}};
+  };
+  result.finish({{"rows", {rung("as the method is", "", 0.9, 0.9), rung("single tokens", "quest chooses in pages of 16", 0.0, 0.8),
+                           rung("pages of 64", "", 0.7, 0.6)}}});
+  const plot::Figure figure = drawn(result, "ladder");
+  REQUIRE(figure.panels.size() == 3);
+  REQUIRE(figure.panels[0].y.ticks.size() == 3);
+  CHECK(figure.panels[0].y.ticks[2].label == "pages of 64");
+  CHECK(mark_of<plot::Scatter>(figure.panels[0]).x == std::vector<double>{0.9, 0.7});
+  CHECK(mark_of<plot::Scatter>(figure.panels[0]).y == std::vector<double>{0.0, 2.0});
+  CHECK(mark_of<plot::Line>(figure.panels[0]).x == std::vector<double>{0.9, 0.8, 0.6});
+  CHECK(mark_of<plot::Rule>(figure.panels[0]).at == 0.9);
+  CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
+  CHECK_THAT(figure.caption.back(), ContainsSubstring("single tokens (quest chooses in pages of 16)"));
+  CHECK(drawn(result, "ladder", {.metric = "bytes"}).panels.size() == 1);
+  CHECK_THROWS_WITH(drawn(result, "ladder", {.metric = "speed"}), ContainsSubstring("expected some of mass"));
+}
+
+TEST_CASE("ties: a point per case and number type", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "ties");
+  const auto one = [](Index page, const std::string& type, double ties, const std::string& refused = "") {
+    nlohmann::ordered_json row = {{"selector", "quoka"}, {"page", page}, {"scores", type}, {"refused", refused}};
+    if (refused.empty()) row.update({{"tie_share", ties}, {"changed", 10 * ties}, {"close_share", 1.0}});
+    return row;
+  };
+  result.finish({{"rows", {one(1, "f64", 0.0), one(1, "f32", 0.0), one(1, "bf16", 0.5), one(1, "fp8", 1.0), one(16, "f32", 0.0, "why"),
+                           one(16, "bf16", 0.0, "why")}}});
+  const plot::Figure figure = drawn(result, "ties");
+  REQUIRE(figure.panels.size() == 3);
+  CHECK(figure.panels[0].y.ticks.size() == 2);
+  CHECK(figure.panels[0].y.ticks[1].label == "quoka, pages of 16");
+  CHECK(mark_of<plot::Scatter>(figure.panels[0], 2).x == std::vector<double>{1.0});
+  CHECK(mark_of<plot::Scatter>(figure.panels[1], 1).x == std::vector<double>{5.0});
+  CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
+}
+
 TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
   std::string csv =
       "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean,recall10,"
