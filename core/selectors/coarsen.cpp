@@ -79,9 +79,11 @@ class Coarsen final : public Selector {
   }
   std::string why_no_scores() const override { return chooses_again() ? "" : method_->why_no_scores(); }
 
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    method_->calibrate(layer, kv_head, keys);
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+    method_->calibrate(text, layers, pool);
   }
+  Learned learned() const override { return method_->learned(); }
+  std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
   void reset(const AttentionShape& shape) override {
     AttentionShape seen = shape;
     if (is_mean()) seen.n_q = shape.n_kv;

@@ -45,9 +45,11 @@ class Every final : public Selector {
   std::string why_no_scores() const override {
     return n_ == 1 ? method_->why_no_scores() : "has no scores in the steps between (put every behind)";
   }
-  void calibrate(Index layer, Index kv_head, TensorView<const float> keys) override {
-    method_->calibrate(layer, kv_head, keys);
+  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+    method_->calibrate(text, layers, pool);
   }
+  Learned learned() const override { return method_->learned(); }
+  std::vector<ArtifactOrigin> artifacts() const override { return method_->artifacts(); }
   void reset(const AttentionShape& shape) override {
     choices_.clear();
     method_->reset(shape);
