@@ -52,24 +52,25 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
   const auto layers = replay_layers(*source, draft.get(), unit.layers, pairs, plan.options.replay,
                                     pool, progress, stop);
   const SweepTraceInfo& info = plan.infos[unit.trace];
-  std::vector<SweepBlock> blocks;
-  for (const LayerReplay& layer : layers) {
+  std::vector<SweepBlock> blocks(layers.size() * unit.pairs.size());
+  pool.parallel_for(static_cast<Index>(blocks.size()), [&](Index index, int) {
+    check_stop(stop, "sweep");  // many resamples take seconds
+    const LayerReplay& layer = layers[static_cast<std::size_t>(index) / unit.pairs.size()];
+    const std::size_t i = static_cast<std::size_t>(index) % unit.pairs.size();
     const auto slot =
         std::find(info.layers.begin(), info.layers.end(), layer.layer) - info.layers.begin();
-    for (std::size_t i = 0; i < unit.pairs.size(); ++i) {
-      check_stop(stop, "sweep");  // many resamples take seconds
-      RowLabels labels;
-      labels.trace = trace.name;
-      labels.phase = name_of(plan.options.replay.calls.phase);
-      labels.pair = pairs[i];
-      labels.group = source->info().group();
-      labels.n_resamples = plan.options.n_resamples;
-      labels.seed = static_cast<std::uint64_t>(plan.options.seed);
-      labels.trace_index = unit.trace;
-      labels.pair_index = unit.pairs[i];
-      blocks.push_back(make_sweep_block(layer, i, static_cast<std::size_t>(slot), labels));
-    }
-  }
+    RowLabels labels;
+    labels.trace = trace.name;
+    labels.phase = name_of(plan.options.replay.calls.phase);
+    labels.pair = pairs[i];
+    labels.group = source->info().group();
+    labels.n_resamples = plan.options.n_resamples;
+    labels.seed = static_cast<std::uint64_t>(plan.options.seed);
+    labels.trace_index = unit.trace;
+    labels.pair_index = unit.pairs[i];
+    blocks[static_cast<std::size_t>(index)] =
+        make_sweep_block(layer, i, static_cast<std::size_t>(slot), labels);
+  });
   return blocks;
 }
 

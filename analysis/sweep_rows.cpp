@@ -5,7 +5,6 @@
 
 #include "analysis/statistics.hpp"
 #include "core/base/nan.hpp"
-#include "core/base/rng.hpp"
 
 namespace kvscope {
 
@@ -87,6 +86,10 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   row.number(SweepNumber::mass_p05) = quantile(masses, 0.05);
   row.number(SweepNumber::mass_min) =
       masses.empty() ? kNan : *std::min_element(masses.begin(), masses.end());
+  // the same stream for all metrics: the same calls are drawn
+  Bootstrap bootstrap(labels.n_resamples, {labels.seed, labels.trace_index, labels.pair_index,
+                                           static_cast<std::uint64_t>(replay.layer),
+                                           q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
   for (const Ends& ends : kEnds) {
     std::vector<double> by_call(n_calls, 0.0);  // rows of a call depend on each other: whole calls
     for (std::size_t c = 0; c < n_calls; ++c) {
@@ -94,11 +97,7 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
         by_call[c] += pair.of(ends.metric)[h * n_calls + c];
       by_call[c] /= static_cast<double>(last - first);
     }
-    // the same stream for all metrics: the same calls are drawn
-    const Interval interval = bootstrap_mean(by_call, labels.n_resamples,
-                                             {labels.seed, labels.trace_index, labels.pair_index,
-                                              static_cast<std::uint64_t>(replay.layer),
-                                              q_head ? static_cast<std::uint64_t>(*q_head) + 1 : 0});
+    const Interval interval = bootstrap.mean(by_call);
     row.number(ends.low) = interval.low;
     row.number(ends.high) = interval.high;
   }
@@ -107,25 +106,36 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
 
 }  // namespace
 
-Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
-                        std::initializer_list<std::uint64_t> stream) {
+void Bootstrap::draw(std::size_t n_values) {
+  if (n_values_ == n_values) return;
+  n_values_ = n_values;
+  drawn_.resize(static_cast<std::size_t>(n_resamples_) * n_values);
+  std::uint64_t counter = 0;
+  for (std::uint32_t& at : drawn_) {
+    const auto place = static_cast<std::size_t>(rng_.uniform(counter++) * static_cast<double>(n_values));
+    at = static_cast<std::uint32_t>(std::min(place, n_values - 1));
+  }
+}
+
+Interval Bootstrap::mean(std::span<const double> values) {
   std::vector<double> known;
   std::copy_if(values.begin(), values.end(), std::back_inserter(known),
                [](double x) { return !std::isnan(x); });
-  if (known.empty() || n_resamples < 1) return {kNan, kNan};
-  const CounterRng rng(stream);
-  std::uint64_t counter = 0;
+  if (known.empty() || n_resamples_ < 1) return {kNan, kNan};
+  draw(known.size());
   std::vector<double> means;
-  for (Index i = 0; i < n_resamples; ++i) {
+  for (std::size_t first = 0; first < drawn_.size(); first += known.size()) {
     double sum = 0.0;
-    for (std::size_t j = 0; j < known.size(); ++j) {
-      const auto at =
-          static_cast<std::size_t>(rng.uniform(counter++) * static_cast<double>(known.size()));
-      sum += known[std::min(at, known.size() - 1)];
-    }
+    for (const std::uint32_t at : std::span(drawn_).subspan(first, known.size())) sum += known[at];
     means.push_back(sum / static_cast<double>(known.size()));
   }
+  std::sort(means.begin(), means.end());  // both percentiles sort: once is enough
   return {quantile(means, 0.025), quantile(means, 0.975)};
+}
+
+Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
+                        std::initializer_list<std::uint64_t> stream) {
+  return Bootstrap(n_resamples, stream).mean(values);
 }
 
 SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,

@@ -5,8 +5,10 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "analysis/sweep_table.hpp"
+#include "core/base/rng.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {
@@ -16,8 +18,24 @@ struct Interval {
   double high = 0.0;
 };
 
-/// 2.5 % and 97.5 % percentiles of the mean of `values` (NaN left out) over n_resamples resamples
-/// with replacement. The numbers drawn depend on `stream` only. NaN without values or resamples.
+/// 2.5 % and 97.5 % percentiles of means over n_resamples resamples with replacement. The numbers drawn
+/// depend on `stream` only; they are drawn once for all metrics with as many values. One thread only.
+class Bootstrap {
+ public:
+  Bootstrap(Index n_resamples, std::initializer_list<std::uint64_t> stream)
+      : n_resamples_(n_resamples), rng_(stream) {}
+  /// Of the mean of `values` (NaN left out). NaN without values or resamples.
+  Interval mean(std::span<const double> values);
+
+ private:
+  void draw(std::size_t n_values);
+  Index n_resamples_;
+  CounterRng rng_;
+  std::size_t n_values_ = 0;
+  std::vector<std::uint32_t> drawn_;  // [n_resamples, n_values] places among the values
+};
+
+/// The same for one metric.
 Interval bootstrap_mean(std::span<const double> values, Index n_resamples,
                         std::initializer_list<std::uint64_t> stream);
 

@@ -1,5 +1,6 @@
 #include "core/attention/key_kernels.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #ifndef KVSCOPE_KEY_KERNELS_ONCE
@@ -109,20 +110,90 @@ HWY_INLINE void add_rows_of_block(const WeightedRows& rows, Index c, double* out
   for (int j = 0; j < N; ++j) hn::StoreU(sum[j], d, out + c + j * lanes);
 }
 
+/// The channels from c on that fill no vector.
+HWY_INLINE void add_rows_of_rest(const WeightedRows& rows, Index c, Index width, double* out) {
+  for (Index i = 0; i < rows.n && c < width; ++i) {
+    const Index at = rows.at(i);
+    const double w = rows.weights[at - rows.first];
+    for (Index rest = c; rest < width; ++rest)
+      out[rest] += w * static_cast<double>(rows.v[at * rows.stride + rest]);
+  }
+}
+
+/// The sum of the weights, in four parts: every fourth one each.
+HWY_INLINE double mass_of(const WeightedRows& rows) {
+  double mass[4] = {0.0, 0.0, 0.0, 0.0};
+  Index i = 0;
+  for (; i + 4 <= rows.n; i += 4) {
+    for (Index j = 0; j < 4; ++j) mass[j] += rows.weights[rows.at(i + j) - rows.first];
+  }
+  for (Index j = 0; i + j < rows.n; ++j) mass[j] += rows.weights[rows.at(i + j) - rows.first];
+  return (mass[0] + mass[1]) + (mass[2] + mass[3]);
+}
+
 double add_weighted_rows(const WeightedRows& rows, Index width, double* out) {
   const auto lanes = static_cast<Index>(hn::Lanes(D()));
   Index c = 0;
   for (; c + 8 * lanes <= width; c += 8 * lanes) add_rows_of_block<8>(rows, c, out);
   for (; c + lanes <= width; c += lanes) add_rows_of_block<1>(rows, c, out);
-  double mass[4] = {0.0, 0.0, 0.0, 0.0};
+  add_rows_of_rest(rows, c, width, out);
+  return mass_of(rows);
+}
+
+/// R rows of weights for the same keys, each channel summed up as add_rows_of_block does: a value that was read and
+/// widened serves all of them.
+template <int R, int N>
+HWY_INLINE void add_shared_rows_of_block(const WeightedRows& rows, const double* const* weights, Index c,
+                                         double* const* out) {
+  const D d;
+  const hn::Rebind<float, D> narrow;
+  const auto lanes = static_cast<Index>(hn::Lanes(d));
+  V sum[R * N];
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < N; ++j) sum[r * N + j] = hn::LoadU(d, out[r] + c + j * lanes);
+  }
   for (Index i = 0; i < rows.n; ++i) {
     const Index at = rows.at(i);
-    const double w = rows.weights[at - rows.first];
-    mass[i % 4] += w;
-    for (Index rest = c; rest < width; ++rest)
-      out[rest] += w * static_cast<double>(rows.v[at * rows.stride + rest]);
+    const float* row = rows.v + at * rows.stride + c;
+    V value[N];
+    for (int j = 0; j < N; ++j) value[j] = hn::PromoteTo(d, hn::LoadU(narrow, row + j * lanes));
+    for (int r = 0; r < R; ++r) {
+      const V w = hn::Set(d, weights[r][at - rows.first]);
+      for (int j = 0; j < N; ++j) sum[r * N + j] = hn::MulAdd(w, value[j], sum[r * N + j]);
+    }
   }
-  return (mass[0] + mass[1]) + (mass[2] + mass[3]);
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < N; ++j) hn::StoreU(sum[r * N + j], d, out[r] + c + j * lanes);
+  }
+}
+
+template <int R>
+HWY_INLINE void add_shared_rows(const WeightedRows& rows, const double* const* weights, Index width,
+                                double* const* out, double* masses) {
+  const auto lanes = static_cast<Index>(hn::Lanes(D()));
+  Index c = 0;
+  constexpr int kVectors = HWY_CAP_GE512 ? 4 : 2;  // as many as registers hold, times R
+  for (; c + kVectors * lanes <= width; c += kVectors * lanes)
+    add_shared_rows_of_block<R, kVectors>(rows, weights, c, out);
+  for (; c + lanes <= width; c += lanes) add_shared_rows_of_block<R, 1>(rows, weights, c, out);
+  for (int r = 0; r < R; ++r) {
+    WeightedRows one = rows;
+    one.weights = weights[r];
+    add_rows_of_rest(one, c, width, out[r]);
+    masses[r] = mass_of(one);
+  }
+}
+
+void add_weighted_rows_shared(const WeightedRows& rows, const double* const* weights, Index n_weights, Index width,
+                              double* const* out, double* masses) {
+  Index r = 0;
+  for (; r + 4 <= n_weights; r += 4) add_shared_rows<4>(rows, weights + r, width, out + r, masses + r);
+  for (; r + 2 <= n_weights; r += 2) add_shared_rows<2>(rows, weights + r, width, out + r, masses + r);
+  for (; r < n_weights; ++r) {
+    WeightedRows one = rows;
+    one.weights = weights[r];
+    masses[r] = add_weighted_rows(one, width, out[r]);
+  }
 }
 
 }  // namespace kvscope::HWY_NAMESPACE
@@ -135,6 +206,7 @@ namespace kvscope {
 HWY_EXPORT(key_dots);
 HWY_EXPORT(squared_norms);
 HWY_EXPORT(add_weighted_rows);
+HWY_EXPORT(add_weighted_rows_shared);
 
 void key_dots(std::span<const double> q, Index n_rows, TensorView<const float> k, double* out,
               Index out_stride) {
@@ -155,6 +227,17 @@ double add_weighted_rows(std::span<const double> weights, Index first,
   if (n == 0) return 0.0;
   return HWY_DYNAMIC_DISPATCH(add_weighted_rows)(
       {weights.data(), first, keys.data(), n, v.data(), v.stride(0)}, v.dim(1), out.data());
+}
+
+void add_weighted_rows(std::span<const double* const> weights, Index first, std::span<const std::int32_t> keys,
+                       TensorView<const float> v, std::span<double* const> out, std::span<double> masses) {
+  assert(out.size() == weights.size() && masses.size() == weights.size());
+  std::fill(masses.begin(), masses.end(), 0.0);
+  const auto n = static_cast<Index>(keys.size());
+  if (n == 0) return;
+  HWY_DYNAMIC_DISPATCH(add_weighted_rows_shared)
+  ({nullptr, first, keys.data(), n, v.data(), v.stride(0)}, weights.data(), static_cast<Index>(weights.size()), v.dim(1),
+   out.data(), masses.data());
 }
 
 double add_weighted_rows(std::span<const double> weights, TensorView<const float> v,

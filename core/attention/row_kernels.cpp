@@ -1,5 +1,6 @@
 #include "core/attention/row_kernels.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -61,15 +62,22 @@ HWY_INLINE void dots_of_panel(const double* q, const double* panel, Index d_head
 
 void panel_dots(const double* q, Index n_rows, const double* panels, Index n_panels, Index d_head,
                 double* out, Index out_stride) {
-  for (Index p = 0; p < n_panels; ++p) {
-    const double* panel = panels + p * d_head * kPanelKeys;
-    double* column = out + p * kPanelKeys;
-    Index r = 0;
-    for (; r + 4 <= n_rows; r += 4) {
-      dots_of_panel<4>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
-    }
-    for (; r < n_rows; ++r) {
-      dots_of_panel<1>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
+  constexpr Index kBlockRows = 32;  // queries that stay in the nearest cache with a panel
+  for (Index first = 0; first < n_rows; first += kBlockRows) {
+    const Index end = std::min(n_rows, first + kBlockRows);
+    for (Index p = 0; p < n_panels; ++p) {
+      const double* panel = panels + p * d_head * kPanelKeys;
+      double* column = out + p * kPanelKeys;
+      Index r = first;
+      for (; HWY_CAP_GE512 && r + 8 <= end; r += 8) {  // smaller vectors have half as many registers
+        dots_of_panel<8>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
+      }
+      for (; r + 4 <= end; r += 4) {
+        dots_of_panel<4>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
+      }
+      for (; r < end; ++r) {
+        dots_of_panel<1>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
+      }
     }
   }
 }

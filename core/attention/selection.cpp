@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/attention/list_kernels.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope {
@@ -31,14 +32,17 @@ void Selection::add_weights(std::size_t n_before, std::span<const float> weights
 
 void Selection::add(const KeyList& list) {
   const std::size_t n_before = keys_.size();
+  const auto end = static_cast<std::ptrdiff_t>(n_before);
   const std::size_t n_scored = list.scored.size();
   const std::size_t n_forced = list.forced.size();
   std::vector<float> weights;
   if (n_forced == 0 || n_scored == 0 || list.scored.back() < list.forced.front()) {
-    keys_.insert(keys_.end(), list.scored.begin(), list.scored.end());
-    keys_.insert(keys_.end(), list.forced.begin(), list.forced.end());
-    is_forced_.insert(is_forced_.end(), n_scored, 0);
-    is_forced_.insert(is_forced_.end(), n_forced, 1);
+    keys_.resize(n_before + n_scored + n_forced);
+    is_forced_.resize(keys_.size());
+    std::copy(list.forced.begin(), list.forced.end(), std::copy(list.scored.begin(), list.scored.end(), keys_.begin() + end));
+    const auto flags = is_forced_.begin() + end;
+    std::fill_n(flags, n_scored, std::uint8_t{0});
+    std::fill_n(flags + static_cast<std::ptrdiff_t>(n_scored), n_forced, std::uint8_t{1});
     weights = list.log_weight;
   } else {
     std::size_t s = 0;
@@ -108,13 +112,9 @@ ListView Selection::at(Index index) const {
 
 namespace {
 
-/// Ascending without repeats and inside [0, n_keys). No early exit: the compiler can take several keys at a time.
+/// Ascending without repeats and inside [0, n_keys).
 bool is_sound(std::span<const KeyPos> keys, Index n_keys) {
-  if (keys.empty()) return true;
-  if (keys.front() < 0 || keys.back() >= n_keys) return false;
-  KeyPos is_wrong = 0;
-  for (std::size_t j = 1; j < keys.size(); ++j) is_wrong |= keys[j] <= keys[j - 1] ? 1 : 0;
-  return is_wrong == 0;
+  return keys.empty() || (keys.front() >= 0 && keys.back() < n_keys && is_ascending(keys));
 }
 
 [[noreturn]] void throw_unsound(Index list, std::span<const KeyPos> keys, Index n_keys) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/attention/list_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
 
 namespace kvscope {
@@ -12,6 +13,7 @@ namespace kvscope {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::size_t kFewBuckets = 16;  // that scores are compared with, rather than looked up
 
 /// About one bucket for eight scores: a table that stays in the nearest cache.
 Index buckets_for(std::size_t n) {
@@ -40,12 +42,19 @@ void TopCuts::count(std::span<const double> scores) {
 
 /// Fills members_ of the buckets with a slot.
 void TopCuts::collect(std::span<const double> scores) {
-  for (std::size_t i = 0; i < scores.size(); ++i) {
+  const auto add = [&](std::size_t i) {
     const std::int32_t slot = slot_[static_cast<std::size_t>(bucket_of_[i])];
-    if (slot > 0) {
-      members_[static_cast<std::size_t>(slot - 1)].push_back({scores[i], static_cast<Index>(i)});
-    }
+    if (slot > 0) members_[static_cast<std::size_t>(slot - 1)].push_back({scores[i], static_cast<Index>(i)});
+  };
+  if (wanted_.size() > kFewBuckets) {
+    for (std::size_t i = 0; i < scores.size(); ++i) add(i);
+    return;
   }
+  std::size_t n_members = 0;
+  for (const std::int32_t bucket : wanted_) n_members += static_cast<std::size_t>(n_in_[static_cast<std::size_t>(bucket)]);
+  found_.resize(n_members + kListSlack);
+  const std::size_t n_found = find_buckets(bucket_of_, wanted_, found_.data());
+  for (std::size_t i = 0; i < n_found; ++i) add(static_cast<std::size_t>(found_[i]));
 }
 
 std::span<const TopCut> TopCuts::find(std::span<const double> scores, std::span<const Index> ks) {
@@ -59,6 +68,7 @@ std::span<const TopCut> TopCuts::find(std::span<const double> scores, std::span<
             [&](std::size_t a, std::size_t b) { return ks[a] < ks[b]; });
   slot_.assign(n_in_.size(), 0);
   place_.assign(ks.size(), {0, 0});
+  wanted_.clear();
   std::int32_t n_slots = 0;
   Index n_better = 0;  // scores in the buckets above `bucket`
   Index bucket = n_buckets_;
@@ -72,7 +82,10 @@ std::span<const TopCut> TopCuts::find(std::span<const double> scores, std::span<
       while (n_better + n_in_[static_cast<std::size_t>(bucket)] < k)
         n_better += n_in_[static_cast<std::size_t>(bucket--)];
       std::int32_t& slot = slot_[static_cast<std::size_t>(bucket)];
-      if (slot == 0) slot = ++n_slots;
+      if (slot == 0) {
+        slot = ++n_slots;
+        wanted_.push_back(static_cast<std::int32_t>(bucket));
+      }
       place_[i] = {slot, static_cast<std::int32_t>(k - n_better - 1)};
     }
   }
@@ -99,14 +112,9 @@ std::span<const TopCut> TopCuts::find(std::span<const double> scores, std::span<
 
 std::vector<Index> members(std::span<const double> scores, const TopCut& cut, Index k) {
   const Index n = std::min(std::max<Index>(k, 0), static_cast<Index>(scores.size()));
-  std::vector<Index> kept(static_cast<std::size_t>(n) + 1);  // one more: written to, never counted
-  std::size_t n_kept = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
-    kept[n_kept] = static_cast<Index>(i);
-    n_kept += cut.contains(scores[i], static_cast<Index>(i)) ? 1 : 0;
-  }
-  kept.resize(n_kept);
-  return kept;
+  std::vector<std::int32_t> kept(static_cast<std::size_t>(n) + kListSlack);
+  kept.resize(keep_positions(scores, cut, /*first=*/0, kept.data()));
+  return {kept.begin(), kept.end()};
 }
 
 }  // namespace kvscope

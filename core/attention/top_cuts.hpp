@@ -39,6 +39,8 @@ class TopCuts {
   std::vector<std::int32_t> bucket_of_;  // [n]; 0 = no candidate, the best scores are in the last
   std::vector<std::int32_t> n_in_;       // [n_buckets_ + 1]
   std::vector<std::int32_t> slot_;       // [n_buckets_ + 1] place in members_ + 1; 0 = no cut in it
+  std::vector<std::int32_t> wanted_;     // the buckets with a slot
+  std::vector<std::int32_t> found_;      // positions of their scores
   std::vector<std::vector<Candidate>> members_;  // of the buckets with a cut, best first
   std::vector<std::pair<std::int32_t, std::int32_t>> place_;  // [ks] bucket and rank in it
   std::vector<std::size_t> order_;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/attention/list_kernels.hpp"
 #include "core/attention/top_cuts.hpp"
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
@@ -53,6 +54,11 @@ std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange
   return keys;
 }
 
+Index count_candidates(const SelectCall& call, Index kv_head, TokenRange range) {
+  const Index n = std::max<Index>(range.size(), 0);
+  return all_alive(call, kv_head) ? n : static_cast<Index>(candidates(call, kv_head, range).size());
+}
+
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end) {
   return candidates(call, kv_head, TokenRange{call_range(call).begin, end});
 }
@@ -83,31 +89,20 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
   return list;
 }
 
-std::vector<KeyList> top_k_lists(std::span<const double> scores, TokenRange range,
-                                 std::span<const Index> ks) {
-  TopCuts finder;
+void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
+                     std::span<const KeyPos> forced, std::span<Selection> answers) {
+  thread_local TopCuts finder;  // both keep their memory from row to row
+  thread_local std::vector<KeyList> lists;  // of one budget each: hardly any of their elements are made anew
+  if (lists.size() < ks.size()) lists.resize(ks.size());
   const std::span<const TopCut> cuts = finder.find(scores, ks);
-  std::vector<std::size_t> order(ks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return ks[a] > ks[b]; });
-  std::vector<KeyList> lists(ks.size());
-  const std::vector<KeyPos>* larger = nullptr;
-  for (const std::size_t i : order) {
-    const TopCut cut = cuts[i];
-    const auto n_all = static_cast<Index>(larger == nullptr ? scores.size() : larger->size());
-    std::vector<KeyPos>& kept = lists[i].scored;
-    kept.resize(static_cast<std::size_t>(std::clamp<Index>(ks[i], 0, n_all)) + 1);
-    std::size_t n_kept = 0;
-    for (Index j = 0; j < n_all; ++j) {
-      const Index at = larger == nullptr ? j : (*larger)[static_cast<std::size_t>(j)] - range.begin;
-      kept[n_kept] = static_cast<KeyPos>(range.begin + at);  // one place more than is ever counted
-      n_kept += cut.contains(scores[static_cast<std::size_t>(at)], at) ? 1 : 0;
-    }
-    kept.resize(n_kept);
-    larger = &kept;
+  for (std::size_t i = 0; i < ks.size(); ++i) {
+    KeyList& list = lists[i];
+    list.forced.assign(forced.begin(), forced.end());
+    const Index most = std::clamp<Index>(ks[i], 0, static_cast<Index>(scores.size()));
+    list.scored.resize(static_cast<std::size_t>(most) + kListSlack);
+    list.scored.resize(keep_positions(scores, cuts[i], static_cast<KeyPos>(range.begin), list.scored.data()));
+    answers[i].add(list);
   }
-  return lists;
 }
 
 void force_keys(KeyList& list, std::span<const KeyPos> keys) {

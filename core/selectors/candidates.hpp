@@ -41,6 +41,9 @@ bool all_alive(const SelectCall& call, Index kv_head);
 /// The alive positions of `range`, ascending.
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, TokenRange range);
 
+/// How many there are.
+Index count_candidates(const SelectCall& call, Index kv_head, TokenRange range);
+
 /// The alive positions before `end` that at least the call's first query sees, ascending.
 std::vector<KeyPos> candidates(const SelectCall& call, Index kv_head, Index end);
 
@@ -55,9 +58,10 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
 /// The same for the positions of a range; element 0 of `scores` belongs to range.begin.
 KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k);
 
-/// The same for several k: the row is read once, smaller lists are picked out of larger ones.
-std::vector<KeyList> top_k_lists(std::span<const double> scores, TokenRange range,
-                                 std::span<const Index> ks);
+/// The same for several k, each added to its answer with `forced` (ascending, outside `range`): where Top_k ends is found
+/// for all of them at once.
+void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
+                     std::span<const KeyPos> forced, std::span<Selection> answers);
 
 /// Moves `keys` (ascending) into the forced part: they leave the scored part and join what is
 /// forced already.

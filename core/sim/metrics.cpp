@@ -1,11 +1,13 @@
 #include "core/sim/metrics.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 
 #include "core/attention/key_kernels.hpp"
+#include "core/attention/list_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 
 namespace kvscope {
@@ -60,11 +62,10 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   output_norm_ = norm_of(output_);
 }
 
-TopCut DenseRow::cut_of(Index k) const {
+TopCut DenseRow::cut_of(Index k) {
   const auto it = std::lower_bound(ks_.begin(), ks_.end(), k);
   if (it != ks_.end() && *it == k) return cuts_[static_cast<std::size_t>(it - ks_.begin())];
-  TopCuts finder;
-  return finder.find(scores_, std::span(&k, 1)).front();
+  return other_finder_.find(scores_, std::span(&k, 1)).front();
 }
 
 /// Renormalised output where the mass is too small to divide by.
@@ -105,42 +106,66 @@ void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras,
   for (std::size_t c = 0; c < y.size(); ++c) y[c] = total > 0.0 ? raw[c] / total : 0.0;
 }
 
-RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
-                             const RowExtras& extras) const {
-  RowQuality quality;
-  const auto n = static_cast<Index>(probs_.size());
-  const auto size = static_cast<Index>(keys.size());
-  const auto prob = [&](KeyPos key) {
-    return probs_[static_cast<std::size_t>(key - visible_.begin)];
-  };
+/// The weight of the list's keys that count as sink.
+double DenseRow::sink_weight(std::span<const KeyPos> keys, Index n_sink) const {
   double sink = 0.0;
   for (KeyPos key : keys) {
     if (key >= n_sink) break;
-    sink += prob(key);
+    sink += probs_[static_cast<std::size_t>(key - visible_.begin)];
   }
-  const bool is_all = size == n;
-  if (is_all && !extras.changes_output()) {
-    quality.sink_share = sink / keys_prob_;
-    return quality;
-  }
+  return sink;
+}
 
+RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras) {
+  DenseRow* const self = this;
+  RowQuality quality;
+  compare(std::span(&self, 1), keys, k, n_sink, std::span(&extras, 1), std::span(&quality, 1));
+  return quality;
+}
+
+void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k, Index n_sink,
+                       std::span<const RowExtras> extras, std::span<RowQuality> out) {
+  constexpr std::size_t kMostRows = 8;  // summed up at a time
+  std::array<const double*, kMostRows> weights;
+  std::array<double*, kMostRows> sums;
+  std::array<double, kMostRows> masses;
+  std::array<std::size_t, kMostRows> places;
+  for (std::size_t r = 0; r < rows.size();) {
+    std::size_t n = 0;
+    for (; r < rows.size() && n < kMostRows; ++r) {
+      DenseRow& row = *rows[r];
+      if (keys.size() == row.probs_.size() && !extras[r].changes_output()) {  // all there is: exact
+        out[r] = {};
+        out[r].sink_share = row.sink_weight(keys, n_sink) / row.keys_prob_;
+        continue;
+      }
+      row.raw_.assign(row.output_.size(), 0.0);
+      weights[n] = row.probs_.data();
+      sums[n] = row.raw_.data();
+      places[n++] = r;
+    }
+    if (n == 0) continue;
+    const DenseRow& any = *rows[places[0]];
+    add_weighted_rows(std::span(weights).first(n), any.visible_.begin, keys, any.v_, std::span(sums).first(n),
+                      std::span(masses).first(n));
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t at = places[i];
+      out[at] = rows[at]->compare_sums(keys, k, n_sink, extras[at], masses[i]);
+    }
+  }
+}
+
+RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras,
+                                  double mass) {
+  RowQuality quality;
+  const auto n = static_cast<Index>(probs_.size());
+  const auto size = static_cast<Index>(keys.size());
+  const double sink = sink_weight(keys, n_sink);
+  const bool is_all = size == n;
   const Index top_budget = std::min(n, k > 0 ? k : size);
   const Index top_ten = std::min<Index>(n, 10);
-  const TopCut ten = cut_of(top_ten);
-  const TopCut budget = cut_of(top_budget);
-  const TopCut oracle = cut_of(size);
-  Index in_ten = 0;
-  Index in_budget = 0;
-  Index in_oracle = 0;
-  for (KeyPos key : keys) {
-    const Index at = key - visible_.begin;
-    const double score = scores_[static_cast<std::size_t>(at)];
-    in_ten += ten.contains(score, at) ? 1 : 0;
-    in_budget += budget.contains(score, at) ? 1 : 0;
-    in_oracle += oracle.contains(score, at) ? 1 : 0;
-  }
-  std::vector<double> raw(output_.size(), 0.0);
-  const double mass = add_weighted_rows(probs_, visible_.begin, keys, v_, raw);
+  auto [in_ten, in_budget, in_oracle] =
+      count_in_cuts(scores_, visible_.begin, keys, {cut_of(top_ten), cut_of(top_budget), cut_of(size)});
   if (is_all || top_budget == n) in_budget = size;
   if (is_all) in_oracle = size;
   quality.mass = is_all ? 1.0 : std::min(mass / keys_prob_, 1.0);
@@ -151,16 +176,16 @@ RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink
       size == 0 ? 0.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
   quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
 
-  std::vector<double> y = raw;
+  y_ = raw_;
   if (mass + sink_prob_ >= kTinyMass) {
-    for (double& x : y) x /= mass + sink_prob_;
+    for (double& x : y_) x /= mass + sink_prob_;
   } else {
-    list_output(keys, y);
+    list_output(keys, y_);
   }
-  if (extras.changes_output()) add_extras(keys, extras, raw, y);
-  quality.output_error = distance(y, output_);
+  if (extras.changes_output()) add_extras(keys, extras, raw_, y_);
+  quality.output_error = distance(y_, output_);
   quality.output_error_rel = output_norm_ > 0.0 ? quality.output_error / output_norm_ : 0.0;
-  quality.output_error_raw = is_all && !extras.changes_output() ? 0.0 : distance(raw, output_);
+  quality.output_error_raw = is_all && !extras.changes_output() ? 0.0 : distance(raw_, output_);
   return quality;
 }
 

@@ -107,18 +107,28 @@ class DenseRow {
   /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
   /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and recall count keys as
   /// they are; outputs are made with weights and summaries.
-  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras = {}) const;
+  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras = {});
+
+  /// The same for several rows that see the same keys of the same values and keep the same list: values are read once.
+  /// extras, out [rows.size()]. Bit by bit what compare gives for each row.
+  static void compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k, Index n_sink,
+                      std::span<const RowExtras> extras, std::span<RowQuality> out);
 
  private:
+  /// What compare does once the sum of weights (mass) and of weighted values (raw_) of the list is known.
+  RowQuality compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras, double mass);
+  double sink_weight(std::span<const KeyPos> keys, Index n_sink) const;
   void list_output(std::span<const KeyPos> keys, std::span<double> y) const;
   void add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
                   std::span<double> y) const;
-  TopCut cut_of(Index k) const;
+  TopCut cut_of(Index k);
   TokenRange visible_;
   TensorView<const float> v_;
   std::vector<double> scores_;
   std::vector<double> probs_;
   std::vector<double> output_;  // [d_head]
+  std::vector<double> raw_;     // [d_head] of the list at hand: sum of weighted values,
+  std::vector<double> y_;       // and its output
   double output_norm_ = 0.0;
   std::optional<double> sink_;
   double lse_ = 0.0;
@@ -127,6 +137,7 @@ class DenseRow {
   std::vector<Index> ks_;   // ascending, without repeats
   TopCuts finder_;
   std::span<const TopCut> cuts_;  // of ks_
+  TopCuts other_finder_;          // for sizes that are not among ks_
 };
 
 /// |a delta b| of two ascending lists.

@@ -77,6 +77,23 @@ LayerReplay ReplayMeasure::make_layer(Index layer, bool has_window,
   return out;
 }
 
+/// What else than its keys forms the output of query head `head` of the row.
+RowExtras ReplayMeasure::extras_of(const Selection& selection, const ListView& list, std::span<const KeyPos> keys,
+                                   const RowHead& head) const {
+  RowExtras extras;
+  if (!list.log_weight.empty()) {
+    const auto first = static_cast<std::size_t>(keys.data() - list.keys.data());
+    extras.log_weight = list.log_weight.subspan(first, keys.size());
+  }
+  if (selection.summaries.empty()) return extras;
+  const Summaries& summaries = selection.summaries;
+  const Index kv_head = head.q_head / info_.group();
+  extras.summary_scores = summary_scores(summaries, kv_head, widened(head.query, static_cast<double>(info_.score_scale)));
+  extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
+  if (summaries.has_stated_share()) extras.list_share = static_cast<double>(summaries.list_share(head.q_head, head.row));
+  return extras;
+}
+
 void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker) {
   const Index group = info_.group();
   const Index row = job.rows[static_cast<std::size_t>(row_slot)];
@@ -87,77 +104,93 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     queries.push_back(job.q.sub(head).row(row));
   worker.scores.compute(widened_rows(queries, static_cast<double>(info_.score_scale)), group,
                         job.tables[static_cast<std::size_t>(kv_head)], visible);
-
-  const std::size_t n_pairs = job.answers.size();
-  const std::size_t n_rows = job.rows.size();
-  std::vector<std::span<const KeyPos>> keys(n_pairs);
-  std::vector<ListView> lists(n_pairs);
-  std::vector<Index> ks;
+  std::vector<RowHead>& heads = worker.heads;  // those that are measured
+  heads.clear();
   for (Index r = 0; r < group; ++r) {
     const Index q_head = kv_head * group + r;
-    const std::optional<std::size_t> slot = slot_of_head(q_head);
-    if (!slot) continue;
-    ks.clear();
+    if (const auto slot = slot_of_head(q_head)) heads.push_back({q_head, row, *slot, queries[static_cast<std::size_t>(r)]});
+  }
+  if (worker.dense.size() < heads.size()) worker.dense.resize(heads.size());
+
+  const std::size_t n_pairs = job.answers.size();
+  worker.lists.resize(n_pairs * heads.size());
+  worker.keys.resize(n_pairs * heads.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const Index q_head = heads[h].q_head;
+    const std::span<ListView> lists = std::span(worker.lists).subspan(h * n_pairs, n_pairs);
+    const std::span<std::span<const KeyPos>> keys = std::span(worker.keys).subspan(h * n_pairs, n_pairs);
+    worker.ks.clear();
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
       const Selection& selection = *answer.selection;
-      if (!selection.is_dense) lists[p] = selection.list(owner_of(selection.owner, q_head, group), row);
+      lists[p] = selection.is_dense ? ListView{} : selection.list(owner_of(selection.owner, q_head, group), row);
       keys[p] = inside(selection.is_dense ? std::span<const KeyPos>(job.all_positions) : lists[p].keys, visible);
-      ks.push_back(static_cast<Index>(keys[p].size()));
-      ks.push_back(nominal_keys(answer, visible.size()));
+      worker.ks.push_back(static_cast<Index>(keys[p].size()));
+      worker.ks.push_back(nominal_keys(answer, visible.size()));
     }
-    worker.dense.prepare(worker.scores.row(r, visible), visible, job.layer.v.view().sub(kv_head),
-                         ks, info_.sink(job.layer.layer, q_head));
-    if (options_.on_row) {
-      options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense.probs(), keys});
+    worker.dense[h].prepare(worker.scores.row(q_head - kv_head * group, visible), visible,
+                            job.layer.v.view().sub(kv_head), worker.ks, info_.sink(job.layer.layer, q_head));
+    if (options_.on_row) options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
+  }
+  for (std::size_t p = 0; p < n_pairs; ++p) {
+    // heads that keep the same list are compared together
+    const Selection& selection = *job.answers[p].selection;
+    const bool is_shared = selection.is_dense || selection.owner != ListOwner::q_head;
+    const std::size_t n_together = is_shared ? heads.size() : 1;
+    for (std::size_t h = 0; h < heads.size(); h += n_together)
+      measure_list(job, p, {pos, visible.size(), static_cast<std::size_t>(row_slot)}, h, n_together, worker);
+  }
+}
+
+/// Files what answer `p` gives heads [first, first + n) of the worker's row, which keep the same list.
+void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& at, std::size_t first, std::size_t n,
+                                 Worker& worker) {
+  const PairAnswer& answer = job.answers[p];
+  const Selection& selection = *answer.selection;
+  const ListView& list = worker.lists[first * job.answers.size() + p];
+  const std::span<const KeyPos> keys = worker.keys[first * job.answers.size() + p];
+  worker.rows.clear();
+  worker.extras.clear();
+  for (std::size_t h = first; h < first + n; ++h) {
+    worker.rows.push_back(&worker.dense[h]);
+    worker.extras.push_back(extras_of(selection, list, keys, worker.heads[h]));
+  }
+  worker.qualities.resize(n);
+  DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink, worker.extras,
+                    worker.qualities);
+  Index n_forced = 0;
+  if (!selection.is_dense) {
+    const auto begin = static_cast<std::size_t>(keys.data() - list.keys.data());
+    for (const std::uint8_t flag : list.is_forced.subspan(keys.empty() ? 0 : begin, keys.size())) n_forced += flag;
+  }
+  const auto n_kept = static_cast<double>(keys.size());
+  const double forced_share = n_kept > 0.0 ? static_cast<double>(n_forced) / n_kept : 0.0;
+  AgeHistogram ages{};
+  count_ages(keys, at.pos, ages);
+  for (std::size_t bin = 0; bin < kAgeBins; ++bin) worker.ages[p][bin] += static_cast<std::int64_t>(n) * ages[bin];
+  const std::size_t n_rows = job.rows.size();
+  for (std::size_t h = 0; h < n; ++h) {
+    const RowQuality& quality = worker.qualities[h];
+    const std::size_t slot = worker.heads[first + h].slot;
+    const double values[kRowMetrics] = {quality.mass,
+                                        quality.recall10,
+                                        quality.recallk,
+                                        quality.output_error,
+                                        quality.output_error_rel,
+                                        quality.output_error_raw,
+                                        quality.jaccard,
+                                        quality.sink_share,
+                                        n_kept,
+                                        forced_share};
+    for (std::size_t m = 0; m < kRowMetrics; ++m)
+      rows_[((p * kRowMetrics + m) * q_heads_.size() + slot) * n_rows + at.row_slot] = values[m];
+    if (at.row_slot + 1 < n_rows) continue;
+    auto& before = job.previous[p * q_heads_.size() + slot];
+    auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
+    if (job.call_index > 0 && n_kept > 0.0) {
+      churn[slot * job.n_calls() + job.call_index] = static_cast<double>(symmetric_difference(before, keys)) / n_kept;
     }
-    for (std::size_t p = 0; p < n_pairs; ++p) {
-      const PairAnswer& answer = job.answers[p];
-      const Selection& selection = *answer.selection;
-      const auto first = selection.is_dense ? 0 : keys[p].data() - lists[p].keys.data();
-      RowExtras extras;
-      if (!lists[p].log_weight.empty())
-        extras.log_weight = lists[p].log_weight.subspan(static_cast<std::size_t>(first), keys[p].size());
-      if (!selection.summaries.empty()) {
-        const Summaries& summaries = selection.summaries;
-        const std::vector<double> scaled =
-            widened(queries[static_cast<std::size_t>(r)], static_cast<double>(info_.score_scale));
-        extras.summary_scores = summary_scores(summaries, kv_head, scaled);
-        extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
-        if (summaries.has_stated_share())
-          extras.list_share = static_cast<double>(summaries.list_share(q_head, row));
-      }
-      const RowQuality quality =
-          worker.dense.compare(keys[p], nominal_keys(answer, visible.size()), options_.n_sink, extras);
-      Index n_forced = 0;
-      for (std::size_t i = 0; i < (selection.is_dense ? 0 : keys[p].size()); ++i)
-        n_forced += lists[p].is_forced[static_cast<std::size_t>(first) + i];
-      const auto n_kept = static_cast<double>(keys[p].size());
-      const double values[kRowMetrics] = {
-          quality.mass,
-          quality.recall10,
-          quality.recallk,
-          quality.output_error,
-          quality.output_error_rel,
-          quality.output_error_raw,
-          quality.jaccard,
-          quality.sink_share,
-          n_kept,
-          n_kept > 0.0 ? static_cast<double>(n_forced) / n_kept : 0.0};
-      for (std::size_t m = 0; m < kRowMetrics; ++m) {
-        rows_[((p * kRowMetrics + m) * q_heads_.size() + *slot) * n_rows +
-              static_cast<std::size_t>(row_slot)] = values[m];
-      }
-      count_ages(keys[p], pos, worker.ages[p]);
-      if (row_slot + 1 < static_cast<Index>(n_rows)) continue;
-      auto& before = job.previous[p * q_heads_.size() + *slot];
-      auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
-      if (job.call_index > 0 && n_kept > 0.0) {
-        churn[*slot * job.n_calls() + job.call_index] =
-            static_cast<double>(symmetric_difference(before, keys[p])) / n_kept;
-      }
-      before.assign(keys[p].begin(), keys[p].end());
-    }
+    before.assign(keys.begin(), keys.end());
   }
 }
 

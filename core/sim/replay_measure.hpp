@@ -40,13 +40,36 @@ class ReplayMeasure {
 
  private:
   static constexpr std::size_t kRowMetrics = 10;  // ReplayMetric::mass to forced_share
+  /// A measured query head of the row at hand.
+  struct RowHead {
+    Index q_head = 0;
+    Index row = 0;         // of the call
+    std::size_t slot = 0;  // among the measured heads
+    std::span<const float> query;
+  };
+  struct RowPlace {
+    Index pos = 0;
+    Index n_visible = 0;
+    std::size_t row_slot = 0;  // among the call's measured rows
+  };
+  /// Memory of one thread: the row at hand for the measured heads of a group.
   struct Worker {
     ScoreRows scores;
-    DenseRow dense;
+    std::vector<RowHead> heads;
+    std::vector<DenseRow> dense;                // [n_heads]
+    std::vector<ListView> lists;                // [n_heads, n_pairs]
+    std::vector<std::span<const KeyPos>> keys;  // [n_heads, n_pairs] what the row sees of them
+    std::vector<Index> ks;
+    std::vector<DenseRow*> rows;  // heads that are compared together, and what comes out
+    std::vector<RowExtras> extras;
+    std::vector<RowQuality> qualities;
     std::vector<AgeHistogram> ages;  // [n_pairs]
   };
   struct Job;  // what one call's workers share
   void measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker);
+  void measure_list(const Job& job, std::size_t p, const RowPlace& at, std::size_t first, std::size_t n, Worker& worker);
+  RowExtras extras_of(const Selection& selection, const ListView& list, std::span<const KeyPos> keys,
+                      const RowHead& head) const;
   void measure_cost(const Job& job, std::size_t pair, Index kv_head) const;
   std::optional<std::size_t> slot_of_head(Index q_head) const;  // empty: not measured
 

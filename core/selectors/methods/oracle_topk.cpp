@@ -123,10 +123,24 @@ class OracleTopk final : public Selector {
     call.trace->scores[static_cast<std::size_t>(q_head)] = std::move(row);
   }
 
+  /// Memory for the lists of all owners whose answers lie together.
+  void reserve(const SelectCall& call, std::span<const Budget> budgets, std::span<Selection> answers) const {
+    const TokenRange seen = call_range(call);
+    const bool lie_together = engine_of(call).n_workers() == 1;
+    const Index n_owners = list_owner() == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
+    const Index n_lists = options_.variant == OracleVariant::per_chunk ? 1 : call.n_tok;
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      const Index n_keys = std::min(seen.size(), budgets[i].tokens(seen.size(), /*page_size=*/1) +
+                                                     (forces_chunk() ? call.n_tok : Index{0}));
+      answers[i].reserve(static_cast<std::size_t>(n_lists * n_keys * (lie_together ? n_owners : 1)));
+    }
+  }
+
   /// The lists of one owner, appended to `answers`.
   void add_owner(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets, KeyDots& dots,
                  std::span<Selection> answers) const {
     const auto [index, q_heads, kv_head] = heads;
+    if (answers.front().n_lists() == 0) reserve(call, budgets, answers);
     if (options_.variant != OracleVariant::per_chunk) {
       add_rows(call, q_heads, kv_head, budgets, dots, answers);
       return;
@@ -182,17 +196,13 @@ class OracleTopk final : public Selector {
                         std::span<double> scores, std::span<const Budget> budgets,
                         std::span<Selection> answers) {
     mask_dead(call, kv_head, keys, scores);
-    const auto n_candidates = static_cast<Index>(candidates(call, kv_head, keys).size());
+    const Index n_candidates = count_candidates(call, kv_head, keys);
     const std::vector<KeyPos> forced_keys = candidates(call, kv_head, forced);
     std::vector<Index> sizes;
     for (const Budget& budget : budgets) {
       sizes.push_back(budget.tokens(n_candidates, /*page_size=*/1));
     }
-    std::vector<KeyList> lists = top_k_lists(scores, keys, sizes);
-    for (std::size_t i = 0; i < budgets.size(); ++i) {
-      lists[i].forced = forced_keys;
-      answers[i].add(lists[i]);
-    }
+    add_top_k_lists(scores, keys, sizes, forced_keys, answers);
   }
 
   OracleTopkOptions options_;

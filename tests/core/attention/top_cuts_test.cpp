@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/attention/key_kernels.hpp"
+#include "core/attention/list_kernels.hpp"
 #include "core/attention/top_cuts.hpp"
 #include "core/attention/topk.hpp"
 #include "core/selectors/candidates.hpp"
@@ -81,10 +82,12 @@ TEST_CASE("lists of several budgets are those of each one alone", "[top_cuts]") 
   Random random(8);
   for (const auto& scores : rows(random, 300)) {
     const std::vector<Index> ks = {16, 300, 1, 64, 64, 0, 299, 1000};
-    const auto lists = top_k_lists(scores, {50, 350}, ks);
+    const std::vector<KeyPos> forced = {350, 352};
+    std::vector<Selection> answers(ks.size(), Selection(ListOwner::kv_head, 1, 1));
+    add_top_k_lists(scores, {50, 350}, ks, forced, answers);
     for (std::size_t i = 0; i < ks.size(); ++i) {
-      CHECK(lists[i].scored == top_k_list(scores, TokenRange{50, 350}, ks[i]).scored);
-      CHECK(lists[i].forced.empty());
+      CHECK(answers[i].at(0).scored() == top_k_list(scores, TokenRange{50, 350}, ks[i]).scored);
+      CHECK(answers[i].at(0).forced() == forced);
     }
   }
 }
@@ -141,6 +144,72 @@ TEST_CASE("kernels over keys as they lie equal plain loops", "[key_kernels]") {
       }
     }
   }
+}
+
+TEST_CASE("several rows of weights over the same keys get the bits of one row at a time", "[key_kernels]") {
+  Random random(10);
+  for (const Index d : {1, 8, 33, 64, 72, 128}) {
+    for (const std::size_t n_rows : {1u, 2u, 3u, 4u, 7u, 8u}) {
+      const Index n = 37;
+      const Index first = 5;
+      Tensor<float> v({n + first, d});
+      for (float& x : v.flat()) x = static_cast<float>(random.normal());
+      std::vector<std::int32_t> keys;
+      for (Index t = 0; t < n; t += 2) keys.push_back(static_cast<std::int32_t>(t + first));
+      std::vector<std::vector<double>> weights(n_rows, std::vector<double>(static_cast<std::size_t>(n)));
+      std::vector<std::vector<double>> sums(n_rows, std::vector<double>(static_cast<std::size_t>(d), 0.5));
+      std::vector<double> masses(n_rows, -1.0);
+      std::vector<const double*> from;
+      std::vector<double*> to;
+      for (std::size_t r = 0; r < n_rows; ++r) {
+        for (double& w : weights[r]) w = random.uniform();
+        from.push_back(weights[r].data());
+        to.push_back(sums[r].data());
+      }
+      add_weighted_rows(from, first, keys, v.view(), to, masses);
+      for (std::size_t r = 0; r < n_rows; ++r) {
+        std::vector<double> alone(static_cast<std::size_t>(d), 0.5);
+        CHECK(masses[r] == add_weighted_rows(weights[r], first, keys, v.view(), alone));
+        CHECK(sums[r] == alone);
+      }
+      add_weighted_rows(from, first, {}, v.view(), to, masses);
+      CHECK(masses == std::vector<double>(n_rows, 0.0));
+    }
+  }
+}
+
+TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
+  Random random(11);
+  for (const Index n : {0, 1, 7, 8, 9, 31, 200}) {
+    for (const auto& scores : rows(random, n)) {
+      const std::array<TopCut, 3> cuts = {TopCut{n > 2 ? scores[2] : 0.0, n / 2}, TopCut{kInf, -1}, TopCut{-kInf, -1}};
+      std::vector<std::int32_t> keys;
+      std::array<Index, 3> expected{};
+      for (Index t = 0; t < n; ++t) {
+        if (t % 3 == 1) continue;
+        keys.push_back(static_cast<std::int32_t>(t + 40));
+        for (std::size_t c = 0; c < 3; ++c)
+          expected[c] += cuts[c].contains(scores[static_cast<std::size_t>(t)], t) ? 1 : 0;
+      }
+      CHECK(count_in_cuts(scores, 40, keys, cuts) == expected);
+      CHECK(is_ascending(keys));
+      for (std::size_t i = 1; i < keys.size(); i += 5) {
+        std::vector<std::int32_t> wrong = keys;
+        wrong[i] = wrong[i - 1];
+        CHECK_FALSE(is_ascending(wrong));
+      }
+      std::vector<std::int32_t> buckets;
+      std::vector<std::int32_t> found(static_cast<std::size_t>(n) + kListSlack);
+      std::vector<std::int32_t> places;
+      for (Index t = 0; t < n; ++t) {
+        buckets.push_back(static_cast<std::int32_t>(random.below(9)));
+        if (buckets.back() == 3 || buckets.back() == 7) places.push_back(static_cast<std::int32_t>(t));
+      }
+      found.resize(find_buckets(buckets, std::array<std::int32_t, 2>{7, 3}, found.data()));
+      CHECK(found == places);
+    }
+  }
+  CHECK_FALSE(is_ascending(std::array<std::int32_t, 3>{0, 2147483647, -2147483647 - 1}));
 }
 
 }  // namespace

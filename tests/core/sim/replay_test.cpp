@@ -140,6 +140,46 @@ TEST_CASE("recall and Jaccard count against the best keys, ties by position") {
   CHECK(row.compare(keys, 2, 0).recall10 == 2.0 / 6.0);
 }
 
+TEST_CASE("rows that keep the same list are compared together with the bits of each one alone") {
+  Random random(31);
+  const Index n = 50;
+  const Index d = 12;
+  Tensor<float> v(Shape{n, d});
+  for (float& x : v.flat()) x = static_cast<float>(random.normal());
+  std::vector<KeyPos> all;
+  std::vector<KeyPos> some;
+  for (Index t = 0; t < n; ++t) {
+    all.push_back(static_cast<KeyPos>(t));
+    if (t % 3 != 0) some.push_back(static_cast<KeyPos>(t));
+  }
+  std::vector<DenseRow> rows(11);
+  std::vector<DenseRow*> together;
+  for (DenseRow& row : rows) {
+    std::vector<double> scores(static_cast<std::size_t>(n));
+    for (double& s : scores) s = 3.0 * random.normal();
+    row.prepare(scores, {0, n}, v.view(), {});
+    together.push_back(&row);
+  }
+  std::vector<RowExtras> extras(rows.size());
+  extras[4].list_share = 0.25;  // this row is not exact with all keys
+  extras[4].summary_v = v.view().range(0, 0, 1);
+  for (const auto& keys : {all, some, std::vector<KeyPos>{}}) {
+    std::vector<RowQuality> qualities(rows.size());
+    DenseRow::compare(together, keys, /*k=*/20, /*n_sink=*/4, extras, qualities);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const RowQuality alone = rows[r].compare(keys, 20, 4, extras[r]);
+      CHECK(qualities[r].mass == alone.mass);
+      CHECK(qualities[r].recall10 == alone.recall10);
+      CHECK(qualities[r].recallk == alone.recallk);
+      CHECK(qualities[r].output_error == alone.output_error);
+      CHECK(qualities[r].output_error_raw == alone.output_error_raw);
+      CHECK(qualities[r].jaccard == alone.jaccard);
+      CHECK(qualities[r].sink_share == alone.sink_share);
+      CHECK((alone.output_error == 0.0) == (keys.size() == all.size() && r != 4));
+    }
+  }
+}
+
 TEST_CASE("weights that underflow still give a renormalised output") {
   const std::vector<double> scores = {1000.0, 0.0, 0.0};
   Tensor<float> v(Shape{3, 1});
