@@ -14,7 +14,7 @@ Installs what is missing (apt; sudo only if needed), builds preset "release", ru
   --help    this text
 
 Everything else goes to ctest: ./test.sh -R tokenizer runs the tests whose names contain "tokenizer".
-The tests of the Python recorder need PyTorch and transformers, which the first run installs into build/python-env
+The tests of the Python package need PyTorch and transformers, which the first run installs into build/python-env
 (1.2 GB, minutes); KVSCOPE_PYTHON_TESTS=0 leaves them out, as --asan and --tsan do.
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
 TXT

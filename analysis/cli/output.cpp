@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "analysis/cli/host.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/shell_word.hpp"
@@ -44,10 +45,12 @@ void write_to_standard_output(std::string_view text) {
 }  // namespace
 
 void print(std::string_view text) {
+  if (Host* const to = host()) return to->print(text);
   write_to_standard_output(terminal_text(text));
 }
 
 void print_data(std::string_view bytes) {
+  if (Host* const to = host()) return to->print(bytes);
   if (::isatty(STDOUT_FILENO) == 1) {
     print(bytes);
   } else {
@@ -68,6 +71,7 @@ void print_json_line(const nlohmann::ordered_json& json) {
 }
 
 void note(std::string_view words) {
+  if (Host* const to = host()) return to->note(words);
   const std::string line = terminal_text(words);
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fputc('\n', stderr);

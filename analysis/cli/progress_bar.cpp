@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "analysis/cli/host.hpp"
 #include "analysis/cli/output.hpp"
 #include "core/base/number_text.hpp"
 
@@ -41,6 +42,7 @@ ProgressReporter::~ProgressReporter() {
 }
 
 ProgressFn ProgressReporter::callback() {
+  if (Host* const to = host()) return [to](const Progress& progress) { to->report(progress); };
   if (mode_ == ProgressMode::none) return {};
   return [this](const Progress& progress) { report(progress); };
 }

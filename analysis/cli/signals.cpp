@@ -10,6 +10,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "analysis/cli/host.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::cli {
@@ -42,7 +43,11 @@ extern "C" void on_stop_signal(int signal) {
 
 }  // namespace
 
-StopOnSignal::StopOnSignal() {
+StopOnSignal::StopOnSignal() : token_(source_.get_token()) {
+  if (const Host* const from = host()) {
+    token_ = from->stop_token();
+    return;
+  }
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw IoError(fmt::format("cannot open a pipe: {}", std::strerror(errno)));

@@ -8,6 +8,7 @@
 namespace kvscope::cli {
 
 /// While one of these lives, SIGINT and SIGTERM request a stop instead of killing. One at a time.
+/// Under a host (host.hpp) signals are the host's, and the stop is its own.
 class StopOnSignal {
  public:
   StopOnSignal();
@@ -15,13 +16,14 @@ class StopOnSignal {
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  std::stop_token token() const { return source_.get_token(); }
+  std::stop_token token() const { return token_; }
 
   /// 130 or 143 once a signal came, 0 before; stays after destruction of the object.
   static int exit_code();
 
  private:
   std::stop_source source_;
+  std::stop_token token_;
   std::jthread
       watcher_;  // turns the handler's byte into request_stop(), which a handler must not call
 };

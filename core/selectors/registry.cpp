@@ -12,16 +12,16 @@ namespace kvscope {
 
 void register_all_selectors(SelectorRegistry& registry);  // the table that CMake writes
 
-const SelectorRegistry& selector_registry() {
-  static const SelectorRegistry registry = [] {
+namespace {
+
+SelectorRegistry& the_registry() {
+  static SelectorRegistry registry = [] {
     SelectorRegistry all;
     register_all_selectors(all);
     return all;
   }();
   return registry;
 }
-
-namespace {
 
 /// "did you mean quest?", or what there is.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
@@ -31,7 +31,37 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
               : fmt::format("known: {}", fmt::join(candidates, ", "));
 }
 
+bool is_method_name(std::string_view name) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), fits);
+}
+
 }  // namespace
+
+const SelectorRegistry& selector_registry() {
+  return the_registry();
+}
+
+void put_own_selector(SelectorEntry entry) {
+  the_registry().put(std::move(entry));
+}
+
+void SelectorRegistry::put(SelectorEntry entry) {
+  if (!is_method_name(entry.name)) {
+    throw ConfigError(fmt::format(
+        "a selector's name: expected lower-case letters, digits and dashes, found \"{}\"", entry.name));
+  }
+  entry.is_own = true;
+  for (SelectorEntry& known : entries_) {
+    if (known.name != entry.name && !known.presets.contains(entry.name)) continue;
+    if (!known.is_own) {
+      throw ConfigError(fmt::format("selector {}: kvscope has a method of this name; expected another one", entry.name));
+    }
+    known = std::move(entry);
+    return;
+  }
+  entries_.push_back(std::move(entry));
+}
 
 const SelectorEntry& SelectorRegistry::find(std::string_view name) const {
   std::vector<std::string> names;

@@ -5,6 +5,7 @@
 // register themselves would be dropped by the linker of a static library).
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,7 @@ struct SelectorEntry {
   /// What a preset puts around the method besides: "quest-sglang" -> "coarsen:owner=layer" (core/selectors/wrappers.hpp).
   std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
+  bool is_own = false;  // came at run time: put_own_selector
 };
 
 class SelectorRegistry {
@@ -84,7 +86,12 @@ class SelectorRegistry {
     return entries_.back();
   }
 
-  const std::vector<SelectorEntry>& entries() const { return entries_; }
+  /// Adds a method at run time, or puts it in the place of the one that came so under its name. Throws ConfigError
+  /// for a name of this build, or one that a MethodSpec could not hold (lower-case letters, digits, dashes).
+  void put(SelectorEntry entry);
+
+  /// References stay good while methods are added.
+  const std::deque<SelectorEntry>& entries() const { return entries_; }
   /// Throws ConfigError with the nearest name if there is none.
   const SelectorEntry& find(std::string_view name) const;
   /// The selector of a text, as "quest:page-size=32"; core/selectors/method_spec.hpp describes them
@@ -101,10 +108,14 @@ class SelectorRegistry {
   }
   [[noreturn]] static void throw_unknown(const std::string& method, const std::vector<std::string>& known,
                                          const SelectorOptions& assignments);
-  std::vector<SelectorEntry> entries_;
+  std::deque<SelectorEntry> entries_;
 };
 
-/// Every method of this build, sorted by name.
+/// Every method of this build, sorted by name; behind them those that came at run time.
 const SelectorRegistry& selector_registry();
+
+/// Adds a method to selector_registry(), as put() does: of a program that has this library (Python). Not while
+/// another thread reads the registry; selectors that were made before stay what they are.
+void put_own_selector(SelectorEntry entry);
 
 }  // namespace kvscope

@@ -19,6 +19,8 @@ const std::map<std::string, Parts> kMayInclude = {
     {"analysis", {"analysis", "core"}},
     {"notebooks_export", {"notebooks_export", "core", "traces", "analysis"}},
     {"analysis/cli", {"analysis/cli", "core", "traces", "analysis", "notebooks_export"}},
+    {"traces/python/native",
+     {"traces/python/native", "core", "traces", "analysis", "analysis/cli", "notebooks_export"}},
     {"gui/model", {"gui/model", "core", "traces", "analysis", "notebooks_export"}},
     {"gui", {"gui", "gui/model", "core", "traces", "analysis", "notebooks_export"}},
     {"tests",
@@ -42,6 +44,7 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"GL/", {"gui", "tests"}},
     {"EGL/", {"gui", "tests"}},
     {"cairo", {"notebooks_export"}},
+    {"nanobind/", {"traces/python/native"}},
 };
 
 std::optional<std::string> included_name(const std::string& line) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs the recorder's tests in an environment of its own (PyTorch, transformers), which it makes on the first run.
+# Runs the Python package's tests in an environment of its own (PyTorch, transformers), which it makes on the first run. The
+# native module is built against the libraries of the program's build folder.
 #
 #   traces/python/test.sh [--prepare | pytest arguments...]
 #
-# --prepare           only makes the environment
+# --prepare           only makes the environment and builds the module
 # KVSCOPE_PYTHON_TESTS=0  skips them
 # KVSCOPE_PROGRAM     the kvscope program that has to read the files (default: the newest below build/)
 # KVSCOPE_PYTHON_ENV  where the environment is or goes (default: build/python-env); 1.2 GB
@@ -18,9 +19,9 @@ environment=${KVSCOPE_PYTHON_ENV:-$root/build/python-env}
 python=$environment/bin/python
 log=$environment.log
 # What the reference results were made with; newer versions should work, these are known to.
-packages=(torch==2.13.0 "transformers>=5.12,<6" accelerate h5py numpy xxhash pytest)
+packages=(torch==2.13.0 "transformers>=5.12,<6" accelerate h5py numpy xxhash pytest nanobind scikit-build-core pandas xarray tqdm)
 
-say() { printf 'recorder tests: %s\n' "$*" >&2; }
+say() { printf 'Python tests: %s\n' "$*" >&2; }
 
 skip() {
   say "SKIPPED: $1"
@@ -33,7 +34,7 @@ cannot() {
     say "this is CI, so that is a failure (KVSCOPE_PYTHON_TESTS=0 leaves these tests out)"
     exit 1
   fi
-  skip "the Python recorder was not tested"
+  skip "the Python package was not tested"
 }
 
 make_environment() {
@@ -63,28 +64,28 @@ make_environment() {
 
 [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] || skip "KVSCOPE_PYTHON_TESTS=0"
 if [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
-  ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest' 2>/dev/null; then
+  ! "$python" -c 'import torch, transformers, h5py, numpy, xxhash, pytest, nanobind, scikit_build_core, pandas' 2>/dev/null; then
   make_environment
 fi
-[ "${1:-}" != --prepare ] || exit 0
-
-# Installed as users install it, but from a copy: pip builds inside the folder that it is given.
-copy=$(mktemp -d)
-trap 'rm -rf -- "$copy"' EXIT
-cp -R -- "$here" "$copy/recorder"
-"$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
-  "$copy/recorder" >>"$log" 2>&1 || {
-  # Without network the build tool may be missing: the package is plain Python, so its folder serves as well.
-  say "pip install of the folder failed (log: $log); testing the sources in place"
-  export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
-}
 
 if [ -z "${KVSCOPE_PROGRAM:-}" ]; then
   # shellcheck disable=SC2012
   KVSCOPE_PROGRAM=$(ls -t "$root"/build/*/bin/kvscope 2>/dev/null | head -n 1 || true)
   if [ -n "$KVSCOPE_PROGRAM" ]; then export KVSCOPE_PROGRAM; else unset KVSCOPE_PROGRAM; fi
 fi
+if [ -n "${KVSCOPE_PROGRAM:-}" ] && [ -z "${KVSCOPE_PYTHON_BUILD:-}" ]; then
+  KVSCOPE_PYTHON_BUILD=$(cd -- "$(dirname -- "$KVSCOPE_PROGRAM")/.." && pwd -P)
+  export KVSCOPE_PYTHON_BUILD
+fi
+
+# Installed as users install it.
+"$python" -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --force-reinstall \
+  "$here" >>"$log" 2>&1 || {
+  tail -n 15 "$log" >&2
+  cannot "pip install of traces/python failed (log: $log)"
+}
+[ "${1:-}" != --prepare ] || exit 0
 # The models are tiny, so threads would only wait for each other.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=1
-cd -- "$here"
+cd -- "$here/tests" # not in the package's folder, whose sources have no native module
 timeout "${KVSCOPE_PYTHON_TIMEOUT:-840}" "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -148,7 +148,7 @@ def writer_name() -> str:
     """'kvscope_recorder 0.1.0 (torch 2.13.0, transformers 5.23.0)'."""
     parts = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "transformers"))
     try:
-        own = metadata.version("kvscope-recorder")
+        own = metadata.version("kvscope")
     except metadata.PackageNotFoundError:  # imported from the source tree
         own = "from source"
     return f"kvscope_recorder {own} ({parts})"

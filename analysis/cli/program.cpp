@@ -1,0 +1,161 @@
+#include "analysis/cli/program.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <new>
+#include <optional>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/help.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "core/base/error.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/suggest.hpp"
+#include "core/base/version.hpp"
+#include "traces/hdf5_library.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_help(const std::string& word) {
+  return word == "--help" || word == "-h";
+}
+
+std::string command_line_of(const Words& words) {
+  std::string line = "kvscope";
+  for (const auto& word : words) line += fmt::format(" {}", shell_word(word));
+  return line;
+}
+
+// What of the command line named the command; errors of usage point to its help.
+struct Chosen {
+  std::unique_ptr<Command> command;
+  std::size_t n_words = 0;
+};
+
+// One or two words, the longer match first. Nothing if the words are a group without a known kind.
+std::optional<Chosen> find_command(const Words& words) {
+  for (std::size_t n : {std::size_t{2}, std::size_t{1}}) {
+    if (words.size() < n) continue;
+    const std::string name = n == 2 ? words[0] + " " + words[1] : words[0];
+    for (auto& command : all_commands()) {
+      if (command->name() == name) return Chosen{std::move(command), n};
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void throw_unknown(const Words& words) {
+  for (const auto& [group, meaning] : command_groups()) {
+    if (words[0] != group) continue;
+    Words kinds;
+    for (const auto& command : all_commands()) {
+      if (command->name().starts_with(group + " "))
+        kinds.push_back(command->name().substr(group.size() + 1));
+    }
+    if (words.size() < 2 || words[1].starts_with('-')) {
+      throw UsageError(fmt::format("{} needs a kind: one of {}", group, fmt::join(kinds, ", ")));
+    }
+    throw UsageError(fmt::format("{}: unknown kind \"{}\", expected one of {}{}", group, words[1],
+                                 fmt::join(kinds, ", "), did_you_mean(words[1], kinds)));
+  }
+  Words names;
+  for (const auto& [group, meaning] : command_groups()) names.push_back(group);
+  for (const auto& command : all_commands()) {
+    if (command->name().find(' ') == std::string::npos) names.push_back(command->name());
+  }
+  throw UsageError(fmt::format("unknown {} {}{}", words[0].starts_with('-') ? "option" : "command",
+                               words[0], did_you_mean(words[0], names)));
+}
+
+int run(const Words& words, std::string& help_hint) {
+  if (words.empty()) throw UsageError("no command given");
+  if (is_help(words[0])) {
+    print(overview_text());
+    return kOk;
+  }
+  if (words[0] == "--version") {
+    print(fmt::format("{}\n", writer_name()));
+    return kOk;
+  }
+  auto chosen = find_command(words);
+  if (!chosen) {
+    for (const auto& [group, meaning] : command_groups()) {
+      if (words[0] != group) continue;
+      help_hint = fmt::format("kvscope {} --help", group);
+      if (words.size() > 1 && is_help(words[1])) {
+        print(group_text(group));
+        return kOk;
+      }
+    }
+    throw_unknown(words);
+  }
+  Command& command = *chosen->command;
+  help_hint = fmt::format("kvscope {} --help", command.name());
+  OptionSet options;
+  command.declare(options);
+  options.parse(std::span(words).subspan(chosen->n_words));
+  for (const std::string& remark : options.remarks()) note(remark);
+  if (options.wants_help()) {
+    print(command_text(command, options));
+    return kOk;
+  }
+  return command.run(options, command_line_of(words));
+}
+
+// One line, whatever the message holds.
+int fail(int code, std::string_view message) {
+  std::string line = fmt::format("kvscope: {}", short_message(terminal_text(message)));
+  for (char& c : line) c = c == '\n' || c == '\r' ? ' ' : c;
+  note(line);
+  return code;
+}
+
+// In a signal handler: nothing but system calls.
+void end_after_crash(const char* file) {
+  for (const char* part : {"kvscope: ", file,
+                           ": the HDF5 library crashed on it: the file is damaged\n"}) {
+    if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  ::_exit(kInputError);
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& words) {
+  std::string help_hint = "kvscope --help";
+  try {
+    return run(words, help_hint);
+  } catch (const OutputClosed&) {
+    return kOk;  // the reader had enough
+  } catch (const UsageError& error) {
+    return fail(kUsageError, fmt::format("{} (see {})", error.what(), help_hint));
+  } catch (const ConfigError& error) {
+    return fail(kUsageError, error.what());
+  } catch (const Interrupted& error) {
+    const int code = StopOnSignal::exit_code();
+    return fail(code != 0 ? code : kInterrupted, error.what());
+  } catch (const Error& error) {
+    return fail(kInputError, error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(kInputError, fmt::format("{}: {}", error.path1().string(), error.code().message()));
+  } catch (const std::bad_alloc&) {
+    return fail(kInternalError, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(kInternalError, fmt::format("internal error: {}", error.what()));
+  }
+}
+
+int run_as_process(const std::vector<std::string>& words) {
+  prepare_standard_streams();
+  on_crash_in_hdf5(end_after_crash);
+  return run_program(words);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,261 @@
+"""The commands of kvscope as functions: the same names, the same options (with underscores), the same numbers.
+
+They run in this process, one at a time, on all cores (threads=N for fewer). Ctrl-C asks a command to stop at its next safe
+point, as in a terminal: no half file is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ._load import native
+from .errors import CommandError, InputError, UsageError
+
+_PREFIX = "kvscope: "
+_CHECK_FAILED = 5
+
+
+class Outcome:
+    """What a command said: `text` (standard output), `notes` (for people), `code`."""
+
+    def __init__(self, text: str, notes: list[str], code: int) -> None:
+        self.text, self.notes, self.code = text, notes, code
+
+    @property
+    def json(self) -> Any:
+        """The report, for a command that was run with json=True."""
+        return json.loads(self.text)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def words_of(value: Any) -> str:
+    """An option's value as the command line spells it."""
+    if isinstance(value, (list, tuple, range)):
+        return ",".join(words_of(item) for item in value)
+    path = getattr(value, "__fspath__", None)
+    return path() if path else str(value)
+
+
+def option_words(options: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("--" + name.rstrip("_").replace("_", "-"))
+        if value is not True:
+            words.append(words_of(value))
+    return words
+
+
+class _Bars:
+    """Shows a command's stages with tqdm."""
+
+    def __init__(self) -> None:
+        self.bar: Any = None
+        self.stage = ""
+
+    def __call__(self, stage: str, done: int, total: int, unit: str) -> None:
+        from tqdm.auto import tqdm
+
+        if self.bar is None or stage != self.stage:
+            self.close()
+            self.bar = tqdm(total=total or None, desc=stage, unit=f" {unit}", leave=False)
+            self.stage = stage
+        self.bar.n = done
+        self.bar.refresh()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+def _shows_progress(progress: bool | None) -> bool:
+    if progress is not None:
+        return progress
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def run(*words: Any, progress: bool | Callable[[str, int, int, str], None] | None = None, **options: Any) -> Outcome:
+    """Runs a command: kvs.run("record", "draft.h5", model="draft", max_tokens=512).
+
+    words     the command and its positional arguments
+    progress  True or False: bars of tqdm (default: in notebooks and terminals), or a function (stage, done, total, unit)
+    options   as on the command line, with underscores; True sets a flag, lists are joined with commas
+
+    Raises UsageError, InputError or CommandError with the sentence that the command line prints; SelectorError for an own
+    selector.
+    """
+    command = [part for word in words for part in ([words_of(word)] if not isinstance(word, (list, tuple)) else map(words_of, word))]
+    bars = progress if callable(progress) else _Bars() if _shows_progress(progress) else None
+    try:
+        code, text, notes = native.run(command + option_words(options), bars)
+    finally:
+        if isinstance(bars, _Bars):
+            bars.close()
+    remarks = [note.removeprefix(_PREFIX) for note in notes if note.startswith(_PREFIX)]
+    notes = [note.removeprefix(_PREFIX) for note in notes]
+    if code not in (0, _CHECK_FAILED):
+        message = notes[-1] if notes else f"{command[0]} ended with code {code}"
+        raise (UsageError(message) if code == 2 else InputError(message) if code == 3 else CommandError(message, code))
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=3)
+    return Outcome(text.decode("utf-8", "replace"), notes, code)
+
+
+def frame_of(rows: list[dict[str, Any]], report: dict[str, Any]) -> Any:
+    """Rows of a report as a DataFrame; attrs hold what made them and what each column is."""
+    import pandas
+
+    table = pandas.DataFrame(rows)
+    for column in table.columns:  # a column that is empty throughout has numbers, none of them known
+        if table[column].isna().all():
+            table[column] = table[column].astype("float64")
+    table.attrs = {key: value for key, value in report.items() if key not in ("rows", "layers")}
+    table.attrs["columns"] = {name: title for name in table.columns if (title := native.column_title(name))}
+    return table
+
+
+def selector_words(selectors: Any) -> str:
+    """One method or several, as texts or own selectors."""
+    several = [selectors] if isinstance(selectors, str) or not isinstance(selectors, Iterable) else list(selectors)
+    return ",".join(str(one) for one in several)
+
+
+def budget_words(budgets: Any) -> str | None:
+    """[64, 256, "ratio=0.1"] -> "tokens=64,tokens=256,ratio=0.1"."""
+    if budgets is None:
+        return None
+    several = budgets if isinstance(budgets, Sequence) and not isinstance(budgets, str) else [budgets]
+    return ",".join(one if isinstance(one, str) else f"tokens={one}" for one in several)
+
+
+def sweep(traces: Any, selectors: Any, budgets: Any = None, phase: str | None = None, *, progress: Any = None,
+          **options: Any) -> Any:
+    """Replays selectors with budgets on recorded traces (kvscope sweep) and returns the table as a DataFrame.
+
+    traces     a file, a Trace, or several
+    selectors  texts as on the command line ("quest:page-size=32"), own selectors, or a list of both
+    budgets    numbers of tokens, or texts such as "ratio=0.1", "p=0.95"
+    phase      prefill, decode or verify [prefill]
+    options    those of kvscope sweep: chunk, steps, rows_per_chunk, layers, heads, dense_layers, draft, out, threads, ...
+
+    attrs["skipped"] names what was left out and why, attrs["command_line"] makes the same table in a terminal.
+    """
+    several = list(traces) if isinstance(traces, (list, tuple)) else [traces]
+    report = run("sweep", *several, selector=selector_words(selectors), budget=budget_words(budgets), phase=phase, json=True,
+                 progress=progress, **options).json
+    return frame_of(report["rows"], report)
+
+
+def selectors() -> Any:
+    """Every method, own ones included, as a DataFrame."""
+    import pandas
+
+    return pandas.DataFrame(run("selectors", json=True).json["selectors"])
+
+
+class Analysis:
+    """The report of an analysis: `layers` (a DataFrame, one line per layer), `totals`, `options`; with out=FILE `arrays`.
+
+    `violations` is true if a bound that must hold was violated (exit code 5 of the command line).
+    """
+
+    def __init__(self, report: dict[str, Any], code: int) -> None:
+        self.report = report
+        self.kind: str = report["kind"]
+        self.options: dict[str, Any] = report["options"]
+        self.totals: dict[str, Any] = report.get("totals", {})
+        self.file: str | None = report["result_file"]
+        self.violations = code == _CHECK_FAILED
+
+    @property
+    def layers(self) -> Any:
+        return frame_of(self.report.get("layers", self.report.get("rows", [])), {"kind": self.kind, "options": self.options})
+
+    @property
+    def arrays(self) -> Any:
+        """The result file as an xarray.Dataset."""
+        if self.file is None:
+            raise UsageError(f"the analysis {self.kind} was run without out=FILE, so no arrays were kept")
+        from .result import open_result
+
+        return open_result(self.file).to_xarray()
+
+    def __fspath__(self) -> str:
+        if self.file is None:
+            raise UsageError(f"the analysis {self.kind} was run without out=FILE: expected a result file")
+        return self.file
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+                          for name, value in self.totals.items() if not isinstance(value, (dict, list)))
+        return f"<kvscope {self.kind}: {words}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<p>{escape(repr(self)[1:-1])}</p>{self.layers._repr_html_()}"
+
+
+class _Group:
+    """The commands of a group as functions: kvs.analyze.theorem_b1 is kvscope analyze theorem-b1."""
+
+    def __init__(self, group: str, call: Callable[..., Any]) -> None:
+        self._group, self._call = group, call
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        kind, group, call = name.replace("_", "-"), self._group, self._call
+
+        def command(*words: Any, **options: Any) -> Any:
+            return call(kind, *words, **options)
+
+        command.__name__, command.__qualname__ = name, f"{group}.{name}"
+        try:
+            command.__doc__ = native.run([group, kind, "--help"])[1].decode()
+        except Exception:  # noqa: BLE001 - a docstring is never worth an error
+            command.__doc__ = None
+        return command
+
+    def __dir__(self) -> list[str]:
+        return list(_kinds_of(self._group))
+
+    def __repr__(self) -> str:
+        return f"<kvscope {self._group}: {', '.join(_kinds_of(self._group))}>"
+
+
+@lru_cache
+def _kinds_of(group: str) -> tuple[str, ...]:
+    text = native.run([group, "--help"])[1].decode()
+    return tuple(kind.replace("-", "_") for kind in re.findall(rf"^  (?:kvscope )?(?:{group} )?([a-z0-9-]+)  ", text, re.M))
+
+
+def _analyze(kind: str, *words: Any, progress: Any = None, **options: Any) -> Analysis:
+    outcome = run("analyze", kind, *words, json=True, progress=progress, **options)
+    return Analysis(outcome.json, outcome.code)
+
+
+def _simulate(kind: str, *words: Any, selectors: Any = None, budgets: Any = None, progress: Any = None, **options: Any) -> Any:
+    if selectors is not None:
+        options["selector"] = selector_words(selectors)
+    if budgets is not None:
+        options["budget"] = budget_words(budgets)
+    report = run("simulate", kind, *words, json=True, progress=progress, **options).json
+    return frame_of(report["rows"], report)
+
+
+#: kvs.analyze.quoka(trace, out="quoka.h5") -> Analysis; options as kvscope analyze quoka has them.
+analyze = _Group("analyze", _analyze)
+#: kvs.simulate.perplexity(model="draft", selectors=["full", "quest"], budgets=[64]) -> DataFrame.
+simulate = _Group("simulate", _simulate)

@@ -1,0 +1,71 @@
+"""kvs.show: the explorer at a place of a trace, as a window or as a picture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .errors import CommandError, InputError, UsageError
+
+
+class Picture:
+    """A screenshot of the explorer; shows itself in notebooks."""
+
+    def __init__(self, png: bytes) -> None:
+        self.png = png
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        Path(path).write_bytes(self.png)
+
+    def __repr__(self) -> str:
+        return f"<picture of the explorer, {len(self.png)} bytes of PNG>"
+
+
+def _program() -> str:
+    found = os.environ.get("KVSCOPE_EXPLORER") or shutil.which("kvscope-explorer")
+    if not found:
+        raise InputError("kvs.show: the explorer was not found: expected kvscope-explorer in PATH, or its path in KVSCOPE_EXPLORER. "
+                         "The wheel does not hold it (it needs OpenGL); the sources build it")
+    return found
+
+
+def show(trace: Any, layer: int | None = None, row: int | None = None, selectors: Any = None, *, head: int | None = None,
+         budgets: Any = None, layout: str | None = None, picture: bool = False, size: str | None = None) -> Any:
+    """Opens the explorer on a trace (or result) with a layer, head and query row selected.
+
+    row        position of the query
+    selectors  methods, whose sweep over `layer` (with `budgets`) is opened beside the trace
+    picture    a Picture instead of a window: for notebooks and machines without a display
+
+    Returns the process of the window, or the Picture.
+    """
+    program = _program()
+    words = [program, os.fspath(trace)]
+    folder = tempfile.mkdtemp(prefix="kvscope-show-") if picture or selectors is not None else ""
+    if selectors is not None:
+        from .commands import budget_words, run, selector_words
+
+        if budgets is None:
+            raise UsageError("kvs.show: selectors need budgets, as budgets=[64, 256]")
+        table = os.path.join(folder, "sweep.h5")
+        run("sweep", trace, selector=selector_words(selectors), budget=budget_words(budgets), layers=layer, out=table, progress=False)
+        words.append(table)
+    for name, value in (("layer", layer), ("head", head), ("query", row), ("layout", layout), ("size", size)):
+        if value is not None:
+            words += [f"--{name}", str(value)]
+    if not picture:
+        return subprocess.Popen(words, start_new_session=True)
+    file = Path(folder) / "explorer.png"
+    done = subprocess.run([*words, "--screenshot", str(file)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CommandError(f"kvs.show: {done.stderr.strip() or 'the explorer failed'}", done.returncode)
+    image = Picture(file.read_bytes())
+    shutil.rmtree(folder, ignore_errors=True)
+    return image

@@ -1,0 +1,216 @@
+"""Recorded traces with lazy arrays: a slice reads what it covers, through the readers of the analyses."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ._load import native
+from .errors import UsageError
+
+#: Axes, unit and meaning of each array of a layer.
+ARRAYS = {
+    "q": (("q_head", "pos", "channel"), "1", "queries as they enter the dot product (after norm and RoPE)"),
+    "k": (("kv_head", "pos", "channel"), "1", "keys as they enter the dot product (after norm and RoPE)"),
+    "v": (("kv_head", "pos", "channel"), "1", "values"),
+    "lse": (("q_head", "pos"), "nat", "log-sum-exp of the scaled visible scores"),
+}
+
+
+class LazyArray:
+    """One tensor of one layer, indexed by true heads and absolute positions; NumPy indexing reads what it needs.
+
+    array[3] is head 3; array[3, 100:200] a range of positions; np.asarray(array) all of it; f32 whatever is stored.
+    """
+
+    def __init__(self, trace: Trace, name: str, layer: int) -> None:
+        self._trace, self.name, self.layer = trace, name, layer
+        axes, self.units, self.long_name = ARRAYS[name]
+        self.dims = axes
+        heads = trace.q_heads if axes[0] == "q_head" else trace.kv_heads
+        self.heads = heads
+        self.first = trace.rows[0] if axes[0] == "q_head" else 0
+        self.end = trace.rows[1] if axes[0] == "q_head" else trace.n_tokens
+        self._read = getattr(trace._file, f"read_{name}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.heads), self.end - self.first) + ((self._trace.d_head,) if "channel" in self.dims else ())
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    dtype = np.dtype("float32")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def _positions(self, index: Any) -> tuple[int, int, Any]:
+        """The range to read, and what to take of it. Indices count from the first recorded position."""
+        n = self.end - self.first
+        if isinstance(index, slice):
+            begin, stop, step = index.indices(n)
+            if step == 1:
+                return self.first + begin, self.first + max(begin, stop), slice(None)
+        if isinstance(index, (int, np.integer)):
+            at = int(index) + (n if index < 0 else 0)
+            if not 0 <= at < n:
+                raise IndexError(f"{self.name}: position {index}: expected one of {n}")
+            return self.first + at, self.first + at + 1, 0
+        return self.first, self.end, index
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        key = key if isinstance(key, tuple) else (key,)
+        if key and key[0] is Ellipsis:
+            return np.asarray(self)[key]
+        heads, rest = (key[0] if key else slice(None)), key[1:]
+        begin, end, taken = self._positions(rest[0] if rest else slice(None))
+        chosen = np.asarray(self.heads)[heads]
+        if chosen.ndim == 0:
+            return self._read(self.layer, int(chosen), begin, end)[(taken, *rest[1:])]
+        if len(chosen) == 0:
+            return np.empty((0, *self.shape[1:]), np.float32)
+        return np.stack([self._read(self.layer, int(head), begin, end)[(taken, *rest[1:])] for head in chosen])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        out = self[:]
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return np.asarray(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def to_xarray(self) -> Any:
+        """An xarray.DataArray with coordinates, unit and meaning."""
+        import xarray
+
+        coordinates = {self.dims[0]: self.heads, "pos": np.arange(self.first, self.end)}
+        return xarray.DataArray(np.asarray(self), dims=self.dims, coords=coordinates, name=self.name,
+                                attrs={"units": self.units, "long_name": self.long_name, "layer": self.layer})
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of layer {self.layer}: {list(self.shape)} ({', '.join(self.dims)}), {self.units}: {self.long_name}>"
+
+
+class Layer:
+    """One recorded layer: q, k, v, lse (LazyArray) and rows of its attention."""
+
+    def __init__(self, trace: Trace, index: int) -> None:
+        self._trace, self.index = trace, index
+        window = trace._file.windows()[index]
+        self.window: int | None = None if window < 0 else window
+
+    q = property(lambda self: LazyArray(self._trace, "q", self.index), doc="queries [q_head, pos, channel]")
+    k = property(lambda self: LazyArray(self._trace, "k", self.index), doc="keys [kv_head, pos, channel]")
+    v = property(lambda self: LazyArray(self._trace, "v", self.index), doc="values [kv_head, pos, channel]")
+    lse = property(lambda self: LazyArray(self._trace, "lse", self.index), doc="log-sum-exp [q_head, pos]")
+
+    def attention(self, q_head: int, positions: Any) -> np.ndarray:
+        """Exact attention of queries at `positions` (one or several), [n, n_tokens] f64; 0 where a query does not look.
+
+        Made from q and k; a row sums to 1, less where an attention sink takes a part.
+        """
+        wanted = np.atleast_1d(np.asarray(positions, dtype=np.int64))
+        rows = self._trace._file.attention_rows(self.index, int(q_head), wanted.tolist())
+        return rows[0] if np.ndim(positions) == 0 else rows
+
+    def __repr__(self) -> str:
+        kind = "full attention" if self.window is None else f"a window of {self.window}"
+        return f"<layer {self.index} of {self._trace.name}: {kind}>"
+
+
+class Trace:
+    """A recorded trace, open for reading. trace[4].k[0, 100:200] are keys of layer 4, KV head 0."""
+
+    def __init__(self, path: str | os.PathLike[str], allow_partial: bool = False) -> None:
+        self.path = os.fspath(path)
+        self.name = os.path.basename(self.path)
+        self._file = native.Trace.open(self.path, allow_partial)
+        self.layers: list[int] = list(self._file.layers)
+        self.q_heads: list[int] = list(self._file.q_heads)
+        self.kv_heads: list[int] = list(self._file.kv_heads)
+        self.rows: tuple[int, int] = tuple(self._file.rows)
+        for field in ("n_layers", "n_q", "n_kv", "d_head", "n_tokens", "n_prompt", "score_scale", "model", "family", "uuid",
+                      "writer", "created", "text_source", "status", "file_bytes", "warnings"):
+            setattr(self, field, getattr(self._file, field))
+
+    @property
+    def group(self) -> int:
+        """Query heads per KV head."""
+        return self.n_q // self.n_kv
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        """Token ids, [n_tokens]."""
+        return self._file.tokens()
+
+    @cached_property
+    def token_texts(self) -> list[str]:
+        """The text of each token; empty if the recording had no tokenizer."""
+        return [text.decode("utf-8", "replace") for text in self._file.token_bytes()]
+
+    @property
+    def text(self) -> str:
+        return b"".join(self._file.token_bytes()).decode("utf-8", "replace")
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Everything that kvscope info knows about the file."""
+        from .commands import run
+
+        return run("info", self.path, json=True).json
+
+    def __getitem__(self, layer: int) -> Layer:
+        if layer not in self.layers:
+            raise UsageError(f"{self.name}: layer {layer} is not recorded: expected one of {self.layers}")
+        return Layer(self, layer)
+
+    def __iter__(self) -> Any:
+        return (self[layer] for layer in self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def _facts(self) -> dict[str, str]:
+        decoded = self.n_tokens - self.n_prompt
+        part = "" if len(self.layers) == self.n_layers else f", recorded {self.layers}"
+        return {
+            "model": f"{self.model} ({self.family})",
+            "layers": f"{self.n_layers}{part}",
+            "heads": f"{self.n_q} query heads, {self.n_kv} KV heads, {self.d_head} channels",
+            "tokens": f"{self.n_prompt} of the prompt" + (f" + {decoded} decoded" if decoded else ""),
+            "text": self.text_source or "-",
+            "file": f"{self.path}, {self.file_bytes / 2**20:.1f} MiB, {self.status}",
+            "written": f"{self.created} by {self.writer}",
+        }
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        return f"<kvscope trace {self.name}: {facts['model']}, {facts['layers']} layers, {facts['heads']}, {facts['tokens']}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(f"<tr><th style='text-align:left'>{escape(name)}</th><td style='text-align:left'>{escape(str(value))}</td></tr>"
+                       for name, value in self._facts().items())
+        start = escape(self.text[:160].replace("\n", " "))
+        return f"<table>{rows}</table>" + (f"<p><i>{start} ...</i></p>" if start else "")
+
+
+def open(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Any:  # noqa: A001 - kvs.open
+    """Opens a trace (Trace), or a result of an analysis, sweep or simulation (Result): told apart by what the file holds.
+
+    allow_partial  also a recording that did not end
+    """
+    from .result import Result, is_result
+
+    return Result(path) if is_result(path) else Trace(path, allow_partial)

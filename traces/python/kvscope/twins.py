@@ -1,0 +1,170 @@
+"""Methods in torch, for tensors that lie on a GPU: the same lists as the C++ ones (tests compare them key by key, in f64).
+
+A twin belongs to one layer of one sequence. Called with q [n_q, n_tok, d], k [n_kv, n_keys, d] and the budget, it returns
+which keys each query head and query attends to before the causal mask: [n_q, n_tok or 1, n_keys] bool, or None for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+def budget_tokens(budget: str, n_candidates: int, page_size: int = 1) -> int:
+    """Keys that a budget buys of n_candidates; core/selectors' Budget::tokens."""
+    kind, value = budget.split("=")
+    if kind == "ratio":
+        return max(1, int(float(value) * n_candidates))
+    return int(float(value)) * (page_size if kind == "pages" else 1)
+
+
+def top(scores: Tensor, n: int) -> Tensor:
+    """A mask of the n best of the last axis, the first among equals; -inf is never taken."""
+    n = min(n, scores.shape[-1])
+    best = torch.sort(scores, dim=-1, descending=True, stable=True).indices[..., :n]
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, best, True) & (scores > float("-inf"))
+
+
+class Twin:
+    """Options are the method's, with underscores."""
+
+    def __init__(self, **options: Any) -> None:
+        unknown = set(options) - set(self.defaults)
+        if unknown:
+            raise ValueError(f"the twin of {self.name} in torch has no option {sorted(unknown)[0]}: known: {', '.join(self.defaults) or 'none'}")
+        for option, default in self.defaults.items():
+            setattr(self, option, type(default)(options.get(option, default)))
+
+    name = ""
+    defaults: dict[str, Any] = {}
+    dense_layers = 0
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        raise NotImplementedError
+
+    def rollback(self, n_keys: int) -> None:
+        """Forgets positions >= n_keys."""
+
+
+class Recent(Twin):
+    name = "recent"
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_tok, n_keys = q.shape[1], k.shape[1]
+        n_past = n_keys - n_tok
+        return (torch.arange(n_keys, device=k.device) >= n_past - min(n_past, budget_tokens(budget, n_past)))[None, None]
+
+
+class StreamingLlm(Twin):
+    name = "streamingllm"
+    defaults = {"n_sink": 4}
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_tok, n_keys = q.shape[1], k.shape[1]
+        rows = []
+        at = torch.arange(n_keys, device=k.device)
+        for row in range(n_tok):
+            n_visible = n_keys - n_tok + row + 1
+            keep = budget_tokens(budget, n_visible)
+            n_sink = min(self.n_sink, keep, n_visible)
+            rows.append((at < n_sink) | (at >= max(n_sink, n_visible - (keep - n_sink))))
+        return torch.stack(rows)[None]
+
+
+class OracleTopk(Twin):
+    """variant=per_q_head, scope=all."""
+
+    name = "oracle-topk"
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_q, n_tok, _ = q.shape
+        n_kv, n_keys, _ = k.shape
+        scores = q.double() @ k.double().repeat_interleave(n_q // n_kv, 0).mT
+        own = torch.arange(n_keys - n_tok, n_keys, device=k.device)
+        scores.masked_fill_(torch.arange(n_keys, device=k.device) > own[:, None], float("-inf"))
+        if not budget.startswith("ratio"):
+            return top(scores, budget_tokens(budget, n_keys))
+        return torch.stack([top(scores[:, row], budget_tokens(budget, n_keys - n_tok + row + 1)) for row in range(n_tok)], 1)
+
+
+class Quest(Twin):
+    """pages=kernel, owner=q_head, bound-bits=16."""
+
+    name = "quest"
+    defaults = {"page_size": 16, "dense_layers": 2}
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_q, n_tok, d = q.shape
+        n_kv, n_keys, _ = k.shape
+        group, page = n_q // n_kv, self.page_size
+        n_pages = -(-n_keys // page) if decode else (n_keys - n_tok) // page
+        at = torch.arange(n_keys, device=k.device)
+        if n_pages == 0:
+            return None
+        padded = torch.full((2, n_kv, n_pages * page, d), float("-inf"), dtype=torch.float64, device=k.device)
+        n_in = min(n_keys, n_pages * page)
+        padded[0, :, :n_in], padded[1, :, :n_in] = k[:, :n_in], -k[:, :n_in]
+        high, low = padded.view(2, n_kv, n_pages, page, d).amax(3)
+        n_candidates = n_in
+        keep = budget_tokens(budget, n_candidates, page)
+        bought = n_pages if keep >= n_candidates else min(max(1, keep // page), n_pages)
+        plus, minus = q.double().clamp(min=0), q.double().clamp(max=0)
+        if decode:
+            high, low = (x.repeat_interleave(group, 0) for x in (high, low))
+            bounds = plus[:, 0, None] @ high.mT - minus[:, 0, None] @ low.mT  # [n_q, 1, n_pages]
+            chosen = torch.zeros_like(bounds, dtype=torch.bool)
+            chosen[..., :-1] = top(bounds[..., :-1], bought - 1)
+            chosen[..., -1] = True
+        else:
+            plus, minus = (x.view(n_kv, group * n_tok, d).sum(1, keepdim=True) for x in (plus, minus))
+            chosen = top(plus @ high.mT - minus @ low.mT, bought).repeat_interleave(group, 0)
+        keys = chosen.repeat_interleave(page, -1)[..., :n_keys]
+        out = torch.ones(n_q, 1, n_keys, dtype=torch.bool, device=k.device)
+        out[..., : keys.shape[-1]] = keys
+        return out | (at >= n_keys - n_tok)
+
+
+class KeyDiff(Twin):
+    """anchor=unit, recent-share=0."""
+
+    name = "keydiff"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._alive: Tensor | None = None  # [n_kv, n_keys]
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_kv, n_keys, _ = k.shape
+        before = torch.ones(n_kv, n_keys, dtype=torch.bool, device=k.device)
+        if self._alive is not None:
+            before[:, : self._alive.shape[1]] = self._alive
+        unit = k.double() / k.double().norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        n_keep = budget_tokens(budget, n_keys)
+        self._alive = before.clone()
+        for head in range(n_kv):
+            alive = before[head]
+            if int(alive.sum()) <= n_keep:
+                continue
+            anchor = unit[head][alive].mean(0)
+            scores = -(unit[head] @ anchor).masked_fill(~alive, float("inf"))
+            self._alive[head] = top(scores, n_keep)
+        return before.repeat_interleave(q.shape[0] // n_kv, 0)[:, None]
+
+    def rollback(self, n_keys: int) -> None:
+        if self._alive is not None:
+            self._alive = self._alive[:, :n_keys]
+
+
+TWINS: dict[str, type[Twin]] = {twin.name: twin for twin in (Recent, StreamingLlm, OracleTopk, Quest, KeyDiff)}
+
+
+def make_twin(spec: str) -> Twin | None:
+    """The twin of "quest:page-size=32"; None if torch has none. Raises ValueError for an option that the twin lacks."""
+    method, _, options = spec.partition(":")
+    if method not in TWINS:
+        return None
+    pairs = [one.split("=", 1) for one in options.split(",")] if options else []
+    return TWINS[method](**{name.replace("-", "_"): value for name, value in pairs})

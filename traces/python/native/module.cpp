@@ -1,0 +1,17 @@
+#include "traces/python/native/module.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include "core/base/version.hpp"
+
+NB_MODULE(_native, module) {
+  module.doc() = "kvscope's libraries and commands; the package kvscope is the way to them";
+  module.attr("writer") = kvscope::writer_name();
+  kvscope::python::bind_errors(module);
+  kvscope::python::bind_program(module);
+  kvscope::python::bind_trace(module);
+  kvscope::python::bind_result(module);
+  kvscope::python::bind_call(module);
+  kvscope::python::bind_selectors(module);
+  kvscope::python::bind_run(module);
+}

@@ -1,0 +1,16 @@
+// What the files of the module kvscope._native add to it, one function each.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace kvscope::python {
+
+void bind_errors(nanobind::module_& module);
+void bind_program(nanobind::module_& module);    // run(), main(): the commands
+void bind_trace(nanobind::module_& module);      // Trace
+void bind_result(nanobind::module_& module);     // Result, read_rows()
+void bind_call(nanobind::module_& module);       // Call, CallBudget, Selection, top()
+void bind_selectors(nanobind::module_& module);  // put_selector()
+void bind_run(nanobind::module_& module);        // Run: one selector through a sequence
+
+}  // namespace kvscope::python

@@ -1,0 +1,157 @@
+// One selector on its way through a sequence whose tensors Python holds: the call protocol of
+// core/selectors/selector.hpp, for the conformance suite and for models that run in Python.
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/sim/attended.hpp"
+#include "core/sim/protocol.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "traces/python/native/arrays.hpp"
+#include "traces/python/native/call.hpp"
+#include "traces/python/native/errors.hpp"
+#include "traces/python/native/module.hpp"
+
+namespace kvscope::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+Phase phase_of(const std::string& word) {
+  for (std::size_t i = 0; i < EnumNames<Phase>::value.size(); ++i) {
+    if (word == EnumNames<Phase>::value[i]) return static_cast<Phase>(i);
+  }
+  throw ConfigError(fmt::format("phase: expected prefill, decode or verify, found {}", word));
+}
+
+class Run {
+ public:
+  Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head, Index max_tokens, float score_scale,
+      const std::vector<std::string>& budgets, std::optional<Index> dense_layers, bool f32, int n_threads) {
+    AttentionShape shape;
+    shape.n_layers = n_layers;
+    shape.n_q = n_q;
+    shape.n_kv = n_kv;
+    shape.d_head = d_head;
+    shape.max_tokens = max_tokens;
+    shape.score_scale = score_scale;
+    if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
+      throw ShapeError(fmt::format("a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one of "
+                                   "each, and query heads a multiple of KV heads",
+                                   n_layers, n_q, n_kv, d_head));
+    }
+    std::vector<Budget> parsed;
+    for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
+    pool_ = std::make_unique<ThreadPool>(n_threads);
+    run_ = std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed), dense_layers,
+                                         f32 ? ScorePrecision::f32 : ScorePrecision::f64);
+  }
+
+  void begin_call(const std::string& phase, Index n_tok) { run_->begin_call(phase_of(phase), n_tok); }
+
+  /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one selection per budget.
+  std::vector<std::shared_ptr<SelectionHolder>> layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
+                                                           const std::optional<InputArray<float>>& v,
+                                                           const std::vector<float>& sinks) {
+    LayerCall call{.layer = layer, .q = view_of(q), .k = view_of(k), .v = {}, .window = std::nullopt, .sinks = sinks};
+    if (v) call.v = view_of(*v);
+    call.pool = pool_.get();
+    return with_python_failures([&] {
+      std::vector<std::shared_ptr<SelectionHolder>> out;
+      std::span<const Selection> answers;
+      {
+        const nb::gil_scoped_release released;
+        answers = run_->layer_call(call);
+      }
+      for (const Selection& answer : answers) {
+        auto holder = std::make_shared<SelectionHolder>();
+        Selection& copy = holder->selection;
+        copy = Selection(answer.owner, answer.n_tok, answer.rows_per_list);
+        copy.is_dense = answer.is_dense;
+        copy.append(answer);
+        if (!answer.summaries.empty()) {
+          copy.summaries.begin = answer.summaries.begin;
+          copy.summaries.k = answer.summaries.k.clone();
+          copy.summaries.v = answer.summaries.v.clone();
+          copy.summaries.log_count = answer.summaries.log_count;
+          if (answer.summaries.has_stated_share()) copy.summaries.list_share = answer.summaries.list_share.clone();
+        }
+        out.push_back(std::move(holder));
+      }
+      return out;
+    });
+  }
+
+  /// While closed the method sees keys but is not asked.
+  void set_open(bool is_open) { run_->set_open(is_open); }
+  void rollback(Index n_keys) { run_->rollback(n_keys); }
+  const SelectorRun& run() const { return *run_; }
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<SelectorRun> run_;
+};
+
+nb::dict caps_of(const std::string& spec) {
+  const SelectorCaps caps = MethodSpec(spec).caps();
+  nb::dict out;
+  nb::list phases;
+  for (const Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
+    if (caps.is_defined(phase)) phases.append(std::string(name_of(phase)));
+  }
+  nb::list budgets;
+  for (const Budget::Kind kind : caps.budgets) {
+    const std::string text = Budget{kind, 0.5}.to_string();
+    budgets.append(text.substr(0, text.find('=')));
+  }
+  out["phases"] = phases;
+  out["budgets"] = budgets;
+  out["owner"] = caps.owner == ListOwner::q_head ? "q_head" : caps.owner == ListOwner::kv_head ? "kv_head" : "layer";
+  out["permanent"] = caps.permanent;
+  out["needs_probs"] = caps.needs_probs;
+  out["needs_calibration"] = caps.needs_calibration;
+  out["needs_draft"] = caps.needs_draft;
+  out["needs_values"] = caps.needs_values;
+  out["cross_layer"] = caps.cross_layer;
+  out["page_size"] = caps.page_size;
+  out["dense_layers"] = caps.dense_layers;
+  return out;
+}
+
+/// The keys that query `row` of a call from pos_begin on attends to under a selection, ascending.
+NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_head, Index pos_begin, Index row) {
+  return owning(attended_keys(holder.get(), group, q_head, pos_begin, row, std::nullopt));
+}
+
+}  // namespace
+
+void bind_run(nb::module_& module) {
+  nb::class_<Run>(module, "Run")
+      .def(nb::init<const std::string&, Index, Index, Index, Index, Index, float, const std::vector<std::string>&,
+                    std::optional<Index>, bool, int>(),
+           nb::arg("spec"), nb::arg("n_layers"), nb::arg("n_q"), nb::arg("n_kv"), nb::arg("d_head"), nb::arg("max_tokens"),
+           nb::arg("score_scale"), nb::arg("budgets"), nb::arg("dense_layers") = nb::none(), nb::arg("f32") = false,
+           nb::arg("n_threads") = 1)
+      .def("begin_call", &Run::begin_call, nb::arg("phase"), nb::arg("n_tok"))
+      .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"), nb::arg("v") = nb::none(),
+           nb::arg("sinks") = std::vector<float>{})
+      .def("set_open", &Run::set_open, nb::arg("is_open"))
+      .def("rollback", &Run::rollback, nb::arg("n_keys"))
+      .def("n_alive", [](const Run& r, Index layer, Index kv_head) { return r.run().alive(layer).n_alive(kv_head); })
+      .def_prop_ro("n_keys", [](const Run& r) { return r.run().n_keys(); })
+      .def("selects_in", [](const Run& r, Index layer) { return r.run().selects_in(layer); })
+      .def("cost", [](const Run& r, std::size_t budget) {
+        const SelectCost cost = r.run().cost(budget);
+        return nb::make_tuple(cost.score_flops, cost.score_bytes, cost.metadata_bytes);
+      });
+  module.def("caps", &caps_of);
+  module.def("attended", &attended);
+}
+
+}  // namespace kvscope::python

@@ -1,0 +1,116 @@
+"""Lists of a place, and their index formats for engines: every format reads back as the lists."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+pytest.importorskip("kvscope._native", reason="the native module was not built")
+import kvscope as kvs  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory):
+    path = str(tmp_path_factory.mktemp("export") / "draft.h5")
+    kvs.run("record", path, model="draft", max_tokens=160, decode=4, progress=False)
+    return kvs.open(path)
+
+
+def test_lists_are_the_best_keys_of_exact_rows(trace):
+    lists = kvs.select(trace, "oracle-topk", 12, layer=2, pos=150)
+    row = trace[2].attention(4, 150)[:151]  # the query's own key competes
+    assert set(lists.keys(4).tolist()) == set(np.argsort(-row, kind="stable")[:12].tolist())
+    assert "oracle-topk" in repr(lists)
+
+
+def test_methods_with_a_history_live_through_it(trace):
+    assert len(kvs.select(trace, "h2o", 24, layer=1, pos=160).keys(0)) <= 25
+
+
+def test_wrong_places_are_named(trace):
+    with pytest.raises(kvs.UsageError, match="expected a part of the trace's 164 tokens"):
+        kvs.select(trace, "recent", 8, layer=0, pos=164)
+    with pytest.raises(kvs.UsageError, match="layer 7 is not recorded"):
+        kvs.select(trace, "recent", 8, layer=7, pos=10)
+    with pytest.raises(kvs.UsageError, match="needs"):
+        kvs.select(trace, "specattn", "p=0.9", layer=0, pos=10)
+
+
+@pytest.fixture(params=[("recent", 1), ("oracle-topk", 1), ("oracle-topk", 5)])
+def lists(trace, request):
+    method, n_tok = request.param
+    return kvs.select(trace, method, 12, layer=2, pos=140, n_tok=n_tok)
+
+
+def group_keys(lists, kv_head, row):
+    return sorted({int(key) for head in range(kv_head * 3, kv_head * 3 + 3) for key in lists.keys(head, row)})
+
+
+def test_flashinfer(lists):
+    out = kvs.export(lists, "flashinfer")
+    for kv_head in range(2):
+        for row in range(lists.n_tok):
+            at = kv_head * lists.n_tok + row
+            assert out["indices"][out["indptr"][at] : out["indptr"][at + 1]].tolist() == group_keys(lists, kv_head, row)
+
+
+def test_flashinfer_pages(trace):
+    lists = kvs.select(trace, "oracle-topk", 12, layer=2, pos=140)
+    out = kvs.export(lists, "flashinfer-paged", page_size=16)
+    for kv_head in range(2):
+        pages = out["kv_indices"][out["kv_indptr"][kv_head] : out["kv_indptr"][kv_head + 1]]
+        assert pages.tolist() == sorted({key // 16 for key in group_keys(lists, kv_head, 0)})
+        assert out["kv_last_page_len"][kv_head] == 141 - 8 * 16  # the query's own page is the last
+    with pytest.raises(kvs.UsageError, match="decode steps"):
+        kvs.export(kvs.select(trace, "recent", 8, layer=2, pos=100, n_tok=2), "flashinfer-paged")
+
+
+def test_flashinfer_msa(lists):
+    out = kvs.export(lists, "flashinfer-msa", page_size=8, top_k=24)["q2k_indices"]
+    assert out.shape == (2, lists.n_tok, 24) and out.dtype == np.int32
+    for kv_head in range(2):
+        blocks = sorted({key // 8 for key in group_keys(lists, kv_head, 0)})
+        assert out[kv_head, 0].tolist() == blocks + [-1] * (24 - len(blocks))
+
+
+def test_one_list_for_all_heads(lists):
+    if lists.owner != "layer" and lists.method == "oracle-topk":
+        with pytest.raises(kvs.UsageError, match="one list for all heads"):
+            kvs.export(lists, "flashmla")
+    union = [sorted({int(key) for head in range(6) for key in lists.keys(head, row)}) for row in range(lists.n_tok)]
+    mla = kvs.export(lists, "flashmla", union=True, top_k=100)["indices"]
+    gym = kvs.export(lists, "attention-gym", union=True)["kv_indices"]
+    sglang = kvs.export(lists, "sglang", union=True)
+    assert mla.shape == (1, lists.n_tok, 100) and mla.dtype == np.int32
+    for row, keys in enumerate(union):
+        assert mla[0, row].tolist() == keys + [-1] * (100 - len(keys))
+        assert sorted(set(gym[0, row].tolist())) == keys
+        assert sglang["indices"][row, : sglang["lengths"][row]].tolist() == keys
+
+
+def test_sparse_attention_hub(lists):
+    out = kvs.export(lists, "sparse-attention-hub")
+    for head in range(6):
+        for row in range(lists.n_tok):
+            n = out["sparse_len"][0, head, row]
+            assert out["sparse_list"][0, head, row, :n].tolist() == lists.keys(head, row).tolist()
+            assert np.flatnonzero(out["weight_list"][0, head, row]).tolist() == lists.keys(head, row).tolist()
+
+
+def test_unknown_formats_and_narrow_arrays_are_named(lists):
+    with pytest.raises(kvs.UsageError, match="format: expected flashinfer"):
+        kvs.export(lists, "nothing")
+    with pytest.raises(kvs.UsageError, match="top_k=2 is less than the longest list"):
+        kvs.export(lists, "flashmla", top_k=2, union=True)
+
+
+def test_show_gives_a_picture(trace):
+    program = os.environ.get("KVSCOPE_PROGRAM")
+    explorer = os.environ.get("KVSCOPE_EXPLORER") or (program and program + "-explorer")
+    if not explorer or not os.path.exists(explorer):
+        pytest.skip("no explorer")
+    os.environ["KVSCOPE_EXPLORER"] = explorer
+    picture = kvs.show(trace, layer=2, row=100, picture=True, size="400x300")
+    assert picture.png.startswith(b"\x89PNG")

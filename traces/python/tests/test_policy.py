@@ -1,0 +1,210 @@
+"""A method inside a transformers model: full is the plain model, lists are those of replay, caches and batches agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("kvscope._native", reason="the native module was not built")
+import kvscope as kvs  # noqa: E402
+
+from conftest import small_llama, token_ids  # noqa: E402
+
+pytest.importorskip("transformers.masking_utils", reason="this transformers has no mask interface")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_llama()
+
+
+def logits(model, ids, **options):
+    with torch.no_grad():
+        return model(ids, **options).logits
+
+
+def generated(model, ids, **options):
+    return model.generate(ids, max_new_tokens=12, do_sample=False, output_logits=True, return_dict_in_generate=True, **options)
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_full_is_the_plain_model_bit_for_bit(model, cache):
+    ids = token_ids(40)
+    options = {"cache_implementation": "static", "disable_compile": True} if cache == "static" else {}
+    plain = generated(model, ids, **options)
+    with kvs.policy(model, "full"):
+        found = generated(model, ids, **options)
+    assert torch.equal(plain.sequences, found.sequences)
+    assert all(torch.equal(a, b) for a, b in zip(plain.logits, found.logits))
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_budget_of_everything_is_full_to_rounding(model):
+    ids = token_ids(40)
+    plain = generated(model, ids)
+    with kvs.policy(model, "oracle-topk@tokens=4096") as policy:
+        found = generated(model, ids)
+    assert torch.equal(plain.sequences, found.sequences) and policy.kept == 1.0
+    assert max((a - b).abs().max() for a, b in zip(plain.logits, found.logits)) < 1e-5  # masked sdpa sums in another order
+
+
+def test_a_budget_is_kept(model):
+    with kvs.policy(model, "recent@tokens=8") as policy:
+        generated(model, token_ids(60))
+    assert 0 < policy.kept < 0.5
+
+
+def attention(q, k, v, keys, scale):
+    scores = (q @ k[keys].T) * scale
+    weights = torch.softmax(scores, -1)
+    return weights @ v[keys]
+
+
+def test_decode_attends_to_the_lists_of_the_method(model):
+    """Against loops over the lists of a run of its own, on the q, k and v that the model's layer sees."""
+    ids, seen = token_ids(30), []
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    with kvs.policy(model, "keydiff@tokens=24+quest:page-size=4,dense-layers=0@tokens=8") as policy:
+        name = model.config._attn_implementation
+        function = ALL_ATTENTION_FUNCTIONS[name]
+
+        def listening(module, query, key, value, *args, **kwargs):
+            out = function(module, query, key, value, *args, **kwargs)
+            seen.append((module.layer_idx, query[0].clone(), key[0].clone(), value[0].clone(), out[0][0].clone()))
+            return out
+
+        ALL_ATTENTION_FUNCTIONS.register(name, listening)
+        generated(model, ids)
+    runs = {}
+    for layer, q, k, v, out in seen:
+        n_q, n_tok, d = q.shape
+        scale = d**-0.5
+        run = runs.setdefault(layer, kvs._load.native.Run(policy.spec, layer + 1, n_q, k.shape[0], d, 1000, scale, [policy.budget], f32=True))
+        begin = run.n_keys
+        run.begin_call("decode" if begin and n_tok == 1 else "prefill", n_tok)
+        (selection,) = run.layer_call(layer, *(x.float().contiguous().numpy() for x in (q, k, v)))
+        for head in range(n_q):
+            for row in (0, n_tok - 1):
+                keys = kvs._load.native.attended(selection, n_q // k.shape[0], head, begin, row)
+                expected = attention(q[head, row], k[head // 2], v[head // 2], torch.from_numpy(keys).long(), scale)
+                torch.testing.assert_close(out[row, head], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_chunked_prefill_is_one_sequence(model):
+    """A cache filled in chunks gives what the same calls give under the method's own protocol."""
+    ids = token_ids(48)
+    from transformers import DynamicCache
+
+    def chunked(spec):
+        cache = DynamicCache(config=model.config)
+        with kvs.policy(model, spec):
+            return torch.cat([logits(model, ids[:, at : at + 16], past_key_values=cache, use_cache=True) for at in range(0, 48, 16)], 1)
+
+    torch.testing.assert_close(chunked("oracle-topk@tokens=4096"), logits(model, ids), rtol=1e-4, atol=1e-4)
+    assert (chunked("recent@tokens=4") - logits(model, ids)).abs().max() > 1e-3
+
+
+def test_static_and_dynamic_caches_agree(model):
+    ids = token_ids(40)
+    with kvs.policy(model, "quest:page-size=4,dense-layers=0@tokens=8"):
+        dynamic = generated(model, ids)
+        static = generated(model, ids, cache_implementation="static", disable_compile=True)
+    assert torch.equal(dynamic.sequences, static.sequences)
+
+
+def test_a_padded_batch_is_its_rows(model):
+    rows = [token_ids(30)[0], token_ids(40)[0, :21]]
+    ids = torch.zeros(2, 30, dtype=torch.long)
+    mask = torch.zeros(2, 30, dtype=torch.long)
+    for at, row in enumerate(rows):
+        ids[at, 30 - len(row) :], mask[at, 30 - len(row) :] = row, 1
+    with kvs.policy(model, "recent@tokens=8"):
+        batch = model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False, pad_token_id=0)
+        for at, row in enumerate(rows):
+            alone = model.generate(row[None], max_new_tokens=8, do_sample=False, pad_token_id=0)
+            assert batch[at, 30:].tolist() == alone[0, len(row) :].tolist()
+
+
+def test_a_cache_from_before_is_caught_up_with(model):
+    ids = token_ids(40)
+    whole = logits(model, ids[:, :32], use_cache=True)
+    out = model(ids[:, :32], use_cache=True)
+    with kvs.policy(model, "oracle-topk@tokens=4096"):
+        found = logits(model, ids[:, 32:33], past_key_values=out.past_key_values, use_cache=True)
+    torch.testing.assert_close(found[:, 0], logits(model, ids[:, :33])[:, -1], rtol=1e-4, atol=1e-4)
+    assert whole.shape[1] == 32
+    out = model(ids[:, :32], use_cache=True)
+    with kvs.policy(model, "h2o@tokens=16"), pytest.raises(kvs.UsageError, match="expected the whole sequence inside"):
+        logits(model, ids[:, 32:33], past_key_values=out.past_key_values, use_cache=True)
+
+
+def test_sliding_layers_are_left_alone():
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(2)
+    config = Qwen2Config(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                         vocab_size=64, max_position_embeddings=256, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    mixed = Qwen2ForCausalLM(config).eval()
+    assert list(config.layer_types) == ["full_attention", "sliding_attention"]
+    asked = []
+
+    @kvs.selector(name="own-asked", budgets=["tokens"])
+    def own_asked(layer):
+        asked.append(layer)
+
+    with kvs.policy(mixed, "own-asked@tokens=8"):
+        found = logits(mixed, token_ids(30))
+    assert set(asked) == {0}
+    assert torch.equal(found, logits(mixed, token_ids(30)))
+
+
+def test_own_selectors_run_here(model):
+    @kvs.selector(name="own-policy", budgets=["tokens"])
+    def own_policy(n_kv, pos_begin):
+        return np.tile(np.arange(pos_begin, dtype=float), (n_kv, 1))
+
+    ids = token_ids(40)
+    with kvs.policy(model, "recent@tokens=8"):
+        expected = generated(model, ids)
+    with kvs.policy(model, f"{own_policy}@tokens=8"):
+        found = generated(model, ids)
+    assert torch.equal(expected.sequences, found.sequences)
+
+
+@pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "oracle-topk@tokens=9", "quest:page-size=4,dense-layers=0@tokens=12",
+                                  "keydiff@tokens=16", "recent@tokens=8"])
+def test_the_twin_in_torch_generates_the_same(model, spec):
+    ids = token_ids(40)
+    with kvs.policy(model, spec, engine="cpp") as cpp:
+        expected = generated(model, ids)
+    with kvs.policy(model, spec, engine="torch") as twin:
+        found = generated(model, ids)
+    assert torch.equal(expected.sequences, found.sequences) and cpp.kept == twin.kept < 1.0
+    assert all(torch.equal(a, b) for a, b in zip(expected.logits, found.logits))
+
+
+def test_attn_implementation_by_name(model):
+    name = kvs.policy.attn_implementation("recent@tokens=8")
+    assert name == "kvscope:recent@tokens=8"
+    with kvs.policy(model, "recent@tokens=8"):
+        expected = generated(model, token_ids(40)).sequences
+    model.set_attn_implementation(name)
+    try:
+        assert torch.equal(expected, generated(model, token_ids(40)).sequences)
+    finally:
+        model.set_attn_implementation("sdpa")
+
+
+def test_what_does_not_fit_is_one_sentence(model):
+    for spec, sentence in (("quest", "the method takes a budget"), ("specattn@p=0.9", "is not possible inside a transformers model"),
+                           ("quest@mass", "budget|Budget|expected"), ("nothing@tokens=4", "unknown selector nothing")):
+        with pytest.raises(kvs.UsageError, match=sentence):
+            with kvs.policy(model, spec):
+                logits(model, token_ids(20))
+    mask = torch.zeros(1, 1, 20, 20, dtype=torch.bool)
+    mask[..., :5] = True
+    with kvs.policy(model, "recent@tokens=4"), pytest.raises(kvs.UsageError, match="is not causal with padding in front"):
+        logits(model, token_ids(20), attention_mask=mask)
+    assert model.config._attn_implementation == "sdpa"
