@@ -62,12 +62,12 @@ class Policy:
                                  "another one (kvscope simulate runs it)")
         self._runs: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         self._twins: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
-        #: Keys attended to and keys visible, summed over queries and query heads of the layers where the method chose.
+        #: Keys attended to and keys visible, summed over queries and query heads of the layers with full attention.
         self.attended = self.visible = 0
 
     @property
     def kept(self) -> float:
-        """Share of the visible keys that were attended to where the method chose."""
+        """Share of the visible keys that were attended to, over the layers with full attention."""
         return self.attended / self.visible if self.visible else 1.0
 
     @torch.compiler.disable
@@ -195,6 +195,11 @@ class Policy:
     def _hide(self, chosen: Any, row: int, query: Any, key: Any, mask: Any, bias: Any, n_pad: int, first: int, end: int) -> Any:
         """bias with the row's choice added: chosen [n_q, n_own, n_keys], 0 or a log-weight, -inf for keys left out; None = all."""
         n_batch, n_q, n_tok, _ = query.shape
+        n_own, n_keys = n_tok - n_pad, end - first
+        n_visible = n_q * n_own * (2 * n_keys - n_own + 1) // 2
+        self.visible += n_visible
+        if chosen is None:
+            self.attended += n_visible
         if chosen is None and bias is None and row == n_batch - 1:
             return None
         if bias is None:
@@ -204,7 +209,6 @@ class Policy:
         if chosen is None:
             return bias
         part = bias[row, :, n_pad:, first:end]
-        self.visible += int((part == 0).sum())
         part += chosen
         self.attended += int((part > float("-inf")).sum())
         return bias

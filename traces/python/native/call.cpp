@@ -110,10 +110,14 @@ void bind_selection(nb::module_& module) {
       .def_prop_ro("rows_per_list", [](const SelectionHolder& h) { return h.get().rows_per_list; })
       .def_prop_ro("n_lists", [](const SelectionHolder& h) { return h.get().n_lists(); })
       .def_prop_ro("has_summaries", [](const SelectionHolder& h) { return !h.get().summaries.empty(); })
-      .def_prop_ro("keys", [](const SelectionHolder& h) { return copied(h.get().keys()); })
-      .def_prop_ro("begins", [](const SelectionHolder& h) { return copied(h.get().begins()); })
-      .def_prop_ro("is_forced", [](const SelectionHolder& h) { return copied(h.get().forced_flags()); })
-      .def_prop_ro("log_weights", [](const SelectionHolder& h) { return copied(h.get().log_weights()); })
+      .def_prop_ro("keys", [](const SelectionHolder& h) { return copied(h.get().keys()); },
+                   nb::rv_policy::automatic)
+      .def_prop_ro("begins", [](const SelectionHolder& h) { return copied(h.get().begins()); },
+                   nb::rv_policy::automatic)
+      .def_prop_ro("is_forced", [](const SelectionHolder& h) { return copied(h.get().forced_flags()); },
+                   nb::rv_policy::automatic)
+      .def_prop_ro("log_weights", [](const SelectionHolder& h) { return copied(h.get().log_weights()); },
+                   nb::rv_policy::automatic)
       .def("__len__", [](const SelectionHolder& h) { return h.get().n_lists(); })
       .def("__getitem__", &list_array);
 }
@@ -142,7 +146,7 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("q", &array_of<&SelectCall::q>)
       .def_prop_ro("k", &array_of<&SelectCall::k>)
       .def_prop_ro("v", &array_of<&SelectCall::v>)
-      .def_prop_ro("alive", &alive_array)
+      .def_prop_ro("alive", &alive_array, nb::rv_policy::automatic)
       .def_prop_ro("budget", &budget_of)
       .def_prop_ro("layer", [](const CallState& s) { return s.get().layer; })
       .def_prop_ro("phase", [](const CallState& s) { return std::string(name_of(s.get().phase)); })
@@ -155,7 +159,7 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("d_head", [](const CallState& s) { return s.get().k.dim(2); })
       .def_prop_ro("group", [](const CallState& s) { return s.get().q.dim(0) / s.get().k.dim(0); })
       .def_prop_ro("score_scale", [](const CallState& s) { return s.get().score_scale; })
-      .def_prop_ro("sinks", [](const CallState& s) { return copied(s.get().sinks); })
+      .def_prop_ro("sinks", [](const CallState& s) { return copied(s.get().sinks); }, nb::rv_policy::automatic)
       .def("builtin",
            [](const CallState& s, const std::string& spec) {
              s.get();

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -103,6 +104,10 @@ class PythonSelector final : public Selector {
           nb::cast<std::tuple<double, double, double>>(definition_.cost(state));
       state->call = nullptr;
       return {flops, bytes, metadata};
+    } catch (const nb::cast_error&) {
+      throw ConfigError(fmt::format("selector {}: its cost: expected three numbers (FLOPs of scoring, bytes read to score, "
+                                    "bytes of metadata)",
+                                    definition_.name));
     } catch (nb::python_error& error) {
       const std::string words = fmt::format("selector {}: its cost: {}", definition_.name, one_line(error));
       keep_failure(std::move(error));

@@ -21,10 +21,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def numbers(table, name: str):
-    """The rows of a method without what names it, and without costs."""
-    rows = table[table["selector"] == name].drop(columns=["selector", "config_hash", "score_flops", "bytes", "metadata_bytes"])
-    return rows.reset_index(drop=True)
+COSTS = ["score_flops", "bytes", "metadata_bytes"]
+
+
+def numbers(table, name: str, without=COSTS):
+    """The rows of a method without its name, its costs, and intervals (resamples are drawn by the method's place)."""
+    intervals = [column for column in table if column.endswith(("_low", "_high"))]
+    return table[table["selector"] == name].drop(columns=["selector", *intervals, *without]).reset_index(drop=True)
 
 
 @kvs.selector(name="own-recent", budgets=["tokens", "ratio"], phases=["prefill", "decode", "verify"])
@@ -60,13 +63,12 @@ def test_scores_and_keys_are_what_the_same_method_in_cpp_gives(trace, own, phase
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_a_builtin_inside_is_the_builtin(trace, phase):
     table = kvs.sweep(trace, ["quest:dense-layers=0", own_quest], budgets=[16, 48], phase=phase, steps=4)
-    native = table[table["selector"] == "quest:dense-layers=0"].drop(columns=["selector"]).reset_index(drop=True)
-    own = table[table["selector"] == "own-quest"].drop(columns=["selector"]).reset_index(drop=True)
-    assert native.equals(own)  # costs too
+    native = numbers(table, "quest:dense-layers=0", without=[])
+    assert len(native) and native.equals(numbers(table, "own-quest", without=[]))  # costs too
 
 
 def test_live_runs_take_it(trace):
-    table = kvs.simulate.perplexity(model="draft", selectors=["recent", own_recent], budgets=[32], max_tokens=160, prefill=0.5,
+    table = kvs.simulate.perplexity(model="draft", selectors=["full", "recent", own_recent], budgets=[32], max_tokens=160, prefill=0.5,
                                     dense_layers=0)
     rows = table.set_index("selector")
     assert rows.loc["recent", "perplexity"] == rows.loc["own-recent", "perplexity"] != rows.loc["full", "perplexity"]
@@ -77,6 +79,8 @@ def test_unknown_costs_are_empty_and_stated_ones_kept(trace):
     def with_cost(n_kv, pos_begin):
         return np.zeros((n_kv, pos_begin))
 
+    with pytest.raises(kvs.UsageError, match="its cost: expected three numbers"):
+        kvs.sweep(trace, kvs.selector(lambda n_kv, pos_begin: np.zeros((n_kv, pos_begin)), name="own-odd", cost=lambda call: "much"), budgets=[16])
     table = kvs.sweep(trace, [own_recent, with_cost], budgets=[16])
     assert table[table["selector"] == "own-recent"]["score_flops"].isna().all()
     assert (table[table["selector"] == "own-cost"]["score_flops"] > 0).any()
