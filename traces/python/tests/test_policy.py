@@ -123,7 +123,7 @@ def test_a_padded_batch_is_its_rows(model):
     with kvs.policy(model, "recent@tokens=8"):
         batch = model.generate(ids, attention_mask=mask, max_new_tokens=8, do_sample=False, pad_token_id=0)
         for at, row in enumerate(rows):
-            alone = model.generate(row[None], max_new_tokens=8, do_sample=False, pad_token_id=0)
+            alone = model.generate(row[None], attention_mask=torch.ones_like(row)[None], max_new_tokens=8, do_sample=False, pad_token_id=0)
             assert batch[at, 30:].tolist() == alone[0, len(row) :].tolist()
 
 
