@@ -1,0 +1,76 @@
+// Methods that come at run time: found by name, replaced by their own name alone, never in the place of a
+// built-in one.
+#include <catch2/catch_test_macros.hpp>
+
+#include "core/base/error.hpp"
+#include "core/selectors/candidates.hpp"
+#include "core/selectors/method_spec.hpp"
+#include "core/selectors/registry.hpp"
+
+namespace kvscope::test {
+namespace {
+
+class Dense final : public Selector {
+ public:
+  std::string_view name() const override { return "mine"; }
+  SelectorCaps caps() const override { return {}; }
+  void reset(const AttentionShape&) override {}
+  Selection select(const SelectCall& call) override { return dense_selection(call, ListOwner::kv_head); }
+  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+};
+
+SelectorEntry entry(std::string name, std::string title = "one") {
+  SelectorEntry own;
+  own.name = std::move(name);
+  own.title = std::move(title);
+  own.make = [](const SelectorOptions&) { return std::make_unique<Dense>(); };
+  return own;
+}
+
+struct NoOptions {
+  template <class Self, class Visit>
+  static void visit_fields(Self&, Visit&&) {}
+};
+
+class BuiltIn final : public Selector {
+ public:
+  explicit BuiltIn(const NoOptions&) {}
+  std::string_view name() const override { return "built-in"; }
+  SelectorCaps caps() const override { return {}; }
+  void reset(const AttentionShape&) override {}
+  Selection select(const SelectCall& call) override { return dense_selection(call, ListOwner::kv_head); }
+  SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
+};
+
+// A registry of its own: others walk over selector_registry().
+SelectorRegistry with_a_builtin() {
+  SelectorRegistry registry;
+  registry.add<BuiltIn, NoOptions>("built-in", "", "", "").presets["built-in-paper"] = {};
+  return registry;
+}
+
+TEST_CASE("a method that came at run time is found, and replaced under its name", "[own selectors]") {
+  SelectorRegistry registry = with_a_builtin();
+  registry.put(entry("mine"));
+  const SelectorEntry& first = registry.find("mine");
+  CHECK(first.is_own);
+  CHECK_FALSE(registry.find("built-in").is_own);
+  for (int i = 0; i < 100; ++i) registry.put(entry("other-" + std::to_string(i)));
+  CHECK(&registry.find("mine") == &first);  // specs hold its address
+  registry.put(entry("mine", "two"));
+  CHECK(registry.entries().size() == 102);
+  CHECK(registry.find("mine").title == "two");
+  CHECK(MethodSpec::parse(registry, "mine").make()->name() == "mine");
+}
+
+TEST_CASE("names of this build and odd names are refused", "[own selectors]") {
+  SelectorRegistry registry = with_a_builtin();
+  for (const char* name : {"built-in", "built-in-paper", "", "Mine", "my method", "a:b", "a+b", "a@b", "-a", "a,b"}) {
+    INFO(name);
+    CHECK_THROWS_AS(registry.put(entry(name)), ConfigError);
+  }
+  CHECK(registry.entries().size() == 1);
+}
+
+}  // namespace
+}  // namespace kvscope::test
