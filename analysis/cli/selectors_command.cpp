@@ -1,6 +1,6 @@
 // kvscope selectors: which methods there are, what they take, and where they come from.
 #include <algorithm>
-#include <span>
+#include <deque>
 #include <sstream>
 
 #include "analysis/cli/command.hpp"
@@ -108,7 +108,7 @@ std::string details_of(const SelectorEntry& entry) {
 }
 
 /// All methods under the headings of their families, in columns that are common to all; presets below their method.
-std::string listing(std::span<const SelectorEntry> entries) {
+std::string listing(const std::deque<SelectorEntry>& entries) {
   TextTable table({"  name", "phases", "list per", "budgets", "idea"});
   std::vector<const SelectorEntry*> order;
   for (const SelectorEntry& entry : entries) order.push_back(&entry);
