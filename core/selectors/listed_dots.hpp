@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/attention/selection.hpp"
+#include "core/base/raw_vector.hpp"
 #include "core/selectors/key_dots.hpp"
 
 namespace kvscope {
@@ -18,10 +19,10 @@ inline std::span<double> listed_dots(KeyDots& dots, std::span<const double> q,
   const auto d = static_cast<std::size_t>(k.dim(1));
   const auto n = static_cast<Index>(keys.size());
   if (n == 0) return {};
-  Tensor<float> rows({n, k.dim(1)});
-  for (Index i = 0; i < n; ++i)
-    std::copy_n(k.row(keys[static_cast<std::size_t>(i)]).data(), d, rows.view().row(i).data());
-  dots.compute(q, 1, rows.view(), {0, n});
+  RawVector<float> rows(keys.size() * d);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    std::copy_n(k.row(keys[i]).data(), d, rows.data() + i * d);
+  dots.compute(q, 1, TensorView<const float>(rows.data(), Shape{n, k.dim(1)}), {0, n});
   return dots.row(0);
 }
 

@@ -38,14 +38,13 @@ LshCentre lsh_centre(TensorView<const float> k, std::span<const KeyPos> keys) {
 }
 
 LshTables::LshTables(const CounterRng& rng, Index d_head, Index n_bits, Index n_tables)
-    : d_head_(d_head), n_bits_(n_bits), n_tables_(n_tables) {
-  const Index n_planes = n_bits * n_tables;
-  planes_.reserve(static_cast<std::size_t>(n_planes * d_head));
+    : n_bits_(n_bits), n_tables_(n_tables), planes_({n_bits * n_tables, d_head}) {
   std::uint64_t counter = 0;
-  for (Index plane = 0; plane < n_planes; ++plane) {
-    for (Index c = 0; c < d_head; ++c) planes_.push_back(rng.normal(counter++));
+  for (Index plane = 0; plane < n_bits * n_tables; ++plane) {
+    for (float& x : planes_.view().row(plane)) x = static_cast<float>(rng.normal(counter++));
     last_channel_.push_back(rng.normal(counter++));
   }
+  plane_queries_.assign(planes_.flat().begin(), planes_.flat().end());
 }
 
 void LshTables::restart(const LshCentre& centre) {
@@ -54,11 +53,10 @@ void LshTables::restart(const LshCentre& centre) {
   lengths_.clear();
   buckets_.assign(static_cast<std::size_t>(n_tables_) << n_bits_, {});
   plane_on_mean_.clear();
-  for (std::size_t plane = 0; plane < last_channel_.size(); ++plane) {
-    plane_on_mean_.push_back(dot_of(
-        std::span<const double>(planes_).subspan(plane * centre_.mean.size(), centre_.mean.size()),
-        centre_.mean));
-  }
+  const std::span<const double> planes(plane_queries_);
+  const std::size_t d = centre_.mean.size();
+  for (std::size_t plane = 0; plane < last_channel_.size(); ++plane)
+    plane_on_mean_.push_back(dot_of(planes.subspan(plane * d, d), centre_.mean));
 }
 
 void LshTables::append_up_to(TensorView<const float> k, KeyDots& dots) {
@@ -74,7 +72,7 @@ void LshTables::append_up_to(TensorView<const float> k, KeyDots& dots) {
       extra.push_back(
           std::sqrt(std::max(0.0, centre_.largest_norm * centre_.largest_norm - norm * norm)));
     }
-    dots.compute(planes_, n_planes, k, {first, end});
+    dots.compute(plane_queries_, n_planes, k, {first, end});
     for (Index table = 0; table < n_tables_; ++table) {
       codes.assign(extra.size(), 0);
       for (Index bit = 0; bit < n_bits_; ++bit) {
@@ -101,22 +99,27 @@ void LshTables::truncate(Index n_keys) {
   }
 }
 
-void LshTables::count_collisions(std::span<const double> q, std::span<std::uint16_t> counts) const {
+void LshTables::count_collisions(std::span<const double> q, KeyDots& dots,
+                                 std::span<std::uint16_t> counts) const {
+  dots.compute(q, 1, planes_.view(), {0, planes_.dim(0)});
+  const std::span<const double> products = dots.row(0);
   for (Index table = 0; table < n_tables_; ++table) {
     std::uint32_t code = 0;
     for (Index bit = 0; bit < n_bits_; ++bit) {
-      const auto plane = static_cast<std::size_t>((table * n_bits_ + bit) * d_head_);
-      const double product = dot_of(std::span<const double>(planes_).subspan(plane, q.size()), q);
+      const double product = products[static_cast<std::size_t>(table * n_bits_ + bit)];
       code |= static_cast<std::uint32_t>(product > 0.0) << bit;
     }
     for (const KeyPos key : bucket(table, code)) ++counts[static_cast<std::size_t>(key)];
   }
 }
 
-double LshTables::bit_probability(std::span<const double> q, double q_norm, double product,
-                                  KeyPos key) const {
+double LshTables::on_mean(std::span<const double> q) const {
+  return dot_of(q, centre_.mean);
+}
+
+double LshTables::bit_probability(double q_norm, double product, KeyPos key) const {
   const double norms = q_norm * lengths_[static_cast<std::size_t>(key)];
-  const double cosine = norms > 0.0 ? (product - dot_of(q, centre_.mean)) / norms : 0.0;
+  const double cosine = norms > 0.0 ? product / norms : 0.0;
   return 1.0 - std::acos(std::clamp(cosine, -1.0, 1.0)) / std::numbers::pi;
 }
 
@@ -124,14 +127,18 @@ double lsh_sampling_probability(double p, Index n_bits, Index n_tables, Index n_
   constexpr double kLeast =
       1e-30;  // a key that collided although it cannot: its weight stays finite
   const auto n = static_cast<double>(n_tables);
-  const double hit = std::pow(std::clamp(p, 0.0, 1.0), static_cast<double>(n_bits));
+  double hit = 1.0;  // in all bits of a table
+  for (Index bit = 0; bit < n_bits; ++bit) hit *= std::clamp(p, 0.0, 1.0);
   if (hit >= 1.0) return n_tables >= n_needed ? 1.0 : kLeast;
-  const double at_least_one = -std::expm1(n * std::log1p(-hit));
+  const double log_miss = std::log1p(-hit);
+  const double at_least_one = -std::expm1(n * log_miss);
   if (n_needed <= 1) return std::max(at_least_one, kLeast);
   // of two terms that nearly cancel for rare hits: their series
-  if (n * hit < 1e-4)
-    return std::max(0.5 * n * (n - 1.0) * hit * hit * (1.0 - 2.0 / 3.0 * (n - 2.0) * hit), kLeast);
-  return std::max(at_least_one - n * hit * std::exp((n - 1.0) * std::log1p(-hit)), kLeast);
+  if (n * hit < 1e-4) {
+    const double series = 0.5 * n * (n - 1.0) * hit * hit * (1.0 - 2.0 / 3.0 * (n - 2.0) * hit);
+    return std::max(series, kLeast);
+  }
+  return std::max(at_least_one - n * hit * std::exp((n - 1.0) * log_miss), kLeast);
 }
 
 }  // namespace kvscope

@@ -29,7 +29,8 @@ LshCentre lsh_centre(TensorView<const float> k, std::span<const KeyPos> keys);
 
 class LshTables {
  public:
-  /// Projections: normal numbers of `rng`, element (table * n_bits + bit) * (d_head + 1) + channel.
+  /// Projections: normal numbers of `rng` as floats, element (table * n_bits + bit) * (d_head + 1)
+  /// + channel.
   LshTables(const CounterRng& rng, Index d_head, Index n_bits, Index n_tables);
 
   Index n_keys() const { return n_keys_; }
@@ -41,10 +42,13 @@ class LshTables {
   void truncate(Index n_keys);
 
   /// Adds to counts [n_keys()] the tables in which each key collides with q [d_head].
-  void count_collisions(std::span<const double> q, std::span<std::uint16_t> counts) const;
-  /// Probability that a key collides with q in one bit of one table. product: q . k; q_norm: |q|.
-  double bit_probability(std::span<const double> q, double q_norm, double product,
-                         KeyPos key) const;
+  void count_collisions(std::span<const double> q, KeyDots& dots,
+                        std::span<std::uint16_t> counts) const;
+  /// q . the mean by which keys are moved; q [d_head].
+  double on_mean(std::span<const double> q) const;
+  /// Probability that a key collides with a query in one bit of one table. product: of the query
+  /// with the key less the mean; q_norm: the query's length.
+  double bit_probability(double q_norm, double product, KeyPos key) const;
 
  private:
   std::vector<KeyPos>& bucket(Index table, std::uint32_t code) {
@@ -53,10 +57,10 @@ class LshTables {
   const std::vector<KeyPos>& bucket(Index table, std::uint32_t code) const {
     return buckets_[(static_cast<std::size_t>(table) << n_bits_) + code];
   }
-  Index d_head_;
   Index n_bits_;
   Index n_tables_;
-  std::vector<double> planes_;         // [n_tables * n_bits, d_head]
+  Tensor<float> planes_;               // [n_tables * n_bits, d_head]
+  std::vector<double> plane_queries_;  // the same numbers, for products with many keys
   std::vector<double> last_channel_;   // [n_tables * n_bits] of the planes
   std::vector<double> plane_on_mean_;  // [n_tables * n_bits]
   LshCentre centre_;

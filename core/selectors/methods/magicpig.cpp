@@ -15,6 +15,11 @@
 // begins, K L products a key: at 150 tables of 10 bits that alone costs as much as 750 dense decode
 // steps of one query head per KV head.
 //
+// Time of a choice over dense attention of one decode step at 32k keys (8 query and 2 KV heads of
+// 64 channels, one thread): 0.5 to 0.7 with 1.7 % of the keys sampled, 4 with magicpig-hub and 25
+// %. Each query head scores its own sample key by key and works out each key's probability (an arc
+// cosine and four logarithms or exponentials); dense attention reads a key once for its group.
+//
 // Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a
 // key at a right angle is sampled with u = 1 %, and scores of one text lie close together in angle.
 // There is no budget: K and L are the knobs.
@@ -172,7 +177,7 @@ class MagicPig final : public Selector {
     const auto k = call.k.sub(heads.kv_head);
     const std::vector<double> q = widened(call.q.sub(heads.q_heads.begin).row(row));
     std::vector<std::uint16_t> counts(static_cast<std::size_t>(head.tables.n_keys()), 0);
-    head.tables.count_collisions(q, counts);
+    head.tables.count_collisions(q, dots, counts);
     for (Index pos = sampled_begin; pos < sampled_end; ++pos) {
       if (counts[static_cast<std::size_t>(pos)] >= options_.n_needed &&
           is_alive(call, heads.kv_head, pos))
@@ -180,8 +185,9 @@ class MagicPig final : public Selector {
     }
     const std::span<const double> products = listed_dots(dots, q, k, list.scored);
     const double q_norm = norm_of(std::span<const double>(q));
+    const double on_mean = head.tables.on_mean(q);
     for (std::size_t i = 0; i < list.scored.size(); ++i) {
-      const double p = head.tables.bit_probability(q, q_norm, products[i], list.scored[i]);
+      const double p = head.tables.bit_probability(q_norm, products[i] - on_mean, list.scored[i]);
       const double u =
           lsh_sampling_probability(p, options_.n_bits, options_.n_tables, options_.n_needed);
       list.log_weight.push_back(static_cast<float>(-std::log(u)));

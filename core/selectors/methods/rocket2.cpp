@@ -12,6 +12,10 @@
 // Cost per call and layer with m chunks before it: n_q n_tok d FLOPs to rank channels, 2 n_q n_tok
 // m r to score; reads m r elements per KV head, 2 T r / chunk bytes; stores 2 m d elements.
 //
+// Time of a choice over dense attention of one decode step at 32k keys (8 query and 2 KV heads of
+// 64 channels, one thread): 0.5 to 0.7. Boxes lie chunk by chunk, so that all channels pass through
+// the processor's caches although a quarter is read, and every token has a score of its own.
+//
 // Fails as Quest does where one outlier channel dominates, and where heads of a group disagree
 // about the sign of a channel.
 //
@@ -27,8 +31,10 @@
 #include <memory>
 #include <utility>
 
+#include "core/attention/row_kernels.hpp"
 #include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
+#include "core/base/raw_vector.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -146,7 +152,7 @@ class Rocket2 final : public SharedScoreSelector {
   }
 
   std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                 ScoreWorker&) override {
+                                 ScoreWorker& worker) override {
     std::vector<double> scores(static_cast<std::size_t>(std::max<Index>(keys.size(), 0)),
                                -std::numeric_limits<double>::infinity());
     const AliveChunks& chunks = *chunks_.at({call.layer, owner.kv_head});
@@ -157,19 +163,21 @@ class Rocket2 final : public SharedScoreSelector {
     const Sketch sketch = sketch_of(call, owner);
     const auto d = static_cast<std::size_t>(call.k.dim(2));
     const std::size_t r = sketch.places.size();
+    RawVector<float> extremes(n_chunks * r);  // what is read, side by side
+    for (std::size_t i = 0; i < n_chunks; ++i) {
+      const float* box = chunks.boxes().data() + i * 2 * d;
+      for (std::size_t c = 0; c < r; ++c) extremes[i * r + c] = box[sketch.places[c]];
+    }
+    const auto n_rows = static_cast<Index>(n_chunks);
+    const auto n_queries = static_cast<Index>(sketch.q.size() / r);
+    const Shape shape{n_rows, static_cast<Index>(r)};
+    worker.dots.compute(sketch.q, n_queries, TensorView<const float>(extremes.data(), shape),
+                        {0, n_rows});
     std::vector<double> of_chunk(n_chunks, 0.0);
-    std::vector<double> row(n_chunks);
-    for (std::size_t query = 0; query * r < sketch.q.size(); ++query) {
-      const double* q = sketch.q.data() + query * r;
-      for (std::size_t i = 0; i < n_chunks; ++i) {
-        const float* box = chunks.boxes().data() + i * 2 * d;
-        double sum = 0.0;
-        for (std::size_t c = 0; c < r; ++c)
-          sum += q[c] * static_cast<double>(box[sketch.places[c]]);
-        row[i] = sum;
-      }
+    for (Index query = 0; query < n_queries; ++query) {
+      const std::span<double> row = worker.dots.row(query);
       softmax_in_place(row);
-      for (std::size_t i = 0; i < n_chunks; ++i) of_chunk[i] += row[i];
+      add_scaled(row, 1.0, of_chunk);
     }
     for (std::size_t j = 0; j < alive.size(); ++j)
       scores[static_cast<std::size_t>(alive[j] - keys.begin)] =
