@@ -54,7 +54,7 @@ ClusterSelector::Part ClusterSelector::make_part(const SelectCall& call, Index k
                                                  Choice choice) const {
   Part part;
   for (const Index cluster : choice.exact) {
-    const std::vector<KeyPos>& keys = clusters.members[static_cast<std::size_t>(cluster)];
+    const std::span<const KeyPos> keys = clusters.members[static_cast<std::size_t>(cluster)];
     part.list.scored.insert(part.list.scored.end(), keys.begin(), keys.end());
   }
   std::sort(part.list.scored.begin(), part.list.scored.end());
@@ -102,8 +102,7 @@ std::vector<Selection> ClusterSelector::select_budgets(SelectCall call,
                                             ? cluster_weights(call, kv_head, live[at], worker.dots)
                                             : std::vector<double>{};
     std::vector<Index> sizes;
-    for (const auto& members : live[at].members)
-      sizes.push_back(static_cast<Index>(members.size()));
+    for (const auto members : live[at].members) sizes.push_back(static_cast<Index>(members.size()));
     for (const Budget& budget : budgets)
       parts[at].push_back(
           make_part(call, kv_head, live[at], clusters.range(), choose(budget, weights, sizes)));
@@ -145,9 +144,9 @@ SelectCost ClusterSelector::cost(const SelectCall& call, const Selection& select
   double n_clusters = 0.0;  // of all KV heads
   for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
     const auto it = clusters_.find({call.layer, kv_head});
-    if (it != clusters_.end())
-      n_clusters +=
-          static_cast<double>(it->second->live(call, kv_head, call_range(call).begin).count());
+    if (it == clusters_.end()) continue;
+    n_clusters +=
+        static_cast<double>(it->second->count_live(call, kv_head, call_range(call).begin));
   }
   const double n_estimated =
       selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());

@@ -107,27 +107,40 @@ void KeyClusters::truncate(Index n_keys) {
   while (!segments_.empty() && segments_.back().call_end > n_keys) segments_.pop_back();
 }
 
+Index KeyClusters::count_live(const SelectCall& call, Index kv_head, Index begin) const {
+  Index n = 0;
+  for (const Segment& segment : segments_) {
+    for (const std::vector<KeyPos>& keys : segment.members) {
+      n += std::any_of(keys.begin(), keys.end(),
+                       [&](KeyPos pos) { return pos >= begin && is_alive(call, kv_head, pos); });
+    }
+  }
+  return n;
+}
+
 LiveClusters KeyClusters::live(const SelectCall& call, Index kv_head, Index begin) const {
   LiveClusters out;
-  Index most = 0;
-  for (const Segment& segment : segments_) most += static_cast<Index>(segment.members.size());
-  Tensor<float> k({most, call.k.dim(2)});
-  Tensor<float> v({most, call.k.dim(2)});
+  const Shape shape{count_live(call, kv_head, begin), call.k.dim(2)};
+  out.k = Tensor<float>(shape);
+  out.v = Tensor<float>(shape);
   const bool takes_all = all_alive(call, kv_head);
   for (const Segment& segment : segments_) {
     for (std::size_t i = 0; i < segment.members.size(); ++i) {
-      const std::vector<KeyPos>& keys = segment.members[i];
-      std::vector<KeyPos> seen;
-      if (takes_all && begin <= segment.range.begin) {
-        seen = keys;
-      } else {
-        std::copy_if(keys.begin(), keys.end(), std::back_inserter(seen),
+      std::span<const KeyPos> seen(segment.members[i]);
+      if (!takes_all || begin > segment.range.begin) {
+        std::vector<KeyPos> left;
+        std::copy_if(seen.begin(), seen.end(), std::back_inserter(left),
                      [&](KeyPos pos) { return pos >= begin && is_alive(call, kv_head, pos); });
+        if (left.empty()) continue;
+        if (left.size() < seen.size()) {
+          out.cut.push_back(std::move(left));
+          seen = out.cut.back();
+        }
       }
-      if (seen.empty()) continue;
-      const auto to_k = k.view().row(out.count());
-      const auto to_v = v.view().row(out.count());
-      if (seen.size() == keys.size() && static_cast<Index>(keys.size()) == segment.n_meant[i]) {
+      const auto to_k = out.k.view().row(out.count());
+      const auto to_v = out.v.view().row(out.count());
+      const bool is_whole = seen.size() == segment.members[i].size();
+      if (is_whole && static_cast<Index>(seen.size()) == segment.n_meant[i]) {
         const auto row = static_cast<Index>(i);
         std::copy_n(segment.k.view().row(row).data(), to_k.size(), to_k.data());
         std::copy_n(segment.v.view().row(row).data(), to_v.size(), to_v.data());
@@ -135,14 +148,9 @@ LiveClusters KeyClusters::live(const SelectCall& call, Index kv_head, Index begi
         mean_row(call.k.sub(kv_head), seen, to_k);
         mean_row(call.v.sub(kv_head), seen, to_v);
       }
-      out.members.push_back(std::move(seen));
+      out.members.push_back(seen);
     }
   }
-  const Shape shape{out.count(), call.k.dim(2)};
-  out.k = Tensor<float>(shape);
-  out.v = Tensor<float>(shape);
-  std::copy_n(k.data(), shape.count(), out.k.data());
-  std::copy_n(v.data(), shape.count(), out.v.data());
   return out;
 }
 

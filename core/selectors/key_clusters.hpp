@@ -21,11 +21,13 @@ struct ClusterOptions {
   Index n_iterations = 10;
 };
 
-/// The clusters of a call: keys that are alive and visible, clusters that have any.
+/// The clusters of a call: keys that are alive and visible, clusters that have any. Good while the
+/// KeyClusters that it came from is unchanged.
 struct LiveClusters {
-  Tensor<float> k;                           // [m, d_head] centroids: means of their keys
-  Tensor<float> v;                           // [m, d_head] mean values
-  std::vector<std::vector<KeyPos>> members;  // [m] ascending
+  Tensor<float> k;                               // [m, d_head] centroids: means of their keys
+  Tensor<float> v;                               // [m, d_head] mean values
+  std::vector<std::span<const KeyPos>> members;  // [m] ascending
+  std::vector<std::vector<KeyPos>> cut;          // members of clusters that have lost some
   Index count() const { return static_cast<Index>(members.size()); }
 };
 
@@ -45,6 +47,8 @@ class KeyClusters {
   }
   /// Clusters of the keys at positions >= begin.
   LiveClusters live(const SelectCall& call, Index kv_head, Index begin) const;
+  /// How many these are.
+  Index count_live(const SelectCall& call, Index kv_head, Index begin) const;
 
  private:
   struct Segment {

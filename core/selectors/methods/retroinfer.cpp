@@ -14,7 +14,7 @@
 // which makes one step in 1024 as long as a hundred others.
 //
 // Time of a choice over dense attention of one decode step at 32k keys (8 query and 2 KV heads of
-// 64 channels, one thread): 0.5; making the clusters takes as long as a thousand such steps, once.
+// 64 channels, one thread): 0.25; making the clusters takes as long as a thousand such steps, once.
 //
 // Fails where one key among 16 is wanted: its centroid shows little of it. The estimate is low
 // besides, since the mean of exponentials is above the exponential of the mean (a test says by how

@@ -24,26 +24,34 @@ CallShape step_shape(Index n_past, unsigned seed) {
 }
 
 /// The clusters of a KV head, made apart from the method with the names of its random numbers.
-LiveClusters clusters_of(const CallFixture& fixture, Index kv_head, TokenRange middle,
-                         Index keys_per_cluster) {
-  KeyClusters clusters;
-  const CounterRng rng(
-      {1, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(kv_head)});
-  clusters.extend(fixture.call, kv_head, middle, {.keys_per_cluster = keys_per_cluster}, rng);
-  return clusters.live(fixture.call, kv_head, 0);
-}
+class ClustersApart {
+ public:
+  ClustersApart(const CallFixture& fixture, Index kv_head, TokenRange middle,
+                Index keys_per_cluster) {
+    const CounterRng rng(
+        {1, static_cast<std::uint64_t>(fixture.call.layer), static_cast<std::uint64_t>(kv_head)});
+    all_.extend(fixture.call, kv_head, middle, {.keys_per_cluster = keys_per_cluster}, rng);
+    live_ = all_.live(fixture.call, kv_head, 0);
+  }
+  const LiveClusters& live() const { return live_; }
+
+ private:
+  KeyClusters all_;
+  LiveClusters live_;
+};
 
 TEST_CASE("clusters of keys: a partition, centroids and mean values of what is alive",
           "[selectors][clusters]") {
   CallFixture fixture(step_shape(220, 2));
   for (KeyPos pos = 20; pos < 120; pos += 3) fixture.alive.kill(1, pos);
   for (Index kv_head = 0; kv_head < 2; ++kv_head) {
-    const LiveClusters clusters = clusters_of(fixture, kv_head, {5, 205}, 16);
+    const ClustersApart apart(fixture, kv_head, {5, 205}, 16);
+    const LiveClusters& clusters = apart.live();
     CHECK(clusters.count() <= 13);
     CHECK(clusters.count() >= 8);
     std::set<KeyPos> all;
     for (Index i = 0; i < clusters.count(); ++i) {
-      const auto& keys = clusters.members[static_cast<std::size_t>(i)];
+      const auto keys = clusters.members[static_cast<std::size_t>(i)];
       CHECK(std::is_sorted(keys.begin(), keys.end()));
       all.insert(keys.begin(), keys.end());
       for (Index c = 0; c < 16; ++c) {
@@ -119,7 +127,8 @@ TEST_CASE("retroinfer: zones are those of loops over its clusters", "[selectors]
     const Selection answer = selector->select(fixture.call);
     for (Index kv_head = 0; kv_head < 2; ++kv_head) {
       INFO("seed " << seed << ", KV head " << kv_head);
-      const LiveClusters clusters = clusters_of(fixture, kv_head, {3, 250}, 8);
+      const ClustersApart apart(fixture, kv_head, {3, 250}, 8);
+      const LiveClusters& clusters = apart.live();
       const auto m = static_cast<std::size_t>(clusters.count());
       std::vector<double> weights(m, 0.0);
       for (Index q_head = 2 * kv_head; q_head < 2 * kv_head + 2; ++q_head) {

@@ -247,6 +247,8 @@ TEST_CASE("vattention: caps are its base's; what cannot be a base is refused whe
   CHECK(MethodSpec("vattention:base=loki:basis=calibrated").caps().needs_calibration);
   CHECK(MethodSpec("vattention").caps().uses_pool == MethodSpec("oracle-topk").caps().uses_pool);
   CHECK(MethodSpec("vattention").caps().budgets.empty());
+  CHECK(MethodSpec("vattention:base=quest").caps().dense_layers == 2);
+  CHECK(MethodSpec("vattention").caps().dense_layers == 0);
   CHECK_FALSE(MethodSpec("vattention").caps().prefill);
   CHECK_THROWS_AS(MethodSpec("vattention:base=h2o"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("vattention:base=snapkv"), ConfigError);
