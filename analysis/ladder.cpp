@@ -221,9 +221,9 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     summary["rows"].push_back(std::move(row));
   }
   if (!has_steps) summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
-  std::size_t top = 0;  // the last rung that concessions together reach
+  std::size_t top = 0;  // the last rung that concessions together reach, the chunk apart, which keeps its own keys beside
   for (std::size_t r = 0; r < found.size(); ++r) {
-    if (found[r][1] != nullptr) top = r;
+    if (found[r][1] != nullptr && !rungs[r].is_together_chunk) top = r;
   }
   for (std::size_t l = 0; l < layers.size(); ++l) {
     arrays.clear();

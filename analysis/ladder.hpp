@@ -44,8 +44,9 @@ struct LadderOptions {
 ///   alone/bytes, together/bytes [layer, rung]                  read by all heads for one query: scoring, and K and V of the kept keys
 ///   query_pos [row]                                            positions of the measured queries
 ///
+/// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last rung keeps more keys.
 /// The summary holds "rows" (one per rung, means over the layers), "layers" and "totals" (as the method is, and with all
-/// concessions). Throws ConfigError for options out of range, a budget that the method does not take, a trace that is too
+/// concessions but the chunk). Throws ConfigError for options out of range, a budget that the method does not take, a trace that is too
 /// short or without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
 nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultSink& sink,
                                       ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,

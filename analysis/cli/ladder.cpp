@@ -77,7 +77,7 @@ class LadderCommand final : public AnalyzeCommand {
     return "\n" + table.text();
   }
   std::string headline(const Json& totals) const override {
-    return fmt::format("{} keeps {} of the attention as it is, {} with every concession that it can take",
+    return fmt::format("{} keeps {} of the attention as it is, {} with every concession that it can take but the chunk",
                        selector_, percent_text(total_of(totals, "mass")), percent_text(total_of(totals, "together_mass")));
   }
 

@@ -50,13 +50,12 @@ Index n_alive_in(const SelectCall& call, Index kv_head) {
   return all_alive(call, kv_head) ? seen.size() : static_cast<Index>(candidates(call, kv_head, seen).size());
 }
 
-/// The n best units; among equal ones the first or the last come in.
+/// The n best units, best first; among equal ones the first or the last position comes first.
 std::vector<Index> best_units(std::vector<double> scores, Index n, TieOrder ties) {
-  if (ties == TieOrder::first) return top_k_sorted_by_index(scores, n);
+  if (ties == TieOrder::first) return top_k(scores, n);
   std::reverse(scores.begin(), scores.end());
-  std::vector<Index> kept = top_k_sorted_by_index(scores, n);
+  std::vector<Index> kept = top_k(scores, n);
   for (Index& unit : kept) unit = static_cast<Index>(scores.size()) - 1 - unit;
-  std::reverse(kept.begin(), kept.end());
   return kept;
 }
 
@@ -307,10 +306,13 @@ class Coarsen final : public Selector {
       KeyList list;
       bool is_whole = true;  // the method left nothing out
       Index most_units = 0;  // of its own, earned by score
+      Index most_keys = 0;
       for (Index i = 0; i < ranking.heads_per_list; ++i) {
         const ListView one = fine.at(owner * ranking.heads_per_list + i);
         unite(list.forced, one.forced());
-        most_units = std::max(most_units, count_units(one.scored()));
+        const std::vector<KeyPos> scored = one.scored();
+        most_units = std::max(most_units, count_units(scored));
+        most_keys = std::max(most_keys, static_cast<Index>(scored.size()));
         const Index kv_head = (owner * ranking.heads_per_list + i) * call.k.dim(0) / fine.n_lists();
         is_whole = is_whole && one.size() == n_alive_in(call, kv_head);
       }
@@ -337,12 +339,17 @@ class Coarsen final : public Selector {
         if (!loses_keys && !has_forced(page)) continue;
         if (keys_of(page).empty()) scores[static_cast<std::size_t>(page)] = kNoCandidate;  // forced or lost
       }
-      Index n_pages = most_units == 0 ? 0 : std::max<Index>(1, most_units * own_.page_size / ranking.page);
-      if (is_whole) n_pages = ranking.n_pages;  // the quotient would drop a page where the last one is not full
-      for (const Index page : best_units(scores, n_pages, options_.ties)) {
+      // Own units are as many as the method earned; of larger pages those best ones whose keys fit, at least one.
+      const bool is_own = ranking.page == own_.page_size;
+      const Index most_pages = is_own ? most_units : most_keys;
+      Index n_keys = 0;
+      for (const Index page : best_units(scores, is_whole ? ranking.n_pages : most_pages, options_.ties)) {
         const std::vector<KeyPos> keys = keys_of(page);
+        n_keys += static_cast<Index>(keys.size());
+        if (!is_own && !is_whole && n_keys > most_keys && !list.scored.empty()) break;
         list.scored.insert(list.scored.end(), keys.begin(), keys.end());
       }
+      std::sort(list.scored.begin(), list.scored.end());
       coarse.add(list);
     }
     return ranking.owner == ListOwner::layer ? without_dead_keys(std::move(coarse), call) : std::move(coarse);

@@ -2,8 +2,9 @@
 // query per KV head. A wrapper around any method that gives a score per key or page (SelectionTrace).
 //
 // The method answers first. Its scores are then rounded to a type, added up over the heads that are to share a list, the
-// largest of a page's is taken, and the best pages are kept: as many tokens as the method's own longest list had earned by
-// score, in whole pages (at least one). What the method forced (the running chunk, its last page) stays as it is.
+// largest of a page's is taken, and the best pages are kept, in their order, while their keys fit into what the method's own
+// longest list had earned by score (at least one page). What the method forced (the running chunk, its last page) stays as
+// it is, so that a page which holds some of that counts with its other keys alone.
 // Written "quest+coarsen:owner=layer,page=64" (core/selectors/wrappers.hpp).
 #pragma once
 

@@ -81,6 +81,8 @@ plot::Figure make_ladder(const FigureInput& input) {
     }
     if (value.metric == "mass") {
       panel.x.range = plot::Range{0.0, 1.0};
+    } else if (value.metric == "bytes") {
+      panel.x.scale = plot::ScaleKind::log2;  // a chunk divides them by its queries
     } else {
       panel.x.range = plot::Range{0.0, largest > 0.0 ? 1.08 * largest : 1.0};
     }
@@ -98,7 +100,8 @@ plot::Figure make_ladder(const FigureInput& input) {
   const auto& config = result.info().config;
   figure.caption.push_back(fmt::format(
       "{}{}: each concession of an engine alone, and together with those above it (of each kind the last one); means over "
-      "layers, query heads and the same queries. Bytes: scoring, and K and V of the kept keys, for all heads of a layer.",
+      "layers, query heads and the same queries. Bytes: scoring, and K and V of the kept keys, for all heads of a layer; a chunk's are divided among its queries, and its "
+      "own keys are kept beside the budget.",
       figures::text_at(config, "selector", "?"), figures::text_at(config, "budget").empty() ? "" : " " + figures::text_at(config, "budget")));
   std::string refused;
   for (const auto& rung : rungs) {

@@ -47,13 +47,20 @@ plot::Figure make_ties(const FigureInput& input) {
     cells.back()[static_cast<std::size_t>(type - kTypes.begin())] = &one;
   }
 
-  const std::vector<TieValue> values = {{"tie_share", "Rows with a tie at the cut", plot::TickFormat::percent},
-                                        {"changed", "Keys changed per row", plot::TickFormat::number},
-                                        {"close_share", "Rows with a gap below one step", plot::TickFormat::percent}};
+  std::vector<TieValue> values;
+  const std::vector<std::string> wanted = figures::parse_words(input.options.metric);
+  for (const TieValue& one : {TieValue{"tie_share", "Rows with a tie at the cut", plot::TickFormat::percent},
+                              TieValue{"changed", "Keys changed per row", plot::TickFormat::number},
+                              TieValue{"close_share", "Rows, gap below a step", plot::TickFormat::percent}}) {
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), one.key) != wanted.end()) values.push_back(one);
+  }
+  if (values.empty() || (!wanted.empty() && values.size() != wanted.size())) {
+    throw ConfigError(fmt::format("metric: expected some of tie_share, changed, close_share, found {}", input.options.metric));
+  }
   plot::Figure figure;
   figure.columns = static_cast<int>(values.size());
   figure.share_y = true;
-  figure.span = plot::Span::full;
+  figure.span = values.size() == 1 ? plot::Span::column : plot::Span::full;
   figure.legend = plot::LegendPlace::above;
   std::vector<plot::Tick> names;
   for (std::size_t i = 0; i < lines.size(); ++i) names.push_back({static_cast<double>(i), lines[i]});
@@ -115,6 +122,7 @@ FigureKind figure_ties() {
       .needs = "a census of ties",
       .command = "kvscope analyze ties trace.h5 --out ties.h5",
       .kinds = {"ties"},
+      .options = {"metric"},
       .make = make_ties,
   };
 }

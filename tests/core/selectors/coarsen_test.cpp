@@ -127,11 +127,25 @@ TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out", "[selecto
     for (const KeyPos pos : answer.at(kv).keys) CHECK(fixture.alive.is_alive(kv, pos));
     CHECK(answer.at(kv).forced() == positions(60, 68));
   }
-  std::set<KeyPos> pages;
+  std::set<KeyPos> scored;
   for (Index kv = 0; kv < 2; ++kv) {
-    for (const KeyPos pos : answer.at(kv).scored()) pages.insert(pos / 4);
+    for (const KeyPos pos : answer.at(kv).scored()) scored.insert(pos);
   }
-  CHECK(pages.size() == 4);
+  CHECK(scored.size() > 12);  // whole pages of 4 as far as 16 keys go
+  CHECK(scored.size() <= 16);
+}
+
+TEST_CASE("pages that are seen in part count with the keys they have", "[selectors][coarsen]") {
+  CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 67, .n_tok = 1, .phase = Phase::decode});
+  for (Index t = 0; t < 67; ++t) {
+    for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = t / 16 == 4 ? fixture.q(0, 0, c) : t / 16 == 2 ? 0.5f * fixture.q(0, 0, c) : 0.0f;
+  }
+  fixture.call.budget = Budget::parse("tokens=20");
+  const Selection answer = made("loki:rank-share=1+coarsen:page=16", fixture)->select(fixture.call);
+  std::vector<KeyPos> expected = positions(32, 48);  // the second best page: 16 keys beside the best one's 3
+  const std::vector<KeyPos> last = positions(64, 67);
+  expected.insert(expected.end(), last.begin(), last.end());
+  CHECK(answer.at(0).scored() == expected);
 }
 
 TEST_CASE("several budgets and any threads give the lists of one budget on one thread", "[selectors][coarsen]") {

@@ -198,7 +198,8 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
   KvCache dense(golden.model.config(), 20);
   golden.model.forward(golden.part(0, 20), dense, pool);
   for (const std::string spec :
-       {"quest:page-size=4", "quoka", "streamingllm", "sparq", "oracle-topk"}) {
+       {"quest:page-size=4", "quoka", "streamingllm", "sparq", "oracle-topk", "quest-sglang:page-size=4",
+        "quoka+coarsen:owner=layer,page=4,scores=bf16+every=3"}) {
     INFO(spec);
     const LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
     LiveSequence own(golden.model, options, golden.n(), pool);
@@ -217,7 +218,8 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
 }
 
 TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[live]") {
-  const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff");
+  const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff", "quest-sglang:page-size=4",
+                                    "quoka+every=4", "quest:page-size=4+coarsen:owner=layer,ties=last+every=4");
   INFO(spec);
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);
