@@ -33,8 +33,9 @@
 // from R alone (the program draws twice, from all keys between the windows); b is rounded up. Draws
 // are named by (seed, layer, query head, position of the query): the same for any threads, chunks
 // and rejected drafts. One list per query head and row, in decode and verification; a base with
-// weights or summaries counts with its keys only, and its dense layers stay dense. The published rows of one leaderboard are
-// presets: vattention-tight (f_t = .1, f_b = .05, .1, .05: 19 % of the keys) and vattention-loose
+// weights or summaries counts with its keys only, and its dense layers stay dense. The published
+// rows of one leaderboard are presets: vattention-tight (f_t = .1, f_b = .05, .1, .05: 19 % of the
+// keys) and vattention-loose
 // (.005, .01, .4, .4: 2.3 %).
 #include <fmt/format.h>
 
