@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "core/base/error.hpp"
+#include "core/selectors/registry.hpp"
 #include "tests/core/selectors/sequence.hpp"
 #include "tests/support/temp_dir.hpp"
 
