@@ -57,7 +57,7 @@ class BackendCall {
                             const Block& q, Block& out) = 0;
   /// y = the layer's output projection of x. [n_tok, n_q * d_head] -> [n_tok, d_model]
   virtual void project_out(Index layer, const Block& x, Block& y) = 0;
-  /// y = down(activation(gate(x)) * up(x)). [n_tok, d_model]
+  /// y = down(activation(gate(x)) * up(x)), without a gate down(activation(up(x))). [n_tok, d_model]
   virtual void gated_mlp(Index layer, const Block& x, Block& y) = 0;
   /// y = the mixture of experts of x. [n_tok, d_model]
   virtual Routing mix_experts(Index layer, const Block& x, Block& y) = 0;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
@@ -42,6 +44,11 @@ void read_sizes(const JsonObject& json, const FamilyTraits& defaults, ModelConfi
                                        defaults.max_positions, defaults.max_positions);
   config.n_kv = read_count_or(json, "num_key_value_heads", kMaxHeads,
                               defaults.n_kv.value_or(config.n_q), config.n_q);
+  if (defaults.plan.fused_by_head && config.n_kv != config.n_q) {
+    throw ConfigError(fmt::format("{}: expected num_attention_heads = {} (a {} model stores q, k and v of each head "
+                                  "together), found {}",
+                                  json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv));
+  }
   if (config.n_q % config.n_kv != 0) {
     throw ConfigError(fmt::format("{}: expected a divisor of num_attention_heads = {}, found {}",
                                   json.name_of("num_key_value_heads"), config.n_q, config.n_kv));
@@ -183,6 +190,7 @@ void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig
       config.qkv_bias = config.o_bias = json.boolean_or("attention_bias", true);
       break;
   }
+  config.mlp_bias = traits.has_mlp_bias;
   if (traits.reads_mlp_bias) config.mlp_bias = json.boolean_or("mlp_bias", false);
   config.qk_norm = traits.qk_norm;
   config.has_sinks = traits.has_sinks;
@@ -191,6 +199,9 @@ void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig
 // What layers are made of, and the scales around them. Needs d_model.
 void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   config.plan = traits.plan;
+  if (traits.reads_parallel_residual) {
+    config.plan.is_parallel = json.boolean_or("use_parallel_residual", true);
+  }
   if (traits.scales_embeddings) {
     config.plan.embedding_scale = std::sqrt(static_cast<double>(config.d_model));
   }
@@ -239,13 +250,14 @@ void read_special_tokens(const JsonObject& json, const FamilyTraits& defaults,
 }
 
 void refuse_other_activations(const JsonObject& json, const FamilyTraits& traits) {
-  const bool is_silu = traits.plan.activation == LayerPlan::Activation::silu;
-  const std::string_view expected = is_silu ? "silu" : "gelu_pytorch_tanh";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kNames = {
+      {{"silu", "SwiGLU"}, {"gelu_pytorch_tanh", "GeGLU"}, {"gelu", "GELU"}}};
+  const auto [expected, kind] = kNames[static_cast<std::size_t>(traits.plan.activation)];
   const std::string field(traits.activation_field);
   const std::string act = json.string_if(field).value_or(std::string(expected));
   if (act != expected) {
     throw ConfigError(fmt::format("{}: expected \"{}\" ({}), found {}", json.name_of(field),
-                                  expected, is_silu ? "SwiGLU" : "GeGLU", quote(act)));
+                                  expected, kind, quote(act)));
   }
 }
 
@@ -274,10 +286,12 @@ std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
   if (c.o_bias) attention += c.d_model;
   if (c.qk_norm) attention += c.plan.norms_all_heads ? q_width + kv_width : 2 * c.d_head;
   if (c.has_sinks) attention += c.n_q;
-  const Index norms = (c.plan.norms == LayerPlan::Norms::both ? 4 : 2) * c.d_model;
+  const Index norm = (c.plan.layer_norm ? 2 : 1) * c.d_model;
+  const Index norms = (c.plan.norms == LayerPlan::Norms::both ? 4 : 2) * norm;
 
-  Index dense = 3 * c.d_model * c.d_ff;
-  if (c.mlp_bias) dense += 2 * c.d_ff + c.d_model;
+  const Index n_in = c.plan.is_gated ? 2 : 1;  // projections to d_ff
+  Index dense = (n_in + 1) * c.d_model * c.d_ff;
+  if (c.mlp_bias) dense += n_in * c.d_ff + c.d_model;
   Index router = c.moe.n_experts * c.d_model;
   Index expert = 3 * c.d_model * c.moe.d_ff;
   if (c.moe.is_clamped) {
@@ -287,7 +301,7 @@ std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
   const Index n_sparse = std::count(c.has_experts.begin(), c.has_experts.end(), true);
   const Index mlps = n_sparse * (router + n_experts * expert) + (c.n_layers - n_sparse) * dense;
   const Index embeddings = (c.tied_embeddings ? 1 : 2) * c.n_vocab * c.d_model;
-  return embeddings + c.n_layers * (attention + norms) + mlps + c.d_model;
+  return embeddings + c.n_layers * (attention + norms) + mlps + norm;
 }
 
 }  // namespace
@@ -310,7 +324,7 @@ ModelConfig parse_model_config(std::string_view json_text, const std::string& wh
   config.quantization = read_quantization(json);
   read_sizes(json, traits, config);
   read_plan(json, traits, config);
-  config.rms_eps = json.number_or("rms_norm_eps", 0.0, 1.0, traits.rms_eps);
+  config.rms_eps = json.number_or(std::string(traits.norm_eps_field), 0.0, 1.0, traits.rms_eps);
   config.rotary_dim = read_rotary_dim(json, traits, config.d_head);
   config.rope = read_rope(json, traits, config.max_positions);
   config.local_rope = read_local_rope(json, traits, config.max_positions);

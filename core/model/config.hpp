@@ -24,6 +24,7 @@ enum class ModelFamily {
   gemma3_text,
   phi3,
   olmo2,
+  gpt_neox,
 };
 
 /// "llama", "mistral", ...: the `model_type` of config.json.
@@ -76,13 +77,20 @@ struct LayerPlan {
     post,  // x += norm(f(x)): OLMo 2
     both,  // x += norm(f(norm(x))): Gemma
   };
-  enum class Activation { silu, gelu_tanh };
+  enum class Activation { silu, gelu_tanh, gelu };
+  /// How a checkpoint calls its tensors, and which rows of a fused matrix are whose.
+  enum class Names { llama, gpt_neox };
   Norms norms = Norms::pre;
   Activation activation = Activation::silu;
   bool norm_adds_one = false;    // norms multiply by 1 + weight: Gemma
+  bool layer_norm = false;       // norms take the mean away and add a bias: GPT-NeoX
+  bool is_parallel = false;      // x += attention(norm(x)) + mlp(norm(x)), of the same x: GPT-NeoX
+  bool is_gated = true;          // the MLP is down(activation(gate) * up); else down(activation(up))
   bool norms_all_heads = false;  // QK-norm runs over all heads of a token together: OLMo 2
   bool fused_qkv = false;        // one stored matrix holds q, k and v: Phi-3
+  bool fused_by_head = false;    // one stored matrix holds head after head, each its q, k and v: GPT-NeoX
   bool fused_gate_up = false;    // one stored matrix holds gate and up: Phi-3
+  Names names = Names::llama;
   double embedding_scale = 1.0;
   double logit_softcap = 0.0;    // logits become cap * tanh(logits / cap); 0 = they stay
 
@@ -103,7 +111,7 @@ struct ModelConfig {
   Index d_ff = 0;
   Index n_vocab = 0;
   Index max_positions = 0;  // longest context that config.json allows
-  double rms_eps = 1e-6;
+  double rms_eps = 1e-6;    // of every norm, also where it takes the mean away
   LayerPlan plan;
   RopeConfig rope;
   std::optional<RopeConfig> local_rope;  // of layers with a window; empty = as the others
@@ -112,7 +120,7 @@ struct ModelConfig {
   bool tied_embeddings = false;
   bool qkv_bias = false;   // q, k and v projections add a bias
   bool o_bias = false;     // the output projection adds a bias
-  bool mlp_bias = false;   // gate, up and down projections add a bias
+  bool mlp_bias = false;   // gate (where there is one), up and down projections add a bias
   bool qk_norm = false;    // RMSNorm over d_head on q and k before RoPE
   /// Per layer: how many positions a query sees, itself included; empty = all. Size n_layers.
   std::vector<std::optional<Index>> window;

@@ -158,11 +158,34 @@ FamilyTraits olmo2() {
   return t;
 }
 
+// GPT-NeoX (arXiv 2204.06745, section 2.1) and Pythia (arXiv 2304.01373).
+FamilyTraits gpt_neox() {
+  FamilyTraits t{ModelFamily::gpt_neox, "gpt_neox"};
+  t.max_positions = 2048;
+  t.bos_id = 0;
+  t.eos_id = 2;
+  t.rms_eps = 1e-5;
+  t.norm_eps_field = "layer_norm_eps";
+  t.partial_rotary = true;
+  t.rotary_factor = 0.25;
+  t.rotary_factor_field = "rotary_pct";
+  t.rope_theta_field = "rotary_emb_base";
+  t.attention_bias = FamilyTraits::Bias::unless_said;
+  t.has_mlp_bias = true;
+  t.reads_parallel_residual = true;
+  t.plan.activation = LayerPlan::Activation::gelu;
+  t.plan.layer_norm = true;
+  t.plan.is_gated = false;
+  t.plan.fused_by_head = true;
+  t.plan.names = LayerPlan::Names::gpt_neox;
+  return t;
+}
+
 // In the order of ModelFamily.
-const std::array<FamilyTraits, 10>& table() {
-  static const std::array<FamilyTraits, 10> rows = {
-      llama(),   mistral(), qwen2(),       qwen3(), qwen3_moe(),
-      smollm3(), gpt_oss(), gemma3_text(), phi3(),  olmo2()};
+const std::array<FamilyTraits, 11>& table() {
+  static const std::array<FamilyTraits, 11> rows = {
+      llama(),   mistral(),     qwen2(), qwen3(), qwen3_moe(), smollm3(),
+      gpt_oss(), gemma3_text(), phi3(),  olmo2(), gpt_neox()};
   return rows;
 }
 

@@ -43,6 +43,7 @@ struct FamilyTraits {
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
   double rms_eps = 1e-6;
+  std::string_view norm_eps_field = "rms_norm_eps";
   bool tied_embeddings = false;
 
   Sliding sliding = Sliding::never;
@@ -54,10 +55,15 @@ struct FamilyTraits {
   RopeConfig rope;                         // where config.json has no settings
   std::optional<double> local_rope_theta;  // layers with a window have settings of their own
   bool partial_rotary = false;             // partial_rotary_factor is read
+  double rotary_factor = 1.0;              // where it is not said
+  std::string_view rotary_factor_field = "partial_rotary_factor";  // beside those in groups of settings
+  std::string_view rope_theta_field = "rope_theta";                // likewise
   bool reads_layers_without_rope = false;  // no_rope_layers
 
   Bias attention_bias = Bias::none;
   bool reads_mlp_bias = false;
+  bool has_mlp_bias = false;               // always
+  bool reads_parallel_residual = false;    // use_parallel_residual; true unless said
   bool qk_norm = false;
   bool has_sinks = false;
   std::optional<double> query_scale;       // query_pre_attn_scalar is read

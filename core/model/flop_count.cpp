@@ -26,7 +26,8 @@ FlopCount count_forward_flops(const ModelConfig& config, Index pos_begin, Index 
   const auto q_width = static_cast<double>(config.n_q * config.d_head);
   const auto kv_width = static_cast<double>(config.n_kv * config.d_head);
   const double attention_weights = d_model * (2 * q_width + 2 * kv_width);
-  const double dense_weights = 3 * d_model * static_cast<double>(config.d_ff);
+  const double dense_weights =
+      (config.plan.is_gated ? 3 : 2) * d_model * static_cast<double>(config.d_ff);
   const auto n_experts = static_cast<double>(config.moe.n_experts);
   const auto picked_width = static_cast<double>(config.moe.n_picked * config.moe.d_ff);
   const double moe_weights = d_model * n_experts + 3 * d_model * picked_width;

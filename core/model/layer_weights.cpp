@@ -35,6 +35,7 @@ class Collector {
   }
 
   LayerWeights layer(Index index) const {
+    if (config_.plan.names == LayerPlan::Names::gpt_neox) return neox_layer(index);
     const std::string layer = fmt::format("model.layers.{}.", index);
     LayerWeights w;
     add_norms(layer, w);
@@ -58,6 +59,29 @@ class Collector {
   }
 
  private:
+  // GPT-NeoX: one matrix of q, k and v, two of the MLP, norms with biases.
+  LayerWeights neox_layer(Index index) const {
+    const std::string layer = fmt::format("gpt_neox.layers.{}.", index);
+    const Index d = config_.d_model;
+    const Index d_qkv = 3 * config_.n_q * config_.d_head;
+    LayerWeights w;
+    const auto add_norm = [&](NormAt at, const std::string& name) {
+      w.norms[static_cast<std::size_t>(at)] = norm(layer + name, d);
+      w.norm_biases[static_cast<std::size_t>(at)] = vector(layer + name + ".bias", d);
+    };
+    add_norm(NormAt::attention_in, "input_layernorm");
+    add_norm(NormAt::mlp_in, "post_attention_layernorm");
+    w.qkv = matrix(layer + "attention.query_key_value", d_qkv, d);
+    w.o = matrix(layer + "attention.dense", d, config_.n_q * config_.d_head);
+    if (config_.qkv_bias) w.qkv_bias = vector(layer + "attention.query_key_value.bias", d_qkv);
+    if (config_.o_bias) w.o_bias = vector(layer + "attention.dense.bias", d);
+    w.up = matrix(layer + "mlp.dense_h_to_4h", config_.d_ff, d);
+    w.up_bias = vector(layer + "mlp.dense_h_to_4h.bias", config_.d_ff);
+    w.down = matrix(layer + "mlp.dense_4h_to_h", d, config_.d_ff);
+    w.down_bias = vector(layer + "mlp.dense_4h_to_h.bias", d);
+    return w;
+  }
+
   void add_norms(const std::string& layer, LayerWeights& w) const {
     const bool has_both = config_.plan.norms == LayerPlan::Norms::both;
     // "post_attention_layernorm" is, in families without norms behind sublayers, the MLP's own.
@@ -181,11 +205,18 @@ ModelWeights collect_weights(const ModelConfig& config, const WeightFiles& files
   refuse_quantization(config);
   const Collector collector(config, files);
   ModelWeights weights;
-  weights.embedding = collector.matrix("model.embed_tokens", config.n_vocab, config.d_model);
+  const bool is_neox = config.plan.names == LayerPlan::Names::gpt_neox;
+  weights.embedding = collector.matrix(is_neox ? "gpt_neox.embed_in" : "model.embed_tokens",
+                                       config.n_vocab, config.d_model);
   for (Index i = 0; i < config.n_layers; ++i) weights.layers.push_back(collector.layer(i));
-  weights.final_norm = collector.norm("model.norm", config.d_model);
+  const std::string final_norm = is_neox ? "gpt_neox.final_layer_norm" : "model.norm";
+  weights.final_norm = collector.norm(final_norm, config.d_model);
+  if (config.plan.layer_norm) {
+    weights.final_norm_bias = collector.vector(final_norm + ".bias", config.d_model);
+  }
   if (!config.tied_embeddings) {
-    weights.lm_head = collector.matrix("lm_head", config.n_vocab, config.d_model);
+    weights.lm_head =
+        collector.matrix(is_neox ? "embed_out" : "lm_head", config.n_vocab, config.d_model);
   }
   return weights;
 }

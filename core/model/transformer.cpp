@@ -47,16 +47,17 @@ class Forward {
 
  private:
   // x += out_norm(attention(in_norm(x))); x += out_norm(mlp(in_norm(x))), with the norms that the
-  // plan has.
+  // plan has; in a parallel plan both see the same x.
   void run_layer(Index layer) {
     const Block& to_attention = normed(layer, NormAt::attention_in);
     backend_.project_qkv(layer, to_attention, *q_, *k_, *v_);
     backend_.position_and_append(layer, *q_, *k_, *v_);
     attend(layer);
     backend_.project_out(layer, *attended_, *branch_);
-    add_branch(layer, NormAt::attention_out);
+    if (!config_.plan.is_parallel) add_branch(layer, NormAt::attention_out);
 
     const Block& to_mlp = normed(layer, NormAt::mlp_in);
+    if (config_.plan.is_parallel) add_branch(layer, NormAt::attention_out);
     if (config_.has_experts[static_cast<std::size_t>(layer)]) {
       const Routing routing = backend_.mix_experts(layer, to_mlp, *branch_);
       if (options_.observer != nullptr) {

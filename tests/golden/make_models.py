@@ -1,4 +1,4 @@
-"""Makes the checkpoints of gemma3, phi3 and olmo2 and what Hugging Face transformers computes on them.
+"""Makes the checkpoints of gemma3, phi3, olmo2 and gpt_neox and what Hugging Face transformers computes on them.
 
     python tests/golden/make_models.py [family ...]
 
@@ -41,17 +41,27 @@ FAMILIES = {
         num_hidden_layers=2, tie_word_embeddings=False,
         rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
     )),
+    "gpt_neox": ("gpt_neox", transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM, dict(
+        num_hidden_layers=2, num_key_value_heads=None, rms_norm_eps=None, layer_norm_eps=1e-5, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    )),
+    "gpt_neox_serial": ("gpt_neox", transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM, dict(
+        num_hidden_layers=2, num_key_value_heads=None, rms_norm_eps=None, layer_norm_eps=1e-5, tie_word_embeddings=True,
+        use_parallel_residual=False, attention_bias=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+    )),
 }
 
 
 def make(name: str) -> None:
     package, config_class, model_class, changes = FAMILIES[name]
-    config = config_class(**(COMMON | changes), attn_implementation="eager")
+    values = {field: value for field, value in (COMMON | changes).items() if value is not None or field == "pad_token_id"}
+    config = config_class(**values, attn_implementation="eager")
     torch.manual_seed(20)
     model = model_class(config).eval()
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
-            if "norm" in parameter_name:  # as made they are all equal, and a mix-up would not show
+            if "norm" in parameter_name or parameter_name.endswith("bias"):  # as made they are all equal, and a mix-up would not show
                 parameter.add_(0.3 * torch.randn_like(parameter))
     folder = HERE / name
     model.save_pretrained(folder)

@@ -1,6 +1,7 @@
 // The lane backend: activations are [n_blocks, features, lanes], 16 or 32 tokens side by side, so
 // that every kernel treats a token alone and in one fixed order.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/lane_kernels.hpp"
+#include "core/tensor/layer_norm_kernel.hpp"
 
 namespace kvscope {
 
@@ -99,11 +101,15 @@ class LaneCall final : public BackendCall {
   }
 
   void norm(Index layer, NormAt at, const Block& x, Block& y) override {
-    normalize(of(x), model_.layer(layer).norm(at), of(y));
+    normalize(of(x), model_.layer(layer).norm(at), model_.layer(layer).norm_bias(at), of(y));
   }
 
   void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) override {
     const LayerWeights& w = model_.layer(layer);
+    if (config_.plan.fused_by_head) {
+      project_fused(w, x, {&of(q), &of(k), &of(v)});
+      return;
+    }
     linear({{&w.q, &w.q_bias, of(q).data()},
             {&w.k, &w.k_bias, of(k).data()},
             {&w.v, &w.v_bias, of(v).data()}},
@@ -170,6 +176,12 @@ class LaneCall final : public BackendCall {
       gate_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
       up_ = Tensor<float>::uninitialized({shape_.n_blocks, config_.d_ff, shape_.lanes});
     }
+    if (!config_.plan.is_gated) {
+      linear({{&w.up, &w.up_bias, up_.data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
+      for_each_block([&](Index block) { lane_gelu(up_.sub(block).data(), config_.d_ff * shape_.lanes); });
+      linear({{&w.down, &w.down_bias, of(y).data()}}, up_.data(), shape_, pool_, model_.options.matmul);
+      return;
+    }
     linear({{&w.gate, &w.gate_bias, gate_.data()}, {&w.up, &w.up_bias, up_.data()}}, of(x).data(),
            shape_, pool_, model_.options.matmul);
     for_each_block([&](Index block) {
@@ -200,14 +212,14 @@ class LaneCall final : public BackendCall {
     const LaneShape shape = n_rows == n_tok_ ? shape_ : LaneShape{1, kNarrowLanes, 1};
     Tensor<float> normed({shape.n_blocks, config_.d_model, shape.lanes});
     if (n_rows == n_tok_) {
-      normalize(of(x), model_.weights.final_norm, normed);
+      normalize(of(x), model_.weights.final_norm, model_.weights.final_norm_bias, normed);
     } else {
       const Index t = n_tok_ - 1;
       const auto from = of(x).sub(t / shape_.lanes);
       for (Index f = 0; f < config_.d_model; ++f) {
         normed(Index{0}, f, Index{0}) = from(f, t % shape_.lanes);
       }
-      normalize(normed, model_.weights.final_norm, normed);
+      normalize(normed, model_.weights.final_norm, model_.weights.final_norm_bias, normed);
     }
     auto out = Tensor<float>::uninitialized({n_rows, config_.n_vocab});
     linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_, model_.options.matmul);
@@ -262,8 +274,32 @@ class LaneCall final : public BackendCall {
     return tables;
   }
 
-  void normalize(const Tensor<float>& x, const Tensor<float>& weight, Tensor<float>& y) {
+  // q, k and v from one matrix that holds them head after head.
+  void project_fused(const LayerWeights& w, const Block& x, std::array<Tensor<float>*, 3> parts) {
+    const Index d = config_.d_head * shape_.lanes;
+    if (qkv_.count() == 0) {
+      qkv_ = Tensor<float>::uninitialized({shape_.n_blocks, w.qkv.n_rows(), shape_.lanes});
+    }
+    linear({{&w.qkv, &w.qkv_bias, qkv_.data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
+    for_each_block([&](Index block) {
+      const float* from = qkv_.sub(block).data();
+      for (Index h = 0; h < config_.n_q; ++h) {
+        for (Tensor<float>* part : parts) {
+          std::copy_n(from, d, part->sub(block).data() + h * d);
+          from += d;
+        }
+      }
+    });
+  }
+
+  // bias: of a norm that takes the mean away; empty for the others.
+  void normalize(const Tensor<float>& x, const Tensor<float>& weight, const Tensor<float>& bias, Tensor<float>& y) {
     pool_.parallel_for(x.dim(0), [&](Index block, int) {
+      if (config_.plan.layer_norm) {
+        lane_layer_norm(x.sub(block).data(), weight.data(), bias.data(), config_.d_model,
+                        static_cast<float>(config_.rms_eps), y.sub(block).data(), x.dim(2));
+        return;
+      }
       lane_rms_norm(x.sub(block).data(), weight.data(), config_.d_model,
                     static_cast<float>(config_.rms_eps), y.sub(block).data(), x.dim(2));
     });
@@ -347,6 +383,7 @@ class LaneCall final : public BackendCall {
   LaneShape shape_;
   RopeTables rope_, local_rope_;
   Tensor<float> gate_, up_;  // [n_blocks, d_ff, lanes], made when first needed
+  Tensor<float> qkv_;        // [n_blocks, 3 * n_q * d_head, lanes], likewise
   Tensor<float> lse_;        // [n_q, n_tok]
   Tensor<float> q_rows_;     // [n_q, n_tok, d_head], made when first needed
 };

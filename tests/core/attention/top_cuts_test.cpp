@@ -83,7 +83,8 @@ TEST_CASE("lists of several budgets are those of each one alone", "[top_cuts]") 
   for (const auto& scores : rows(random, 300)) {
     const std::vector<Index> ks = {16, 300, 1, 64, 64, 0, 299, 1000};
     const std::vector<KeyPos> forced = {350, 352};
-    std::vector<Selection> answers(ks.size(), Selection(ListOwner::kv_head, 1, 1));
+    std::vector<Selection> answers;
+    for (std::size_t i = 0; i < ks.size(); ++i) answers.emplace_back(ListOwner::kv_head, 1, 1);
     add_top_k_lists(scores, {50, 350}, ks, forced, answers);
     for (std::size_t i = 0; i < ks.size(); ++i) {
       CHECK(answers[i].at(0).scored() == top_k_list(scores, TokenRange{50, 350}, ks[i]).scored);

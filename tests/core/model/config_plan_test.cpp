@@ -1,4 +1,4 @@
-// How families differ in their layers (LayerPlan) as config.json says it: Gemma 3, Phi-3, OLMo 2.
+// How families differ in their layers (LayerPlan) as config.json says it: Gemma 3, Phi-3, OLMo 2, GPT-NeoX.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -102,10 +102,48 @@ TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind", "[c
   CHECK(olmo2.rotary_dim == 8);
 }
 
+TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[config]") {
+  json config = small("gpt_neox");
+  config["layer_norm_eps"] = 1e-3;
+  const ModelConfig plain = parse(config);
+  CHECK(plain.rms_eps == 1e-3);
+  CHECK(plain.plan.layer_norm);
+  CHECK(plain.plan.is_parallel);
+  CHECK_FALSE(plain.plan.is_gated);
+  CHECK(plain.plan.fused_by_head);
+  CHECK(plain.plan.activation == LayerPlan::Activation::gelu);
+  CHECK(plain.plan.has_norm(NormAt::mlp_in));
+  CHECK_FALSE(plain.plan.has_norm(NormAt::mlp_out));
+  CHECK(plain.rotary_dim == 2);  // a quarter of 8
+  CHECK(plain.rope.theta == 1e4);
+  CHECK(plain.n_kv == plain.n_q);
+  CHECK(plain.qkv_bias);
+  CHECK(plain.o_bias);
+  CHECK(plain.mlp_bias);
+  CHECK_FALSE(plain.tied_embeddings);
+
+  config["rotary_pct"] = 1.0;  // as the hub's files have it
+  config["rotary_emb_base"] = 25000;
+  config["use_parallel_residual"] = false;
+  config["attention_bias"] = false;
+  const ModelConfig other = parse(config);
+  CHECK(other.rotary_dim == 8);
+  CHECK(other.rope.theta == 25000.0);
+  CHECK_FALSE(other.plan.is_parallel);
+  CHECK_FALSE(other.qkv_bias);
+  CHECK(other.mlp_bias);
+  config["rope_parameters"] = {{"rope_theta", 3e4}, {"partial_rotary_factor", 0.5}};
+  CHECK(parse(config).rope.theta == 3e4);
+  CHECK(parse(config).rotary_dim == 4);
+  check_refused(config, "hidden_act", "gelu_fast", "GELU");
+  check_refused(config, "num_key_value_heads", 2, "of each head together");
+}
+
 TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
           "[config]") {
   const auto golden = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
-  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma3", "phi3", "olmo2"}) {
+  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma3", "phi3", "olmo2",
+                           "gpt_neox", "gpt_neox_serial"}) {
     CAPTURE(name);
     CHECK(load_model_config(golden / name).n_parameters() ==
           WeightFiles::open(golden / name).n_parameters());

@@ -529,6 +529,7 @@ TEST_CASE("config.json of a folder", "[config]") {
 TEST_CASE("names of families and rotary kinds", "[config]") {
   CHECK(name_of(ModelFamily::qwen2) == "qwen2");
   CHECK(name_of(ModelFamily::olmo2) == "olmo2");
+  CHECK(name_of(ModelFamily::gpt_neox) == "gpt_neox");
   CHECK(name_of(RopeConfig::Kind::plain) == "default");
   CHECK(name_of(RopeConfig::Kind::llama3) == "llama3");
 }

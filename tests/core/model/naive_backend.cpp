@@ -91,10 +91,24 @@ class RowCall final : public BackendCall {
   void norm(Index layer, NormAt at, const Block& x, Block& y) override {
     for (Index t = 0; t < n_; ++t) {
       normalize(of(x).row(t), layer_of(layer).norm(at), of(y).row(t));
+      add_bias(layer_of(layer).norm_bias(at), of(y).row(t));
     }
   }
   void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) override {
     const LayerWeights& w = layer_of(layer);
+    if (c_.plan.fused_by_head) {
+      const Index d = c_.d_head;
+      const auto all = make_block(3 * c_.n_q * d);
+      product(w.qkv, w.qkv_bias, of(x), of(*all));
+      for_each_query([&](Index h, Index t) {
+        for (Index f = 0; f < d; ++f) {
+          of(q).row(t)[h * d + f] = of(*all).row(t)[3 * h * d + f];
+          of(k).row(t)[h * d + f] = of(*all).row(t)[(3 * h + 1) * d + f];
+          of(v).row(t)[h * d + f] = of(*all).row(t)[(3 * h + 2) * d + f];
+        }
+      });
+      return;
+    }
     product(w.q, w.q_bias, of(x), of(q));
     product(w.k, w.k_bias, of(x), of(k));
     product(w.v, w.v_bias, of(x), of(v));
@@ -138,6 +152,12 @@ class RowCall final : public BackendCall {
   void gated_mlp(Index layer, const Block& x, Block& y) override {
     const LayerWeights& w = layer_of(layer);
     const auto gate = make_block(c_.d_ff), up = make_block(c_.d_ff);
+    if (!c_.plan.is_gated) {
+      product(w.up, w.up_bias, of(x), of(*up));
+      for (double& u : of(*up).values) u = activate(u);
+      product(w.down, w.down_bias, of(*up), of(y));
+      return;
+    }
     product(w.gate, w.gate_bias, of(x), of(*gate));
     product(w.up, w.up_bias, of(x), of(*up));
     for (std::size_t i = 0; i < of(*gate).values.size(); ++i) {
@@ -154,7 +174,10 @@ class RowCall final : public BackendCall {
   }
   Tensor<float> logits(const Block& x, Index n_rows) override {
     const auto normed = make_block(c_.d_model), all = make_block(c_.n_vocab);
-    for (Index t = 0; t < n_; ++t) normalize(of(x).row(t), w_.final_norm, of(*normed).row(t));
+    for (Index t = 0; t < n_; ++t) {
+      normalize(of(x).row(t), w_.final_norm, of(*normed).row(t));
+      add_bias(w_.final_norm_bias, of(*normed).row(t));
+    }
     product(c_.tied_embeddings ? w_.embedding : w_.lm_head, {}, of(*normed), of(*all));
     Tensor<float> out({n_rows, c_.n_vocab});
     const double cap = c_.plan.logit_softcap;
@@ -197,10 +220,15 @@ class RowCall final : public BackendCall {
     }
   }
   void normalize(const double* x, const Tensor<float>& weight, double* y) const {
+    double mean = 0.0;
+    for (Index f = 0; f < weight.count() && c_.plan.layer_norm; ++f) mean += x[f] / static_cast<double>(weight.count());
     double sum = 0.0;
-    for (Index f = 0; f < weight.count(); ++f) sum += x[f] * x[f];
+    for (Index f = 0; f < weight.count(); ++f) sum += (x[f] - mean) * (x[f] - mean);
     const double scale = 1.0 / std::sqrt(sum / static_cast<double>(weight.count()) + c_.rms_eps);
-    for (Index f = 0; f < weight.count(); ++f) y[f] = x[f] * scale * static_cast<double>(weight(f));
+    for (Index f = 0; f < weight.count(); ++f) y[f] = (x[f] - mean) * scale * static_cast<double>(weight(f));
+  }
+  static void add_bias(const Tensor<float>& bias, double* y) {
+    for (Index f = 0; f < bias.count(); ++f) y[f] += static_cast<double>(bias(f));
   }
   void position(Index layer, Index t, Index n_heads, const Tensor<float>& norm, double* x) const {
     const auto at = static_cast<std::size_t>(layer);
@@ -255,6 +283,7 @@ class RowCall final : public BackendCall {
   }
   double activate(double g) const {
     if (c_.plan.activation == LayerPlan::Activation::silu) return g / (1.0 + std::exp(-g));
+    if (c_.plan.activation == LayerPlan::Activation::gelu) return 0.5 * g * (1.0 + std::erf(g / std::numbers::sqrt2));
     const double u = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     return 0.5 * g * (1.0 + std::tanh(u));
   }

@@ -132,7 +132,8 @@ bool has_experts(const std::string& name) { return name == "qwen3_moe" || name.s
 TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[parity]") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
-               "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma3", "phi3", "olmo2");
+               "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma3", "phi3", "olmo2",
+               "gpt_neox", "gpt_neox_serial");
   const NamedBackend backend = backends()[GENERATE(0u, 1u)];
   if (has_experts(name) && !backend.has_experts) return;
   INFO(name << " on " << backend.name);
@@ -157,7 +158,8 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[par
 TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call", "[parity]") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
-               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma3", "phi3", "olmo2");
+               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma3", "phi3", "olmo2",
+               "gpt_neox", "gpt_neox_serial");
   const NamedBackend backend = backends()[GENERATE(0u, 1u)];
   if (has_experts(name) && !backend.has_experts) return;
   INFO(name << " on " << backend.name);

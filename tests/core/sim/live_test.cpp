@@ -78,7 +78,8 @@ double worst_difference(const std::vector<float>& a, const std::vector<float>& b
 
 TEST_CASE("full is the plain model bit for bit in prefill, decode and verification", "[live]") {
   const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3",
-                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma3", "phi3", "olmo2");
+                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma3", "phi3", "olmo2",
+                                    "gpt_neox", "gpt_neox_serial");
   const int threads = GENERATE(1, 3);
   const Golden golden(name);
   ThreadPool pool(threads);
