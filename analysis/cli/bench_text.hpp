@@ -13,13 +13,11 @@ namespace kvscope::cli {
 
 class BenchText final : public TraceSource {
  public:
-  /// The call's tensors must outlive it. The first `n_tokens` keys and values; the queries of the
-  /// call in turn.
+  /// The call's tensors must outlive it: its queries, keys and values in turn, n_tokens of each.
   BenchText(const SelectCall& call, Index n_layers, Index n_tokens)
       : call_(call),
-        info_(make_trace_info(n_layers, call.q.dim(0), call.k.dim(0), call.q.dim(2),
-                              std::min(n_tokens, call.k.dim(1)),
-                              std::min(n_tokens, call.k.dim(1)))) {}
+        info_(make_trace_info(n_layers, call.q.dim(0), call.k.dim(0), call.q.dim(2), n_tokens,
+                              n_tokens)) {}
   const TraceInfo& info() const override { return info_; }
   std::string where() const override { return "the benchmark's numbers"; }
   std::span<const TokenId> tokens() const override { return {}; }
@@ -46,7 +44,7 @@ class BenchText final : public TraceSource {
   static Tensor<float> rows(TensorView<const float> all, Index head, TokenRange range) {
     Tensor<float> out(Shape{range.size(), all.dim(2)});
     for (Index i = 0; i < range.size(); ++i) {
-      const auto row = all.sub(head).row(range.begin + i);
+      const auto row = all.sub(head).row((range.begin + i) % all.dim(1));
       std::copy(row.begin(), row.end(), out.view().row(i).begin());
     }
     return out;

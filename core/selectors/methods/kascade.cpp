@@ -26,10 +26,10 @@
 // budgets given as a ratio (the code's k = max(128, 10 %)), not under those in tokens. Keys that
 // only some KV heads still hold stay with those. omnikv: as Kascade's authors run it: decode; one
 // list for all heads by the largest weight of any; layers 0, 1, the anchors and the layer after
-// each anchor dense. Anchors 2, 8, 18 are its authors' for Llama-3-8B (from memory). tidaldecode: decode; a list
-// per query head by its weights; layers 0 and 1 and the anchors dense; anchors 2 and 9 are the
-// program's defaults (13 for Llama-3.1-8B in the paper). Anchors that a model does not have fall
-// away.
+// each anchor dense. Anchors 2, 8, 18 are its authors' for Llama-3-8B (from memory). tidaldecode:
+// decode; a list per query head by its weights; layers 0 and 1 and the anchors dense; anchors 2 and
+// 9 are the program's defaults (13 for Llama-3.1-8B in the paper). Anchors that a model does not
+// have fall away.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/selectors/shared_scores.hpp"
+#include "core/selectors/softmax_votes.hpp"
 
 namespace kvscope {
 
@@ -110,7 +110,10 @@ struct KascadeOptions {
         self.anchors);
     visit(Field{"n-anchors", "fitting: how many anchors"}.in(1, 1 << 20), self.n_anchors);
     visit(Field{"list", "who has a list of its own"}, self.list);
-    visit(Field{"pool", "how the weights of heads that share a list are combined"}, self.pool);
+    visit(
+        Field{"pool",
+              "how the weights of heads that share a list are combined; a tile's rows are summed"},
+        self.pool);
     visit(Field{"attend", "what anchors attend to: their own list, or everything"}, self.attend);
     visit(Field{"dense-after", "the layer after an anchor stays dense, too"}, self.dense_after);
     visit(Field{"phases", "where it answers; prefill and verification are dense with decode"},
@@ -296,57 +299,50 @@ class Kascade final : public Selector {
   /// that share the list.
   Selection make_lists(const SelectCall& call) {
     chose_last_ = call.layer;
-    const Index n_q = call.q.dim(0);
-    const Index n_kv = call.k.dim(0);
     const TokenRange seen = call_range(call);
     const Index rows = rows_per_list(call);
     const Index n_tiles = (call.n_tok + rows - 1) / rows;
-    const Index n_owners = options_.list == AnchorList::q_head ? n_q : n_kv;
-    // pooled weights [n_owners][n_tiles][keys]; of a layer's list, the KV heads' are combined
-    // afterwards
-    std::vector<std::vector<std::vector<double>>> pooled(static_cast<std::size_t>(n_owners));
-    engine_of(call).run(n_owners, [&](Index owner, ScoreWorker& worker) {
-      auto& tiles = pooled[static_cast<std::size_t>(owner)];
-      tiles.assign(static_cast<std::size_t>(n_tiles),
-                   std::vector<double>(static_cast<std::size_t>(seen.size()), 0.0));
-      const Index heads = n_q / n_owners;
-      for (Index q_head = owner * heads; q_head < (owner + 1) * heads; ++q_head) {
-        const Index kv_head = q_head / (n_q / n_kv);
-        for_each_score_row(
-            call, q_head, kv_head, worker.dots, [&](Index row, std::span<double> values) {
-              const TokenRange visible = row_range(call, row);
-              softmax_over_visible(call, kv_head, row, visible, values, sink_of(call, q_head));
-              const auto tile =
-                  std::span(tiles[static_cast<std::size_t>(row / rows)])
-                      .subspan(static_cast<std::size_t>(visible.begin - seen.begin), values.size());
-              for (std::size_t i = 0; i < values.size(); ++i) {
-                tile[i] = options_.pool == AnchorPool::max ? std::max(tile[i], values[i])
-                                                           : tile[i] + values[i];
-              }
-            });
-      }
-    });
-    if (options_.list == AnchorList::layer) join_heads(pooled);
-    Selection lists(owner(), call.n_tok, rows);
-    for (std::size_t owner_index = 0; owner_index < pooled.size(); ++owner_index) {
-      for (Index tile = 0; tile < n_tiles; ++tile)
-        lists.add(best_of_tile(call, static_cast<Index>(owner_index),
-                               pooled[owner_index][static_cast<std::size_t>(tile)], tile * rows));
+    const Index n_lists = options_.list == AnchorList::q_head    ? call.q.dim(0)
+                          : options_.list == AnchorList::kv_head ? call.k.dim(0)
+                                                                 : 1;
+    std::vector<std::vector<KeyList>> lists(
+        static_cast<std::size_t>(n_lists));  // [n_lists][n_tiles]
+    for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
+    // sums of heads need no rows of single heads; votes are those of the keys before a tile
+    const bool by_q_head = options_.list == AnchorList::q_head || options_.pool == AnchorPool::max;
+    for (Index tile = 0; tile < n_tiles; ++tile) {
+      std::vector<Index> tile_rows(
+          static_cast<std::size_t>(std::min(rows, call.n_tok - tile * rows)));
+      std::iota(tile_rows.begin(), tile_rows.end(), tile * rows);
+      const Index past_end = std::max(seen.begin, call.pos_begin + tile * rows);
+      std::vector<std::vector<double>> votes =
+          softmax_votes(call, {.owner = by_q_head ? ListOwner::q_head : ListOwner::kv_head,
+                               .rows = tile_rows,
+                               .keys = {seen.begin, past_end}});
+      const auto per_list = static_cast<Index>(votes.size()) / n_lists;
+      engine_of(call).run(n_lists, [&](Index list, ScoreWorker&) {
+        const auto heads = std::span(votes).subspan(static_cast<std::size_t>(list * per_list),
+                                                    static_cast<std::size_t>(per_list));
+        pool_heads(heads);
+        lists[static_cast<std::size_t>(list)][static_cast<std::size_t>(tile)] =
+            best_of_tile(call, list, heads.front(), tile * rows);
+      });
     }
-    return without_dead_keys_of_layer(std::move(lists), call);
+    Selection out(owner(), call.n_tok, rows);
+    for (const std::vector<KeyList>& tiles : lists) {
+      for (const KeyList& list : tiles) out.add(list);
+    }
+    return without_dead_keys_of_layer(std::move(out), call);
   }
 
-  void join_heads(std::vector<std::vector<std::vector<double>>>& pooled) const {
-    for (std::size_t h = 1; h < pooled.size(); ++h) {
-      for (std::size_t t = 0; t < pooled[h].size(); ++t) {
-        for (std::size_t i = 0; i < pooled[h][t].size(); ++i) {
-          double& all = pooled[0][t][i];
-          all = options_.pool == AnchorPool::max ? std::max(all, pooled[h][t][i])
-                                                 : all + pooled[h][t][i];
-        }
+  /// Combines the heads that share a list, into the first.
+  void pool_heads(std::span<std::vector<double>> heads) const {
+    for (const std::vector<double>& head : heads.subspan(1)) {
+      for (std::size_t i = 0; i < head.size(); ++i) {
+        double& all = heads.front()[i];
+        all = options_.pool == AnchorPool::max ? std::max(all, head[i]) : all + head[i];
       }
     }
-    pooled.resize(1);
   }
 
   /// The best keys before a tile and the tile itself.

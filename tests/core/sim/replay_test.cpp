@@ -531,6 +531,10 @@ TEST_CASE("what does not fit is refused with a sentence") {
 
 TEST_CASE("every method of the registry replays in every phase") {
   const MemoryTrace trace = planted_trace(small());
+  PlantOptions longer = small();
+  longer.n_tokens = 400;  // DuoAttention's window must leave a key out
+  longer.seed = 2;
+  const MemoryTrace text = planted_trace(longer);
   ThreadPool pool(2);
   for (const SelectorEntry& entry : selector_registry().entries()) {
     for (Phase phase : {Phase::prefill, Phase::decode, Phase::verify}) {
@@ -544,6 +548,7 @@ TEST_CASE("every method of the registry replays in every phase") {
       options.calls.phase = phase;
       options.calls.steps = 3;
       options.dense_layers.reset();
+      options.calibration = &text;
       INFO(entry.name << " in " << name_of(phase));
       const auto layers = replay_layers(trace, &trace, {2}, {pair}, options, pool);
       for (double mass : layers[0].pairs[0].mass_rows) CHECK((mass >= 0.0 && mass <= 1.0));
