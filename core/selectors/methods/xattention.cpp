@@ -17,6 +17,10 @@
 // Switches: xattention-16 takes tiles of 16 (the paper's other stride); xattention-function has tau = 0.8, the default of the
 // code's prefill function (its models run 0.9).
 //
+// The public program chooses the same blocks, but for the first chunk of a prompt (up to 16384 tokens): there its assignment of the
+// diagonal takes back that block 0 is forced, while its running sum goes on as if two blocks were: a row keeps one block more
+// than tau asks for, and block 0 only because what is left out is written to index 0. Not repeated here.
+//
 // Decided where the sources are silent: tiles and blocks of keys are aligned to position 0, those of queries to the call's
 // first query; a tile of keys counts if its first key is not after the last query of its row of tiles, as the diagonal tile
 // does in the code. Missing queries and keys of a last tile count as zeros, as padding does; so do dead keys, and tiles

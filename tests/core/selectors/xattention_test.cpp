@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -11,8 +12,8 @@
 namespace kvscope::test {
 namespace {
 
-/// The list of the block of queries that begins at `first`.
-std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, Index stride, double tau, Index q_head, Index first) {
+/// What the block of queries that begins at `first` is estimated to attend to, block by block of keys.
+std::vector<double> naive_antidiagonal_sums(const CallFixture& f, Index block, Index stride, Index q_head, Index first) {
   const Index kv_head = q_head / f.group();
   const Index end = std::min(first + block, f.call.n_tok);
   const Index n_ctx = f.call.pos_begin + end;
@@ -38,6 +39,14 @@ std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, I
     for (std::size_t v = 0; v < weights.size(); ++v)
       sums[v * static_cast<std::size_t>(stride) / static_cast<std::size_t>(block)] += weights[v] / total;
   }
+  return sums;
+}
+
+/// The list of that block of queries.
+std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, Index stride, double tau, Index q_head, Index first) {
+  const std::vector<double> sums = naive_antidiagonal_sums(f, block, stride, q_head, first);
+  const Index kv_head = q_head / f.group();
+  const Index n_ctx = f.call.pos_begin + std::min(first + block, f.call.n_tok);
   std::vector<bool> is_kept(sums.size(), false);
   double kept = 0.0;
   double all = 0.0;
@@ -113,6 +122,52 @@ TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xatten
     for (const KeyPos pos : positions(48, 64)) expected.push_back(pos);
     std::sort(expected.begin(), expected.end());
     CHECK(merged(selection.list(h, 0)) == expected);
+  }
+}
+
+/// Blocks as the public program chooses them, by sorts and shifted running sums. In the first chunk of a prompt its
+/// assignment of the diagonal takes back that block 0 is forced, while the running sum still counts two forced blocks.
+std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own, double tau, bool is_first_chunk) {
+  const std::size_t n = sums.size();
+  std::vector<bool> is_forced(n, false);
+  is_forced[0] = !is_first_chunk;
+  is_forced[own] = true;
+  double total = 0.0;
+  double forced_sum = 0.0;
+  std::vector<double> others;
+  std::vector<std::size_t> order(n);
+  for (std::size_t b = 0; b < n; ++b) {
+    order[b] = b;
+    total += sums[b];
+    forced_sum += is_forced[b] ? sums[b] : 0.0;
+    others.push_back(is_forced[b] ? 0.0 : sums[b]);
+  }
+  std::sort(others.begin(), others.end(), std::greater<>());
+  std::vector<double> running = {0.0, 0.0, forced_sum};
+  for (std::size_t i = 0; i + 3 < n; ++i) running.push_back(running.back() + others[i]);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sums[a] + (is_forced[a] ? 1e6 : 0.0) > sums[b] + (is_forced[b] ? 1e6 : 0.0);
+  });
+  std::vector<bool> kept = is_forced;
+  for (std::size_t i = 0; i < n; ++i) kept[running[i] < tau * total ? order[i] : 0] = true;
+  return kept;
+}
+
+TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk", "[xattention]") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 0, .n_tok = 256});
+  for (float& x : fixture.q.flat()) x *= 2.5f;
+  const Selection selection = made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
+  for (Index h = 0; h < 4; ++h) {
+    for (Index own = 3; own < 16; ++own) {
+      INFO("head " << h << ", block of queries " << own);
+      const auto sums = naive_antidiagonal_sums(fixture, 16, 4, h, own * 16);
+      std::vector<bool> ours(sums.size(), false);
+      for (const KeyPos pos : merged(selection.list(h, own * 16))) ours[static_cast<std::size_t>(pos / 16)] = true;
+      CHECK(ours == public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
+      const auto first = public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/true);
+      const auto n_more = std::count(first.begin(), first.end(), true) - std::count(ours.begin(), ours.end(), true);
+      CHECK((n_more >= 0 && n_more <= 2));
+    }
   }
 }
 
