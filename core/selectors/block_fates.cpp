@@ -24,14 +24,17 @@ TokenRange BlockFates::keys_of(Index block) const {
   return {std::max(block * size, keys.begin), std::min((block + 1) * size, keys.end)};
 }
 
-Index BlockFates::count(BlockFate fate) const { return std::count(fates.begin(), fates.end(), fate); }
+Index BlockFates::count(BlockFate fate) const {
+  return std::count(fates.begin(), fates.end(), fate);
+}
 
 void BlockFates::keep_best(std::span<const double> scores, Index n) {
   std::vector<double> open(scores.begin(), scores.end());
   for (std::size_t i = 0; i < open.size(); ++i) {
     if (fates[i] != BlockFate::out) open[i] = -std::numeric_limits<double>::infinity();
   }
-  for (const Index i : top_k_sorted_by_index(open, n)) fates[static_cast<std::size_t>(i)] = BlockFate::scored;
+  for (const Index i : top_k_sorted_by_index(open, n))
+    fates[static_cast<std::size_t>(i)] = BlockFate::scored;
 }
 
 void BlockFates::keep_share(std::span<const double> weights, double share) {
@@ -62,7 +65,8 @@ KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
       std::iota(next, next + range.size(), static_cast<KeyPos>(range.begin));
       next += range.size();
     }
-    to.resize(static_cast<std::size_t>(next - to.data()));  // the first and the last block may be cut
+    to.resize(
+        static_cast<std::size_t>(next - to.data()));  // the first and the last block may be cut
   };
   fill(BlockFate::scored, out.scored);
   fill(BlockFate::forced, out.forced);

@@ -8,7 +8,8 @@ namespace {
 
 /// The mean of the keys in `range` that count, and how many these are. out [d_head]
 template <class Counts>
-Index mean_of(TensorView<const float> k, TokenRange range, const Counts& counts, std::vector<double>& sum, float* out) {
+Index mean_of(TensorView<const float> k, TokenRange range, const Counts& counts,
+              std::vector<double>& sum, float* out) {
   sum.assign(static_cast<std::size_t>(k.dim(1)), 0.0);
   Index n = 0;
   for (Index pos = range.begin; pos < range.end; ++pos) {
@@ -30,19 +31,25 @@ void KeyPools::append_up_to(TensorView<const float> k) {
   means_.resize(static_cast<std::size_t>(n * d_head_));
   std::vector<double> sum;
   for (; n_windows_ < n; ++n_windows_)
-    mean_of(k, keys_of(n_windows_), [](Index) { return true; }, sum, means_.data() + n_windows_ * d_head_);
+    mean_of(
+        k, keys_of(n_windows_), [](Index) { return true; }, sum,
+        means_.data() + n_windows_ * d_head_);
 }
 
-void KeyPools::truncate(Index n_keys) { n_windows_ = std::min(n_windows_, count_whole(n_keys)); }
+void KeyPools::truncate(Index n_keys) {
+  n_windows_ = std::min(n_windows_, count_whole(n_keys));
+}
 
-Tensor<float> KeyPools::alive_means(const SelectCall& call, Index kv_head, std::vector<Index>& n_alive) const {
+Tensor<float> KeyPools::alive_means(const SelectCall& call, Index kv_head,
+                                    std::vector<Index>& n_alive) const {
   Tensor<float> out(Shape{n_windows_, d_head_});
   n_alive.assign(static_cast<std::size_t>(n_windows_), 0);
   std::vector<double> sum;
   const auto k = call.k.sub(kv_head);
   for (Index i = 0; i < n_windows_; ++i) {
-    n_alive[static_cast<std::size_t>(i)] =
-        mean_of(k, keys_of(i), [&](Index pos) { return is_alive(call, kv_head, pos); }, sum, out.data() + i * d_head_);
+    n_alive[static_cast<std::size_t>(i)] = mean_of(
+        k, keys_of(i), [&](Index pos) { return is_alive(call, kv_head, pos); }, sum,
+        out.data() + i * d_head_);
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Means of windows of one KV head's keys, which grow with the cache: compressed keys (NSA, InfLLM-V2), block means (MoBA)
-// and landmarks (ShadowKV).
+// Means of windows of one KV head's keys, which grow with the cache: compressed keys (NSA,
+// InfLLM-V2), block means (MoBA) and landmarks (ShadowKV).
 #pragma once
 
 #include <span>
@@ -10,12 +10,13 @@
 
 namespace kvscope {
 
-/// Window i holds the positions [i * stride, i * stride + length). Only whole windows have a mean, so what is appended
-/// or forgotten later changes none.
+/// Window i holds the positions [i * stride, i * stride + length). Only whole windows have a mean,
+/// so what is appended or forgotten later changes none.
 class KeyPools {
  public:
   /// length, stride >= 1.
-  KeyPools(Index d_head, Index length, Index stride) : d_head_(d_head), length_(length), stride_(stride) {}
+  KeyPools(Index d_head, Index length, Index stride)
+      : d_head_(d_head), length_(length), stride_(stride) {}
 
   /// Takes keys k [n_ctx, d_head] from position 0; those seen before must be what they were.
   void append_up_to(TensorView<const float> k);
@@ -23,15 +24,18 @@ class KeyPools {
   void truncate(Index n_keys);
 
   /// Windows that end at or before position n_keys.
-  Index count_whole(Index n_keys) const { return n_keys < length_ ? 0 : (n_keys - length_) / stride_ + 1; }
+  Index count_whole(Index n_keys) const {
+    return n_keys < length_ ? 0 : (n_keys - length_) / stride_ + 1;
+  }
   TokenRange keys_of(Index window) const { return {window * stride_, window * stride_ + length_}; }
   Index stride() const { return stride_; }
   /// [n_windows, d_head]
   TensorView<const float> means() const { return {means_.data(), {n_windows_, d_head_}}; }
 
-  /// Means again from alive keys alone, for a call whose KV head has lost some: [n_windows, d_head], and to n_alive the
-  /// keys that each is made of; a window without any has zeros.
-  Tensor<float> alive_means(const SelectCall& call, Index kv_head, std::vector<Index>& n_alive) const;
+  /// Means again from alive keys alone, for a call whose KV head has lost some: [n_windows,
+  /// d_head], and to n_alive the keys that each is made of; a window without any has zeros.
+  Tensor<float> alive_means(const SelectCall& call, Index kv_head,
+                            std::vector<Index>& n_alive) const;
 
  private:
   Index d_head_;

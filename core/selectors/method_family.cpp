@@ -4,17 +4,28 @@ namespace kvscope {
 
 std::string_view title_of(MethodFamily family) {
   switch (family) {
-    case MethodFamily::controls: return "controls and oracles";
-    case MethodFamily::positions: return "by position, whatever the keys are";
-    case MethodFamily::keys: return "single keys by score";
-    case MethodFamily::pages: return "pages, blocks and chunks of keys by score";
-    case MethodFamily::patterns: return "patterns of prefill";
-    case MethodFamily::eviction: return "eviction for good";
-    case MethodFamily::sampling: return "samples with weights";
-    case MethodFamily::summaries: return "clusters that stand for their keys";
-    case MethodFamily::layers: return "lists shared across layers";
-    case MethodFamily::budgets: return "how much each head or row keeps";
-    case MethodFamily::guided: return "chosen by another model or a learned index";
+    case MethodFamily::controls:
+      return "controls and oracles";
+    case MethodFamily::positions:
+      return "by position, whatever the keys are";
+    case MethodFamily::keys:
+      return "single keys by score";
+    case MethodFamily::pages:
+      return "pages, blocks and chunks of keys by score";
+    case MethodFamily::patterns:
+      return "patterns of prefill";
+    case MethodFamily::eviction:
+      return "eviction for good";
+    case MethodFamily::sampling:
+      return "samples with weights";
+    case MethodFamily::summaries:
+      return "clusters that stand for their keys";
+    case MethodFamily::layers:
+      return "lists shared across layers";
+    case MethodFamily::budgets:
+      return "how much each head or row keeps";
+    case MethodFamily::guided:
+      return "chosen by another model or a learned index";
   }
   return "";
 }

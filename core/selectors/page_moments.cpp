@@ -33,7 +33,8 @@ void PageMoments::Moments::store(std::span<float> row) const {
   const std::size_t d = mean.size();
   const double share = 1.0 / static_cast<double>(count);
   for (std::size_t c = 0; c < d; ++c) row[c] = static_cast<float>(mean[c]);
-  for (std::size_t c = 0; c < d; ++c) row[d + c] = static_cast<float>(std::sqrt(std::max(0.0, squares[c] * share)));
+  for (std::size_t c = 0; c < d; ++c)
+    row[d + c] = static_cast<float>(std::sqrt(std::max(0.0, squares[c] * share)));
 }
 
 void PageMoments::append_up_to(TensorView<const float> k) {
@@ -46,7 +47,8 @@ void PageMoments::append_up_to(TensorView<const float> k) {
     open_.include(k.row(n_keys_));
     const bool is_last_of_page = (n_keys_ + 1) % page_size_ == 0 || n_keys_ + 1 == k.dim(0);
     if (is_last_of_page)
-      open_.store(std::span(rows_).subspan(static_cast<std::size_t>(n_keys_ / page_size_) * width, width));
+      open_.store(
+          std::span(rows_).subspan(static_cast<std::size_t>(n_keys_ / page_size_) * width, width));
   }
 }
 
@@ -71,7 +73,8 @@ double PageMoments::score_of_keys(std::span<const double> doubled_query, TensorV
   std::vector<float> row(static_cast<std::size_t>(2 * d_head_));
   moments.store(row);
   double score = 0.0;
-  for (std::size_t c = 0; c < row.size(); ++c) score += doubled_query[c] * static_cast<double>(row[c]);
+  for (std::size_t c = 0; c < row.size(); ++c)
+    score += doubled_query[c] * static_cast<double>(row[c]);
   return score;
 }
 

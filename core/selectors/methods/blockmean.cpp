@@ -1,35 +1,43 @@
-// blockmean: every query chooses blocks of keys by the means of their keys; presets moba (Mixture of Block Attention, arXiv
-// 2502.13189), nsa (Native Sparse Attention, arXiv 2502.11089) and infllm2 (InfLLM-V2, arXiv 2509.24663; MiniCPM 4).
+// blockmean: every query chooses blocks of keys by the means of their keys; presets moba (Mixture
+// of Block Attention, arXiv 2502.13189), nsa (Native Sparse Attention, arXiv 2502.11089) and
+// infllm2 (InfLLM-V2, arXiv 2509.24663; MiniCPM 4).
 //
-// Idea: windows of `kernel` keys every `stride` keys have a mean, the compressed key. A query's score of a block is made of
-// its products with the compressed keys of the block:
-//   score=product, pool=mean   the mean product, weighted by the keys that window and block share (MoBA: one window a block)
-//   score=softmax              the products' softmax over all whole windows before the query, summed over the heads of a
-//                              list; pool=sum adds the windows of a block, each times the strides that they share (NSA's
-//                              equation 9), pool=max takes the largest (InfLLM-V2)
-// The best blocks stay, with the first ones and the query's own and latest ones. Lists are the query's own: one per row.
+// Idea: windows of `kernel` keys every `stride` keys have a mean, the compressed key. A query's
+// score of a block is made of its products with the compressed keys of the block:
+//   score=product, pool=mean: the mean product, weighted by the keys that window and block share
+//     (MoBA: one window a block)
+//   score=softmax: the products' softmax over all whole windows before the query, summed over the
+//     heads of a list; pool=sum adds the windows of a block, each times the strides that they
+//     share (NSA's equation 9), pool=max takes the largest (InfLLM-V2)
+// The best blocks stay, with the first ones and the query's own and latest ones. Lists are the
+// query's own: one per row.
 //
-// Cost per call: 2 n_q C d FLOPs for each of the W ~ T / stride compressed keys of a KV head, one read of these; they are
-// also what it stores. A decode step reads 1 / stride of the keys. In chunks the lists are the larger part:
-// each row of each KV head (moba: query head) has its own, of up to top-blocks * block keys. At 32k keys choosing takes a sixth of
-// dense attention's time; moba, whose lists of 3 blocks of 4096 for every row and head are 40 million positions, half of it.
+// Cost per call: 2 n_q C d FLOPs for each of the W ~ T / stride compressed keys of a KV head, one
+// read of these; they are also what it stores. A decode step reads 1 / stride of the keys. In
+// chunks the lists are the larger part: each row of each KV head (moba: query head) has its own, of
+// up to top-blocks * block keys. At 32k keys choosing takes a sixth of dense attention's time;
+// moba, whose lists of 3 blocks of 4096 for every row and head are 40 million positions, half of
+// it.
 //
-// Fails on models that were not trained so: moba's README says that it is no drop-in. What these rows show is what training
-// buys. A wanted key that its block's mean does not show is lost.
+// Fails on models that were not trained so: moba's README says that it is no drop-in. What these
+// rows show is what training buys. A wanted key that its block's mean does not show is lost.
 //
 // Switches, from the published programs:
-//   moba     blocks of 4096 by their mean, per query head, top 12 with the own block (tests of the code: 2048; 3)
-//   nsa      windows of 32 every 16, blocks of 64, one list per KV head: top 16 with 1 first and 2 latest blocks; the
-//            sliding window of 512 joins the list. NSA's compressed branch, whose values are weighted too, is not
-//            modelled, and its three gates are trained.
-//   infllm2  the same windows, the largest, top 64 beside the first block and the last 2048 tokens; dense below 8192
-// Sizes are blocks, absolute as published. With sizes=budget (the method's default) the budget buys blocks: inside=true
-// counts the forced ones.
+//   moba: blocks of 4096 by their mean, per query head, top 12 with the own block (tests of the
+//     code: 2048; 3)
+//   nsa: windows of 32 every 16, blocks of 64, one list per KV head: top 16 with 1 first and 2
+//     latest blocks; the sliding window of 512 joins the list. NSA's compressed branch, whose
+//     values are weighted too, is not modelled, and its three gates are trained
+//   infllm2: the same windows, the largest, top 64 beside the first block and the last 2048
+//     tokens; dense below 8192
+// Sizes are blocks, absolute as published. With sizes=budget (the method's default) the budget buys
+// blocks: inside=true counts the forced ones.
 //
-// Decided where the sources are silent: windows that reach past a query are not whole for it and have no score; a
-// block without any ranks below all others but may fill a budget. The query's own block is always kept (n-local >= 1). Dead
-// keys leave the means; a window without alive keys has no score. A layer's own window counts no compressed key that it cuts.
-// `dense-below` looks at the keys that the call's last query sees.
+// Decided where the sources are silent: windows that reach past a query are not whole for it and
+// have no score; a block without any ranks below all others but may fill a budget. The query's own
+// block is always kept (n-local >= 1). Dead keys leave the means; a window without alive keys has
+// no score. A layer's own window counts no compressed key that it cuts. `dense-below` looks at the
+// keys that the call's last query sees.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -91,33 +99,46 @@ struct BlockMeanOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"block", "tokens per block that is kept or not"}.in(1, 1 << 20), self.block);
     visit(Field{"kernel", "keys per compressed key"}.in(1, 1 << 20), self.kernel);
-    visit(Field{"stride", "keys from one compressed key to the next, at most kernel"}.in(1, 1 << 20), self.stride);
-    visit(Field{"score", "products with compressed keys, or their softmax over all of them"}, self.score);
+    visit(
+        Field{"stride", "keys from one compressed key to the next, at most kernel"}.in(1, 1 << 20),
+        self.stride);
+    visit(Field{"score", "products with compressed keys, or their softmax over all of them"},
+          self.score);
     visit(Field{"pool", "how the compressed keys of a block become its score"}, self.pool);
-    visit(Field{"owner", "a list per query head, or per KV head by the sum over its group"}, self.owner);
-    visit(Field{"top-blocks", "blocks that are kept, with sizes=options"}.at_least(1), self.top_blocks);
-    visit(Field{"inside", "first and latest blocks count inside top-blocks or the budget"}, self.inside);
-    visit(Field{"n-first", "first blocks that are always kept"}.at_least(0), self.n_first);
-    visit(Field{"n-local", "latest blocks that are always kept, a query's own included"}.at_least(1), self.n_local);
-    visit(Field{"local-tokens", "last tokens that are always kept, by whole blocks, on top"}.at_least(0), self.local_tokens);
-    visit(Field{"dense-below", "calls whose last query sees fewer keys stay dense"}.at_least(0), self.dense_below);
-    visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"}, self.sizes);
+    visit(Field{"owner", "a list per query head, or per KV head by the sum over its group"},
+          self.owner);
+    visit(Field{"top-blocks", "blocks that are kept, with sizes=options"}.in(1, 1 << 30),
+          self.top_blocks);
+    visit(Field{"inside", "first and latest blocks count inside top-blocks or the budget"},
+          self.inside);
+    visit(Field{"n-first", "first blocks that are always kept"}.in(0, 1 << 30), self.n_first);
+    visit(Field{"n-local", "latest blocks that are always kept, a query's own included"}.in(
+              1, 1 << 30),
+          self.n_local);
+    visit(Field{"local-tokens", "last tokens that are always kept, by whole blocks, on top"}.in(
+              0, 1 << 30),
+          self.local_tokens);
+    visit(Field{"dense-below", "calls whose last query sees fewer keys stay dense"}.in(0, 1 << 30),
+          self.dense_below);
+    visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
+          self.sizes);
   }
 };
 
 /// The compressed keys of one KV head in a call.
 struct CompressedKeys {
   const KeyPools& pools;
-  TensorView<const float> means;  // [n_windows, d_head]
-  std::span<const Index> n_alive; // [n_windows], or empty: all keys of all windows
+  TensorView<const float> means;   // [n_windows, d_head]
+  std::span<const Index> n_alive;  // [n_windows], or empty: all keys of all windows
 };
 
 class BlockMean final : public Selector {
  public:
   explicit BlockMean(const BlockMeanOptions& options) : options_(options) {
     if (options_.stride > options_.kernel) {
-      throw ConfigError(fmt::format("blockmean: stride: expected at most kernel = {} (windows must cover all keys), found {}",
-                                    options_.kernel, options_.stride));
+      throw ConfigError(fmt::format(
+          "blockmean: stride: expected at most kernel = {} (windows must cover all keys), found {}",
+          options_.kernel, options_.stride));
     }
     if ((options_.score == BlockScore::softmax) == (options_.pool == BlockPool::mean)) {
       throw ConfigError(fmt::format("blockmean: pool: expected {} with score={}, found {}",
@@ -158,7 +179,8 @@ class BlockMean final : public Selector {
         call, list_owner(), /*rows_per_list=*/1, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
           KeyPools& pools = pools_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          if (call.engine == nullptr) pools.truncate(0);  // nobody said what became of keys seen before
+          if (call.engine == nullptr)
+            pools.truncate(0);  // nobody said what became of keys seen before
           pools.append_up_to(call.k.sub(heads.kv_head));
           CompressedKeys keys{pools, pools.means(), {}};
           Tensor<float> alive;
@@ -201,8 +223,9 @@ class BlockMean final : public Selector {
   }
 
   /// The lists of all rows, for each budget.
-  void add_lists(const SelectCall& call, TokenRange q_heads, Index kv_head, const CompressedKeys& keys,
-                 std::span<const Budget> budgets, ScoreWorker& worker, std::span<Selection> answers) const {
+  void add_lists(const SelectCall& call, TokenRange q_heads, Index kv_head,
+                 const CompressedKeys& keys, std::span<const Budget> budgets, ScoreWorker& worker,
+                 std::span<Selection> answers) const {
     const Index rows_at_once = std::max<Index>(1, kRowsAtOnce / q_heads.size());
     for (Index first = 0; first < call.n_tok; first += rows_at_once) {
       const Index n_rows = std::min(rows_at_once, call.n_tok - first);
@@ -216,7 +239,8 @@ class BlockMean final : public Selector {
       worker.dots.compute(q, n_rows * q_heads.size(), keys.means, {0, keys.means.dim(0)});
       for (Index row = first; row < first + n_rows; ++row) {
         std::vector<std::span<double>> products;
-        for (Index i = 0; i < q_heads.size(); ++i) products.push_back(worker.dots.row((row - first) * q_heads.size() + i));
+        for (Index i = 0; i < q_heads.size(); ++i)
+          products.push_back(worker.dots.row((row - first) * q_heads.size() + i));
         const BlockFates fates = rule_of(call, row);
         const std::vector<double> scores = block_scores(call, row, keys, products, fates);
         for (std::size_t b = 0; b < budgets.size(); ++b) {
@@ -233,7 +257,8 @@ class BlockMean final : public Selector {
   void reserve_like_first(const SelectCall& call, Selection& answer) const {
     const Index n_heads = options_.owner == BlockOwner::q_head ? call.q.dim(0) : call.k.dim(0);
     const Index n_makers = engine_of(call).n_workers() == 1 ? 1 : call.k.dim(0);
-    answer.reserve(answer.keys().size() * static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
+    answer.reserve(answer.keys().size() *
+                   static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
   }
 
   /// What is kept whatever its score.
@@ -241,44 +266,55 @@ class BlockMean final : public Selector {
     BlockFates fates(options_.block, row_range(call, row));
     fates.force({0, options_.n_first});
     fates.force({fates.blocks.end - options_.n_local, fates.blocks.end});
-    fates.force({(fates.keys.end - options_.local_tokens) / options_.block, options_.local_tokens > 0 ? fates.blocks.end : 0});
+    fates.force({(fates.keys.end - options_.local_tokens) / options_.block,
+                 options_.local_tokens > 0 ? fates.blocks.end : 0});
     return fates;
   }
 
   /// How many more blocks stay.
-  Index n_kept(const SelectCall& call, Index kv_head, const Budget& budget, const BlockFates& fates) const {
+  Index n_kept(const SelectCall& call, Index kv_head, const Budget& budget,
+               const BlockFates& fates) const {
     Index n_inside = 0;  // forced blocks that count
     if (options_.inside) {
       for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block)
-        n_inside += block < options_.n_first || block >= fates.blocks.end - options_.n_local ? 1 : 0;
+        n_inside +=
+            block < options_.n_first || block >= fates.blocks.end - options_.n_local ? 1 : 0;
     }
     if (options_.sizes == PatternSize::options) return options_.top_blocks - n_inside;
     Index n_keys = 0;
     for (Index block = fates.blocks.begin; block < fates.blocks.end; ++block) {
-      if (options_.inside || fates.of(block) == BlockFate::out) n_keys += n_alive(call, kv_head, fates.keys_of(block));
+      if (options_.inside || fates.of(block) == BlockFate::out)
+        n_keys += n_alive(call, kv_head, fates.keys_of(block));
     }
     if (n_keys == 0) return 0;
-    return blocks_bought(budget.tokens(n_keys, options_.block), options_.block, n_keys, fates.blocks.size()) - n_inside;
+    return blocks_bought(budget.tokens(n_keys, options_.block), options_.block, n_keys,
+                         fates.blocks.size()) -
+           n_inside;
   }
 
   static Index n_alive(const SelectCall& call, Index kv_head, TokenRange range) {
-    return all_alive(call, kv_head) ? range.size() : static_cast<Index>(candidates(call, kv_head, range).size());
+    return all_alive(call, kv_head) ? range.size()
+                                    : static_cast<Index>(candidates(call, kv_head, range).size());
   }
 
-  /// Scores of the blocks of `fates` for one row: products with all compressed keys, [heads][n_windows], in; overwritten.
+  /// Scores of the blocks of `fates` for one row: products with all compressed keys,
+  /// [heads][n_windows], in; overwritten.
   std::vector<double> block_scores(const SelectCall& call, Index row, const CompressedKeys& keys,
-                                   std::span<const std::span<double>> products, const BlockFates& fates) const {
+                                   std::span<const std::span<double>> products,
+                                   const BlockFates& fates) const {
     const TokenRange seen = row_range(call, row);
     const Index stride = keys.pools.stride();
-    const TokenRange windows{(seen.begin + stride - 1) / stride,
-                             std::max((seen.begin + stride - 1) / stride, keys.pools.count_whole(seen.end))};
+    const TokenRange windows{
+        (seen.begin + stride - 1) / stride,
+        std::max((seen.begin + stride - 1) / stride, keys.pools.count_whole(seen.end))};
     const auto n = static_cast<std::size_t>(windows.size());
     std::vector<double> weights(n, 0.0);  // of whole windows, over the heads of the list
     for (const std::span<double> all : products) {
       const std::span<double> part = all.subspan(static_cast<std::size_t>(windows.begin), n);
       if (options_.score == BlockScore::softmax) {
         for (std::size_t i = 0; i < n; ++i) {
-          if (!has_keys(keys, windows.begin + static_cast<Index>(i))) part[i] = -std::numeric_limits<double>::infinity();
+          if (!has_keys(keys, windows.begin + static_cast<Index>(i)))
+            part[i] = -std::numeric_limits<double>::infinity();
         }
         const double largest = max_of(part);
         if (!(largest > -std::numeric_limits<double>::infinity())) continue;
@@ -294,15 +330,20 @@ class BlockMean final : public Selector {
       const Index window = windows.begin + static_cast<Index>(i);
       if (!has_keys(keys, window)) continue;
       const TokenRange range = keys.pools.keys_of(window);
-      for (Index block = range.begin / options_.block; block <= (range.end - 1) / options_.block; ++block) {
-        const Index n_shared = std::min(range.end, (block + 1) * options_.block) - std::max(range.begin, block * options_.block);
+      for (Index block = range.begin / options_.block; block <= (range.end - 1) / options_.block;
+           ++block) {
+        const Index n_shared = std::min(range.end, (block + 1) * options_.block) -
+                               std::max(range.begin, block * options_.block);
         const auto at = static_cast<std::size_t>(block - fates.blocks.begin);
         double& score = scores[at];
         const double before = score == kNoWindow ? 0.0 : score;
         switch (options_.pool) {
-          case BlockPool::max: score = std::max(before, weights[i]); break;
+          case BlockPool::max:
+            score = std::max(before, weights[i]);
+            break;
           case BlockPool::sum:
-            score = before + weights[i] * static_cast<double>(n_shared) / static_cast<double>(stride);
+            score =
+                before + weights[i] * static_cast<double>(n_shared) / static_cast<double>(stride);
             break;
           case BlockPool::mean:
             score = before + weights[i] * static_cast<double>(n_shared);
@@ -329,15 +370,18 @@ class BlockMean final : public Selector {
 
 void register_blockmean(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<BlockMean, BlockMeanOptions>(
-      "blockmean", "Block means: MoBA, NSA, InfLLM-V2 without training", "arXiv 2502.13189, 2502.11089, 2509.24663",
+      "blockmean", "Block means: MoBA, NSA, InfLLM-V2 without training",
+      "arXiv 2502.13189, 2502.11089, 2509.24663",
       "every query keeps the blocks of keys whose mean keys it attends to most");
-  entry.presets["moba"] = {{"block", "4096"},    {"kernel", "4096"}, {"stride", "4096"}, {"score", "product"},
-                           {"pool", "mean"},     {"owner", "q_head"}, {"top-blocks", "12"}, {"inside", "true"},
-                           {"n-first", "0"},     {"n-local", "1"},   {"sizes", "options"}};
-  entry.presets["nsa"] = {{"top-blocks", "16"}, {"inside", "true"}, {"n-first", "1"},
+  entry.presets["moba"] = {{"block", "4096"},    {"kernel", "4096"},  {"stride", "4096"},
+                           {"score", "product"}, {"pool", "mean"},    {"owner", "q_head"},
+                           {"top-blocks", "12"}, {"inside", "true"},  {"n-first", "0"},
+                           {"n-local", "1"},     {"sizes", "options"}};
+  entry.presets["nsa"] = {{"top-blocks", "16"}, {"inside", "true"},      {"n-first", "1"},
                           {"n-local", "2"},     {"local-tokens", "512"}, {"sizes", "options"}};
-  entry.presets["infllm2"] = {{"pool", "max"},          {"top-blocks", "64"},    {"n-first", "1"}, {"n-local", "1"},
-                              {"local-tokens", "2048"}, {"dense-below", "8192"}, {"sizes", "options"}};
+  entry.presets["infllm2"] = {
+      {"pool", "max"},          {"top-blocks", "64"},    {"n-first", "1"},    {"n-local", "1"},
+      {"local-tokens", "2048"}, {"dense-below", "8192"}, {"sizes", "options"}};
 }
 
 }  // namespace kvscope

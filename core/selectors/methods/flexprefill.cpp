@@ -1,34 +1,41 @@
-// flexprefill: each head finds out whether block means can be trusted, and takes what covers a share of its attention (Lai et
-// al., arXiv 2502.20766, ICLR 2025; official code).
+// flexprefill: each head finds out whether block means can be trusted, and takes what covers a
+// share of its attention (Lai et al., arXiv 2502.20766, ICLR 2025; official code).
 //
-// Idea: in prefill, per query head, the last 128 queries' softmax rows are the truth. Summed over blocks of keys they are
-// compared with the softmax of the products of their mean query and the blocks' mean keys: the root of the Jensen-Shannon
-// divergence. Below tau the head is query-aware: every block of queries gets such an estimate, and the best pairs of blocks
-// of the whole call are kept until they hold a share gamma of all rows' sum. Else it is vertical-slash: as many of the best
-// blocks of columns, and of the best block diagonals, as tokens cover gamma of the truth by column and by distance. Both
-// keep at least min-budget tokens of each, block 0 and the diagonal among them. Decode stays dense.
+// Idea: in prefill, per query head, the last 128 queries' softmax rows are the truth. Summed over
+// blocks of keys they are compared with the softmax of the products of their mean query and the
+// blocks' mean keys: the root of the Jensen-Shannon divergence. Below tau the head is query-aware:
+// every block of queries gets such an estimate, and the best pairs of blocks of the whole call are
+// kept until they hold a share gamma of all rows' sum. Else it is vertical-slash: as many of the
+// best blocks of columns, and of the best block diagonals, as tokens cover gamma of the truth by
+// column and by distance. Both keep at least min-budget tokens of each, block 0 and the diagonal
+// among them. Decode stays dense.
 //
-// Cost per call: 2 n_q R T d FLOPs for R = min(128, C) voters, means of queries and keys (n_q C + n_kv T) d, pairs of blocks
-// 2 n_q ceil(C / 128) ceil(T / 128) d (counted for all heads: the test needs the last row of them), one read of the keys.
-// Stores nothing. In chunks of 128 the voters are all queries: the choice is then half of dense attention's products before
-// anything is saved, and the sums by column and distance cost as much again; that is the method in chunks, which was
-// made for prompts in one piece (MInference#186 meets the same).
+// Cost per call: 2 n_q R T d FLOPs for R = min(128, C) voters, means of queries and keys (n_q C +
+// n_kv T) d, pairs of blocks 2 n_q ceil(C / 128) ceil(T / 128) d (counted for all heads: the test
+// needs the last row of them), one read of the keys. Stores nothing. In chunks of 128 the voters
+// are all queries: the choice is then half of dense attention's products before anything is saved,
+// and the sums by column and distance cost as much again, so that choosing takes dense attention's
+// own time; that is the method in chunks, which was made for prompts in one piece (MInference#186
+// meets the same).
 //
-// Fails when earlier queries of the call attend elsewhere than the last 128; and, in a vertical-slash head, by its own count: where
-// one far key holds all attention, one token covers gamma, one block stands for it, and that one is block 0. Only min-budget's
-// further blocks find the key.
+// Fails when earlier queries of the call attend elsewhere than the last 128; and, in a
+// vertical-slash head, by its own count: where one far key holds all attention, one token covers
+// gamma, one block stands for it, and that one is block 0. Only min-budget's further blocks find
+// the key.
 //
-// A trap of the original, not repeated here: where a block's truth or estimate underflows to exactly 0, its 0 * log 0 is not a
-// number, neither is the divergence, and NaN < tau is false: the head silently becomes vertical-slash. Here 0 log 0 = 0.
+// A trap of the original, not repeated here: where a block's truth or estimate underflows to
+// exactly 0, its 0 * log 0 is not a number, neither is the divergence, and NaN < tau is false: the
+// head silently becomes vertical-slash. Here 0 log 0 = 0.
 //
-// Switches: flexprefill-frontier is sparse-frontier's version: gamma 0.65, a local window of 512, and no divergence test
-// (tau = 0: all heads are vertical-slash).
+// Switches: flexprefill-frontier is sparse-frontier's version: gamma 0.65, a local window of 512,
+// and no divergence test (tau = 0: all heads are vertical-slash).
 //
-// Decided where the sources are silent: under chunks the last queries are the chunk's. Blocks of keys are aligned to position
-// 0, of queries to the call's first query; a block diagonal o pairs each aligned block of the call's positions with the block o
-// before it. The code turns n tokens into n / 128 + 1 blocks; so does this, by `block`. Its query-aware nucleus leaves out the
-// pair that crosses gamma; the paper's, which reaches it, is taken. Dead keys leave votes and means; a block without alive
-// keys has no estimate. Sizes from the budget: p is gamma.
+// Decided where the sources are silent: under chunks the last queries are the chunk's. Blocks of
+// keys are aligned to position 0, of queries to the call's first query; a block diagonal o pairs
+// each aligned block of the call's positions with the block o before it. The code turns n tokens
+// into n / 128 + 1 blocks; so does this, by `block`. Its query-aware nucleus leaves out the pair
+// that crosses gamma; the paper's, which reaches it, is taken. Dead keys leave votes and means; a
+// block without alive keys has no estimate. Sizes from the budget: p is gamma.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -61,16 +68,27 @@ struct FlexPrefillOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
     visit(Field{"gamma", "share of the attention that is covered"}.in(0.0, 1.0), self.gamma);
-    visit(Field{"tau", "root of the Jensen-Shannon divergence below which a head is query-aware (0: none is)"}.in(0.0, 1.0),
-          self.tau);
-    visit(Field{"min-budget", "tokens of columns and of diagonals that are kept at least"}.at_least(1), self.min_budget);
-    visit(Field{"n-voters", "last queries of the call whose attention is looked at"}.at_least(1), self.n_voters);
-    visit(Field{"n-local", "last tokens before a block of queries that are kept too, by whole blocks"}.at_least(0), self.n_local);
+    visit(
+        Field{
+            "tau",
+            "root of the Jensen-Shannon divergence below which a head is query-aware (0: none is)"}
+            .in(0.0, 1.0),
+        self.tau);
+    visit(Field{"min-budget", "tokens of columns and of diagonals that are kept at least"}.in(
+              1, 1 << 30),
+          self.min_budget);
+    visit(Field{"n-voters", "last queries of the call whose attention is looked at"}.in(1, 1 << 30),
+          self.n_voters);
+    visit(
+        Field{"n-local", "last tokens before a block of queries that are kept too, by whole blocks"}
+            .in(0, 1 << 30),
+        self.n_local);
     visit(Field{"sizes", "gamma from the options, or the budget p"}, self.sizes);
   }
 };
 
-/// Square root of the Jensen-Shannon divergence of two distributions (natural logarithm); cells of 0 add nothing.
+/// Square root of the Jensen-Shannon divergence of two distributions (natural logarithm); cells of
+/// 0 add nothing.
 double root_of_divergence(std::span<const double> p, std::span<const double> q) {
   double sum = 0.0;
   for (std::size_t i = 0; i < p.size(); ++i) {
@@ -102,13 +120,17 @@ class FlexPrefill final : public Selector {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
       const auto counts = [&](Index pos) { return is_alive(call, kv_head, pos); };
-      const BlockMeans keys = block_means(call.k.sub(kv_head), options_.block, counts, {}, /*divide_by_block=*/false);
+      const BlockMeans keys =
+          block_means(call.k.sub(kv_head), options_.block, counts, {}, /*divide_by_block=*/false);
       for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
         const auto head = static_cast<std::size_t>(q_head);
         const std::vector<double> truth = block_sums(votes.columns[head]);
-        const bool is_query_aware = options_.tau > 0.0 && root_of_divergence(estimate_of_voters(call, q_head, keys), truth) < options_.tau;
+        const bool is_query_aware =
+            options_.tau > 0.0 &&
+            root_of_divergence(estimate_of_voters(call, q_head, keys), truth) < options_.tau;
         std::vector<BlockFates> fates = rules(call);
-        keep_columns_and_diagonals(call, votes.columns[head], votes.offsets[head], is_query_aware ? 0.0 : gamma, fates);
+        keep_columns_and_diagonals(call, votes.columns[head], votes.offsets[head],
+                                   is_query_aware ? 0.0 : gamma, fates);
         if (is_query_aware) keep_pairs(call, q_head, keys, gamma, fates);
         for (const BlockFates& one : fates) answer.add(one.list(call, kv_head));
       }
@@ -117,7 +139,8 @@ class FlexPrefill final : public Selector {
   }
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
-    SelectCost cost = exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(options_.n_voters, call.n_tok));
+    SelectCost cost =
+        exact_scoring_cost(call, {0, call.k.dim(1)}, std::min(options_.n_voters, call.n_tok));
     if (options_.tau > 0.0) {
       const auto d = static_cast<double>(call.q.dim(2));
       const auto n_queries = static_cast<double>(call.q.dim(0) * call.n_tok);
@@ -133,15 +156,20 @@ class FlexPrefill final : public Selector {
     std::vector<BlockFates> out;
     for (Index first = 0; first < call.n_tok; first += options_.block) {
       const Index begin = call.pos_begin + first;
-      BlockFates& fates = out.emplace_back(options_.block, TokenRange{0, call.pos_begin + std::min(first + options_.block, call.n_tok)});
+      BlockFates& fates = out.emplace_back(
+          options_.block,
+          TokenRange{0, call.pos_begin + std::min(first + options_.block, call.n_tok)});
       fates.force({0, 1});
-      fates.force({std::max<Index>(0, begin - options_.n_local) / options_.block, fates.blocks.end});
+      fates.force(
+          {std::max<Index>(0, begin - options_.n_local) / options_.block, fates.blocks.end});
     }
     return out;
   }
 
   std::vector<double> block_sums(std::span<const double> votes) const {
-    std::vector<double> sums((votes.size() + static_cast<std::size_t>(options_.block) - 1) / static_cast<std::size_t>(options_.block), 0.0);
+    std::vector<double> sums((votes.size() + static_cast<std::size_t>(options_.block) - 1) /
+                                 static_cast<std::size_t>(options_.block),
+                             0.0);
     const double total = sum_of(votes);
     for (std::size_t i = 0; i < votes.size(); ++i)
       sums[i / static_cast<std::size_t>(options_.block)] += total > 0.0 ? votes[i] / total : 0.0;
@@ -166,8 +194,9 @@ class FlexPrefill final : public Selector {
   }
 
   /// Marks the best blocks of columns and the best block diagonals; share 0: min-budget alone.
-  void keep_columns_and_diagonals(const SelectCall& call, std::span<const double> columns, std::span<const double> offsets,
-                                  double share, std::span<BlockFates> fates) const {
+  void keep_columns_and_diagonals(const SelectCall& call, std::span<const double> columns,
+                                  std::span<const double> offsets, double share,
+                                  std::span<BlockFates> fates) const {
     const Index first_block = call.pos_begin / options_.block;
     const auto best = [&](std::span<const double> votes) {
       BlockFates chosen(options_.block, {0, static_cast<Index>(votes.size())});
@@ -179,7 +208,8 @@ class FlexPrefill final : public Selector {
       return kept;
     };
     const auto keep = [](BlockFates& of, Index block) {
-      if (block >= 0 && block < of.blocks.end && of.of(block) == BlockFate::out) of.of(block) = BlockFate::scored;
+      if (block >= 0 && block < of.blocks.end && of.of(block) == BlockFate::out)
+        of.of(block) = BlockFate::scored;
     };
     const std::vector<Index> kept_columns = best(columns);
     const std::vector<Index> kept_diagonals = best(offsets);
@@ -187,40 +217,53 @@ class FlexPrefill final : public Selector {
       const Index begin = call.pos_begin + static_cast<Index>(i) * options_.block;
       for (const Index column : kept_columns) keep(fates[i], column);
       for (const Index diagonal : kept_diagonals) {
-        for (Index own = std::max(first_block, begin / options_.block); own < fates[i].blocks.end; ++own) keep(fates[i], own - diagonal);
+        for (Index own = std::max(first_block, begin / options_.block); own < fates[i].blocks.end;
+             ++own)
+          keep(fates[i], own - diagonal);
       }
     }
   }
 
   /// Softmax over the blocks of keys of the products of a mean query with their means. [n_blocks]
-  std::vector<double> estimate(const SelectCall& call, std::span<const double> query, const BlockMeans& keys, Index n_blocks) const {
+  std::vector<double> estimate(const SelectCall& call, std::span<const double> query,
+                               const BlockMeans& keys, Index n_blocks) const {
     const auto d = static_cast<std::size_t>(keys.mean.dim(1));
-    std::vector<double> weights(static_cast<std::size_t>(n_blocks), -std::numeric_limits<double>::infinity());
+    std::vector<double> weights(static_cast<std::size_t>(n_blocks),
+                                -std::numeric_limits<double>::infinity());
     for (Index b = 0; b < n_blocks; ++b) {
       if (keys.n_rows[static_cast<std::size_t>(b)] > 0)
         weights[static_cast<std::size_t>(b)] =
-            static_cast<double>(call.score_scale) * dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d});
+            static_cast<double>(call.score_scale) *
+            dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d});
     }
     const double largest = max_of(weights);
-    if (!(largest > -std::numeric_limits<double>::infinity())) return std::vector<double>(weights.size(), 0.0);
+    if (!(largest > -std::numeric_limits<double>::infinity()))
+      return std::vector<double>(weights.size(), 0.0);
     const double sum = exp_row(weights, largest, weights).sum;
     for (double& weight : weights) weight /= sum;
     return weights;
   }
 
-  std::vector<double> estimate_of_voters(const SelectCall& call, Index q_head, const BlockMeans& keys) const {
+  std::vector<double> estimate_of_voters(const SelectCall& call, Index q_head,
+                                         const BlockMeans& keys) const {
     const Index n = std::min(options_.n_voters, call.n_tok);
-    const BlockMeans voters = block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {}, {}, false);
-    return estimate(call, {voters.mean.data(), static_cast<std::size_t>(voters.mean.dim(1))}, keys, keys.mean.dim(0));
+    const BlockMeans voters =
+        block_means(call.q.sub(q_head).range(0, call.n_tok - n, call.n_tok), n, {}, {}, false);
+    return estimate(call, {voters.mean.data(), static_cast<std::size_t>(voters.mean.dim(1))}, keys,
+                    keys.mean.dim(0));
   }
 
   /// Marks the best pairs of blocks of the whole call.
-  void keep_pairs(const SelectCall& call, Index q_head, const BlockMeans& keys, double gamma, std::span<BlockFates> fates) const {
-    const BlockMeans queries = block_means(call.q.sub(q_head), options_.block, {}, {}, /*divide_by_block=*/false);
+  void keep_pairs(const SelectCall& call, Index q_head, const BlockMeans& keys, double gamma,
+                  std::span<BlockFates> fates) const {
+    const BlockMeans queries =
+        block_means(call.q.sub(q_head), options_.block, {}, {}, /*divide_by_block=*/false);
     std::vector<double> weights;  // of all pairs, block of queries by block of queries
     for (std::size_t i = 0; i < fates.size(); ++i) {
       const std::vector<double> row =
-          estimate(call, {queries.mean.data() + static_cast<Index>(i) * queries.mean.dim(1), static_cast<std::size_t>(queries.mean.dim(1))},
+          estimate(call,
+                   {queries.mean.data() + static_cast<Index>(i) * queries.mean.dim(1),
+                    static_cast<std::size_t>(queries.mean.dim(1))},
                    keys, fates[i].blocks.end);
       weights.insert(weights.end(), row.begin(), row.end());
     }
@@ -229,7 +272,8 @@ class FlexPrefill final : public Selector {
     Index at = 0;
     for (BlockFates& one : fates) {
       for (Index block = 0; block < one.blocks.end; ++block, ++at) {
-        if (pairs.of(at) != BlockFate::out && one.of(block) == BlockFate::out) one.of(block) = BlockFate::scored;
+        if (pairs.of(at) != BlockFate::out && one.of(block) == BlockFate::out)
+          one.of(block) = BlockFate::scored;
       }
     }
   }
@@ -242,7 +286,8 @@ class FlexPrefill final : public Selector {
 void register_flexprefill(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<FlexPrefill, FlexPrefillOptions>(
       "flexprefill", "FlexPrefill: block means where they can be trusted", "arXiv 2502.20766",
-      "in prefill, a head takes the blocks, or the columns and diagonals, that cover a share of its attention");
+      "in prefill, a head takes the blocks, or the columns and diagonals, that cover a share of "
+      "its attention");
   entry.presets["flexprefill-frontier"] = {{"gamma", "0.65"}, {"tau", "0"}, {"n-local", "512"}};
 }
 

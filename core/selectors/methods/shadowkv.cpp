@@ -1,25 +1,29 @@
-// shadowkv: chunks of keys by their landmarks, with outlier chunks kept always (Sun et al., arXiv 2410.21465, ICML 2025;
-// official code).
+// shadowkv: chunks of keys by their landmarks, with outlier chunks kept always (Sun et al., arXiv
+// 2410.21465, ICML 2025; official code).
 //
-// Idea: in decode, chunks of 8 keys have a landmark, their mean key (rotary embedding included). Chunks that a mean cannot
-// stand for, the 48 whose least similar key has the smallest cosine with the landmark, are kept always; so are the last 4
-// whole chunks and what comes after them. A query's softmax over the other landmarks scores the others: the largest over
-// the group ranks them, and the best budget / 8 chunks are attended to. Prefill stays dense.
+// Idea: in decode, chunks of 8 keys have a landmark, their mean key (rotary embedding included).
+// Chunks that a mean cannot stand for, the 48 whose least similar key has the smallest cosine with
+// the landmark, are kept always; so are the last 4 whole chunks and what comes after them. A
+// query's softmax over the other landmarks scores the others: the largest over the group ranks
+// them, and the best budget / 8 chunks are attended to. Prefill stays dense.
 //
-// NOT modelled: ShadowKV holds no keys but rebuilds them from a rank-160 factorisation of the keys before rotary embedding,
-// and fetches values from the host's memory. Here keys are exact and both count as read from the cache: this is its choice,
-// without the error and the savings of the reconstruction. (A trace with pre-rotary keys would allow it.)
+// NOT modelled: ShadowKV holds no keys but rebuilds them from a rank-160 factorisation of the keys
+// before rotary embedding, and fetches values from the host's memory. Here keys are exact and both
+// count as read from the cache: this is its choice, without the error and the savings of the
+// reconstruction. (A trace with pre-rotary keys would allow it.)
 //
-// Cost per decode step and layer: 2 n_q d N FLOPs for the N chunks of a KV head that compete, n_kv d N elements read: 1 / 16
-// of the cache's bytes. Stores a landmark of each chunk.
+// Cost per decode step and layer: 2 n_q d N FLOPs for the N chunks of a KV head that compete, n_kv
+// d N elements read: 1 / 16 of the cache's bytes. Stores a landmark of each chunk.
 //
 // Fails where the wanted key is an outlier of its chunk and 48 others are worse.
 //
-// Decided where the sources are silent: outliers are those of the chunks that are there when asked (the original fixes them
-// after prefill, and keeps whatever is decoded; here decoded chunks compete once 4 younger ones are whole), so that
-// rejected drafts leave nothing. The budget buys whole chunks, at least one; outliers and the latest come on top, 48 * 8
-// + 4 * 8 = 416 tokens and the remainder, absolute as published. A verification's rows share one list: the largest
-// over group and rows. Dead keys leave landmarks and cosines; a key of zero length has cosine 0.
+// Decided where the sources are silent: outliers are those of the chunks that are there when asked
+// (the original fixes them after prefill, and keeps whatever is decoded; here decoded chunks
+// compete once 4 younger ones are whole), so that rejected drafts leave nothing. The budget buys
+// whole chunks, at least one; outliers and the latest come on top, 48 * 8
+// + 4 * 8 = 416 tokens and the remainder, absolute as published. A verification's rows share one
+// list: the largest over group and rows. Dead keys leave landmarks and cosines; a key of zero
+// length has cosine 0.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -49,14 +53,19 @@ struct ShadowKvOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"page-size", "tokens per chunk"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"outliers", "chunks that are kept because a key of theirs is unlike the landmark"}.at_least(0), self.outliers);
-    visit(Field{"local-chunks", "latest whole chunks that are always kept"}.at_least(0), self.local_chunks);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+    visit(
+        Field{"outliers", "chunks that are kept because a key of theirs is unlike the landmark"}.in(
+            0, 1 << 30),
+        self.outliers);
+    visit(Field{"local-chunks", "latest whole chunks that are always kept"}.in(0, 1 << 30),
+          self.local_chunks);
+    visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
   }
 };
 
 /// The smallest cosine of a chunk's alive keys with their mean; no alive key: 1.
-double least_cosine(const SelectCall& call, Index kv_head, TokenRange chunk, std::span<const float> landmark, bool is_whole) {
+double least_cosine(const SelectCall& call, Index kv_head, TokenRange chunk,
+                    std::span<const float> landmark, bool is_whole) {
   const auto k = call.k.sub(kv_head);
   double least = 1.0;
   double norm = 0.0;
@@ -106,14 +115,16 @@ class ShadowKv final : public Selector {
 
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
-    if (call.layer < options_.dense_layers) return dense_selections(call, ListOwner::kv_head, budgets.size());
+    if (call.layer < options_.dense_layers)
+      return dense_selections(call, ListOwner::kv_head, budgets.size());
     const Index n_kv = call.k.dim(0);
     while (static_cast<Index>(landmarks_.size()) < (call.layer + 1) * n_kv)
       landmarks_.push_back({KeyPools(call.k.dim(2), options_.page_size, options_.page_size), {}});
-    return select_by_owner(call, ListOwner::kv_head, call.n_tok, budgets.size(),
-                           [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-                             add_lists(call, heads, budgets, worker, answers);
-                           });
+    return select_by_owner(
+        call, ListOwner::kv_head, call.n_tok, budgets.size(),
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+          add_lists(call, heads, budgets, worker, answers);
+        });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -139,23 +150,29 @@ class ShadowKv final : public Selector {
   }
 
  private:
-  TokenRange chunk_keys(Index chunk) const { return {chunk * options_.page_size, (chunk + 1) * options_.page_size}; }
+  TokenRange chunk_keys(Index chunk) const {
+    return {chunk * options_.page_size, (chunk + 1) * options_.page_size};
+  }
   /// From here on everything is kept.
   Index first_local_chunk(const SelectCall& call) const {
     return std::max<Index>(0, call.pos_begin / options_.page_size - options_.local_chunks);
   }
   static void forget(ChunkLandmarks& of, Index n_keys) {
     of.means.truncate(n_keys);
-    of.cosines.resize(std::min(of.cosines.size(), static_cast<std::size_t>(of.means.means().dim(0))));
+    of.cosines.resize(
+        std::min(of.cosines.size(), static_cast<std::size_t>(of.means.means().dim(0))));
   }
 
-  void add_lists(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets, ScoreWorker& worker,
-                 std::span<Selection> answers) {
-    ChunkLandmarks& kept = landmarks_[static_cast<std::size_t>(call.layer * call.k.dim(0) + heads.kv_head)];
+  void add_lists(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets,
+                 ScoreWorker& worker, std::span<Selection> answers) {
+    ChunkLandmarks& kept =
+        landmarks_[static_cast<std::size_t>(call.layer * call.k.dim(0) + heads.kv_head)];
     if (call.engine == nullptr) forget(kept, 0);  // nobody said what became of keys seen before
     kept.means.append_up_to(call.k.sub(heads.kv_head));
-    for (auto chunk = static_cast<Index>(kept.cosines.size()); chunk < kept.means.means().dim(0); ++chunk)
-      kept.cosines.push_back(least_cosine(call, heads.kv_head, chunk_keys(chunk), kept.means.means().row(chunk), true));
+    for (auto chunk = static_cast<Index>(kept.cosines.size()); chunk < kept.means.means().dim(0);
+         ++chunk)
+      kept.cosines.push_back(least_cosine(call, heads.kv_head, chunk_keys(chunk),
+                                          kept.means.means().row(chunk), true));
     TensorView<const float> means = kept.means.means();
     std::vector<double> cosines(kept.cosines);
     Tensor<float> alive;
@@ -164,12 +181,14 @@ class ShadowKv final : public Selector {
       alive = kept.means.alive_means(call, heads.kv_head, n_alive);
       means = alive.view();
       for (Index chunk = 0; chunk < means.dim(0); ++chunk)
-        cosines[static_cast<std::size_t>(chunk)] = least_cosine(call, heads.kv_head, chunk_keys(chunk), means.row(chunk), false);
+        cosines[static_cast<std::size_t>(chunk)] =
+            least_cosine(call, heads.kv_head, chunk_keys(chunk), means.row(chunk), false);
     }
     const Index n_far = first_local_chunk(call);
     BlockFates fates(options_.page_size, call_range(call));
     fates.force({n_far, fates.blocks.end});
-    force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), n_alive, fates);
+    force_outliers(std::span<const double>(cosines).first(static_cast<std::size_t>(n_far)), n_alive,
+                   fates);
     const std::vector<double> scores = scores_of(call, heads, means, n_alive, fates, worker);
     Index n_keys = 0;
     Index n_chunks = 0;
@@ -189,28 +208,34 @@ class ShadowKv final : public Selector {
   }
 
   /// The chunks of least cosine, equal ones by position. cosines [chunks before the latest]
-  void force_outliers(std::span<const double> cosines, std::span<const Index> n_alive, BlockFates& fates) const {
+  void force_outliers(std::span<const double> cosines, std::span<const Index> n_alive,
+                      BlockFates& fates) const {
     std::vector<double> unlike;
     for (std::size_t chunk = 0; chunk < cosines.size(); ++chunk) {
-      const bool has_keys = (n_alive.empty() || n_alive[chunk] > 0) && static_cast<Index>(chunk) >= fates.blocks.begin;
+      const bool has_keys = (n_alive.empty() || n_alive[chunk] > 0) &&
+                            static_cast<Index>(chunk) >= fates.blocks.begin;
       unlike.push_back(has_keys ? -cosines[chunk] : kNoChunk);
     }
     for (const Index chunk : top_k(unlike, options_.outliers)) fates.force({chunk, chunk + 1});
   }
 
   /// Of the chunks of `fates`: the largest weight over heads and rows of those that compete.
-  static std::vector<double> scores_of(const SelectCall& call, const ListHeads& heads, TensorView<const float> means,
-                                       std::span<const Index> n_alive, const BlockFates& fates, ScoreWorker& worker) {
+  static std::vector<double> scores_of(const SelectCall& call, const ListHeads& heads,
+                                       TensorView<const float> means,
+                                       std::span<const Index> n_alive, const BlockFates& fates,
+                                       ScoreWorker& worker) {
     std::vector<double> scores(fates.fates.size(), kNoChunk);
     std::vector<Index> open;  // chunks that compete
-    for (Index chunk = fates.blocks.begin; chunk < std::min(fates.blocks.end, means.dim(0)); ++chunk) {
+    for (Index chunk = fates.blocks.begin; chunk < std::min(fates.blocks.end, means.dim(0));
+         ++chunk) {
       const bool has_keys = n_alive.empty() || n_alive[static_cast<std::size_t>(chunk)] > 0;
       if (fates.of(chunk) == BlockFate::out && has_keys) open.push_back(chunk);
     }
     if (open.empty()) return scores;
     std::vector<double> q;
     for (Index q_head = heads.q_heads.begin; q_head < heads.q_heads.end; ++q_head) {
-      const std::vector<double> rows = query_rows(call, q_head, all_rows(call), static_cast<double>(call.score_scale));
+      const std::vector<double> rows =
+          query_rows(call, q_head, all_rows(call), static_cast<double>(call.score_scale));
       q.insert(q.end(), rows.begin(), rows.end());
     }
     const Index n_rows = heads.q_heads.size() * call.n_tok;
@@ -218,7 +243,8 @@ class ShadowKv final : public Selector {
     std::vector<double> weights(open.size());
     for (Index row = 0; row < n_rows; ++row) {
       const std::span<const double> products = worker.dots.row(row);
-      for (std::size_t i = 0; i < open.size(); ++i) weights[i] = products[static_cast<std::size_t>(open[i])];
+      for (std::size_t i = 0; i < open.size(); ++i)
+        weights[i] = products[static_cast<std::size_t>(open[i])];
       const double sum = exp_row(weights, max_of(weights), weights).sum;
       for (std::size_t i = 0; i < open.size(); ++i) {
         double& score = scores[static_cast<std::size_t>(open[i] - fates.blocks.begin)];
@@ -237,7 +263,8 @@ class ShadowKv final : public Selector {
 void register_shadowkv(SelectorRegistry& registry) {
   registry.add<ShadowKv, ShadowKvOptions>(
       "shadowkv", "ShadowKV: chunk landmarks and outliers (exact keys)", "arXiv 2410.21465",
-      "in decode, keeps the chunks whose mean key gets the most attention, and those that a mean cannot stand for");
+      "in decode, keeps the chunks whose mean key gets the most attention, and those that a mean "
+      "cannot stand for");
 }
 
 }  // namespace kvscope

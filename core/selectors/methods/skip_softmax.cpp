@@ -1,26 +1,31 @@
-// skip-softmax: tiles of scores that cannot matter beside what was seen before are skipped (BLASST, arXiv 2512.12087,
-// MLSys 2026; in TensorRT-LLM, FlashInfer, Model-Optimizer; from their documentation).
+// skip-softmax: tiles of scores that cannot matter beside what was seen before are skipped (BLASST,
+// arXiv 2512.12087, MLSys 2026; in TensorRT-LLM, FlashInfer, Model-Optimizer; from their
+// documentation).
 //
-// Idea: attention streams tiles of 128 keys and keeps each row's running maximum. A tile whose largest score lies so far below
-// that exp(tile maximum - running maximum) < lambda for every row of the tile of queries is skipped: its exponentials are not
-// made and its values not read. lambda = scale / T falls with the context, so that what is dropped in all stays alike.
+// Idea: attention streams tiles of 128 keys and keeps each row's running maximum. A tile whose
+// largest score lies so far below that exp(tile maximum - running maximum) < lambda for every row
+// of the tile of queries is skipped: its exponentials are not made and its values not read. lambda
+// = scale / T falls with the context, so that what is dropped in all stays alike.
 //
-// Cost: nothing is saved in scoring. All keys are read and all products made, as dense attention does; a skipped tile saves
-// exponentials, the product with values, and the values: AT MOST HALF of the bytes and of the FLOPs, however many tiles are
-// skipped. As a list's keys are counted where they are attended to, the formula counts the rest: 2 n_q d FLOPs for each pair
-// of a query and a skipped key, and d elements for each key that no head of a KV head kept. With attention's own 2 d elements
-// per kept key that is T d for the keys and d for each kept value. The time of choosing here is that of exact scores, above
-// the bound of half of dense attention that other methods obey; a kernel does both at once. Stores nothing.
+// Cost: nothing is saved in scoring. All keys are read and all products made, as dense attention
+// does; a skipped tile saves exponentials, the product with values, and the values: AT MOST HALF of
+// the bytes and of the FLOPs, however many tiles are skipped. As a list's keys are counted where
+// they are attended to, the formula counts the rest: 2 n_q d FLOPs for each pair of a query and a
+// skipped key, and d elements for each key that no head of a KV head kept. With attention's own 2 d
+// elements per kept key that is T d for the keys and d for each kept value. The time of choosing
+// here is that of exact scores, some 0.6 (decode) to 0.8 (chunks) of dense attention's and so above
+// the half that other methods keep to; a kernel does both at once. Stores nothing.
 //
-// Fails to save where scores are flat, or rise along the context: a tile is judged by what came before it alone. Sinks come
-// first and help.
+// Fails to save where scores are flat, or rise along the context: a tile is judged by what came
+// before it alone. Sinks come first and help.
 //
-// Decided where the sources are silent: tiles of keys are aligned to position 0 and taken in ascending order, tiles of queries to
-// the call's first query; the running maximum has seen the tile itself, and every tile before it, skipped or not (a skipped
-// one never moves it). lambda is at most 1, so a row's largest score is always kept; T is the number of keys that the call's last
-// query sees. scale = 1000 is the documentation's example for prefill; a calibrated a exp(b target) gives it per model.
-// Attention sinks (logits without a key) do not join the maximum. It takes no budget: `scale` or `lambda` is its knob. Dead
-// keys have no score.
+// Decided where the sources are silent: tiles of keys are aligned to position 0 and taken in
+// ascending order, tiles of queries to the call's first query; the running maximum has seen the
+// tile itself, and every tile before it, skipped or not (a skipped one never moves it). lambda is
+// at most 1, so a row's largest score is always kept; T is the number of keys that the call's last
+// query sees. scale = 1000 is the documentation's example for prefill; a calibrated a exp(b target)
+// gives it per model. Attention sinks (logits without a key) do not join the maximum. It takes no
+// budget: `scale` or `lambda` is its knob. Dead keys have no score.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,10 +51,11 @@ struct SkipSoftmaxOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"block-q", "queries per tile"}.in(1, 1 << 20), self.block_q);
-    visit(Field{"block-k", "keys per tile"}.in(1, 1 << 20), self.block_k);
+    visit(Field{"block-q", "queries per tile"}.in(1, 1 << 10), self.block_q);
+    visit(Field{"block-k", "keys per tile"}.in(1, 1 << 10), self.block_k);
     visit(Field{"scale", "lambda times the number of visible keys"}.in(0.0, 1e9), self.scale);
-    visit(Field{"lambda", "the threshold itself, for any context; 0: scale / T"}.in(0.0, 1.0), self.lambda);
+    visit(Field{"lambda", "the threshold itself, for any context; 0: scale / T"}.in(0.0, 1.0),
+          self.lambda);
   }
 };
 
@@ -71,9 +77,12 @@ class SkipSoftmax final : public Selector {
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
       std::vector<std::vector<BlockFates>> kept;  // [tiles of queries][heads of the group]
       for (Index first = 0; first < call.n_tok; first += options_.block_q)
-        kept.push_back(kept_tiles(call, group, {first, std::min(first + options_.block_q, call.n_tok)}, log_lambda, worker.dots));
+        kept.push_back(kept_tiles(call, group,
+                                  {first, std::min(first + options_.block_q, call.n_tok)},
+                                  log_lambda, worker.dots));
       for (std::size_t head = 0; head < static_cast<std::size_t>(group.q_heads.size()); ++head) {
-        for (const std::vector<BlockFates>& tile : kept) answer.add(tile[head].list(call, group.kv_head));
+        for (const std::vector<BlockFates>& tile : kept)
+          answer.add(tile[head].list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(options_.block_q, call.n_tok), add_lists);
@@ -90,9 +99,12 @@ class SkipSoftmax final : public Selector {
       std::vector<std::uint8_t> is_kept(n_ctx, 0);
       std::vector<Index> n_before(is_whole ? 0 : n_ctx + 1, 0);  // alive keys before each position
       for (std::size_t pos = 0; !is_whole && pos < n_ctx; ++pos)
-        n_before[pos + 1] = n_before[pos] + (is_alive(call, kv_head, static_cast<Index>(pos)) ? 1 : 0);
+        n_before[pos + 1] =
+            n_before[pos] + (is_alive(call, kv_head, static_cast<Index>(pos)) ? 1 : 0);
       const auto count = [&](TokenRange range) {
-        return is_whole ? range.size() : n_before[static_cast<std::size_t>(range.end)] - n_before[static_cast<std::size_t>(range.begin)];
+        return is_whole ? range.size()
+                        : n_before[static_cast<std::size_t>(range.end)] -
+                              n_before[static_cast<std::size_t>(range.begin)];
       };
       for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
         for (Index row = 0; row < call.n_tok; ++row) {
@@ -106,7 +118,8 @@ class SkipSoftmax final : public Selector {
           }
         }
       }
-      n_unread += static_cast<double>(count(call_range(call)) - std::count(is_kept.begin(), is_kept.end(), 1));
+      n_unread += static_cast<double>(count(call_range(call)) -
+                                      std::count(is_kept.begin(), is_kept.end(), 1));
     }
     return {.score_flops = 2.0 * n_pairs * d, .score_bytes = n_unread * d * kBytesPerElement};
   }
@@ -114,12 +127,14 @@ class SkipSoftmax final : public Selector {
  private:
   double lambda_of(const SelectCall& call) const {
     if (options_.lambda > 0.0) return options_.lambda;
-    return std::min(1.0, options_.scale / static_cast<double>(row_range(call, call.n_tok - 1).size()));
+    return std::min(1.0,
+                    options_.scale / static_cast<double>(row_range(call, call.n_tok - 1).size()));
   }
 
-  /// The tiles that the queries `rows` do not skip, for each head of a group: they share the reading of the keys.
-  std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group, TokenRange rows, double log_lambda,
-                                     KeyDots& dots) const {
+  /// The tiles that the queries `rows` do not skip, for each head of a group: they share the
+  /// reading of the keys.
+  std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group,
+                                     TokenRange rows, double log_lambda, KeyDots& dots) const {
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     const TokenRange seen{row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end};
     const BlockFates all(options_.block_k, seen);
@@ -128,7 +143,8 @@ class SkipSoftmax final : public Selector {
     for (Index row = rows.begin; row < rows.end; ++row) row_numbers.push_back(row);
     std::vector<double> q;  // head by head
     for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
-      const std::vector<double> part = query_rows(call, q_head, row_numbers, static_cast<double>(call.score_scale));
+      const std::vector<double> part =
+          query_rows(call, q_head, row_numbers, static_cast<double>(call.score_scale));
       q.insert(q.end(), part.begin(), part.end());
     }
     const std::size_t n_queries = fates.size() * row_numbers.size();
@@ -147,9 +163,11 @@ class SkipSoftmax final : public Selector {
           const Index begin = std::max(keys.begin, visible.begin);
           const Index end = std::min(keys.end, visible.end);
           if (begin >= end) continue;
-          const double largest = max_of(scores.subspan(static_cast<std::size_t>(begin - part.begin), static_cast<std::size_t>(end - begin)));
+          const double largest = max_of(scores.subspan(static_cast<std::size_t>(begin - part.begin),
+                                                       static_cast<std::size_t>(end - begin)));
           running[i] = std::max(running[i], largest);
-          if (largest > kNone && largest - running[i] >= log_lambda) fates[i / row_numbers.size()].of(tile) = BlockFate::scored;
+          if (largest > kNone && largest - running[i] >= log_lambda)
+            fates[i / row_numbers.size()].of(tile) = BlockFate::scored;
         }
       }
     }
@@ -164,7 +182,8 @@ class SkipSoftmax final : public Selector {
 void register_skip_softmax(SelectorRegistry& registry) {
   registry.add<SkipSoftmax, SkipSoftmaxOptions>(
       "skip-softmax", "Skip Softmax (BLASST): tiles below the running maximum", "arXiv 2512.12087",
-      "reads all keys, and the values of tiles whose largest score is not far below what came before");
+      "reads all keys, and the values of tiles whose largest score is not far below what came "
+      "before");
 }
 
 }  // namespace kvscope

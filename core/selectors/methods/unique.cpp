@@ -1,26 +1,30 @@
-// unique: query-aware pages of keys by their mean and deviation (UNIQUE, arXiv 2605.27740; formula as an independent
-// engine's sparse_score_meanstd states it, the paper itself was not at hand).
+// unique: query-aware pages of keys by their mean and deviation (UNIQUE, arXiv 2605.27740; formula
+// as an independent engine's sparse_score_meanstd states it, the paper itself was not at hand).
 //
-// Idea: every page of consecutive keys stores the mean and the standard deviation of each channel. A page's score is
-// sum_c (q_c mean_c + a |q_c| deviation_c): its mean key, plus what a key one deviation out in every channel's good
-// direction would add. Keep the pages of largest score and attend to all their tokens. With a box's centre and half width
-// instead of the moments this is Quest; one outlier of a page moves its deviation by 1 / sqrt(P), Quest's box all the way.
+// Idea: every page of consecutive keys stores the mean and the standard deviation of each channel.
+// A page's score is sum_c (q_c mean_c + a |q_c| deviation_c): its mean key, plus what a key one
+// deviation out in every channel's good direction would add. Keep the pages of largest score and
+// attend to all their tokens. With a box's centre and half width instead of the moments this is
+// Quest; one outlier of a page moves its deviation by 1 / sqrt(P), Quest's box all the way.
 //
-// Cost per decode step and layer: 4 n_q d N FLOPs for the N pages that compete; reads 2 n_kv d N elements (mean and
-// deviation), stores that of all pages, 2 / P of the keys: Quest's cost. By the sum over a group, and in chunks over R
-// sampled queries: 2 n_q R d + 4 n_kv d N FLOPs.
+// Cost per decode step and layer: 4 n_q d N FLOPs for the N pages that compete; reads 2 n_kv d N
+// elements (mean and deviation), stores that of all pages, 2 / P of the keys: Quest's cost. By the
+// sum over a group, and in chunks over R sampled queries: 2 n_q R d + 4 n_kv d N FLOPs.
 //
-// Not an upper bound: a page may hold a key that scores above it, and that is no error. `analyze quest`, which counts
-// violations of bounds, looks at the selector quest alone.
+// Not an upper bound: a page may hold a key that scores above it, and that is no error. `analyze
+// quest`, which counts violations of bounds, looks at the selector quest alone.
 //
-// Fails where Quest's box would help: a page whose one wanted key is an outlier among keys that agree.
+// Fails where Quest's box would help: a page whose one wanted key is an outlier among keys that
+// agree.
 //
-// Decided where the sources are silent: the first `sink` and the last `recent` tokens (the current one included), whole
-// pages that they touch, are kept on top of the budget, which buys whole pages, at least one. a = 1. The deviation is divided
-// by the page's number of keys. One list per query head as Quest's, or per KV head by the group's sum or largest score.
-// Chunks and verification: pages before the call's recent ones compete by the sum of scores over 16 evenly sampled
-// queries of the call (floor(i C / 16)) and the group, one list per KV head; `recent` counts from the call's first
-// query. A page seen in part (window, dead keys) has the moments of the keys that count.
+// Decided where the sources are silent: the first `sink` and the last `recent` tokens (the current
+// one included), whole pages that they touch, are kept on top of the budget, which buys whole
+// pages, at least one. a = 1. The deviation is divided by the page's number of keys. One list per
+// query head as Quest's, or per KV head by the group's sum or largest score. Chunks and
+// verification: pages before the call's recent ones compete by the sum of scores over 16 evenly
+// sampled queries of the call (floor(i C / 16)) and the group, one list per KV head; `recent`
+// counts from the call's first query. A page seen in part (window, dead keys) has the moments of
+// the keys that count.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -48,12 +52,21 @@ struct UniqueOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"page-size", "tokens per page"}.in(1, 1 << 20), self.page_size);
-    visit(Field{"deviations", "a: standard deviations that are added to a page's mean"}.in(0.0, 100.0), self.deviations);
-    visit(Field{"owner", "decode: pages per query head, or per KV head by the group's sum or maximum"}, self.owner);
-    visit(Field{"sink", "first tokens that are kept whatever their score, by whole pages"}.at_least(0), self.sink);
-    visit(Field{"recent", "last tokens that are kept whatever their score, by whole pages"}.at_least(1), self.recent);
-    visit(Field{"n-queries", "queries of a chunk whose scores count"}.at_least(1), self.n_queries);
-    visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
+    visit(Field{"deviations", "a: standard deviations that are added to a page's mean"}.in(0.0,
+                                                                                           100.0),
+          self.deviations);
+    visit(Field{"owner",
+                "decode: pages per query head, or per KV head by the group's sum or maximum"},
+          self.owner);
+    visit(Field{"sink", "first tokens that are kept whatever their score, by whole pages"}.in(
+              0, 1 << 30),
+          self.sink);
+    visit(Field{"recent", "last tokens that are kept whatever their score, by whole pages"}.in(
+              1, 1 << 30),
+          self.recent);
+    visit(Field{"n-queries", "queries of a chunk whose scores count"}.in(1, 1 << 30),
+          self.n_queries);
+    visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
   }
 };
 
@@ -93,18 +106,23 @@ class Unique final : public Selector {
     const TokenRange pages = competing_pages(call);
     if (call.trace != nullptr) {
       call.trace->scored = pages;
-      call.trace->scores.assign(static_cast<std::size_t>(owner == ListOwner::q_head ? call.q.dim(0) : n_kv), {});
+      call.trace->scores.assign(
+          static_cast<std::size_t>(owner == ListOwner::q_head ? call.q.dim(0) : n_kv), {});
     }
     return select_by_owner(
         call, owner, call.n_tok, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          PageMoments& moments = moments_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          if (call.engine == nullptr) moments.truncate(0);  // nobody said what became of keys seen before
+          PageMoments& moments =
+              moments_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
+          if (call.engine == nullptr)
+            moments.truncate(0);  // nobody said what became of keys seen before
           moments.append_up_to(call.k.sub(heads.kv_head));
           const auto scores = page_scores(call, heads, moments, pages, worker,
                                           owner == ListOwner::q_head ? group : Index{1});
           for (std::size_t i = 0; i < scores.size(); ++i) {
-            if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(heads.index) * scores.size() + i] = scores[i];
+            if (call.trace != nullptr)
+              call.trace->scores[static_cast<std::size_t>(heads.index) * scores.size() + i] =
+                  scores[i];
             for (std::size_t b = 0; b < budgets.size(); ++b)
               answers[b].add(list_of(call, heads.kv_head, budgets[b], pages, scores[i]));
           }
@@ -118,12 +136,16 @@ class Unique final : public Selector {
     const auto n_q = static_cast<double>(call.q.dim(0));
     const double group = n_q / static_cast<double>(call.k.dim(0));
     const TokenRange all{0, (call.k.dim(1) + options_.page_size - 1) / options_.page_size};
-    const double n_scored = alive_pages(call, competing_pages(call), options_.page_size);  // of all KV heads
-    const bool sums = selection.owner == ListOwner::kv_head && (call.n_tok > 1 || options_.owner == PageOwner::group_sum);
+    const double n_scored =
+        alive_pages(call, competing_pages(call), options_.page_size);  // of all KV heads
+    const bool sums = selection.owner == ListOwner::kv_head &&
+                      (call.n_tok > 1 || options_.owner == PageOwner::group_sum);
     const auto n_rows = static_cast<double>(std::min(options_.n_queries, call.n_tok));
-    return {.score_flops = sums ? 2.0 * n_q * n_rows * d + 4.0 * n_scored * d : 4.0 * group * n_scored * d,
-            .score_bytes = 2.0 * n_scored * d * kBytesPerElement,
-            .metadata_bytes = 2.0 * alive_pages(call, all, options_.page_size) * d * kBytesPerElement};
+    return {
+        .score_flops =
+            sums ? 2.0 * n_q * n_rows * d + 4.0 * n_scored * d : 4.0 * group * n_scored * d,
+        .score_bytes = 2.0 * n_scored * d * kBytesPerElement,
+        .metadata_bytes = 2.0 * alive_pages(call, all, options_.page_size) * d * kBytesPerElement};
   }
 
  private:
@@ -131,7 +153,9 @@ class Unique final : public Selector {
   Index first_recent_page(const SelectCall& call) const {
     return std::max<Index>(0, call.pos_begin + 1 - options_.recent) / options_.page_size;
   }
-  Index n_sink_pages() const { return (options_.sink + options_.page_size - 1) / options_.page_size; }
+  Index n_sink_pages() const {
+    return (options_.sink + options_.page_size - 1) / options_.page_size;
+  }
 
   /// Pages between the sinks and the recent tokens.
   TokenRange competing_pages(const SelectCall& call) const {
@@ -139,18 +163,23 @@ class Unique final : public Selector {
     return {begin, std::max(begin, first_recent_page(call))};
   }
 
-  /// Scores of the competing pages, one row per list of the KV head; -infinity for pages without a key that counts.
-  std::vector<std::vector<double>> page_scores(const SelectCall& call, const ListHeads& heads, const PageMoments& moments,
-                                               TokenRange pages, ScoreWorker& worker, Index n_lists) const {
-    const bool takes_max = n_lists == 1 && options_.owner == PageOwner::group_max && call.n_tok == 1;
+  /// Scores of the competing pages, one row per list of the KV head; -infinity for pages without a
+  /// key that counts.
+  std::vector<std::vector<double>> page_scores(const SelectCall& call, const ListHeads& heads,
+                                               const PageMoments& moments, TokenRange pages,
+                                               ScoreWorker& worker, Index n_lists) const {
+    const bool takes_max =
+        n_lists == 1 && options_.owner == PageOwner::group_max && call.n_tok == 1;
     const Index n_queries = takes_max ? heads.q_heads.size() : n_lists;
     const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
     std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
     const Index n_rows = std::min(options_.n_queries, call.n_tok);
     for (Index i = 0; i < heads.q_heads.size(); ++i) {
-      const auto to = std::span(doubled).subspan(n_queries == 1 ? 0 : static_cast<std::size_t>(i) * width, width);
+      const auto to = std::span(doubled).subspan(
+          n_queries == 1 ? 0 : static_cast<std::size_t>(i) * width, width);
       for (Index r = 0; r < n_rows; ++r)
-        PageMoments::add_doubled(call.q.sub(heads.q_heads.begin + i).row(r * call.n_tok / n_rows), options_.deviations, to);
+        PageMoments::add_doubled(call.q.sub(heads.q_heads.begin + i).row(r * call.n_tok / n_rows),
+                                 options_.deviations, to);
     }
     worker.dots.compute(doubled, n_queries, moments.rows(), pages);
     std::vector<std::vector<double>> out;
@@ -163,12 +192,14 @@ class Unique final : public Selector {
     for (Index page = pages.begin; page < pages.end; ++page) {
       const TokenRange range{page * options_.page_size, (page + 1) * options_.page_size};
       if (is_whole && range.begin >= visible.begin) continue;
-      const std::vector<KeyPos> keys = candidates(call, heads.kv_head, TokenRange{std::max(range.begin, visible.begin), range.end});
+      const std::vector<KeyPos> keys = candidates(
+          call, heads.kv_head, TokenRange{std::max(range.begin, visible.begin), range.end});
       if (static_cast<Index>(keys.size()) == range.size()) continue;
       for (Index i = 0; i < n_queries; ++i) {
         out[static_cast<std::size_t>(i)][static_cast<std::size_t>(page - pages.begin)] =
             keys.empty() ? -std::numeric_limits<double>::infinity()
-                         : moments.score_of_keys(std::span(doubled).subspan(static_cast<std::size_t>(i) * width, width),
+                         : moments.score_of_keys(std::span(doubled).subspan(
+                                                     static_cast<std::size_t>(i) * width, width),
                                                  call.k.sub(heads.kv_head), keys);
       }
     }
@@ -191,11 +222,14 @@ class Unique final : public Selector {
       const double score = scores[static_cast<std::size_t>(page - pages.begin)];
       of_blocks[static_cast<std::size_t>(page - fates.blocks.begin)] = score;
       const TokenRange range = fates.keys_of(page);
-      n_keys += all_alive(call, kv_head) ? range.size() : static_cast<Index>(candidates(call, kv_head, range).size());
+      n_keys += all_alive(call, kv_head)
+                    ? range.size()
+                    : static_cast<Index>(candidates(call, kv_head, range).size());
       n_pages += score > -std::numeric_limits<double>::infinity() ? 1 : 0;
     }
     if (n_keys > 0)
-      fates.keep_best(of_blocks, blocks_bought(budget.tokens(n_keys, options_.page_size), options_.page_size, n_keys, n_pages));
+      fates.keep_best(of_blocks, blocks_bought(budget.tokens(n_keys, options_.page_size),
+                                               options_.page_size, n_keys, n_pages));
     return fates.list(call, kv_head);
   }
 

@@ -1,31 +1,37 @@
-// xattention: antidiagonal sums of score tiles say which blocks a prefill needs (Xu et al., arXiv 2503.16428, ICML 2025;
-// official code).
+// xattention: antidiagonal sums of score tiles say which blocks a prefill needs (Xu et al., arXiv
+// 2503.16428, ICML 2025; official code).
 //
-// Idea: in prefill, per query head, cut the score matrix into tiles of S x S and add up each tile's antidiagonal, which
-// every column and every diagonal of the tile crosses once: the product of S keys side by side with S queries side by side in
-// reverse. A softmax over the tiles of a row of tiles, scaled by 1 / (sqrt(d) S), summed over blocks of 128, estimates how
-// much a block of queries attends to each block of keys; it keeps the smallest set of blocks that holds a share tau of its
-// sum, block 0 and the diagonal among them. Decode stays dense.
+// Idea: in prefill, per query head, cut the score matrix into tiles of S x S and add up each tile's
+// antidiagonal, which every column and every diagonal of the tile crosses once: the product of S
+// keys side by side with S queries side by side in reverse. A softmax over the tiles of a row of
+// tiles, scaled by 1 / (sqrt(d) S), summed over blocks of 128, estimates how much a block of
+// queries attends to each block of keys; it keeps the smallest set of blocks that holds a share tau
+// of its sum, block 0 and the diagonal among them. Decode stays dense.
 //
-// Cost per call: 2 n_q C T d / S FLOPs. Every key takes part in some antidiagonal, so all keys are read once, n_kv T d
-// elements: the saving of 1 / S is in products, not in bytes (tables that print T d / S for both count products).
-// Stores nothing. In chunks of 128 the choice is 1 / (2 S) of dense attention's products.
+// Cost per call: 2 n_q C T d / S FLOPs. Every key takes part in some antidiagonal, so all keys are
+// read once, n_kv T d elements: the saving of 1 / S is in products, not in bytes (tables that print
+// T d / S for both count products). Stores nothing. In chunks of 128 the choice is 1 / (2 S) of
+// dense attention's products.
 //
-// Fails where a tile's antidiagonal misses the one strong pair of query and key: it sees 1 / S of all pairs; and the S - 1
-// others in the sum are noise beside it. Of three equal needles with S = 4 the estimate may hold one for nine tenths.
+// Fails where a tile's antidiagonal misses the one strong pair of query and key: it sees 1 / S of
+// all pairs; and the S - 1 others in the sum are noise beside it. Of three equal needles with S = 4
+// the estimate may hold one for nine tenths.
 //
-// Switches: xattention-16 takes tiles of 16 (the paper's other stride); xattention-function has tau = 0.8, the default of the
-// code's prefill function (its models run 0.9).
+// Switches: xattention-16 takes tiles of 16 (the paper's other stride); xattention-function has tau
+// = 0.8, the default of the code's prefill function (its models run 0.9).
 //
-// The public program chooses the same blocks, but for the first chunk of a prompt (up to 16384 tokens): there its assignment of the
-// diagonal takes back that block 0 is forced, while its running sum goes on as if two blocks were: a row keeps one block more
-// than tau asks for, and block 0 only because what is left out is written to index 0. Not repeated here.
+// The public program chooses the same blocks, but for the first chunk of a prompt (up to 16384
+// tokens): there its assignment of the diagonal takes back that block 0 is forced, while its
+// running sum goes on as if two blocks were: a row keeps one block more than tau asks for, and
+// block 0 only because what is left out is written to index 0. Not repeated here.
 //
-// Decided where the sources are silent: tiles and blocks of keys are aligned to position 0, those of queries to the call's
-// first query; a tile of keys counts if its first key is not after the last query of its row of tiles, as the diagonal tile
-// does in the code. Missing queries and keys of a last tile count as zeros, as padding does; so do dead keys, and tiles
-// without any alive key leave the softmax. Where a block of queries crosses blocks of keys, all of these are its
-// diagonal. block must be a multiple of the stride (of block itself where that is smaller). Sizes from the budget: p is tau.
+// Decided where the sources are silent: tiles and blocks of keys are aligned to position 0, those
+// of queries to the call's first query; a tile of keys counts if its first key is not after the
+// last query of its row of tiles, as the diagonal tile does in the code. Missing queries and keys
+// of a last tile count as zeros, as padding does; so do dead keys, and tiles without any alive key
+// leave the softmax. Where a block of queries crosses blocks of keys, all of these are its
+// diagonal. block must be a multiple of the stride (of block itself where that is smaller). Sizes
+// from the budget: p is tau.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -41,6 +47,8 @@ namespace kvscope {
 
 namespace {
 
+constexpr Index kTileRowsAtOnce = 256;  // of a group, whose scores are held
+
 struct XAttentionOptions {
   Index block = 128;
   Index stride = 8;
@@ -50,8 +58,12 @@ struct XAttentionOptions {
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"block", "tokens per block of queries and of keys"}.in(1, 1 << 20), self.block);
-    visit(Field{"stride", "S: queries and keys of a tile whose antidiagonal is summed"}.in(1, 1 << 10), self.stride);
-    visit(Field{"tau", "share of the estimated attention that a block of queries keeps"}.in(0.0, 1.0), self.tau);
+    visit(Field{"stride", "S: queries and keys of a tile whose antidiagonal is summed"}.in(1,
+                                                                                           1 << 10),
+          self.stride);
+    visit(
+        Field{"tau", "share of the estimated attention that a block of queries keeps"}.in(0.0, 1.0),
+        self.tau);
     visit(Field{"sizes", "tau from the options, or the budget p"}, self.sizes);
   }
 };
@@ -61,7 +73,9 @@ class XAttention final : public Selector {
   explicit XAttention(const XAttentionOptions& options)
       : options_(options), stride_(std::min(options.stride, options.block)) {
     if (options_.block % stride_ != 0) {
-      throw ConfigError(fmt::format("xattention: block: expected a multiple of stride = {}, found {}", stride_, options_.block));
+      throw ConfigError(
+          fmt::format("xattention: block: expected a multiple of stride = {}, found {}", stride_,
+                      options_.block));
     }
   }
   std::string_view name() const override { return "xattention"; }
@@ -80,23 +94,16 @@ class XAttention final : public Selector {
     const double tau = options_.sizes == PatternSize::budget ? call.budget.value : options_.tau;
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
       const Tiles keys(call, group.kv_head, stride_);
-      const Index n_tile_rows = (call.n_tok + stride_ - 1) / stride_;
-      worker.dots.compute(reversed_queries(call, group.q_heads, n_tile_rows), group.q_heads.size() * n_tile_rows, keys.view,
-                          {0, keys.view.dim(0)});
-      for (Index head = 0; head < group.q_heads.size(); ++head) {
-        for (Index first = 0; first < call.n_tok; first += options_.block) {
-          const Index end = std::min(first + options_.block, call.n_tok);
-          BlockFates fates(options_.block, {0, call.pos_begin + end});
-          fates.force({0, 1});
-          fates.force({(call.pos_begin + first) / options_.block, fates.blocks.end});
-          std::vector<double> weights(fates.fates.size(), 0.0);
-          for (Index tile_row = first / stride_; tile_row * stride_ < end; ++tile_row) {
-            const Index last_row = std::min((tile_row + 1) * stride_, call.n_tok) - 1;
-            add_tile_row(worker.dots.row(head * n_tile_rows + tile_row), keys, (call.pos_begin + last_row) / stride_ + 1, weights);
-          }
-          fates.keep_share(weights, tau);
-          answer.add(fates.list(call, group.kv_head));
-        }
+      std::vector<std::vector<BlockFates>> kept(static_cast<std::size_t>(group.q_heads.size()));
+      const Index tile_rows_of_block = group.q_heads.size() * (options_.block / stride_);
+      const Index rows_at_once =
+          options_.block * std::max<Index>(1, kTileRowsAtOnce / tile_rows_of_block);
+      for (Index first = 0; first < call.n_tok; first += rows_at_once) {
+        const TokenRange rows{first, std::min(first + rows_at_once, call.n_tok)};
+        keep_blocks(call, group, rows, keys, tau, worker.dots, kept);
+      }
+      for (const std::vector<BlockFates>& of_head : kept) {
+        for (const BlockFates& one : of_head) answer.add(one.list(call, group.kv_head));
       }
     };
     return select_by_kv_head(call, std::min(options_.block, call.n_tok), add_lists);
@@ -104,12 +111,14 @@ class XAttention final : public Selector {
 
   SelectCost cost(const SelectCall& call, const Selection&) const override {
     const auto d = static_cast<double>(call.k.dim(2));
-    return {.score_flops = 2.0 * block_pairs(call, stride_, stride_) * static_cast<double>(stride_) * d,
-            .score_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement};
+    return {
+        .score_flops = 2.0 * block_pairs(call, stride_, stride_) * static_cast<double>(stride_) * d,
+        .score_bytes = alive_keys(call, {0, call.k.dim(1)}) * d * kBytesPerElement};
   }
 
  private:
-  /// The keys of one KV head, S of them a row. Rows lie in the cache as they are, unless keys are missing.
+  /// The keys of one KV head, S of them a row. Rows lie in the cache as they are, unless keys are
+  /// missing.
   struct Tiles {
     Tiles(const SelectCall& call, Index kv_head, Index stride) {
       const TensorView<const float> k = call.k.sub(kv_head);
@@ -135,25 +144,59 @@ class XAttention final : public Selector {
     std::vector<std::uint8_t> has_keys;  // [n_tiles], or empty: all have
   };
 
-  /// Scaled queries of each head, S of them a row in reverse. [heads * n_tile_rows, stride * d_head]
-  std::vector<double> reversed_queries(const SelectCall& call, TokenRange q_heads, Index n_tile_rows) const {
+  /// Appends what the blocks of the queries `rows`, which begin at a block, keep to `kept` [heads].
+  void keep_blocks(const SelectCall& call, const ListHeads& group, TokenRange rows,
+                   const Tiles& keys, double tau, KeyDots& dots,
+                   std::vector<std::vector<BlockFates>>& kept) const {
+    const Index n_tile_rows = (rows.size() + stride_ - 1) / stride_;
+    dots.compute(reversed_queries(call, group.q_heads, rows), group.q_heads.size() * n_tile_rows,
+                 keys.view, {0, (call.pos_begin + rows.end - 1) / stride_ + 1});
+    for (Index head = 0; head < group.q_heads.size(); ++head) {
+      for (Index first = rows.begin; first < rows.end; first += options_.block) {
+        const Index end = std::min(first + options_.block, rows.end);
+        BlockFates& fates = kept[static_cast<std::size_t>(head)].emplace_back(
+            options_.block, TokenRange{0, call.pos_begin + end});
+        fates.force({0, 1});
+        fates.force({(call.pos_begin + first) / options_.block, fates.blocks.end});
+        std::vector<double> weights(fates.fates.size(), 0.0);
+        for (Index row = first; row < end; row += stride_) {
+          const Index last_row = std::min(row + stride_, call.n_tok) - 1;
+          add_tile_row(dots.row(head * n_tile_rows + (row - rows.begin) / stride_), keys,
+                       (call.pos_begin + last_row) / stride_ + 1, weights);
+        }
+        fates.keep_share(weights, tau);
+      }
+    }
+  }
+
+  /// Scaled queries of each head, S of them a row in reverse. [heads * n_tile_rows, stride *
+  /// d_head]
+  std::vector<double> reversed_queries(const SelectCall& call, TokenRange q_heads,
+                                       TokenRange rows) const {
     const Index d = call.q.dim(2);
+    const Index n_tile_rows = (rows.size() + stride_ - 1) / stride_;
     const double scale = static_cast<double>(call.score_scale) / static_cast<double>(stride_);
-    std::vector<double> out(static_cast<std::size_t>(q_heads.size() * n_tile_rows * stride_ * d), 0.0);
+    std::vector<double> out(static_cast<std::size_t>(q_heads.size() * n_tile_rows * stride_ * d),
+                            0.0);
     for (Index head = 0; head < q_heads.size(); ++head) {
-      for (Index row = 0; row < call.n_tok; ++row) {
-        const Index place = (head * n_tile_rows + row / stride_) * stride_ + stride_ - 1 - row % stride_;
-        const auto q = call.q.sub(q_heads.begin + head).row(row);
+      for (Index i = 0; i < rows.size(); ++i) {
+        const Index place =
+            (head * n_tile_rows + i / stride_) * stride_ + stride_ - 1 - i % stride_;
+        const auto q = call.q.sub(q_heads.begin + head).row(rows.begin + i);
         for (Index c = 0; c < d; ++c)
-          out[static_cast<std::size_t>(place * d + c)] = scale * static_cast<double>(q[static_cast<std::size_t>(c)]);
+          out[static_cast<std::size_t>(place * d + c)] =
+              scale * static_cast<double>(q[static_cast<std::size_t>(c)]);
       }
     }
     return out;
   }
 
-  /// Adds the softmax over the first n_tiles of one row of tiles to the weights of their blocks. Overwrites the scores.
-  void add_tile_row(std::span<double> scores, const Tiles& keys, Index n_tiles, std::span<double> weights) const {
-    const std::span<double> row = scores.first(static_cast<std::size_t>(std::min(n_tiles, keys.view.dim(0))));
+  /// Adds the softmax over the first n_tiles of one row of tiles to the weights of their blocks.
+  /// Overwrites the scores.
+  void add_tile_row(std::span<double> scores, const Tiles& keys, Index n_tiles,
+                    std::span<double> weights) const {
+    const std::span<double> row =
+        scores.first(static_cast<std::size_t>(std::min(n_tiles, keys.view.dim(0))));
     for (std::size_t tile = 0; tile < keys.has_keys.size() && tile < row.size(); ++tile) {
       if (keys.has_keys[tile] == 0) row[tile] = -std::numeric_limits<double>::infinity();
     }
@@ -161,8 +204,10 @@ class XAttention final : public Selector {
     if (!(largest > -std::numeric_limits<double>::infinity())) return;
     const double sum = exp_row(row, largest, row).sum;
     const Index tiles_per_block = options_.block / stride_;
-    for (std::size_t first = 0; first < row.size(); first += static_cast<std::size_t>(tiles_per_block)) {
-      const auto part = row.subspan(first, std::min(static_cast<std::size_t>(tiles_per_block), row.size() - first));
+    for (std::size_t first = 0; first < row.size();
+         first += static_cast<std::size_t>(tiles_per_block)) {
+      const auto part = row.subspan(
+          first, std::min(static_cast<std::size_t>(tiles_per_block), row.size() - first));
       weights[first / static_cast<std::size_t>(tiles_per_block)] += sum_of(part) / sum;
     }
   }
@@ -176,7 +221,8 @@ class XAttention final : public Selector {
 void register_xattention(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<XAttention, XAttentionOptions>(
       "xattention", "XAttention: antidiagonals of score tiles", "arXiv 2503.16428",
-      "in prefill, keeps the blocks of keys that hold a share of the attention that sums over antidiagonals estimate");
+      "in prefill, keeps the blocks of keys that hold a share of the attention that sums over "
+      "antidiagonals estimate");
   entry.presets["xattention-16"] = {{"stride", "16"}};
   entry.presets["xattention-function"] = {{"tau", "0.8"}};
 }

@@ -1,4 +1,5 @@
-// Block means against loops: MoBA's, NSA's and InfLLM-V2's score of a block, per row, with dead keys, and their budgets.
+// Block means against loops: MoBA's, NSA's and InfLLM-V2's score of a block, per row, with dead
+// keys, and their budgets.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -22,7 +23,8 @@ struct NaiveBlocks {
 };
 
 /// A query's product with the mean of the alive keys of a window; none: no key is alive.
-std::optional<double> naive_window(const CallFixture& f, const NaiveBlocks& how, Index q_head, Index row, Index window) {
+std::optional<double> naive_window(const CallFixture& f, const NaiveBlocks& how, Index q_head,
+                                   Index row, Index window) {
   double sum = 0.0;
   double n = 0.0;
   for (Index t = window * how.stride; t < window * how.stride + how.kernel; ++t) {
@@ -34,7 +36,8 @@ std::optional<double> naive_window(const CallFixture& f, const NaiveBlocks& how,
 }
 
 /// Scores of the blocks that one row sees.
-std::vector<double> naive_block_scores(const CallFixture& f, const NaiveBlocks& how, std::vector<Index> q_heads, Index row) {
+std::vector<double> naive_block_scores(const CallFixture& f, const NaiveBlocks& how,
+                                       std::vector<Index> q_heads, Index row) {
   const Index n_seen = f.call.pos_begin + row + 1;
   std::vector<double> of_window;
   std::vector<bool> is_there;
@@ -59,7 +62,8 @@ std::vector<double> naive_block_scores(const CallFixture& f, const NaiveBlocks& 
     for (std::size_t w = 0; w < of_window.size(); ++w) {
       if (!is_there[w]) continue;
       double n_shared = 0.0;
-      for (Index t = static_cast<Index>(w) * how.stride; t < static_cast<Index>(w) * how.stride + how.kernel; ++t)
+      for (Index t = static_cast<Index>(w) * how.stride;
+           t < static_cast<Index>(w) * how.stride + how.kernel; ++t)
         n_shared += t / how.block == b ? 1.0 : 0.0;
       if (n_shared == 0.0) continue;
       n_keys += n_shared;
@@ -73,21 +77,25 @@ std::vector<double> naive_block_scores(const CallFixture& f, const NaiveBlocks& 
   return scores;
 }
 
-/// Keys of the blocks that are forced or among the best n of the others, as far as the row sees them alive.
-std::vector<KeyPos> naive_block_list(const CallFixture& f, const NaiveBlocks& how, Index kv_head, Index row,
-                                     std::vector<double> scores, Index n, Index n_first, Index n_local, Index local_tokens) {
+/// Keys of the blocks that are forced or among the best n of the others, as far as the row sees
+/// them alive.
+std::vector<KeyPos> naive_block_list(const CallFixture& f, const NaiveBlocks& how, Index kv_head,
+                                     Index row, std::vector<double> scores, Index n, Index n_first,
+                                     Index n_local, Index local_tokens) {
   const Index n_seen = f.call.pos_begin + row + 1;
   const auto n_blocks = static_cast<Index>(scores.size());
   std::vector<bool> is_kept(scores.size(), false);
   for (Index b = 0; b < n_blocks; ++b) {
-    const bool is_forced = b < n_first || b >= n_blocks - n_local || (local_tokens > 0 && (b + 1) * how.block > n_seen - local_tokens);
+    const bool is_forced = b < n_first || b >= n_blocks - n_local ||
+                           (local_tokens > 0 && (b + 1) * how.block > n_seen - local_tokens);
     is_kept[static_cast<std::size_t>(b)] = is_forced;
     if (is_forced) scores[static_cast<std::size_t>(b)] = -std::numeric_limits<double>::infinity();
   }
   for (const KeyPos b : naive_top_k(scores, n)) is_kept[static_cast<std::size_t>(b)] = true;
   std::vector<KeyPos> keys;
   for (Index t = 0; t < n_seen; ++t) {
-    if (is_kept[static_cast<std::size_t>(t / how.block)] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[static_cast<std::size_t>(t / how.block)] &&
+        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
@@ -99,30 +107,56 @@ struct PresetCase {
   Index n_top, n_first, n_local, local_tokens;  // n_top: beside the forced ones
 };
 
-TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and without dead keys", "[blockmean]") {
+TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and without dead keys",
+          "[blockmean]") {
   const std::vector<PresetCase> cases = {
-      {"moba:block=8,kernel=8,stride=8,top-blocks=3", {8, 8, 8, "product", "mean", true}, 2, 0, 1, 0},
-      {"nsa:block=16,kernel=8,stride=4,top-blocks=5,local-tokens=20", {16, 8, 4, "softmax", "sum", false}, 2, 1, 2, 20},
+      {"moba:block=8,kernel=8,stride=8,top-blocks=3",
+       {8, 8, 8, "product", "mean", true},
+       2,
+       0,
+       1,
+       0},
+      {"nsa:block=16,kernel=8,stride=4,top-blocks=5,local-tokens=20",
+       {16, 8, 4, "softmax", "sum", false},
+       2,
+       1,
+       2,
+       20},
       {"infllm2:block=16,kernel=8,stride=4,top-blocks=2,local-tokens=30,dense-below=0",
-       {16, 8, 4, "softmax", "max", false}, 2, 1, 1, 30},
+       {16, 8, 4, "softmax", "max", false},
+       2,
+       1,
+       1,
+       30},
       // windows that are no part of a block, and blocks without any whole window
-      {"blockmean:block=3,kernel=7,stride=5,top-blocks=4,sizes=options", {3, 7, 5, "softmax", "sum", false}, 4, 1, 2, 0}};
+      {"blockmean:block=3,kernel=7,stride=5,top-blocks=4,sizes=options",
+       {3, 7, 5, "softmax", "sum", false},
+       4,
+       1,
+       2,
+       0}};
   for (const PresetCase& one : cases) {
     for (const Index n_tok : {1, 9}) {
       for (const bool has_dead : {false, true}) {
-        CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 101, .n_tok = n_tok,
+        CallFixture fixture({.n_q = 4,
+                             .n_kv = 2,
+                             .n_past = 101,
+                             .n_tok = n_tok,
                              .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
         for (KeyPos pos = 24; has_dead && pos < 41; ++pos) fixture.alive.kill(1, pos);
         if (has_dead) fixture.alive.kill(0, 70);
         const Selection selection = made(one.spec, fixture)->select(fixture.call);
         REQUIRE(selection.rows_per_list == 1);
         for (Index h = 0; h < 4; ++h) {
-          const std::vector<Index> heads = one.how.per_q_head ? std::vector<Index>{h} : std::vector<Index>{h / 2 * 2, h / 2 * 2 + 1};
+          const std::vector<Index> heads = one.how.per_q_head
+                                               ? std::vector<Index>{h}
+                                               : std::vector<Index>{h / 2 * 2, h / 2 * 2 + 1};
           for (Index row = 0; row < n_tok; ++row) {
             INFO(one.spec << ", dead " << has_dead << ", head " << h << ", row " << row);
             const auto scores = naive_block_scores(fixture, one.how, heads, row);
             CHECK(merged(selection.list(one.how.per_q_head ? h : h / 2, row)) ==
-                  naive_block_list(fixture, one.how, h / 2, row, scores, one.n_top, one.n_first, one.n_local, one.local_tokens));
+                  naive_block_list(fixture, one.how, h / 2, row, scores, one.n_top, one.n_first,
+                                   one.n_local, one.local_tokens));
           }
         }
       }
@@ -130,12 +164,13 @@ TEST_CASE("blockmean: loops agree with each preset's rule, row by row, with and 
   }
 }
 
-TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them inside", "[blockmean]") {
+TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them inside",
+          "[blockmean]") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=50");
   const Selection beside = made("blockmean:block=16", fixture)->select(fixture.call);
-  CHECK(beside.at(0).scored().size() == 48);                            // three blocks
-  CHECK(beside.at(0).forced().size() == 16 + 16 + 1);                   // block 0, the last whole one and the own
+  CHECK(beside.at(0).scored().size() == 48);           // three blocks
+  CHECK(beside.at(0).forced().size() == 16 + 16 + 1);  // block 0, the last whole one and the own
   const Selection inside = made("blockmean:block=16,inside=true", fixture)->select(fixture.call);
   CHECK(inside.at(0).scored().empty());
   CHECK(inside.at(0).forced() == beside.at(0).forced());

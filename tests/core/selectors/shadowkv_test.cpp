@@ -1,4 +1,5 @@
-// ShadowKV's choice against loops: outliers by their least cosine, landmarks' softmax, the largest over group and rows.
+// ShadowKV's choice against loops: outliers by their least cosine, landmarks' softmax, the largest
+// over group and rows.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -27,7 +28,8 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
     for (Index t = i * how.chunk; t < (i + 1) * how.chunk; ++t) {
       if (!f.alive.is_alive(kv_head, static_cast<KeyPos>(t))) continue;
       n += 1.0;
-      for (Index c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += static_cast<double>(f.k(kv_head, t, c));
+      for (Index c = 0; c < d; ++c)
+        mean[static_cast<std::size_t>(c)] += static_cast<double>(f.k(kv_head, t, c));
     }
     for (double& x : mean) x /= n;
     double least = 1.0;
@@ -60,7 +62,8 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
       for (std::size_t i = 0; i < landmarks.size(); ++i) {
         if (landmarks[i].empty()) continue;
         double dot = 0.0;
-        for (Index c = 0; c < d; ++c) dot += static_cast<double>(f.q(h, row, c)) * landmarks[i][static_cast<std::size_t>(c)];
+        for (Index c = 0; c < d; ++c)
+          dot += static_cast<double>(f.q(h, row, c)) * landmarks[i][static_cast<std::size_t>(c)];
         weights[i] = std::exp(dot * static_cast<double>(f.call.score_scale));
         sum += weights[i];
       }
@@ -68,19 +71,25 @@ std::vector<KeyPos> naive_shadow_list(const CallFixture& f, const NaiveShadow& h
         if (!landmarks[i].empty()) scores[i] = std::max(scores[i], weights[i] / sum);
     }
   }
-  for (const KeyPos i : naive_top_k(scores, how.n_kept)) is_kept[static_cast<std::size_t>(i)] = true;
+  for (const KeyPos i : naive_top_k(scores, how.n_kept))
+    is_kept[static_cast<std::size_t>(i)] = true;
   std::vector<KeyPos> keys;
   for (Index t = 0; t < f.k.dim(1); ++t) {
-    if (is_kept[static_cast<std::size_t>(t / how.chunk)] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[static_cast<std::size_t>(t / how.chunk)] &&
+        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
 }
 
-TEST_CASE("shadowkv: loops agree in decode and verification, with and without dead keys", "[shadowkv]") {
+TEST_CASE("shadowkv: loops agree in decode and verification, with and without dead keys",
+          "[shadowkv]") {
   for (const Index n_tok : {1, 3}) {
     for (const bool has_dead : {false, true}) {
-      CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 101, .n_tok = n_tok,
+      CallFixture fixture({.n_q = 6,
+                           .n_kv = 2,
+                           .n_past = 101,
+                           .n_tok = n_tok,
                            .phase = n_tok == 1 ? Phase::decode : Phase::verify});
       for (KeyPos pos = 20; has_dead && pos < 34; ++pos) fixture.alive.kill(1, pos);
       if (has_dead) fixture.alive.kill(0, 3);
@@ -92,18 +101,21 @@ TEST_CASE("shadowkv: loops agree in decode and verification, with and without de
         CHECK(merged(selection.at(kv)) == naive_shadow_list(fixture, {4, 5, 2, 5}, kv));
         // five chunks by score; the outliers, two whole chunks and the remainder beside them
         if (!has_dead) CHECK(selection.at(kv).scored().size() == 20);
-        if (!has_dead) CHECK(static_cast<Index>(selection.at(kv).forced().size()) == 20 + 8 + 1 + n_tok);
+        if (!has_dead)
+          CHECK(static_cast<Index>(selection.at(kv).forced().size()) == 20 + 8 + 1 + n_tok);
       }
     }
   }
 }
 
-TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing else changes", "[shadowkv]") {
+TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing else changes",
+          "[shadowkv]") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 160, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 161; ++t) {
     for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = 1.0f + 0.001f * fixture.k(0, t, c);
   }
-  for (Index c = 0; c < 16; ++c) fixture.k(0, 83, c) = -3.0f;  // in chunk 10, against its neighbours
+  for (Index c = 0; c < 16; ++c)
+    fixture.k(0, 83, c) = -3.0f;  // in chunk 10, against its neighbours
   fixture.call.budget = Budget::parse("tokens=8");
   const Selection selection = made("shadowkv:outliers=1", fixture)->select(fixture.call);
   std::vector<KeyPos> forced = positions(80, 88);
@@ -117,7 +129,8 @@ TEST_CASE("shadowkv: rests in prefill; what it takes is said", "[shadowkv]") {
   CHECK(!selector->caps().is_defined(Phase::prefill));
   CallFixture fixture({.n_past = 20, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_WITH(made("shadowkv", fixture)->select(fixture.call), Catch::Matchers::ContainsSubstring("tokens"));
+  CHECK_THROWS_WITH(made("shadowkv", fixture)->select(fixture.call),
+                    Catch::Matchers::ContainsSubstring("tokens"));
   CHECK_THROWS_AS(made("shadowkv:outliers=-1", fixture), ConfigError);
 }
 

@@ -1,4 +1,5 @@
-// Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes at most.
+// Skip softmax against a stream of tiles by loops; its limits; and that it saves half of the bytes
+// at most.
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -11,10 +12,12 @@
 namespace kvscope::test {
 namespace {
 
-std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index block_k, double lambda, Index q_head, Index first) {
+std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index block_k, double lambda,
+                                 Index q_head, Index first) {
   const Index kv_head = q_head / f.group();
   const Index end = std::min(first + block_q, f.call.n_tok);
-  std::vector<double> running(static_cast<std::size_t>(end), -std::numeric_limits<double>::infinity());
+  std::vector<double> running(static_cast<std::size_t>(end),
+                              -std::numeric_limits<double>::infinity());
   std::vector<KeyPos> keys;
   for (Index tile = 0; tile < f.call.pos_begin + end; tile += block_k) {
     const Index tile_end = std::min(tile + block_k, f.call.pos_begin + end);
@@ -33,44 +36,61 @@ std::vector<KeyPos> naive_stream(const CallFixture& f, Index block_q, Index bloc
   return keys;
 }
 
-TEST_CASE("skip-softmax: a stream of tiles by loops agrees, in chunks and decode, with dead keys", "[skip-softmax]") {
+TEST_CASE("skip-softmax: a stream of tiles by loops agrees, in chunks and decode, with dead keys",
+          "[skip-softmax]") {
   for (const Index n_tok : {1, 21}) {
     for (const bool has_dead : {false, true}) {
-      CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = n_tok,
+      CallFixture fixture({.n_q = 4,
+                           .n_kv = 2,
+                           .n_past = 90,
+                           .n_tok = n_tok,
                            .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
       for (float& x : fixture.q.flat()) x *= 4.0f;
       for (KeyPos pos = 11; has_dead && pos < 40; ++pos) fixture.alive.kill(1, pos);
-      const Selection selection = made("skip-softmax:block-q=8,block-k=4,lambda=0.05", fixture)->select(fixture.call);
-      const Selection scaled = made("skip-softmax:block-q=8,block-k=4,scale=3", fixture)->select(fixture.call);
+      const Selection selection =
+          made("skip-softmax:block-q=8,block-k=4,lambda=0.05", fixture)->select(fixture.call);
+      const Selection scaled =
+          made("skip-softmax:block-q=8,block-k=4,scale=3", fixture)->select(fixture.call);
       for (Index h = 0; h < 4; ++h) {
         for (Index first = 0; first < n_tok; first += 8) {
-          INFO(n_tok << " rows, dead " << has_dead << ", head " << h << ", tile of queries from " << first);
+          INFO(n_tok << " rows, dead " << has_dead << ", head " << h << ", tile of queries from "
+                     << first);
           CHECK(merged(selection.list(h, first)) == naive_stream(fixture, 8, 4, 0.05, h, first));
-          CHECK(merged(scaled.list(h, first)) == naive_stream(fixture, 8, 4, 3.0 / static_cast<double>(90 + n_tok), h, first));
+          CHECK(merged(scaled.list(h, first)) ==
+                naive_stream(fixture, 8, 4, 3.0 / static_cast<double>(90 + n_tok), h, first));
         }
       }
     }
   }
 }
 
-TEST_CASE("skip-softmax: the order matters, the largest score is always kept, a small lambda keeps everything", "[skip-softmax]") {
+TEST_CASE(
+    "skip-softmax: the order matters, the largest score is always kept, a small lambda keeps "
+    "everything",
+    "[skip-softmax]") {
   CallFixture fixture({.n_q = 1, .n_kv = 1, .n_past = 63, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 64; ++t) {  // scores of 0, and 8 at position 33
-    for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = t == 33 && c == 0 ? 32.0f / fixture.q(0, 0, 0) : 0.0f;
+    for (Index c = 0; c < 16; ++c)
+      fixture.k(0, t, c) = t == 33 && c == 0 ? 32.0f / fixture.q(0, 0, 0) : 0.0f;
   }
   // what comes before the peak is kept, what comes after it is far below
-  CHECK(merged(made("skip-softmax:block-k=8,lambda=0.5", fixture)->select(fixture.call).at(0)) == positions(0, 40));
-  CHECK(made("skip-softmax:block-k=8,lambda=0.0001", fixture)->select(fixture.call).at(0).size() == 64);
+  CHECK(merged(made("skip-softmax:block-k=8,lambda=0.5", fixture)->select(fixture.call).at(0)) ==
+        positions(0, 40));
+  CHECK(made("skip-softmax:block-k=8,lambda=0.0001", fixture)->select(fixture.call).at(0).size() ==
+        64);
   CHECK(made("skip-softmax:block-k=8,scale=0", fixture)->select(fixture.call).at(0).size() == 64);
   // 1000 / 64 keys is more than 1, which is the most
-  CHECK(merged(made("skip-softmax:block-k=8", fixture)->select(fixture.call).at(0)) == positions(0, 40));
+  CHECK(merged(made("skip-softmax:block-k=8", fixture)->select(fixture.call).at(0)) ==
+        positions(0, 40));
 }
 
-TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at most half is saved", "[skip-softmax]") {
+TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at most half is saved",
+          "[skip-softmax]") {
   for (const double lambda : {1e-9, 0.01, 1.0}) {
     CallFixture fixture({.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 90, .n_tok = 6});
     for (float& x : fixture.q.flat()) x *= 4.0f;
-    const auto selector = made(fmt::format("skip-softmax:block-q=3,block-k=4,lambda={}", lambda), fixture);
+    const auto selector =
+        made(fmt::format("skip-softmax:block-q=3,block-k=4,lambda={}", lambda), fixture);
     const Selection selection = selector->select(fixture.call);
     double n_union = 0.0;     // keys that a KV head reads
     double n_attended = 0.0;  // pairs of query and key
@@ -94,7 +114,8 @@ TEST_CASE("skip-softmax: with attention's own bytes all keys are read and at mos
     CHECK(cost.score_bytes + 32.0 * n_union == Catch::Approx(192.0 * 16.0 + n_union * 16.0));
     CHECK(cost.score_bytes + 32.0 * n_union >= 0.5 * 192.0 * 32.0);
     // 2 d for the product of every visible pair, 2 d more with values
-    CHECK(cost.score_flops + 32.0 * n_attended == Catch::Approx(16.0 * n_visible + 16.0 * n_attended));
+    CHECK(cost.score_flops + 32.0 * n_attended ==
+          Catch::Approx(16.0 * n_visible + 16.0 * n_attended));
     if (lambda < 1e-6) CHECK(cost.score_bytes == 0.0);
     if (lambda == 1.0) CHECK(cost.score_bytes > 0.0);
   }

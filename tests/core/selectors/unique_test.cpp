@@ -1,4 +1,5 @@
-// UNIQUE against moments by two loops, its statistics through appends and truncation, and Quest as the same formula.
+// UNIQUE against moments by two loops, its statistics through appends and truncation, and Quest as
+// the same formula.
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -15,7 +16,8 @@ namespace kvscope::test {
 namespace {
 
 /// The score of the keys of one KV head in [begin, end) that are alive, for one query.
-double naive_unique_score(const CallFixture& f, Index q_head, Index row, Index begin, Index end, double a) {
+double naive_unique_score(const CallFixture& f, Index q_head, Index row, Index begin, Index end,
+                          double a) {
   const Index kv_head = q_head / f.group();
   double score = 0.0;
   for (Index c = 0; c < f.q.dim(2); ++c) {
@@ -42,21 +44,24 @@ double naive_unique_score(const CallFixture& f, Index q_head, Index row, Index b
 std::vector<KeyPos> unique_pages(const std::vector<KeyPos>& pages, Index first) {
   std::vector<KeyPos> keys;
   for (const KeyPos page : pages) {
-    for (Index t = (page + first) * 8; t < (page + first + 1) * 8; ++t) keys.push_back(static_cast<KeyPos>(t));
+    for (Index t = (page + first) * 8; t < (page + first + 1) * 8; ++t)
+      keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
 }
 
 constexpr std::string_view kUnique = "unique:page-size=8,sink=8,recent=20,deviations=1.5";
 
-TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and its largest", "[unique]") {
+TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and its largest",
+          "[unique]") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=31");  // 3 whole pages of 8
   // 91 keys; the last 20 are 71 to 90, which begin in page 8: pages 1 to 7 compete
   std::vector<std::vector<double>> scores(4);
   for (Index h = 0; h < 4; ++h) {
     for (Index p = 1; p < 8; ++p)
-      scores[static_cast<std::size_t>(h)].push_back(naive_unique_score(fixture, h, 0, p * 8, p * 8 + 8, 1.5));
+      scores[static_cast<std::size_t>(h)].push_back(
+          naive_unique_score(fixture, h, 0, p * 8, p * 8 + 8, 1.5));
   }
   std::vector<KeyPos> forced = positions(0, 8);
   for (const KeyPos pos : positions(64, 91)) forced.push_back(pos);
@@ -69,10 +74,13 @@ TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and
     CHECK(per_head.list(h, 0).scored() == unique_pages(naive_top_k(expected, 3), 1));
     CHECK(per_head.list(h, 0).forced() == forced);
     for (std::size_t p = 0; p < 7; ++p)
-      CHECK(trace.scores[static_cast<std::size_t>(h)][p] == Catch::Approx(expected[p]).epsilon(1e-6));
+      CHECK(trace.scores[static_cast<std::size_t>(h)][p] ==
+            Catch::Approx(expected[p]).epsilon(1e-6));
   }
-  const Selection summed = made(std::string(kUnique) + ",owner=group_sum", fixture)->select(fixture.call);
-  const Selection largest = made(std::string(kUnique) + ",owner=group_max", fixture)->select(fixture.call);
+  const Selection summed =
+      made(std::string(kUnique) + ",owner=group_sum", fixture)->select(fixture.call);
+  const Selection largest =
+      made(std::string(kUnique) + ",owner=group_max", fixture)->select(fixture.call);
   for (std::size_t kv = 0; kv < 2; ++kv) {
     std::vector<double> sums, maxima;
     for (std::size_t p = 0; p < 7; ++p) {
@@ -84,19 +92,22 @@ TEST_CASE("unique: loops agree in decode, per query head, by the group's sum and
   }
 }
 
-TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave the moments", "[unique]") {
+TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave the moments",
+          "[unique]") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 60, .n_tok = 10});
   fixture.call.budget = Budget::parse("pages=2");
   for (const KeyPos pos : {9, 10, 17, 30}) fixture.alive.kill(1, pos);
   for (KeyPos pos = 24; pos < 32; ++pos) fixture.alive.kill(0, pos);  // a whole page
-  const Selection selection = made(std::string(kUnique) + ",n-queries=4", fixture)->select(fixture.call);
+  const Selection selection =
+      made(std::string(kUnique) + ",n-queries=4", fixture)->select(fixture.call);
   CHECK(selection.owner == ListOwner::kv_head);
   for (Index kv = 0; kv < 2; ++kv) {
     std::vector<double> sums;
     for (Index p = 1; p < 5; ++p) {  // recent: 61 - 20 = 41 on, which is in page 5
       double sum = 0.0;
       for (Index h = 2 * kv; h < 2 * kv + 2; ++h) {
-        for (const Index row : {0, 2, 5, 7}) sum += naive_unique_score(fixture, h, row, p * 8, p * 8 + 8, 1.5);
+        for (const Index row : {0, 2, 5, 7})
+          sum += naive_unique_score(fixture, h, row, p * 8, p * 8 + 8, 1.5);
       }
       if (kv == 0 && p == 3) sum = -std::numeric_limits<double>::infinity();
       sums.push_back(sum);
@@ -108,10 +119,12 @@ TEST_CASE("unique: a chunk is scored by evenly sampled queries; dead keys leave 
   }
 }
 
-TEST_CASE("page moments: one by one, at once and after truncation are the same bits; loops agree", "[unique]") {
+TEST_CASE("page moments: one by one, at once and after truncation are the same bits; loops agree",
+          "[unique]") {
   std::mt19937 rng(3);
   Tensor<float> keys = random_tensor({53, 12}, rng);
-  for (float& x : keys.flat()) x += 1000.0f;  // far from zero: a difference of squares would lose the deviation
+  for (float& x : keys.flat())
+    x += 1000.0f;  // far from zero: a difference of squares would lose the deviation
   PageMoments at_once(12, 8);
   at_once.append_up_to(keys.view());
   PageMoments step(12, 8);
@@ -128,17 +141,21 @@ TEST_CASE("page moments: one by one, at once and after truncation are the same b
     const Index end = std::min<Index>(53, page * 8 + 8);
     for (Index c = 0; c < 12; ++c) {
       double mean = 0.0;
-      for (Index t = page * 8; t < end; ++t) mean += static_cast<double>(keys(t, c)) / static_cast<double>(end - page * 8);
+      for (Index t = page * 8; t < end; ++t)
+        mean += static_cast<double>(keys(t, c)) / static_cast<double>(end - page * 8);
       double variance = 0.0;
       for (Index t = page * 8; t < end; ++t)
-        variance += std::pow(static_cast<double>(keys(t, c)) - mean, 2.0) / static_cast<double>(end - page * 8);
+        variance += std::pow(static_cast<double>(keys(t, c)) - mean, 2.0) /
+                    static_cast<double>(end - page * 8);
       CHECK(static_cast<double>(at_once.rows()(page, c)) == Catch::Approx(mean));
-      CHECK(static_cast<double>(at_once.rows()(page, 12 + c)) == Catch::Approx(std::sqrt(variance)).epsilon(1e-5));
+      CHECK(static_cast<double>(at_once.rows()(page, 12 + c)) ==
+            Catch::Approx(std::sqrt(variance)).epsilon(1e-5));
     }
   }
 }
 
-TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller score", "[unique]") {
+TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller score",
+          "[unique]") {
   // of two keys, centre and half width are mean and deviation
   std::mt19937 rng(5);
   const Tensor<float> keys = random_tensor({24, 12}, rng);
@@ -167,7 +184,8 @@ TEST_CASE("unique: a page of two keys has Quest's bound, longer pages a smaller 
 TEST_CASE("unique: what it takes is said", "[unique]") {
   CallFixture fixture({.n_past = 20, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("p=0.9");
-  CHECK_THROWS_WITH(made("unique", fixture)->select(fixture.call), Catch::Matchers::ContainsSubstring("tokens"));
+  CHECK_THROWS_WITH(made("unique", fixture)->select(fixture.call),
+                    Catch::Matchers::ContainsSubstring("tokens"));
   CHECK_THROWS_AS(made("unique:page-size=0", fixture), ConfigError);
   CHECK_THROWS_AS(made("unique:recent=0", fixture), ConfigError);
 }

@@ -1,4 +1,5 @@
-// XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of tiles, and dead keys.
+// XAttention against antidiagonals by loops, with chunks and contexts that are no multiples of
+// tiles, and dead keys.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -12,8 +13,10 @@
 namespace kvscope::test {
 namespace {
 
-/// What the block of queries that begins at `first` is estimated to attend to, block by block of keys.
-std::vector<double> naive_antidiagonal_sums(const CallFixture& f, Index block, Index stride, Index q_head, Index first) {
+/// What the block of queries that begins at `first` is estimated to attend to, block by block of
+/// keys.
+std::vector<double> naive_antidiagonal_sums(const CallFixture& f, Index block, Index stride,
+                                            Index q_head, Index first) {
   const Index kv_head = q_head / f.group();
   const Index end = std::min(first + block, f.call.n_tok);
   const Index n_ctx = f.call.pos_begin + end;
@@ -37,13 +40,15 @@ std::vector<double> naive_antidiagonal_sums(const CallFixture& f, Index block, I
       total += weights[v];
     }
     for (std::size_t v = 0; v < weights.size(); ++v)
-      sums[v * static_cast<std::size_t>(stride) / static_cast<std::size_t>(block)] += weights[v] / total;
+      sums[v * static_cast<std::size_t>(stride) / static_cast<std::size_t>(block)] +=
+          weights[v] / total;
   }
   return sums;
 }
 
 /// The list of that block of queries.
-std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, Index stride, double tau, Index q_head, Index first) {
+std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, Index stride,
+                                            double tau, Index q_head, Index first) {
   const std::vector<double> sums = naive_antidiagonal_sums(f, block, stride, q_head, first);
   const Index kv_head = q_head / f.group();
   const Index n_ctx = f.call.pos_begin + std::min(first + block, f.call.n_tok);
@@ -67,7 +72,8 @@ std::vector<KeyPos> naive_antidiagonal_list(const CallFixture& f, Index block, I
   }
   std::vector<KeyPos> keys;
   for (Index t = 0; t < n_ctx; ++t) {
-    if (is_kept[static_cast<std::size_t>(t / block)] && f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
+    if (is_kept[static_cast<std::size_t>(t / block)] &&
+        f.alive.is_alive(kv_head, static_cast<KeyPos>(t)))
       keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
@@ -83,13 +89,16 @@ TEST_CASE("xattention: loops agree for each head and block of queries", "[xatten
       for (float& x : fixture.q.flat()) x *= 3.0f;
       for (KeyPos pos = 9; has_dead && pos < 27; ++pos) fixture.alive.kill(0, pos);
       if (has_dead) fixture.alive.kill(1, 2);
-      const Selection selection = made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
+      const Selection selection =
+          made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
       fixture.call.budget = Budget::parse("p=0.7");
-      const Selection by_budget = made("xattention:block=16,stride=4,sizes=budget", fixture)->select(fixture.call);
+      const Selection by_budget =
+          made("xattention:block=16,stride=4,sizes=budget", fixture)->select(fixture.call);
       bool saves = false;
       for (Index h = 0; h < 4; ++h) {
         for (Index first = 0; first < one.n_tok; first += 16) {
-          INFO(one.n_past << " past, dead " << has_dead << ", head " << h << ", block of queries from " << first);
+          INFO(one.n_past << " past, dead " << has_dead << ", head " << h
+                          << ", block of queries from " << first);
           const auto expected = naive_antidiagonal_list(fixture, 16, 4, 0.7, h, first);
           CHECK(merged(selection.list(h, first)) == expected);
           CHECK(merged(by_budget.list(h, first)) == expected);
@@ -101,10 +110,25 @@ TEST_CASE("xattention: loops agree for each head and block of queries", "[xatten
   }
 }
 
+TEST_CASE("xattention: more queries than are scored at a time", "[xattention]") {
+  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 5, .n_tok = 150});  // 128 at a time
+  for (float& x : fixture.q.flat()) x *= 3.0f;
+  const Selection selection =
+      made("xattention:block=16,stride=1,tau=0.7", fixture)->select(fixture.call);
+  for (Index h = 0; h < 4; ++h) {
+    for (Index first = 0; first < 150; first += 16) {
+      INFO("head " << h << ", block of queries from " << first);
+      CHECK(merged(selection.list(h, first)) ==
+            naive_antidiagonal_list(fixture, 16, 1, 0.7, h, first));
+    }
+  }
+}
+
 TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xattention]") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 48, .n_tok = 16});
   for (float& x : fixture.q.flat()) x *= 3.0f;
-  const Selection selection = made("xattention:block=16,stride=1,tau=0.8", fixture)->select(fixture.call);
+  const Selection selection =
+      made("xattention:block=16,stride=1,tau=0.8", fixture)->select(fixture.call);
   for (Index h = 0; h < 2; ++h) {
     std::vector<double> mass(4, 0.0);
     for (Index row = 0; row < 16; ++row) {
@@ -117,7 +141,9 @@ TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xatten
     for (const std::size_t b : {better, 3 - better}) {
       if (kept >= 0.8) break;
       kept += mass[b];
-      for (const KeyPos pos : positions(static_cast<Index>(b) * 16, static_cast<Index>(b) * 16 + 16)) expected.push_back(pos);
+      for (const KeyPos pos :
+           positions(static_cast<Index>(b) * 16, static_cast<Index>(b) * 16 + 16))
+        expected.push_back(pos);
     }
     for (const KeyPos pos : positions(48, 64)) expected.push_back(pos);
     std::sort(expected.begin(), expected.end());
@@ -125,9 +151,11 @@ TEST_CASE("xattention: tiles of one are the exact attention of blocks", "[xatten
   }
 }
 
-/// Blocks as the public program chooses them, by sorts and shifted running sums. In the first chunk of a prompt its
-/// assignment of the diagonal takes back that block 0 is forced, while the running sum still counts two forced blocks.
-std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own, double tau, bool is_first_chunk) {
+/// Blocks as the public program chooses them, by sorts and shifted running sums. In the first chunk
+/// of a prompt its assignment of the diagonal takes back that block 0 is forced, while the running
+/// sum still counts two forced blocks.
+std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own, double tau,
+                                bool is_first_chunk) {
   const std::size_t n = sums.size();
   std::vector<bool> is_forced(n, false);
   is_forced[0] = !is_first_chunk;
@@ -153,19 +181,25 @@ std::vector<bool> public_choice(const std::vector<double>& sums, std::size_t own
   return kept;
 }
 
-TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk", "[xattention]") {
+TEST_CASE("xattention: the public program's blocks, and one block more in its first chunk",
+          "[xattention]") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 0, .n_tok = 256});
   for (float& x : fixture.q.flat()) x *= 2.5f;
-  const Selection selection = made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
+  const Selection selection =
+      made("xattention:block=16,stride=4,tau=0.7", fixture)->select(fixture.call);
   for (Index h = 0; h < 4; ++h) {
     for (Index own = 3; own < 16; ++own) {
       INFO("head " << h << ", block of queries " << own);
       const auto sums = naive_antidiagonal_sums(fixture, 16, 4, h, own * 16);
       std::vector<bool> ours(sums.size(), false);
-      for (const KeyPos pos : merged(selection.list(h, own * 16))) ours[static_cast<std::size_t>(pos / 16)] = true;
-      CHECK(ours == public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
-      const auto first = public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/true);
-      const auto n_more = std::count(first.begin(), first.end(), true) - std::count(ours.begin(), ours.end(), true);
+      for (const KeyPos pos : merged(selection.list(h, own * 16)))
+        ours[static_cast<std::size_t>(pos / 16)] = true;
+      CHECK(ours ==
+            public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/false));
+      const auto first =
+          public_choice(sums, static_cast<std::size_t>(own), 0.7, /*is_first_chunk=*/true);
+      const auto n_more =
+          std::count(first.begin(), first.end(), true) - std::count(ours.begin(), ours.end(), true);
       CHECK((n_more >= 0 && n_more <= 2));
     }
   }
@@ -173,11 +207,13 @@ TEST_CASE("xattention: the public program's blocks, and one block more in its fi
 
 TEST_CASE("xattention: what it takes is said", "[xattention]") {
   using Catch::Matchers::ContainsSubstring;
-  CHECK_THROWS_WITH(selector_registry().make("xattention:block=100"), ContainsSubstring("multiple of stride = 8"));
+  CHECK_THROWS_WITH(selector_registry().make("xattention:block=100"),
+                    ContainsSubstring("multiple of stride = 8"));
   CHECK_THROWS_AS(selector_registry().make("xattention:tau=1.5"), ConfigError);
   CallFixture fixture;
   fixture.call.budget = Budget::parse("tokens=16");
-  CHECK_THROWS_WITH(made("xattention:sizes=budget", fixture)->select(fixture.call), ContainsSubstring("p"));
+  CHECK_THROWS_WITH(made("xattention:sizes=budget", fixture)->select(fixture.call),
+                    ContainsSubstring("p"));
 }
 
 }  // namespace
