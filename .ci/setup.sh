@@ -69,6 +69,11 @@ kvscope_install() {
   if [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
     wanted+=(python3-venv)
   fi
+  # The native module of the Python package is compiled against Python's headers.
+  if [ "$1" = test ] && [ "${KVSCOPE_PYTHON_TESTS:-1}" != 0 ] &&
+    ! python3 -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then
+    wanted+=(python3-dev)
+  fi
   kvscope_missing=()
   [ -z "${KVSCOPE_SKIP_INSTALL:-}" ] || return 0
   if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then

@@ -88,4 +88,4 @@ fi
 # The models are tiny, so threads would only wait for each other.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=1
 cd -- "$here/tests" # not in the package's folder, whose sources have no native module
-timeout "${KVSCOPE_PYTHON_TIMEOUT:-840}" "$python" -m pytest -q -p no:cacheprovider "$@"
+timeout "${KVSCOPE_PYTHON_TIMEOUT:-1500}" "$python" -m pytest -q -p no:cacheprovider "$@"

@@ -40,7 +40,7 @@ _PLACES = {
     "record": "recorder",
     "UsageError": "errors", "InputError": "errors", "CommandError": "errors", "SelectorError": "errors",
 }
-__all__ = sorted(_PLACES)
+__all__ = sorted(set(_PLACES) - {"open"})  # import * must not hide the builtin
 __version__ = "0.1.0"
 
 

@@ -155,6 +155,7 @@ class Policy:
         if self.engine == "torch" or (self.engine == "auto" and query.is_cuda):
             twin = self._twin_of(module, row, pos_begin)
             if twin is not None:
+                twin.scale = scale
                 dense = twin.dense_layers if self.dense_layers is None else self.dense_layers
                 seen = None if module.layer_idx < dense else twin(query[row, :, n_pad:].detach(), key[row, :, first:end].detach(),
                                                                   self.budget, phase == "decode")

@@ -38,6 +38,8 @@ class Twin:
         for option, default in self.defaults.items():
             setattr(self, option, type(default)(options.get(option, default)))
 
+    #: Factor of q.k; None: 1 / sqrt(d). Only methods that weigh look at it.
+    scale: float | None = None
     name = ""
     defaults: dict[str, Any] = {}
     dense_layers = 0
@@ -127,20 +129,52 @@ class Quest(Twin):
         return out | (at >= n_keys - n_tok)
 
 
-class KeyDiff(Twin):
-    """anchor=unit, recent-share=0."""
-
-    name = "keydiff"
+class _Evicting(Twin):
+    """Attends to everything alive, then shrinks it to the budget."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._alive: Tensor | None = None  # [n_kv, n_keys]
 
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
-        n_kv, n_keys, _ = k.shape
-        before = torch.ones(n_kv, n_keys, dtype=torch.bool, device=k.device)
+    def _before(self, k: Tensor) -> Tensor:
+        """What is alive in a call, [n_kv, n_keys]: what was left, and the call's own keys."""
+        before = torch.ones(k.shape[:2], dtype=torch.bool, device=k.device)
         if self._alive is not None:
             before[:, : self._alive.shape[1]] = self._alive
+        return before
+
+    def rollback(self, n_keys: int) -> None:
+        if self._alive is not None:
+            self._alive = self._alive[:, :n_keys]
+
+
+class Tova(_Evicting):
+    """keep-current=false."""
+
+    name = "tova"
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_q, n_tok, d = q.shape
+        n_kv, n_keys, _ = k.shape
+        before = self._before(k)
+        seen = before.repeat_interleave(n_q // n_kv, 0)
+        n_keep = budget_tokens(budget, n_keys)
+        self._alive = before.clone()
+        if int(before[0].sum()) > n_keep:
+            scores = (k.double().repeat_interleave(n_q // n_kv, 0) @ q[:, -1, :, None].double())[..., 0] * (self.scale or d**-0.5)
+            weights = torch.softmax(scores.masked_fill(~seen, float("-inf")), -1).float().double()  # rows are f32, their sum f64
+            self._alive[:] = top(weights.sum(0).masked_fill(~before[0], float("-inf")), n_keep)
+        return seen[:, None]
+
+
+class KeyDiff(_Evicting):
+    """anchor=unit, recent-share=0."""
+
+    name = "keydiff"
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_kv, n_keys, _ = k.shape
+        before = self._before(k)
         unit = k.double() / k.double().norm(dim=-1, keepdim=True).clamp(min=1e-12)
         n_keep = budget_tokens(budget, n_keys)
         self._alive = before.clone()
@@ -153,12 +187,8 @@ class KeyDiff(Twin):
             self._alive[head] = top(scores, n_keep)
         return before.repeat_interleave(q.shape[0] // n_kv, 0)[:, None]
 
-    def rollback(self, n_keys: int) -> None:
-        if self._alive is not None:
-            self._alive = self._alive[:, :n_keys]
 
-
-TWINS: dict[str, type[Twin]] = {twin.name: twin for twin in (Recent, StreamingLlm, OracleTopk, Quest, KeyDiff)}
+TWINS: dict[str, type[Twin]] = {twin.name: twin for twin in (Recent, StreamingLlm, OracleTopk, Quest, KeyDiff, Tova)}
 
 
 def make_twin(spec: str) -> Twin | None:

@@ -174,7 +174,7 @@ def test_own_selectors_run_here(model):
 
 
 @pytest.mark.parametrize("spec", ["streamingllm@tokens=12", "oracle-topk@tokens=9", "quest:page-size=4,dense-layers=0@tokens=12",
-                                  "keydiff@tokens=16", "recent@tokens=8"])
+                                  "keydiff@tokens=16", "tova@tokens=16", "recent@tokens=8"])
 def test_the_twin_in_torch_generates_the_same(model, spec):
     ids = token_ids(40)
     with kvs.policy(model, spec, engine="cpp") as cpp:

@@ -26,12 +26,13 @@ def test_top_takes_the_first_among_equals():
 
 @pytest.mark.parametrize("budget", ["tokens=24", "tokens=64", "ratio=0.2", "tokens=4096"])
 @pytest.mark.parametrize("spec", ["recent", "streamingllm", "streamingllm:n-sink=2", "oracle-topk", "quest:dense-layers=0",
-                                  "quest:page-size=8,dense-layers=0", "keydiff"])
+                                  "quest:page-size=8,dense-layers=0", "keydiff", "tova"])
 def test_twins_give_the_lists_of_cpp(trace, spec, budget):
     layer = trace[3]
     q, k, v = layer.q[:], layer.k[:], layer.v[:]
     run = native.Run(spec, trace.n_layers, trace.n_q, trace.n_kv, trace.d_head, trace.n_tokens, trace.score_scale, [budget], dense_layers=0)
     twin = make_twin(spec)
+    twin.scale = trace.score_scale
     for n_tok in [64, 64, 52] + [1] * 12:
         begin = run.n_keys
         end = begin + n_tok
