@@ -209,7 +209,7 @@ def test_interrupt_leaves_no_half_file(folder):
     with pytest.raises(KeyboardInterrupt):
         kvs.simulate.perplexity(model="verifier", selectors="recent", budgets=[64], max_tokens=20000, prefill=0.1,
                                 out=str(out), progress=False)
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 300
     assert not out.exists()
     assert {path.suffix for path in set(folder.iterdir()) - before} <= {".journal"}  # finished work, for --resume
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
