@@ -11,7 +11,7 @@
 | sparse-attention-hub | sparse_list [1, n_q, T, max] i64, sparse_len [1, n_q, T] i64, weight_list [1, n_q, T, n_keys] f32 | sampling probability of each key |
 
 Formats with one list for all heads want a method whose owner is the layer, or union=True: the union of the heads' lists. Lists
-are the queries' own, after the causal mask. The formats were read in these projects' documentation; the engines themselves are
+are the queries' own, after the causal mask. The formats follow what these projects' pages and threads say of them; the engines themselves are
 not run here.
 """
 
