@@ -24,7 +24,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 4> kValues = {"mass", "output_error", "kept", "bytes"};
 constexpr std::array<std::string_view, 4> kUnits = {"1", "1", "token", "byte"};
-constexpr std::array<std::string_view, 4> kWords = {"kept attention", "relative output error", "keys per query head",
+constexpr std::array<std::string_view, 4> kWords = {"kept attention", "relative output error",
+                                                    "keys per query head",
                                                     "bytes read for one query by all heads"};
 
 /// What one replayed method kept in one layer. [kValues]
@@ -37,28 +38,35 @@ struct Measured {
 };
 
 /// Positions at least a chunk apart, the trace's last one among them.
-std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& options, const std::string& where) {
+std::vector<Index> query_positions(const TraceInfo& info, const LadderOptions& options,
+                                   const std::string& where) {
   const Index last = info.n_tokens - 1;
   const Index first = std::max(options.chunk, info.n_tokens / 4);
   if (last < first) {
-    throw ConfigError(fmt::format("ladder: {} holds {} tokens, expected more than a chunk of {}", where, info.n_tokens,
-                                  options.chunk));
+    throw ConfigError(fmt::format("ladder: {} holds {} tokens, expected more than a chunk of {}",
+                                  where, info.n_tokens, options.chunk));
   }
   const Index n = std::min(options.rows, (last - first) / options.chunk + 1);
   std::vector<Index> positions;
-  for (Index i = 0; i < n; ++i) positions.push_back(n == 1 ? last : first + i * (last - first) / (n - 1));
+  for (Index i = 0; i < n; ++i)
+    positions.push_back(n == 1 ? last : first + i * (last - first) / (n - 1));
   return positions;
 }
 
 class LadderReplay {
  public:
-  LadderReplay(const TraceSource& trace, const LadderOptions& options, std::vector<Index> layers, ThreadPool& pool,
-               const ProgressFn& progress, std::stop_token stop)
-      : trace_(trace), options_(options), layers_(std::move(layers)), pool_(pool), progress_(progress), stop_(stop) {}
+  LadderReplay(const TraceSource& trace, const LadderOptions& options, std::vector<Index> layers,
+               ThreadPool& pool, const ProgressFn& progress, std::stop_token stop)
+      : trace_(trace),
+        options_(options),
+        layers_(std::move(layers)),
+        pool_(pool),
+        progress_(progress),
+        stop_(stop) {}
 
   /// Replays the methods on the calls; those that fail while they run say why.
-  std::map<std::string, Measured> run(const std::vector<MethodSpec>& methods, const std::vector<TokenRange>& calls,
-                                      Phase phase) const {
+  std::map<std::string, Measured> run(const std::vector<MethodSpec>& methods,
+                                      const std::vector<TokenRange>& calls, Phase phase) const {
     std::map<std::string, Measured> all;
     if (methods.empty()) return all;
     try {
@@ -77,8 +85,8 @@ class LadderReplay {
   }
 
  private:
-  void measure(const std::vector<MethodSpec>& methods, const std::vector<TokenRange>& calls, Phase phase,
-               std::map<std::string, Measured>& all) const {
+  void measure(const std::vector<MethodSpec>& methods, const std::vector<TokenRange>& calls,
+               Phase phase, std::map<std::string, Measured>& all) const {
     std::vector<ReplayPair> pairs;
     for (const MethodSpec& method : methods) pairs.push_back({method, options_.budget});
     ReplayOptions replay;
@@ -94,8 +102,9 @@ class LadderReplay {
       Measured& one = all[pairs[p].selector.text()];
       for (const LayerReplay& layer : found) {
         const PairReplay& pair = layer.pairs[p];
-        one.layers.push_back({mean(pair.of(ReplayMetric::mass)), mean(pair.of(ReplayMetric::output_error_rel)),
-                              mean(pair.of(ReplayMetric::kept)), mean(pair.of(ReplayMetric::bytes)) * n_q / n_tok});
+        one.layers.push_back(
+            {mean(pair.of(ReplayMetric::mass)), mean(pair.of(ReplayMetric::output_error_rel)),
+             mean(pair.of(ReplayMetric::kept)), mean(pair.of(ReplayMetric::bytes)) * n_q / n_tok});
       }
     }
   }
@@ -109,7 +118,8 @@ class LadderReplay {
 };
 
 void add_method(std::vector<MethodSpec>& methods, const MethodSpec& method) {
-  if (!method.empty() && std::ranges::find(methods, method) == methods.end()) methods.push_back(method);
+  if (!method.empty() && std::ranges::find(methods, method) == methods.end())
+    methods.push_back(method);
 }
 
 /// The layers that are measured: asked for, recorded, neither dense by option nor by a window.
@@ -118,22 +128,28 @@ std::vector<Index> sparse_layers(const TraceInfo& info, const LadderOptions& opt
   std::sort(layers.begin(), layers.end());
   require_unique(layers, "layer", "ladder");
   for (const Index layer : layers) info.layer_slot(layer);
-  std::erase_if(layers, [&](Index layer) { return layer < options.dense_layers || window_of(info, layer).has_value(); });
+  std::erase_if(layers, [&](Index layer) {
+    return layer < options.dense_layers || window_of(info, layer).has_value();
+  });
   if (layers.empty()) {
-    throw ConfigError(fmt::format("ladder: no layer is left that a method chooses in ({} leading layers are dense)",
-                                  options.dense_layers));
+    throw ConfigError(fmt::format(
+        "ladder: no layer is left that a method chooses in ({} leading layers are dense)",
+        options.dense_layers));
   }
   return layers;
 }
 
 void check_budget(const LadderOptions& options) {
-  if (options.selector.empty()) throw ConfigError("ladder: no selector is named: expected one, as quest");
+  if (options.selector.empty())
+    throw ConfigError("ladder: no selector is named: expected one, as quest");
   const SelectorCaps& caps = options.selector.caps();
   if (caps.budgets.empty() && options.budget) {
-    throw ConfigError(fmt::format("ladder: {} takes no budget, found {}", options.selector, options.budget->to_string()));
+    throw ConfigError(fmt::format("ladder: {} takes no budget, found {}", options.selector,
+                                  options.budget->to_string()));
   }
   if (caps.budgets.empty()) return;
-  if (!options.budget) throw ConfigError(fmt::format("ladder: {} needs a budget, as tokens=256", options.selector));
+  if (!options.budget)
+    throw ConfigError(fmt::format("ladder: {} needs a budget, as tokens=256", options.selector));
   check_budget_kind(options.selector.text(), caps, *options.budget);
 }
 
@@ -152,8 +168,9 @@ void add_values(Json& row, const std::string& prefix, const Measured* found) {
 
 }  // namespace
 
-Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultSink& sink, ThreadPool& pool,
-                    const ProgressFn& progress, std::stop_token stop, const ResultProvenance& provenance) {
+Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultSink& sink,
+                    ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                    const ResultProvenance& provenance) {
   check_fields(options);
   check_budget(options);
   require_full_qkv(trace, "ladder");
@@ -161,7 +178,8 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   const std::vector<Index> layers = sparse_layers(info, options);
   const std::vector<Index> positions = query_positions(info, options, trace.where());
   const bool has_steps = options.selector.caps().decode;
-  std::vector<LadderRung> rungs = ladder_rungs(options.selector, options.budget, options.every, options.chunk);
+  std::vector<LadderRung> rungs =
+      ladder_rungs(options.selector, options.budget, options.every, options.chunk);
 
   Json config = {{"selector", options.selector.text()},
                  {"budget", options.budget ? Json(options.budget->to_string()) : Json(nullptr)},
@@ -185,7 +203,8 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   const LadderReplay replay(trace, options, layers, pool, progress, stop);
   const std::map<std::string, Measured> of_queries = replay.run(by_query, queries, Phase::decode);
   const std::map<std::string, Measured> of_chunks = replay.run(by_chunk, chunks, Phase::prefill);
-  const auto result_of = [&](const MethodSpec& method, bool is_chunk, std::string& refused) -> const Measured* {
+  const auto result_of = [&](const MethodSpec& method, bool is_chunk,
+                             std::string& refused) -> const Measured* {
     if (method.empty()) return nullptr;
     const Measured& found = (is_chunk ? of_chunks : of_queries).at(method.text());
     if (found.refused.empty()) return &found;
@@ -201,8 +220,9 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      tensors[mode][v] = &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
-                                             std::string(kUnits[v]), std::string(kWords[v]), kNan);
+      tensors[mode][v] =
+          &arrays.add<double>(fmt::format("{}/{}", kModes[mode], kValues[v]), {n_rungs}, {"rung"},
+                              std::string(kUnits[v]), std::string(kWords[v]), kNan);
     }
   }
 
@@ -210,9 +230,11 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   std::vector<std::array<const Measured*, 2>> found;
   for (LadderRung& rung : rungs) {
     const Measured* alone = result_of(rung.alone, rung.is_chunk, rung.refused);
-    const Measured* together = result_of(rung.together, rung.is_together_chunk, rung.together_refused);
+    const Measured* together =
+        result_of(rung.together, rung.is_together_chunk, rung.together_refused);
     found.push_back({alone, together});
-    Json row = {{"concession", rung.concession}, {"rung", rung.name},
+    Json row = {{"concession", rung.concession},
+                {"rung", rung.name},
                 {"selector", alone == nullptr ? "" : rung.alone.text()},
                 {"refused", rung.refused}};
     add_values(row, "", alone);
@@ -220,8 +242,10 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     add_values(row, "together_", together);
     summary["rows"].push_back(std::move(row));
   }
-  if (!has_steps) summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
-  std::size_t top = 0;  // the last rung that concessions together reach, the chunk apart, which keeps its own keys beside
+  if (!has_steps)
+    summary["note"] = fmt::format("{} is not defined for single queries", options.selector);
+  std::size_t top = 0;  // the last rung that concessions together reach, the chunk apart, which
+                        // keeps its own keys beside
   for (std::size_t r = 0; r < found.size(); ++r) {
     if (found[r][1] != nullptr && !rungs[r].is_together_chunk) top = r;
   }
@@ -231,13 +255,15 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     for (std::size_t r = 0; r < found.size(); ++r) {
       for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
         for (std::size_t v = 0; v < kValues.size(); ++v) {
-          if (found[r][mode] != nullptr) (*tensors[mode][v])(static_cast<Index>(r)) = found[r][mode]->layers[l][v];
+          if (found[r][mode] != nullptr)
+            (*tensors[mode][v])(static_cast<Index>(r)) = found[r][mode]->layers[l][v];
         }
       }
     }
     for (std::size_t v = 0; v < kValues.size(); ++v) {
       row[std::string(kValues[v])] = json_number((*tensors[0][v])(Index{0}));
-      row["together_" + std::string(kValues[v])] = json_number((*tensors[1][v])(static_cast<Index>(top)));
+      row["together_" + std::string(kValues[v])] =
+          json_number((*tensors[1][v])(static_cast<Index>(top)));
     }
     summary["layers"].push_back(std::move(row));
     arrays.write(static_cast<Index>(l));
@@ -245,8 +271,10 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      sink.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]), fmt::format("{}/{}", kModes[mode], kValues[v]),
-                     {"layer", "."}, fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
+      sink.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
+                     fmt::format("{}/{}", kModes[mode], kValues[v]),
+                     {"layer", "."},
+                     fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
     }
   }
   sink.finish(summary);

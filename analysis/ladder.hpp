@@ -1,5 +1,6 @@
-// The serving ladder: what each concession of an engine to a method's choice costs, rung by rung, from a list of tokens per
-// query head, by exact scores, for every query, to pages that all heads, several steps or a whole chunk share.
+// The serving ladder: what each concession of an engine to a method's choice costs, rung by rung,
+// from a list of tokens per query head, by exact scores, for every query, to pages that all heads,
+// several steps or a whole chunk share.
 #pragma once
 
 #include <optional>
@@ -25,31 +26,41 @@ struct LadderOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rows", "queries that are measured, evenly spaced over the last three quarters, at least a chunk apart"}
+    visit(Field{"rows",
+                "queries that are measured, evenly spaced over the last three quarters, at least a "
+                "chunk apart"}
               .at_least(1),
           self.rows);
-    visit(Field{"chunk", "queries that share a list on the last rung; the measured one is its last"}.at_least(2), self.chunk);
-    visit(Field{"every", "steps that one choice serves on the rung of steps"}.at_least(2), self.every);
-    visit(Field{"dense-layers", "leading layers left dense, and out of every mean"}.at_least(0), self.dense_layers);
+    visit(Field{"chunk", "queries that share a list on the last rung; the measured one is its last"}
+              .at_least(2),
+          self.chunk);
+    visit(Field{"every", "steps that one choice serves on the rung of steps"}.at_least(2),
+          self.every);
+    visit(Field{"dense-layers", "leading layers left dense, and out of every mean"}.at_least(0),
+          self.dense_layers);
   }
 };
 
-/// Every rung is measured at the same queries: a call of one query each (decode), on the last rung the chunk that ends with
-/// it. Rung 0 is the method as it is; "alone" has one concession, "together" those of all rungs before it too.
+/// Every rung is measured at the same queries: a call of one query each (decode), on the last rung
+/// the chunk that ends with it. Rung 0 is the method as it is; "alone" has one concession,
+/// "together" those of all rungs before it too.
 ///
 /// Arrays, NaN where the method cannot take the rung (the summary's "rows" say why)
-///   alone/mass, together/mass [layer, rung]                    share of the attention on the kept keys, mean over heads and queries
-///   alone/output_error, together/output_error [layer, rung]    |y - O| / |O|, the same mean
-///   alone/kept, together/kept [layer, rung]                    keys that a query head attends to
-///   alone/bytes, together/bytes [layer, rung]                  read by all heads for one query: scoring, and K and V of the kept keys
-///   query_pos [row]                                            positions of the measured queries
+///   alone/M, together/M [layer, rung]
+///     mass          share of the attention on the kept keys, mean over heads and queries
+///     output_error  |y - O| / |O|, the same mean
+///     kept          keys that a query head attends to
+///     bytes         read by all heads for one query: scoring, and K and V of the kept keys
+///   query_pos [row]  positions of the measured queries
 ///
-/// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last rung keeps more keys.
-/// The summary holds "rows" (one per rung, means over the layers), "layers" and "totals" (as the method is, and with all
-/// concessions but the chunk). Throws ConfigError for options out of range, a budget that the method does not take, a trace that is too
-/// short or without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
-nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultSink& sink,
-                                      ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+/// A chunk's own keys are kept beside the budget, of which the measured query sees all: the last
+/// rung keeps more keys. The summary holds "rows" (one per rung, means over the layers), "layers"
+/// and "totals" (as the method is, and with all concessions but the chunk). Throws ConfigError for
+/// options out of range, a budget that the method does not take, a trace that is too short or
+/// without all of q, k and v; Interrupted on a stop. Same bits for any thread count.
+nlohmann::ordered_json analyze_ladder(const TraceSource& trace, const LadderOptions& options,
+                                      ResultSink& sink, ThreadPool& pool,
+                                      const ProgressFn& progress, std::stop_token stop,
                                       const ResultProvenance& provenance = {});
 
 }  // namespace kvscope

@@ -55,13 +55,15 @@ std::string text_with(const MethodSpec& method, const std::vector<const Step*>& 
 }
 
 /// The method in words, or why there is none.
-std::string try_method(const std::string& text, const std::optional<Budget>& budget, bool is_chunk, MethodSpec& spec) {
+std::string try_method(const std::string& text, const std::optional<Budget>& budget, bool is_chunk,
+                       MethodSpec& spec) {
   try {
     MethodSpec found = text;
     if (budget) check_budget_kind(found.text(), found.caps(), *budget);
     const Phase phase = is_chunk ? Phase::prefill : Phase::decode;
     if (!found.caps().is_defined(phase)) {
-      return is_chunk ? "is not defined for chunks of queries" : "is not defined for single queries";
+      return is_chunk ? "is not defined for chunks of queries"
+                      : "is not defined for single queries";
     }
     spec = std::move(found);
     return "";
@@ -78,8 +80,8 @@ std::string without_prefix(std::string why) {
 
 }  // namespace
 
-std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::optional<Budget>& budget, Index every,
-                                     Index chunk) {
+std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::optional<Budget>& budget,
+                                     Index every, Index chunk) {
   const Index own_page = method.caps().page_size;
   const std::vector<Step> all = steps(every, chunk);
   std::vector<LadderRung> rungs;
@@ -92,21 +94,23 @@ std::vector<LadderRung> ladder_rungs(const MethodSpec& method, const std::option
     rung.is_chunk = step.is_chunk;
     const bool is_too_fine = step.page > 0 && step.page < own_page;
     if (is_too_fine) {
-      rung.refused = rung.together_refused = fmt::format("{} chooses in pages of {}", method, own_page);
+      rung.refused = rung.together_refused =
+          fmt::format("{} chooses in pages of {}", method, own_page);
       rungs.push_back(std::move(rung));
       continue;
     }
     const bool is_own_page = step.page == own_page;
     rung.refused = is_own_page ? try_method(method.text(), budget, step.is_chunk, rung.alone)
-                               : without_prefix(try_method(text_with(method, {&step}), budget, step.is_chunk, rung.alone));
+                               : without_prefix(try_method(text_with(method, {&step}), budget,
+                                                           step.is_chunk, rung.alone));
     std::vector<const Step*> with = taken;
     std::erase_if(with, [&](const Step* one) { return one->concession == step.concession; });
     with.push_back(&step);
     rung.is_together_chunk = is_chunk || step.is_chunk;
     rung.together_refused = !rung.refused.empty()
                                 ? rung.refused
-                                : without_prefix(try_method(text_with(method, with), budget, rung.is_together_chunk,
-                                                            rung.together));
+                                : without_prefix(try_method(text_with(method, with), budget,
+                                                            rung.is_together_chunk, rung.together));
     if (rung.together_refused.empty()) {
       taken = std::move(with);
       is_chunk = rung.is_together_chunk;

@@ -25,7 +25,8 @@ TieCut tie_cut(std::span<const double> scores, Index k) {
   cut.gap = cut.kth - next;
   cut.has_tie = next == cut.kth;
   cut.tied = std::count(sorted.begin(), sorted.end(), cut.kth);
-  const Index above = std::count_if(sorted.begin(), sorted.end(), [&](double x) { return x > cut.kth; });
+  const Index above =
+      std::count_if(sorted.begin(), sorted.end(), [&](double x) { return x > cut.kth; });
   const Index inside = k - above;
   cut.changed = std::min(inside, cut.tied - inside);
   return cut;

@@ -37,9 +37,11 @@ struct TieCase {
 
 std::vector<TieCase> make_cases(const TiesOptions& options) {
   std::vector<TieCase> cases;
-  for (const MethodSpec& method : options.selectors.empty() ? default_tie_methods() : options.selectors) {
+  for (const MethodSpec& method :
+       options.selectors.empty() ? default_tie_methods() : options.selectors) {
     const Index own = method.caps().page_size;
-    if (!method.caps().budgets.empty()) check_budget_kind(method.text(), method.caps(), options.budget);
+    if (!method.caps().budgets.empty())
+      check_budget_kind(method.text(), method.caps(), options.budget);
     for (const Index page : kPages) {
       if (page > 1 && page <= own) continue;  // its own, or finer
       const std::size_t exact = cases.size();
@@ -51,8 +53,10 @@ std::vector<TieCase> make_cases(const TiesOptions& options) {
         one.exact = exact;
         try {
           // f32 holds what f64 has no wrapper for: an order of ties makes it rank again as it is
-          one.coarse = fmt::format("{}+coarsen:page={},scores={},ties=last", method, page, enum_name(type));
-          if (!method.caps().decode) throw ConfigError(fmt::format("{} is not defined for single queries", method));
+          one.coarse =
+              fmt::format("{}+coarsen:page={},scores={},ties=last", method, page, enum_name(type));
+          if (!method.caps().decode)
+            throw ConfigError(fmt::format("{} is not defined for single queries", method));
         } catch (const ConfigError& error) {
           one.coarse = {};
           one.refused = error.what();
@@ -98,8 +102,10 @@ Ranked ranked_of(SelectionTrace& trace, const Selection& answer, Index page) {
   return ranked;
 }
 
-/// Keys of the units that the lowest positions among the equal ones bring in and the highest do not.
-Index changed_keys(const std::vector<double>& scores, const TieCut& cut, TokenRange pages, Index page, Index n_past) {
+/// Keys of the units that the lowest positions among the equal ones bring in and the highest do
+/// not.
+Index changed_keys(const std::vector<double>& scores, const TieCut& cut, TokenRange pages,
+                   Index page, Index n_past) {
   Index keys = 0;
   Index left = cut.changed;
   for (std::size_t u = 0; u < scores.size() && left > 0; ++u) {
@@ -121,7 +127,8 @@ StepTies count_ties(const TieCase& one, const Ranked& ranked, const Ranked& exac
     if (cut.has_tie) {
       found.ties += 1.0;
       found.tied += static_cast<double>(cut.tied);
-      found.changed += static_cast<double>(changed_keys(ranked.scores[i], cut, ranked.pages, one.page, n_past));
+      found.changed +=
+          static_cast<double>(changed_keys(ranked.scores[i], cut, ranked.pages, one.page, n_past));
     }
     if (one.type == ScoreType::f64) continue;
     const double scale = row_scale(exact.scores[i], one.type);
@@ -137,19 +144,23 @@ StepTies count_ties(const TieCase& one, const Ranked& ranked, const Ranked& exac
 /// The cases on one layer, step by step.
 class LayerCensus {
  public:
-  LayerCensus(const TraceSource& trace, const TiesOptions& options, const std::vector<TieCase>& cases, ThreadPool& pool)
+  LayerCensus(const TraceSource& trace, const TiesOptions& options,
+              const std::vector<TieCase>& cases, ThreadPool& pool)
       : trace_(trace), cases_(cases), pool_(pool) {
     for (std::size_t c = 0; c < cases.size(); ++c) {
       if (cases[c].coarse.empty()) continue;
       const bool takes_budget = !cases[c].coarse.caps().budgets.empty();
-      const std::vector<ReplayPair> pairs = {{cases[c].coarse, takes_budget ? std::optional(options.budget) : std::nullopt}};
-      runs_.emplace_back(pairs, std::vector<std::size_t>{0}, shape_of(trace.info()), options.dense_layers);
+      const std::vector<ReplayPair> pairs = {
+          {cases[c].coarse, takes_budget ? std::optional(options.budget) : std::nullopt}};
+      runs_.emplace_back(pairs, std::vector<std::size_t>{0}, shape_of(trace.info()),
+                         options.dense_layers);
       case_of_run_.push_back(c);
     }
   }
 
   /// One answer per case, in order.
-  std::vector<StepTies> measure(const std::vector<ReplayLayer>& layer, TokenRange call, Index n_prompt) {
+  std::vector<StepTies> measure(const std::vector<ReplayLayer>& layer, TokenRange call,
+                                Index n_prompt) {
     const Tensor<float> q = read_queries(trace_, layer.front().layer, call);
     std::vector<Ranked> ranked(cases_.size());
     pool_.parallel_for(static_cast<Index>(runs_.size()), [&](Index r, int) {
@@ -212,35 +223,46 @@ struct CaseTotals {
 
 void check_model(const TraceInfo& info, const Transformer& model) {
   const ModelConfig& config = model.config();
-  if (config.n_layers == info.n_layers && config.n_q == info.n_q && config.n_vocab == info.n_vocab) return;
-  throw ConfigError(fmt::format("ties: the model has {} layers, {} query heads and {} tokens in its vocabulary, expected those "
-                                "of the recording: {}, {} and {}",
-                                config.n_layers, config.n_q, config.n_vocab, info.n_layers, info.n_q, info.n_vocab));
+  if (config.n_layers == info.n_layers && config.n_q == info.n_q && config.n_vocab == info.n_vocab)
+    return;
+  throw ConfigError(fmt::format(
+      "ties: the model has {} layers, {} query heads and {} tokens in its vocabulary, expected "
+      "those "
+      "of the recording: {}, {} and {}",
+      config.n_layers, config.n_q, config.n_vocab, info.n_layers, info.n_q, info.n_vocab));
 }
 
-/// Decodes with both orders of ties, adds what came out to the cases' rows and writes the arrays live/.
-void add_closed_loop(const TraceSource& trace, const TiesOptions& options, const std::vector<TieCase>& cases, Json& rows,
-                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) {
-  constexpr std::array<const char*, 4> kNames = {"steps", "first_changed", "first_token", "logit_change"};
+/// Decodes with both orders of ties, adds what came out to the cases' rows and writes the arrays
+/// live/.
+void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
+                     const std::vector<TieCase>& cases, Json& rows, ResultSink& sink,
+                     ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) {
+  constexpr std::array<const char*, 4> kNames = {"steps", "first_changed", "first_token",
+                                                 "logit_change"};
   constexpr std::array<const char*, 4> kUnits = {"token", "token", "token", "logit"};
-  constexpr std::array<const char*, 4> kWords = {"steps decoded", "first step with other logits", "first step with another token",
+  constexpr std::array<const char*, 4> kWords = {"steps decoded", "first step with other logits",
+                                                 "first step with another token",
                                                  "largest change of a logit"};
   std::array<std::vector<double>, 4> values;
   for (auto& one : values) one.assign(cases.size(), kNan);
-  const auto n_prompt = static_cast<std::size_t>(std::clamp<Index>(trace.info().n_prompt, 1, trace.info().n_tokens));
+  const auto n_prompt =
+      static_cast<std::size_t>(std::clamp<Index>(trace.info().n_prompt, 1, trace.info().n_tokens));
   for (std::size_t c = 0; c < cases.size(); ++c) {
     const TieCase& one = cases[c];
-    if (one.coarse.empty() || one.type == ScoreType::f64 || one.page != one.method.caps().page_size) continue;
+    if (one.coarse.empty() || one.type == ScoreType::f64 || one.page != one.method.caps().page_size)
+      continue;
     const auto on_step = [&](Index step) {
       check_stop(stop, "ties");
-      if (progress && step % 10 == 0) progress({"closed loop", static_cast<Index>(c), n_of(cases), "cases"});
+      if (progress && step % 10 == 0)
+        progress({"closed loop", static_cast<Index>(c), n_of(cases), "cases"});
     };
     MethodSpec method = one.method;
     method.fill("dense-layers", options.dense_layers);
     const bool takes_budget = !method.caps().budgets.empty();
-    const TieOrderEffect effect =
-        compare_tie_orders(*options.model, trace.tokens().first(n_prompt), method, enum_name(one.type),
-                           takes_budget ? std::optional(options.budget) : std::nullopt, options.new_tokens, pool, on_step);
+    const TieOrderEffect effect = compare_tie_orders(
+        *options.model, trace.tokens().first(n_prompt), method, enum_name(one.type),
+        takes_budget ? std::optional(options.budget) : std::nullopt, options.new_tokens, pool,
+        on_step);
     values[0][c] = static_cast<double>(effect.n_steps);
     values[1][c] = static_cast<double>(effect.first_changed);
     values[2][c] = static_cast<double>(effect.first_token);
@@ -250,7 +272,8 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options, const
     const std::string name = fmt::format("live/{}", kNames[v]);
     sink.declare({name, ResultType::f64, {n_of(cases)}, {"case"}, kUnits[v], kWords[v]});
     sink.write<double>(name, 0, values[v]);
-    for (std::size_t c = 0; c < cases.size(); ++c) rows[c][fmt::format("live_{}", kNames[v])] = json_number(values[v][c]);
+    for (std::size_t c = 0; c < cases.size(); ++c)
+      rows[c][fmt::format("live_{}", kNames[v])] = json_number(values[v][c]);
   }
 }
 
@@ -260,8 +283,9 @@ std::vector<MethodSpec> default_tie_methods() {
   return {"quest", "quoka", "loki", "sparq:mean-value=false", "oracle-topk"};
 }
 
-Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSink& sink, ThreadPool& pool,
-                  const ProgressFn& progress, std::stop_token stop, const ResultProvenance& provenance) {
+Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSink& sink,
+                  ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
+                  const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "ties");
   require_unique(options.selectors.empty() ? std::vector<std::string>{} : [&] {
@@ -280,10 +304,13 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
   std::sort(layers.begin(), layers.end());
   require_unique(layers, "layer", "ties");
   for (const Index layer : layers) info.layer_slot(layer);
-  std::erase_if(layers, [&](Index layer) { return layer < options.dense_layers || window_of(info, layer).has_value(); });
+  std::erase_if(layers, [&](Index layer) {
+    return layer < options.dense_layers || window_of(info, layer).has_value();
+  });
   if (layers.empty()) throw ConfigError("ties: no layer is left that a method chooses in");
 
-  Json config = {{"selectors", Json::array()}, {"budget", options.budget.to_string()}, {"layers", layers}};
+  Json config = {
+      {"selectors", Json::array()}, {"budget", options.budget.to_string()}, {"layers", layers}};
   for (const TieCase& one : cases) {
     if (config["selectors"].empty() || config["selectors"].back() != one.method.text())
       config["selectors"].push_back(one.method.text());
@@ -298,7 +325,8 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
   const Index n_cases = n_of(cases);
   const Index n_steps = n_of(calls);
   LayerArrays arrays(sink, n_of(layers));
-  const auto by_step = [&](const std::string& name, const char* units, const char* words) -> Tensor<double>& {
+  const auto by_step = [&](const std::string& name, const char* units,
+                           const char* words) -> Tensor<double>& {
     return arrays.add<double>(name, {n_cases, n_steps}, {"case", "step"}, units, words, kNan);
   };
   Tensor<double>& rows = by_step("rows", "1", "rows with a cut");
@@ -306,7 +334,8 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
   Tensor<double>& tied = by_step("tied", "1", "units in the tied set");
   Tensor<double>& changed = by_step("changed", "token", "keys that another order of ties changes");
   Tensor<double>& close = by_step("close", "1", "rows with a gap below one rounding step");
-  Tensor<double>& gap_steps = arrays.add<double>("gap_steps", {n_cases}, {"case"}, "1", "gap at the cut in rounding steps", kNan);
+  Tensor<double>& gap_steps = arrays.add<double>("gap_steps", {n_cases}, {"case"}, "1",
+                                                 "gap at the cut in rounding steps", kNan);
 
   Json summary = {{"rows", Json::array()}, {"layers", Json::array()}, {"totals", Json::object()}};
   std::vector<CaseTotals> totals(cases.size());
@@ -319,7 +348,8 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
     for (std::size_t s = 0; s < calls.size(); ++s) {
       check_stop(stop, "ties");
       if (progress) {
-        progress({"ties", static_cast<Index>(l * calls.size() + s), static_cast<Index>(layers.size() * calls.size()), "steps"});
+        progress({"ties", static_cast<Index>(l * calls.size() + s),
+                  static_cast<Index>(layers.size() * calls.size()), "steps"});
       }
       const std::vector<StepTies> found = census.measure(data, calls[s], prompt_end(info, plan));
       for (std::size_t c = 0; c < found.size(); ++c) {
@@ -338,10 +368,11 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
     CaseTotals all;
     for (std::size_t c = 0; c < cases.size(); ++c) {
       gap_steps(static_cast<Index>(c)) = median(of_layer[c].gap_steps);
-      if (cases[c].type != ScoreType::f64) all.add({of_layer[c].rows, of_layer[c].ties,
-                                                    of_layer[c].ties > 0.0 ? of_layer[c].tied / of_layer[c].ties : 0.0,
-                                                    of_layer[c].rows > 0.0 ? of_layer[c].changed / of_layer[c].rows : 0.0,
-                                                    of_layer[c].close, of_layer[c].gap_steps});
+      if (cases[c].type != ScoreType::f64)
+        all.add({of_layer[c].rows, of_layer[c].ties,
+                 of_layer[c].ties > 0.0 ? of_layer[c].tied / of_layer[c].ties : 0.0,
+                 of_layer[c].rows > 0.0 ? of_layer[c].changed / of_layer[c].rows : 0.0,
+                 of_layer[c].close, of_layer[c].gap_steps});
     }
     Json row = {{"layer", layers[l]}};
     all.write(row);
@@ -356,9 +387,13 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
     totals[c].write(row);
     summary["rows"].push_back(std::move(row));
   }
-  if (options.model != nullptr) add_closed_loop(trace, options, cases, summary["rows"], sink, pool, progress, stop);
+  if (options.model != nullptr)
+    add_closed_loop(trace, options, cases, summary["rows"], sink, pool, progress, stop);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  sink.add_plot({"plot_changed", "changed", {"layer", ".", "step_pos"}, "Keys that another order of ties changes"});
+  sink.add_plot({"plot_changed",
+                 "changed",
+                 {"layer", ".", "step_pos"},
+                 "Keys that another order of ties changes"});
   sink.add_plot({"plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut"});
   sink.finish(summary);
   return summary;

@@ -20,9 +20,11 @@ Index likeliest(std::span<const float> logits) {
 
 }  // namespace
 
-TieOrderEffect compare_tie_orders(const Transformer& model, std::span<const TokenId> prompt, const MethodSpec& method,
-                                  std::string_view type, const std::optional<Budget>& budget, Index n_new,
-                                  ThreadPool& pool, const std::function<void(Index step)>& on_step) {
+TieOrderEffect compare_tie_orders(const Transformer& model, std::span<const TokenId> prompt,
+                                  const MethodSpec& method, std::string_view type,
+                                  const std::optional<Budget>& budget, Index n_new,
+                                  ThreadPool& pool,
+                                  const std::function<void(Index step)>& on_step) {
   if (prompt.empty()) throw ConfigError("ties: expected a prompt of at least one token");
   const Index capacity = static_cast<Index>(prompt.size()) + n_new;
   const auto before = prompt.first(prompt.size() - 1);
@@ -47,8 +49,9 @@ TieOrderEffect compare_tie_orders(const Transformer& model, std::span<const Toke
     ++effect.n_steps;
     double change = 0.0;
     for (Index i = 0; i < a.count(); ++i) {
-      change = std::max(change, std::abs(static_cast<double>(a.flat()[static_cast<std::size_t>(i)]) -
-                                         static_cast<double>(b.flat()[static_cast<std::size_t>(i)])));
+      change =
+          std::max(change, std::abs(static_cast<double>(a.flat()[static_cast<std::size_t>(i)]) -
+                                    static_cast<double>(b.flat()[static_cast<std::size_t>(i)])));
     }
     effect.logit_change = std::max(effect.logit_change, change);
     if (change > 0.0 && effect.first_changed < 0) effect.first_changed = step;

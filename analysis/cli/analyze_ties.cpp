@@ -1,4 +1,5 @@
-// kvscope analyze ties: how often the cut of a top-k lies among equal scores, and what their order decides.
+// kvscope analyze ties: how often the cut of a top-k lies among equal scores, and what their order
+// decides.
 #include "analysis/cli/analyze_command.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
@@ -14,11 +15,13 @@ namespace {
 class AnalyzeTies final : public AnalyzeCommand {
  public:
   AnalyzeTies()
-      : AnalyzeCommand("ties", "ties at the cut of a top-k, by number type of the scores and size of pages",
+      : AnalyzeCommand("ties",
+                       "ties at the cut of a top-k, by number type of the scores and size of pages",
                        /*n_traces=*/1) {}
   std::vector<Example> examples() const override {
     return {{"kvscope analyze ties trace.h5 --out ties.h5", "five methods at 256 tokens"},
-            {"kvscope analyze ties trace.h5 --selector quoka,quest:page-size=32 --budget 128 --steps 64",
+            {"kvscope analyze ties trace.h5 --selector quoka,quest:page-size=32 --budget 128 "
+             "--steps 64",
              "two methods, every step of 64"},
             {"kvscope analyze ties trace.h5 --model verifier --new-tokens 200",
              "also decodes with both orders: change of logits, first differing token"}};
@@ -26,17 +29,25 @@ class AnalyzeTies final : public AnalyzeCommand {
 
  private:
   std::string about() const override {
-    return "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of a row). Where the k-th and "
-           "the next score are equal, either may come in, and programs differ. For each method, number type and size of "
-           "pages: rows with such a tie, how many units are tied, how many keys change between the two extreme orders, and "
+    return "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of "
+           "a row). Where the k-th and "
+           "the next score are equal, either may come in, and programs differ. For each method, "
+           "number type and size of "
+           "pages: rows with such a tie, how many units are tied, how many keys change between the "
+           "two extreme orders, and "
            "the gap between the k-th and the next exact score in steps of the type.";
   }
   void declare_kind(OptionSet& options) override {
     options.add("selector", "NAME[,NAME]",
-                "methods that give a score per key or page [quest,quoka,loki,sparq:mean-value=false,oracle-topk]", selectors_);
-    options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens [256]", budget_);
+                "methods that give a score per key or page "
+                "[quest,quoka,loki,sparq:mean-value=false,oracle-topk]",
+                selectors_);
+    options.add("budget", "BUDGET", "tokens=256, ratio=0.1, ...; a bare number is tokens [256]",
+                budget_);
     options.add("layers", "LIST", "layers to look at, as 0,4-7 [all]", layers_);
-    options.add("model", "DIR", "the recorded model (verifier, draft or a folder): decodes on after the prompt with both orders of ties",
+    options.add("model", "DIR",
+                "the recorded model (verifier, draft or a folder): decodes on after the prompt "
+                "with both orders of ties",
                 model_);
     options.fields(options_);
   }
@@ -53,7 +64,8 @@ class AnalyzeTies final : public AnalyzeCommand {
                  {"budget", options.budget.to_string()},
                  {"layers", layers_ ? Json(options.layers) : Json(nullptr)},
                  {"model", model_ ? Json(*model_) : Json(nullptr)}};
-    for (const MethodSpec& method : options.selectors.empty() ? default_tie_methods() : options.selectors)
+    for (const MethodSpec& method :
+         options.selectors.empty() ? default_tie_methods() : options.selectors)
       json["selectors"].push_back(method.text());
     json.update(fields_to_json(options));
     return json;
@@ -65,14 +77,18 @@ class AnalyzeTies final : public AnalyzeCommand {
       model.emplace(load_transformer(model_dir(*model_), {}));
       options.model = &*model;
     }
-    return analyze_ties(traces[0], options, run.sink, run.pool, run.progress, run.stop, run.provenance);
+    return analyze_ties(traces[0], options, run.sink, run.pool, run.progress, run.stop,
+                        run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
-    return {{"rows", "rows"}, {"tie_share", "with a tie"}, {"changed", "keys changed"}, {"close_share", "gap below a step"}};
+    return {{"rows", "rows"},
+            {"tie_share", "with a tie"},
+            {"changed", "keys changed"},
+            {"close_share", "gap below a step"}};
   }
   std::string more_text(const Json& summary) const override {
-    TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed", "gap below a step",
-                     "median gap", ""});
+    TextTable table({"method", "ranks", "scores", "rows", "with a tie", "tied set", "keys changed",
+                     "gap below a step", "median gap", ""});
     const auto number = [](const Json& row, const char* key) {
       return row[key].is_number() ? number_text(row[key].get<double>()) : std::string("-");
     };
@@ -81,31 +97,38 @@ class AnalyzeTies final : public AnalyzeCommand {
     };
     for (const Json& row : summary["rows"]) {
       const auto page = row["page"].get<Index>();
-      table.add_row({row["selector"].get<std::string>(), page == 1 ? std::string("tokens") : fmt::format("pages of {}", page),
-                     row["scores"].get<std::string>(), number(row, "rows"), share(row, "tie_share"), number(row, "tied"),
-                     number(row, "changed"), share(row, "close_share"), number(row, "gap_steps"),
-                     row["refused"] == "" ? std::string() : "not taken: " + row["refused"].get<std::string>()});
+      table.add_row({row["selector"].get<std::string>(),
+                     page == 1 ? std::string("tokens") : fmt::format("pages of {}", page),
+                     row["scores"].get<std::string>(), number(row, "rows"), share(row, "tie_share"),
+                     number(row, "tied"), number(row, "changed"), share(row, "close_share"),
+                     number(row, "gap_steps"),
+                     row["refused"] == "" ? std::string()
+                                          : "not taken: " + row["refused"].get<std::string>()});
     }
     return "\n" + table.text() + closed_loop_text(summary);
   }
   static std::string closed_loop_text(const Json& summary) {
-    TextTable table({"decoded with both orders", "scores", "tokens", "first other logits", "first other token", "largest change of a logit"});
+    TextTable table({"decoded with both orders", "scores", "tokens", "first other logits",
+                     "first other token", "largest change of a logit"});
     const auto step = [](const Json& row, const char* key) {
       const auto value = row[key].get<double>();
       return value < 0.0 ? std::string("none") : number_text(value);
     };
     for (const Json& row : summary["rows"]) {
       if (!row.contains("live_steps") || !row["live_steps"].is_number()) continue;
-      table.add_row({row["selector"].get<std::string>(), row["scores"].get<std::string>(), step(row, "live_steps"),
-                     step(row, "live_first_changed"), step(row, "live_first_token"),
+      table.add_row({row["selector"].get<std::string>(), row["scores"].get<std::string>(),
+                     step(row, "live_steps"), step(row, "live_first_changed"),
+                     step(row, "live_first_token"),
                      number_text(row["live_logit_change"].get<double>())});
     }
     return table.empty() ? std::string() : "\n" + table.text();
   }
   std::string headline(const Json& totals) const override {
-    return fmt::format("{} of the rows have a tie at the cut (over the types f32, bf16 and fp8); another order of ties "
-                       "changes {} keys per row",
-                       percent_text(total_of(totals, "tie_share")), number_text(total_of(totals, "changed")));
+    return fmt::format(
+        "{} of the rows have a tie at the cut (over the types f32, bf16 and fp8); another order of "
+        "ties "
+        "changes {} keys per row",
+        percent_text(total_of(totals, "tie_share")), number_text(total_of(totals, "changed")));
   }
 
   std::vector<std::string> selectors_;

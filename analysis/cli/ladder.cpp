@@ -12,18 +12,26 @@ namespace {
 class LadderCommand final : public AnalyzeCommand {
  public:
   LadderCommand()
-      : AnalyzeCommand("ladder", "what each concession of a serving engine costs a method, rung by rung", /*n_traces=*/1) {}
+      : AnalyzeCommand("ladder",
+                       "what each concession of a serving engine costs a method, rung by rung",
+                       /*n_traces=*/1) {}
   std::string name() const override { return "ladder"; }
   std::string description() const override {
-    return "Papers choose tokens per query head, for every query, by exact scores; engines share a list among heads, load "
-           "whole pages, choose at some steps, rank by scores of few bits or by a mean query, and share a list among the "
-           "queries of a chunk. Each concession is replayed alone, and together with those before it, on the recorded q, k "
-           "and v at the same queries: kept attention, output error, bytes read. What a method cannot take is named with "
-           "its reason. Any one of them is a method of its own for other commands, as quest+coarsen:owner=layer,page=64 or "
+    return "Papers choose tokens per query head, for every query, by exact scores; engines share a "
+           "list among heads, load "
+           "whole pages, choose at some steps, rank by scores of few bits or by a mean query, and "
+           "share a list among the "
+           "queries of a chunk. Each concession is replayed alone, and together with those before "
+           "it, on the recorded q, k "
+           "and v at the same queries: kept attention, output error, bytes read. What a method "
+           "cannot take is named with "
+           "its reason. Any one of them is a method of its own for other commands, as "
+           "quest+coarsen:owner=layer,page=64 or "
            "quest+every=4. kvscope figure ladder draws the result.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5", "Quest's ladder, arrays to a file"},
+    return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
+             "Quest's ladder, arrays to a file"},
             {"kvscope ladder trace.h5 --selector quest:page-size=1,pages=frontier --budget 256",
              "a method that ranks single tokens takes all rungs of pages"}};
   }
@@ -52,7 +60,8 @@ class LadderCommand final : public AnalyzeCommand {
     return json;
   }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_ladder(traces[0], ladder_options(), run.sink, run.pool, run.progress, run.stop, run.provenance);
+    return analyze_ladder(traces[0], ladder_options(), run.sink, run.pool, run.progress, run.stop,
+                          run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
     return {{"mass", "mass"},
@@ -63,22 +72,28 @@ class LadderCommand final : public AnalyzeCommand {
             {"together_bytes", "bytes"}};
   }
   std::string more_text(const Json& summary) const override {
-    TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass", "output error", "keys", "KiB", ""});
+    TextTable table({"rung", "mass", "output error", "keys", "KiB", "together: mass",
+                     "output error", "keys", "KiB", ""});
     const auto number = [](const Json& row, const char* key, double unit) {
       return row[key].is_number() ? number_text(row[key].get<double>() / unit) : std::string("-");
     };
     for (const Json& row : summary["rows"]) {
-      table.add_row({row["rung"].get<std::string>(), number(row, "mass", 1), number(row, "output_error", 1),
-                     number(row, "kept", 1), number(row, "bytes", 1024), number(row, "together_mass", 1),
+      table.add_row({row["rung"].get<std::string>(), number(row, "mass", 1),
+                     number(row, "output_error", 1), number(row, "kept", 1),
+                     number(row, "bytes", 1024), number(row, "together_mass", 1),
                      number(row, "together_output_error", 1), number(row, "together_kept", 1),
                      number(row, "together_bytes", 1024),
-                     row["refused"] == "" ? std::string() : "not taken: " + row["refused"].get<std::string>()});
+                     row["refused"] == "" ? std::string()
+                                          : "not taken: " + row["refused"].get<std::string>()});
     }
     return "\n" + table.text();
   }
   std::string headline(const Json& totals) const override {
-    return fmt::format("{} keeps {} of the attention as it is, {} with every concession that it can take but the chunk",
-                       selector_, percent_text(total_of(totals, "mass")), percent_text(total_of(totals, "together_mass")));
+    return fmt::format(
+        "{} keeps {} of the attention as it is, {} with every concession that it can take but the "
+        "chunk",
+        selector_, percent_text(total_of(totals, "mass")),
+        percent_text(total_of(totals, "together_mass")));
   }
 
   std::string selector_;

@@ -16,10 +16,13 @@ struct FloatFormat {
 
 FloatFormat format_of(ScoreType type) {
   switch (type) {
-    case ScoreType::bf16: return {7, -126, 0x1.FEp127};
-    case ScoreType::fp8: return {3, -6, 448.0};
+    case ScoreType::bf16:
+      return {7, -126, 0x1.FEp127};
+    case ScoreType::fp8:
+      return {3, -6, 448.0};
     case ScoreType::f64:
-    case ScoreType::f32: break;
+    case ScoreType::f32:
+      break;
   }
   return {23, -126, static_cast<double>(std::numeric_limits<float>::max())};
 }
@@ -30,7 +33,8 @@ double rounding_step(double score, ScoreType type) {
   if (type == ScoreType::f64 || !std::isfinite(score)) return 0.0;
   const FloatFormat format = format_of(type);
   const double size = std::min(std::abs(score), format.largest);
-  const int exponent = size > 0.0 ? std::max(std::ilogb(size), format.least_exponent) : format.least_exponent;
+  const int exponent =
+      size > 0.0 ? std::max(std::ilogb(size), format.least_exponent) : format.least_exponent;
   return std::ldexp(1.0, exponent - format.mantissa_bits);
 }
 
@@ -38,7 +42,8 @@ double rounded_score(double score, ScoreType type) {
   if (type == ScoreType::f64 || !std::isfinite(score)) return score;
   const double largest = format_of(type).largest;
   const double step = rounding_step(score, type);
-  return std::clamp(std::nearbyint(score / step) * step, -largest, largest);  // the default mode: ties to even
+  return std::clamp(std::nearbyint(score / step) * step, -largest,
+                    largest);  // the default mode: ties to even
 }
 
 double row_scale(std::span<const double> scores, ScoreType type) {

@@ -24,14 +24,19 @@ Index n_owners_of(ListOwner owner, Index n_q, Index n_kv) {
 
 std::string_view words_for(ListOwner owner) {
   switch (owner) {
-    case ListOwner::q_head: return "query head";
-    case ListOwner::kv_head: return "KV head";
-    case ListOwner::layer: break;
+    case ListOwner::q_head:
+      return "query head";
+    case ListOwner::kv_head:
+      return "KV head";
+    case ListOwner::layer:
+      break;
   }
   return "layer";
 }
 
-ListOwner coarser(ListOwner a, ListOwner b) { return static_cast<int>(a) > static_cast<int>(b) ? a : b; }
+ListOwner coarser(ListOwner a, ListOwner b) {
+  return static_cast<int>(a) > static_cast<int>(b) ? a : b;
+}
 
 /// Merged ascending lists without repeats.
 void unite(std::vector<KeyPos>& all, std::span<const KeyPos> more) {
@@ -47,7 +52,8 @@ void unite(std::vector<KeyPos>& all, std::span<const KeyPos> more) {
 /// Keys that the call sees of a KV head.
 Index n_alive_in(const SelectCall& call, Index kv_head) {
   const TokenRange seen = call_range(call);
-  return all_alive(call, kv_head) ? seen.size() : static_cast<Index>(candidates(call, kv_head, seen).size());
+  return all_alive(call, kv_head) ? seen.size()
+                                  : static_cast<Index>(candidates(call, kv_head, seen).size());
 }
 
 /// The n best units, best first; among equal ones the first or the last position comes first.
@@ -76,7 +82,9 @@ class Coarsen final : public Selector {
     }
     return caps;
   }
-  std::string why_no_scores() const override { return chooses_again() ? "" : method_->why_no_scores(); }
+  std::string why_no_scores() const override {
+    return chooses_again() ? "" : method_->why_no_scores();
+  }
 
   void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
     method_->calibrate(text, layers, pool);
@@ -89,7 +97,8 @@ class Coarsen final : public Selector {
     method_->reset(seen);
     fine_.clear();
   }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
     method_->on_append(layer, pos_begin, k, v);
   }
   void rollback(Index n_keys) override { method_->rollback(n_keys); }
@@ -126,7 +135,8 @@ class Coarsen final : public Selector {
       }
       check_answer(answer, call);
       if (!ranking) ranking = rank(trace, answer.owner, call);
-      Selection coarse = choose_again(*ranking, answer, call);  // also takes out of the ranking what does not compete
+      Selection coarse = choose_again(*ranking, answer,
+                                      call);  // also takes out of the ranking what does not compete
       fine_.emplace_back(budgets[i], std::move(answer));
       answer = std::move(coarse);
     }
@@ -137,8 +147,9 @@ class Coarsen final : public Selector {
     return answers;
   }
 
-  /// The method's own work for the queries that it saw; beside it n_q n_tok d for mean queries, one addition per score that
-  /// joins others of its owner, one comparison per score that joins a larger page.
+  /// The method's own work for the queries that it saw; beside it n_q n_tok d for mean queries, one
+  /// addition per score that joins others of its owner, one comparison per score that joins a
+  /// larger page.
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     if (selection.is_dense) return {};
     const auto same = std::find_if(fine_.begin(), fine_.end(), [&](const auto& one) {
@@ -146,7 +157,8 @@ class Coarsen final : public Selector {
     });
     const Selection& fine = same != fine_.end() ? same->second : selection;
     SelectCost cost = method_->cost(question_for(call), fine);
-    if (is_mean()) cost.score_flops += static_cast<double>(call.q.dim(0) * call.n_tok * call.q.dim(2));
+    if (is_mean())
+      cost.score_flops += static_cast<double>(call.q.dim(0) * call.n_tok * call.q.dim(2));
     if (chooses_again()) cost.score_flops += joining_flops_;
     return cost;
   }
@@ -154,7 +166,7 @@ class Coarsen final : public Selector {
  private:
   /// What is ranked: pages of the list's size, by owner.
   struct Ranking {
-    ListOwner owner;                            // of the coarse lists
+    ListOwner owner;  // of the coarse lists
     Index n_owners = 0;
     Index page = 1;
     Index first_page = 0;
@@ -170,15 +182,21 @@ class Coarsen final : public Selector {
     return owner_for(seen_owner()) != seen_owner() || page() > own_.page_size ||
            options_.scores != ScoreType::f64 || options_.ties != TieOrder::first;
   }
-  /// Who owns the method's lists, as the model's heads are counted: one mean query asks for its group.
-  ListOwner seen_owner() const { return is_mean() ? coarser(own_.owner, ListOwner::kv_head) : own_.owner; }
+  /// Who owns the method's lists, as the model's heads are counted: one mean query asks for its
+  /// group.
+  ListOwner seen_owner() const {
+    return is_mean() ? coarser(own_.owner, ListOwner::kv_head) : own_.owner;
+  }
   ListOwner owner_for(ListOwner fine) const {
     if (is_mean()) fine = coarser(fine, ListOwner::kv_head);
     switch (options_.owner) {
       case CoarseOwner::own:
-      case CoarseOwner::q_head: return fine;
-      case CoarseOwner::kv_head: return coarser(fine, ListOwner::kv_head);
-      case CoarseOwner::layer: break;
+      case CoarseOwner::q_head:
+        return fine;
+      case CoarseOwner::kv_head:
+        return coarser(fine, ListOwner::kv_head);
+      case CoarseOwner::layer:
+        break;
     }
     return ListOwner::layer;
   }
@@ -188,27 +206,32 @@ class Coarsen final : public Selector {
       throw ConfigError(fmt::format("coarsen: {} {}", method_->name(), why));
     };
     const std::string owner_text(enum_name(options_.owner));
-    const bool is_finer = (options_.owner == CoarseOwner::q_head && seen_owner() != ListOwner::q_head) ||
-                          (options_.owner == CoarseOwner::kv_head && seen_owner() == ListOwner::layer);
+    const bool is_finer =
+        (options_.owner == CoarseOwner::q_head && seen_owner() != ListOwner::q_head) ||
+        (options_.owner == CoarseOwner::kv_head && seen_owner() == ListOwner::layer);
     if (is_finer) {
-      refuse(fmt::format("has one list per {}{}, which owner={} cannot divide", words_for(seen_owner()),
-                         is_mean() ? " for a mean query" : "", owner_text));
+      refuse(fmt::format("has one list per {}{}, which owner={} cannot divide",
+                         words_for(seen_owner()), is_mean() ? " for a mean query" : "",
+                         owner_text));
     }
     if (options_.page > 1 && options_.page % own_.page_size != 0) {
-      refuse(fmt::format("chooses in pages of {}: expected a page that is a multiple, found {}", own_.page_size,
-                         options_.page));
+      refuse(fmt::format("chooses in pages of {}: expected a page that is a multiple, found {}",
+                         own_.page_size, options_.page));
     }
     if (is_mean() && (own_.needs_probs || own_.permanent)) {
       refuse("goes by attention weights that it has seen, which a mean query does not change");
     }
-    if (is_mean() && own_.is_static) refuse("does not look at queries, which a mean query does not change");
-    if (const std::string why = method_->why_no_scores(); chooses_again() && !why.empty()) refuse(why);
+    if (is_mean() && own_.is_static)
+      refuse("does not look at queries, which a mean query does not change");
+    if (const std::string why = method_->why_no_scores(); chooses_again() && !why.empty())
+      refuse(why);
   }
 
   void check_answer(const Selection& answer, const SelectCall& call) const {
     const auto refuse = [&](std::string_view what) {
-      throw ConfigError(fmt::format("coarsen: {} answers with {} in {}, which cannot be made coarser", method_->name(),
-                                    what, name_of(call.phase)));
+      throw ConfigError(
+          fmt::format("coarsen: {} answers with {} in {}, which cannot be made coarser",
+                      method_->name(), what, name_of(call.phase)));
     };
     if (!answer.summaries.empty()) refuse("summaries beside its lists");
     if (!answer.log_weights().empty()) refuse("weighted keys");
@@ -229,13 +252,15 @@ class Coarsen final : public Selector {
           for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += static_cast<double>(q[c]);
         }
         const auto out = mean_q_.view().sub(kv_head).row(row);
-        for (std::size_t c = 0; c < sum.size(); ++c) out[c] = static_cast<float>(sum[c] / static_cast<double>(group));
+        for (std::size_t c = 0; c < sum.size(); ++c)
+          out[c] = static_cast<float>(sum[c] / static_cast<double>(group));
       }
     }
     mean_sinks_.clear();
     for (Index kv_head = 0; kv_head < n_kv && !call.sinks.empty(); ++kv_head) {
       float logit = 0.0f;
-      for (Index h = 0; h < group; ++h) logit += call.sinks[static_cast<std::size_t>(kv_head * group + h)];
+      for (Index h = 0; h < group; ++h)
+        logit += call.sinks[static_cast<std::size_t>(kv_head * group + h)];
       mean_sinks_.push_back(logit / static_cast<float>(group));
     }
   }
@@ -256,7 +281,8 @@ class Coarsen final : public Selector {
     answer.summaries.list_share = Tensor<float>({call.q.dim(0), call.n_tok});
     for (Index head = 0; head < call.q.dim(0); ++head) {
       for (Index row = 0; row < call.n_tok; ++row)
-        answer.summaries.list_share(head, row) = of_groups(head * call.k.dim(0) / call.q.dim(0), row);
+        answer.summaries.list_share(head, row) =
+            of_groups(head * call.k.dim(0) / call.q.dim(0), row);
     }
   }
 
@@ -269,15 +295,19 @@ class Coarsen final : public Selector {
     ranking.page = page();
     const Index own = own_.page_size;
     const TokenRange seen = call_range(call);
-    ranking.tokens = {std::max(trace.scored.begin * own, seen.begin), std::min(trace.scored.end * own, seen.end)};
+    ranking.tokens = {std::max(trace.scored.begin * own, seen.begin),
+                      std::min(trace.scored.end * own, seen.end)};
     ranking.first_page = ranking.tokens.begin / ranking.page;
-    ranking.n_pages = ranking.tokens.size() > 0 ? (ranking.tokens.end - 1) / ranking.page + 1 - ranking.first_page : 0;
+    ranking.n_pages = ranking.tokens.size() > 0
+                          ? (ranking.tokens.end - 1) / ranking.page + 1 - ranking.first_page
+                          : 0;
     const auto n_units = static_cast<std::size_t>(std::max<Index>(trace.scored.size(), 0));
     joining_flops_ = 0.0;
     for (Index owner = 0; owner < ranking.n_owners; ++owner) {
       std::vector<double> sums(n_units, kNoCandidate);
       for (Index i = 0; i < ranking.heads_per_list; ++i) {
-        std::vector<double>& scores = trace.scores[static_cast<std::size_t>(owner * ranking.heads_per_list + i)];
+        std::vector<double>& scores =
+            trace.scores[static_cast<std::size_t>(owner * ranking.heads_per_list + i)];
         round_scores(scores, options_.scores);
         for (std::size_t u = 0; u < n_units; ++u) {
           if (scores[u] == kNoCandidate) continue;
@@ -285,9 +315,11 @@ class Coarsen final : public Selector {
           sums[u] = sums[u] == kNoCandidate ? scores[u] : sums[u] + scores[u];
         }
       }
-      std::vector<double> pages(static_cast<std::size_t>(std::max<Index>(ranking.n_pages, 0)), kNoCandidate);
+      std::vector<double> pages(static_cast<std::size_t>(std::max<Index>(ranking.n_pages, 0)),
+                                kNoCandidate);
       for (std::size_t u = 0; u < n_units; ++u) {
-        const Index page = (trace.scored.begin + static_cast<Index>(u)) * own / ranking.page - ranking.first_page;
+        const Index page =
+            (trace.scored.begin + static_cast<Index>(u)) * own / ranking.page - ranking.first_page;
         double& best = pages[static_cast<std::size_t>(page)];
         if (ranking.page > own) joining_flops_ += sums[u] == kNoCandidate ? 0.0 : 1.0;
         best = std::max(best, sums[u]);
@@ -319,31 +351,38 @@ class Coarsen final : public Selector {
       const Index first_kv_head = owner / lists_per_kv_head;
       const auto keys_of = [&](Index page) {
         const Index begin = (ranking.first_page + page) * ranking.page;
-        const TokenRange range{std::max(begin, ranking.tokens.begin), std::min(begin + ranking.page, ranking.tokens.end)};
+        const TokenRange range{std::max(begin, ranking.tokens.begin),
+                               std::min(begin + ranking.page, ranking.tokens.end)};
         std::vector<KeyPos> keys;
         for (Index h = first_kv_head; h < first_kv_head + kv_heads_per_list; ++h) {
           unite(keys, candidates(call, h, range));
           if (all_alive(call, h)) break;
         }
-        std::erase_if(keys, [&](KeyPos pos) { return std::ranges::binary_search(list.forced, pos); });
+        std::erase_if(keys,
+                      [&](KeyPos pos) { return std::ranges::binary_search(list.forced, pos); });
         return keys;
       };
       std::vector<double>& scores = ranking.of_pages[static_cast<std::size_t>(owner)];
       bool loses_keys = false;
-      for (Index h = first_kv_head; h < first_kv_head + kv_heads_per_list; ++h) loses_keys |= !all_alive(call, h);
+      for (Index h = first_kv_head; h < first_kv_head + kv_heads_per_list; ++h)
+        loses_keys |= !all_alive(call, h);
       const auto has_forced = [&](Index page) {
-        const auto next = std::ranges::lower_bound(list.forced, static_cast<KeyPos>((ranking.first_page + page) * ranking.page));
+        const auto next = std::ranges::lower_bound(
+            list.forced, static_cast<KeyPos>((ranking.first_page + page) * ranking.page));
         return next != list.forced.end() && *next < (ranking.first_page + page + 1) * ranking.page;
       };
       for (Index page = 0; page < ranking.n_pages; ++page) {
         if (!loses_keys && !has_forced(page)) continue;
-        if (keys_of(page).empty()) scores[static_cast<std::size_t>(page)] = kNoCandidate;  // forced or lost
+        if (keys_of(page).empty())
+          scores[static_cast<std::size_t>(page)] = kNoCandidate;  // forced or lost
       }
-      // Own units are as many as the method earned; of larger pages those best ones whose keys fit, at least one.
+      // Own units are as many as the method earned; of larger pages those best ones whose keys fit,
+      // at least one.
       const bool is_own = ranking.page == own_.page_size;
       const Index most_pages = is_own ? most_units : most_keys;
       Index n_keys = 0;
-      for (const Index page : best_units(scores, is_whole ? ranking.n_pages : most_pages, options_.ties)) {
+      for (const Index page :
+           best_units(scores, is_whole ? ranking.n_pages : most_pages, options_.ties)) {
         const std::vector<KeyPos> keys = keys_of(page);
         n_keys += static_cast<Index>(keys.size());
         if (!is_own && !is_whole && n_keys > most_keys && !list.scored.empty()) break;
@@ -352,7 +391,8 @@ class Coarsen final : public Selector {
       std::sort(list.scored.begin(), list.scored.end());
       coarse.add(list);
     }
-    return ranking.owner == ListOwner::layer ? without_dead_keys(std::move(coarse), call) : std::move(coarse);
+    return ranking.owner == ListOwner::layer ? without_dead_keys(std::move(coarse), call)
+                                             : std::move(coarse);
   }
 
   /// How many of the method's own pages (or keys) a list holds.
@@ -369,16 +409,18 @@ class Coarsen final : public Selector {
 
   CoarsenOptions options_;
   std::unique_ptr<Selector> method_;
-  SelectorCaps own_;  // the method's
+  SelectorCaps own_;      // the method's
   Tensor<float> mean_q_;  // [n_kv, n_tok, d_head] of the last call
   std::vector<float> mean_sinks_;
-  std::vector<std::pair<Budget, Selection>> fine_;  // the method's answers in the last call, for its cost
-  double joining_flops_ = 0.0;                      // of the last call
+  std::vector<std::pair<Budget, Selection>>
+      fine_;                    // the method's answers in the last call, for its cost
+  double joining_flops_ = 0.0;  // of the last call
 };
 
 }  // namespace
 
-std::unique_ptr<Selector> make_coarsen(const CoarsenOptions& options, std::unique_ptr<Selector> method) {
+std::unique_ptr<Selector> make_coarsen(const CoarsenOptions& options,
+                                       std::unique_ptr<Selector> method) {
   return std::make_unique<Coarsen>(options, std::move(method));
 }
 

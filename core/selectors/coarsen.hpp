@@ -1,11 +1,13 @@
-// The concessions of an engine to a method's choice: one list for more heads, whole pages, scores of few bits, one mean
-// query per KV head. A wrapper around any method that gives a score per key or page (SelectionTrace).
+// The concessions of an engine to a method's choice: one list for more heads, whole pages, scores
+// of few bits, one mean query per KV head. A wrapper around any method that gives a score per key
+// or page (SelectionTrace).
 //
-// The method answers first. Its scores are then rounded to a type, added up over the heads that are to share a list, the
-// largest of a page's is taken, and the best pages are kept, in their order, while their keys fit into what the method's own
-// longest list had earned by score (at least one page). What the method forced (the running chunk, its last page) stays as
-// it is, so that a page which holds some of that counts with its other keys alone.
-// Written "quest+coarsen:owner=layer,page=64" (core/selectors/wrappers.hpp).
+// The method answers first. Its scores are then rounded to a type, added up over the heads that are
+// to share a list, the largest of a page's is taken, and the best pages are kept, in their order,
+// while their keys fit into what the method's own longest list had earned by score (at least one
+// page). What the method forced (the running chunk, its last page) stays as it is, so that a page
+// which holds some of that counts with its other keys alone. Written
+// "quest+coarsen:owner=layer,page=64" (core/selectors/wrappers.hpp).
 #pragma once
 
 #include <array>
@@ -44,18 +46,27 @@ struct CoarsenOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"owner", "who shares a list: own (as the method has it), q_head, kv_head or layer (all heads)"},
-          self.owner);
-    visit(Field{"page", "tokens of the pages that lists are made of; 1: as the method has them"}.in(1, 1 << 20),
+    visit(
+        Field{
+            "owner",
+            "who shares a list: own (as the method has it), q_head, kv_head or layer (all heads)"},
+        self.owner);
+    visit(Field{"page", "tokens of the pages that lists are made of; 1: as the method has them"}.in(
+              1, 1 << 20),
           self.page);
-    visit(Field{"query", "mean: the mean query of a KV head's group asks instead of each"}, self.query);
-    visit(Field{"scores", "number type of the ranked scores; f64: as the method makes them"}, self.scores);
-    visit(Field{"ties", "equal scores at the cut: the first or the last position comes in"}, self.ties);
+    visit(Field{"query", "mean: the mean query of a KV head's group asks instead of each"},
+          self.query);
+    visit(Field{"scores", "number type of the ranked scores; f64: as the method makes them"},
+          self.scores);
+    visit(Field{"ties", "equal scores at the cut: the first or the last position comes in"},
+          self.ties);
   }
 };
 
-/// Throws ConfigError where the method cannot be coarsened so: it gives no scores (Selector::why_no_scores), its lists are
-/// shared by more heads or made of larger pages already, or votes of attention weights cannot come from a mean query.
-std::unique_ptr<Selector> make_coarsen(const CoarsenOptions& options, std::unique_ptr<Selector> method);
+/// Throws ConfigError where the method cannot be coarsened so: it gives no scores
+/// (Selector::why_no_scores), its lists are shared by more heads or made of larger pages already,
+/// or votes of attention weights cannot come from a mean query.
+std::unique_ptr<Selector> make_coarsen(const CoarsenOptions& options,
+                                       std::unique_ptr<Selector> method);
 
 }  // namespace kvscope

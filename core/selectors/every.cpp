@@ -14,7 +14,9 @@ namespace kvscope {
 namespace {
 
 Summaries copy_of(const Summaries& from) {
-  const auto cloned = [](const Tensor<float>& tensor) { return tensor.count() == 0 ? Tensor<float>() : tensor.clone(); };
+  const auto cloned = [](const Tensor<float>& tensor) {
+    return tensor.count() == 0 ? Tensor<float>() : tensor.clone();
+  };
   return {from.begin, cloned(from.k), cloned(from.v), from.log_count, cloned(from.list_share)};
 }
 
@@ -31,19 +33,22 @@ class Every final : public Selector {
   Every(Index n, std::unique_ptr<Selector> method) : n_(n), method_(std::move(method)) {
     const SelectorCaps caps = method_->caps();
     if (!caps.permanent && !caps.needs_probs) return;
-    throw ConfigError(fmt::format("every: {} {}, so it must see each step", method_->name(),
-                                  caps.permanent ? "evicts keys for good" : "counts attention weights"));
+    throw ConfigError(
+        fmt::format("every: {} {}, so it must see each step", method_->name(),
+                    caps.permanent ? "evicts keys for good" : "counts attention weights"));
   }
 
   std::string_view name() const override { return method_->name(); }
   SelectorCaps caps() const override {
     SelectorCaps caps = method_->caps();
     caps.steps_per_choice = std::max(caps.steps_per_choice, n_);
-    caps.forced_inside_budget = caps.forced_inside_budget && n_ == 1;  // what has come since a choice is forced beside it
+    caps.forced_inside_budget =
+        caps.forced_inside_budget && n_ == 1;  // what has come since a choice is forced beside it
     return caps;
   }
   std::string why_no_scores() const override {
-    return n_ == 1 ? method_->why_no_scores() : "has no scores in the steps between (put every behind)";
+    return n_ == 1 ? method_->why_no_scores()
+                   : "has no scores in the steps between (put every behind)";
   }
   void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
     method_->calibrate(text, layers, pool);
@@ -54,7 +59,8 @@ class Every final : public Selector {
     choices_.clear();
     method_->reset(shape);
   }
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float> v) override {
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float> v) override {
     method_->on_append(layer, pos_begin, k, v);
   }
   void rollback(Index n_keys) override {
@@ -75,17 +81,20 @@ class Every final : public Selector {
     if (!choices.empty() && serves(choices.back(), call, budgets)) {
       is_reused_ = true;
       std::vector<Selection> answers;
-      for (const Selection& answer : choices.back().answers) answers.push_back(reused(answer, choices.back().end, call));
+      for (const Selection& answer : choices.back().answers)
+        answers.push_back(reused(answer, choices.back().end, call));
       return answers;
     }
     std::vector<Selection> answers = method_->select_budgets(call, budgets);
     if (choices.size() == kKeptChoices) choices.erase(choices.begin());
-    choices.push_back({call.pos_begin, call.pos_begin + call.n_tok, {budgets.begin(), budgets.end()}, {}});
+    choices.push_back(
+        {call.pos_begin, call.pos_begin + call.n_tok, {budgets.begin(), budgets.end()}, {}});
     for (const Selection& answer : answers) choices.back().answers.push_back(copy_of(answer));
     return answers;
   }
 
-  /// Nothing is scored between choices; the lists of the last one are held (4 bytes per key) beside the method's metadata.
+  /// Nothing is scored between choices; the lists of the last one are held (4 bytes per key) beside
+  /// the method's metadata.
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
     SelectCost cost = method_->cost(call, selection);
     if (is_reused_) cost.score_flops = cost.score_bytes = 0.0;
@@ -111,14 +120,17 @@ class Every final : public Selector {
     std::vector<Selection> answers;  // [n_budgets]
   };
 
-  static bool is_same(const Budget& a, const Budget& b) { return a.kind == b.kind && a.value == b.value; }
+  static bool is_same(const Budget& a, const Budget& b) {
+    return a.kind == b.kind && a.value == b.value;
+  }
 
   bool serves(const Choice& choice, const SelectCall& call, std::span<const Budget> budgets) const {
     if (choice.begin / n_ != call.pos_begin / n_ || choice.end > call.pos_begin) return false;
     if (!std::ranges::equal(choice.budgets, budgets, is_same)) return false;
-    return std::ranges::all_of(choice.answers, [&](const Selection& answer) {  // shares are of each query
-      return !answer.summaries.has_stated_share() || answer.n_tok == call.n_tok;
-    });
+    return std::ranges::all_of(
+        choice.answers, [&](const Selection& answer) {  // shares are of each query
+          return !answer.summaries.has_stated_share() || answer.n_tok == call.n_tok;
+        });
   }
 
   /// The lists of the choosing call's last query, and the positions from `end` on as forced keys.
@@ -136,14 +148,17 @@ class Every final : public Selector {
       for (std::size_t i = 0; i < list.keys.size(); ++i) {
         if (!loses_none && !is_alive(call, kv_head, list.keys[i])) continue;
         (list.is_forced[i] != 0 ? kept.forced : kept.scored).push_back(list.keys[i]);
-        if (!list.log_weight.empty() && list.is_forced[i] == 0) kept.log_weight.push_back(list.log_weight[i]);
+        if (!list.log_weight.empty() && list.is_forced[i] == 0)
+          kept.log_weight.push_back(list.log_weight[i]);
       }
       for (Index pos = end; pos < call.pos_begin + call.n_tok; ++pos) {
-        if (loses_none || is_alive(call, kv_head, pos)) kept.forced.push_back(static_cast<KeyPos>(pos));
+        if (loses_none || is_alive(call, kv_head, pos))
+          kept.forced.push_back(static_cast<KeyPos>(pos));
       }
       again.add(kept);
     }
-    return choice.owner == ListOwner::layer ? without_dead_keys(std::move(again), call) : std::move(again);
+    return choice.owner == ListOwner::layer ? without_dead_keys(std::move(again), call)
+                                            : std::move(again);
   }
 
   Index n_;

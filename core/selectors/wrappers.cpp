@@ -24,7 +24,9 @@ struct EveryOptions {
 constexpr std::string_view kEvery = "every";
 constexpr std::string_view kCoarsen = "coarsen";
 
-std::string_view name_in(std::string_view word) { return word.substr(0, word.find_first_of(":,=@")); }
+std::string_view name_in(std::string_view word) {
+  return word.substr(0, word.find_first_of(":,=@"));
+}
 
 template <class Options>
 Options options_of(const WrapperSpec& wrapper) {
@@ -38,7 +40,8 @@ Options options_of(const WrapperSpec& wrapper) {
   });
   for (const auto& [name, text] : wrapper.options) {
     if (std::ranges::find(known, name) != known.end()) continue;
-    throw ConfigError(fmt::format("{} has no option {}: expected {}", wrapper.name, name, fmt::join(known, ", ")));
+    throw ConfigError(fmt::format("{} has no option {}: expected {}", wrapper.name, name,
+                                  fmt::join(known, ", ")));
   }
   check_fields(options);
   return options;
@@ -56,7 +59,8 @@ WrapperEntry entry_for(std::string_view name, std::string idea) {
     } else {
       text = fmt::format("{}", value);
     }
-    entry.options.push_back({std::string(field.name), std::string(field.help), text, expected_text<T>()});
+    entry.options.push_back(
+        {std::string(field.name), std::string(field.help), text, expected_text<T>()});
   });
   return entry;
 }
@@ -64,7 +68,8 @@ WrapperEntry entry_for(std::string_view name, std::string idea) {
 }  // namespace
 
 std::string WrapperSpec::text() const {
-  if (name == kEvery) return fmt::format("{}={}", name, options.empty() ? "4" : options.front().second);
+  if (name == kEvery)
+    return fmt::format("{}={}", name, options.empty() ? "4" : options.front().second);
   std::string all = name;
   for (const auto& [option, value] : options) {
     all += fmt::format("{}{}={}", all.size() == name.size() ? ':' : ',', option, value);
@@ -74,8 +79,10 @@ std::string WrapperSpec::text() const {
 
 const std::vector<WrapperEntry>& wrapper_entries() {
   static const std::vector<WrapperEntry> all = {
-      entry_for<CoarsenOptions>(kCoarsen, "shares lists among heads, in whole pages, by rounded scores or a mean query"),
-      entry_for<EveryOptions>(kEvery, "chooses at each n-th step and reuses the list between; written every=4")};
+      entry_for<CoarsenOptions>(
+          kCoarsen, "shares lists among heads, in whole pages, by rounded scores or a mean query"),
+      entry_for<EveryOptions>(
+          kEvery, "chooses at each n-th step and reuses the list between; written every=4")};
   return all;
 }
 
@@ -87,9 +94,10 @@ bool is_wrapper(std::string_view word) {
 WrapperSpec parse_wrapper(std::string_view word) {
   WrapperSpec wrapper{std::string(name_in(word)), {}};
   if (const std::size_t at = word.find('@'); at != std::string_view::npos) {
-    throw ConfigError(fmt::format("{} takes no budget, found \"{}\": the method before it does, as "
-                                  "keydiff@tokens=1024+quest+{}",
-                                  wrapper.name, word.substr(at), wrapper.name == kEvery ? "every=4" : wrapper.name));
+    throw ConfigError(fmt::format(
+        "{} takes no budget, found \"{}\": the method before it does, as "
+        "keydiff@tokens=1024+quest+{}",
+        wrapper.name, word.substr(at), wrapper.name == kEvery ? "every=4" : wrapper.name));
   }
   std::string_view rest = word.substr(wrapper.name.size());
   if (wrapper.name == kEvery && rest.starts_with('=')) {
@@ -105,7 +113,8 @@ WrapperSpec parse_wrapper(std::string_view word) {
       throw ConfigError(fmt::format("{}: expected option=value, found \"{}\"", wrapper.name, item));
     }
     const std::string option(item.substr(0, equals));
-    const auto known = std::ranges::find(wrapper.options, option, &std::pair<std::string, std::string>::first);
+    const auto known =
+        std::ranges::find(wrapper.options, option, &std::pair<std::string, std::string>::first);
     if (known != wrapper.options.end()) {
       known->second = item.substr(equals + 1);
     } else {
@@ -122,7 +131,8 @@ WrapperSpec parse_wrapper(std::string_view word) {
 }
 
 std::unique_ptr<Selector> wrap(const WrapperSpec& wrapper, std::unique_ptr<Selector> method) {
-  if (wrapper.name == kEvery) return make_every(options_of<EveryOptions>(wrapper).n, std::move(method));
+  if (wrapper.name == kEvery)
+    return make_every(options_of<EveryOptions>(wrapper).n, std::move(method));
   return make_coarsen(options_of<CoarsenOptions>(wrapper), std::move(method));
 }
 

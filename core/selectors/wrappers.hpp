@@ -1,4 +1,5 @@
-// What can be put around a method with a plus sign behind it, unlike a stage of a stack, which is a method of its own:
+// What can be put around a method with a plus sign behind it, unlike a stage of a stack, which is a
+// method of its own:
 //
 //   quest+every=4                                choose at each 4th step
 //   quest:page-size=16+coarsen:owner=layer       one list for all heads
@@ -37,7 +38,8 @@ const std::vector<WrapperEntry>& wrapper_entries();
 /// True if a word of a method's text ("every=4") begins with a wrapper's name.
 bool is_wrapper(std::string_view word);
 
-/// Reads such a word. Throws ConfigError for a budget, an unknown option or a value that does not fit.
+/// Reads such a word. Throws ConfigError for a budget, an unknown option or a value that does not
+/// fit.
 WrapperSpec parse_wrapper(std::string_view word);
 
 /// The method inside the wrapper. Throws ConfigError where they do not fit.

@@ -1,4 +1,5 @@
-// The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and threads.
+// The serving ladder on synthetic traces: its rungs against loops, its reasons, sinks, windows and
+// threads.
 #include "analysis/ladder.hpp"
 
 #include <algorithm>
@@ -27,7 +28,8 @@ LadderOptions options_for(const std::string& selector, const std::string& budget
   return options;
 }
 
-nlohmann::ordered_json run(const TraceSource& trace, const LadderOptions& options, MemoryResult& result, int threads = 1) {
+nlohmann::ordered_json run(const TraceSource& trace, const LadderOptions& options,
+                           MemoryResult& result, int threads = 1) {
   ThreadPool pool(threads);
   return analyze_ladder(trace, options, result, pool, {}, {});
 }
@@ -116,7 +118,8 @@ TEST_CASE("ladder: bytes follow the lists", "[ladder]") {
   // no scores; 16 kept keys of 2 KV heads, 8 channels, K and V in 2 bytes
   const auto base = rung(summary, "as the method is");
   CHECK(base["bytes"].get<double>() == Approx(base["kept"].get<double>() * 2 * 8 * 2 * 2));
-  CHECK_THAT(rung(summary, "pages of 64")["refused"].get<std::string>(), ContainsSubstring("gives no score per key"));
+  CHECK_THAT(rung(summary, "pages of 64")["refused"].get<std::string>(),
+             ContainsSubstring("gives no score per key"));
   CHECK(rung(summary, "pages of 64")["mass"].is_null());
   CHECK(rung(summary, "chosen at every 4th step")["refused"] == "");
 }
@@ -133,17 +136,22 @@ TEST_CASE("ladder: what a method cannot take is named with its reason", "[ladder
   CHECK_THAT(refused("quoka", "a list per query head"), ContainsSubstring("one list per KV head"));
   CHECK(refused("quoka", "a list per KV head").empty());
   CHECK_THAT(refused("sparq", "one list for all heads"), ContainsSubstring("mean-value=false"));
-  CHECK_THAT(refused("keydiff", "chosen at every 4th step"), ContainsSubstring("evicts keys for good"));
-  CHECK(ladder_rungs("minference-block-sparse", std::nullopt, 4, 128).front().refused == "is not defined for single queries");
+  CHECK_THAT(refused("keydiff", "chosen at every 4th step"),
+             ContainsSubstring("evicts keys for good"));
+  CHECK(ladder_rungs("minference-block-sparse", std::nullopt, 4, 128).front().refused ==
+        "is not defined for single queries");
   for (const LadderRung& one : ladder_rungs("quoka", Budget::parse("tokens=64"), 4, 128)) {
     if (one.name == "mean query of a KV head") {
-      CHECK(one.together.text() == "quoka+coarsen:owner=layer,page=128,scores=fp8,query=mean+every=4");
+      CHECK(one.together.text() ==
+            "quoka+coarsen:owner=layer,page=128,scores=fp8,query=mean+every=4");
     }
     if (one.name == "a list per chunk of 128") CHECK(one.is_together_chunk);
   }
 }
 
-TEST_CASE("ladder: any threads give the same numbers; windows are left out; odd options are refused", "[ladder]") {
+TEST_CASE(
+    "ladder: any threads give the same numbers; windows are left out; odd options are refused",
+    "[ladder]") {
   test::PlantOptions plant;
   plant.n_tokens = 80;
   plant.n_layers = 3;
@@ -152,8 +160,9 @@ TEST_CASE("ladder: any threads give the same numbers; windows are left out; odd 
   MemoryResult many;
   const LadderOptions options = options_for("quest:page-size=4", "tokens=12");
   CHECK(run(source, options, one, 1).dump() == run(source, options, many, 3).dump());
-  CHECK(std::ranges::equal(one.values<double>("together/bytes"), many.values<double>("together/bytes"),
-                           [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }));
+  CHECK(std::ranges::equal(
+      one.values<double>("together/bytes"), many.values<double>("together/bytes"),
+      [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }));
   TraceInfo info = source.info();
   info.window[1] = 20;
   MemoryTrace windowed(info);
@@ -165,12 +174,16 @@ TEST_CASE("ladder: any threads give the same numbers; windows are left out; odd 
   MemoryResult result;
   CHECK(run(windowed, options, result)["layers"].size() == 2);
   MemoryResult nothing;
-  CHECK_THROWS_WITH(run(source, options_for("quest", "p=0.9"), nothing), ContainsSubstring("expected tokens=N"));
-  CHECK_THROWS_WITH(run(source, options_for("quest", ""), nothing), ContainsSubstring("quest needs a budget"));
-  CHECK_THROWS_WITH(run(source, options_for("full", "tokens=4"), nothing), ContainsSubstring("full takes no budget"));
+  CHECK_THROWS_WITH(run(source, options_for("quest", "p=0.9"), nothing),
+                    ContainsSubstring("expected tokens=N"));
+  CHECK_THROWS_WITH(run(source, options_for("quest", ""), nothing),
+                    ContainsSubstring("quest needs a budget"));
+  CHECK_THROWS_WITH(run(source, options_for("full", "tokens=4"), nothing),
+                    ContainsSubstring("full takes no budget"));
   LadderOptions large = options;
   large.chunk = 100;
-  CHECK_THROWS_WITH(run(source, large, nothing), ContainsSubstring("expected more than a chunk of 100"));
+  CHECK_THROWS_WITH(run(source, large, nothing),
+                    ContainsSubstring("expected more than a chunk of 100"));
   large = options;
   large.dense_layers = 3;
   CHECK_THROWS_WITH(run(source, large, nothing), ContainsSubstring("no layer is left"));

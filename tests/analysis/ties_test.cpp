@@ -29,13 +29,15 @@ TiesOptions options_for(const std::string& selector, Index budget, Index steps) 
   return options;
 }
 
-nlohmann::ordered_json run(const TraceSource& trace, const TiesOptions& options, MemoryResult& result, int threads = 1) {
+nlohmann::ordered_json run(const TraceSource& trace, const TiesOptions& options,
+                           MemoryResult& result, int threads = 1) {
   ThreadPool pool(threads);
   return analyze_ties(trace, options, result, pool, {}, {});
 }
 
 bool same_bits(std::span<const double> a, std::span<const double> b) {
-  return std::ranges::equal(a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+  return std::ranges::equal(
+      a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
 }
 
 TEST_CASE("ties: the cut by hand", "[ties]") {
@@ -63,7 +65,8 @@ TEST_CASE("ties: the cut by hand", "[ties]") {
   CHECK(with_nan.tied == 2);
 }
 
-TEST_CASE("ties: the oracle's counts are those of loops, and what another order really changes", "[ties]") {
+TEST_CASE("ties: the oracle's counts are those of loops, and what another order really changes",
+          "[ties]") {
   test::PlantOptions plant;
   plant.n_tokens = 64;
   for (Index i = 0; i < 20; ++i) plant.duplicates.emplace_back(i, i + 21);
@@ -83,7 +86,8 @@ TEST_CASE("ties: the oracle's counts are those of loops, and what another order 
         std::sort(scores.rbegin(), scores.rend());
         const double kth = scores[11];
         const auto n_equal = static_cast<double>(std::ranges::count(scores, kth));
-        const auto n_above = static_cast<double>(std::ranges::count_if(scores, [&](double x) { return x > kth; }));
+        const auto n_above =
+            static_cast<double>(std::ranges::count_if(scores, [&](double x) { return x > kth; }));
         n_rows += 1.0;
         if (scores[12] != kth) continue;
         n_ties += 1.0;
@@ -113,12 +117,14 @@ TEST_CASE("ties: the oracle's counts are those of loops, and what another order 
     n_differ += static_cast<double>(only.size());
   };
   replay_layers(trace, nullptr, {0, 1},
-                {{"oracle-topk+coarsen:scores=fp8", Budget::parse("12")}, {"oracle-topk+coarsen:scores=fp8,ties=last", Budget::parse("12")}},
+                {{"oracle-topk+coarsen:scores=fp8", Budget::parse("12")},
+                 {"oracle-topk+coarsen:scores=fp8,ties=last", Budget::parse("12")}},
                 replay, pool);
   CHECK(summary["rows"][3]["scores"] == "fp8");
   CHECK(summary["rows"][3]["changed"].get<double>() == Approx(n_differ / n_rows));
   CHECK(summary["rows"][3]["ties"].get<double>() >= n_ties);
-  CHECK(summary["rows"][3]["close_share"].get<double>() >= summary["rows"][2]["close_share"].get<double>());
+  CHECK(summary["rows"][3]["close_share"].get<double>() >=
+        summary["rows"][2]["close_share"].get<double>());
 }
 
 TEST_CASE("ties: neither threads nor other steps change what is written for a step", "[ties]") {
@@ -126,12 +132,14 @@ TEST_CASE("ties: neither threads nor other steps change what is written for a st
   plant.n_tokens = 96;
   plant.duplicates = {{1, 9}, {2, 30}, {5, 31}};
   const MemoryTrace trace = test::planted_trace(plant);
-  for (const std::string selector : {"quest:page-size=4", "loki", "quoka", "sparq:mean-value=false"}) {
+  for (const std::string selector :
+       {"quest:page-size=4", "loki", "quoka", "sparq:mean-value=false"}) {
     INFO(selector);
     MemoryResult one;
     MemoryResult many;
     MemoryResult few;
-    CHECK(run(trace, options_for(selector, 16, 1000), one, 1).dump() == run(trace, options_for(selector, 16, 1000), many, 3).dump());
+    CHECK(run(trace, options_for(selector, 16, 1000), one, 1).dump() ==
+          run(trace, options_for(selector, 16, 1000), many, 3).dump());
     run(trace, options_for(selector, 16, 5), few);
     const auto all_pos = one.values<std::int64_t>("step_pos");
     const auto few_pos = few.values<std::int64_t>("step_pos");
@@ -140,7 +148,8 @@ TEST_CASE("ties: neither threads nor other steps change what is written for a st
       CHECK(same_bits(one.values<double>(array), many.values<double>(array)));
       for (std::size_t row = 0; row < 2 * n_cases; ++row) {
         for (std::size_t s = 0; s < few_pos.size(); ++s) {
-          const auto at = static_cast<std::size_t>(std::ranges::find(all_pos, few_pos[s]) - all_pos.begin());
+          const auto at =
+              static_cast<std::size_t>(std::ranges::find(all_pos, few_pos[s]) - all_pos.begin());
           const double a = few.values<double>(array)[row * few_pos.size() + s];
           const double b = one.values<double>(array)[row * all_pos.size() + at];
           CHECK((a == b || (std::isnan(a) && std::isnan(b))));
@@ -150,7 +159,8 @@ TEST_CASE("ties: neither threads nor other steps change what is written for a st
   }
 }
 
-TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods without scores say so", "[ties]") {
+TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods without scores say so",
+          "[ties]") {
   test::PlantOptions plant;
   plant.n_tokens = 64;
   plant.key_scale = 0.0;
@@ -164,7 +174,8 @@ TEST_CASE("ties: equal rows are all tied, a NaN is refused by name, methods with
   MemoryTrace broken = test::planted_trace(plant);
   broken.q(1)(2, 63, 3) = std::numeric_limits<float>::quiet_NaN();  // the last step of layer 1
   MemoryResult unused;
-  CHECK_THROWS_WITH(run(broken, options_for("quoka", 10, 4), unused), ContainsSubstring("q head 2: value nan at position 63"));
+  CHECK_THROWS_WITH(run(broken, options_for("quoka", 10, 4), unused),
+                    ContainsSubstring("q head 2: value nan at position 63"));
 
   MemoryResult refused;
   const auto none = run(flat, options_for("streamingllm", 10, 4), refused);

@@ -1,4 +1,5 @@
-// Rounding of scores against tables of every representable number, and against the storage conversion of bf16.
+// Rounding of scores against tables of every representable number, and against the storage
+// conversion of bf16.
 #include "core/attention/rounded_scores.hpp"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ std::vector<double> all_e4m3() {
   for (int code = 0; code < 127; ++code) {
     const int exponent = code / 8;
     const double mantissa = code % 8;
-    const double x = exponent == 0 ? std::ldexp(mantissa / 8, -6) : std::ldexp(1 + mantissa / 8, exponent - 7);
+    const double x =
+        exponent == 0 ? std::ldexp(mantissa / 8, -6) : std::ldexp(1 + mantissa / 8, exponent - 7);
     all.push_back(x);
     if (x != 0.0) all.push_back(-x);
   }
@@ -30,7 +32,8 @@ std::vector<double> all_e4m3() {
   return all;
 }
 
-/// The nearest of the table; of two, the one with an even last bit (an even place among the numbers of its sign).
+/// The nearest of the table; of two, the one with an even last bit (an even place among the numbers
+/// of its sign).
 double nearest_e4m3(double x) {
   const std::vector<double> all = all_e4m3();
   double best = all.front();
@@ -62,7 +65,8 @@ TEST_CASE("e4m3: every number stays, every other goes to the nearest, ties to ev
   }
   CHECK(rounded_score(1e30, ScoreType::fp8) == 448.0);
   CHECK(rounded_score(-465.0, ScoreType::fp8) == -448.0);
-  CHECK(rounded_score(std::ldexp(1.0, -10), ScoreType::fp8) == 0.0);  // half of the least: ties to even
+  CHECK(rounded_score(std::ldexp(1.0, -10), ScoreType::fp8) ==
+        0.0);  // half of the least: ties to even
 }
 
 TEST_CASE("bf16 and f32 are what the storage conversions give", "[rounded]") {
@@ -79,10 +83,12 @@ TEST_CASE("bf16 and f32 are what the storage conversions give", "[rounded]") {
     to_float(DType::bf16, &stored, &back, 1);
     CHECK(rounded_score(static_cast<double>(x), ScoreType::bf16) == static_cast<double>(back));
     const double y = static_cast<double>(x) * (1.0 + 1e-9 * i);
-    if (std::abs(y) < 3.4e38) CHECK(rounded_score(y, ScoreType::f32) == static_cast<double>(static_cast<float>(y)));
+    if (std::abs(y) < 3.4e38)
+      CHECK(rounded_score(y, ScoreType::f32) == static_cast<double>(static_cast<float>(y)));
   }
   CHECK(rounded_score(1e300, ScoreType::bf16) == 0x1.FEp127);
-  CHECK(rounded_score(1e300, ScoreType::f32) == static_cast<double>(std::numeric_limits<float>::max()));
+  CHECK(rounded_score(1e300, ScoreType::f32) ==
+        static_cast<double>(std::numeric_limits<float>::max()));
 }
 
 TEST_CASE("what is no number stays; steps are the distances of neighbours", "[rounded]") {

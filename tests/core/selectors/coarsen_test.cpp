@@ -18,14 +18,16 @@ namespace {
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 /// Scores of Quest's pages for one query vector, by loops. [n_pages]
-std::vector<double> page_bounds(const CallFixture& fixture, const std::vector<double>& q, Index kv_head, Index page) {
+std::vector<double> page_bounds(const CallFixture& fixture, const std::vector<double>& q,
+                                Index kv_head, Index page) {
   std::vector<double> bounds;
   for (Index begin = 0; begin < fixture.k.dim(1); begin += page) {
     double bound = 0.0;
     for (Index c = 0; c < fixture.k.dim(2); ++c) {
       double best = kNone;
       for (Index t = begin; t < std::min(begin + page, fixture.k.dim(1)); ++t)
-        best = std::max(best, q[static_cast<std::size_t>(c)] * static_cast<double>(fixture.k(kv_head, t, c)));
+        best = std::max(
+            best, q[static_cast<std::size_t>(c)] * static_cast<double>(fixture.k(kv_head, t, c)));
       bound += best;
     }
     bounds.push_back(bound);
@@ -35,19 +37,22 @@ std::vector<double> page_bounds(const CallFixture& fixture, const std::vector<do
 
 std::vector<double> query(const CallFixture& fixture, Index head) {
   std::vector<double> q;
-  for (Index c = 0; c < fixture.q.dim(2); ++c) q.push_back(static_cast<double>(fixture.q(head, 0, c)));
+  for (Index c = 0; c < fixture.q.dim(2); ++c)
+    q.push_back(static_cast<double>(fixture.q(head, 0, c)));
   return q;
 }
 
 std::vector<KeyPos> keys_of_pages(const std::vector<KeyPos>& pages, Index page, Index n_keys) {
   std::vector<KeyPos> keys;
   for (const KeyPos p : pages) {
-    for (Index t = p * page; t < std::min((p + 1) * page, n_keys); ++t) keys.push_back(static_cast<KeyPos>(t));
+    for (Index t = p * page; t < std::min((p + 1) * page, n_keys); ++t)
+      keys.push_back(static_cast<KeyPos>(t));
   }
   return keys;
 }
 
-TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list", "[selectors][coarsen]") {
+TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list",
+          "[selectors][coarsen]") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 70, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=24");
   const Selection answer = made("quest-sglang:page-size=4", fixture)->select(fixture.call);
@@ -68,8 +73,10 @@ TEST_CASE("quest-sglang: mean queries, bounds summed over the KV heads, one list
   CHECK(answer.at(0).forced() == positions(68, 71));
 }
 
-TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first", "[selectors][coarsen]") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 95, .n_tok = 1, .phase = Phase::decode, .seed = 7});
+TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores rounded first",
+          "[selectors][coarsen]") {
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .n_past = 95, .n_tok = 1, .phase = Phase::decode, .seed = 7});
   fixture.call.budget = Budget::parse("tokens=20");
   for (const std::string type : {"f64", "f32", "bf16", "fp8"}) {
     for (const Index page : {Index{1}, Index{4}, Index{16}}) {
@@ -78,8 +85,9 @@ TEST_CASE("lists per KV head and layer are by sums, pages by their best, scores 
           INFO(type << ' ' << page << ' ' << owner << ' ' << takes_last);
           ScoreType score_type = ScoreType::f64;
           parse_field(Field{"scores", ""}, type, score_type);
-          const std::string spec = fmt::format("loki:rank-share=1+coarsen:owner={},page={},scores={},ties={}", owner, page,
-                                               type, takes_last ? "last" : "first");
+          const std::string spec =
+              fmt::format("loki:rank-share=1+coarsen:owner={},page={},scores={},ties={}", owner,
+                          page, type, takes_last ? "last" : "first");
           const Selection answer = made(spec, fixture)->select(fixture.call);
           const Index n_owners = owner == "own" ? 4 : owner == "kv_head" ? 2 : 1;
           REQUIRE(answer.n_lists() == n_owners);
@@ -138,21 +146,28 @@ TEST_CASE("a chunk's lists are coarsened too, and dead keys stay out", "[selecto
 TEST_CASE("pages that are seen in part count with the keys they have", "[selectors][coarsen]") {
   CallFixture fixture({.n_q = 2, .n_kv = 1, .n_past = 67, .n_tok = 1, .phase = Phase::decode});
   for (Index t = 0; t < 67; ++t) {
-    for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = t / 16 == 4 ? fixture.q(0, 0, c) : t / 16 == 2 ? 0.5f * fixture.q(0, 0, c) : 0.0f;
+    for (Index c = 0; c < 16; ++c)
+      fixture.k(0, t, c) = t / 16 == 4   ? fixture.q(0, 0, c)
+                           : t / 16 == 2 ? 0.5f * fixture.q(0, 0, c)
+                                         : 0.0f;
   }
   fixture.call.budget = Budget::parse("tokens=20");
   const Selection answer = made("loki:rank-share=1+coarsen:page=16", fixture)->select(fixture.call);
-  std::vector<KeyPos> expected = positions(32, 48);  // the second best page: 16 keys beside the best one's 3
+  std::vector<KeyPos> expected =
+      positions(32, 48);  // the second best page: 16 keys beside the best one's 3
   const std::vector<KeyPos> last = positions(64, 67);
   expected.insert(expected.end(), last.begin(), last.end());
   CHECK(answer.at(0).scored() == expected);
 }
 
-TEST_CASE("several budgets and any threads give the lists of one budget on one thread", "[selectors][coarsen]") {
-  CallFixture fixture({.n_q = 8, .n_kv = 4, .n_past = 300, .n_tok = 1, .phase = Phase::decode, .has_ties = true});
+TEST_CASE("several budgets and any threads give the lists of one budget on one thread",
+          "[selectors][coarsen]") {
+  CallFixture fixture(
+      {.n_q = 8, .n_kv = 4, .n_past = 300, .n_tok = 1, .phase = Phase::decode, .has_ties = true});
   const std::vector<Budget> budgets = {Budget::parse("tokens=16"), Budget::parse("tokens=64")};
   ThreadPool pool(3);
-  for (const std::string spec : {"quest:page-size=4+coarsen:owner=layer,page=16,query=mean", "quoka+coarsen:owner=layer,scores=fp8",
+  for (const std::string spec : {"quest:page-size=4+coarsen:owner=layer,page=16,query=mean",
+                                 "quoka+coarsen:owner=layer,scores=fp8",
                                  "oracle-topk+coarsen:owner=layer,page=16,scores=bf16"}) {
     INFO(spec);
     ScoreEngine engine(ScorePrecision::f64, &pool);
@@ -169,7 +184,8 @@ TEST_CASE("several budgets and any threads give the lists of one budget on one t
 }
 
 TEST_CASE("coarsening counts its own work", "[selectors][coarsen][cost]") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 39, .n_tok = 1, .phase = Phase::decode});
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .d_head = 8, .n_past = 39, .n_tok = 1, .phase = Phase::decode});
   fixture.call.budget = Budget::parse("tokens=16");
   const auto cost_of = [&](const std::string& spec) {
     const auto selector = made(spec, fixture);
@@ -178,11 +194,13 @@ TEST_CASE("coarsening counts its own work", "[selectors][coarsen][cost]") {
   };
   const SelectCost own = cost_of("loki:rank=4");
   // One list for 4 heads over 39 keys: 3 sums per key.
-  CHECK(cost_of("loki:rank=4+coarsen:owner=layer").score_flops == Catch::Approx(own.score_flops + 117));
+  CHECK(cost_of("loki:rank=4+coarsen:owner=layer").score_flops ==
+        Catch::Approx(own.score_flops + 117));
   // Pages of 8: one comparison per key and list of each head.
   CHECK(cost_of("loki:rank=4+coarsen:page=8").score_flops == Catch::Approx(own.score_flops + 156));
   CHECK(cost_of("loki:rank=4+coarsen:page=8").score_bytes == Catch::Approx(own.score_bytes));
-  // Mean queries: 4 x 8 for the means; two heads are rotated and scored instead of four: 2 x 4 x 64 + 2 x 78 x 4.
+  // Mean queries: 4 x 8 for the means; two heads are rotated and scored instead of four: 2 x 4 x 64
+  // + 2 x 78 x 4.
   CHECK(cost_of("loki:rank=4+coarsen:query=mean").score_flops == Catch::Approx(32 + 512 + 624));
 }
 

@@ -1,4 +1,5 @@
-// The wrapper every: when it chooses, what it reuses, rollbacks, cost; in the protocol and in replay.
+// The wrapper every: when it chooses, what it reuses, rollbacks, cost; in the protocol and in
+// replay.
 #include "core/selectors/every.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -21,10 +22,12 @@ SequenceOptions long_decode() {
   return options;
 }
 
-TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come", "[selectors][every]") {
+TEST_CASE("every: chooses where n divides the position, reuses between, forces what has come",
+          "[selectors][every]") {
   const Sequence sequence = random_sequence(long_decode());
   const Budget budget = Budget::parse("tokens=9");
-  for (const std::string method : {"quoka", "loki", "quest:page-size=4,dense-layers=0", "streamingllm"}) {
+  for (const std::string method :
+       {"quoka", "loki", "quest:page-size=4,dense-layers=0", "streamingllm"}) {
     INFO(method);
     SelectorRun plain(make_selector(method, sequence), sequence.shape, {budget});
     SelectorRun sparse(make_selector(method + "+every=4", sequence), sequence.shape, {budget});
@@ -49,7 +52,8 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
       for (std::size_t layer = 0; layer < own.size(); ++layer) {
         Answer expected = last[layer][0];
         for (auto& list : expected.forced) {
-          for (Index pos = chosen_end; pos < begin + n_tok; ++pos) list.push_back(static_cast<KeyPos>(pos));
+          for (Index pos = chosen_end; pos < begin + n_tok; ++pos)
+            list.push_back(static_cast<KeyPos>(pos));
         }
         CHECK(found[layer][0] == expected);
       }
@@ -57,7 +61,8 @@ TEST_CASE("every: chooses where n divides the position, reuses between, forces w
   }
 }
 
-TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in", "[selectors][every]") {
+TEST_CASE("every: a rollback forgets the choices that dropped tokens took part in",
+          "[selectors][every]") {
   SequenceOptions options = long_decode();
   const Sequence sequence = random_sequence(options);
   const Budget budget = Budget::parse("tokens=9");
@@ -85,10 +90,12 @@ TEST_CASE("every: a rollback forgets the choices that dropped tokens took part i
     run_call(*run, sequence, Phase::verify, 3);
     run->rollback(41);
   }
-  CHECK(run_call(verified, sequence, Phase::decode, 1) == run_call(fresh, sequence, Phase::decode, 1));
+  CHECK(run_call(verified, sequence, Phase::decode, 1) ==
+        run_call(fresh, sequence, Phase::decode, 1));
 }
 
-TEST_CASE("every: between choices nothing is scored, and the list is held", "[selectors][every][cost]") {
+TEST_CASE("every: between choices nothing is scored, and the list is held",
+          "[selectors][every][cost]") {
   const Sequence sequence = random_sequence(long_decode());
   const Budget budget = Budget::parse("tokens=9");
   SelectorRun plain(make_selector("quoka", sequence), sequence.shape, {budget});
@@ -110,12 +117,14 @@ TEST_CASE("every: between choices nothing is scored, and the list is held", "[se
   CHECK(scoring == std::set<Index>{46, 48, 52, 56, 60, 64, 68});
 }
 
-TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there", "[selectors][every]") {
+TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps there",
+          "[selectors][every]") {
   PlantOptions plant;
   plant.n_tokens = 96;
   const MemoryTrace trace = planted_trace(plant);
   ThreadPool pool(2);
-  const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")}, {"quest:page-size=4+every=8", Budget::parse("16")}};
+  const std::vector<ReplayPair> pairs = {{"quoka+every=4", Budget::parse("8")},
+                                         {"quest:page-size=4+every=8", Budget::parse("16")}};
   ReplayOptions options;
   options.dense_layers = 0;
   options.calls.phase = Phase::decode;
@@ -126,10 +135,12 @@ TEST_CASE("every: a replay of some steps keeps what a replay of all steps keeps 
   Index n_reused = 0;
   for (std::size_t layer = 0; layer < some.size(); ++layer) {
     for (std::size_t c = 0; c < some[layer].calls.size(); ++c) {
-      const auto at = static_cast<std::size_t>(some[layer].calls[c].begin - all[layer].calls.front().begin);
+      const auto at =
+          static_cast<std::size_t>(some[layer].calls[c].begin - all[layer].calls.front().begin);
       REQUIRE(all[layer].calls[at].begin == some[layer].calls[c].begin);
       for (std::size_t p = 0; p < pairs.size(); ++p) {
-        for (const ReplayMetric metric : {ReplayMetric::mass, ReplayMetric::kept, ReplayMetric::bytes}) {
+        for (const ReplayMetric metric :
+             {ReplayMetric::mass, ReplayMetric::kept, ReplayMetric::bytes}) {
           for (std::size_t h = 0; h < some[layer].q_heads.size(); ++h) {
             CHECK(some[layer].pairs[p].of(metric)[h * some[layer].calls.size() + c] ==
                   all[layer].pairs[p].of(metric)[h * all[layer].calls.size() + at]);
