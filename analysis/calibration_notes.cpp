@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/sim/replay_run.hpp"
+
 namespace kvscope {
 
 using Json = nlohmann::ordered_json;
@@ -21,13 +23,7 @@ Json artifacts_json(const std::vector<MethodSpec>& selectors) {
 }
 
 void check_artifacts(const std::vector<MethodSpec>& selectors, const TraceInfo& info) {
-  AttentionShape shape;
-  shape.n_layers = info.n_layers;
-  shape.n_q = info.n_q;
-  shape.n_kv = info.n_kv;
-  shape.d_head = info.d_head;
-  shape.max_tokens = info.n_tokens;
-  shape.score_scale = info.score_scale;
+  const AttentionShape shape = shape_of(info);
   for (const MethodSpec& selector : selectors) {
     const std::unique_ptr<Selector> method = selector.make();
     if (!method->artifacts().empty()) method->reset(shape);

@@ -14,6 +14,7 @@ namespace {
 
 struct RandomTrace {
   MemoryTrace trace;
+  MemoryTrace text;  // of the same shape, to learn from
   Index budget = 1;
   Index chunk = 1;
 };
@@ -43,6 +44,11 @@ RandomTrace random_trace(std::uint64_t seed, std::optional<Index> n_tokens = std
   plant.chunk = out.chunk;
   out.budget = 1 + random.below(std::min<Index>(plant.n_tokens, 60));
   out.trace = planted_trace(plant);
+  plant.seed = seed + 1000;
+  plant.n_tokens = 400;
+  plant.duplicates.clear();
+  plant.zero_keys.clear();
+  out.text = planted_trace(plant);
   return out;
 }
 
@@ -95,6 +101,7 @@ Faults replay_faults(const RandomTrace& random, const std::string& spec, Phase p
   options.calls.steps = 3;
   options.calls.drafts = 2;
   options.rows_per_chunk = 3;
+  options.calibration = &random.text;
   Faults faults;
   std::mutex mutex;
   options.on_row = [&](const MeasuredRow& row) {
