@@ -6,6 +6,8 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "tests/architecture/source_tree.hpp"
 
@@ -97,21 +99,59 @@ TEST_CASE("no unfinished work is left in the code") {
   }
 }
 
-TEST_CASE("CONTRIBUTING.md names only files that exist") {
-  const std::filesystem::path root = KVSCOPE_SOURCE_DIR;
-  std::ifstream file(root / "CONTRIBUTING.md");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  static const std::regex path_pattern(R"(`([a-z_]+/[A-Za-z0-9_./-]+)`)");
-  int n_found = 0;
-  for (std::sregex_iterator it(text.begin(), text.end(), path_pattern), end; it != end; ++it) {
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Paths from the root, in backticks, that a page names. Left out: patterns with NAME, what builds
+// write, and the files of README.md's first hour (tests/readme/first_hour.py looks for these).
+std::vector<std::string> named_files(const std::string& text) {
+  static const std::regex pattern(R"(`([a-z_]+/[A-Za-z0-9_./-]+)`)");
+  std::vector<std::string> paths;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
     const std::string path = (*it)[1];
     if (path.find("NAME") != std::string::npos || path.starts_with("build/")) continue;
-    INFO(path);
-    // "core/attention/row_kernels" may stand for a header and its source
-    CHECK((std::filesystem::exists(root / path) || std::filesystem::exists(root / (path + ".hpp"))));
-    ++n_found;
+    if (!path.starts_with("figures/")) paths.push_back(path);
   }
-  CHECK(n_found > 20);
+  return paths;
+}
+
+// Targets of a page's links to files, relative to its folder: no addresses, no places in a page.
+std::vector<std::string> linked_files(const std::string& text) {
+  static const std::regex pattern(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
+  std::vector<std::string> paths;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    paths.push_back((*it)[1]);
+  }
+  return paths;
+}
+
+TEST_CASE("the pages name and link only files that exist") {
+  CHECK(named_files("`core/a.hpp` `core/NAME.hpp` `build/x` `figures/x.pdf` `a b/c`") ==
+        std::vector<std::string>{"core/a.hpp"});
+  CHECK(linked_files("[a](b/c.md#d) [e](https://f.org/g) [h](#i) ![j](k.png)") ==
+        std::vector<std::string>{"b/c.md", "k.png"});
+  const std::filesystem::path root = KVSCOPE_SOURCE_DIR;
+  std::size_t n_named = 0, n_linked = 0;
+  for (const char* page :
+       {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "analysis/cli/COMMANDS.md"}) {
+    const std::string text = text_of(root / page);
+    for (const auto& path : named_files(text)) {
+      INFO(page << " names " << path);
+      // "core/attention/row_kernels" may stand for a header and its source
+      CHECK((std::filesystem::exists(root / path) ||
+             std::filesystem::exists(root / (path + ".hpp"))));
+      ++n_named;
+    }
+    for (const auto& path : linked_files(text)) {
+      INFO(page << " links " << path);
+      CHECK(std::filesystem::exists((root / page).parent_path() / path));
+      ++n_linked;
+    }
+  }
+  CHECK(n_named > 100);
+  CHECK(n_linked > 15);
 }
 
 }  // namespace
