@@ -55,7 +55,7 @@ def command_lines(blocks):
     lines = []
     for language, text in blocks:
         if language == "sh":
-            lines += text.replace("\\\n", " ").splitlines()
+            lines += re.sub(r"\s*\\\n\s*", " ", text).splitlines()
     return [line for line in lines if line.strip()]
 
 
