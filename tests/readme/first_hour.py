@@ -8,7 +8,7 @@ Commands are the lines of the blocks fenced as ```sh. Each runs in bash in one f
 model=verifier are kept for the commands after them. A command that opens a window must say so ("# opens a
 window") and gets --screenshot added. A run fails if
 
-- a command ends with another code than 0;
+- a command ends with another code than 0 (the commands after it are then not run);
 - a file that the text names in backticks, or that a ```tex block includes, is missing or empty afterwards.
   (Files of a model's folder, as config.json, are looked for in that of the embedded verifier.)
 - a table of the text is not what a command printed: other names, or a number that differs by more than 0.005.
@@ -110,14 +110,15 @@ class Hour:
         return f"{line.split('#')[0].rstrip()} --screenshot .window{self.n_windows}.png"
 
     def run(self, line):
+        """True if it ended well, or was left out."""
         print(f"$ {line}", flush=True)
         if ASSIGNMENT.fullmatch(line):
             self.before.append(line)
-            return
+            return True
         if line.split()[0] == WINDOW_PROGRAM and not self.has_explorer:
             print(f"  left out: there is no {WINDOW_PROGRAM} beside {self.program}")
             self.left_out.append(line)
-            return
+            return True
         command = self.adapted(line)
         if command != line:
             print(f"  run as: {command}")
@@ -128,15 +129,16 @@ class Hour:
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True)
         except subprocess.TimeoutExpired:
             self.failures.append(f"{line}\n  took longer than {SECONDS} s")
-            return
+            return False
         print(f"  code {done.returncode}, {time.monotonic() - started:.1f} s", flush=True)
         self.outputs += done.stdout
         if done.returncode != 0:
             self.failures.append(f"{line}\n  ended with code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.returncode == 0
 
     def check_files(self, names):
         for name in names:
-            if any(name in line for line in self.left_out):
+            if any(f"--screenshot {name}" in line for line in self.left_out):
                 continue
             places = [self.folder / name, ROOT / "traces/samples/verifier" / name]
             if not any(place.is_file() and place.stat().st_size > 0 for place in places):
@@ -169,9 +171,11 @@ def main():
         hour = Hour(options.program, folder.resolve())
         started = time.monotonic()
         for line in lines:
-            hour.run(line)
-        hour.check_files(names)
-        hour.check_tables(prose)
+            if not hour.run(line):
+                break  # what follows would fail for that reason alone
+        else:
+            hour.check_files(names)
+            hour.check_tables(prose)
         print(f"{len(lines)} lines, {len(hour.left_out)} left out, {len(names)} files named, "
               f"{time.monotonic() - started:.1f} s, {len(hour.failures)} failures")
     for failure in hour.failures:
