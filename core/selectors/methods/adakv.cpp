@@ -244,6 +244,7 @@ void register_adakv(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<AdaKv, AdaKvOptions>(
       "adakv", "Ada-KV: one budget for a layer's heads", "arXiv 2407.11550",
       "SnapKV whose heads compete for the layer's budget, above a floor for each");
+  entry.family = MethodFamily::budgets;
   entry.presets["adakv-kvpress"] = {
       {"division", "safeguard"}, {"window", "64"}, {"kernel", "5"}, {"pooling", "average"}};
 }

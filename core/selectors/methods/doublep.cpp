@@ -76,10 +76,12 @@ class DoubleP final : public ClusterSelector {
 }  // namespace
 
 void register_doublep(SelectorRegistry& registry) {
-  registry.add<DoubleP, DoublePOptions>("doublep", "Double-P: top-p over clusters, twice",
-                                        "arXiv 2602.05191",
-                                        "keeps clusters that hold a share of the estimated "
-                                        "attention, the best exactly, the others by centroid");
+  SelectorEntry& entry = registry.add<DoubleP, DoublePOptions>(
+      "doublep", "Double-P: top-p over clusters, twice",
+      "arXiv 2602.05191",
+      "keeps clusters that hold a share of the estimated "
+      "attention, the best exactly, the others by centroid");
+  entry.family = MethodFamily::summaries;
 }
 
 }  // namespace kvscope

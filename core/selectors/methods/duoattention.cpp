@@ -275,10 +275,11 @@ class DuoAttention final : public Selector {
 }  // namespace
 
 void register_duoattention(SelectorRegistry& registry) {
-  registry.add<DuoAttention, DuoAttentionOptions>(
+  SelectorEntry& entry = registry.add<DuoAttention, DuoAttentionOptions>(
       "duoattention", "DuoAttention: retrieval and streaming heads", "arXiv 2410.10819",
       "some KV heads, found once per model, keep everything; the others keep the first and the "
       "latest tokens");
+  entry.family = MethodFamily::budgets;
 }
 
 }  // namespace kvscope

@@ -206,6 +206,7 @@ void register_magicpig(SelectorRegistry& registry) {
       "magicpig", "MagicPIG: sampling by hashes", "arXiv 2410.16179",
       "samples the keys that collide with the query in random hash tables, weighed by their "
       "probability");
+  entry.family = MethodFamily::sampling;
   entry.presets["magicpig-paper"] = {{"bits", "10"}, {"tables", "150"}, {"needed", "2"}};
   entry.presets["magicpig-hub"] = {
       {"bits", "8"}, {"tables", "75"}, {"needed", "1"}, {"dense-every", "0"}};

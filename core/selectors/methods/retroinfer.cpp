@@ -95,10 +95,11 @@ class RetroInfer final : public ClusterSelector {
 }  // namespace
 
 void register_retroinfer(SelectorRegistry& registry) {
-  registry.add<RetroInfer, RetroInferOptions>(
+  SelectorEntry& entry = registry.add<RetroInfer, RetroInferOptions>(
       "retroinfer", "RetroInfer: clusters with estimation",
       "VLDB 2026; microsoft/RetrievalAttention",
       "attends to the best clusters of keys exactly, and to the next ones through their centroids");
+  entry.family = MethodFamily::summaries;
 }
 
 }  // namespace kvscope

@@ -387,6 +387,7 @@ void register_vattention(SelectorRegistry& registry) {
       "vattention", "vAttention: verified sampling", "ICLR 2026; sparse-attention-hub",
       "samples what another selector leaves, as many keys as a stated error of the denominator "
       "asks for");
+  entry.family = MethodFamily::sampling;
   entry.presets["vattention-tight"] = {
       {"base-budget", "ratio=0.1"}, {"base-sample", "0.05"}, {"epsilon", "0.1"}, {"delta", "0.05"}};
   entry.presets["vattention-loose"] = {{"base-budget", "ratio=0.005"},
