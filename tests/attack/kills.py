@@ -106,7 +106,7 @@ def killed(attack):
         writing, seconds, right = attack.random.choice(known)
         clear(folder)
         for words in [writing.words, writing.words + (writing.again or [])][: attack.random.randint(1, 2)]:
-            if words is not writing.words and not writing.again:
+            if words is not writing.words and (not writing.again or os.path.exists(writing.out)):
                 break
             process = start(attack, words)
             time.sleep(attack.random.random() * seconds * 1.1)
