@@ -98,7 +98,7 @@ ScoreRowLoop::ScoreRowLoop(ThreadPool& pool, std::stop_token stop, std::string_v
       scratch_(static_cast<std::size_t>(pool.n_threads())) {}
 
 void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
-                       const KeyTable& keys, double scale, std::optional<Index> window,
+                       const KeyTable& keys, const ScoreRule& score, std::optional<Index> window,
                        const Body& body) {
   const auto n = static_cast<Index>(positions.size());
   const Index n_blocks = (n + kRowsPerBlock - 1) / kRowsPerBlock;
@@ -107,7 +107,7 @@ void ScoreRowLoop::run(TensorView<const float> q, Index q_begin, std::span<const
     const Index first = block * kRowsPerBlock;
     const Index last = std::min(n, first + kRowsPerBlock);
     visit_score_rows(
-        {q, q_begin, keys, scale, window},
+        {q, q_begin, keys, score, window},
         positions.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)),
         scratch_[static_cast<std::size_t>(worker)],
         [&](Index i, std::span<double> scores, TokenRange visible) {

@@ -59,9 +59,9 @@ class ScoreRowLoop {
   /// overwritten), and the range of those keys. Rows come in any order and from several threads.
   using Body = std::function<void(Index index, std::span<double> scores, TokenRange visible)>;
 
-  /// q: [n, d_head], rows of the positions from q_begin on; scores are scale * q.k.
+  /// q: [n, d_head], rows of the positions from q_begin on; `score`: how scores follow from q.k.
   void run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
-           const KeyTable& keys, double scale, std::optional<Index> window, const Body& body);
+           const KeyTable& keys, const ScoreRule& score, std::optional<Index> window, const Body& body);
 
  private:
   ThreadPool& pool_;

@@ -80,7 +80,7 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
     std::fill(values.begin(), values.end(), 0.0);
     std::fill(counts.begin(), counts.end(), 0.0);
     loop.run(
-        q.view(), 0, positions, keys, static_cast<double>(info.score_scale),
+        q.view(), 0, positions, keys, info.score_rule(),
         window_of(info, options.layer), [&](Index i, std::span<double> scores, TokenRange visible) {
           softmax_in_place(scores, info.sink(options.layer, options.head));
           const auto first = static_cast<std::size_t>(i) * width;

@@ -14,6 +14,7 @@
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
 #include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
 
 namespace kvscope {
 
@@ -75,6 +76,7 @@ std::string first_difference(const Json& now, const Json& then) {
 
 std::uintmax_t read_checked_lines(const std::filesystem::path& file, std::string_view what,
                                   const std::function<void(const Json&, bool is_first)>& visit) {
+  check_regular_file(file);
   std::ifstream in(file, std::ios::binary);
   if (!in) throw IoError(fmt::format("cannot read {}", file.string()));
   std::uintmax_t valid_bytes = 0;

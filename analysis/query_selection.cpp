@@ -80,7 +80,7 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
           scores[static_cast<std::size_t>(plan.positions[i])];
     }
   }
-  loop.run(q.view(), 0, plan.positions, keys, static_cast<double>(part.score_scale),
+  loop.run(q.view(), 0, plan.positions, keys, part.score_rule(),
            window_of(part, layer), [&](Index i, std::span<double> scores, TokenRange visible) {
              const RowSums sums = row_sums(scores, sink);
              const LargestWeight largest =

@@ -275,7 +275,7 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
              .k = k.view(),
              .keys = keys,
              .window = window,
-             .scale = info.score_scale});
+             .score = info.score_rule()});
         arrays.store(group, static_cast<Index>(kv_slot), first_head, step);
       });
     }

@@ -9,6 +9,7 @@
 #include "core/attention/topk.hpp"
 #include "core/attention/visible.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -122,14 +123,15 @@ QuestStepper::QuestStepper(const QuestOptions& options)
 QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
   const Index n_heads = question.q.dim(0);
   const TokenRange visible = visible_keys(question.pos, question.window);
-  const auto scale = static_cast<double>(question.scale);
+  const auto [scale, cap] = question.score;
   const TensorView<const float> k(question.k.data(), {1, visible.end, question.k.dim(1)});
   SelectionTrace trace;
   SelectCall call{.layer = question.layer,
                   .phase = Phase::decode,
                   .pos_begin = question.pos,
                   .n_tok = 1,
-                  .score_scale = question.scale,
+                  .score_scale = static_cast<float>(scale),
+                  .score_cap = static_cast<float>(cap),
                   .window = question.window,
                   .q = question.q,
                   .k = k,
@@ -163,6 +165,7 @@ QuestGroupStep QuestStepper::measure(const QuestQuestion& question) {
     const std::span<double> probs = rows_.row(static_cast<Index>(h), visible);
     const std::vector<Index> heaviest = top_k(probs, kRecallKeys);
     for (double& value : probs) value *= scale;
+    soft_cap(probs, cap);
     softmax_in_place(probs);
     for (std::size_t s = 0; s < lists.size(); ++s) {
       const ListView list = lists[s].list(shares_lists_ ? 0 : static_cast<Index>(h), /*row=*/0);

@@ -45,7 +45,7 @@ struct QuestHeadStep {
   /// 1 where the bound is below the true maximum by more than rounding, [n_pages]
   std::vector<std::uint8_t> violated;
   Index violations = 0;   // how many those are
-  double gap_mean = 0.0;  // mean of scale * (U - true maximum), logits
+  double gap_mean = 0.0;  // mean of scale * (U - true maximum), logits before a soft cap
   double gap_best = 0.0;  // the same at the truly best page
   double rank_correlation = 0.0;
   Index best_rank = 0;            // 0 if the truly best page has the largest bound
@@ -66,7 +66,7 @@ struct QuestQuestion {
   TensorView<const float> k;  // [> pos, d_head]
   const KeyTable& keys;       // of k
   std::optional<Index> window;
-  float scale = 1.0f;
+  ScoreRule score;
 };
 
 /// Asks the selector, for one thread. It keeps the boxes of one KV head's pages.

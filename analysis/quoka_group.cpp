@@ -23,7 +23,7 @@ struct Group {
   Index first_head = 0;  // slot of the group's first query head
   std::optional<Index> window;
   bool selects = false;
-  float scale = 1.0f;
+  ScoreRule score;
   Tensor<float> q;                           // [group, T, d_head]
   Tensor<float> k;                           // [T, d_head]
   std::vector<std::optional<double>> sinks;  // per head
@@ -67,7 +67,8 @@ Answer ask(const Group& group, const QuokaOptions& options, const QuokaChunk& ch
                         .step = chunk_index,
                         .pos_begin = tokens.begin,
                         .n_tok = tokens.size(),
-                        .score_scale = group.scale,
+                        .score_scale = static_cast<float>(group.score.scale),
+                        .score_cap = static_cast<float>(group.score.cap),
                         .q = group.q.view().range(1, tokens.begin, tokens.end),
                         .k = k.range(1, 0, tokens.end),
                         .budget = options.kept_per_chunk(),
@@ -145,7 +146,7 @@ void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& 
       }
     };
     visit_score_rows({group.q.sub(static_cast<Index>(h)), 0, group.keys,
-                      static_cast<double>(group.scale), group.window},
+                      group.score, group.window},
                      positions, scratch, measure);
   }
 }
@@ -267,7 +268,7 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
               kv_slot * info.group(),
               window_of(info, layer),
               quoka_selects_in(info, options, layer),
-              info.score_scale,
+              info.score_rule(),
               Tensor<float>::uninitialized({info.group(), info.n_tokens, info.d_head}),
               std::move(k),
               {},
@@ -290,7 +291,8 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
                             .n_kv = 1,
                             .d_head = info.d_head,
                             .max_tokens = info.n_tokens,
-                            .score_scale = info.score_scale});
+                            .score_scale = info.score_scale,
+                            .score_cap = info.score_cap});
   }
   pool.parallel_for(static_cast<Index>(plan.chunks.size()), [&](Index c, int thread) {
     check_stop(stop, "quoka");

@@ -7,10 +7,12 @@
 #include <tuple>
 
 #include "analysis/analysis.hpp"
+#include "analysis/match_replay.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/sweep_journal.hpp"
 #include "analysis/sweep_rows.hpp"
 #include "core/base/error.hpp"
+#include "core/base/nan.hpp"
 
 namespace kvscope {
 
@@ -24,7 +26,10 @@ JournalHeader header_of(const SweepPlan& plan, const Shard& shard) {
   header.n_shards = shard.count;
   header.n_units = plan.units.size();
   header.traces = plan.infos;
-  for (const ReplayPair& pair : plan.pairs) header.pairs.push_back(pair_label(pair));
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    const auto& target = plan.targets[p];
+    header.pairs.push_back(pair_label(plan.pairs[p]) + (target ? " " + target->to_string() : ""));
+  }
   header.skipped = plan.skipped;
   return header;
 }
@@ -42,6 +47,38 @@ void check_same_sweep(const std::filesystem::path& file, const JournalHeader& th
   }
 }
 
+/// Layers of a pair that refused everything: the shape of the replay without a number.
+void clear_numbers(std::vector<LayerReplay>& layers) {
+  for (LayerReplay& layer : layers) {
+    for (PairReplay& pair : layer.pairs) {
+      pair.is_dense = false;
+      for (auto& values : pair.values) std::fill(values.begin(), values.end(), kNan);
+      std::fill(pair.mass_rows.begin(), pair.mass_rows.end(), kNan);
+      pair.ages.fill(0);
+    }
+  }
+}
+
+/// One pair of a sweep at equal cost: its knob is turned, then every layer is measured at the setting.
+std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarget& target, ReplayPair& pair,
+                                        MatchLabels& labels, const ProgressFn& progress) {
+  MatchedPair matched = match_pair(scene, pair.selector, target);
+  labels = std::move(matched.labels);
+  pair.budget = matched.pair.budget;
+  const bool is_refused = matched.pair.selector.empty();
+  ReplayOptions options = scene.options;
+  options.only_costs = is_refused;
+  const ReplayPair run = is_refused ? ReplayPair{MethodSpec("full"), std::nullopt} : matched.pair;
+  std::vector<LayerReplay> layers = replay_side_by_side(scene, run, options, progress);
+  if (is_refused) {
+    clear_numbers(layers);
+    return layers;
+  }
+  labels.reached = measured_cost(layers, 0, target.quantity);
+  if (!labels.note.empty() && !labels.knob.empty()) labels.note += match_reasons(layers, 0);
+  return layers;
+}
+
 std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, ThreadPool& pool,
                                 const ProgressFn& progress, const std::stop_token& stop) {
   const SweepTrace& trace = plan.traces[unit.trace];
@@ -49,8 +86,12 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
   const auto draft = trace.open_draft ? trace.open_draft() : nullptr;
   std::vector<ReplayPair> pairs;
   for (std::size_t p : unit.pairs) pairs.push_back(plan.pairs[p]);
-  const auto layers = replay_layers(*source, draft.get(), unit.layers, pairs, plan.options.replay,
-                                    pool, progress, stop);
+  const std::optional<MatchTarget> target = plan.targets[unit.pairs.front()];
+  MatchLabels match;
+  const auto layers = target ? replay_matched({*source, draft.get(), unit.layers, plan.options.replay, pool, stop}, *target,
+                                              pairs.front(), match, progress)
+                             : replay_layers(*source, draft.get(), unit.layers, pairs, plan.options.replay, pool,
+                                             progress, stop);
   const SweepTraceInfo& info = plan.infos[unit.trace];
   std::vector<SweepBlock> blocks(layers.size() * unit.pairs.size());
   pool.parallel_for(static_cast<Index>(blocks.size()), [&](Index index, int) {
@@ -68,6 +109,7 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
     labels.seed = static_cast<std::uint64_t>(plan.options.seed);
     labels.trace_index = unit.trace;
     labels.pair_index = unit.pairs[i];
+    labels.match = match;
     blocks[static_cast<std::size_t>(index)] =
         make_sweep_block(layer, i, static_cast<std::size_t>(slot), labels);
   });
@@ -118,6 +160,7 @@ void run_sweep(const SweepPlan& plan, const std::filesystem::path& journal, Jour
     }
     writer->add(u, do_unit(plan, plan.units[u], pool, of_unit, stop));
     done += static_cast<std::int64_t>(plan.infos[plan.units[u].trace].calls.size());
+    if (progress) progress({"sweep", done, total, "calls"});
   }
 }
 

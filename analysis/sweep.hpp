@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/match.hpp"
 #include "analysis/sweep_table.hpp"
 #include "core/base/progress.hpp"
 #include "core/sim/replay.hpp"
@@ -31,6 +32,10 @@ struct SweepTrace {
 struct SweepOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
+  /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty = `budgets` as they
+  /// are. Not both.
+  std::vector<MatchTarget> match;
+  std::vector<std::string> left_out;  // sentences that join SweepPlan::skipped: what the caller left out, and why
   std::vector<Index> layers;  // empty = all that are recorded
   ReplayOptions replay;
   Index n_resamples = 200;  // of the bootstrap
@@ -49,6 +54,7 @@ struct SweepPlan {
   std::vector<SweepTrace> traces;
   SweepOptions options;
   std::vector<ReplayPair> pairs;
+  std::vector<std::optional<MatchTarget>> targets;  // [pairs] what each is to meet: none without SweepOptions::match
   std::vector<std::string>
       skipped;  // sentences: combinations left out because the method is not defined for them
   std::vector<SweepUnit> units;

@@ -103,7 +103,8 @@ JournalHeader header_from_json(const Json& json) {
     header.traces.push_back(std::move(trace));
   }
   std::size_t most_units = 0;  // per trace: one for each layer, one for methods that link layers
-  for (const SweepTraceInfo& trace : header.traces) most_units += trace.layers.size() + 1;
+  const std::size_t n_pairs = header.config.contains("match") ? header.pairs.size() : 0;  // there one for each pair
+  for (const SweepTraceInfo& trace : header.traces) most_units += std::max(trace.layers.size() + 1, n_pairs);
   if (header.n_shards < 1 || header.shard < 1 || header.shard > header.n_shards ||
       header.n_units > most_units) {
     throw ConfigError("shards or units that cannot be");

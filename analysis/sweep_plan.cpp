@@ -19,16 +19,53 @@ using Json = nlohmann::ordered_json;
 /// Intervals do not change any more long before this, and every row of the table draws as many.
 constexpr Index kMostResamples = 10'000;
 
+/// Every method with every target; one without a knob once, with the first.
+void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& without_draft) {
+  const SweepOptions& options = plan.options;
+  if (!options.budgets.empty())
+    throw ConfigError("sweep: expected budgets or costs to match, found both: a match finds the budgets");
+  std::vector<std::string> names;
+  for (const MethodSpec& method : options.selectors) names.push_back(method.text());
+  require_unique(names, "selector", "sweep");
+  for (const MethodSpec& method : options.selectors) {
+    if (!method.caps().is_defined(options.replay.calls.phase)) {
+      plan.skipped.push_back(fmt::format("{} is not defined for {}", method, name_of(options.replay.calls.phase)));
+      continue;
+    }
+    if (method.caps().needs_draft && without_draft) {
+      throw ConfigError(fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace", method,
+                                    *without_draft));
+    }
+    const bool has_knob = MethodKnob::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
+    for (const MatchTarget& target : options.match) {
+      plan.pairs.push_back({method, std::nullopt});
+      plan.targets.emplace_back(target);
+      if (!has_knob) break;
+    }
+  }
+  if (plan.pairs.empty()) {
+    throw ConfigError(plan.skipped.empty()
+                          ? std::string("sweep: expected at least one selector")
+                          : fmt::format("sweep: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
+  }
+}
+
 /// The combinations that make sense; the others go to plan.skipped.
 void make_pairs(SweepPlan& plan) {
   std::optional<std::string> without_draft;
   for (const SweepTrace& trace : plan.traces) {
     if (!trace.open_draft && !without_draft) without_draft = trace.name;
   }
+  plan.skipped = plan.options.left_out;
+  if (!plan.options.match.empty()) {
+    make_matched_pairs(plan, without_draft);
+    return;
+  }
   PairPlan pairs = plan_pairs(plan.options.selectors, plan.options.budgets,
                               plan.options.replay.calls.phase, without_draft, "sweep");
   plan.pairs = std::move(pairs.pairs);
-  plan.skipped = std::move(pairs.skipped);
+  plan.targets.resize(plan.pairs.size());
+  plan.skipped.insert(plan.skipped.end(), pairs.skipped.begin(), pairs.skipped.end());
 }
 
 void check_layers(const TraceInfo& info, const std::string& name, const std::vector<Index>& layers,
@@ -52,7 +89,7 @@ Json config_of(const SweepOptions& options) {
   std::vector<std::string> budgets;
   for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
   const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
-  return {{"selectors", selectors},
+  Json config = {{"selectors", selectors},
           {"budgets", budgets},
           {"phase", std::string(name_of(replay.calls.phase))},
           {"chunk", replay.calls.chunk},
@@ -65,9 +102,17 @@ Json config_of(const SweepOptions& options) {
           {"heads", replay.q_heads},
           {"resamples", options.n_resamples},
           {"seed", options.seed}};
+  for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
+  return config;
 }
 
 void make_units(SweepPlan& plan) {
+  if (!plan.options.match.empty()) {  // a knob is turned over all layers together
+    for (std::size_t t = 0; t < plan.infos.size(); ++t) {
+      for (std::size_t p = 0; p < plan.pairs.size(); ++p) plan.units.push_back({t, plan.infos[t].layers, {p}});
+    }
+    return;
+  }
   std::vector<std::size_t> alone;
   std::vector<std::size_t> linked;
   for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
@@ -119,6 +164,14 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
     known.q_heads =
         plan.options.replay.q_heads.empty() ? info.q_heads : plan.options.replay.q_heads;
     known.calls = plan_calls(info, plan.options.replay.calls, trace.name);
+    const bool has_full_layer = std::ranges::any_of(known.layers, [&](Index layer) {
+      const auto at = static_cast<std::size_t>(layer);
+      return at >= info.window.size() || !info.window[at].has_value();
+    });
+    if (!plan.options.match.empty() && !has_full_layer) {
+      throw ConfigError(fmt::format("sweep: {}: expected a layer without a sliding window, whose cost can be matched",
+                                    trace.name));
+    }
     plan.infos.push_back(std::move(known));
     plan.config["traces"].push_back(identity(trace.name, info));
     if (!trace.open_draft) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/match_replay.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/nan.hpp"
 
@@ -65,6 +66,9 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
   row.text(SweepText::phase) = labels.phase;
   row.text(SweepText::selector) = labels.pair.selector.text();
   row.text(SweepText::budget_kind) = kind_of(labels.pair.budget);
+  row.text(SweepText::match) = labels.match.target;
+  row.text(SweepText::knob) = labels.match.knob;
+  row.text(SweepText::match_note) = labels.match.note;
   row.number(SweepNumber::layer) = static_cast<double>(replay.layer);
   if (q_head) {
     row.number(SweepNumber::q_head) = static_cast<double>(*q_head);
@@ -81,6 +85,9 @@ SweepRow make_row(const LayerReplay& replay, const PairReplay& pair, const RowLa
     row.number(column.number) =
         mean(values) * (column.is_sum ? static_cast<double>(last - first) : 1.0);
   }
+  row.number(SweepNumber::density) =
+      replay.has_window ? 1.0 : row.number(SweepNumber::kept) / mean_visible(replay);
+  row.number(SweepNumber::match_reached) = labels.match.reached.value_or(kNan);
   const std::span<const double> masses(pair.mass_rows.data() + first * n_rows,
                                        (last - first) * n_rows);
   row.number(SweepNumber::mass_p05) = quantile(masses, 0.05);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/match.hpp"
 #include "analysis/sweep_table.hpp"
 #include "core/base/rng.hpp"
 #include "core/sim/replay.hpp"
@@ -49,6 +50,7 @@ struct RowLabels {
   std::uint64_t seed = 0;
   std::size_t trace_index = 0;
   std::size_t pair_index = 0;
+  MatchLabels match;
 };
 
 /// The rows and arrays of pair `pair_slot` of `replay`.

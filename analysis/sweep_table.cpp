@@ -44,6 +44,7 @@ std::string command_of(const SweepResult& result) {
   const auto find = [&](const char* key) { return config.contains(key) ? config[key] : Json(); };
   add("selector", find("selectors"));
   for (const Json& budget : find("budgets")) add("budget", budget);
+  for (const Json& target : find("match")) add("match", target);
   for (const char* key : {"phase", "chunk", "steps", "drafts"}) add(key, find(key));
   add("rows-per-chunk", find("rows_per_chunk").is_null() ? Json("all") : find("rows_per_chunk"));
   if (!find("dense_layers").is_null()) add("dense-layers", find("dense_layers"));

@@ -24,10 +24,12 @@ struct SweepTraceInfo {
   std::vector<TokenRange> calls;
 };
 
-/// Text columns, in front of the numbers.
-enum class SweepText : std::size_t { trace, phase, selector, budget_kind };
-inline constexpr std::array<std::string_view, 4> kSweepTexts = {"trace", "phase", "selector",
-                                                                "budget_kind"};
+/// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost (analysis/match.hpp), else
+/// empty: what was to be met ("density=0.05"), what the method's knob was set to ("tokens=205"), and why the cost is
+/// another one (empty where it is met).
+enum class SweepText : std::size_t { trace, phase, selector, budget_kind, match, knob, match_note };
+inline constexpr std::array<std::string_view, 7> kSweepTexts = {
+    "trace", "phase", "selector", "budget_kind", "match", "knob", "match_note"};
 
 /// Number columns. NaN = does not apply (q_head and kv_head of a layer's row, churn of a single
 /// call, ...).
@@ -63,9 +65,11 @@ enum class SweepNumber : std::size_t {
   score_flops,
   attend_flops,
   bytes,
-  metadata_bytes
+  metadata_bytes,
+  density,        // keys kept per query row / keys visible to it, a ratio of means
+  match_reached,  // the matched cost as measured, over all layers without a sliding window
 };
-inline constexpr std::array<std::string_view, 32> kSweepNumbers = {"layer",
+inline constexpr std::array<std::string_view, 34> kSweepNumbers = {"layer",
                                                                    "q_head",
                                                                    "kv_head",
                                                                    "calls",
@@ -96,7 +100,9 @@ inline constexpr std::array<std::string_view, 32> kSweepNumbers = {"layer",
                                                                    "score_flops",
                                                                    "attend_flops",
                                                                    "bytes",
-                                                                   "metadata_bytes"};
+                                                                   "metadata_bytes",
+                                                                   "density",
+                                                                   "match_reached"};
 
 /// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means over
 /// the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense, window: 0

@@ -149,7 +149,8 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
       quoka_mean_query(q.view().range(0, 0, n_prompt), QuokaMean::raw, kEps);
   const double scale = static_cast<double>(info.score_scale);
 
-  loop.run(q.view(), 0, row_pos, keys, scale, window_of(info, layer),
+  // The theorem is about the softmax of q.k: a model's soft cap stays out of it.
+  loop.run(q.view(), 0, row_pos, keys, {.scale = scale}, window_of(info, layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const Index pos = row_pos[static_cast<std::size_t>(i)];
              const std::optional<Index> picked = pick_star(options, scores, layer, q_head, pos);

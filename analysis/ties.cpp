@@ -247,6 +247,7 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
   for (auto& one : values) one.assign(cases.size(), kNan);
   const auto n_prompt =
       static_cast<std::size_t>(std::clamp<Index>(trace.info().n_prompt, 1, trace.info().n_tokens));
+  const FilledPrompt prompt = fill_prompt(*options.model, trace.tokens().first(n_prompt), pool);
   for (std::size_t c = 0; c < cases.size(); ++c) {
     const TieCase& one = cases[c];
     if (one.coarse.empty() || one.type == ScoreType::f64 || one.page != one.method.caps().page_size)
@@ -260,7 +261,7 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
     method.fill("dense-layers", options.dense_layers);
     const bool takes_budget = !method.caps().budgets.empty();
     const TieOrderEffect effect = compare_tie_orders(
-        *options.model, trace.tokens().first(n_prompt), method, enum_name(one.type),
+        *options.model, prompt, method, enum_name(one.type),
         takes_budget ? std::optional(options.budget) : std::nullopt, options.new_tokens, pool,
         on_step);
     values[0][c] = static_cast<double>(effect.n_steps);

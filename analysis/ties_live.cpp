@@ -20,28 +20,35 @@ Index likeliest(std::span<const float> logits) {
 
 }  // namespace
 
-TieOrderEffect compare_tie_orders(const Transformer& model, std::span<const TokenId> prompt,
+FilledPrompt fill_prompt(const Transformer& model, std::span<const TokenId> prompt,
+                         ThreadPool& pool) {
+  if (prompt.empty()) throw ConfigError("ties: expected a prompt of at least one token");
+  const auto before = prompt.first(prompt.size() - 1);
+  LiveSequence dense(model, {}, static_cast<Index>(prompt.size()), pool);
+  if (!before.empty()) dense.prefill(before, kPrefillChunk, PrefillMode::dense);
+  FilledPrompt filled{model.make_store(static_cast<Index>(prompt.size())), prompt.back()};
+  filled.keys->copy_from(dense.cache());
+  return filled;
+}
+
+TieOrderEffect compare_tie_orders(const Transformer& model, const FilledPrompt& prompt,
                                   const MethodSpec& method, std::string_view type,
                                   const std::optional<Budget>& budget, Index n_new,
                                   ThreadPool& pool,
                                   const std::function<void(Index step)>& on_step) {
-  if (prompt.empty()) throw ConfigError("ties: expected a prompt of at least one token");
-  const Index capacity = static_cast<Index>(prompt.size()) + n_new;
-  const auto before = prompt.first(prompt.size() - 1);
-  LiveSequence dense(model, {}, capacity, pool);
-  if (!before.empty()) dense.prefill(before, kPrefillChunk, PrefillMode::dense);
+  const Index capacity = prompt.keys->n_tokens() + 1 + n_new;
   const auto start = [&](std::string_view order) {
     LiveOptions options;
     options.selector = fmt::format("{}+coarsen:scores={},ties={}", method, type, order);
     options.budget = budget;
     LiveSequence live(model, options, capacity, pool);
-    live.adopt(dense.cache());
+    live.adopt(*prompt.keys);
     return live;
   };
   LiveSequence first = start("first");
   LiveSequence last = start("last");
   TieOrderEffect effect;
-  TokenId token = prompt.back();
+  TokenId token = prompt.last;
   for (Index step = 0; step < n_new; ++step) {
     if (on_step) on_step(step);
     const Tensor<float> a = first.run(Phase::decode, {&token, 1}, Logits::last);

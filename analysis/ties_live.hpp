@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -18,12 +19,21 @@ struct TieOrderEffect {
   Index n_steps = 0;          // decoded
 };
 
-/// Fills in the prompt densely and decodes n_new tokens greedily under `method` with ties=first,
-/// feeds the same tokens to ties=last, and compares; decoding ends with the first differing token,
-/// after which the texts are others. The wrapper coarsen with these orders is put behind `method`,
-/// with scores of `type` ("bf16"). on_step may throw to stop. Throws ConfigError as MethodSpec
-/// does, or for a prompt without tokens.
-TieOrderEffect compare_tie_orders(const Transformer& model, std::span<const TokenId> prompt,
+/// What one dense prefill leaves, from which every comparison starts.
+struct FilledPrompt {
+  std::unique_ptr<KvStore> keys;  // of all tokens but the last
+  TokenId last = 0;
+};
+
+/// Throws ConfigError for a prompt without tokens.
+FilledPrompt fill_prompt(const Transformer& model, std::span<const TokenId> prompt,
+                         ThreadPool& pool);
+
+/// Decodes n_new tokens greedily after the prompt under `method` with ties=first, feeds the same
+/// tokens to ties=last, and compares; decoding ends with the first differing token, after which the
+/// texts are others. The wrapper coarsen with these orders is put behind `method`, with scores of
+/// `type` ("bf16"). on_step may throw to stop. Throws ConfigError as MethodSpec does.
+TieOrderEffect compare_tie_orders(const Transformer& model, const FilledPrompt& prompt,
                                   const MethodSpec& method, std::string_view type,
                                   const std::optional<Budget>& budget, Index n_new,
                                   ThreadPool& pool,

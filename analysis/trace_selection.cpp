@@ -26,6 +26,8 @@ TraceInfo selected_part(const TraceInfo& info, const TraceSelection& selection) 
   if (!selection.layers.empty()) part.layers = ascending(selection.layers, "layer");
   if (!selection.q_heads.empty()) part.q_heads = ascending(selection.q_heads, "query head");
   for (Index layer : part.layers) info.layer_slot(layer);
+  std::erase_if(part.index.layers, [&](Index layer) { return !part.has_layer(layer); });
+  if (part.index.empty()) part.index = {};
   part.kv_heads.clear();
   for (Index q_head : part.q_heads) {
     info.q_slot(q_head);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "core/base/lists.hpp"
 #include "core/base/nan.hpp"
 #include "notebooks_export/table_pivot.hpp"
 
@@ -120,6 +121,28 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
       if (!std::isnan(row.cells[c].value)) row.cells[c].mark = row.cells[layout.ranked_by[c]].mark;
     }
   }
+  for (PaperRow& row : table.rows) {  // the ranks of the others stay as they are
+    for (PaperCell& cell : row.cells) {
+      if (cell.is_doubted) cell.mark = CellMark::none;
+    }
+  }
+}
+
+/// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty if none does.
+std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
+  if (!doubt || !doubt->is_text) return "";
+  std::map<std::string, std::size_t> counts;
+  for (const std::size_t row : rows) {
+    for (const std::string& gate : split_words(doubt->cell(row), '+')) {
+      if (!gate.empty()) ++counts[gate];
+    }
+  }
+  std::string text;
+  for (const auto& [gate, n] : counts) {
+    text += fmt::format("{}{} ({} row{} of the result)", text.empty() ? "" : ", ", gate, n,
+                        n == 1 ? "" : "s");
+  }
+  return text.empty() ? text : fmt::format("Not marked, since gates doubt it: {}.", text);
 }
 
 /// The value that ranks the quantity of value `v`: the first that shows it as it is, else the first.
@@ -237,7 +260,8 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
     if (same > 0) ambiguous.push_back(&value);
   }
   for (BoundValue* value : ambiguous) value->title = value->column->name;
-  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values);
+  const TableColumn* doubt = table.find("doubt");
+  const TablePivot pivot = make_pivot(rows, row_fields, column_fields, values, doubt);
 
   // The header.
   PaperTable out;
@@ -252,8 +276,9 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
   std::vector<TableField> fields = row_fields;
   fields.insert(fields.end(), column_fields.begin(), column_fields.end());
   out.note = note_of(pivot, spec.spread, dense_methods(table, rows, fields));
-  const std::string prompts = prompts_sentence(left_out);
-  if (!prompts.empty()) out.note += (out.note.empty() ? "" : " ") + prompts;
+  for (const std::string& sentence : {prompts_sentence(left_out), doubts_sentence(doubt, rows)}) {
+    if (!sentence.empty()) out.note += (out.note.empty() ? "" : " ") + sentence;
+  }
   for (const TableField& field : row_fields) out.row_heads.push_back(field.title());
   for (const TableField& field : column_fields) out.level_titles.push_back(field.title());
   const bool shows_values = values.size() > 1 || column_fields.empty();
@@ -303,6 +328,7 @@ PaperTable make_paper_table(const Table& table, const TableSpec& spec) {
         const BoundValue& value = values[v];
         PaperCell cell;
         cell.value = sample ? sample->mean() : kNan;
+        cell.is_doubted = sample && sample->is_doubted;
         if (value.derive != Derive::none && sample) {
           const bool is_itself = row.role == RowRole::full && value.derive != Derive::ratio;
           cell.value =

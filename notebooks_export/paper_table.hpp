@@ -63,6 +63,7 @@ struct PaperCell {
   std::string spread;  // "± 0.01", "[0.90, 0.95]" or empty
   CellMark mark = CellMark::none;
   double value = 0.0;  // as shown, but unrounded; NaN if there is none
+  bool is_doubted = false;  // by a gate (column `doubt`): never marked
 };
 
 /// What a row is compared as.
@@ -92,7 +93,8 @@ struct PaperTable {
 /// (within equal outer row heads), along a row if columns are (within equal other column fields),
 /// else not at all. Ranks are among what is shown: values that round to the same text share a mark,
 /// and one method alone has none; nothing is marked where all tie. Columns that show one quantity
-/// (perplexity, its difference, its increase) are ranked once. Rows that do not depend on a column field (no budget: full
+/// (perplexity, its difference, its increase) are ranked once. Cells of rows that a gate doubts
+/// (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the gates. Rows that do not depend on a column field (no budget: full
 /// attention) show their value in every column.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`

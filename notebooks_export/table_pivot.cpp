@@ -174,7 +174,8 @@ void check_alike(const Table& table, const Rows& rows, const Fields& row_fields,
       for (const std::string& name : field.columns()) used.insert(name);
     }
   }
-  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma"}) {
+  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma", "protocol",
+                           "turn"}) {
     const TableColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;
@@ -249,7 +250,7 @@ const CellSample* TablePivot::find(std::size_t row, const KeyTexts& column,
 }
 
 TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& column_fields,
-                      const std::vector<BoundValue>& values) {
+                      const std::vector<BoundValue>& values, const TableColumn* doubt) {
   TablePivot pivot;
   for (const std::size_t row : rows) {
     const std::size_t r = pivot.rows.find_or_add(keys_of(row_fields, row));
@@ -261,9 +262,10 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
     }
     for (std::size_t v = 0; v < values.size(); ++v) {
       const BoundValue& value = values[v];
-      pivot.samples[{r, texts_of(column), v}].add(value.column->numbers[row],
-                                                  value.low ? value.low->numbers[row] : kNan,
-                                                  value.high ? value.high->numbers[row] : kNan);
+      CellSample& sample = pivot.samples[{r, texts_of(column), v}];
+      sample.add(value.column->numbers[row], value.low ? value.low->numbers[row] : kNan,
+                 value.high ? value.high->numbers[row] : kNan);
+      sample.is_doubted = sample.is_doubted || (doubt && !doubt->cell(row).empty());
     }
     if (pivot.rows.keys.size() * std::max<std::size_t>(1, pivot.columns.keys.size()) *
             values.size() >

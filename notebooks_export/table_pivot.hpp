@@ -45,6 +45,7 @@ struct CellSample {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   std::size_t n = 0;
+  bool is_doubted = false;  // a gate doubts one of the rows: column `doubt` names it
 
   void add(double value, double low, double high) {
     if (std::isnan(value)) return;
@@ -109,10 +110,11 @@ void check_alike(const Table& table, const RowSlots& rows,
 BoundValue bind_value(const Table& table, const TableValue& value, const RowSlots& rows,
                       Spread spread);
 
-/// Throws ConfigError for more cells than a page can hold.
+/// Throws ConfigError for more cells than a page can hold. `doubt`: the gates that doubt each row;
+/// null if the result has no such column.
 TablePivot make_pivot(const RowSlots& rows, const std::vector<TableField>& row_fields,
                       const std::vector<TableField>& column_fields,
-                      const std::vector<BoundValue>& values);
+                      const std::vector<BoundValue>& values, const TableColumn* doubt);
 
 /// Column slots as shown: numbers ascend within their unit, text keeps the order of first
 /// appearance, level by level.

@@ -25,11 +25,14 @@ float dot(const float* a, const float* b, Index n) {
 }
 
 void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
-                   std::optional<Index> window, float scale, float lse, std::span<float> probs) {
+                   std::optional<Index> window, const ScoreRule& rule, float lse, std::span<float> probs) {
+  const auto scale = static_cast<float>(rule.scale);
+  const auto cap = static_cast<float>(rule.cap);
   const Index first = first_visible(pos, window);
   std::fill(probs.begin(), probs.end(), 0.0f);
   for (Index key = first; key <= pos; ++key) {
-    const float score = scale * dot(q.data(), keys.row(key).data(), static_cast<Index>(q.size()));
+    const float raw = scale * dot(q.data(), keys.row(key).data(), static_cast<Index>(q.size()));
+    const float score = rule.cap > 0.0 ? cap * std::tanh(raw / cap) : raw;
     probs[static_cast<std::size_t>(key)] = std::exp(score - lse);
   }
 }

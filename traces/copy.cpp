@@ -54,15 +54,15 @@ std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, 
     for (Index unit = 0; unit < n_units; ++unit) {
       const std::string problem = check_piece(
           from, array, unit, head, [&](Index first, Index n, std::span<const std::byte> rows) {
-            copy_block(from.arrays[array], spec, to.data[array], head, first, n, rows);
+            copy_block(from.arrays[array], spec, to.data(array), head, first, n, rows);
           });
       if (!problem.empty()) throw FormatError(fmt::format("{}: {}", from.file.name(), problem));
       table[static_cast<std::size_t>(unit * n_heads + head)] =
           recorded_checksum(from, array, unit, head);
     }
   }
-  to.checksums[array].write(h5::Dims(to.checksums[array].dims().size(), 0),
-                            to.checksums[array].dims(), table.data());
+  h5::Dataset& checksums = to.checksums(array);
+  checksums.write(h5::Dims(checksums.dims().size(), 0), checksums.dims(), table.data());
   return table;
 }
 
@@ -134,7 +134,7 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
                       const CopyOptions& options, const ProgressFn& progress) {
   NewFile pending(out, options.overwrite);
   const TraceLayout from = open_layout(h5::File::open(from_path));
-  if (from.checksums.empty()) {
+  if (!from.has_checksums()) {
     throw FormatError(fmt::format("{}: has no checksums, so its data cannot be copied safely",
                                   from_path.string()));
   }
@@ -157,14 +157,14 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
     }
     const auto text_table = copy_text(from, to);
     const auto tokens =
-        to.arrays.empty() ? std::vector<std::int32_t>{} : to.data.front().read_all<std::int32_t>();
+        to.arrays.empty() ? std::vector<std::int32_t>{} : to.data(0).read_all<std::int32_t>();
     to.progress->write({0}, {1}, &n_units);
     to.info.content_hash = hash_contents(to.info, tokens, tables, text_table);
     to.info.uuid = derive_uuid(to.info);
     seal_header(to.file, to.info);
     report = {n_units, to.info.n_tokens, to.info.content_hash};
-    to.data.clear();
-    to.checksums.clear();
+    to.data_list.clear();
+    to.checksum_list.clear();
     to.file.close();
   }
   check_copy(pending.temporary(), report);

@@ -2,6 +2,7 @@
 #include "traces/first_look.hpp"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,8 +27,10 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/huge_pages.hpp"
 #include "traces/h5_internal.hpp"
 
 // The limits of a sanitizer's own memory are not ours. ThreadSanitizer forbids the fork; AddressSanitizer's locks may stay
@@ -108,6 +112,19 @@ void tell(int fd, char verdict, std::string_view words) {
   }
 }
 
+/// What the child allocates comes from large pages, where the system has them: of small ones each costs
+/// a fault, and faults would be most of the look.
+void prefer_large_pages() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 28);
+  ::mallopt(M_TOP_PAD, 4 << 20);
+  char* const before = static_cast<char*>(::sbrk(0));
+  std::free(std::malloc(1 << 18));
+  char* const after = static_cast<char*>(::sbrk(0));
+  if (after > before) prefer_huge_pages(before, static_cast<std::size_t>(after - before));
+#endif
+}
+
 /// The child's whole life.
 [[noreturn]] void look(const std::function<void()>& open, int fd, std::uint64_t most_bytes) {
   h5::Lock::stay_alone();
@@ -115,6 +132,7 @@ void tell(int fd, char verdict, std::string_view words) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGTERM})
     ::signal(signal, SIG_DFL);
   ::signal(SIGINT, SIG_IGN);  // the parent decides
+  prefer_large_pages();
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, kMostSeconds);
 #ifndef KVSCOPE_NO_MEMORY_LIMIT
@@ -137,13 +155,13 @@ void tell(int fd, char verdict, std::string_view words) {
   for (;;) ::kill(::getpid(), SIGKILL);
 }
 
-/// Everything the child says, until it is gone or the time is over.
+/// Everything the child says, until it said that all is good, is gone, or the time is over.
 std::string listen(int fd) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::seconds(kMostWait);
   std::string text;
   char buffer[4096];
-  for (;;) {
+  while (text.empty() || text.front() != kGood) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd ready{fd, POLLIN, 0};
     const int n_ready = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
@@ -154,6 +172,17 @@ std::string listen(int fd) {
     if (n <= 0) return text;
     text.append(buffer, static_cast<std::size_t>(n));
   }
+  return text;
+}
+
+/// How the child ended and what it used.
+std::pair<int, rusage> wait_for(pid_t child) {
+  ::kill(child, SIGKILL);
+  int status = 0;
+  rusage usage{};
+  while (::wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
+  }
+  return {status, usage};
 }
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
@@ -163,10 +192,12 @@ std::string listen(int fd) {
 
 }  // namespace
 
-void first_look(const std::filesystem::path& path, const std::function<void()>& open) {
+FirstLook::FirstLook(const std::filesystem::path& path, const std::function<void()>& open) {
   const auto stamp = stamp_of(path);
   // What is no regular file is refused before HDF5 sees it, with the right words.
-  if (!stamp || seen_files().has(*stamp)) return;
+  if (!stamp) return;
+  is_good_ = seen_files().has(*stamp);
+  if (is_good_) return;
 #ifdef __SANITIZE_THREAD__
   return;
 #elif defined(__SANITIZE_ADDRESS__)
@@ -189,11 +220,13 @@ void first_look(const std::filesystem::path& path, const std::function<void()>& 
   }
   const std::string said = listen(ends[0]);
   ::close(ends[0]);
-  ::kill(child, SIGKILL);
-  int status = 0;
-  rusage usage{};
-  while (::wait4(child, &status, 0, &usage) < 0 && errno == EINTR) {
+  if (!said.empty() && said.front() == kGood) {
+    seen_files().add(*stamp);
+    child_ = child;  // its memory takes a millisecond to go, in which the file is opened here
+    is_good_ = true;
+    return;
   }
+  const auto [status, usage] = wait_for(child);
   if (said.empty()) {
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (signal == SIGXCPU || usage.ru_utime.tv_sec + usage.ru_stime.tv_sec >= kMostSeconds - 1)
@@ -207,15 +240,17 @@ void first_look(const std::filesystem::path& path, const std::function<void()>& 
       throw ConfigError(words);
     case kIo:
       throw IoError(words);
-    case kFormat:
-      throw FormatError(words);
     case kMemory:
       throw FormatError(fmt::format("{}: opening it takes more than {} MiB beyond its size: the file "
                                     "is damaged or made to do harm",
                                     path.string(), kSpareBytes >> 20U));
     default:
-      seen_files().add(*stamp);
+      throw FormatError(words);
   }
+}
+
+FirstLook::~FirstLook() {
+  if (child_ >= 0) wait_for(child_);
 }
 
 }  // namespace kvscope

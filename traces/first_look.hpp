@@ -17,10 +17,25 @@
 
 namespace kvscope {
 
-/// Runs `open` in a child first. Returns if it went well, or if `path` was looked at before in this
-/// process and is unchanged (device, inode, size, time of change). Throws what `open` threw there
-/// (ConfigError, IoError, FormatError with the same words), or FormatError if it died, took more
-/// than 10 s of processor time or 1 GiB more memory than the file has bytes.
-void first_look(const std::filesystem::path& path, const std::function<void()>& open);
+/// Lives while the file is opened, during which the child's memory is taken down beside us.
+class FirstLook {
+ public:
+  /// Runs `open` in a child first. Returns if it went well, or if `path` was looked at before in this
+  /// process and is unchanged (device, inode, size, time of change). Throws what `open` threw there
+  /// (ConfigError, IoError, FormatError with the same words), or FormatError if it died, took more
+  /// than 10 s of processor time or 1 GiB more memory than the file has bytes.
+  FirstLook(const std::filesystem::path& path, const std::function<void()>& open);
+  ~FirstLook();
+  FirstLook(const FirstLook&) = delete;
+  FirstLook& operator=(const FirstLook&) = delete;
+
+  /// True if `open` went well, now or before; false where no look could be taken (no regular file, no
+  /// process to be had, a sanitizer that forbids it).
+  bool is_good() const { return is_good_; }
+
+ private:
+  int child_ = -1;  // a process to be waited for
+  bool is_good_ = false;
+};
 
 }  // namespace kvscope

@@ -171,9 +171,13 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   dataset.where_ = fmt::format("{}: {}", where_, path);
   const std::string& where = dataset.where_;
   if (!has(path)) throw FormatError(fmt::format("{}: dataset {} is missing", where_, path));
-  const Id access(H5Pcreate(H5P_DATASET_ACCESS));
-  if (chunk_cache_bytes > 0) H5Pset_chunk_cache(access.get(), 521, chunk_cache_bytes, 1.0);
-  dataset.id_ = Id(check_format(H5Dopen2(id_.get(), path.c_str(), access.get()),
+  Id access;
+  if (chunk_cache_bytes > 0) {
+    access = Id(H5Pcreate(H5P_DATASET_ACCESS));
+    H5Pset_chunk_cache(access.get(), 521, chunk_cache_bytes, 1.0);
+  }
+  dataset.id_ = Id(check_format(H5Dopen2(parent_of(path), path.c_str() + path.rfind('/') + 1,
+                                         access ? access.get() : H5P_DEFAULT),
                                 fmt::format("{}: cannot be opened as a dataset", where)));
   const Id type(
       check_format(H5Dget_type(dataset.id_.get()), fmt::format("{}: has no type", where)));
@@ -186,15 +190,21 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   }
   dataset.type_ = *known;
 
-  // Before the shape, for which a virtual dataset would open its sources.
-  const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
-                                 fmt::format("{}: has no storage description", where)));
-  const H5D_layout_t layout = H5Pget_layout(creation.get());
-  if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
-    throw FormatError(
-        fmt::format("{}: its data lie in other files, which is not supported", where));
+  // Before the shape, for which a virtual dataset would open its sources. What has a place in the file
+  // is contiguous and neither filtered nor elsewhere; asking for more costs as much as opening.
+  const haddr_t place = H5Dget_offset(dataset.id_.get());
+  H5Eclear2(H5E_DEFAULT);
+  H5D_layout_t layout = H5D_CONTIGUOUS;
+  if (place == HADDR_UNDEF || has_user_block_) {
+    const Id creation(check_format(H5Dget_create_plist(dataset.id_.get()),
+                                   fmt::format("{}: has no storage description", where)));
+    layout = H5Pget_layout(creation.get());
+    if (H5Pget_external_count(creation.get()) > 0 || layout == H5D_VIRTUAL) {
+      throw FormatError(
+          fmt::format("{}: its data lie in other files, which is not supported", where));
+    }
+    check_filters(creation.get(), where);
   }
-  check_filters(creation.get(), where);
 
   const Id space(
       check_format(H5Dget_space(dataset.id_.get()), fmt::format("{}: has no shape", where)));
@@ -216,9 +226,8 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   const Index most = layout == H5D_CHUNKED ? std::min(stored, storage_limit_) : stored;
   const bool offset_ok = [&] {
     if (layout != H5D_CONTIGUOUS || bytes == 0) return true;
-    const haddr_t offset = H5Dget_offset(dataset.id_.get());
-    return offset != HADDR_UNDEF && static_cast<Index>(offset) <= storage_limit_ &&
-           bytes <= storage_limit_ - static_cast<Index>(offset);
+    return place != HADDR_UNDEF && static_cast<Index>(place) <= storage_limit_ &&
+           bytes <= storage_limit_ - static_cast<Index>(place);
   }();
   H5Eclear2(H5E_DEFAULT);
   const bool size_ok = layout == H5D_CHUNKED ? bytes / kMaxDeflateRatio <= most : bytes <= most;

@@ -233,6 +233,10 @@ herr_t device_unlock(H5FD_t* file) {
 hid_t driver() {
   static const hid_t id = [] {
     static H5FD_class_t type{};
+#ifdef H5FD_CLASS_VERSION  // HDF5 1.14 and newer refuse drivers that do not name these
+    type.version = H5FD_CLASS_VERSION;
+    type.value = 300;  // a number of the range left to drivers that stay in their program
+#endif
     type.name = "kvscope";
     type.maxaddr = std::numeric_limits<std::int64_t>::max();
     type.fc_degree = H5F_CLOSE_WEAK;

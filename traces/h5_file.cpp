@@ -64,6 +64,10 @@ File File::open(const std::filesystem::path& path, Access access) {
   file.n_failed_closes_ = n_failed_closes();
   file.id_ = Id(H5Fopen(path.c_str(), writes ? H5F_ACC_RDWR : H5F_ACC_RDONLY, list.get()));
   if (!file.id_) fail_open(path.string(), file.storage_limit_, file.device_.get());
+  const Id creation(H5Fget_create_plist(file.id_.get()));
+  hsize_t user_block = 1;
+  H5Pget_userblock(creation.get(), &user_block);
+  file.has_user_block_ = user_block != 0;
   return file;
 }
 
@@ -89,22 +93,44 @@ std::uint64_t File::size_bytes() const {
   return size;
 }
 
+namespace {
+
+bool has_hard_link(hid_t group, const char* name) {
+  H5L_info_t info{};
+  const bool found =
+      H5Lget_info(group, name, &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
+  if (!found) H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
+}  // namespace
+
+Handle File::parent_of(const std::string& path) const {
+  // Every step of the path has to exist before HDF5 may be asked for the next one. The arrays of a
+  // layer share their way, which is walked once: walking it costs as much as opening a dataset.
+  Handle group = id_.get();
+  std::size_t depth = 0;
+  for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (depth >= way_.size() || way_[depth].first != part) {
+      way_.erase(way_.begin() + static_cast<std::ptrdiff_t>(depth), way_.end());
+      const std::string name = part.substr(part.rfind('/') + 1);
+      if (!has_hard_link(group, name.c_str())) return -1;
+      Id opened(H5Gopen2(group, name.c_str(), H5P_DEFAULT));
+      H5Eclear2(H5E_DEFAULT);
+      if (!opened) return -1;
+      way_.emplace_back(part, std::move(opened));
+    }
+    group = way_[depth++].second.get();
+  }
+  return group;
+}
+
 bool File::has(const std::string& path) const {
   const Lock lock(where_.c_str());
-  // Every step of the path has to exist before HDF5 may be asked for the next one.
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (part.size() > 1) {
-      H5L_info_t info{};
-      const bool found = H5Lget_info(id_.get(), part.c_str(), &info, H5P_DEFAULT) >= 0 &&
-                         info.type == H5L_TYPE_HARD;
-      if (!found) {
-        H5Eclear2(H5E_DEFAULT);
-        return false;
-      }
-    }
-    if (end == std::string::npos) return true;
-  }
+  if (path.size() <= 1) return true;
+  const Handle parent = parent_of(path);
+  return parent >= 0 && has_hard_link(parent, path.c_str() + path.rfind('/') + 1);
 }
 
 bool File::is_group(const std::string& path) const {
@@ -196,7 +222,11 @@ void File::link(const std::string& target, const std::string& path) {
 
 std::uint64_t File::object_number(const std::string& path) const {
   const Lock lock(where_.c_str());
+#if H5_VERSION_GE(1, 12, 0)
+  H5O_info1_t info{};  // H5O_info_t has tokens in place of addresses there
+#else
   H5O_info_t info{};
+#endif
   check_format(H5Oget_info_by_name2(id_.get(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT),
                fmt::format("{}: {} cannot be looked at", where_, path));
   return info.addr;
@@ -212,6 +242,7 @@ void File::close() {
   const Lock lock(where_.c_str());
   if (!id_) return;
   // Each step is tried whatever the one before said: nothing stays open behind an exception.
+  way_.clear();
   const Handle handle = id_.release();
   const bool flushed = H5Fflush(handle, H5F_SCOPE_GLOBAL) >= 0;
   const bool closed = H5Fclose(handle) >= 0 && n_failed_closes() == n_failed_closes_;

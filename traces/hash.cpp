@@ -13,6 +13,7 @@
 
 namespace kvscope {
 
+/// The state of one hash whose bytes arrive in pieces.
 struct Checksum::State {
   XXH3_state_t* xxh = XXH3_createState();
   State() {
@@ -62,6 +63,14 @@ std::string hash_file(const std::filesystem::path& file) {
 std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
                           const std::vector<std::vector<std::uint64_t>>& checksums,
                           const std::vector<std::uint64_t>& text_checksums) {
+  return hash_contents(
+      info, tokens, checksums.size(), [&](std::size_t i) { return checksums[i]; }, text_checksums);
+}
+
+std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
+                          std::size_t n_tables,
+                          const std::function<std::vector<std::uint64_t>(std::size_t)>& table,
+                          const std::vector<std::uint64_t>& text_checksums) {
   std::string block = fmt::format(
       "kvscope-trace 1\nmodel {} {} {} {} {} {} {}\nscale {:.9g}\nrope {} {:.17g} {:.17g}\ndtype "
       "{}\n"
@@ -70,19 +79,34 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
       info.n_vocab, info.score_scale, info.rope_kind, info.rope_theta, info.rope_factor,
       name_of(info.dtype), info.n_tokens, info.n_prompt, info.rows.begin, info.rows.end,
       fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
+  if (info.score_cap > 0.0f) block += fmt::format("cap {:.9g}\n", info.score_cap);  // as with sinks
   for (const auto& window : info.window) block += fmt::format("window {}\n", window.value_or(0));
   if (!info.sinks.empty()) {  // traces without them keep the hash that they always had
     block += "sinks\n";
     append_bytes(block, std::span<const float>(info.sinks));
+  }
+  if (!info.index.empty()) {
+    const IndexShape& index = info.index;
+    block += fmt::format("index {} {} {} {} {} {} {} layers {}\n", index.n_heads,
+                         index.n_key_heads, index.width, index.has_gates ? 1 : 0, index.n_lists,
+                         index.n_selected, index.block, fmt::join(index.layers, ","));
   }
   for (const TraceUnit& unit : info.units) {
     block +=
         fmt::format("unit {} {} {}\n", unit.tokens.begin, unit.tokens.end, unit.is_decode ? 1 : 0);
   }
   append_bytes(block, tokens);
-  for (const auto& table : checksums) append_bytes(block, std::span<const std::uint64_t>(table));
-  append_bytes(block, std::span<const std::uint64_t>(text_checksums));
-  return "xxh128:" + hash_text(block);
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  if (state == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state.get());
+  XXH3_128bits_update(state.get(), block.data(), block.size());
+  for (std::size_t i = 0; i < n_tables; ++i) {
+    const std::vector<std::uint64_t> values = table(i);
+    XXH3_128bits_update(state.get(), values.data(), values.size() * sizeof values[0]);
+  }
+  XXH3_128bits_update(state.get(), text_checksums.data(), text_checksums.size() * sizeof text_checksums[0]);
+  return "xxh128:" + hex(XXH3_128bits_digest(state.get()));
 }
 
 std::uint64_t model_checksum(const TraceInfo& info) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,6 +41,12 @@ std::string hash_file(const std::filesystem::path& file);
 /// schema::trace_arrays, then that of the token text, if any).
 std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
                           const std::vector<std::vector<std::uint64_t>>& checksums,
+                          const std::vector<std::uint64_t>& text_checksums);
+/// The same with tables that are asked for one after the other, so that they need not be in memory
+/// together.
+std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> tokens,
+                          std::size_t n_tables,
+                          const std::function<std::vector<std::uint64_t>(std::size_t)>& table,
                           const std::vector<std::uint64_t>& text_checksums);
 
 /// A version-8 UUID derived from contents and provenance: two recordings differ in `created`; where

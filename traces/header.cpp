@@ -54,6 +54,17 @@ void visit_integers(Info& info, Visit visit) {
   visit("token_text_capacity", info.token_text_capacity);
 }
 
+/// The same for recordings with indexers.
+template <class Index_, class Visit>
+void visit_index_integers(Index_& index, Visit visit) {
+  visit("index_heads", index.n_heads);
+  visit("index_key_heads", index.n_key_heads);
+  visit("index_width", index.width);
+  visit("index_lists", index.n_lists);
+  visit("index_selected", index.n_selected);
+  visit("index_block", index.block);
+}
+
 /// Calls visit(name, field) for every provenance text of the root group; none is needed to read the
 /// tensors.
 template <class Info, class Visit>
@@ -206,10 +217,24 @@ void check_version(const h5::File& file, std::vector<std::string>& warnings) {
   }
 }
 
+/// Whether scores have a soft cap: the feature says so, and the attribute holds it.
+bool has_cap(const h5::File& file) {
+  const std::vector<std::string> features = split(file.text("features"));
+  return std::find(features.begin(), features.end(), "score-cap") != features.end();
+}
+
+// The numbers are checked with the rest of the header, and against the arrays' shapes after that.
+void read_index(const h5::File& file, IndexShape& index) {
+  visit_index_integers(index, [&](const char* name, Index& value) { value = file.integer(name); });
+  index.has_gates = file.integer("index_gates") != 0;
+  index.layers = read_indices(file, schema::kIndexLayers);
+}
+
 void read_features(const h5::File& file, TraceInfo& info, std::vector<std::string>& warnings) {
   const std::vector<std::string> known = {"qkv",    "lse",    "attn-dense", "attn-topk",
                                           "logits", "stats",  "token-text", "checksums",
-                                          "sinks",  "routing"};
+                                          "sinks",  "routing", "index", "k-pre-rope",
+                                          "score-cap"};
   const std::vector<std::string> features = split(file.text("features"));
   const auto has = [&](const char* name) {
     return std::find(features.begin(), features.end(), name) != features.end();
@@ -226,6 +251,8 @@ void read_features(const h5::File& file, TraceInfo& info, std::vector<std::strin
   info.capture.logits = has("logits");
   info.capture.stats = has("stats");
   info.capture.routing = has("routing");
+  info.capture.k_pre_rope = has("k-pre-rope");
+  if (has("index")) read_index(file, info.index);
   read_layer_properties(file, has("sinks"), info);
   if (!has("attn-topk")) info.capture.attn_topk = 0;
   if (!has("token-text")) info.token_text_capacity = 0;
@@ -252,7 +279,8 @@ void check_meaning(const h5::File& file, const char* name, std::string_view expe
 
 void write_header(h5::File& file, const TraceInfo& info) {
   file.set_text("format", schema::kFormat);
-  file.set_text("schema_version", fmt::format("{}.{}", schema::kMajor, schema::kMinor));
+  file.set_text("schema_version",
+                fmt::format("{}.{}", schema::kMajor, schema::minor_version_of(info)));
   file.set_text("status", name_of(info.status), /*capacity=*/16);
   file.set_text("uuid", info.uuid, /*capacity=*/36);
   file.set_text("content_hash", info.content_hash, /*capacity=*/40);
@@ -263,6 +291,7 @@ void write_header(h5::File& file, const TraceInfo& info) {
   visit_integers(info, [&](const char* name, Index value) { file.set_integer(name, value); });
   file.set_text("seed", fmt::format("{}", info.seed));
   file.set_real("score_scale", info.score_scale);
+  if (info.score_cap > 0.0f) file.set_real("score_cap", info.score_cap);
   file.set_real("rope_theta", info.rope_theta);
   file.set_real("rope_factor", info.rope_factor);
   file.set_integer("n_experts_per_token", info.n_experts_per_token);
@@ -273,6 +302,12 @@ void write_header(h5::File& file, const TraceInfo& info) {
   write_indices(file, schema::kLayers, info.layers, "slot", "layer");
   write_indices(file, schema::kQHeads, info.q_heads, "slot", "query head");
   write_indices(file, schema::kKvHeads, info.kv_heads, "slot", "KV head");
+  if (!info.index.empty()) {
+    visit_index_integers(info.index,
+                         [&](const char* name, Index value) { file.set_integer(name, value); });
+    file.set_integer("index_gates", info.index.has_gates ? 1 : 0);
+    write_indices(file, schema::kIndexLayers, info.index.layers, "slot", "layer");
+  }
   write_units(file, info);
   write_model(file, info);
 }
@@ -305,6 +340,7 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
     std::from_chars(seed.data(), seed.data() + seed.size(), info.seed);
   }
   info.score_scale = static_cast<float>(file.real("score_scale"));
+  if (has_cap(file)) info.score_cap = static_cast<float>(file.real("score_cap"));
   if (file.has_attribute("rope_theta")) info.rope_theta = file.real("rope_theta");
   if (file.has_attribute("rope_factor")) info.rope_factor = file.real("rope_factor");
   if (file.has_attribute("n_experts_per_token")) {
@@ -329,6 +365,9 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
   if (!std::isfinite(info.score_scale) || info.score_scale <= 0.0f) {
     throw FormatError(fmt::format("{}: score_scale is {}, expected a positive number", file.name(),
                                   info.score_scale));
+  }
+  if (!std::isfinite(info.score_cap) || (has_cap(file) && info.score_cap <= 0.0f)) {
+    throw FormatError(fmt::format("{}: score_cap is {}, expected a positive number", file.name(), info.score_cap));
   }
   try {
     check_trace_info(info);

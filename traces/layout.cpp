@@ -52,7 +52,7 @@ void create_arrays(TraceLayout& layout, std::optional<int> gzip_level) {
       dataset.set_integer("n_nan", 0);
       dataset.set_integer("n_inf", 0);
     }
-    layout.data.push_back(std::move(dataset));
+    layout.data_list.add(std::move(dataset));
   }
 }
 
@@ -62,7 +62,7 @@ void create_bookkeeping(TraceLayout& layout) {
     const h5::Dims dims = array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
     h5::Dataset table = layout.file.create_dataset(array.checksum_path, h5::Type::u64, dims);
     schema::describe(table, array.has_heads ? "unit,head" : "unit", "xxh3-64");
-    layout.checksums.push_back(std::move(table));
+    layout.checksum_list.add(std::move(table));
   }
   if (layout.info.token_text_capacity > 0) {
     layout.token_bytes = layout.file.create_dataset(schema::kTokenBytes, h5::Type::u8,
@@ -129,22 +129,39 @@ TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& in
   return layout;
 }
 
-TraceLayout open_layout(h5::File file) {
+h5::Dataset& DatasetList::at(const h5::File& file, std::size_t i) const {
+  const std::lock_guard lock(*mutex_);
+  Item& item = all_[i];
+  if (!item.opened) item.opened.emplace(open_checked(file, item.path, item.type, item.dims));
+  return *item.opened;
+}
+
+h5::Dataset DatasetList::open(const h5::File& file, std::size_t i) const {
+  const Item& item = all_[i];
+  return open_checked(file, item.path, item.type, item.dims);
+}
+
+void DatasetList::check_all(const h5::File& file) const {
+  const std::lock_guard lock(*mutex_);
+  for (const Item& item : all_) {
+    if (!item.opened) open_checked(file, item.path, item.type, item.dims);
+  }
+}
+
+TraceLayout open_layout(h5::File file, CheckArrays check) {
   TraceLayout layout;
   layout.file = std::move(file);
   layout.info = read_header(layout.file, layout.warnings);
   layout.arrays = schema::trace_arrays(layout.info);
-  for (const auto& array : layout.arrays) {
-    layout.data.push_back(open_checked(layout.file, array.path, array.type, array.dims));
-  }
+  for (const auto& array : layout.arrays) layout.data_list.expect(array.path, array.type, array.dims);
+  if (check == CheckArrays::all) layout.data_list.check_all(layout.file);
   const Index n_units = static_cast<Index>(layout.info.units.size());
   const bool has_checksums = layout.file.has("/checksums");
   if (has_checksums) {
     for (const auto& array : layout.arrays) {
       const h5::Dims dims =
           array.has_heads ? h5::Dims{n_units, array.n_heads()} : h5::Dims{n_units};
-      layout.checksums.push_back(
-          open_checked(layout.file, array.checksum_path, h5::Type::u64, dims));
+      layout.checksum_list.expect(array.checksum_path, h5::Type::u64, dims);
     }
   } else if (layout.file.text("features").find("checksums") != std::string::npos) {
     throw FormatError(fmt::format("{}: group /checksums is missing", layout.file.name()));
@@ -165,12 +182,13 @@ TraceLayout open_layout(h5::File file) {
   if (layout.file.has(schema::kProgress)) {
     layout.progress = open_checked(layout.file, schema::kProgress, h5::Type::i64, {1});
   }
+  if (check == CheckArrays::all) layout.checksum_list.check_all(layout.file);
   return layout;
 }
 
 TraceLayout open_layout(const std::filesystem::path& path) {
-  first_look(path, [&] { open_layout(h5::File::open(path)); });
-  return open_layout(h5::File::open(path));
+  const FirstLook look(path, [&] { open_layout(h5::File::open(path)); });
+  return open_layout(h5::File::open(path), look.is_good() ? CheckArrays::when_used : CheckArrays::all);
 }
 
 }  // namespace kvscope

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "traces/hash.hpp"
 
 namespace kvscope {
 
@@ -41,47 +40,67 @@ std::uint64_t recorded_checksum(const TraceLayout& layout, std::size_t array, In
                                 Index head) {
   std::uint64_t value = 0;
   if (layout.arrays[array].has_heads) {
-    layout.checksums[array].read({unit, head}, {1, 1}, &value);
+    layout.checksums(array).read({unit, head}, {1, 1}, &value);
   } else {
-    layout.checksums[array].read({unit}, {1}, &value);
+    layout.checksums(array).read({unit}, {1}, &value);
   }
   return value;
 }
 
+PieceCheck::PieceCheck(const TraceLayout& layout, std::size_t array, Index head)
+    : layout_(&layout), array_(array), head_(head) {}
+
+void PieceCheck::begin(Index unit) {
+  const auto& spec = layout_->arrays[array_];
+  const std::size_t element = h5::size_of(spec.type);
+  unit_ = unit;
+  row_bytes_ = static_cast<std::size_t>(spec.row_size()) * element;
+  const Index end = layout_->info.units[static_cast<std::size_t>(unit)].tokens.end;
+  filled_bytes_ = static_cast<std::size_t>(spec.filled_row_size(end)) * element;
+  checksum_.reset();
+  bad_row_ = -1;
+}
+
+void PieceCheck::add(Index first, Index n, std::span<const std::byte> rows) {
+  if (filled_bytes_ == row_bytes_) {
+    checksum_.add(rows.data(), rows.size());
+    return;
+  }
+  for (Index i = 0; i < n; ++i) {
+    const auto row = rows.subspan(static_cast<std::size_t>(i) * row_bytes_, row_bytes_);
+    checksum_.add(row.data(), filled_bytes_);
+    const auto rest = row.subspan(filled_bytes_);
+    if (std::any_of(rest.begin(), rest.end(), [](std::byte b) { return b != std::byte{0}; })) {
+      bad_row_ = first + i;
+    }
+  }
+}
+
+std::string PieceCheck::problem(std::uint64_t recorded) const {
+  const auto& spec = layout_->arrays[array_];
+  if (bad_row_ >= 0) {
+    return fmt::format("{}: head slot {}, row {}: keys after the unit's last token are not zero",
+                       spec.path, head_, bad_row_);
+  }
+  if (checksum_.value() == recorded) return {};
+  const TokenRange tokens = layout_->info.units[static_cast<std::size_t>(unit_)].tokens;
+  return fmt::format(
+      "{}: unit {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
+      spec.path, unit_, tokens.begin, tokens.end, head_);
+}
+
 std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head,
-                        const BlockFn& visit) {
+                        const BlockFn& visit, std::optional<std::uint64_t> recorded) {
   const auto& spec = layout.arrays[array];
   const TraceUnit& range = layout.info.units[static_cast<std::size_t>(unit)];
-  const std::size_t element = h5::size_of(spec.type);
-  const std::size_t row_bytes = static_cast<std::size_t>(spec.row_size()) * element;
-  const std::size_t filled_bytes =
-      static_cast<std::size_t>(spec.filled_row_size(range.tokens.end)) * element;
-  Checksum checksum;
-  Index bad_row = -1;
-  for_each_block(spec, layout.data[array], head, schema::positions_of(spec, layout.info, range),
+  PieceCheck check(layout, array, head);
+  check.begin(unit);
+  for_each_block(spec, layout.data(array), head, schema::positions_of(spec, layout.info, range),
                  [&](Index first, Index n, std::span<const std::byte> rows) {
-                   for (Index i = 0; i < n; ++i) {
-                     const auto row =
-                         rows.subspan(static_cast<std::size_t>(i) * row_bytes, row_bytes);
-                     checksum.add(row.data(), filled_bytes);
-                     const auto rest = row.subspan(filled_bytes);
-                     if (std::any_of(rest.begin(), rest.end(),
-                                     [](std::byte b) { return b != std::byte{0}; })) {
-                       bad_row = first + i;
-                     }
-                   }
+                   check.add(first, n, rows);
                    if (visit) visit(first, n, rows);
                  });
-  if (bad_row >= 0) {
-    return fmt::format("{}: head slot {}, row {}: keys after the unit's last token are not zero",
-                       spec.path, head, bad_row);
-  }
-  if (checksum.value() != recorded_checksum(layout, array, unit, head)) {
-    return fmt::format(
-        "{}: unit {} (tokens {} to {}), head slot {}: the data do not have the recorded checksum",
-        spec.path, unit, range.tokens.begin, range.tokens.end, head);
-  }
-  return {};
+  return check.problem(recorded ? *recorded : recorded_checksum(layout, array, unit, head));
 }
 
 std::uint64_t text_checksum(const TraceLayout& layout, Index unit) {

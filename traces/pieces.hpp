@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "traces/hash.hpp"
 #include "traces/layout.hpp"
 
 namespace kvscope {
@@ -18,10 +20,31 @@ using BlockFn = std::function<void(Index first_position, Index n, std::span<cons
 void for_each_block(const schema::ArraySpec& array, const h5::Dataset& data, Index head,
                     TokenRange range, const BlockFn& visit);
 
-/// Empty if the piece has the recorded checksum; else a sentence. `visit` (may be empty) sees the
-/// blocks.
+/// Compares pieces of one head of an array, whose rows come in order, with their checksums.
+class PieceCheck {
+ public:
+  /// `layout` has to live as long.
+  PieceCheck(const TraceLayout& layout, std::size_t array, Index head);
+  void begin(Index unit);
+  void add(Index first, Index n, std::span<const std::byte> rows);
+  /// Empty if the rows since `begin` have this checksum; else a sentence.
+  std::string problem(std::uint64_t recorded) const;
+
+ private:
+  const TraceLayout* layout_;
+  std::size_t array_;
+  Index head_;
+  Index unit_ = 0;
+  std::size_t row_bytes_ = 0;
+  std::size_t filled_bytes_ = 0;  // of a row, before the keys that the unit cannot see
+  Checksum checksum_;
+  Index bad_row_ = -1;
+};
+
+/// Empty if the piece has the recorded checksum (read from the file if it is not given); else a
+/// sentence. `visit` (may be empty) sees the blocks.
 std::string check_piece(const TraceLayout& layout, std::size_t array, Index unit, Index head,
-                        const BlockFn& visit);
+                        const BlockFn& visit, std::optional<std::uint64_t> recorded = std::nullopt);
 
 /// Checksum of the text of one unit's tokens, computed from the file. Throws FormatError for
 /// offsets that go backwards or leave the text.

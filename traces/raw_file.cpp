@@ -5,11 +5,15 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "traces/schema.hpp"
 
 namespace kvscope {
 
@@ -69,11 +73,28 @@ void RawFile::close() {
 }
 
 bool is_being_recorded(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may be anything, a pipe too
   if (fd < 0) return false;
   const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   return held;
+}
+
+bool is_unfinished_recording(const std::filesystem::path& path) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  constexpr std::size_t kLayoutBegun = 4096;  // of a recorder that was killed before it wrote its header
+  constexpr std::size_t kHeader = std::size_t{1} << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size == 0) return !error;
+  std::string head(std::min<std::uintmax_t>(size, kHeader), '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(in.gcount()));
+  if (!head.starts_with(kSignature)) return false;
+  return size <= kLayoutBegun || (head.find(schema::kFormat) != std::string::npos &&
+                                  head.find(name_of(TraceStatus::recording)) != std::string::npos);
 }
 
 std::filesystem::path part_path(const std::filesystem::path& out) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "traces/encode.hpp"
 #include "traces/first_look.hpp"
 #include "traces/layout.hpp"
+#include "traces/piece_guard.hpp"
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
 
@@ -22,6 +24,8 @@ struct TraceFile::Impl {
   std::int64_t file_bytes = 0;
   std::vector<TokenId> tokens;
   std::map<std::string, std::size_t> by_path;
+  std::atomic<int> is_chunked{-1};  // -1: nobody has asked yet; panels ask in every frame
+  std::unique_ptr<PieceGuard> guard;  // none where there are no checksums, or somebody else compares them
 
   const schema::ArraySpec& spec(std::size_t array) const { return layout.arrays[array]; }
 
@@ -54,20 +58,39 @@ struct TraceFile::Impl {
     return {range.begin - shift, range.end - shift};
   }
 
-  /// Stored rows of one head at positions [range) of the growing axis, widened into `out`.
+  /// Stored rows of one head at positions [range) of the growing axis, block by block; whoever
+  /// returns from it has read what was recorded.
+  void read_blocks(std::size_t array, Index head, TokenRange range, const BlockFn& visit) const {
+    GuardedRead guarded(guard.get(), layout, tokens, array, head, range);
+    for_each_block(spec(array), layout.data(array), head, range,
+                   [&](Index first, Index n, std::span<const std::byte> bytes) {
+                     visit(first, n, bytes);
+                     guarded.add(first, n, bytes);
+                   });
+    guarded.finish();
+  }
+
+  /// The same as they are stored, into `out`.
+  void read_stored(std::size_t array, Index head, TokenRange range, void* out) const {
+    auto* next = static_cast<std::byte*>(out);
+    read_blocks(array, head, range, [&](Index, Index, std::span<const std::byte> bytes) {
+      next = std::copy(bytes.begin(), bytes.end(), next);
+    });
+  }
+
+  /// The same widened into `out`.
   void read_floats(std::size_t array, Index head, TokenRange range, float* out) const {
     const auto& row = spec(array);
     const DType dtype = h5::dtype_of(row.type).value();
     const std::size_t row_size = static_cast<std::size_t>(row.row_size());
     float* next = out;
-    for_each_block(row, layout.data[array], head, range,
-                   [&](Index first, Index n, std::span<const std::byte> bytes) {
-                     const std::size_t count = static_cast<std::size_t>(n) * row_size;
-                     to_float(dtype, bytes.data(), next, count);
-                     require_finite(fmt::format("{}: {}: head slot {}", where, row.path, head),
-                                    first, row.row_size(), {next, count});
-                     next += count;
-                   });
+    read_blocks(array, head, range, [&](Index first, Index n, std::span<const std::byte> bytes) {
+      const std::size_t count = static_cast<std::size_t>(n) * row_size;
+      to_float(dtype, bytes.data(), next, count);
+      require_finite(fmt::format("{}: {}: head slot {}", where, row.path, head), first,
+                     row.row_size(), {next, count});
+      next += count;
+    });
   }
 
   /// [n, row] or, for arrays of one number per position, [n].
@@ -108,11 +131,12 @@ TraceFile::~TraceFile() = default;
 namespace {
 
 template <class Impl>
-std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions& options) {
+std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions& options,
+                            CheckArrays check) {
   auto impl = std::make_unique<Impl>();
   impl->where = file.name();
   impl->file_bytes = static_cast<std::int64_t>(file.size_bytes());
-  impl->layout = open_layout(std::move(file));
+  impl->layout = open_layout(std::move(file), check);
   const bool is_partial = is_part_name || impl->layout.info.status == TraceStatus::recording;
   require_ended(impl->layout, is_partial, options);
   impl->info = impl->layout.info;
@@ -121,8 +145,13 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
     impl->info.status = TraceStatus::recording;
   }
   impl->tokens.resize(static_cast<std::size_t>(impl->info.n_tokens));
-  impl->layout.data.front().check_fits_memory();
-  impl->layout.data.front().read({0}, {impl->info.n_tokens}, impl->tokens.data());
+  impl->layout.data(0).check_fits_memory();
+  impl->layout.data(0).read({0}, {impl->info.n_tokens}, impl->tokens.data());
+  if (options.check_data && impl->layout.has_checksums()) {
+    impl->guard = std::make_unique<PieceGuard>(
+        impl->layout, static_cast<Index>(impl->info.units.size()), /*is_sealed=*/!is_partial);
+    impl->guard->check_opening(impl->layout, impl->tokens);
+  }
   for (std::size_t i = 0; i < impl->layout.arrays.size(); ++i)
     impl->by_path[impl->layout.arrays[i].path] = i;
   return impl;
@@ -131,16 +160,17 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
 }  // namespace
 
 TraceFile TraceFile::open(const std::filesystem::path& path, OpenOptions options) {
-  const auto open_here = [&] {
-    return build<Impl>(h5::File::open(path), is_part_path(path), options);
+  const auto open_here = [&](CheckArrays check) {
+    return build<Impl>(h5::File::open(path), is_part_path(path), options, check);
   };
-  first_look(path, open_here);
-  return TraceFile(open_here());
+  const FirstLook look(path, [&] { open_here(CheckArrays::all); });
+  return TraceFile(open_here(look.is_good() ? CheckArrays::when_used : CheckArrays::all));
 }
 
 TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name,
                                 OpenOptions options) {
-  return TraceFile(build<Impl>(h5::File::open_image(bytes, name), is_part_path(name), options));
+  return TraceFile(build<Impl>(h5::File::open_image(bytes, name), is_part_path(name), options,
+                               CheckArrays::all));
 }
 
 const TraceInfo& TraceFile::info() const {
@@ -163,10 +193,14 @@ std::int64_t TraceFile::file_bytes() const {
 }
 
 bool TraceFile::is_chunked() const {
-  for (const auto& data : impl_->layout.data) {
-    if (h5::count(data.dims()) > 0 && !data.file_offset()) return true;
+  if (const int known = impl_->is_chunked.load(); known >= 0) return known != 0;
+  bool found = false;
+  for (std::size_t i = 0; !found && i < impl_->layout.arrays.size(); ++i) {
+    const h5::Dataset data = impl_->layout.data_list.open(impl_->layout.file, i);
+    found = h5::count(data.dims()) > 0 && !data.file_offset();
   }
-  return false;
+  impl_->is_chunked.store(found ? 1 : 0);
+  return found;
 }
 
 std::vector<std::string> TraceFile::token_bytes() const {
@@ -187,6 +221,7 @@ std::vector<std::string> TraceFile::token_bytes() const {
     }
     texts.emplace_back(text.data() + index[i], static_cast<std::size_t>(index[i + 1] - index[i]));
   }
+  if (impl_->guard) impl_->guard->check_text(layout, index, text);
   return texts;
 }
 
@@ -208,6 +243,40 @@ Tensor<float> TraceFile::read_v(Index layer, Index kv_head, TokenRange range) co
 Tensor<float> TraceFile::read_lse(Index layer, Index q_head, TokenRange range) const {
   const std::size_t array = impl_->layer_array(layer, "lse", "lse");
   return impl_->read_rows(array, impl_->info.q_slot(q_head), impl_->locate(array, range));
+}
+
+Tensor<float> TraceFile::read_side(SideTensor what, Index layer, Index head,
+                                   TokenRange range) const {
+  require_side(*this, what, layer, head);
+  const std::size_t array =
+      impl_->layer_array(layer, std::string(enum_name(what)).c_str(), "index");
+  const Index slot = what == SideTensor::k_pre_rope ? impl_->info.kv_slot(head) : head;
+  return impl_->read_rows(array, slot, impl_->locate(array, range));
+}
+
+Tensor<std::int32_t> TraceFile::read_selected(Index layer, Index list, TokenRange range) const {
+  require_selected(*this, layer, list);
+  const std::size_t array = impl_->layer_array(layer, "index_selected", "index");
+  const TokenRange positions = impl_->locate(array, range);
+  const IndexShape& index = impl_->info.index;
+  auto out = Tensor<std::int32_t>::uninitialized({positions.size(), index.n_selected});
+  impl_->read_stored(array, list, positions, out.data());
+  for (Index i = 0; i < positions.size(); ++i) {
+    Index before = -1;
+    bool has_ended = false;
+    for (const std::int32_t block : out.view().row(i)) {
+      const bool is_pad = block == -1;
+      if (!is_pad && (has_ended || block <= before || block > (range.begin + i) / index.block)) {
+        throw FormatError(fmt::format(
+            "{}: {}: list {}, row {} names block {} after {}: expected rising blocks that begin at "
+            "or before the row, and -1 behind them",
+            impl_->where, impl_->spec(array).path, list, range.begin + i, block, before));
+      }
+      has_ended = has_ended || is_pad;
+      if (!is_pad) before = block;
+    }
+  }
+  return out;
 }
 
 Tensor<float> TraceFile::read_attn(Index layer, Index q_head, TokenRange range) const {
@@ -232,8 +301,7 @@ TopkRows TraceFile::read_topk(Index layer, Index q_head, TokenRange range) const
   const Index n = impl_->info.capture.attn_topk;
   TopkRows out{Tensor<std::int32_t>::uninitialized({positions.size(), n}),
                impl_->read_rows(prob_array, slot, positions)};
-  impl_->layout.data[pos_array].read({slot, positions.begin, 0}, {1, positions.size(), n},
-                                     out.pos.data());
+  impl_->read_stored(pos_array, slot, positions, out.pos.data());
   for (Index i = 0; i < positions.size(); ++i) {
     for (const std::int32_t pos : out.pos.view().row(i)) {
       if (pos >= -1 && pos <= range.begin + i) continue;
@@ -258,7 +326,7 @@ RoutedRows TraceFile::read_routing(Index layer, TokenRange range) const {
   const Index n = info.n_experts_per_token;
   RoutedRows out{Tensor<std::int32_t>::uninitialized({positions.size(), n}),
                  impl_->read_rows(weights, 0, positions)};
-  impl_->layout.data[experts].read({positions.begin, 0}, {positions.size(), n}, out.expert.data());
+  impl_->read_stored(experts, 0, positions, out.expert.data());
   const Index n_experts = info.layer_kinds[static_cast<std::size_t>(layer)].n_experts;
   for (Index i = 0; i < positions.size(); ++i) {
     for (const std::int32_t expert : out.expert.view().row(i)) {

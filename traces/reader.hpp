@@ -16,6 +16,7 @@ namespace kvscope {
 struct OpenOptions {
   bool allow_partial =
       false;  // also open a file that is still being recorded, or was when its writer was killed
+  bool check_data = true;  // compare what is read with its checksums; false for who compares them all
 };
 
 /// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees
@@ -36,7 +37,8 @@ struct RoutedRows {
 class TraceFile final : public TraceSource {
  public:
   /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer
-  /// version, a shape that contradicts the header; a recording that did not end, unless allowed).
+  /// version, a shape that contradicts the header; a recording that did not end, unless allowed). So
+  /// do all reads of data that do not have their recorded checksum, with array, unit and head.
   static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
   /// The same from the bytes of a file; `name` stands for it in messages.
   static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name,
@@ -53,6 +55,11 @@ class TraceFile final : public TraceSource {
   Tensor<float> read_k(Index layer, Index kv_head, TokenRange range) const override;
   Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
   Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
+
+  Tensor<float> read_side(SideTensor what, Index layer, Index head,
+                          TokenRange range) const override;
+  /// Throws FormatError for blocks that a row cannot see, twice, or not ascending.
+  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override;
 
   // Captures that not every trace has: see info().capture. All throw ConfigError if it was not
   // recorded.

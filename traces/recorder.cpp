@@ -188,6 +188,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   info.d_model = config.d_model;
   info.n_vocab = config.n_vocab;
   info.score_scale = config.score_scale();
+  info.score_cap = static_cast<float>(config.plan.score_softcap);
   info.window = config.window;
   for (std::size_t i = 0; i < config.has_rope.size(); ++i) {
     info.layer_kinds.push_back(
@@ -197,6 +198,11 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   if (options.capture.routing && config.moe.n_experts == 0) {
     throw ConfigError(fmt::format("routing cannot be captured: {} models have no experts",
                                   name_of(config.family)));
+  }
+  if (options.capture.k_pre_rope) {
+    throw ConfigError(
+        "k-pre-rope cannot be captured here: the native models do not show keys before their "
+        "rotation; kvscope_recorder (Python) records them");
   }
   info.rope_kind = name_of(config.rope.kind);
   info.rope_theta = config.rope.theta;

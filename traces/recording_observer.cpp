@@ -149,7 +149,7 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
       if (!dense) mine.probs.resize(static_cast<std::size_t>(n_keys));
       const std::span<float> row = dense ? probs.sub(slot).row(i) : std::span<float>(mine.probs);
       attention_row(event.q.sub(q_head).row(first + i), event.k_cache.sub(q_head / info_.group()),
-                    pos, window, event.score_scale, event.lse(q_head, first + i), row);
+                    pos, window, event.score_rule(), event.lse(q_head, first + i), row);
       if (n_top > 0) {
         largest_entries(row, first_visible(pos, window), pos + 1, mine.order,
                         top_pos.sub(slot).row(i), top_prob.sub(slot).row(i));

@@ -49,7 +49,7 @@ RecoverReport recover_trace(const std::filesystem::path& part, const std::filesy
   Index n_good = 0;
   {
     const TraceLayout layout = open_layout(part);
-    if (layout.checksums.empty()) {
+    if (!layout.has_checksums()) {
       throw FormatError(fmt::format(
           "{}: has no checksums, so nothing tells which of its data are whole", part.string()));
     }

@@ -175,7 +175,7 @@ ResultFile ResultFile::open(const std::filesystem::path& path) {
     impl->summary = read_json(impl->file, names::kSummary);
     return impl;
   };
-  first_look(path, open_here);
+  const FirstLook look(path, open_here);
   return ResultFile(open_here());
 }
 

@@ -60,6 +60,7 @@ class Builder {
       add(at("experts"), h5::Type::i32, {n_rows, n}, Along::rows, "token,rank", "expert");
       add(at("expert_weights"), h5::Type::f32, {n_rows, n}, Along::rows, "token,rank", "1");
     }
+    add_side(layer, stored);
     if (capture.stats) {
       const Index n_pages = info_.n_full_pages();
       add(at("stats/q_norm"), h5::Type::f32, {n_q, n_rows}, Along::rows, "q_head,token", "1");
@@ -69,6 +70,28 @@ class Builder {
       add(at("stats/page_max"), h5::Type::f32, {n_kv, n_pages, d_head}, Along::full_pages,
           "kv_head,page,dim", "1");
     }
+  }
+
+  void add_side(Index layer, h5::Type stored) {
+    const auto at = [&](const char* name) { return layer_path(layer, name); };
+    const IndexShape& index = info_.index;
+    const Index n_rows = info_.rows.size();
+    if (index.has_layer(layer)) {
+      add(at("index_q"), stored, {index.n_heads, n_rows, index.width}, Along::rows,
+          "index_head,token,dim", "1");
+      add(at("index_k"), stored, {index.n_key_heads, info_.n_tokens, index.width}, Along::tokens,
+          "index_key_head,token,dim", "1");
+      if (index.has_gates)
+        add(at("index_w"), h5::Type::f32, {index.n_heads, n_rows}, Along::rows, "index_head,token",
+            "1");
+      if (index.n_selected > 0)
+        add(at("index_selected"), h5::Type::i32, {index.n_lists, n_rows, index.n_selected},
+            Along::rows, "list_head,token,rank", "block");
+    }
+    if (info_.capture.k_pre_rope)
+      add(at("k_pre_rope"), stored,
+          {static_cast<Index>(info_.kv_heads.size()), info_.n_tokens, info_.d_head}, Along::tokens,
+          "kv_head,token,dim", "1");
   }
 
   std::vector<ArraySpec> take() { return std::move(arrays_); }
@@ -84,6 +107,10 @@ Index ArraySpec::row_size() const {
   Index n = 1;
   for (std::size_t a = growing_axis() + 1; a < dims.size(); ++a) n *= dims[a];
   return n;
+}
+
+int minor_version_of(const TraceInfo& info) {
+  return !info.index.empty() || info.capture.k_pre_rope || info.score_cap > 0.0f ? 2 : 1;
 }
 
 std::vector<ArraySpec> trace_arrays(const TraceInfo& info) {
@@ -125,7 +152,10 @@ std::vector<std::string> features_of(const TraceInfo& info) {
   add_if(info.capture.stats, "stats");
   add_if(info.token_text_capacity > 0, "token-text");
   add_if(!info.sinks.empty(), "sinks");
+  add_if(info.score_cap > 0.0f, "score-cap");
   add_if(info.capture.routing, "routing");
+  add_if(!info.index.empty(), "index");
+  add_if(info.capture.k_pre_rope, "k-pre-rope");
   add_if(true, "checksums");
   return features;
 }

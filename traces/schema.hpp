@@ -13,7 +13,7 @@ namespace kvscope::schema {
 
 inline constexpr const char* kFormat = "kvscope-trace";
 inline constexpr int kMajor = 1;
-inline constexpr int kMinor = 1;
+inline constexpr int kMinor = 2;
 
 // datasets that hold no tensor
 inline constexpr const char* kUnits = "/units";                // i64 [n_units, 3]
@@ -25,6 +25,7 @@ inline constexpr const char* kWindows = "/model/windows";      // i64 [n_layers]
 inline constexpr const char* kSinks = "/model/sinks";          // f32 [n_layers, n_q]
 inline constexpr const char* kLayerKinds = "/model/layer_kinds";        // i64 [n_layers, 2]
 inline constexpr const char* kConfigJson = "/model/config_json";        // u8 [n]
+inline constexpr const char* kIndexLayers = "/recorded/index_layers";  // i64 [n]
 inline constexpr const char* kTokenBytes = "/token_bytes";              // u8 [capacity]
 inline constexpr const char* kTokenOffsets = "/token_offsets";          // i64 [n_tokens + 1]
 inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [n_units]
@@ -55,6 +56,9 @@ struct ArraySpec {
   /// Elements of a row that a unit which ends at token `end` fills.
   Index filled_row_size(Index end) const { return keys_last ? end : row_size(); }
 };
+
+/// The lowest minor version whose readers understand all of such a trace.
+int minor_version_of(const TraceInfo& info);
 
 /// All arrays of a trace, in a fixed order: tokens, then layer by layer, then logits.
 std::vector<ArraySpec> trace_arrays(const TraceInfo& info);

@@ -43,7 +43,7 @@ struct ExactRow {
 
 ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
                    TensorView<const float> values, Index pos, std::optional<Index> window,
-                   std::optional<double> sink, double scale, double roundoff) {
+                   std::optional<double> sink, const ScoreRule& rule, double roundoff) {
   ExactRow row;
   row.first = first_visible(pos, window);
   double largest = -INFINITY;
@@ -52,7 +52,7 @@ ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
     const auto k = keys.row(key);
     double score = 0;
     for (std::size_t c = 0; c < q.size(); ++c) score += static_cast<double>(q[c]) * k[c];
-    row.prob.push_back(score * scale);
+    row.prob.push_back(rule.of(score));
     largest = std::max(largest, row.prob.back());
     largest_key = std::max(largest_key, norm_of(k));
   }
@@ -70,7 +70,7 @@ ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
   double squares = 0;
   for (const double x : output) squares += x * x;
   row.output_norm = std::sqrt(squares);
-  row.score_slack = 2 * roundoff * std::fabs(scale) * norm_of(q) * largest_key;
+  row.score_slack = 2 * roundoff * std::fabs(rule.scale) * norm_of(q) * largest_key;
   return row;
 }
 
@@ -99,7 +99,7 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
     const TokenRange one = {pos, pos + 1};
     const Tensor<float> q = trace.read_q(layer, q_head, one);
     const ExactRow exact = recompute(q.view().row(0), keys, values, pos, window,
-                                     info.sink(layer, q_head), info.score_scale, roundoff);
+                                     info.sink(layer, q_head), info.score_rule(), roundoff);
     ++check.n_rows;
     check.output_norm = std::max(check.output_norm, exact.output_norm);
     if (!std::isfinite(exact.lse) || !std::isfinite(exact.output_norm)) {

@@ -46,6 +46,7 @@ class TraceWriter final : public TraceSink {
   void write_layer(const LayerRows& rows) override;
   void write_attn(const AttnRows& rows) override;
   void write_routing(const RoutingRows& rows) override;
+  void write_side(const SideRows& rows) override;
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void commit_unit() override;
@@ -107,6 +108,12 @@ void TraceWriter::begin(const TraceInfo& info) {
           "delete it, or ask to overwrite it",
           part_.string(), part_.string()));
     }
+    if (!is_unfinished_recording(part_)) {
+      throw IoError(fmt::format(
+          "{} is no recording that did not end, and the new one would take its place: move it away, "
+          "or record under another name",
+          part_.string()));
+    }
     std::filesystem::remove(part_);
   }
   info_ = info;
@@ -118,8 +125,8 @@ void TraceWriter::begin(const TraceInfo& info) {
     for (std::size_t i = 0; i < layout.arrays.size(); ++i) {
       GrowingArray array;
       array.spec = layout.arrays[i];
-      array.data_offset = offset_of(layout.data[i]);
-      array.checksum_offset = offset_of(layout.checksums[i]);
+      array.data_offset = offset_of(layout.data(i));
+      array.checksum_offset = offset_of(layout.checksums(i));
       array.running.resize(static_cast<std::size_t>(array.spec.n_heads()));
       array.table.reserve(info.units.size() * array.running.size());
       arrays_.push_back(std::move(array));
@@ -282,6 +289,19 @@ void TraceWriter::write_routing(const RoutingRows& rows) {
   require_open("write_routing");
   append_integers(array_at(rows.layer, "experts"), rows.expert);
   append_floats(array_at(rows.layer, "expert_weights"), rows.weight);
+}
+
+void TraceWriter::write_side(const SideRows& rows) {
+  require_open("write_side");
+  if (info_.index.has_layer(rows.layer)) {
+    append_floats(array_at(rows.layer, "index_q"), rows.index_q);
+    append_floats(array_at(rows.layer, "index_k"), rows.index_k);
+    if (info_.index.has_gates) append_floats(array_at(rows.layer, "index_w"), rows.index_w);
+    if (info_.index.n_selected > 0)
+      append_integers(array_at(rows.layer, "index_selected"), rows.index_selected);
+  }
+  if (info_.capture.k_pre_rope)
+    append_floats(array_at(rows.layer, "k_pre_rope"), rows.k_pre_rope);
 }
 
 void TraceWriter::write_logits(TensorView<const float> logits) {

@@ -117,6 +117,7 @@ class BenchCommand : public Command {
     return seconds_of([&] {
       const std::span<const TokenId> tokens = session.prompt;
       for (std::size_t at = 0; at < tokens.size(); at += static_cast<std::size_t>(chunk_)) {
+        if (session.stop.stop_requested()) throw Interrupted(fmt::format("{} stopped", name()));
         const std::size_t n = std::min(tokens.size() - at, static_cast<std::size_t>(chunk_));
         session.model.forward(tokens.subspan(at, n), cache, session.pool);
       }
@@ -324,6 +325,11 @@ class BenchDecode final : public BenchCommand {
     const double flops = count_forward_flops(config, n_tokens_, n_steps_, n_steps_).total();
     report["steps"] = n_steps_;
     report["decode"] = timing(seconds, static_cast<double>(n_steps_), flops);
+    // As a table too, so that runs over several lengths can be put side by side.
+    report["rows"] = Json::array({{{"selector", "full"},
+                                   {"length", n_tokens_},
+                                   {"steps", n_steps_},
+                                   {"seconds", median(seconds)}}});
   }
 
   Index n_steps_ = 64;

@@ -25,7 +25,10 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_simulate_passkey_command());
   commands.push_back(make_simulate_needle_command());
   commands.push_back(make_simulate_ruler_command());
+  commands.push_back(make_simulate_chain_command());
   commands.push_back(make_simulate_speculative_command());
+  commands.push_back(make_explain_command());
+  commands.push_back(make_papers_command());
   commands.push_back(make_selectors_command());
   commands.push_back(make_table_command());
   commands.push_back(make_notebook_command());
@@ -38,6 +41,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_bench_decode_command());
   commands.push_back(make_bench_select_command());
   commands.push_back(make_bench_live_command());
+  commands.push_back(make_bench_nucleus_command());
   commands.push_back(make_version_command());
   commands.push_back(make_completion_command());
   commands.push_back(make_help_command());

@@ -14,12 +14,10 @@ Host* host() {
   return current_host.load();
 }
 
-HostScope::HostScope(Host& host) {
-  current_host.store(&host);
-}
+HostScope::HostScope(Host& host) : before_(current_host.exchange(&host)) {}
 
 HostScope::~HostScope() {
-  current_host.store(nullptr);
+  current_host.store(before_);
 }
 
 }  // namespace kvscope::cli

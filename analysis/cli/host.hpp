@@ -25,13 +25,17 @@ class Host {
 /// The host of the running command; null in the program.
 Host* host();
 
-/// While one of these lives its host is host(). One at a time, in one thread of the process.
+/// While one of these lives its host is host(), afterwards the one before it. In one thread of the
+/// process.
 class HostScope {
  public:
   explicit HostScope(Host& host);
   ~HostScope();
   HostScope(const HostScope&) = delete;
   HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  Host* before_;
 };
 
 }  // namespace kvscope::cli

@@ -28,6 +28,7 @@ Json capture_words(const CaptureSet& capture) {
   if (capture.attn_topk > 0) words.push_back(fmt::format("attn-topk={}", capture.attn_topk));
   if (capture.stats) words.push_back("stats");
   if (capture.routing) words.push_back("routing");
+  if (capture.k_pre_rope) words.push_back("k-pre-rope");
   return words;
 }
 
@@ -48,6 +49,7 @@ Json describe_trace(const fs::path& file) {
                    {"d_model", info.d_model},
                    {"n_vocab", info.n_vocab},
                    {"score_scale", info.score_scale},
+                   {"score_cap", info.score_cap},
                    {"rope_kind", info.rope_kind},
                    {"rope_theta", info.rope_theta},
                    {"qk_norm", info.qk_norm},
@@ -56,6 +58,13 @@ Json describe_trace(const fs::path& file) {
     json["model"]["n_experts_per_token"] = info.n_experts_per_token;
   }
   json["capture"] = capture_words(info.capture);
+  if (const IndexShape& index = info.index; !index.empty()) {
+    json["capture"].push_back("index");
+    json["index"] = {{"layers", index.layers},       {"n_heads", index.n_heads},
+                     {"n_key_heads", index.n_key_heads}, {"width", index.width},
+                     {"gates", index.has_gates},     {"n_lists", index.n_lists},
+                     {"n_selected", index.n_selected}, {"block", index.block}};
+  }
   json["dtype"] = name_of(info.dtype);
   json["layers"] = info.layers;
   json["q_heads"] = info.q_heads;

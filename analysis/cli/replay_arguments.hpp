@@ -17,6 +17,10 @@ class ReplayArguments {
   void declare(OptionSet& options);
 
   bool has_selectors() const { return !selectors_.empty(); }
+  /// The lists of --selector as given.
+  const std::vector<std::string>& selector_lists() const { return selectors_; }
+  bool has_budgets() const { return !budgets_.empty(); }
+  Phase phase() const { return phase_; }
   /// "quest,quoka:n-queries=8,pairing=rank" as {quest, quoka:n-queries=8,pairing=rank}. Throws
   /// UsageError.
   std::vector<MethodSpec> selectors() const;

@@ -1,12 +1,14 @@
 // kvscope selectors: which methods there are, what they take, and where they come from.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <sstream>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/wrappers.hpp"
 
@@ -32,25 +34,23 @@ std::vector<std::string> budgets_of(const SelectorCaps& caps) {
   return kinds;
 }
 
-std::string_view name_of_owner(ListOwner owner) {
-  switch (owner) {
-    case ListOwner::q_head:
-      return "query head";
-    case ListOwner::kv_head:
-      return "KV head";
-    case ListOwner::layer:
-      return "layer";
-  }
-  return "layer";
-}
-
 std::vector<std::string> needs_of(const SelectorCaps& caps) {
   std::vector<std::string> needs;
   if (caps.needs_draft) needs.emplace_back("draft trace");
   if (caps.needs_values) needs.emplace_back("values");
   if (caps.needs_calibration) needs.push_back(fmt::format("calibration (or {}=FILE)", caps.artifact_option));
   if (caps.cross_layer) needs.emplace_back("layers in order");
+  if (caps.needs_side) needs.emplace_back("a recording of the model's indexer");
   return needs;
+}
+
+/// What the method and its presets lack of what was published, by name.
+std::map<std::string, std::string> lacking_of(const SelectorEntry& entry) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, part] : selector_registry().lacking()) {
+    if (name == entry.name || entry.presets.contains(name)) out[name] = part;
+  }
+  return out;
 }
 
 Json json_of(const SelectorEntry& entry) {
@@ -60,7 +60,7 @@ Json json_of(const SelectorEntry& entry) {
                {"idea", entry.idea},
                {"family", std::string(enum_name(entry.family))},
                {"phases", phases_of(entry.caps)},
-               {"list_owner", std::string(name_of_owner(entry.caps.owner))},
+               {"list_owner", std::string(words_for(entry.caps.owner))},
                {"budgets", budgets_of(entry.caps)},
                {"forced_inside_budget", entry.caps.forced_inside_budget},
                {"permanent", entry.caps.permanent},
@@ -80,6 +80,7 @@ Json json_of(const SelectorEntry& entry) {
     for (const auto& [option, value] : assignments) json["presets"][preset][option] = value;
   }
   for (const auto& [preset, wrapper] : entry.preset_wrappers) json["preset_wrappers"][preset] = wrapper;
+  for (const auto& [name, part] : lacking_of(entry)) json["lacks"][name] = part;
   return json;
 }
 
@@ -90,7 +91,7 @@ std::string details_of(const SelectorEntry& entry) {
   std::string text = fmt::format(
       "{}: {}\n{}\nfamily: {}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n", entry.name,
       entry.title, entry.idea, title_of(entry.family), entry.source, list(phases_of(entry.caps)),
-      name_of_owner(entry.caps.owner), list(budgets_of(entry.caps)), list(needs_of(entry.caps)));
+      words_for(entry.caps.owner), list(budgets_of(entry.caps)), list(needs_of(entry.caps)));
   TextTable options({"option", "default", "expected", "meaning"});
   for (const SelectorOption& option : entry.options) {
     options.add_row({option.name, option.default_value, option.expected, option.help});
@@ -104,6 +105,7 @@ std::string details_of(const SelectorEntry& entry) {
     text += fmt::format("preset {}: {}{}\n", preset, list(words),
                         wrapper == entry.preset_wrappers.end() ? "" : " +" + wrapper->second);
   }
+  for (const auto& [name, part] : lacking_of(entry)) text += fmt::format("{} lacks {}\n", name, part);
   return text;
 }
 
@@ -118,7 +120,7 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
     const std::vector<std::string> phases = phases_of(entry->caps);
     table.add_row({"  " + entry->name,
                    phases.size() == 3 ? "all" : fmt::format("{}", fmt::join(phases, " ")),
-                   std::string(name_of_owner(entry->caps.owner)),
+                   std::string(words_for(entry->caps.owner)),
                    fmt::format("{}", fmt::join(budgets_of(entry->caps), " ")), entry->idea});
   }
   std::istringstream lines(table.text());

@@ -10,7 +10,9 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
+#include "analysis/simulate/prompts.hpp"
 #include "core/base/error.hpp"
+#include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
@@ -38,6 +40,19 @@ fs::path journal_of(const fs::path& out) {
   return fs::path(out.string() + ".journal");
 }
 
+/// The doubts below a table, the first of many; empty if there are none.
+std::string doubts_text(const std::vector<Doubt>& doubts) {
+  constexpr std::size_t kShown = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, doubts.size()); ++i)
+    text += fmt::format("{}doubt ({}): {}\n", i == 0 ? "\n" : "", doubts[i].gate,
+                        clean_text(doubts[i].sentence));
+  if (doubts.size() > kShown)
+    text += fmt::format("and {} doubts more; --json and .json results have all\n",
+                        doubts.size() - kShown);
+  return text;
+}
+
 }  // namespace
 
 void SimulateCommand::declare(OptionSet& options) {
@@ -56,12 +71,20 @@ void SimulateCommand::declare(OptionSet& options) {
               budgets_);
   options.add("text", "FILE", "UTF-8 text to read and to fill prompts with [embedded book]", text_);
   options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
+  options.flag("no-special-tokens",
+               "do not put the tokenizer's special tokens (BOS) in front of prompts and windows",
+               no_special_);
   declare_task(options);
   options.add("dense-layers", "N",
               "leading layers that every method leaves dense [the method's own]",
               options_.dense_layers);
   options.add("chunk", "N", "B_CP: tokens per prefill call", options_.chunk);
   options.add("seed", "N", "seed of everything that is drawn", options_.seed);
+  if (shows_prompts()) {
+    options.add("show-prompts", "N",
+                "print the first N prompts, what was expected and what every method answered",
+                n_shown_);
+  }
   options.add("out", "FILE", "write the table as .csv, .json or .h5 (with curves and grids)", out_)
       .short_name = 'o';
   options.flag("resume", "go on with an interrupted run of the same configuration", resume_);
@@ -96,6 +119,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
+  if (n_shown_ < 0)
+    throw UsageError(fmt::format("--show-prompts: expected at least 0, found {}", n_shown_));
   check_task();
   std::vector<fs::path> inputs;
   for (const auto& file : {text_, tokens_}) {
@@ -130,6 +155,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   source.no_special = true;
   const Prompt text = source.load(&tokenizer);
   models.text = text.ids;
+  if (!no_special_) models.leading = leading_special_tokens(tokenizer);
   models.text_name = text.source;
   for (const TokenId id : text.ids) {
     if (id < 0 || id >= verifier.config().n_vocab) {
@@ -139,21 +165,23 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
 
   ThreadPool pool(n_threads);
-  const SimulationSetup setup = set_up_simulation(models, options, phase(), pool);
+  const SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
   SimulationResult result = compute(*task, setup, pool);
   // threads, files and interruptions do not decide the numbers
   constexpr std::string_view kNotShown[] = {"out",     "resume",   "force",
-                                            "threads", "progress", "json"};
+                                            "threads", "progress", "json", "show-prompts"};
   result.command_line = given.command_line(name(), kNotShown);
   if (out_) write_output(*task, result);
   if (json_) {
     print_json(simulation_json(*task, result));
-  } else {
-    print(summary_table(result));
+    return kOk;
   }
+  if (n_shown_ > 0)
+    print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
+  print(summary_table(result) + doubts_text(result.doubts));
   return kOk;
 }
 

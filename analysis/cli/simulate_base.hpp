@@ -21,8 +21,8 @@ class SimulateCommand : public Command {
 
  protected:
   virtual void declare_task(OptionSet& options) = 0;
-  /// The phase that a method must be defined for.
-  virtual Phase phase() const = 0;
+  /// The phases that a method may be defined for; one is enough.
+  virtual std::vector<Phase> phases() const = 0;
   /// Called before anything is loaded: throws UsageError for values that cannot be.
   virtual void check_task() const {}
   virtual std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const = 0;
@@ -32,6 +32,8 @@ class SimulateCommand : public Command {
   virtual bool needs_draft() const { return false; }
   /// Selectors when none are given.
   virtual std::vector<MethodSpec> default_selectors() const { return {}; }
+  /// True for tasks whose prompts can be printed.
+  virtual bool shows_prompts() const { return false; }
   /// True if "full" joins the selectors, so that results can be put beside the dense ones.
   virtual bool adds_full() const { return false; }
 
@@ -54,6 +56,8 @@ class SimulateCommand : public Command {
   bool resume_ = false;
   bool force_ = false;
   bool json_ = false;
+  bool no_special_ = false;
+  Index n_shown_ = 0;
   EngineOptions engine_;
   WorkOptions work_;
 };

@@ -23,7 +23,9 @@ class SimulatePerplexity final : public SimulateCommand {
            "before it made, so errors compound. The KV reduction is 1 - keys attended to / keys "
            "visible, a ratio of totals over the layers where the method answers. Methods that need "
            "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
-           "of the text unless the method names one.";
+           "of the text unless the method names one. Intervals are bootstraps over windows and blocks "
+           "of 64 tokens within them, paired with the dense model's for the increase: one window "
+           "speaks for its own stretch of text alone.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -42,21 +44,30 @@ class SimulatePerplexity final : public SimulateCommand {
     options.add("gamma", "N", "tokens per verification for methods that need a draft",
                 options_.gamma);
   }
-  Phase phase() const override {
-    return task_.mode == PerplexityMode::prefill ? Phase::prefill : Phase::decode;
+  std::vector<Phase> phases() const override {
+    return {task_.mode == PerplexityMode::prefill ? Phase::prefill : Phase::decode};
   }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const override {
     return make_perplexity_task(setup, task_);
   }
   std::string summary_table(const SimulationResult& result) const override {
-    TextTable table({"method", "perplexity", "rel. increase", "KV reduction", "of KV heads"});
+    TextTable table({"method", "perplexity", "95 %", "rel. increase", "95 %", "KV reduction",
+                     "of KV heads"});
     for (const ColumnTable::Row& row : result.table.rows) {
-      const double increase = cell_of(result.table, row, "relative_increase");
+      const auto value = [&](std::string_view column) { return cell_of(result.table, row, column); };
+      const double increase = value("relative_increase");
       table.add_row({method_of(result.table, row),
-                     fmt::format("{:.3f}", cell_of(result.table, row, "perplexity")),
+                     fmt::format("{:.3f}", value("perplexity")),
+                     std::isnan(value("perplexity_low"))
+                         ? "-"
+                         : fmt::format("[{:.2f}, {:.2f}]", value("perplexity_low"),
+                                       value("perplexity_high")),
                      std::isnan(increase) ? "-" : fmt::format("{:+.2f} %", 100.0 * increase),
-                     percent_text(cell_of(result.table, row, "kv_reduction")),
-                     percent_text(cell_of(result.table, row, "kv_union_reduction"))});
+                     std::isnan(value("relative_increase_low"))
+                         ? "-"
+                         : fmt::format("[{:+.2f}, {:+.2f}]", 100.0 * value("relative_increase_low"),
+                                       100.0 * value("relative_increase_high")),
+                     percent_text(value("kv_reduction")), percent_text(value("kv_union_reduction"))});
     }
     return table.text();
   }

@@ -2,17 +2,14 @@
 #include "analysis/simulate/retrieval.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "core/base/lists.hpp"
+#include "analysis/simulate/intervals.hpp"
 #include "core/base/number_text.hpp"
-
-template <>
-struct kvscope::EnumNames<kvscope::RetrievalProtocol> {
-  static constexpr std::array<std::string_view, 3> value = {"decode", "prefill", "all"};
-};
 
 namespace kvscope::cli {
 namespace {
@@ -28,46 +25,98 @@ std::vector<double> lengths_of(const ColumnTable& table) {
   return lengths;
 }
 
-/// Rows methods (by kind, where there are several), columns lengths: accuracy, then KV reduction of
-/// the longest.
+/// What heads a row of the printed table: kind, protocol, turn and method.
+struct RowHead {
+  std::string kind, protocol, turn, method;
+  bool operator==(const RowHead&) const = default;
+};
+
+RowHead head_of(const ColumnTable& table, const ColumnTable::Row& row) {
+  const double turn = cell_of(table, row, "turn");
+  return {row.texts[4], row.texts[6], std::isnan(turn) ? "" : number_text(turn, 9),
+          method_of(table, row)};
+}
+
+/// "80 % [49, 94]": the share over all rows, and Wilson's interval of it (of one row: its own).
+std::string share_text(double share, double prompts, double low, double high) {
+  if (std::isnan(low)) {  // of several rows
+    const Interval interval = wilson_interval(share * prompts, prompts);
+    low = interval.low;
+    high = interval.high;
+  }
+  return fmt::format("{} [{:.0f}, {:.0f}]", percent_text(share), 100.0 * low, 100.0 * high);
+}
+
+/// Rows methods (by kind and protocol, where there are several), columns lengths: accuracy with its
+/// 95 % interval, then KV reduction of the longest.
 std::string by_length(const ColumnTable& table) {
   const auto lengths = lengths_of(table);
-  std::vector<std::string> header = {"kind", "method"};
+  const auto differs = [&](auto part) {
+    return std::any_of(table.rows.begin(), table.rows.end(), [&](const ColumnTable::Row& row) {
+      return part(head_of(table, row)) != part(head_of(table, table.rows.front()));
+    });
+  };
+  const bool by_turn = differs([](const RowHead& head) { return head.turn; });
+  std::vector<std::string> header = {"kind", "protocol"};
+  if (by_turn) header.emplace_back("turn");
+  header.emplace_back("method");
   for (double length : lengths) header.push_back(number_text(length, 9));
-  header.insert(header.end(), {"KV reduction", "dense solves it"});
+  header.insert(header.end(), {"prompts", "KV reduction", "dense solves it"});
   TextTable text(header);
-  std::vector<std::pair<std::string, std::string>> done;  // (kind, method)
+  std::vector<RowHead> done;
   for (const ColumnTable::Row& first : table.rows) {
-    const std::pair key(first.texts[4], method_of(table, first));
-    if (std::find(done.begin(), done.end(), key) != done.end()) continue;
-    done.push_back(key);
-    std::vector<std::string> cells = {key.first, key.second};
+    const RowHead head = head_of(table, first);
+    if (std::find(done.begin(), done.end(), head) != done.end()) continue;
+    done.push_back(head);
+    std::vector<std::string> cells = {head.kind, head.protocol};
+    if (by_turn) cells.push_back(head.turn);
+    cells.push_back(head.method);
     std::string solved;
     double reduction = 0.0;
+    double n_least = std::numeric_limits<double>::infinity();
+    double n_most = 0.0;
     for (double length : lengths) {
       double sum = 0.0;
       double n = 0.0;
+      int n_rows = 0;
+      double low = std::nan("");
+      double high = std::nan("");
       for (const ColumnTable::Row& row : table.rows) {
-        if (row.texts[4] != key.first || method_of(table, row) != key.second ||
-            cell_of(table, row, "length") != length) {
-          continue;
-        }
+        if (!(head_of(table, row) == head) || cell_of(table, row, "length") != length) continue;
         const double prompts = cell_of(table, row, "prompts");
         sum += prompts * cell_of(table, row, "accuracy");
         n += prompts;
+        low = ++n_rows == 1 ? cell_of(table, row, "accuracy_low") : std::nan("");
+        high = cell_of(table, row, "accuracy_high");
         reduction = cell_of(table, row, "kv_reduction");
         solved +=
             row.texts[5] == "no" && !solved.ends_with(number_text(length, 9))
                 ? fmt::format("{}not at {}", solved.empty() ? "" : ", ", number_text(length, 9))
                 : "";
       }
-      cells.push_back(percent_text(sum / n));
+      cells.push_back(share_text(sum / n, n, low, high));
+      n_least = std::min(n_least, n);
+      n_most = std::max(n_most, n);
     }
+    cells.push_back(n_least == n_most ? number_text(n_most, 9)
+                                      : fmt::format("{} to {}", n_least, n_most));
     cells.push_back(percent_text(reduction));
     cells.push_back(solved.empty() ? first.texts[5] : solved);
     text.add_row(std::move(cells));
   }
   return text.text();
+}
+
+/// The named protocols in a line.
+std::string protocol_help() {
+  std::vector<std::string> names;
+  for (const ProtocolEntry& entry : protocol_entries())
+    names.push_back(fmt::format("{} ({})", entry.protocol.name, entry.meaning));
+  return fmt::format(
+      "what runs under the method: {}; papers stands for all of them; any other is "
+      "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes after the context's "
+      "last call) or +inside",
+      fmt::join(names, ", "));
 }
 
 class SimulateRetrieval : public SimulateCommand {
@@ -77,10 +126,17 @@ class SimulateRetrieval : public SimulateCommand {
     options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle",
                 task_.n_depths);
     options.add("trials", "N", "prompts per length and depth", task_.trials);
-    options.add("protocol", "WORD",
-                "where the selector answers: decode (the end of the prompt and the answer), "
-                "prefill (the prompt), all",
-                task_.protocol);
+    options.add("until-interval", "X",
+                "add prompts until every interval reaches at most X to either side (0.05: five "
+                "points), instead of counting them",
+                task_.until_interval);
+    options.add("max-trials", "N", "with --until-interval: prompts per length and depth at most",
+                task_.max_trials);
+    options.add("protocol", "WORD[,WORD]", protocol_help(), protocols_);
+    options.add("turns", "N", "questions one after the other over one cache, for kinds with several",
+                task_.turns);
+    options.flag("shared-prefix", "every turn starts from the context again: one prefill, N questions",
+                 task_.shared_prefix);
     options.add("fed", "N", "protocol decode: last tokens of the prompt, fed one by one",
                 task_.n_fed);
     options.flag("by-depth", "one row per depth instead of one per length", task_.by_depth);
@@ -89,12 +145,19 @@ class SimulateRetrieval : public SimulateCommand {
     declare_kind(options);
   }
   virtual void declare_kind(OptionSet& options) { (void)options; }
-  void check_task() const override { parse_counts(lengths_, "lengths"); }
-  Phase phase() const final { return phase_of(task_.protocol); }
+  void check_task() const override {
+    parse_counts(lengths_, "lengths");
+    parse_protocols(protocols_);
+    if (task_.turns < 1)
+      throw UsageError(fmt::format("--turns: expected at least 1, found {}", task_.turns));
+  }
+  bool shows_prompts() const final { return true; }
+  std::vector<Phase> phases() const final { return phases_of(parse_protocols(protocols_)); }
   virtual void set_kinds(RetrievalOptions& options) const { (void)options; }
   std::unique_ptr<SimulationTask> make_task(const SimulationSetup& setup) const final {
     RetrievalOptions options = task_;
     options.lengths = parse_counts(lengths_, "lengths");
+    options.protocols = parse_protocols(protocols_);
     set_kinds(options);
     return make_retrieval_task(setup, options);
   }
@@ -104,6 +167,7 @@ class SimulateRetrieval : public SimulateCommand {
 
   RetrievalOptions task_;
   std::string lengths_ = "1024,2048,4096,8192";
+  std::string protocols_ = "decode";
 };
 
 class SimulatePasskey final : public SimulateRetrieval {
@@ -128,7 +192,7 @@ class SimulateNeedle final : public SimulateRetrieval {
  public:
   SimulateNeedle() {
     task_.task = "needle";
-    task_.protocol = RetrievalProtocol::all;
+    protocols_ = "all";
   }
   std::string name() const override { return "simulate needle"; }
   std::string summary() const override {
@@ -137,8 +201,9 @@ class SimulateNeedle final : public SimulateRetrieval {
   std::string description() const override {
     return "The whole prompt goes in by chunks (--chunk, B_CP) under the selector (--budget, "
            "B_SA), "
-           "and so does the answer. With --protocol prefill the answer is decoded densely, which "
-           "lets the model look the needle up in the cache after all. With --facts 8, eight magic "
+           "and so does the answer, token by token. With --protocol inside the answer stands in the "
+           "last chunk and one list serves all of it; with --protocol prefill it is decoded densely, "
+           "which lets the model look the needle up in the cache after all. With --facts 8, eight magic "
            "numbers are hidden and one is asked for. The grid depth x length is in the .json and "
            ".h5 results.";
   }
@@ -146,7 +211,14 @@ class SimulateNeedle final : public SimulateRetrieval {
     return {{"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
              "the grid of the paper's figure"},
             {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
-             "eight facts, one asked for"}};
+             "eight facts, one asked for"},
+            {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
+             "128 --lengths 2048 --until-interval 0.1",
+             "the same methods under each paper's protocol, as many prompts as intervals of ten "
+             "points take"},
+            {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
+             "--lengths 2048 --show-prompts 1",
+             "three questions over one cache, the first prompt in words"}};
   }
 
  protected:
@@ -171,51 +243,62 @@ class SimulateRuler final : public SimulateRetrieval {
  public:
   SimulateRuler() {
     task_.task = "ruler";
-    task_.protocol = RetrievalProtocol::all;
+    protocols_ = "all";
     task_.n_depths = 5;
     task_.trials = 2;
   }
   std::string name() const override { return "simulate ruler"; }
-  std::string summary() const override { return "five kinds of long prompts, scores by length"; }
+  std::string summary() const override {
+    return "RULER's, InfiniteBench's, story tasks or your own; scores by length";
+  }
   std::string description() const override {
-    return "Pass keys, one of several facts, all values of one thing, a chain of assignments, "
-           "frequent words: RULER's tasks in words that the embedded models know. \"full\" always "
-           "takes part; what it cannot do is marked, since a drop there says nothing. The embedded "
-           "verifier was trained for the first two only.";
+    return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded models "
+           "know (--kinds ruler, infinitebench, story, or single ones), or the examples of a file of "
+           "JSON lines as on the hub (--examples: context, question, answer_prefix, answer, "
+           "max_new_tokens). \"full\" always takes part; what it cannot do is marked, since a drop "
+           "there says nothing. The embedded verifier was trained for pass keys and magic numbers "
+           "only.";
   }
   std::vector<Example> examples() const override {
     return {
         {"kvscope simulate ruler --selector quoka,streamingllm --budget ratio=0.25 --lengths "
          "1024,4096",
-         "scores of all kinds at two lengths"}};
+         "scores of five kinds at two lengths"},
+        {"kvscope simulate ruler --kinds ruler --selector quoka --budget ratio=0.25 --lengths 2048 "
+         "--depths 1 --trials 1 --show-prompts 11",
+         "RULER's eleven generated tasks, each prompt in words"},
+        {"kvscope simulate ruler --examples longbench.jsonl --lengths 8192 --selector snapkv "
+         "--budget 1024",
+         "examples of a file; longer ones lose their middle"}};
   }
 
  protected:
   void declare_kind(OptionSet& options) override {
+    const auto& names = EnumNames<PromptKind>::value;
     options.add("kinds", "LIST",
-                fmt::format("of {}", fmt::join(EnumNames<PromptKind>::value, ", ")), kinds_);
+                fmt::format("of {}; or ruler, infinitebench, story for a family",
+                            fmt::join(names.begin(), names.end() - 1, ", ")),
+                kinds_);
+    options
+        .add("examples", "FILE",
+             "ask the examples of a file of JSON lines instead: context, question, answer_prefix, "
+             "answer, max_new_tokens",
+             examples_)
+        .kind = ValueKind::file;
   }
   bool adds_full() const override { return true; }
   void check_task() const override {
     SimulateRetrieval::check_task();
-    parse_kinds();
+    parse_prompt_kinds(kinds_);
   }
-  void set_kinds(RetrievalOptions& options) const override { options.kinds = parse_kinds(); }
+  void set_kinds(RetrievalOptions& options) const override {
+    options.kinds = parse_prompt_kinds(kinds_);
+    if (examples_) options.examples = read_local_examples(*examples_);
+  }
 
  private:
-  std::vector<PromptKind> parse_kinds() const {
-    std::vector<PromptKind> kinds;
-    for (const std::string& word : split_words(kinds_, ',')) {
-      PromptKind kind{};
-      parse_field(Field{"--kinds", ""}, word, kind);
-      if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
-        throw UsageError(fmt::format("--kinds: {} is given twice", enum_name(kind)));
-      kinds.push_back(kind);
-    }
-    return kinds;
-  }
-
-  std::string kinds_ = fmt::format("{}", fmt::join(EnumNames<PromptKind>::value, ","));
+  std::string kinds_ = "passkey,multi_key,multi_value,variable_tracking,common_words";
+  std::optional<std::filesystem::path> examples_;
 };
 
 }  // namespace

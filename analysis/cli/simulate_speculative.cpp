@@ -36,7 +36,7 @@ class SimulateSpeculative final : public SimulateCommand {
     options.fields(task_);
     options.add("gamma", "LIST", "drafts per verification; several as 1,2,4,8", gammas_);
   }
-  Phase phase() const override { return Phase::verify; }
+  std::vector<Phase> phases() const override { return {Phase::verify}; }
   void check_task() const override { parse_counts(gammas_, "gamma"); }
   bool needs_draft() const override { return true; }
   std::vector<MethodSpec> default_selectors() const override { return {"full"}; }

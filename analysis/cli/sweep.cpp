@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/calibration_notes.hpp"
+#include "analysis/cli/all_methods.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/experiment_file.hpp"
@@ -46,7 +47,11 @@ class SweepCommand final : public Command {
            "sees the dense model's "
            "tensors, so errors do not compound. Methods that take no budget of a kind, or are not "
            "defined for the "
-           "phase, are left out and named. An interrupted sweep goes on with --resume.";
+           "phase, are left out and named. An interrupted sweep goes on with --resume. --selector all "
+           "stands for every method that the run can have. --match compares at equal measured cost: "
+           "the knob of each method (its budget, or the option that sets its cost) is turned until "
+           "the keys or bytes of the measured rows, dense layers and forced keys included, are what "
+           "is asked for; rows say the knob, what was reached, and why where that is something else.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
@@ -58,11 +63,17 @@ class SweepCommand final : public Command {
              "the first quarter of a sweep that a file describes"},
             {"kvscope sweep trace.h5 --phase decode --budget 64 "
              "--selector quest,keydiff@tokens=512+quest",
-             "Quest on all keys, and on the 512 that KeyDiff leaves"}};
+             "Quest on all keys, and on the 512 that KeyDiff leaves"},
+            {"kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out equal.h5",
+             "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
     replay_.declare(options);
+    options.add("match", "LIST",
+                "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
+                "bytes=65536 (read per call and layer), as measured",
+                match_);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
     options.add("calibration", "TRACE",
@@ -127,6 +138,8 @@ class SweepCommand final : public Command {
     if (traces_.empty()) throw UsageError("TRACE is missing");
     if (!replay_.has_selectors())
       throw UsageError("--selector is missing: expected at least one method");
+    if (!match_.empty() && replay_.has_budgets())
+      throw UsageError("--match and --budget exclude each other: a match finds every method's budget");
     if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
     if ((resume_ || shard_) && !out_)
       throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
@@ -168,7 +181,11 @@ class SweepCommand final : public Command {
 
   SweepOptions make_options() const {
     SweepOptions options;
-    options.selectors = replay_.selectors();
+    MethodList methods = methods_of(replay_.selector_lists(),
+                                    {replay_.phase(), !drafts_.empty(), calibration_.has_value()});
+    options.selectors = std::move(methods.methods);
+    options.left_out = std::move(methods.left_out);
+    options.match = as_usage([&] { return parse_matches(match_); });
     options.budgets = replay_.budgets();
     options.replay = replay_.replay();
     options.layers = replay_.layers();
@@ -208,6 +225,7 @@ class SweepCommand final : public Command {
   std::vector<fs::path> drafts_;
   std::optional<fs::path> calibration_;
   ReplayArguments replay_;
+  std::vector<std::string> match_;
   Index resamples_ = 200;
   Index seed_ = 0;
   std::optional<fs::path> out_;

@@ -49,6 +49,12 @@ std::string sweep_summary(const SweepResult& result) {
   std::vector<std::string> header = {"selector",   "budget",  "kept",       "union",
                                      "mass",       "p5",      "min",        "recall@10",
                                      "rel. error", "Jaccard", "bytes/call", "dense layers"};
+  const bool is_matched = result.config.contains("match");
+  if (is_matched) {
+    header[1] = "knob";
+    header.insert(header.begin() + 2, {"to meet", "reached"});
+  }
+  std::vector<std::string> notes;
   if (many_traces) header.insert(header.begin(), "trace");
   TextTable table(header);
   for (std::size_t first = 0; first < result.blocks.size();) {
@@ -85,11 +91,21 @@ std::string sweep_summary(const SweepResult& result) {
         cell(SweepNumber::jaccard),
         std::isnan(bytes) ? "-" : bytes_text(bytes),
         fmt::format("{}/{}", n_dense, last - first)};
+    if (is_matched) {
+      cells[1] = row.text(SweepText::knob).empty() ? "-" : row.text(SweepText::knob);
+      const std::string& note = row.text(SweepText::match_note);
+      cells.insert(cells.begin() + 2, {row.text(SweepText::match),
+                                       number_text(row.number(SweepNumber::match_reached)) + (note.empty() ? "" : " *")});
+      if (!note.empty())
+        notes.push_back(fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
+                                    row.text(SweepText::selector), row.text(SweepText::match), note));
+    }
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
     first = last;
   }
   std::string text = table.text();
+  for (const std::string& note : notes) text += note + "\n";
   for (const std::string& sentence : calibration_warnings(result.config)) text += fmt::format("warning: {}\n", sentence);
   return text;
 }

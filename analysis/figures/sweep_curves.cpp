@@ -45,6 +45,11 @@ struct Cell {
   Mean kept;
 };
 
+/// The column that the curves run along.
+std::string_view column_of(Along along) {
+  return along == Along::budget ? "budget" : along == Along::keys ? "kept" : "bytes";
+}
+
 /// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.
 using BudgetKey = std::pair<std::int32_t, double>;
 using Cells = std::map<std::string, std::map<BudgetKey, Cell>>;  // by selector
@@ -194,6 +199,14 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
   return selection;
 }
 
+Along along_of(const FigureOptions& options, Along own) {
+  if (options.x.empty()) return own;
+  if (options.x == "keys") return Along::keys;
+  if (options.x == "bytes") return Along::bytes;
+  if (options.x == "budget") return Along::budget;
+  throw ConfigError(fmt::format("x: expected keys or bytes (as measured) or budget (nominal), found \"{}\"", options.x));
+}
+
 std::string curve_label(std::string_view selector) {
   return selector == "oracle-topk" ? "oracle top-$k$" : method_label(selector);
 }
@@ -218,7 +231,7 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
   const auto layer = table.numbers("layer");
   const auto head = table.numbers("q_head");
   const auto values = table.numbers(metric.column);
-  const auto x_values = along == Along::bytes ? table.numbers("bytes") : budget;
+  const auto x_values = table.numbers(column_of(along));
   const auto kept = table.has("kept") ? table.numbers("kept") : std::span<const double>();
   const std::string stem = interval_stem(table, metric.column);
   const auto low = stem.empty() ? std::span<const double>() : table.numbers(stem + "_low");
@@ -227,7 +240,7 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
     return table.has_text("trace") ? table.text("trace").codes[r] : 0;
   };
   const auto key_of = [&](std::size_t r) {
-    return BudgetKey{along == Along::bytes ? kinds.codes[r] : 0,
+    return BudgetKey{along == Along::budget ? 0 : kinds.codes[r],
                      std::isnan(budget[r]) ? -1.0 : budget[r]};
   };
   Cells cells;
@@ -260,14 +273,31 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
   return cells;
 }
 
+/// A difference that can be seen.
+constexpr double kVisible = 0.002;
+
+bool is_error(const SweepMetric& metric) { return metric.column.starts_with("output_error"); }
+
+/// Whether no selection of as many keys can lie beyond the oracle, or one should not: mass, recall, errors.
+bool is_bounded_by_oracle(const SweepMetric& metric) {
+  return metric.column.starts_with("mass") || metric.column.starts_with("recall") || is_error(metric);
+}
+
+std::string short_label(const std::string& selector) {
+  return method_label(selector.size() <= 14 ? selector : method_name(selector));
+}
+
+std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool is_error) {
+  return fmt::format("{}{} {} the oracle", short_label(who),
+                     n_methods > 1 ? fmt::format(" and {} more are", n_methods - 1) : std::string(" is"),
+                     is_error ? "below" : "above");
+}
+
 /// Why methods lie beyond the oracle, as words above the panel: it is bound by the nominal budget,
 /// they may keep more keys. Empty where none does.
-std::string why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
+std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) {
   const auto oracle = cells.find("oracle-topk");
-  const bool is_error = metric.column.starts_with("output_error");
-  const bool is_bounded = metric.column.starts_with("mass") || metric.column.starts_with("recall");
-  if (oracle == cells.end() || (!is_bounded && !is_error)) return "";
-  constexpr double kVisible = 0.002;
+  if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
   double most = kVisible;
   std::string who;
   double budget = 0.0;
@@ -280,7 +310,7 @@ std::string why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
       const auto at = oracle->second.find(key);
       if (at == oracle->second.end()) continue;
       const double beyond =
-          (mean(cell.values) - mean(at->second.values)) * (is_error ? -1.0 : 1.0);
+          (mean(cell.values) - mean(at->second.values)) * (is_error(metric) ? -1.0 : 1.0);
       if (!(beyond > kVisible)) continue;
       methods.insert(selector);
       if (beyond <= most) continue;
@@ -294,24 +324,67 @@ std::string why_beyond_oracle(const Cells& cells, const SweepMetric& metric) {
   if (worst == nullptr) return "";
   const double kept = worst->kept.value();
   const double bound_kept = bound->kept.value();
-  const bool keeps_more = is_error ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  const std::string label = method_label(who.size() <= 14 ? who : method_name(who));
-  return fmt::format(
-      "at budget {:g} {}{} {} the oracle{}", budget, label,
-      methods.size() > 1 ? fmt::format(" and {} more are", methods.size() - 1) : std::string(" is"),
-      is_error ? "below" : "above",
-      keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
-      : is_error ? ", which does not minimise errors"
-                 : ", with other keys");
+  const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
+  return fmt::format("at budget {:g} {}{}", budget, is_beyond_text(who, methods.size(), is_error(metric)),
+                     keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
+                     : is_error(metric) ? ", which does not minimise errors"
+                                        : ", with other keys");
+}
+
+/// The same along measured keys, against the oracle's curve as it is drawn. As many keys in every row cannot hold more
+/// than the oracle's: what lies beyond divides its keys over rows and heads, or the curve is straight where the oracle is not.
+std::string why_beyond_at_keys(const Cells& cells, const SweepMetric& metric) {
+  const auto oracle = cells.find("oracle-topk");
+  if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
+  std::map<double, double> curve;  // log2 of keys -> value
+  for (const auto& [key, cell] : oracle->second) {
+    if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
+  }
+  double most = kVisible;
+  std::string who;
+  double keys = 0.0;
+  bool is_between = false;
+  std::set<std::string> methods;
+  for (const auto& [selector, by_budget] : cells) {
+    if (selector == "full" || selector.starts_with("oracle")) continue;
+    for (const auto& [key, cell] : by_budget) {
+      if (!(cell.x.value() > 0.0)) continue;
+      const double x = std::log2(cell.x.value());
+      constexpr double kSame = 0.015;  // of log2: one in a hundred keys
+      auto right = curve.lower_bound(x);
+      if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame) right = std::prev(curve.end());
+      if (right == curve.end()) continue;
+      const bool meets = std::abs(right->first - x) < kSame;
+      if (right == curve.begin() && !meets) continue;
+      const auto left = meets ? right : std::prev(right);
+      const double part = meets ? 0.0 : (x - left->first) / (right->first - left->first);
+      const double bound = left->second + part * (right->second - left->second);
+      const double beyond = (mean(cell.values) - bound) * (is_error(metric) ? -1.0 : 1.0);
+      if (!(beyond > kVisible)) continue;
+      methods.insert(selector);
+      if (beyond <= most) continue;
+      most = beyond;
+      who = selector;
+      keys = cell.x.value();
+      is_between = right->first - left->first > 0.4 && part > 0.02 && part < 0.98;
+    }
+  }
+  if (who.empty()) return "";
+  return fmt::format("at {:.0f} keys {}{}", keys, is_beyond_text(who, methods.size(), is_error(metric)),
+                     is_error(metric) ? ", which does not minimise errors"
+                     : is_between     ? "'s line between two of its budgets"
+                                      : ": it gives some rows more keys");
 }
 
 }  // namespace
 
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured) {
+  const bool lacks_keys = along == Along::keys && !table.has("kept") && options.x.empty();
+  if (lacks_keys) along = Along::budget;
   const SweepSelection selection =
       select_sweep_rows(table, options, DenseLayers::leave_out_for_all,
-                        along == Along::bytes ? BudgetKinds::all : BudgetKinds::usual);
+                        along == Along::budget ? BudgetKinds::usual : BudgetKinds::all);
   const auto budget = table.numbers("budget");
   std::vector<std::string> names = parse_words(options.metric);
   if (names.empty()) names = parse_words(fallback);
@@ -346,6 +419,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     if (along == Along::bytes) {
       panel.x.label = "Bytes per query head and call";
       panel.x.format = plot::TickFormat::bytes;
+    } else if (along == Along::keys) {
+      panel.x.label = "Keys kept per query (measured)";
+      panel.x.format = plot::TickFormat::tokens;
     } else {
       panel.x.label = axis_of_budget(selection.budget_kind);
       const bool is_count = selection.budget_kind == "tokens" || selection.budget_kind == "pages";
@@ -372,12 +448,13 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         }
         n_min = std::min(n_min, s.n);
         n_max = std::max(n_max, s.n);
-        if (key.second < 0.0 && along == Along::budget) {
+        if (key.second < 0.0 && (along == Along::budget || (along == Along::keys && selector == "full"))) {
           plot::Rule rule{plot::Rule::Kind::horizontal, s.middle, line.label, line.tone};
           panel.marks.emplace_back(rule);
           continue;
         }
-        const double x = along == Along::bytes ? cell.x.value() : key.second;
+        const double x = along == Along::budget ? key.second : cell.x.value();
+        if (along == Along::keys && !(x > 0.0)) continue;  // a logarithmic axis has no place for an empty list
         points.emplace_back(x, s);
       }
       std::sort(points.begin(), points.end(),
@@ -399,13 +476,19 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
-    if (along == Along::budget) {
-      panel.title = why_beyond_oracle(cells, metric);
+    if (along != Along::bytes) {
+      panel.title = along == Along::keys ? why_beyond_at_keys(cells, metric) : why_beyond_at_budget(cells, metric);
       is_beyond = is_beyond || !panel.title.empty();
     }
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
+  if (lacks_keys) figure.caption.emplace_back("The table has no column kept: the first axis is the nominal budget.");
+  if (along == Along::keys) {
+    figure.caption.emplace_back(
+        "First axis: the keys that a query attended to, as measured, with those kept beside the budget (--x budget: "
+        "nominal budgets).");
+  }
   constexpr std::string_view kHeads = "query heads (over layers and traces)";
   if (options.band != BandKind::ci) {
     figure.caption.push_back(band_sentence(options.band, n_min, n_max, kHeads));
@@ -419,7 +502,12 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
             ? std::string()
             : fmt::format("; none are recorded for {}", fmt::join(without_interval, ", "))));
   }
-  if (is_beyond) {
+  if (is_beyond && along == Along::keys) {
+    figure.caption.emplace_back(
+        "The oracle keeps the keys with the largest weights, as many in each row: the most mass that so many keys in every "
+        "row can hold. Methods that give some rows and heads more keys than others can lie beyond it at the same mean, and "
+        "so can errors, which it does not minimise.");
+  } else if (is_beyond) {
     figure.caption.emplace_back(
         "The oracle keeps the budget's number of keys, those with the largest weights of each row: the "
         "most mass that so many keys can hold. Methods that keep more keys at the same nominal budget "
@@ -437,7 +525,7 @@ FigureKind sweep_kind(std::string name, std::string shows) {
           "kvscope sweep trace.h5 --selector quoka,quest,streamingllm,oracle-topk --budget "
           "64,128,256 --out sweep.h5",
       .kinds = {"sweep|table"},
-      .options = {"metric", "selector", "layers", "heads", "phase", "band"},
+      .options = {"metric", "selector", "layers", "heads", "phase", "x", "band"},
   };
 }
 

@@ -47,8 +47,11 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
                                  DenseLayers dense_layers,
                                  BudgetKinds budget_kinds = BudgetKinds::usual);
 
-/// What the curves run along.
-enum class Along { budget, bytes };
+/// What the curves run along: the nominal budget, or what was measured: keys kept per query row, or bytes.
+enum class Along { budget, keys, bytes };
+
+/// The axis that FigureOptions::x names; `own` if it names none. Throws ConfigError for another word.
+Along along_of(const FigureOptions& options, Along own);
 
 /// How a method is written in the legend.
 std::string curve_label(std::string_view selector);

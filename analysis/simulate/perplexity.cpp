@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/prefill_chunks.hpp"
+#include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/sim/draft_runner.hpp"
 
@@ -52,21 +54,21 @@ class Perplexity final : public SimulationTask {
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
-    const auto window = setup_.models.text.subspan(
-        static_cast<std::size_t>(options_.offset + static_cast<Index>(index) * options_.n_tokens),
-        static_cast<std::size_t>(options_.n_tokens));
-    const auto prompt = window.first(static_cast<std::size_t>(n_prefill()));
+    const std::vector<TokenId> window =
+        text_window(setup_.models, options_.offset + static_cast<Index>(index) * options_.n_tokens,
+                    options_.n_tokens);
+    const auto prompt = std::span(window).first(static_cast<std::size_t>(n_prefill()));
     ThreadPool& all = pool;
     const Transformer& model = *setup_.models.verifier;
     LiveSequence dense(model, {}, std::max<Index>(1, n_prefill()), all);
-    dense.prefill(prompt, setup_.options.chunk, PrefillMode::dense);
+    prefill_chunks(dense, prompt, setup_.options.chunk, stop, PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
       const LivePair& pair = setup_.pairs[p];
       LiveSequence live(model, pair.options, options_.n_tokens, own, calibration());
       if (live.shares_dense_prefill()) {
         live.adopt(dense.cache());
       } else {
-        live.prefill(prompt, setup_.options.chunk, PrefillMode::dense);
+        prefill_chunks(live, prompt, setup_.options.chunk, stop, PrefillMode::dense);
       }
       live.clear_stats();
       UnitResult unit;
@@ -78,23 +80,45 @@ class Perplexity final : public SimulationTask {
 
   ColumnTable table(const Units& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task", "selector", "budget_kind"};
-    table.number_names = {"budget",       "n_tokens",          "scored_tokens",
-                          "perplexity",   "relative_increase", "log_perplexity",
-                          "kv_reduction", "kv_union_reduction"};
+    table.text_names = {"model", "task", "selector", "budget_kind", "protocol", "doubt"};
+    table.number_names = {"budget",
+                          "n_tokens",
+                          "scored_tokens",
+                          "perplexity",
+                          "perplexity_low",
+                          "perplexity_high",
+                          "relative_increase",
+                          "relative_increase_low",
+                          "relative_increase_high",
+                          "log_perplexity",
+                          "kv_reduction",
+                          "kv_union_reduction"};
     const double dense = dense_perplexity(units);
+    const Resampled resampled = resample(units);
+    const auto words = doubt_words(doubts_of(units, resampled), setup_.pairs.size());
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       const auto mine = units_of(units, p);
       const double log_perplexity = mean_loss(mine);
       const double perplexity = std::exp(log_perplexity);
       const Reductions kept = reductions_of(mine, 0);
-      table.rows.push_back(
-          {pair_texts(setup_, name(), p),
-           {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
-            static_cast<double>(n_scored() * options_.windows), perplexity,
-            perplexity / dense - 1.0, log_perplexity, kept.per_head, kept.per_union}});
+      const Interval interval = percentiles95(resampled[p]);
+      const Interval increase = percentiles95(differences(resampled, p, dense_pair()));
+      std::vector<std::string> texts = pair_texts(setup_, name(), p);
+      texts.push_back(protocol());
+      texts.push_back(words[p]);
+      table.rows.push_back({std::move(texts),
+                            {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
+                             static_cast<double>(n_scored() * options_.windows), perplexity,
+                             std::exp(interval.low), std::exp(interval.high),
+                             perplexity / dense - 1.0, std::exp(increase.low) - 1.0,
+                             std::exp(increase.high) - 1.0, log_perplexity, kept.per_head,
+                             kept.per_union}});
     }
     return table;
+  }
+
+  std::vector<Doubt> doubts(const Units& units) const override {
+    return doubts_of(units, resample(units));
   }
 
   /// Cumulative log perplexity by step: the mean loss of steps 0..t over all windows.
@@ -155,7 +179,8 @@ class Perplexity final : public SimulationTask {
     std::optional<DraftRunner> draft;
     if (pair.needs_draft) {
       draft.emplace(*setup_.models.draft, options_.n_tokens, pool);
-      draft->prefill(window.first(static_cast<std::size_t>(n_prefill())), setup_.options.chunk);
+      prefill_chunks(*draft, window.first(static_cast<std::size_t>(n_prefill())),
+                     setup_.options.chunk, stop);
     }
     const Index step = by_chunks ? setup_.options.chunk : draft ? setup_.options.gamma : 1;
     const Phase phase = by_chunks ? Phase::prefill : draft ? Phase::verify : Phase::decode;
@@ -192,12 +217,79 @@ class Perplexity final : public SimulationTask {
     return sum / n;
   }
 
+  /// Mean losses of resamples, [pair][resample]: windows are drawn, and blocks of neighbouring tokens
+  /// in them, the same for all pairs. Empty, which makes intervals NaN, for too few blocks to draw from.
+  using Resampled = std::vector<std::vector<double>>;
+  Resampled resample(const Units& units) const {
+    constexpr Index kBlock = 64;  // tokens; losses of neighbours depend on each other
+    constexpr Index kFewestBlocks = 8;
+    const Index n_blocks = std::max<Index>(1, n_scored() / kBlock);
+    if (n_blocks * options_.windows < kFewestBlocks) return Resampled(setup_.pairs.size());
+    std::vector<std::vector<std::vector<double>>> losses(setup_.pairs.size());
+    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      for (const UnitResult* unit : units_of(units, p)) {
+        std::vector<double> blocks;
+        for (Index b = 0; b < n_blocks; ++b) {
+          const auto begin = static_cast<std::size_t>(b * n_scored() / n_blocks);
+          const auto end = static_cast<std::size_t>((b + 1) * n_scored() / n_blocks);
+          blocks.push_back(mean(std::span(unit->series).subspan(begin, end - begin)));
+        }
+        losses[p].push_back(std::move(blocks));
+      }
+    }
+    return grouped_bootstrap(losses, kIntervalResamples,
+                             {static_cast<std::uint64_t>(setup_.options.seed), 0x706572706c});
+  }
+
+  std::optional<std::size_t> dense_pair() const {
+    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      if (setup_.pairs[p].asked.selector == "full") return p;
+    }
+    return std::nullopt;
+  }
+
+  /// Resampled log ratios of perplexities; empty without the other.
+  static std::vector<double> differences(const Resampled& resampled, std::size_t pair,
+                                         std::optional<std::size_t> other) {
+    std::vector<double> list;
+    for (std::size_t i = 0; other && i < resampled[pair].size(); ++i)
+      list.push_back(resampled[pair][i] - resampled[*other][i]);
+    return list;
+  }
+
+  std::string protocol() const {
+    return options_.mode == PerplexityMode::prefill ? "prefill" : "decode";
+  }
+
+  std::vector<Doubt> doubts_of(const Units& units, const Resampled& resampled) const {
+    std::vector<JudgedRow> rows;
+    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      const auto texts = pair_texts(setup_, name(), p);
+      const double loss = mean_loss(units_of(units, p));
+      rows.push_back({fmt::format("perplexity, {}", protocol()), texts[2], texts[3],
+                      budget_value(setup_.pairs[p]), -loss, /*is_share=*/false,
+                      fmt::format("perplexity {:.4g}", std::exp(loss))});
+    }
+    return find_doubts(rows, [&](std::size_t a, std::size_t b) {
+      const std::vector<double> gains = differences(resampled, b, a);  // of a over b, in nats
+      PairedTest test;
+      test.n = n_scored() * options_.windows;
+      test.difference = rows[a].mean - rows[b].mean;
+      test.interval = percentiles95(gains);
+      const auto share = [&](const auto& is) {
+        return static_cast<double>(std::count_if(gains.begin(), gains.end(), is)) /
+               static_cast<double>(gains.size());
+      };
+      test.p = std::min(1.0, 2.0 * std::min(share([](double x) { return x <= 0.0; }),
+                                            share([](double x) { return x >= 0.0; })));
+      return test;
+    });
+  }
+
   /// Of selector full; NaN if it was not asked for.
   double dense_perplexity(const Units& units) const {
-    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
-      if (setup_.pairs[p].asked.selector == "full") return std::exp(mean_loss(units_of(units, p)));
-    }
-    return std::numeric_limits<double>::quiet_NaN();
+    return dense_pair() ? std::exp(mean_loss(units_of(units, *dense_pair())))
+                        : std::numeric_limits<double>::quiet_NaN();
   }
 
   const SimulationSetup& setup_;

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "analysis/simulate/prompt_kit.hpp"
 #include "core/base/error.hpp"
-#include "core/base/rng.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/lists.hpp"
 
 namespace kvscope {
 
@@ -16,248 +17,259 @@ constexpr std::string_view kHead =
     " There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. "
     "I will quiz you about the important information there.\n";
 
-// The things that magic numbers belong to in the embedded models' training.
-constexpr std::array<std::string_view, 68> kThings = {
-    "apple",  "river",   "stone",  "candle",  "mirror", "garden",  "winter",  "summer",  "castle",
-    "bridge", "forest",  "island", "market",  "silver", "copper",  "lantern", "harbor",  "meadow",
-    "valley", "thunder", "shadow", "feather", "ribbon", "basket",  "anchor",  "compass", "saddle",
-    "barrel", "blanket", "pillow", "kettle",  "hammer", "needle",  "button",  "pocket",  "ladder",
-    "window", "carpet",  "marble", "orchard", "pepper", "ginger",  "cherry",  "walnut",  "violet",
-    "orange", "purple",  "yellow", "crimson", "golden", "emerald", "falcon",  "sparrow", "rabbit",
-    "badger", "otter",   "salmon", "beetle",  "spider", "turtle",  "dragon",  "wizard",  "knight",
-    "baron",  "captain", "doctor", "farmer",  "miller"};
-
-/// Draws of one prompt, one after the other.
-class Draws {
- public:
-  explicit Draws(const PromptSpec& spec)
-      : rng_({static_cast<std::uint64_t>(spec.seed), static_cast<std::uint64_t>(spec.trial),
-              static_cast<std::uint64_t>(spec.kind), static_cast<std::uint64_t>(spec.length),
-              static_cast<std::uint64_t>(std::llround(spec.depth * 1e6))}) {}
-  /// Uniform in [0, n).
-  Index below(Index n) {
-    const double x = rng_.uniform(counter_++) * static_cast<double>(n);
-    return std::min(static_cast<Index>(x), n - 1);
-  }
-  /// Five digits, the first not 0.
-  std::string number() { return fmt::format("{}", 10000 + below(90000)); }
-  /// n different indices below `size`.
-  std::vector<std::size_t> choose(std::size_t size, std::size_t n) {
-    std::vector<std::size_t> all(size);
-    for (std::size_t i = 0; i < size; ++i) all[i] = i;
-    for (std::size_t i = 0; i < n; ++i) {
-      std::swap(all[i], all[i + static_cast<std::size_t>(below(static_cast<Index>(size - i)))]);
-    }
-    all.resize(n);
-    return all;
-  }
-
- private:
-  CounterRng rng_;
-  std::uint64_t counter_ = 0;
-};
-
-/// A fact, and where in the filler it stands: a share of it.
-struct Fact {
-  std::string text;
-  double depth = 0.0;
-};
-
-struct Content {
-  std::string head;
-  std::vector<Fact> facts;
-  std::string question;
-  std::vector<std::string> answers;
-  Index n_answer_tokens = 10;
-};
-
-std::string magic_number(std::string_view thing, std::string_view number) {
-  return fmt::format(" The magic number of the {} is {}.", thing, number);
-}
-
-double random_depth(Draws& draws) {
-  return static_cast<double>(draws.below(1001)) / 1000.0;
-}
-
-Content passkey(const PromptSpec& spec, Draws& draws) {
+PromptContent passkey(const PromptSpec& spec, PromptDraws& draws) {
   const std::string key = draws.number();
   return {std::string(kHead),
           {{fmt::format(" The pass key is {}. Remember it. {} is the pass key.", key, key),
             spec.depth}},
-          " What is the pass key? The pass key is",
-          {key}};
+          {{" What is the pass key? The pass key is", {key}}}};
 }
 
-Content multi_key(const PromptSpec& spec, Draws& draws) {
-  Content content;
-  const auto things = draws.choose(kThings.size(), static_cast<std::size_t>(spec.n_facts));
+PromptContent number_string(const PromptSpec& spec, PromptDraws& draws) {
+  std::string key;
+  while (key.size() < 10) {  // every digit comes one to three times
+    const auto digit = static_cast<char>('1' + draws.below(9));
+    key.append(std::min<std::size_t>(10 - key.size(), 1 + static_cast<std::size_t>(draws.below(3))),
+               digit);
+  }
+  PromptContent content = {
+      std::string(kHead),
+      {{fmt::format(" The sequence of digits is {}. Remember it. {} is the sequence of digits.",
+                    key, key),
+        spec.depth}},
+      {{" What is the sequence of digits? The sequence of digits is", {key}}}};
+  content.n_answer_tokens = 16;
+  return content;
+}
+
+PromptQuestion ask_number(std::string_view thing, std::string_view number) {
+  return {fmt::format(" What is the magic number of the {}? The magic number of the {} is", thing,
+                      thing),
+          {std::string(number)}};
+}
+
+/// n_facts magic numbers; the first stands at the depth and is asked for first.
+PromptContent multi_key(const PromptSpec& spec, PromptDraws& draws, Index n_facts) {
+  PromptContent content;
+  const auto names = prompt_things();
+  const auto things = draws.choose(names.size(), static_cast<std::size_t>(n_facts));
   for (std::size_t i = 0; i < things.size(); ++i) {
     const std::string number = draws.number();
-    const std::string_view thing = kThings[things[i]];
     content.facts.push_back(
-        {magic_number(thing, number), i == 0 ? spec.depth : random_depth(draws)});
-    if (i > 0) continue;  // the first one is asked for
-    content.answers = {number};
-    content.question = fmt::format(
-        " What is the magic number of the {}? The magic number of the {} is", thing, thing);
+        {magic_number(names[things[i]], number), i == 0 ? spec.depth : draws.depth()});
+    content.questions.push_back(ask_number(names[things[i]], number));
   }
   return content;
 }
 
-Content multi_value(const PromptSpec& spec, Draws& draws) {
-  constexpr Index kValues = 4;
-  Content content;
-  const std::string_view thing = kThings[draws.choose(kThings.size(), 1).front()];
-  for (Index i = 0; i < kValues; ++i) {
-    content.answers.push_back(draws.number());
-    content.facts.push_back(
-        {magic_number(thing, content.answers.back()), i == 0 ? spec.depth : random_depth(draws)});
+PromptContent multi_query(const PromptSpec& spec, PromptDraws& draws) {
+  PromptContent content = multi_key(spec, draws, 4);
+  const std::vector<PromptQuestion> single = std::move(content.questions);
+  std::vector<std::string> asked;
+  std::vector<std::string> answers;
+  for (const PromptQuestion& question : single) {
+    const std::size_t begin = question.text.find("of the ") + 7;
+    asked.push_back("the " + question.text.substr(begin, question.text.find('?') - begin));
+    answers.push_back(question.answers.front());
   }
-  content.question = fmt::format(
-      " What are all the magic numbers of the {}? The magic numbers of the {} are", thing, thing);
+  const std::string list = fmt::format("{}", fmt::join(asked, ", "));
+  content.questions = {
+      {fmt::format(" What are the magic numbers of {}? The magic numbers of {} are", list, list),
+       answers}};
   content.n_answer_tokens = 40;
   return content;
 }
 
-Content variable_tracking(const PromptSpec& spec, Draws& draws) {
+PromptContent multi_value(const PromptSpec& spec, PromptDraws& draws) {
+  constexpr Index kValues = 4;
+  PromptContent content;
+  const auto names = prompt_things();
+  const std::string_view thing = names[draws.choose(names.size(), 1).front()];
+  std::vector<std::string> answers;
+  for (Index i = 0; i < kValues; ++i) {
+    answers.push_back(draws.number());
+    content.facts.push_back(
+        {magic_number(thing, answers.back()), i == 0 ? spec.depth : draws.depth()});
+  }
+  content.questions = {
+      {fmt::format(" What are all the magic numbers of the {}? The magic numbers of the {} are",
+                   thing, thing),
+       answers}};
+  content.n_answer_tokens = 40;
+  return content;
+}
+
+PromptContent variable_tracking(const PromptSpec& spec, PromptDraws& draws) {
   constexpr Index kChain = 4;
-  Content content;
+  PromptContent content;
+  const auto names = prompt_things();
   const std::string value = draws.number();
-  const auto things = draws.choose(kThings.size(), kChain);
+  const auto things = draws.choose(names.size(), kChain);
   std::vector<double> depths = {spec.depth};
-  for (Index i = 1; i < kChain; ++i) depths.push_back(random_depth(draws));
+  for (Index i = 1; i < kChain; ++i) depths.push_back(draws.depth());
   std::sort(depths.begin(), depths.end());  // a chain reads in order
+  std::vector<std::string> answers;
   for (std::size_t i = 0; i < things.size(); ++i) {
-    const std::string_view thing = kThings[things[i]];
+    const std::string_view thing = names[things[i]];
     content.facts.push_back({i == 0 ? magic_number(thing, value)
                                     : fmt::format(" The magic number of the {} is that of the {}.",
-                                                  thing, kThings[things[i - 1]]),
+                                                  thing, names[things[i - 1]]),
                              depths[i]});
-    content.answers.emplace_back(thing);
+    answers.emplace_back(thing);
   }
-  content.question = fmt::format(
-      " Which things have the magic number {}? The things with the magic number {} are the", value,
-      value);
+  content.questions = {
+      {fmt::format(" Which things have the magic number {}? The things with the magic number {} "
+                   "are the",
+                   value, value),
+       answers}};
   content.n_answer_tokens = 40;
   return content;
 }
 
-/// The whole prompt is a list of words, a few of them frequent; its size follows from the length.
-Content common_words(const PromptSpec& spec, Draws& draws, const Tokenizer& tokenizer) {
-  constexpr std::size_t kCommon = 5;
-  constexpr Index kFrequency = 3;  // how much more often a common word comes
-  Content content;
-  content.question = " What are the most common words above? The most common words are";
-  content.n_answer_tokens = 30;
-  const auto order = draws.choose(kThings.size(), kThings.size());
-  for (std::size_t i = 0; i < kCommon; ++i) content.answers.emplace_back(kThings[order[i]]);
-  const Index room = spec.length - static_cast<Index>(tokenizer.encode(content.question).size());
-  std::string list;
-  Index n_used = 0;
-  const Index n_tickets =
-      static_cast<Index>(kThings.size() - kCommon) + static_cast<Index>(kCommon) * kFrequency;
-  while (n_used < room) {
-    const Index ticket = draws.below(n_tickets);
-    const std::size_t at = ticket < static_cast<Index>(kCommon) * kFrequency
-                               ? static_cast<std::size_t>(ticket / kFrequency)
-                               : static_cast<std::size_t>(ticket) - kCommon * (kFrequency - 1);
-    list += fmt::format(" {}.", kThings[order[at]]);
-    n_used += 3;  // at most this many tokens short; cut below
-  }
-  content.facts = {{std::move(list), 0.0}};
-  return content;
-}
-
-Content make_content(const PromptSpec& spec, Draws& draws, const Tokenizer& tokenizer) {
+PromptContent make_content(const PromptSpec& spec, std::span<const TokenId> filler,
+                           const Tokenizer& tokenizer, PromptDraws& draws) {
   switch (spec.kind) {
     case PromptKind::passkey:
       return passkey(spec, draws);
+    case PromptKind::number_string:
+      return number_string(spec, draws);
     case PromptKind::multi_key:
-      return multi_key(spec, draws);
+      return multi_key(spec, draws, spec.n_facts);
+    case PromptKind::niah_single_2:
+      return multi_key(spec, draws, 1);
+    case PromptKind::niah_multikey_1:
+      return multi_key(spec, draws, 4);
+    case PromptKind::niah_multiquery:
+      return multi_query(spec, draws);
     case PromptKind::multi_value:
       return multi_value(spec, draws);
     case PromptKind::variable_tracking:
       return variable_tracking(spec, draws);
-    case PromptKind::common_words:
-      return common_words(spec, draws, tokenizer);
+    case PromptKind::story_retrieval:
+    case PromptKind::story_multihop:
+    case PromptKind::story_filtering:
+      return story_content(spec, tokenizer, draws);
+    case PromptKind::local:
+      throw ConfigError("prompt: examples of a file are not made: expected another kind than local");
+    default:
+      return ruler_content(spec, filler, tokenizer, draws);
   }
-  return {};
 }
 
 void check_spec(const PromptSpec& spec) {
   if (!(spec.depth >= 0.0 && spec.depth <= 1.0)) {
     throw ConfigError(fmt::format("prompt: expected a depth in [0, 1], found {}", spec.depth));
   }
-  if (spec.n_facts < 1 || spec.n_facts > static_cast<Index>(kThings.size())) {
-    throw ConfigError(
-        fmt::format("prompt: expected 1 to {} facts, found {}", kThings.size(), spec.n_facts));
+  const auto most = static_cast<Index>(prompt_things().size());
+  if (spec.n_facts < 1 || spec.n_facts > most) {
+    throw ConfigError(fmt::format("prompt: expected 1 to {} facts, found {}", most, spec.n_facts));
   }
+}
+
+bool has_one_number(PromptKind kind) {
+  switch (kind) {
+    case PromptKind::passkey:
+    case PromptKind::multi_key:
+    case PromptKind::niah_single_1:
+    case PromptKind::niah_single_2:
+    case PromptKind::niah_multikey_1:
+    case PromptKind::niah_multikey_2:
+    case PromptKind::number_string:
+    case PromptKind::math_find:
+    case PromptKind::code_run:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_word_sign(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/// True if `word` stands in the text with neither letters nor digits beside it.
+bool has_word(std::string_view text, std::string_view word) {
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !is_word_sign(text[at - 1])) && (end == text.size() || !is_word_sign(text[end])))
+      return true;
+  }
+  return false;
+}
+
+using Kinds = std::vector<PromptKind>;
+
+Kinds family_of(std::string_view word) {
+  using enum PromptKind;
+  if (word == "ruler") {
+    return {niah_single_1,   niah_single_2, niah_single_3,   niah_multikey_1,
+            niah_multikey_2, niah_multikey_3, multi_value,   niah_multiquery,
+            variable_tracking, common_words, fwe};
+  }
+  if (word == "infinitebench") return {passkey, number_string, kv_pairs, math_find, code_run};
+  if (word == "story") return {story_retrieval, story_multihop, story_filtering};
+  if (word == "niah_multivalue") return {multi_value};
+  if (word == "vt") return {variable_tracking};
+  if (word == "cwe") return {common_words};
+  return {};
 }
 
 }  // namespace
 
+std::vector<PromptKind> parse_prompt_kinds(std::string_view text) {
+  Kinds kinds;
+  for (const std::string& word : split_words(std::string(text), ',')) {
+    Kinds found = family_of(word);
+    const auto& names = EnumNames<PromptKind>::value;
+    const auto at = std::find(names.begin(), names.end() - 1, word);  // local comes with a file
+    if (at != names.end() - 1) found = {static_cast<PromptKind>(at - names.begin())};
+    if (found.empty()) {
+      throw ConfigError(fmt::format(
+          "kinds: expected some of {}, a name of RULER (niah_multivalue, vt, cwe) or a family (ruler, "
+          "infinitebench, story), found {}",
+          fmt::join(names.begin(), names.end() - 1, ", "), quote(word)));
+    }
+    for (const PromptKind kind : found) {
+      if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
+        throw ConfigError(fmt::format("kinds: {} is given twice", enum_name(kind)));
+      kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
 Prompt make_prompt(const PromptSpec& spec, std::span<const TokenId> filler,
                    const Tokenizer& tokenizer) {
   check_spec(spec);
-  Draws draws(spec);
-  Content content = make_content(spec, draws, tokenizer);
-  std::stable_sort(content.facts.begin(), content.facts.end(),
-                   [](const Fact& a, const Fact& b) { return a.depth < b.depth; });
-  const std::vector<TokenId> head = tokenizer.encode(content.head);
-  const std::vector<TokenId> question = tokenizer.encode(content.question);
-  std::vector<std::vector<TokenId>> facts;
-  Index n_fixed = static_cast<Index>(head.size() + question.size());
-  for (const Fact& fact : content.facts) {
-    facts.push_back(tokenizer.encode(fact.text));
-    if (spec.kind == PromptKind::common_words) {
-      const auto room = static_cast<std::size_t>(std::max<Index>(0, spec.length - n_fixed));
-      if (facts.back().size() > room) facts.back().resize(room);
-    }
-    n_fixed += static_cast<Index>(facts.back().size());
-  }
-  const Index room = spec.length - n_fixed;
-  const auto n_filler = static_cast<Index>(filler.size());
-  if (room < 0) {
-    throw ConfigError(
-        fmt::format("prompt: {} tokens are too few for a {} prompt, expected at least {}",
-                    spec.length, enum_name(spec.kind), n_fixed));
-  }
-  if (room > n_filler) {
-    throw ConfigError(fmt::format("prompt: the text has {} tokens, a prompt of {} needs {} of them",
-                                  n_filler, spec.length, room));
-  }
-  const Index start = draws.below(n_filler - room + 1);
-  Prompt prompt;
-  prompt.answers = std::move(content.answers);
-  prompt.n_answer_tokens = content.n_answer_tokens;
-  prompt.tokens = head;
-  Index used = 0;
-  const auto add_filler = [&](Index until) {
-    prompt.tokens.insert(prompt.tokens.end(), filler.begin() + start + used,
-                         filler.begin() + start + until);
-    used = until;
-  };
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    add_filler(std::llround(content.facts[i].depth * static_cast<double>(room)));
-    prompt.tokens.insert(prompt.tokens.end(), facts[i].begin(), facts[i].end());
-  }
-  add_filler(room);
-  prompt.tokens.insert(prompt.tokens.end(), question.begin(), question.end());
-  return prompt;
+  PromptDraws draws(spec);
+  PromptContent content = make_content(spec, filler, tokenizer, draws);
+  return assemble_prompt(spec, std::move(content), filler, tokenizer, draws);
 }
 
-double score_answer(PromptKind kind, const Prompt& prompt, std::string_view generated) {
-  if (kind == PromptKind::passkey || kind == PromptKind::multi_key) {
+double score_answer(PromptKind kind, const std::vector<std::string>& answers,
+                    std::string_view generated) {
+  if (has_one_number(kind)) {
     constexpr std::string_view kDigits = "0123456789";
     const std::size_t begin = generated.find_first_of(kDigits);
     if (begin == std::string_view::npos) return 0.0;
     const std::size_t end = std::min(generated.find_first_not_of(kDigits, begin), generated.size());
-    return generated.substr(begin, end - begin) == prompt.answers.front() ? 1.0 : 0.0;
+    return generated.substr(begin, end - begin) == answers.front() ? 1.0 : 0.0;
   }
-  const auto n_found = std::count_if(
-      prompt.answers.begin(), prompt.answers.end(),
-      [&](const std::string& answer) { return generated.find(answer) != std::string_view::npos; });
-  return static_cast<double>(n_found) / static_cast<double>(prompt.answers.size());
+  const auto n_found =
+      std::count_if(answers.begin(), answers.end(),
+                    [&](const std::string& answer) { return has_word(generated, answer); });
+  if (kind == PromptKind::local) return n_found > 0 ? 1.0 : 0.0;
+  return static_cast<double>(n_found) / static_cast<double>(answers.size());
+}
+
+std::vector<TokenId> leading_special_tokens(const Tokenizer& tokenizer) {
+  constexpr std::string_view kText = "a";
+  const std::vector<TokenId> plain = tokenizer.encode(kText);
+  std::vector<TokenId> whole = tokenizer.encode(kText, /*add_special=*/true);
+  const auto text = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
+  if (text == whole.end()) return {};  // a template that changes the text itself
+  whole.erase(text, whole.end());
+  return whole;
 }
 
 }  // namespace kvscope

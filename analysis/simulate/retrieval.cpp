@@ -3,46 +3,81 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "analysis/analysis.hpp"
+#include "analysis/checked_lines.hpp"
+#include "analysis/simulate/ask_prompt.hpp"
+#include "analysis/simulate/prefill_chunks.hpp"
+#include "analysis/simulate/prompt_kit.hpp"
+#include "analysis/simulate/retrieval_cells.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
-#include "core/sim/draft_runner.hpp"
 
 namespace kvscope {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Units = std::vector<std::vector<UnitResult>>;
-
-constexpr double kSolved = 0.5;  // a dense score from which a drop is the selector's
 
 /// Counts that are refused before anything of their size is made: a grid of more prompts than these
 /// runs for years.
 constexpr Index kMostDepths = 1000;
 constexpr Index kMostTrials = 100'000;
+constexpr Index kMostTurns = 64;
 constexpr double kMostPrompts = 1e6;
 
-const RetrievalOptions& checked(const RetrievalOptions& options) {
-  if (options.kinds.empty() || options.lengths.empty() || options.n_depths < 1 ||
-      options.trials < 1 || options.n_fed < 1) {
-    throw ConfigError(
-        fmt::format("{}: expected at least one kind, length, depth, trial and fed token, found "
-                    "{}, {}, {}, {} "
-                    "and {}",
-                    options.task, options.kinds.size(), options.lengths.size(), options.n_depths,
-                    options.trials, options.n_fed));
-  }
-  const double n_prompts = static_cast<double>(options.kinds.size() * options.lengths.size()) *
-                           static_cast<double>(options.n_depths) *
-                           static_cast<double>(options.trials);
-  if (options.n_depths > kMostDepths || options.trials > kMostTrials || n_prompts > kMostPrompts) {
+/// Trials that a cell may have in all.
+Index most_trials(const RetrievalOptions& options) {
+  return options.until_interval > 0.0 ? std::max(options.trials, options.max_trials)
+                                      : options.trials;
+}
+
+/// A grid for the examples of a file: every example once, at no depth of its own.
+RetrievalOptions grid_of_examples(RetrievalOptions options) {
+  if (options.examples.empty()) return options;
+  options.kinds = {PromptKind::local};
+  options.n_depths = 1;
+  const auto n = static_cast<Index>(options.examples.size());
+  options.max_trials = n;
+  options.trials = options.until_interval > 0.0 ? std::min(options.trials, n) : n;
+  return options;
+}
+
+RetrievalOptions checked(RetrievalOptions options) {
+  options = grid_of_examples(std::move(options));
+  if (options.kinds.empty() || options.lengths.empty() || options.protocols.empty() ||
+      options.n_depths < 1 || options.trials < 1 || options.n_fed < 1 || options.turns < 1) {
     throw ConfigError(fmt::format(
-        "{}: expected at most {} depths, {} trials and {} prompts in all, found {}, {} and {:.0f}",
-        options.task, kMostDepths, kMostTrials, kMostPrompts, options.n_depths, options.trials,
-        n_prompts));
+        "{}: expected at least one kind, length, protocol, depth, trial, fed token and turn, found "
+        "{}, {}, {}, {}, {}, {} and {}",
+        options.task, options.kinds.size(), options.lengths.size(), options.protocols.size(),
+        options.n_depths, options.trials, options.n_fed, options.turns));
+  }
+  const double n_prompts =
+      static_cast<double>(options.kinds.size() * options.lengths.size() * options.protocols.size()) *
+      static_cast<double>(options.n_depths) * static_cast<double>(most_trials(options));
+  if (options.n_depths > kMostDepths || most_trials(options) > kMostTrials ||
+      options.turns > kMostTurns || n_prompts > kMostPrompts) {
+    throw ConfigError(fmt::format(
+        "{}: expected at most {} depths, {} trials, {} turns and {} prompts in all, found {}, {}, {} "
+        "and {:.0f}",
+        options.task, kMostDepths, kMostTrials, kMostTurns, kMostPrompts, options.n_depths,
+        most_trials(options), options.turns, n_prompts));
+  }
+  if (!(options.until_interval >= 0.0 && options.until_interval < 0.5)) {
+    throw ConfigError(
+        fmt::format("{}: expected a wanted interval in (0, 0.5) to either side, found {}",
+                    options.task, options.until_interval));
+  }
+  for (const Protocol& protocol : options.protocols) {
+    if (protocol.inside && options.turns > 1 && !options.shared_prefix) {
+      throw ConfigError(fmt::format(
+          "{}: under protocol {} an answer ends the sequence; expected one turn, or turns with a "
+          "shared prefix",
+          options.task, protocol.name));
+    }
   }
   return options;
 }
@@ -55,19 +90,38 @@ std::vector<double> depths_of(Index n) {
   return depths;
 }
 
+/// The text on one line, with its middle left out if it is long, safe to print.
+std::string shortened(const std::string& text, std::size_t head, std::size_t tail) {
+  if (text.size() <= head + tail) return shown_text(text);
+  return fmt::format("{} [... {} characters ...] {}", shown_text(text.substr(0, head)),
+                     text.size() - head - tail, shown_text(text.substr(text.size() - tail)));
+}
+
 class Retrieval final : public SimulationTask {
  public:
   Retrieval(const SimulationSetup& setup, const RetrievalOptions& options)
-      : setup_(setup), options_(checked(options)), depths_(depths_of(options.n_depths)) {
+      : setup_(setup), options_(checked(options)) {
+    grid_ = {options_.kinds.size(), options_.lengths.size(),
+             static_cast<std::size_t>(most_trials(options_)), depths_of(options_.n_depths)};
     const Index positions = setup.models.verifier->config().max_positions;
-    for (const PromptKind kind : options.kinds) {
-      for (const Index length : options.lengths) {
-        const Prompt prompt =
-            make_prompt(spec_of(kind, length, 0, 0), setup.models.text, *setup.models.tokenizer);
-        if (length + prompt.n_answer_tokens > positions) {
-          throw ConfigError(fmt::format(
-              "{}: a prompt of {} tokens and an answer of {} exceed the model's {} positions",
-              options.task, length, prompt.n_answer_tokens, positions));
+    const Tokenizer& tokenizer = *setup.models.tokenizer;
+    for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
+      for (std::size_t length = 0; length < options_.lengths.size(); ++length) {
+        const std::size_t n_seen =
+            options_.kinds[kind] == PromptKind::local ? options_.examples.size() : 1;
+        for (std::size_t trial = 0; trial < n_seen; ++trial) {
+          const Prompt prompt = prompt_of({0, kind, length, 0, trial});
+          const Index n = positions_of(prompt, tokenizer);
+          if (n > positions) {
+            throw ConfigError(fmt::format(
+                "{}: a prompt of {} tokens, its answers and further turns take {} positions, which "
+                "exceeds the model's {} positions",
+                options_.task, prompt.tokens.size(), n, positions));
+          }
+          std::vector<std::size_t> begins;
+          n_kept_tokens_ = std::max<std::size_t>(
+              {n_kept_tokens_, static_cast<std::size_t>(prompt.n_answer_tokens),
+               answer_tokens(prompt.answers, tokenizer, begins).size()});
         }
       }
     }
@@ -76,96 +130,142 @@ class Retrieval final : public SimulationTask {
   std::string name() const override { return options_.task; }
 
   Json config() const override {
-    std::vector<std::string> kinds;
-    for (const PromptKind kind : options_.kinds) kinds.emplace_back(enum_name(kind));
-    return {{"protocol", protocol()},
-            {"kinds", kinds},
-            {"lengths", options_.lengths},
-            {"depths", options_.n_depths},
-            {"trials", options_.trials},
-            {"fed", options_.n_fed},
-            {"facts", options_.n_facts}};
+    Json kinds = Json::array();
+    for (const PromptKind kind : options_.kinds) kinds.push_back(std::string(enum_name(kind)));
+    Json protocols = Json::object();
+    for (const Protocol& protocol : options_.protocols) protocols[protocol.name] = protocol.words();
+    Json json = {{"protocol", options_.protocols.front().name},
+                 {"protocols", protocols},
+                 {"kinds", kinds},
+                 {"lengths", options_.lengths},
+                 {"depths", options_.n_depths},
+                 {"trials", options_.trials},
+                 {"fed", options_.n_fed},
+                 {"facts", options_.n_facts}};
+    if (options_.turns > 1) {
+      json["turns"] = options_.turns;
+      json["shared_prefix"] = options_.shared_prefix;
+    }
+    if (options_.until_interval > 0.0) {
+      json["until_interval"] = options_.until_interval;
+      json["max_trials"] = options_.max_trials;
+    }
+    if (!options_.examples.empty()) json["examples"] = text_checksum(examples_text());
+    return json;
   }
 
   std::size_t n_cases() const override {
-    return options_.kinds.size() * options_.lengths.size() * depths_.size() *
-           static_cast<std::size_t>(options_.trials);
+    return options_.protocols.size() * grid_.n_kinds * grid_.n_lengths * grid_.depths.size() *
+           grid_.n_trials;
   }
 
-  UnitShape unit_shape() const override { return {1 + kept_values({}).size(), 0}; }
+  UnitShape unit_shape() const override {
+    return {n_turns() * kTurnValues, n_turns() * n_kept_tokens_};
+  }
+
+  bool takes(std::size_t index, std::size_t pair) const override {
+    return runs_under(grid_.place_of(index).protocol, pair);
+  }
+
+  /// Without a wanted interval, everything at once. With one, each (protocol, kind, length) that has
+  /// a row with a wider interval gets half as many prompts again.
+  std::vector<std::size_t> cases_of_round(int round, const SimulationUnits& units) const override {
+    std::vector<std::size_t> cases;
+    for_each_place([&](RetrievalPlace place) {
+      const auto [begin, end] = trials_of_round(round, units, place);
+      for (place.depth = 0; place.depth < grid_.depths.size(); ++place.depth) {
+        for (place.trial = begin; place.trial < end; ++place.trial)
+          cases.push_back(grid_.index_of(place));
+      }
+    });
+    return cases;
+  }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
-    const Place place = place_of(index);
-    const PromptSpec spec = spec_of(options_.kinds[place.kind], options_.lengths[place.length],
-                                    place.depth, place.trial);
-    const Prompt prompt = make_prompt(spec, setup_.models.text, *setup_.models.tokenizer);
-    const bool dense_prefill = options_.protocol == RetrievalProtocol::decode;
-    const Index n_fed = std::min(options_.n_fed, spec.length - 1);
-    const auto before =
-        std::span(prompt.tokens)
-            .first(static_cast<std::size_t>(dense_prefill ? spec.length - n_fed : 0));
-    LiveSequence dense(*setup_.models.verifier, {}, spec.length, pool);
-    dense.prefill(before, setup_.options.chunk, PrefillMode::dense);
+    const RetrievalPlace place = grid_.place_of(index);
+    const PromptKind kind = options_.kinds[place.kind];
+    const Prompt prompt = prompt_of(place);
+    const AskOptions ask = {options_.protocols[place.protocol], options_.n_fed,
+                            options_.shared_prefix};
+    const Index n_dense = n_dense_tokens(prompt, ask);
+    LiveSequence dense(*setup_.models.verifier, {}, std::max<Index>(1, n_dense), pool);
+    prefill_chunks(dense, std::span(prompt.tokens).first(static_cast<std::size_t>(n_dense)), setup_.options.chunk, stop,
+                   PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
-      done(p, run_pair(setup_.pairs[p], prompt, spec, dense.cache(), own, stop));
+      UnitResult unit;
+      for (const AskedTurn& turn :
+           ask_prompt(setup_, setup_.pairs[p], kind, prompt, ask, dense.cache(), own, stop)) {
+        unit.values.push_back(turn.score);
+        unit.values.insert(unit.values.end(), turn.kept.begin(), turn.kept.end());
+        for (std::size_t i = 0; i < n_kept_tokens_; ++i)
+          unit.series.push_back(i < turn.answer.size() ? static_cast<double>(turn.answer[i]) : kNan);
+      }
+      done(p, std::move(unit));
     });
   }
 
-  ColumnTable table(const Units& units) const override {
+  ColumnTable table(const SimulationUnits& units) const override {
     ColumnTable table;
     table.text_names = {"model", "task",         "selector", "budget_kind",
-                        "kind",  "dense_solves", "protocol"};
-    table.number_names = {"budget",   "length",       "prompts",
-                          "accuracy", "kv_reduction", "kv_union_reduction"};
-    if (options_.by_depth) table.number_names.insert(table.number_names.begin() + 2, "depth");
-    for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
-      for (std::size_t length = 0; length < options_.lengths.size(); ++length) {
-        for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
-          if (!options_.by_depth) {
-            table.rows.push_back(make_row(units, kind, length, std::nullopt, p));
-            continue;
-          }
-          for (std::size_t depth = 0; depth < depths_.size(); ++depth) {
-            table.rows.push_back(make_row(units, kind, length, depth, p));
-          }
-        }
-      }
+                        "kind",  "dense_solves", "protocol", "doubt"};
+    table.number_names = {"budget", "length"};
+    if (options_.by_depth) table.number_names.emplace_back("depth");
+    if (options_.turns > 1) table.number_names.emplace_back("turn");
+    for (const char* name : {"prompts", "accuracy", "accuracy_low", "accuracy_high", "p_dense",
+                             "kv_reduction", "kv_union_reduction"}) {
+      table.number_names.emplace_back(name);
     }
+    const std::vector<RetrievalCell> cells = cells_of(units);
+    const auto judged = judged_cells(cells, setup_, options_, grid_.depths);
+    const auto words = doubt_words(doubts_of(cells, judged), cells.size());
+    for (std::size_t r = 0; r < cells.size(); ++r)
+      table.rows.push_back(make_row(units, cells, judged, r, words[r]));
     return table;
   }
 
-  /// The grid: accuracy [kind, pair, length, depth].
-  void extras(const Units& units, ResultSink* sink, Json& json) const override {
+  std::vector<Doubt> doubts(const SimulationUnits& units) const override {
+    const std::vector<RetrievalCell> cells = cells_of(units);
+    return doubts_of(cells, judged_cells(cells, setup_, options_, grid_.depths));
+  }
+
+  /// The grid of the first protocol and turn: accuracy [kind, pair, length, depth]. JSON has every
+  /// prompt's scores and the paired tests as well.
+  void extras(const SimulationUnits& units, ResultSink* sink, Json& json) const override {
     Json grids = Json::array();
-    std::vector<Index> pair_axis(setup_.pairs.size());
+    std::vector<std::size_t> pairs;
+    for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      if (runs_under(0, p)) pairs.push_back(p);
+    }
+    std::vector<Index> pair_axis(pairs.size());
     std::iota(pair_axis.begin(), pair_axis.end(), Index{0});
     const auto n_lengths = static_cast<Index>(options_.lengths.size());
-    const auto n_depths = static_cast<Index>(depths_.size());
+    const auto n_depths = static_cast<Index>(grid_.depths.size());
     if (sink != nullptr) {
       write_axis(*sink, "grid/pair", pair_axis, "1", "pair, in the order of the table");
       write_axis(*sink, "grid/length", options_.lengths, "token", "prompt length");
       sink->declare(
           {"grid/depth", ResultType::f64, {n_depths}, {"depth"}, "1", "depth of the fact"});
-      sink->write<double>("grid/depth", 0, depths_);
+      sink->write<double>("grid/depth", 0, grid_.depths);
     }
     for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
       std::vector<double> grid;
-      for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      for (const std::size_t p : pairs) {
         for (std::size_t length = 0; length < options_.lengths.size(); ++length) {
-          for (std::size_t depth = 0; depth < depths_.size(); ++depth) {
-            grid.push_back(accuracy(units_of(units, kind, length, depth, p)));
+          for (std::size_t depth = 0; depth < grid_.depths.size(); ++depth) {
+            grid.push_back(
+                make_cell(grid_, units, {0, kind, length}, depth, 0, p, grid_.n_trials).mean);
           }
         }
       }
       const std::string name(enum_name(options_.kinds[kind]));
       if (sink == nullptr) {
-        for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
-          const auto first = grid.begin() + static_cast<Index>(p) * n_lengths * n_depths;
+        for (std::size_t i = 0; i < pairs.size(); ++i) {
+          const auto first = grid.begin() + static_cast<Index>(i) * n_lengths * n_depths;
           grids.push_back({{"kind", name},
-                           {"pair", pair_label(setup_.pairs[p].asked)},
+                           {"pair", pair_label(setup_.pairs[pairs[i]].asked)},
                            {"lengths", options_.lengths},
-                           {"depths", depths_},
+                           {"depths", grid_.depths},
                            {"accuracy", std::vector<double>(first, first + n_lengths * n_depths)}});
         }
         continue;
@@ -173,161 +273,234 @@ class Retrieval final : public SimulationTask {
       const std::string array = fmt::format("grid/{}", name);
       sink->declare({array,
                      ResultType::f64,
-                     {static_cast<Index>(setup_.pairs.size()), n_lengths, n_depths},
+                     {static_cast<Index>(pairs.size()), n_lengths, n_depths},
                      {"pair", "length", "depth"},
                      "1",
                      "accuracy"});
       sink->write<double>(array, 0, grid);
       sink->add_plot({"accuracy_" + name, array, {"grid/pair", "grid/length", "grid/depth"}, name});
     }
-    if (sink == nullptr) json["grids"] = std::move(grids);
+    if (sink != nullptr) return;
+    json["grids"] = std::move(grids);
+    const std::vector<RetrievalCell> cells = cells_of(units);
+    json["comparisons"] =
+        comparisons_json(cells, judged_cells(cells, setup_, options_, grid_.depths), setup_);
+    json["outcomes"] = outcomes_json(units);
+  }
+
+  std::string show(const SimulationUnits& units, std::size_t n) const override {
+    constexpr std::size_t kHeadShown = 300, kTailShown = 500;
+    const Tokenizer& tokenizer = *setup_.models.tokenizer;
+    std::string text;
+    std::size_t n_shown = 0;
+    for (std::size_t c = 0; c < units.size() && n_shown < n; ++c) {
+      const auto& of_case = units[c];
+      if (std::all_of(of_case.begin(), of_case.end(),
+                      [](const UnitResult& unit) { return unit.values.empty(); })) {
+        continue;
+      }
+      ++n_shown;
+      const RetrievalPlace place = grid_.place_of(c);
+      const Prompt prompt = prompt_of(place);
+      text += fmt::format("--- {}, {} tokens, depth {:g}, trial {}, protocol {} ({})\n{}\n",
+                          enum_name(options_.kinds[place.kind]), prompt.tokens.size(),
+                          grid_.depths[place.depth], place.trial + 1,
+                          options_.protocols[place.protocol].name,
+                          options_.protocols[place.protocol].words(),
+                          shortened(tokenizer.decode(prompt.tokens), kHeadShown, kTailShown));
+      for (std::size_t t = 0; t < n_turns(); ++t) {
+        if (t > 0) {
+          text += fmt::format("turn {}:{}\n", t + 1,
+                              shown_text(tokenizer.decode(prompt.more[t - 1].tokens)));
+        }
+        text += fmt::format(
+            "expected: {}\n",
+            shown_text(fmt::format(
+                "{}", fmt::join(t == 0 ? prompt.answers : prompt.more[t - 1].answers, ", "))));
+        for (std::size_t p = 0; p < of_case.size(); ++p) {
+          const UnitResult& unit = of_case[p];
+          if (unit.values.empty()) continue;
+          std::vector<TokenId> ids;
+          for (std::size_t i = 0; i < n_kept_tokens_; ++i) {
+            const double id = unit.series[t * n_kept_tokens_ + i];
+            if (!std::isnan(id)) ids.push_back(static_cast<TokenId>(id));
+          }
+          text += fmt::format("{:g}  {}: {}\n", unit.values[t * kTurnValues],
+                              pair_label(setup_.pairs[p].asked), shown_text(tokenizer.decode(ids)));
+        }
+      }
+    }
+    return text;
   }
 
  private:
-  struct Place {
-    std::size_t kind, length, depth;
-    Index trial;
-  };
+  std::size_t n_turns() const { return static_cast<std::size_t>(options_.turns); }
 
-  std::string protocol() const {
-    constexpr std::string_view kProtocols[] = {"decode", "prefill", "all"};
-    return std::string(kProtocols[static_cast<std::size_t>(options_.protocol)]);
+  bool runs_under(std::size_t protocol, std::size_t pair) const {
+    return setup_.pairs[pair].is_defined(options_.protocols[protocol].phase());
   }
 
-  Place place_of(std::size_t index) const {
-    const auto n_trials = static_cast<std::size_t>(options_.trials);
-    Place place{};
-    place.trial = static_cast<Index>(index % n_trials);
-    index /= n_trials;
-    place.depth = index % depths_.size();
-    index /= depths_.size();
-    place.length = index % options_.lengths.size();
-    place.kind = index / options_.lengths.size();
-    return place;
-  }
-
-  PromptSpec spec_of(PromptKind kind, Index length, std::size_t depth, Index trial) const {
-    return {kind, length, depths_[depth], options_.n_facts, setup_.options.seed, trial};
-  }
-
-  UnitResult run_pair(const LivePair& pair, const Prompt& prompt, const PromptSpec& spec,
-                      const KvStore& dense, ThreadPool& pool, const std::stop_token& stop) const {
-    const Index capacity = spec.length + prompt.n_answer_tokens;
-    LiveSequence live(*setup_.models.verifier, pair.options, capacity, pool,
-                      {setup_.calibration.get()});
-    std::optional<DraftRunner> draft;
-    if (pair.needs_draft) {
-      draft.emplace(*setup_.models.draft, capacity, pool);
-      draft->prefill(std::span(prompt.tokens).first(static_cast<std::size_t>(dense.n_tokens())),
-                     setup_.options.chunk);
-    }
-    Tensor<float> logits;
-    if (options_.protocol == RetrievalProtocol::decode) {
-      const auto before =
-          std::span(prompt.tokens).first(static_cast<std::size_t>(dense.n_tokens()));
-      if (live.shares_dense_prefill()) {
-        live.adopt(dense);
-      } else {
-        live.prefill(before, setup_.options.chunk, PrefillMode::dense);
+  /// Calls body(place) for every protocol, kind and length; depth and trial are 0.
+  template <class Body>
+  void for_each_place(const Body& body) const {
+    RetrievalPlace place;
+    for (place.protocol = 0; place.protocol < options_.protocols.size(); ++place.protocol) {
+      for (place.kind = 0; place.kind < grid_.n_kinds; ++place.kind) {
+        for (place.length = 0; place.length < grid_.n_lengths; ++place.length) body(place);
       }
-      live.clear_stats();
-      logits = feed(live, draft, std::span(prompt.tokens).subspan(before.size()), stop);
-    } else {
-      logits = prefill_by_chunks(live, prompt.tokens, stop);
-      live.set_sparse(options_.protocol == RetrievalProtocol::all);
     }
-    std::vector<TokenId> answer;
-    while (static_cast<Index>(answer.size()) < prompt.n_answer_tokens) {
-      check_stop(stop, "simulate");
-      answer.push_back(argmax(logits.view().row(logits.dim(0) - 1)));
-      if (static_cast<Index>(answer.size()) == prompt.n_answer_tokens) break;
-      logits = feed(live, draft, {&answer.back(), 1}, stop);
-    }
-    UnitResult unit;
-    unit.values = {score_answer(spec.kind, prompt, setup_.models.tokenizer->decode(answer))};
-    const auto kept = kept_values(live.stats().all());
-    unit.values.insert(unit.values.end(), kept.begin(), kept.end());
-    return unit;
   }
 
-  /// Chunks under the selector, with a look at `stop` before each.
-  Tensor<float> prefill_by_chunks(LiveSequence& live, std::span<const TokenId> tokens,
-                                  const std::stop_token& stop) const {
-    const auto chunk = static_cast<std::size_t>(setup_.options.chunk);
-    Tensor<float> logits;
-    for (std::size_t at = 0; at < tokens.size(); at += chunk) {
-      check_stop(stop, "simulate");
-      logits = live.run(Phase::prefill, tokens.subspan(at, std::min(chunk, tokens.size() - at)),
-                        at + chunk >= tokens.size() ? Logits::last : Logits::none);
+  Prompt prompt_of(const RetrievalPlace& place) const {
+    PromptSpec spec{options_.kinds[place.kind], options_.lengths[place.length],
+                    grid_.depths[place.depth],  options_.n_facts,
+                    setup_.options.seed,        static_cast<Index>(place.trial)};
+    spec.n_turns = options_.turns;
+    spec.leading = setup_.models.leading;
+    if (spec.kind == PromptKind::local) {
+      if (options_.turns > 1) {
+        throw ConfigError(fmt::format(
+            "{}: examples of a file have one question each, found {} turns", options_.task,
+            options_.turns));
+      }
+      return make_local_prompt(options_.examples[place.trial], spec, *setup_.models.tokenizer);
     }
-    return logits;
+    return make_prompt(spec, setup_.models.text, *setup_.models.tokenizer);
   }
 
-  /// One token at a time; with a draft, gamma at a time, the draft consuming the same tokens.
-  Tensor<float> feed(LiveSequence& live, std::optional<DraftRunner>& draft,
-                     std::span<const TokenId> tokens, const std::stop_token& stop) const {
-    const auto step = static_cast<std::size_t>(draft ? setup_.options.gamma : 1);
-    Tensor<float> logits;
-    for (std::size_t at = 0; at < tokens.size(); at += step) {
-      check_stop(stop, "simulate");
-      const auto call = tokens.subspan(at, std::min(step, tokens.size() - at));
-      std::vector<Tensor<float>> rows;
-      if (draft) rows = draft->consume(call);
-      logits = live.run(draft ? Phase::verify : Phase::decode, call, Logits::last, rows);
+  std::string examples_text() const {
+    std::string text;
+    for (const LocalExample& example : options_.examples) {
+      text += fmt::format("{}\1{}\1{}\1{}\1{}\n", example.context, example.question,
+                          example.answer_prefix, fmt::join(example.answers, "\2"),
+                          example.max_new_tokens);
     }
-    return logits;
+    return text;
   }
 
-  std::vector<const UnitResult*> units_of(const Units& units, std::size_t kind, std::size_t length,
-                                          std::optional<std::size_t> depth,
-                                          std::size_t pair) const {
-    std::vector<const UnitResult*> found;
-    for (std::size_t c = 0; c < units.size(); ++c) {
-      const Place place = place_of(c);
-      if (place.kind == kind && place.length == length &&
-          place.depth == depth.value_or(place.depth))
-        found.push_back(&units[c][pair]);
+  /// Trials [first, last) that a round adds; none if the rounds before it were enough.
+  std::pair<std::size_t, std::size_t> trials_of_round(int round, const SimulationUnits& units,
+                                                      const RetrievalPlace& place) const {
+    auto n = static_cast<std::size_t>(options_.trials);
+    if (round == 0) return {0, n};
+    if (!(options_.until_interval > 0.0)) return {n, n};
+    for (int r = 1;; ++r) {
+      if (n >= grid_.n_trials || !is_wide(units, place, n)) return {n, n};
+      const std::size_t next = std::min(grid_.n_trials, n + (n + 1) / 2);
+      if (r == round) return {n, next};
+      n = next;
     }
-    return found;
   }
 
-  static double accuracy(const std::vector<const UnitResult*>& units) {
-    double sum = 0.0;
-    for (const UnitResult* unit : units) sum += unit->values[0];
-    return sum / static_cast<double>(units.size());
+  /// True if a row's interval over the first n trials reaches further than wanted.
+  bool is_wide(const SimulationUnits& units, const RetrievalPlace& place, std::size_t n) const {
+    bool wide = false;
+    for_each_cell(units, place, n, [&](const RetrievalCell& cell) {
+      const double reach =
+          std::max(cell.interval.high - cell.mean, cell.mean - cell.interval.low);
+      wide = wide || reach > options_.until_interval;
+    });
+    return wide;
+  }
+
+  /// The rows of a place: by turn, pair and depth.
+  template <class Body>
+  void for_each_cell(const SimulationUnits& units, const RetrievalPlace& place, std::size_t n_trials,
+                     const Body& body) const {
+    for (std::size_t turn = 0; turn < n_turns(); ++turn) {
+      for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+        if (!runs_under(place.protocol, p)) continue;
+        if (!options_.by_depth) {
+          body(make_cell(grid_, units, place, std::nullopt, turn, p, n_trials));
+          continue;
+        }
+        for (std::size_t depth = 0; depth < grid_.depths.size(); ++depth)
+          body(make_cell(grid_, units, place, depth, turn, p, n_trials));
+      }
+    }
+  }
+
+  std::vector<RetrievalCell> cells_of(const SimulationUnits& units) const {
+    std::vector<RetrievalCell> cells;
+    for_each_place([&](const RetrievalPlace& place) {
+      for_each_cell(units, place, grid_.n_trials,
+                    [&](RetrievalCell cell) { cells.push_back(std::move(cell)); });
+    });
+    return cells;
+  }
+
+  static std::vector<Doubt> doubts_of(const std::vector<RetrievalCell>& cells,
+                                      const std::vector<JudgedRow>& judged) {
+    return find_doubts(judged, [&](std::size_t a, std::size_t b) {
+      return test_cells(cells[a], cells[b]);
+    });
   }
 
   /// Of selector full over all depths; NaN if it was not asked for.
-  double dense_accuracy(const Units& units, std::size_t kind, std::size_t length) const {
+  double dense_accuracy(const SimulationUnits& units, const RetrievalCell& cell) const {
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       if (setup_.pairs[p].asked.selector != "full") continue;
-      return accuracy(units_of(units, kind, length, std::nullopt, p));
+      return make_cell(grid_, units, cell.place, std::nullopt, cell.turn, p, grid_.n_trials).mean;
     }
     return kNan;
   }
 
-  ColumnTable::Row make_row(const Units& units, std::size_t kind, std::size_t length,
-                            std::optional<std::size_t> depth, std::size_t pair) const {
-    const auto mine = units_of(units, kind, length, depth, pair);
-    const Reductions kept = reductions_of(mine, 1);
-    const double dense = dense_accuracy(units, kind, length);
+  ColumnTable::Row make_row(const SimulationUnits& units, const std::vector<RetrievalCell>& cells,
+                            const std::vector<JudgedRow>& judged, std::size_t r,
+                            const std::string& doubt) const {
+    const RetrievalCell& cell = cells[r];
+    const double dense = dense_accuracy(units, cell);
+    double p_dense = kNan;
+    for (std::size_t other = 0; other < cells.size(); ++other) {
+      if (other != r && judged[other].cell == judged[r].cell && judged[other].selector == "full")
+        p_dense = test_cells(cell, cells[other]).p;
+    }
     ColumnTable::Row row;
-    row.texts = pair_texts(setup_, name(), pair);
-    row.texts.emplace_back(enum_name(options_.kinds[kind]));
-    row.texts.emplace_back(dense != dense ? "" : dense >= kSolved ? "yes" : "no");
-    row.texts.push_back(protocol());
-    row.numbers = {budget_value(setup_.pairs[pair]), static_cast<double>(options_.lengths[length])};
-    if (depth) row.numbers.push_back(depths_[*depth]);
-    for (double x :
-         {static_cast<double>(mine.size()), accuracy(mine), kept.per_head, kept.per_union}) {
+    row.texts = pair_texts(setup_, name(), cell.pair);
+    row.texts.emplace_back(enum_name(options_.kinds[cell.place.kind]));
+    row.texts.emplace_back(dense != dense ? "" : dense >= kDenseSolves ? "yes" : "no");
+    row.texts.push_back(options_.protocols[cell.place.protocol].name);
+    row.texts.push_back(doubt);
+    row.numbers = {budget_value(setup_.pairs[cell.pair]),
+                   static_cast<double>(options_.lengths[cell.place.length])};
+    if (cell.depth) row.numbers.push_back(grid_.depths[*cell.depth]);
+    if (options_.turns > 1) row.numbers.push_back(static_cast<double>(cell.turn + 1));
+    const Reductions kept = reductions_of(cell.units, cell.turn * kTurnValues + 1);
+    for (double x : {static_cast<double>(cell.scores.size()), cell.mean, cell.interval.low,
+                     cell.interval.high, p_dense, kept.per_head, kept.per_union}) {
       row.numbers.push_back(x);
     }
     return row;
   }
 
+  /// [{protocol, kind, length, depth, trial, scores: {pair: [by turn]}}].
+  Json outcomes_json(const SimulationUnits& units) const {
+    Json list = Json::array();
+    for (std::size_t c = 0; c < units.size(); ++c) {
+      Json scores = Json::object();
+      for (std::size_t p = 0; p < units[c].size(); ++p) {
+        if (units[c][p].values.empty()) continue;
+        Json by_turn = Json::array();
+        for (std::size_t t = 0; t < n_turns(); ++t)
+          by_turn.push_back(units[c][p].values[t * kTurnValues]);
+        scores[pair_label(setup_.pairs[p].asked)] = std::move(by_turn);
+      }
+      if (scores.empty()) continue;
+      const RetrievalPlace place = grid_.place_of(c);
+      list.push_back({{"protocol", options_.protocols[place.protocol].name},
+                      {"kind", std::string(enum_name(options_.kinds[place.kind]))},
+                      {"length", options_.lengths[place.length]},
+                      {"depth", grid_.depths[place.depth]},
+                      {"trial", place.trial},
+                      {"scores", std::move(scores)}});
+    }
+    return list;
+  }
+
   const SimulationSetup& setup_;
   RetrievalOptions options_;
-  std::vector<double> depths_;
+  RetrievalGrid grid_;
+  std::size_t n_kept_tokens_ = 0;  // of an answer, per turn
 };
 
 }  // namespace
@@ -337,8 +510,13 @@ std::unique_ptr<SimulationTask> make_retrieval_task(const SimulationSetup& setup
   return std::make_unique<Retrieval>(setup, options);
 }
 
-Phase phase_of(RetrievalProtocol protocol) {
-  return protocol == RetrievalProtocol::decode ? Phase::decode : Phase::prefill;
+std::vector<Phase> phases_of(const std::vector<Protocol>& protocols) {
+  std::vector<Phase> phases;
+  for (const Protocol& protocol : protocols) {
+    if (std::find(phases.begin(), phases.end(), protocol.phase()) == phases.end())
+      phases.push_back(protocol.phase());
+  }
+  return phases;
 }
 
 }  // namespace kvscope

@@ -1,27 +1,25 @@
-// Retrieval under a selector: prompts with hidden facts over a grid of lengths and depths, filled
-// in densely or under the selector, answered greedily.
+// Retrieval under a selector: prompts with hidden facts over a grid of protocols, kinds, lengths and
+// depths, asked once or in turns.
 //
-// passkey, Quest's protocol (arXiv 2406.10774): all but the last n_fed tokens are filled in
-// densely, the last ones are fed one by one under the selector, as are the answer's. needle,
-// QuoKA's (arXiv 2602.08722, figures 4 and 7): the whole prompt goes in by chunks under the
-// selector and the answer is decoded densely. ruler: several kinds of prompts, scores by length.
+// Which calls run under the method is the protocol's (protocol.hpp): passkey has Quest's (arXiv
+// 2406.10774), needle and ruler QuoKA's (arXiv 2602.08722, figures 4 and 7), in which prompt and
+// answer run under the method. A row is a cell: protocol, kind, length, method and budget, with
+// by_depth the depth, and with several turns the turn. Its accuracy has Wilson's interval; doubts
+// that gates raise (gates.hpp) stand in its column `doubt`.
 #pragma once
 
+#include <memory>
+
+#include "analysis/simulate/local_prompts.hpp"
 #include "analysis/simulate/prompts.hpp"
+#include "analysis/simulate/protocol.hpp"
 #include "analysis/simulate/simulation.hpp"
 
 namespace kvscope {
 
-/// Which calls the selector answers in.
-enum class RetrievalProtocol {
-  decode,   // the last n_fed tokens and the answer; dense before
-  prefill,  // the prompt; dense afterwards
-  all,      // prompt and answer
-};
-
 struct RetrievalOptions {
   std::string task = "passkey";  // its name in results
-  RetrievalProtocol protocol = RetrievalProtocol::decode;
+  std::vector<Protocol> protocols = {parse_protocol("decode")};
   std::vector<PromptKind> kinds = {PromptKind::passkey};
   std::vector<Index> lengths = {1024, 2048, 4096, 8192};
   Index n_depths = 10;    // equally spaced from 0 to 1; one stands in the middle
@@ -29,14 +27,20 @@ struct RetrievalOptions {
   Index n_fed = 100;      // protocol decode: tokens fed one by one
   Index n_facts = 8;      // multi_key
   bool by_depth = false;  // one row per depth
+  Index turns = 1;        // questions per prompt, one after the other over one cache
+  bool shared_prefix = false;    // each turn starts from the context again instead
+  double until_interval = 0.0;   // > 0: prompts are added until no row's interval reaches further
+                                 // than this to either side, or max_trials is reached
+  Index max_trials = 200;        // per kind, length and depth; only with until_interval
+  std::vector<LocalExample> examples;  // kind local: asked instead of made prompts
 };
 
 /// Throws ConfigError for lengths beyond the model's positions or too short for the prompt, a text
-/// shorter than the longest prompt, an empty grid.
+/// shorter than the longest prompt, an empty grid, turns that a kind has not.
 std::unique_ptr<SimulationTask> make_retrieval_task(const SimulationSetup& setup,
                                                     const RetrievalOptions& options);
 
-/// The phase that a method must be defined for.
-Phase phase_of(RetrievalProtocol protocol);
+/// The phases that a method may be defined for; one is enough.
+std::vector<Phase> phases_of(const std::vector<Protocol>& protocols);
 
 }  // namespace kvscope

@@ -36,10 +36,60 @@ void check_options(const SimulationOptions& options) {
   if (options.dense_layers) at_least("dense layers", *options.dense_layers, 0);
 }
 
+/// The pairs of all methods that are defined for one of the phases, in the order of the selectors;
+/// what one phase alone leaves out is named as well.
+PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const Phase> phases) {
+  std::vector<MethodSpec> defined;
+  std::vector<std::string> skipped;
+  for (const MethodSpec& spec : options.selectors) {
+    const auto is_defined = [&](Phase phase) { return spec.caps().is_defined(phase); };
+    if (std::any_of(phases.begin(), phases.end(), is_defined)) defined.push_back(spec);
+    for (const Phase phase : phases) {
+      if (!is_defined(phase))
+        skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
+    }
+  }
+  if (defined.empty())  // says why
+    return plan_pairs(options.selectors, options.budgets, phases.front(), std::nullopt, "simulate");
+  PairPlan plan;
+  for (const Phase phase : phases) {
+    std::vector<MethodSpec> own;
+    for (const MethodSpec& spec : defined) {
+      const auto is_known = [&](const ReplayPair& pair) { return pair.selector.text() == spec.text(); };
+      const bool is_new = std::none_of(plan.pairs.begin(), plan.pairs.end(), is_known);
+      if (is_new && spec.caps().is_defined(phase)) own.push_back(spec);
+    }
+    if (own.empty()) continue;
+    PairPlan of_phase = plan_pairs(own, options.budgets, phase, std::nullopt, "simulate");
+    plan.pairs.insert(plan.pairs.end(), of_phase.pairs.begin(), of_phase.pairs.end());
+    plan.skipped.insert(plan.skipped.end(), of_phase.skipped.begin(), of_phase.skipped.end());
+  }
+  const auto place = [&](const ReplayPair& pair) {
+    return std::find_if(options.selectors.begin(), options.selectors.end(), [&](const MethodSpec& spec) {
+      return spec.text() == pair.selector.text();
+    });
+  };
+  std::stable_sort(plan.pairs.begin(), plan.pairs.end(), [&](const ReplayPair& a, const ReplayPair& b) {
+    return place(a) < place(b);
+  });
+  plan.skipped.insert(plan.skipped.begin(), skipped.begin(), skipped.end());
+  return plan;
+}
+
 }  // namespace
 
+std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n) {
+  std::vector<TokenId> window(models.leading.begin(),
+                              models.leading.begin() +
+                                  std::min(n, static_cast<Index>(models.leading.size())));
+  const auto own = models.text.subspan(static_cast<std::size_t>(begin),
+                                       static_cast<std::size_t>(n) - window.size());
+  window.insert(window.end(), own.begin(), own.end());
+  return window;
+}
+
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
-                                  Phase phase, ThreadPool& pool) {
+                                  std::span<const Phase> phases, ThreadPool& pool) {
   check_options(options);
   SimulationSetup setup;
   setup.models = models;
@@ -53,8 +103,7 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
       throw ConfigError(fmt::format("selector {}: needs a budget, and none was given", spec));
     }
   }
-  PairPlan plan = plan_pairs(options.selectors, options.budgets, phase,
-                             /*without_draft=*/std::nullopt, "simulate");
+  PairPlan plan = plan_pairs_of_phases(options, phases);
   setup.skipped = std::move(plan.skipped);
   const bool needs_map = std::any_of(plan.pairs.begin(), plan.pairs.end(), [](const auto& pair) {
     return pair.selector.leaves_open(kLayerMap);
@@ -79,6 +128,11 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
         record_in_memory(*models.verifier, calibration_text(models, options), options.chunk, pool));
   }
   return setup;
+}
+
+SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
+                                  Phase phase, ThreadPool& pool) {
+  return set_up_simulation(models, options, std::span(&phase, 1), pool);
 }
 
 void for_each_pair(std::span<const std::size_t> pairs, ThreadPool& pool,

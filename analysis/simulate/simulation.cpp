@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
@@ -42,6 +43,7 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"layer_map", setup.layer_map},
       {"seed", options.seed}};
   if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty()) config["artifacts"] = std::move(artifacts);
+  if (!setup.models.leading.empty()) config["leading_tokens"] = setup.models.leading;
   if (options.matmul != "f32") config["matmul"] = options.matmul;
   if (options.kv_dtype != "f32") config["kv_dtype"] = options.kv_dtype;
   const Json own = task.config();
@@ -96,6 +98,12 @@ std::map<std::size_t, UnitResult> read_units(const std::filesystem::path& file, 
 
 }  // namespace
 
+std::vector<std::size_t> SimulationTask::cases_of_round(int round, const SimulationUnits&) const {
+  std::vector<std::size_t> cases(round == 0 ? n_cases() : 0);
+  std::iota(cases.begin(), cases.end(), std::size_t{0});
+  return cases;
+}
+
 SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& setup,
                                 const std::filesystem::path& journal, JournalMode mode,
                                 ThreadPool& pool, const ProgressFn& progress,
@@ -125,34 +133,47 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
 
   std::mutex mutex;  // units finish in several threads
   const auto n_known = static_cast<std::int64_t>(units.size());
+  std::int64_t n_planned = 0;
   const auto report = [&] {
     if (!progress) return;
     progress({result.task, static_cast<std::int64_t>(units.size()) - n_known,
-              static_cast<std::int64_t>(n_units) - n_known, "runs"});
+              std::max(n_planned, static_cast<std::int64_t>(units.size())) - n_known, "runs"});
   };
-  report();
-  for (std::size_t c = 0; c < task.n_cases(); ++c) {
-    std::vector<std::size_t> todo;
-    for (std::size_t p = 0; p < n_pairs; ++p) {
-      if (!units.contains(c * n_pairs + p)) todo.push_back(p);
+  result.units.assign(task.n_cases(), std::vector<UnitResult>(n_pairs));
+  std::vector<std::size_t> cases = task.cases_of_round(0, result.units);
+  for (int round = 0; !cases.empty(); cases = task.cases_of_round(++round, result.units)) {
+    for (const std::size_t c : cases) {
+      for (std::size_t p = 0; p < n_pairs; ++p) n_planned += task.takes(c, p) ? 1 : 0;
     }
-    if (todo.empty()) continue;
-    check_stop(stop, "simulate");
-    task.run_case(
-        c, todo,
-        [&](std::size_t pair, UnitResult unit) {
-          const std::lock_guard lock(mutex);
-          writer->write({{"unit", c * n_pairs + pair},
-                         {"values", numbers_to_json(unit.values)},
-                         {"series", numbers_to_json(unit.series)}});
-          units.emplace(c * n_pairs + pair, std::move(unit));
-          report();
-        },
-        pool, stop);
+    report();
+    for (const std::size_t c : cases) {
+      std::vector<std::size_t> todo;
+      for (std::size_t p = 0; p < n_pairs; ++p) {
+        if (task.takes(c, p) && !units.contains(c * n_pairs + p)) todo.push_back(p);
+      }
+      if (todo.empty()) continue;
+      check_stop(stop, "simulate");
+      task.run_case(
+          c, todo,
+          [&](std::size_t pair, UnitResult unit) {
+            const std::lock_guard lock(mutex);
+            writer->write({{"unit", c * n_pairs + pair},
+                           {"values", numbers_to_json(unit.values)},
+                           {"series", numbers_to_json(unit.series)}});
+            units.emplace(c * n_pairs + pair, std::move(unit));
+            report();
+          },
+          pool, stop);
+    }
+    for (const std::size_t c : cases) {
+      for (std::size_t p = 0; p < n_pairs; ++p) {
+        if (const auto found = units.find(c * n_pairs + p); found != units.end())
+          result.units[c][p] = found->second;
+      }
+    }
   }
-  result.units.resize(task.n_cases());
-  for (auto& [index, unit] : units) result.units[index / n_pairs].push_back(std::move(unit));
   result.table = task.table(result.units);
+  result.doubts = task.doubts(result.units);
   return result;
 }
 
@@ -162,7 +183,8 @@ Json simulation_json(const SimulationTask& task, const SimulationResult& result)
                {"config", result.config},
                {"command_line", result.command_line},
                {"skipped", result.skipped},
-               {"rows", table_json(result.table, result.config_hash)}};
+               {"rows", table_json(result.table, result.config_hash)},
+               {"doubts", doubts_json(result.doubts)}};
   task.extras(result.units, nullptr, json);
   return json;
 }
@@ -180,6 +202,7 @@ void write_simulation(const SimulationTask& task, const SimulationResult& result
   task.extras(result.units, &sink, extras);
   sink.finish({{"simulation_hash", result.config_hash},
                {"skipped", result.skipped},
+               {"doubts", doubts_json(result.doubts)},
                {"categories", categories}});
 }
 

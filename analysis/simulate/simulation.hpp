@@ -13,6 +13,7 @@
 
 #include "analysis/column_table.hpp"
 #include "analysis/replay_pairs.hpp"
+#include "analysis/simulate/gates.hpp"
 #include "analysis/sweep.hpp"
 #include "core/base/progress.hpp"
 #include "core/model/tokenizer.hpp"
@@ -30,6 +31,7 @@ struct SimulationModels {
   std::string draft_name;
   std::span<const TokenId> text;  // what is read, and the filler of prompts
   std::string text_name;
+  std::vector<TokenId> leading;  // special tokens (BOS) in front of every prompt and window
 };
 
 /// Options that all tasks share.
@@ -63,6 +65,8 @@ struct LivePair {
   ReplayPair asked;
   LiveOptions options;
   bool needs_draft = false;
+  /// True if the method is defined for the phase.
+  bool is_defined(Phase phase) const { return options.selector.caps().is_defined(phase); }
 };
 
 /// What tasks get to work with.
@@ -75,14 +79,23 @@ struct SimulationSetup {
   std::unique_ptr<TraceSource> calibration;  // a dense pass over the calibration text, if a method learns
 };
 
-/// Plans the pairs, measures the layer map and reads the calibration text where a method needs them.
+/// Plans the pairs of methods that are defined for one of the phases at least, measures the layer map and reads the calibration text where a method needs them.
 /// Throws ConfigError for budgets that no method takes, a missing draft, a text shorter than the
 /// calibration needs.
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
+                                  std::span<const Phase> phases, ThreadPool& pool);
+SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
                                   Phase phase, ThreadPool& pool);
+
+/// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of as
+/// many of its own.
+std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
 
 /// Called with a finished unit; from any thread.
 using UnitDone = std::function<void(std::size_t pair, UnitResult)>;
+
+/// All units, [n_cases][n_pairs]; those that a task did not ask for are empty.
+using SimulationUnits = std::vector<std::vector<UnitResult>>;
 
 /// One kind of simulation.
 class SimulationTask {
@@ -92,6 +105,14 @@ class SimulationTask {
   /// Everything that decides the numbers, besides models and SimulationOptions.
   virtual nlohmann::ordered_json config() const = 0;
   virtual std::size_t n_cases() const = 0;
+  /// Cases of a round; `units` holds those of the rounds before it, and only they may decide. None
+  /// ends the run. Most tasks run all cases in one round.
+  virtual std::vector<std::size_t> cases_of_round(int round, const SimulationUnits& units) const;
+  /// False for pairs that a case leaves out.
+  virtual bool takes(std::size_t case_index, std::size_t pair) const {
+    (void)case_index, (void)pair;
+    return true;
+  }
   /// Of every unit; a journal with other units is refused, since table() believes them.
   virtual UnitShape unit_shape() const = 0;
   /// Runs case `index` under `pairs` (indices into setup.pairs) and calls `done` once for each.
@@ -104,6 +125,16 @@ class SimulationTask {
                       nlohmann::ordered_json& json) const {
     (void)units, (void)sink, (void)json;
   }
+  /// Why not to believe what the table ranks (gates.hpp).
+  virtual std::vector<Doubt> doubts(const SimulationUnits& units) const {
+    (void)units;
+    return {};
+  }
+  /// What the model saw and answered in the first n cases, for reading; may be empty.
+  virtual std::string show(const SimulationUnits& units, std::size_t n) const {
+    (void)units, (void)n;
+    return "";
+  }
 };
 
 struct SimulationResult {
@@ -113,6 +144,7 @@ struct SimulationResult {
   std::vector<std::string> skipped;
   ColumnTable table;
   std::vector<std::vector<UnitResult>> units;  // [n_cases][n_pairs]
+  std::vector<Doubt> doubts;
   std::string command_line;                    // the caller's, as far as it decides the numbers
 };
 
@@ -126,7 +158,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
                                 ThreadPool& pool, const ProgressFn& progress = {},
                                 std::stop_token stop = {});
 
-/// {"kind", "config_hash", "config", "command_line", "skipped", "rows", ...extras}.
+/// {"kind", "config_hash", "config", "command_line", "skipped", "rows", "doubts", ...extras}.
 nlohmann::ordered_json simulation_json(const SimulationTask& task, const SimulationResult& result);
 
 /// rows/COLUMN and the task's own arrays.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/prefill_chunks.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
 #include "core/sim/speculative.hpp"
@@ -82,18 +83,17 @@ class Speculative final : public SimulationTask {
                 ThreadPool& pool, std::stop_token stop) override {
     const auto n_prompts = static_cast<std::size_t>(options_.prompts);
     const Index gamma = gammas_[index / n_prompts];
-    const auto prompt = setup_.models.text.subspan(
-        static_cast<std::size_t>(options_.offset +
-                                 static_cast<Index>(index % n_prompts) * options_.prompt),
-        static_cast<std::size_t>(options_.prompt));
-    const auto before = prompt.first(prompt.size() - 1);
+    const std::vector<TokenId> prompt = text_window(
+        setup_.models, options_.offset + static_cast<Index>(index % n_prompts) * options_.prompt,
+        options_.prompt);
+    const auto before = std::span(prompt).first(prompt.size() - 1);
     const Index chunk = setup_.options.chunk;
     const auto on_tokens = [&](Index) {
       check_stop(stop, "simulate");
       return true;
     };
     LiveSequence greedy(*setup_.models.verifier, {}, capacity(), pool);
-    greedy.prefill(before, chunk, PrefillMode::dense);
+    prefill_chunks(greedy, before, chunk, stop, PrefillMode::dense);
     const std::unique_ptr<KvStore> prefix = setup_.models.verifier->make_store(options_.prompt);
     prefix->copy_from(greedy.cache());
     const auto start = std::chrono::steady_clock::now();
@@ -103,14 +103,14 @@ class Speculative final : public SimulationTask {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
     DraftRunner draft(*setup_.models.draft, capacity(), pool);
-    draft.prefill(before, chunk);
+    prefill_chunks(draft, before, chunk, stop);
     for (const std::size_t p : pairs) {
       LiveSequence live(*setup_.models.verifier, setup_.pairs[p].options, capacity(), pool,
                         {setup_.calibration.get()});
       if (live.shares_dense_prefill()) {
         live.adopt(*prefix);
       } else {
-        live.prefill(before, chunk, PrefillMode::dense);
+        prefill_chunks(live, before, chunk, stop, PrefillMode::dense);
       }
       live.clear_stats();
       draft.truncate(static_cast<Index>(before.size()));

@@ -121,6 +121,7 @@ LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Ind
     task.key_begin = std::max<Index>(0, *first - *call.window + 1) / kKeyBlock * kKeyBlock;
   }
   if (!call.sinks.empty()) task.sinks = memory.sinks;
+  task.cap = call.score_cap;
   task.out = q + d * lanes;
   task.scratch = task.out + d * lanes;
   task.lse = memory.lse;
@@ -177,6 +178,7 @@ void attend_rows(const LaneAttentionCall& call, ThreadPool& pool) {
     task.key_begin = std::max(first_key / kKeyBlock * kKeyBlock, span * kKeySpan);
     task.key_end = std::min(key_end, (span + 1) * kKeySpan);
     task.window = window;
+    task.cap = call.score_cap;
     task.part = &parts(kv_head, span - first_span, Index{0}, Index{0});
     row_attention(task);
   });
@@ -296,6 +298,7 @@ void attend_dense(const AttentionQuestion& question, const AttentionRows& answer
   lane_call.n_tok = question.n_tok;
   lane_call.lanes = lanes;
   lane_call.score_scale = question.score_scale;
+  lane_call.score_cap = question.score_cap;
   lane_call.window = question.window;
   lane_call.n_q = n_q;
   lane_call.sinks = question.sinks;

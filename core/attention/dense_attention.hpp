@@ -16,6 +16,7 @@ struct LaneAttentionCall {
   Index n_tok = 0;
   Index lanes = 0;
   float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
   std::optional<Index> window;
   Index n_q = 0;
   std::span<const float> sinks;  // [n_q] or empty, see AttentionQuestion
@@ -30,7 +31,7 @@ struct LaneAttentionCall {
   Index d_head() const { return halves ? halves.k.dim(2) : k.dim(2); }
 };
 
-/// softmax(scale q k^T + causal and window mask) v for all heads; a head's sink joins the softmax
+/// softmax(scale q k^T, softly capped, + causal and window mask) v for all heads; a head's sink joins the softmax
 /// with no value. Query head h reads KV head h / group. Parallel over (head, block of queries);
 /// same bits for any thread count and any division of queries into calls.
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);

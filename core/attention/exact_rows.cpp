@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/attention/visible.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -33,11 +34,13 @@ void visit_score_rows(const RowSource& source, std::span<const Index> positions,
       const TokenRange visible = visible_keys(pos, source.window);
       seen = {std::min(seen.begin, visible.begin), std::max(seen.end, visible.end)};
     }
-    scratch.compute(widened_rows(queries, source.scale), static_cast<Index>(batch.size()),
+    scratch.compute(widened_rows(queries, source.score.scale), static_cast<Index>(batch.size()),
                     source.keys, seen);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const TokenRange visible = visible_keys(batch[i], source.window);
-      visit(static_cast<Index>(first + i), scratch.row(static_cast<Index>(i), visible), visible);
+      const std::span<double> row = scratch.row(static_cast<Index>(i), visible);
+      soft_cap(row, source.score.cap);
+      visit(static_cast<Index>(first + i), row, visible);
     }
   }
 }

@@ -20,7 +20,7 @@ struct RowSource {
   TensorView<const float> q;  // [n, d_head], rows of the positions from q_begin on
   Index q_begin = 0;
   const KeyTable& keys;
-  double scale = 1.0;           // scores are scale * q.k
+  ScoreRule score;              // of q.k
   std::optional<Index> window;  // sliding window, the query's own position included
 };
 

@@ -252,6 +252,8 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
       kernel.v = rows.v.data();
     }
     kernel.d_head = width;
+    kernel.cap = call.score_cap;
+    kernel.has_addends = width > d;
     kernel.key_end = *std::max_element(block.last_slot, block.last_slot + lanes) + 1;
     if (!call.sinks.empty()) kernel.sinks = block.sinks;
     kernel.out = q + width * lanes;
@@ -323,6 +325,8 @@ void attend_span(const AttentionQuestion& call, const Selection& selection, cons
     kernel.v = scratch.rows.v.data();
   }
   kernel.d_head = scratch.width;
+  kernel.cap = call.score_cap;
+  kernel.has_addends = scratch.width > call.q.dim(2);
   kernel.key_end = end - begin;
   kernel.part = part;
   row_attention(kernel);

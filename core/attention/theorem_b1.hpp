@@ -3,9 +3,10 @@
 //
 // The theorem is about keys: in a layer with attention sinks, w is the weight among the keys.
 // A row: a query q sees n + 1 keys with scores s_i = scale * q.k_i; k* is one of them, w its
-// softmax weight. The theorem is about a unit query and bare dot products, so the keys are read as
-// (|q| * scale) * k: their largest norm is N_eff = |q| * scale * max|k|, and the printed constant
-// is M_eff = N_eff^2. The cosine does not change with scale.
+// softmax weight; a model's soft cap of scores stays out of it. The theorem is about a unit query
+// and bare dot products, so the keys are read as (|q| * scale) * k: their largest norm is N_eff =
+// |q| * scale * max|k|, and the printed constant is M_eff = N_eff^2. The cosine does not change
+// with scale.
 //
 //   x   = log(w / (1 - w)) = s* - LSE(others), the log-odds of w
 //   rho = log(n / (n + 1)) - log(1 - w),  tau = log(n * w / (1 - w)) = log n + x

@@ -1,7 +1,9 @@
 #include "core/base/whole_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -25,17 +27,31 @@ namespace {
       fmt::format("{} is longer than {}", name, bytes_text(static_cast<double>(max_bytes))));
 }
 
+/// A pipe is opened whether somebody writes to it or not; a device, which may never end, is not.
+std::FILE* open_without_waiting(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return nullptr;
+  struct stat status {};
+  if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
+    ::close(fd);
+    throw IoError(S_ISDIR(status.st_mode)
+                      ? fmt::format("{} is a folder, expected a file", file.string())
+                      : fmt::format("cannot read {}: it is a device, expected a file", file.string()));
+  }
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // from now on its writer is waited for
+  std::FILE* opened = ::fdopen(fd, "rb");
+  if (opened == nullptr) ::close(fd);
+  return opened;
+}
+
 }  // namespace
 
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes) {
   const bool is_stdin = file == "-";
   const std::string name = is_stdin ? "standard input" : file.string();
-  if (std::error_code error; !is_stdin && std::filesystem::is_directory(file, error)) {
-    throw IoError(fmt::format("{} is a folder, expected a file", name));
-  }
   const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> in(
-      is_stdin ? stdin : std::fopen(file.c_str(), "rb"), close);
+  const std::unique_ptr<std::FILE, decltype(close)> in(is_stdin ? stdin : open_without_waiting(file),
+                                                       close);
   if (!in) fail_reading(name, errno);
   struct stat status {};
   // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
@@ -50,6 +66,9 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
     text.append(buffer, n);
   }
   if (std::ferror(in.get()) != 0) fail_reading(name, errno);
+  if (text.empty() && !is_stdin && S_ISFIFO(status.st_mode)) {
+    throw IoError(fmt::format("cannot read {}: it is a pipe that nobody writes to", name));
+  }
   return text;
 }
 

@@ -7,8 +7,8 @@
 
 namespace kvscope {
 
-/// The bytes of `file` ("-" is standard input). Throws IoError if it cannot be read or is longer
-/// than max_bytes.
+/// The bytes of `file` ("-" is standard input), which may be a pipe that has a writer. Throws IoError if
+/// it cannot be read, is a folder, a device or a pipe without a writer, or is longer than max_bytes.
 std::string read_whole_file(const std::filesystem::path& file, std::size_t max_bytes);
 
 /// The same for a name that another file gave us (a manifest, a session): nothing but a regular file

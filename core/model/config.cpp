@@ -196,6 +196,11 @@ void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig
   config.has_sinks = traits.has_sinks;
 }
 
+// A soft cap; null = none.
+double read_cap(const JsonObject& json, const std::string& field, double absent) {
+  return json.number_or(field, 0.0, 1e9, json.has(field) ? 0.0 : absent);
+}
+
 // What layers are made of, and the scales around them. Needs d_model.
 void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& config) {
   config.plan = traits.plan;
@@ -208,12 +213,8 @@ void read_plan(const JsonObject& json, const FamilyTraits& traits, ModelConfig& 
   if (traits.query_scale) {
     config.query_scale = json.number_or("query_pre_attn_scalar", 1e-6, 1e9, *traits.query_scale);
   }
-  config.plan.logit_softcap = json.number_or("final_logit_softcapping", 0.0, 1e9, 0.0);
-  if (json.number_or("attn_logit_softcapping", 0.0, 1e9, 0.0) != 0.0) {
-    throw ConfigError(fmt::format(
-        "{}: expected null (a soft cap of attention scores is not computed), found {}",
-        json.name_of("attn_logit_softcapping"), describe(*json.find("attn_logit_softcapping"))));
-  }
+  config.plan.logit_softcap = read_cap(json, "final_logit_softcapping", traits.logit_softcap);
+  config.plan.score_softcap = read_cap(json, "attn_logit_softcapping", traits.score_softcap);
   if (json.boolean_or("use_bidirectional_attention", false)) {
     throw ConfigError(fmt::format("{}: expected false (only causal attention is computed)",
                                   json.name_of("use_bidirectional_attention")));

@@ -21,6 +21,7 @@ enum class ModelFamily {
   qwen3_moe,
   smollm3,
   gpt_oss,
+  gemma2,
   gemma3_text,
   phi3,
   olmo2,
@@ -92,6 +93,7 @@ struct LayerPlan {
   bool fused_gate_up = false;    // one stored matrix holds gate and up: Phi-3
   Names names = Names::llama;
   double embedding_scale = 1.0;
+  double score_softcap = 0.0;    // attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2
   double logit_softcap = 0.0;    // logits become cap * tanh(logits / cap); 0 = they stay
 
   bool has_norm(NormAt at) const {

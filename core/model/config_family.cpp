@@ -106,29 +106,44 @@ FamilyTraits gpt_oss() {
   return t;
 }
 
-// Gemma 3's text models (arXiv 2503.19786).
-FamilyTraits gemma3_text() {
-  FamilyTraits t{ModelFamily::gemma3_text, "gemma3_text"};
+// Gemma 2 (arXiv 2408.00118): soft caps on scores and logits, every second layer with a window.
+FamilyTraits gemma2() {
+  FamilyTraits t{ModelFamily::gemma2, "gemma2"};
   t.n_kv = 4;
   t.d_head = 256;
   t.window = 4096;
   t.sliding = FamilyTraits::Sliding::all_but_every;
-  t.sliding_period = 6;
-  t.sliding_period_field = "sliding_window_pattern";
-  t.max_positions = 131072;
+  t.sliding_period = 2;
+  t.max_positions = 8192;
   t.bos_id = 2;
   t.eos_id = 1;
-  t.rope.theta = 1000000.0;
-  t.local_rope_theta = 10000.0;
+  t.rope.theta = 10000.0;
   t.tied_embeddings = true;
   t.attention_bias = FamilyTraits::Bias::if_said;
-  t.qk_norm = true;
+  t.score_softcap = 50.0;
+  t.logit_softcap = 30.0;
   t.query_scale = 256.0;
   t.scales_embeddings = true;
   t.activation_field = "hidden_activation";
   t.plan.norms = LayerPlan::Norms::both;
   t.plan.activation = LayerPlan::Activation::gelu_tanh;
   t.plan.norm_adds_one = true;
+  return t;
+}
+
+// Gemma 3's text models (arXiv 2503.19786): QK-norm in place of the score cap, five layers of six with a window.
+FamilyTraits gemma3_text() {
+  FamilyTraits t = gemma2();
+  t.family = ModelFamily::gemma3_text;
+  t.name = "gemma3_text";
+  t.sliding_period = 6;
+  t.sliding_period_field = "sliding_window_pattern";
+  t.max_positions = 131072;
+  t.rope.theta = 1000000.0;
+  t.local_rope_theta = 10000.0;
+  t.score_softcap = 0.0;
+  t.logit_softcap = 0.0;
+  t.qk_norm = true;
   return t;
 }
 
@@ -182,10 +197,10 @@ FamilyTraits gpt_neox() {
 }
 
 // In the order of ModelFamily.
-const std::array<FamilyTraits, 11>& table() {
-  static const std::array<FamilyTraits, 11> rows = {
+const std::array<FamilyTraits, 12>& table() {
+  static const std::array<FamilyTraits, 12> rows = {
       llama(),   mistral(),     qwen2(), qwen3(), qwen3_moe(), smollm3(),
-      gpt_oss(), gemma3_text(), phi3(),  olmo2(), gpt_neox()};
+      gpt_oss(), gemma2(),      gemma3_text(), phi3(), olmo2(), gpt_neox()};
   return rows;
 }
 

@@ -68,6 +68,8 @@ struct FamilyTraits {
   bool has_sinks = false;
   std::optional<double> query_scale;       // query_pre_attn_scalar is read
   bool scales_embeddings = false;          // by sqrt(d_model)
+  double score_softcap = 0.0;              // attn_logit_softcapping, where it is not said
+  double logit_softcap = 0.0;              // final_logit_softcapping, likewise
   Experts experts = Experts::none;
   std::string_view activation_field = "hidden_act";
   LayerPlan plan;

@@ -117,6 +117,7 @@ class Forward {
     question.pos_begin = pos_begin_;
     question.n_tok = n_tok_;
     question.score_scale = config_.score_scale();
+    question.score_cap = static_cast<float>(config_.plan.score_softcap);
     question.window = config_.window[static_cast<std::size_t>(layer)];
     question.q = q_rows;
     question.k = store_.host_k(layer, 0, n_ctx);
@@ -135,6 +136,7 @@ class Forward {
     event.pos_begin = pos_begin_;
     event.n_tok = n_tok_;
     event.score_scale = config_.score_scale();
+    event.score_cap = static_cast<float>(config_.plan.score_softcap);
     event.q = q_rows;
     event.lse = backend_.host_lse();
     event.k_cache = store_.host_k(layer, 0, n_ctx);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "core/attention/score_rows.hpp"
 #include "core/base/error.hpp"
@@ -11,6 +13,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -34,14 +37,17 @@ std::vector<double> ClusterSelector::cluster_weights(const SelectCall& call, Ind
   const Index n_clusters = clusters.count();
   const double share = 1.0 / static_cast<double>(group * call.n_tok);
   std::vector<double> weights(static_cast<std::size_t>(n_clusters), 0.0);
+  std::vector<double> log_sizes;
+  for (Index i = 0; weighs_sizes() && i < n_clusters; ++i)
+    log_sizes.push_back(std::log(static_cast<double>(clusters.members[static_cast<std::size_t>(i)].size())));
   for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
     const std::vector<double> q =
         query_rows(call, q_head, all_rows(call), static_cast<double>(call.score_scale));
     dots.compute(q, call.n_tok, clusters.k.view(), {0, n_clusters});
     for (Index row = 0; row < call.n_tok; ++row) {
       const std::span<double> scores = dots.row(row);
-      for (std::size_t i = 0; weighs_sizes() && i < scores.size(); ++i)
-        scores[i] += std::log(static_cast<double>(clusters.members[i].size()));
+      soft_cap(scores, call.score_rule().cap);
+      for (std::size_t i = 0; i < log_sizes.size(); ++i) scores[i] += log_sizes[i];
       softmax_in_place(scores);
       for (std::size_t i = 0; i < scores.size(); ++i) weights[i] += share * scores[i];
     }
@@ -53,11 +59,19 @@ ClusterSelector::Part ClusterSelector::make_part(const SelectCall& call, Index k
                                                  const LiveClusters& clusters, TokenRange clustered,
                                                  Choice choice) const {
   Part part;
+  // ascending without sorting: a bit for each clustered position
+  std::vector<std::uint64_t> is_exact(static_cast<std::size_t>((clustered.size() + 63) / 64), 0);
   for (const Index cluster : choice.exact) {
-    const std::span<const KeyPos> keys = clusters.members[static_cast<std::size_t>(cluster)];
-    part.list.scored.insert(part.list.scored.end(), keys.begin(), keys.end());
+    for (const KeyPos pos : clusters.members[static_cast<std::size_t>(cluster)]) {
+      const auto bit = static_cast<std::size_t>(pos - clustered.begin);
+      is_exact[bit / 64] |= std::uint64_t{1} << (bit % 64);
+    }
   }
-  std::sort(part.list.scored.begin(), part.list.scored.end());
+  for (std::size_t word = 0; word < is_exact.size(); ++word) {
+    for (std::uint64_t left = is_exact[word]; left != 0; left &= left - 1)
+      part.list.scored.push_back(static_cast<KeyPos>(
+          clustered.begin + static_cast<Index>(word) * 64 + std::countr_zero(left)));
+  }
   const TokenRange seen = call_range(call);
   part.list.forced = candidates(
       call, kv_head, TokenRange{seen.begin, std::clamp(clustered.begin, seen.begin, seen.end)});

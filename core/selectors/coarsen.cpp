@@ -11,28 +11,13 @@
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/list_owner.hpp"
 
 namespace kvscope {
 
 namespace {
 
 constexpr double kNoCandidate = -std::numeric_limits<double>::infinity();
-
-Index n_owners_of(ListOwner owner, Index n_q, Index n_kv) {
-  return owner == ListOwner::q_head ? n_q : owner == ListOwner::kv_head ? n_kv : 1;
-}
-
-std::string_view words_for(ListOwner owner) {
-  switch (owner) {
-    case ListOwner::q_head:
-      return "query head";
-    case ListOwner::kv_head:
-      return "KV head";
-    case ListOwner::layer:
-      break;
-  }
-  return "layer";
-}
 
 ListOwner coarser(ListOwner a, ListOwner b) {
   return static_cast<int>(a) > static_cast<int>(b) ? a : b;
@@ -290,8 +275,8 @@ class Coarsen final : public Selector {
   Ranking rank(SelectionTrace& trace, ListOwner fine, const SelectCall& call) {
     Ranking ranking;
     ranking.owner = owner_for(fine);
-    ranking.n_owners = n_owners_of(ranking.owner, call.q.dim(0), call.k.dim(0));
-    ranking.heads_per_list = n_owners_of(fine, call.q.dim(0), call.k.dim(0)) / ranking.n_owners;
+    ranking.n_owners = n_owners(ranking.owner, call.q.dim(0), call.k.dim(0));
+    ranking.heads_per_list = n_owners(fine, call.q.dim(0), call.k.dim(0)) / ranking.n_owners;
     ranking.page = page();
     const Index own = own_.page_size;
     const TokenRange seen = call_range(call);

@@ -121,8 +121,8 @@ Index KeyClusters::count_live(const SelectCall& call, Index kv_head, Index begin
 LiveClusters KeyClusters::live(const SelectCall& call, Index kv_head, Index begin) const {
   LiveClusters out;
   const Shape shape{count_live(call, kv_head, begin), call.k.dim(2)};
-  out.k = Tensor<float>(shape);
-  out.v = Tensor<float>(shape);
+  out.k = Tensor<float>::uninitialized(shape);
+  out.v = Tensor<float>::uninitialized(shape);
   const bool takes_all = all_alive(call, kv_head);
   for (const Segment& segment : segments_) {
     for (std::size_t i = 0; i < segment.members.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <hwy/cache_control.h>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
@@ -13,6 +14,8 @@ namespace kvscope {
 namespace {
 
 constexpr Index kBlockKeys = 16 * kPanelKeys;
+constexpr std::size_t kKeysAhead = 8;
+constexpr Index kLineFloats = 16;  // of a cache line
 constexpr Index kFewRows = 2;  // up to here a transposed block costs more than it saves
 
 }  // namespace
@@ -79,6 +82,27 @@ void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<co
     }
   }
   key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, dots_.data(), stride_);
+}
+
+void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> k, std::span<const std::int32_t> keys) {
+  assert(static_cast<Index>(q.size()) == k.dim(1));
+  n_keys_ = stride_ = static_cast<Index>(keys.size());
+  if (dots_.size() < keys.size()) dots_.resize(keys.size());
+  if (precision_ == ScorePrecision::f32) q_f32_.assign(q.begin(), q.end());
+  for (std::size_t first = 0; first < keys.size();) {
+    std::size_t end = first + 1;
+    while (end < keys.size() && keys[end] == keys[end - 1] + 1) ++end;
+    if (const std::size_t ahead = end + kKeysAhead; ahead < keys.size()) {  // scattered keys: the processor foresees none
+      for (Index c = 0; c < k.dim(1); c += kLineFloats) hwy::Prefetch(&k(keys[ahead], c));
+    }
+    const TensorView<const float> run = k.range(0, keys[first], keys[end - 1] + 1);
+    if (precision_ == ScorePrecision::f32) {
+      key_dots_f32(q_f32_, 1, run, block_, dots_.data() + first, /*out_stride=*/0);
+    } else {
+      key_dots(q, 1, run, dots_.data() + first, /*out_stride=*/0);
+    }
+    first = end;
+  }
 }
 
 void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,

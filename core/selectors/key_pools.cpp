@@ -41,11 +41,12 @@ void KeyPools::truncate(Index n_keys) {
 }
 
 Tensor<float> KeyPools::alive_means(const SelectCall& call, Index kv_head,
+                                    TensorView<const float> rows,
                                     std::vector<Index>& n_alive) const {
   Tensor<float> out(Shape{n_windows_, d_head_});
   n_alive.assign(static_cast<std::size_t>(n_windows_), 0);
   std::vector<double> sum;
-  const auto k = call.k.sub(kv_head);
+  const auto k = rows.sub(kv_head);
   for (Index i = 0; i < n_windows_; ++i) {
     n_alive[static_cast<std::size_t>(i)] = mean_of(
         k, keys_of(i), [&](Index pos) { return is_alive(call, kv_head, pos); }, sum,

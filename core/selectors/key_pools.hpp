@@ -1,5 +1,5 @@
-// Means of windows of one KV head's keys, which grow with the cache: compressed keys (NSA,
-// InfLLM-V2), block means (MoBA) and landmarks (ShadowKV).
+// Means of windows of one KV head's keys (or values), which grow with the cache: compressed keys
+// (NSA, InfLLM-V2), block means (MoBA) and landmarks (ShadowKV).
 #pragma once
 
 #include <span>
@@ -32,9 +32,10 @@ class KeyPools {
   /// [n_windows, d_head]
   TensorView<const float> means() const { return {means_.data(), {n_windows_, d_head_}}; }
 
-  /// Means again from alive keys alone, for a call whose KV head has lost some: [n_windows,
-  /// d_head], and to n_alive the keys that each is made of; a window without any has zeros.
-  Tensor<float> alive_means(const SelectCall& call, Index kv_head,
+  /// Means again from what is alive alone, for a call whose KV head has lost some of `rows`
+  /// [n_kv, n_ctx, d_head] (its keys, or its values): [n_windows, d_head], and to n_alive how many
+  /// each is made of; a window without any has zeros.
+  Tensor<float> alive_means(const SelectCall& call, Index kv_head, TensorView<const float> rows,
                             std::vector<Index>& n_alive) const;
 
  private:

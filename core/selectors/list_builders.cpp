@@ -1,11 +1,27 @@
 #include "core/selectors/list_builders.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 
 namespace kvscope {
+
+SelectorCaps block_share_caps(PatternSize sizes, Index block) {
+  SelectorCaps caps;
+  caps.prefill = true;
+  caps.owner = ListOwner::q_head;
+  if (sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
+  caps.page_size = block;
+  return caps;
+}
+
+double block_share(std::string_view method, PatternSize sizes, double option, const Budget& budget) {
+  if (sizes == PatternSize::options) return option;
+  check_budget_kind(method, block_share_caps(sizes, 1), budget);
+  return budget.value;
+}
 
 Selection select_past(const SelectCall& call, const ChoosePast& choose) {
   const auto add = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
@@ -17,6 +33,23 @@ Selection select_past(const SelectCall& call, const ChoosePast& choose) {
     answers.front().add(list);
   };
   return std::move(select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
+}
+
+KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const double> scores,
+                          TokenRange keys, Index n_sink, Index n_recent) {
+  const Index middle_begin = std::clamp(n_sink, keys.begin, std::max(keys.begin, keys.end));
+  const Index middle_end =
+      std::clamp(call.pos_begin - n_recent, middle_begin, std::max(middle_begin, keys.end));
+  const auto middle = scores.subspan(static_cast<std::size_t>(middle_begin - keys.begin),
+                                     static_cast<std::size_t>(middle_end - middle_begin));
+  const auto n_candidates = static_cast<Index>(std::count_if(middle.begin(), middle.end(), [](double x) {
+    return x > -std::numeric_limits<double>::infinity();
+  }));
+  KeyList list = top_k_list(middle, TokenRange{middle_begin, middle_end},
+                            call.budget.tokens(n_candidates, /*page_size=*/1));
+  list.forced = candidates(call, kv_head, TokenRange{keys.begin, middle_begin});
+  force_keys(list, candidates(call, kv_head, TokenRange{middle_end, call.pos_begin + call.n_tok}));
+  return list;
 }
 
 Selection select_rows(const SelectCall& call, const RowPattern& pattern) {

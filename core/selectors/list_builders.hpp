@@ -21,12 +21,25 @@ struct EnumNames<PatternSize> {
   static constexpr std::array<std::string_view, 2> value = {"options", "budget"};
 };
 
+/// Caps of a prefill method that keeps blocks of keys per query head until they hold a share of the
+/// attention: its option says which share, or the budget p.
+SelectorCaps block_share_caps(PatternSize sizes, Index block);
+
+/// That share. Throws ConfigError if the budget should say it and is of another kind.
+double block_share(std::string_view method, PatternSize sizes, double option, const Budget& budget);
+
 /// The chunked protocol of candidates.hpp for one list per KV head: `choose` gets the head, its
 /// alive past keys (ascending) and how many of them the budget pays for, and returns at most that
 /// many of them, ascending; it may be asked for several heads at a time. The call's own keys are forced.
 using ChoosePast =
     std::function<std::vector<KeyPos>(Index kv_head, std::span<const KeyPos> past, Index n_keep)>;
 Selection select_past(const SelectCall& call, const ChoosePast& choose);
+
+/// The list of one KV head in a method that always keeps the first n_sink keys, the latest n_recent
+/// before the call and the call's own (forced, beside the budget): the budget buys the best of those
+/// between. scores [keys.size()], -infinity is no candidate; keys: the past.
+KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const double> scores,
+                          TokenRange keys, Index n_sink, Index n_recent);
 
 /// One list per query row for all heads (or one per KV head where these have lost different keys).
 /// `pattern` returns the list of the query at a position; it holds visible positions only.

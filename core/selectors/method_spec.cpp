@@ -112,7 +112,10 @@ SelectorOptions MethodSpec::Stage::assignments() const {
 std::unique_ptr<Selector> MethodSpec::Stage::make() const {
   std::unique_ptr<Selector> selector = method->make(assignments());
   const auto of_preset = method->preset_wrappers.find(name);
-  if (of_preset != method->preset_wrappers.end()) selector = wrap(parse_wrapper(of_preset->second), std::move(selector));
+  if (of_preset != method->preset_wrappers.end()) {
+    for (const std::string_view word : split_stages(of_preset->second))
+      selector = wrap(parse_wrapper(word), std::move(selector));
+  }
   for (const WrapperSpec& wrapper : wrappers) selector = wrap(wrapper, std::move(selector));
   return selector;
 }

@@ -44,6 +44,13 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
   return answers;
 }
 
+Selection select_by_query(const SelectCall& call, const MakeList& make_list) {
+  const auto add = [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+    for (Index row = 0; row < call.n_tok; ++row) answers.front().add(make_list(heads, row, worker));
+  };
+  return std::move(select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1, add).front());
+}
+
 Selection select_by_kv_head(
     const SelectCall& call, Index rows_per_list,
     const std::function<void(const ListHeads&, ScoreWorker&, Selection&)>& add_lists) {

@@ -30,6 +30,10 @@ inline std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner 
   return select_by_owner(call, owner, rows_per_list, n_answers, add_lists, owner);
 }
 
+/// One answer with a list per query head and query.
+using MakeList = std::function<KeyList(const ListHeads& heads, Index row, ScoreWorker& worker)>;
+Selection select_by_query(const SelectCall& call, const MakeList& make_list);
+
 /// The same for one answer whose query heads share what is made per KV head.
 Selection select_by_kv_head(const SelectCall& call, Index rows_per_list,
                             const std::function<void(const ListHeads& group, ScoreWorker& worker, Selection& answer)>& add_lists);

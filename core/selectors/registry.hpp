@@ -31,6 +31,19 @@ struct SelectorOption {
 /// Assignments "name" -> "value".
 using SelectorOptions = std::map<std::string, std::string, std::less<>>;
 
+/// What makes a method without a budget keep more or fewer keys: the option that a search for equal cost turns
+/// (core/selectors/method_knob.hpp). A method that takes a budget is turned by that and declares none.
+struct SelectorKnob {
+  std::string option;      // empty: the budget that the method takes once `sets` is assigned
+  double low = 0.0;        // numbers of the option that make sense
+  double high = 1.0;
+  bool falls = false;      // a larger number keeps fewer keys
+  bool is_whole = false;
+  bool is_log = false;     // numbers are tried by their ratios; low > 0
+  SelectorOptions where;   // the knob of these assignments (defaults count); empty: of all
+  SelectorOptions sets;    // assigned beside it
+};
+
 struct SelectorEntry {
   std::string name;     // "quoka"
   std::string title;    // "QuoKA: query-oriented KV selection"
@@ -40,9 +53,10 @@ struct SelectorEntry {
   SelectorCaps caps;    // with default options
   std::vector<SelectorOption> options;
   std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
-  /// What a preset puts around the method besides: "quest-sglang" -> "coarsen:owner=layer" (core/selectors/wrappers.hpp).
+  /// What a preset puts around the method besides, inner ones first: "lserve" -> "coarsen:page=64+every=4" (core/selectors/wrappers.hpp).
   std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
+  std::vector<SelectorKnob> knobs;  // the first one whose `where` holds is turned
   bool is_own = false;  // came at run time: put_own_selector
 };
 
@@ -90,6 +104,11 @@ class SelectorRegistry {
   /// for a name of this build, or one that a MethodSpec could not hold (lower-case letters, digits, dashes).
   void put(SelectorEntry entry);
 
+  /// Says which part of the published method a method or preset of this name does not have, in words that follow "lacks".
+  void say_lacking(std::string name, std::string part) { lacking_[std::move(name)] = std::move(part); }
+  /// The same by name; of those that say so.
+  const std::map<std::string, std::string, std::less<>>& lacking() const { return lacking_; }
+
   /// References stay good while methods are added.
   const std::deque<SelectorEntry>& entries() const { return entries_; }
   /// Throws ConfigError with the nearest name if there is none.
@@ -109,6 +128,7 @@ class SelectorRegistry {
   [[noreturn]] static void throw_unknown(const std::string& method, const std::vector<std::string>& known,
                                          const SelectorOptions& assignments);
   std::deque<SelectorEntry> entries_;
+  std::map<std::string, std::string, std::less<>> lacking_;
 };
 
 /// Every method of this build, sorted by name; behind them those that came at run time.

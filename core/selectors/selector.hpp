@@ -33,6 +33,7 @@
 #include "core/attention/selection.hpp"
 #include "core/base/fields.hpp"
 #include "core/selectors/learned.hpp"
+#include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
 #include "core/trace/info.hpp"
 
@@ -57,6 +58,7 @@ struct AttentionShape {
   Index d_head = 0;
   Index max_tokens = 0;
   float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
   /// [n_layers] or empty: layers with a sliding window, which the engine leaves as they are and
   /// never asks about.
   std::vector<bool> has_window;
@@ -97,12 +99,14 @@ struct SelectorCaps {
   bool needs_probs = false;  // observe() must be fed
   bool needs_calibration = false;
   bool needs_draft = false;  // SelectCall::draft_rows must be there
+  bool needs_side = false;   // SelectCall::side must be there: a recording with the model's indexer
   bool needs_values = false;
-  bool cross_layer = false;           // uses SelectCall::context
+  bool cross_layer = false;           // uses SelectCall::context, or compares layers when it calibrates
   bool is_static = false;             // ignores q and k
   bool uses_pool = false;             // so heavy that replay gives it all threads, one method at a time
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
+  bool keeps_by_option = false;  // permanent, and an option says how many keys stay, not the budget
   Index page_size = 1;     // granularity of the lists
   Index dense_layers = 0;  // the method's own default of leading layers kept dense
   /// The option that names a file of `kvscope fit`; empty: the method has nothing to learn.
@@ -154,6 +158,14 @@ struct SelectionTrace {
   std::vector<std::vector<double>> denominator_errors;  // vAttention: [n_q][n_tok] of the list's softmax denominator, relative
 };
 
+/// What a layer's own indexer made of a call and its context (core/trace/side.hpp); empty views:
+/// the layer has no indexer, and the model attends to everything there.
+struct SideView {
+  TensorView<const float> index_q;  // [n_heads, n_tok, width]
+  TensorView<const float> index_k;  // [n_key_heads, n_ctx, width]
+  TensorView<const float> index_w;  // [n_heads, n_tok], or empty: no gates
+};
+
 /// One question to a selector.
 struct SelectCall {
   Index layer = 0;
@@ -162,6 +174,7 @@ struct SelectCall {
   Index pos_begin = 0;  // position of the first query
   Index n_tok = 0;
   float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
   std::optional<Index> window;  // the layer's sliding window
   /// [n_q] or empty: a logit per query head that joins every softmax, without a key
   std::span<const float> sinks;
@@ -177,6 +190,9 @@ struct SelectCall {
   /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never change an answer.
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
+  const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
+
+  ScoreRule score_rule() const { return {score_scale, score_cap}; }
 };
 
 /// Softmax weights over the attended keys, for methods that vote with them.

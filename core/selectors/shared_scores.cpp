@@ -7,6 +7,7 @@
 
 #include "core/attention/nucleus.hpp"
 #include "core/attention/score_rows.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -173,9 +174,11 @@ void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, Key
                  static_cast<Index>(batch.size()), call.k.sub(kv_head), seen);
     for (std::size_t r = 0; r < batch.size(); ++r) {
       const TokenRange visible = row_range(call, batch[r]);
-      visit(batch[r], dots.row(static_cast<Index>(r))
-                          .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
-                                   static_cast<std::size_t>(visible.size())));
+      const auto scores = dots.row(static_cast<Index>(r))
+                              .subspan(static_cast<std::size_t>(visible.begin - seen.begin),
+                                       static_cast<std::size_t>(visible.size()));
+      soft_cap(scores, call.score_rule().cap);
+      visit(batch[r], scores);
     }
   }
 }
@@ -193,6 +196,7 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
                    static_cast<Index>(batch.size()), k, seen);
       for (std::size_t r = 0; r < batch.size(); ++r) {
         const auto weights = dots.row(static_cast<Index>(r));
+        soft_cap(weights, call.score_rule().cap);
         softmax_over_visible(call, kv_head, batch[r], seen, weights, sink_of(call, q_head));
         for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += factor * weights[offset + i];
       }

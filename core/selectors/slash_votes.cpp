@@ -6,6 +6,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/selectors/softmax_votes.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -23,6 +24,7 @@ void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index
                  static_cast<Index>(rows.size()), call.k.sub(kv_head), keys);
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const std::span<double> weights = dots.row(static_cast<Index>(r));
+      soft_cap(weights, call.score_rule().cap);
       softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_of(call, q_head));
       const Index pos = call.pos_begin + rows[r];
       for (Index j = 0; j <= pos; ++j) {

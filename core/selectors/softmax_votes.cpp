@@ -10,6 +10,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/lane_kernels.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -128,6 +129,7 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
     key_dots_f32(std::span<const float>(q).subspan(static_cast<std::size_t>(first * d), static_cast<std::size_t>(n_voters * d)),
                  n_voters, head.k.range(0, begin, end), unused, scores + first * stride + begin, stride);
     for (Index voter = first; voter < first + n_voters; ++voter) {
+      soft_cap(std::span(scores + voter * stride + begin, static_cast<std::size_t>(end - begin)), call.score_rule().cap);
       const TokenRange seen = head.seen_by(call, question.rows[static_cast<std::size_t>(voter % n_rows)]);
       const std::span<double> row(scores + voter * stride + begin, static_cast<std::size_t>(end - begin));
       const auto low = static_cast<std::ptrdiff_t>(std::clamp(seen.begin, begin, end) - begin);
@@ -315,6 +317,7 @@ class LaneVotes {
         const Index lanes = voters.lanes;
         float* out = voters.exponentials + block * kVoteBlock * lanes;
         lane_matmul(&k(t, Index{0}), k.stride(0), n, d, nullptr, voters.q.data(), out, lanes);
+        soft_cap(std::span(out, static_cast<std::size_t>(n * lanes)), call_.score_cap);
         std::int32_t begin[kWideLanes], last[kWideLanes];
         bool sees_all = true;
         for (Index lane = 0; lane < lanes; ++lane) {

@@ -5,6 +5,7 @@
 
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/list_owner.hpp"
 
 namespace kvscope {
 
@@ -51,11 +52,9 @@ Selection cut(Selection answer, const Selection& before, const SelectCall& call)
   const Index group = n_q / call.k.dim(0);
   Selection both(finer(answer.owner, before.owner), call.n_tok, std::gcd(answer.rows_per_list, before.rows_per_list));
   both.summaries = std::move(answer.summaries);
-  const Index n_owners = both.owner == ListOwner::q_head    ? n_q
-                         : both.owner == ListOwner::kv_head ? n_q / group
-                                                            : 1;
-  const Index heads_per_owner = n_q / n_owners;
-  for (Index owner = 0; owner < n_owners; ++owner) {
+  const Index n_lists = n_owners(both.owner, n_q, n_q / group);
+  const Index heads_per_owner = n_q / n_lists;
+  for (Index owner = 0; owner < n_lists; ++owner) {
     const Index q_head = owner * heads_per_owner;
     for (Index row = 0; row < call.n_tok; row += both.rows_per_list) {
       const ListView allowed = before.list(owner_of(before.owner, q_head, group), row);
@@ -230,6 +229,7 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.verify |= lower.verify;
   upper.needs_probs |= lower.needs_probs;
   upper.needs_calibration |= lower.needs_calibration;
+  upper.needs_side |= lower.needs_side;
   upper.needs_draft |= lower.needs_draft;
   upper.needs_values |= lower.needs_values;
   upper.cross_layer |= lower.cross_layer;
@@ -238,6 +238,7 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.steps_per_choice = std::max(upper.steps_per_choice, lower.steps_per_choice);
   upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
   if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
+  upper.keeps_by_option |= lower.permanent && !upper.permanent;  // that stage has a budget of its own
   upper.permanent |= lower.permanent;
   upper.divides_budget |= lower.divides_budget;
   return upper;

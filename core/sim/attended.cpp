@@ -9,6 +9,7 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/softmax_votes.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -36,12 +37,14 @@ std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index
   return {keys.begin(), keys.end()};
 }
 
-std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query) {
+std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query,
+                                   double score_cap) {
   std::vector<double> scores;
   if (summaries.has_stated_share()) return scores;
   for (Index i = 0; i < summaries.count(kv_head); ++i) {
     const Index row = summaries.begin_of(kv_head) + i;
-    scores.push_back(dot_of(scaled_query, widened(summaries.k.view().row(row))) +
+    const ScoreRule capped{.cap = score_cap};
+    scores.push_back(capped.of(dot_of(scaled_query, widened(summaries.k.view().row(row)))) +
                      static_cast<double>(summaries.log_count[static_cast<std::size_t>(row)]));
   }
   return scores;
@@ -82,16 +85,17 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
   if (visible.empty()) return;
   const Index first = visible.data() - list.keys.data();
   const TokenRange range{first, first + static_cast<Index>(visible.size())};
-  const auto scale = static_cast<double>(call_.score_scale);
-  const std::vector<double> query = widened(call_.q.sub(q_head).row(row), scale);
+  const ScoreRule score = call_.score_rule();
+  const std::vector<double> query = widened(call_.q.sub(q_head).row(row), score.scale);
   scores_.compute(query, /*n_rows=*/1, *list.table, range);
   const std::span<double> weights = scores_.row(0, range);
+  soft_cap(weights, score.cap);
   if (!list.log_weight.empty()) {
     for (std::size_t i = 0; i < weights.size(); ++i)
       weights[i] += static_cast<double>(list.log_weight[static_cast<std::size_t>(first) + i]);
   }
   std::optional<double> others = sink_of(call_, q_head);  // scores without a key of the list
-  std::vector<double> extra = summary_scores(selection_.summaries, q_head / group_, query);
+  std::vector<double> extra = summary_scores(selection_.summaries, q_head / group_, query, score.cap);
   if (!extra.empty()) {
     if (others) extra.push_back(*others);
     others = log_sum_exp(extra);

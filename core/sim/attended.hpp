@@ -18,7 +18,8 @@ std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range);
 
 /// Scores of the summaries of a query head's KV head for one scaled query (f64 [d_head]): products plus log_count.
 /// Empty where there are none, or where their share is stated.
-std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query);
+std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query,
+                                   double score_cap);
 
 /// Sorted keys of a row: the list of its owner (everything for a dense selection), cut to what the
 /// query at pos_begin + row sees. group = n_q / n_kv.

@@ -31,7 +31,7 @@ class RowObserver final : public Observer {
       for (Index r = 0; r < config_.group(); ++r) {
         const auto q = event.q.sub(kv_head * config_.group() + r).range(0, first, event.n_tok);
         const std::span<const float> rows(q.data(), static_cast<std::size_t>(n_rows_ * q.dim(1)));
-        add_attention_rows(widened(rows, static_cast<double>(event.score_scale)), n_rows_,
+        add_attention_rows(rows, event.score_rule(), n_rows_,
                            event.pos_begin + first, keys, config_.window[at], share,
                            sink_of(sinks_, config_, event.layer, kv_head * config_.group() + r),
                            scratch_, sums);
@@ -71,7 +71,9 @@ std::vector<Tensor<float>> DraftRunner::consume(std::span<const TokenId> tokens)
   return observer.take();
 }
 
-DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma) {
+DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma,
+                                   ProposalRows rows_wanted) {
+  const bool keeps_rows = rows_wanted == ProposalRows::kept;
   DraftProposal proposal;
   std::vector<std::vector<Tensor<float>>> steps;  // [gamma][n_layers][1, n_ctx of the step]
   std::vector<TokenId> input(unseen.begin(), unseen.end());
@@ -79,12 +81,13 @@ DraftProposal DraftRunner::propose(std::span<const TokenId> unseen, Index gamma)
     RowObserver observer(model_, /*n_rows=*/1);
     ForwardOptions options;
     options.logits = Logits::last;
-    options.observer = &observer;
+    if (keeps_rows) options.observer = &observer;
     const Tensor<float> logits = model_.forward(input, *cache_, pool_, options);
     proposal.tokens.push_back(argmax(logits.flat()));
     input = {proposal.tokens.back()};
-    steps.push_back(observer.take());
+    if (keeps_rows) steps.push_back(observer.take());
   }
+  if (!keeps_rows) return proposal;
   for (std::size_t layer = 0; layer < steps.front().size(); ++layer) {
     Tensor<float> rows(Shape{gamma, cache_->n_tokens()});
     for (Index step = 0; step < gamma; ++step) {

@@ -17,6 +17,9 @@ struct DraftProposal {
              // them, averaged over the heads; zero where nothing is seen
 };
 
+/// Whether a proposal comes with the attention rows of its queries, a quarter of its time and more.
+enum class ProposalRows { none, kept };
+
 /// A dense draft model over one sequence.
 class DraftRunner {
  public:
@@ -31,8 +34,9 @@ class DraftRunner {
   std::vector<Tensor<float>> consume(std::span<const TokenId> tokens);
 
   /// Runs `unseen` (at least one token, the last one the query of the first proposal) and then
-  /// proposes gamma tokens one by one, each the arg max.
-  DraftProposal propose(std::span<const TokenId> unseen, Index gamma);
+  /// proposes gamma tokens one by one, each the arg max. Without rows, DraftProposal::rows is empty.
+  DraftProposal propose(std::span<const TokenId> unseen, Index gamma,
+                        ProposalRows rows = ProposalRows::kept);
 
   Index n_tokens() const { return cache_->n_tokens(); }
   void truncate(Index n_tokens) { cache_->truncate(n_tokens); }

@@ -18,6 +18,7 @@ AttentionShape attention_shape(const ModelConfig& config, Index max_tokens) {
   shape.d_head = config.d_head;
   shape.max_tokens = max_tokens;
   shape.score_scale = config.score_scale();
+  shape.score_cap = static_cast<float>(config.plan.score_softcap);
   for (const auto& window : config.window) shape.has_window.push_back(window.has_value());
   return shape;
 }

@@ -33,8 +33,7 @@ class SampledRows final : public Observer {
       if (pos < event.pos_begin || pos >= event.pos_begin + event.n_tok) continue;
       Tensor<double> sums(Shape{1, event.k_cache.dim(1)});
       for (Index head = 0; head < config_.n_q; ++head) {
-        add_attention_rows(widened(event.q.sub(head).row(pos - event.pos_begin),
-                                   static_cast<double>(event.score_scale)),
+        add_attention_rows(event.q.sub(head).row(pos - event.pos_begin), event.score_rule(),
                            /*n_rows=*/1, pos,
                            tables[static_cast<std::size_t>(head / config_.group())],
                            config_.window[at], 1.0 / static_cast<double>(config_.n_q),

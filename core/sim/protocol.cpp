@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/eviction.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "core/sim/attended.hpp"
 
 namespace kvscope {
@@ -117,6 +118,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .pos_begin = pos_begin_,
                      .n_tok = n_keys_ - pos_begin_,
                      .score_scale = shape_.score_scale,
+                     .score_cap = shape_.score_cap,
                      .window = input.window,
                      .sinks = input.sinks,
                      .q = input.q,
@@ -127,7 +129,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .context = &context_,
                      .draft_rows = draft_rows_,
                      .engine = engine_.get(),
-                     .trace = input.trace};
+                     .trace = input.trace,
+                     .side = input.side};
   engine_->set_pool(input.pool);
   if (keeps_dense(input.layer)) {
     answers_.clear();
@@ -144,10 +147,8 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
     answers_ = selector_->select_budgets(call_, budgets_);
   }
   call_.trace = nullptr;  // it is the caller's
-  const auto n_owners = [&](ListOwner owner) {
-    return owner == ListOwner::q_head ? shape_.n_q : owner == ListOwner::kv_head ? shape_.n_kv : 1;
-  };
-  for (const Selection& answer : answers_) check_selection(answer, n_owners(answer.owner), n_keys_);
+  for (const Selection& answer : answers_)
+    check_selection(answer, n_owners(answer.owner, shape_.n_q, shape_.n_kv), n_keys_);
   if (caps_.needs_probs) selector_->observe(ListProbs(call_, answers_.back()));
   if (caps_.permanent && input.layer >= dense_layers_) {
     before_evict_ = alive;

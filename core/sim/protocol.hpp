@@ -34,6 +34,7 @@ struct LayerCall {
   /// Threads that the method may work on, outside any other loop of this pool; null = the calling thread alone.
   ThreadPool* pool = nullptr;
   SelectionTrace* trace = nullptr;  // see SelectCall
+  const SideView* side = nullptr;   // see SelectCall
 };
 
 /// True if one run may answer several budgets: nothing that it keeps depends on the budget.

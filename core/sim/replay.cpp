@@ -86,7 +86,7 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
     measured[i].emplace();
     measured[i]->result =
         measure.make_layer(data[i].layer, data[i].window.has_value(), calls, pairs.size());
-    measured[i]->tables = key_tables(data[i]);
+    if (!options.only_costs) measured[i]->tables = key_tables(data[i]);
     measured[i]->previous.resize(pairs.size() * measured[i]->result.q_heads.size());
   }
 

@@ -48,6 +48,9 @@ struct ReplayOptions {
   /// A recording of the same model over another text, for methods that learn from keys before they
   /// see a sequence; null = none.
   const TraceSource* calibration = nullptr;
+  /// Only what selections cost is wanted: kept, forced_share, union, FLOPs and bytes are those of a whole replay,
+  /// everything that needs exact rows is NaN (mass_rows 1), and no row is shown to on_row.
+  bool only_costs = false;
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;

@@ -10,6 +10,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/sim/attended.hpp"
 #include "core/sim/kept_keys.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -20,6 +21,8 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
   if (!answer.budget || answer.budget->kind == Budget::Kind::mass) return 0;
   return answer.budget->tokens(n_visible, answer.page_size);
 }
+
+constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
 
 /// How many flags are 1 (the others 0): parts whose sum fits a byte, which the compiler adds up many at a time.
 Index count_ones(std::span<const std::uint8_t> flags) {
@@ -101,7 +104,7 @@ RowExtras ReplayMeasure::extras_of(const Selection& selection, const ListView& l
   if (selection.summaries.empty()) return extras;
   const Summaries& summaries = selection.summaries;
   const Index kv_head = head.q_head / info_.group();
-  extras.summary_scores = summary_scores(summaries, kv_head, widened(head.query, static_cast<double>(info_.score_scale)));
+  extras.summary_scores = summary_scores(summaries, kv_head, widened(head.query, info_.score_rule().scale), info_.score_rule().cap);
   extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
   if (summaries.has_stated_share()) extras.list_share = static_cast<double>(summaries.list_share(head.q_head, head.row));
   return extras;
@@ -112,11 +115,14 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   const Index row = job.rows[static_cast<std::size_t>(row_slot)];
   const Index pos = job.call.begin + row;
   const TokenRange visible = visible_keys(pos, job.layer.window);
+  const bool with_rows = !options_.only_costs;
   std::vector<std::span<const float>> queries;  // [group]
   for (Index head = kv_head * group; head < (kv_head + 1) * group; ++head)
     queries.push_back(job.q.sub(head).row(row));
-  worker.scores.compute(widened_rows(queries, static_cast<double>(info_.score_scale)), group,
-                        job.tables[static_cast<std::size_t>(kv_head)], visible);
+  if (with_rows) {
+    worker.scores.compute(widened_rows(queries, info_.score_rule().scale), group,
+                          job.tables[static_cast<std::size_t>(kv_head)], visible);
+  }
   std::vector<RowHead>& heads = worker.heads;  // those that are measured
   heads.clear();
   for (Index r = 0; r < group; ++r) {
@@ -141,7 +147,10 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
       worker.ks.push_back(static_cast<Index>(keys[p].size()));
       worker.ks.push_back(nominal_keys(answer, visible.size()));
     }
-    worker.dense[h].prepare(worker.scores.row(q_head - kv_head * group, visible), visible,
+    if (!with_rows) continue;
+    const std::span<double> row_scores = worker.scores.row(q_head - kv_head * group, visible);
+    soft_cap(row_scores, info_.score_rule().cap);
+    worker.dense[h].prepare(row_scores, visible,
                             job.layer.v.view().sub(kv_head), worker.ks, info_.sink(job.layer.layer, q_head));
     if (options_.on_row) options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
   }
@@ -162,15 +171,17 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
   const Selection& selection = *answer.selection;
   const ListView& list = worker.lists[first * job.answers.size() + p];
   const std::span<const KeyPos> keys = worker.keys[first * job.answers.size() + p];
-  worker.rows.clear();
-  worker.extras.clear();
-  for (std::size_t h = first; h < first + n; ++h) {
-    worker.rows.push_back(&worker.dense[h]);
-    worker.extras.push_back(extras_of(selection, list, keys, worker.heads[h]));
+  worker.qualities.assign(n, kNotMeasured);
+  if (!options_.only_costs) {
+    worker.rows.clear();
+    worker.extras.clear();
+    for (std::size_t h = first; h < first + n; ++h) {
+      worker.rows.push_back(&worker.dense[h]);
+      worker.extras.push_back(extras_of(selection, list, keys, worker.heads[h]));
+    }
+    DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink, worker.extras,
+                      worker.qualities);
   }
-  worker.qualities.resize(n);
-  DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink, worker.extras,
-                    worker.qualities);
   Index n_forced = 0;
   if (!selection.is_dense && !keys.empty()) {
     const auto begin = static_cast<std::size_t>(keys.data() - list.keys.data());
@@ -197,7 +208,7 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
                                         forced_share};
     for (std::size_t m = 0; m < kRowMetrics; ++m)
       rows_[((p * kRowMetrics + m) * q_heads_.size() + slot) * n_rows + at.row_slot] = values[m];
-    if (at.row_slot + 1 < n_rows) continue;
+    if (at.row_slot + 1 < n_rows || options_.only_costs) continue;
     auto& before = job.previous[p * q_heads_.size() + slot];
     auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
     if (job.call_index > 0 && n_kept > 0.0) {
@@ -266,7 +277,7 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
         double sum = 0.0;
         for (std::size_t r = 0; r < n_rows; ++r) sum += values[r];
         pair.values[m][h * out.calls.size() + index] = sum / static_cast<double>(n_rows);
-        if (m == 0) std::copy_n(values, n_rows, pair.mass_rows.data() + h * all_rows + first_row);
+        if (m == 0 && !options_.only_costs) std::copy_n(values, n_rows, pair.mass_rows.data() + h * all_rows + first_row);
       }
     }
     for (const Worker& worker : workers_) {

@@ -23,6 +23,7 @@ ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
   const TraceInfo& info = trace.info();
   ReplayLayer out;
   out.layer = layer;
+  out.trace = &trace;
   const auto at = static_cast<std::size_t>(layer);
   if (at < info.window.size()) out.window = info.window[at];
   out.sinks = info.layer_sinks(layer);
@@ -47,6 +48,7 @@ AttentionShape shape_of(const TraceInfo& info) {
   shape.d_head = info.d_head;
   shape.max_tokens = info.n_tokens;
   shape.score_scale = info.score_scale;
+  shape.score_cap = info.score_cap;
   for (const auto& window : info.window) shape.has_window.push_back(window.has_value());
   return shape;
 }
@@ -61,6 +63,7 @@ ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size
   std::vector<Budget> budgets;
   for (std::size_t pair : members_) budgets.push_back(pairs[pair].budget.value_or(Budget{}));
   run_ = std::make_unique<SelectorRun>(method.make(), shape, std::move(budgets), dense_layers);
+  if (caps().needs_side) side_ = std::make_unique<ReplaySide>();
   has_history_ = caps().permanent || caps().needs_probs;
 }
 
@@ -121,7 +124,10 @@ void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>
       if (layer.window) continue;
       if (is_asked) {
         const Tensor<float> q = read_queries(trace, layer.layer, {from, from + n_tok});
-        run_->layer_call(layer_call(layer, q.view(), from + n_tok));
+        LayerCall input = layer_call(layer, q.view(), from + n_tok);
+        if (side_ && layer.trace)
+          input.side = side_->of(*layer.trace, layer.layer, {from, from + n_tok});
+        run_->layer_call(input);
       } else {
         const TensorView<const float> none(no_query_.data(),
                                            Shape{shape_.n_q, n_tok, shape_.d_head}, {0, 0, 1, 0});
@@ -142,6 +148,7 @@ void ReplayRun::ask(const ReplayLayer& layer, TensorView<const float> q, TokenRa
   LayerCall input = layer_call(layer, q, call.end);
   input.pool = pool;
   input.trace = looked_at;
+  if (side_ && layer.trace) input.side = side_->of(*layer.trace, layer.layer, call);
   answers_ = run_->layer_call(input);
   costs_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) costs_.push_back(run_->cost(i));

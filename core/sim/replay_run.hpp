@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/sim/protocol.hpp"
+#include "core/sim/replay_side.hpp"
 #include "core/sim/replay.hpp"
 
 namespace kvscope {
@@ -19,6 +20,7 @@ struct ReplayLayer {
   std::span<const float> sinks;  // [n_q] or empty; of the trace's info
   Tensor<float> k;               // [n_kv, n_tokens, d_head]
   Tensor<float> v;               // [n_kv, n_tokens, d_head]
+  const TraceSource* trace = nullptr;  // where side tensors are read from; must outlive the layer
 };
 
 /// The first n_tokens keys and values of a recorded layer; none of a layer with a window, which stays dense.
@@ -64,6 +66,7 @@ class ReplayRun {
   bool has_history_ = false;
   std::span<const Selection> answers_;
   std::vector<SelectCost> costs_;
+  std::unique_ptr<ReplaySide> side_;  // of methods that need it
   std::vector<float> no_query_;  // [d_head]: stands for queries that nobody looks at
 };
 

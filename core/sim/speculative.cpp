@@ -34,11 +34,13 @@ SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draf
   }
   const Stopwatch start;
   SpeculativeResult result;
+  const ProposalRows rows = verifier.selector_run().caps().needs_draft ? ProposalRows::kept
+                                                                       : ProposalRows::none;
   std::vector<TokenId> unseen = {last};  // known tokens that the draft has not run
   while (static_cast<Index>(result.tokens.size()) < n_new) {
     const Index begin = verifier.n_tokens();
     const Stopwatch draft_start;
-    const DraftProposal proposal = draft.propose(unseen, gamma);
+    const DraftProposal proposal = draft.propose(unseen, gamma, rows);
     result.draft_seconds += draft_start.seconds();
 
     std::vector<TokenId> call = {last};

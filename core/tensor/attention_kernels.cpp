@@ -79,6 +79,17 @@ HWY_INLINE void SoftmaxStep(const LaneAttention& t, Index n_keys, float* scores)
   }
 }
 
+// Caps the scores of a block of keys; addends (one per key, `stride` apart, or null) join behind the cap.
+HWY_INLINE void CapScores(const LaneAttention& t, Index n_keys, const float* addends, Index stride, float* scores) {
+  const D d;
+  const Index step = static_cast<Index>(hn::Lanes(d));
+  for (Index i = 0; i < n_keys; ++i) {
+    const V addend = hn::Set(d, addends == nullptr ? 0.0f : addends[i * stride]);
+    float* s = scores + i * t.lanes;
+    for (Index j = 0; j < t.lanes; j += step) hn::StoreU(hn::Add(SoftCap(hn::LoadU(d, s + j), t.cap), addend), d, s + j);
+  }
+}
+
 // [n_keys, d_head] to tiles [d_head / kTileRows][n_keys][kTileRows]: read in order, one line after another.
 HWY_INLINE void PackValues(const float* HWY_RESTRICT v, Index n_keys, Index d_head,
                            float* HWY_RESTRICT packed) {
@@ -124,7 +135,10 @@ class F32Block {
   Index n_scores(Index n_keys) const { return n_keys; }
 
   HWY_INLINE void Scores(const LaneAttention& t, Index, Index n_keys, float* scores) const {
-    Product<Init::kBias>(k_, t.d_head, 1, n_keys, t.q, t.lanes, t.d_head, nullptr, nullptr, scores);
+    const bool is_apart = t.cap > 0.0f && t.has_addends;  // the last channel is not part of the product
+    const Index d_dot = is_apart ? t.d_head - 1 : t.d_head;
+    Product<Init::kBias>(k_, t.d_head, 1, n_keys, t.q, t.lanes, d_dot, nullptr, nullptr, scores);
+    if (t.cap > 0.0f) CapScores(t, n_keys, is_apart ? k_ + d_dot : nullptr, t.d_head, scores);
   }
   HWY_INLINE void AddValues(const LaneAttention& t, Index n_keys, float* scores) const {
     SoftmaxStep(t, n_keys, scores);
@@ -310,6 +324,7 @@ class Bf16Block {
 
   HWY_INLINE void Scores(const LaneAttention& t, Index task, Index n_keys, float* scores) const {
     products_.set(k_, t.d_head, n_keys, t.d_head, q_pairs_ + task * n_q_pairs_, scores, t.lanes);
+    if (t.cap > 0.0f) CapScores(t, n_keys, nullptr, 0, scores);
   }
   HWY_INLINE void AddValues(const LaneAttention& t, Index n_keys, const float* scores) const {
     if (SoftmaxToPairs(t, n_keys, scores, weights_)) {

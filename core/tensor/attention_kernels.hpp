@@ -31,6 +31,8 @@ struct LaneAttention {
   Index key_end = 0;               // one past the last key that any lane sees
   Index window = 0;                // keys seen per query, itself included; 0 = all
   const float* sinks = nullptr;    // [lanes] or null: a logit without a key that joins the softmax
+  float cap = 0.0f;                // scores become cap * tanh(score / cap); 0 = they stay
+  bool has_addends = false;        // with a cap: a key's last channel is added behind it, k only
   float* out = nullptr;            // [d_head, lanes]
   float* lse = nullptr;            // [lanes]
   float* part = nullptr;           // in place of out and lse: see lane_attention_join

@@ -129,6 +129,24 @@ HWY_INLINE V ExpOfNegative(V x) {
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.0f)), hn::Mul(p, power));
 }
 
+// cap * tanh(x / cap), off by a few units in the last place of the result; NaN where x is infinite.
+HWY_INLINE V SoftCap(V x, float cap) {
+  const D d;
+  const V u = hn::Mul(x, hn::Set(d, 1.0f / cap));
+  const V size = hn::Abs(u);
+  const V one = hn::Set(d, 1.0f);
+  const V e = ExpOfNegative(hn::Mul(size, hn::Set(d, -2.0f)));
+  const V far = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), u);
+  const V square = hn::Mul(u, u);  // near 0 the difference above loses digits: Taylor's series of tanh
+  V p = hn::Set(d, 62.0f / 2835.0f);
+  p = hn::MulAdd(p, square, hn::Set(d, -17.0f / 315.0f));
+  p = hn::MulAdd(p, square, hn::Set(d, 2.0f / 15.0f));
+  p = hn::MulAdd(p, square, hn::Set(d, -1.0f / 3.0f));
+  p = hn::MulAdd(p, square, one);
+  const V near = hn::Mul(u, p);
+  return hn::Mul(hn::Set(d, cap), hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.3f)), near, far));
+}
+
 // How two parts of one softmax are joined: of keys before, and of the keys after them.
 template <class Tag>
 struct JoinFactors {

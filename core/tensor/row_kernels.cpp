@@ -179,15 +179,15 @@ void RowMatmulBf16(const std::uint16_t* w, Index ldw, Index n_rows, Index k, con
 }
 Index VectorFloats() { return static_cast<Index>(hn::Lanes(D())); }
 
-// Scores of one vector of keys, lane = key. scores: row r at r * kKeyBlock.
+// Scores of one vector of keys by their first d_dot channels, lane = key. q [kRows, d_head]; scores: row r at r * kKeyBlock.
 template <int kRows, class Keys>
-HWY_INLINE void ScoreTile(const Keys& k, Index d_head, const float* q, float* scores) {
+HWY_INLINE void ScoreTile(const Keys& k, Index d_dot, Index d_head, const float* q, float* scores) {
   const D d;
   const Index n = static_cast<Index>(hn::Lanes(d));
   V acc[kRows];
   for (int r = 0; r < kRows; ++r) acc[r] = hn::Zero(d);
   Index f = 0;
-  for (; f + 4 <= d_head; f += 4) {
+  for (; f + 4 <= d_dot; f += 4) {
     if (f % kLineFloats == 0) k.Prefetch(n, 2 * n, f);
     V column[4];
     LoadColumns(k, f, column);
@@ -197,7 +197,7 @@ HWY_INLINE void ScoreTile(const Keys& k, Index d_head, const float* q, float* sc
       }
     }
   }
-  for (; f < d_head; ++f) {
+  for (; f < d_dot; ++f) {
     HWY_ALIGN float column[HWY_MAX_BYTES / sizeof(float)];
     for (Index i = 0; i < n; ++i) column[i] = k(i)[f];
     const V value = hn::Load(d, column);
@@ -206,6 +206,15 @@ HWY_INLINE void ScoreTile(const Keys& k, Index d_head, const float* q, float* sc
     }
   }
   for (int r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, scores + r * kKeyBlock);
+}
+
+// Caps the scores of n_keys keys; a key's addend, where the task has such, joins behind the cap.
+template <class Keys>
+HWY_INLINE void CapRow(const RowAttention& t, const Keys& k, Index n_keys, float* s) {
+  const D d;
+  const Index n = static_cast<Index>(hn::Lanes(d));
+  for (Index i = 0; i < n_keys; i += n) hn::StoreU(SoftCap(hn::LoadU(d, s + i), t.cap), d, s + i);
+  for (Index i = 0; t.has_addends && i < n_keys; ++i) s[i] += k(i)[t.d_head - 1];
 }
 
 constexpr Index kValuesAhead = 8;  // listed rows whose memory is on its way
@@ -291,6 +300,7 @@ void AttendRows(const RowAttention& t, const RowsOf& rows_of) {
   }
   const Index n = static_cast<Index>(hn::Lanes(D()));
   const Index d_head = t.d_head;
+  const Index d_dot = t.cap > 0.0f && t.has_addends ? d_head - 1 : d_head;
   const Index stride = d_head + 2;
   HWY_ALIGN float scores[kRows * kKeyBlock];
   float alpha[kRows];
@@ -304,16 +314,17 @@ void AttendRows(const RowAttention& t, const RowsOf& rows_of) {
     const Index n_keys = t.key_end - key0 < kKeyBlock ? t.key_end - key0 : kKeyBlock;
     const auto k = rows_of(t.k).From(key0);
     Index i = 0;
-    for (; i + n <= n_keys; i += n) ScoreTile<kRows>(k.From(i), d_head, t.q, scores + i);
+    for (; i + n <= n_keys; i += n) ScoreTile<kRows>(k.From(i), d_dot, d_head, t.q, scores + i);
     if (i < n_keys) {
       last_keys.assign(static_cast<std::size_t>(n * d_head), 0.0f);
       for (Index j = i; j < n_keys; ++j) {
         for (Index c = 0; c < d_head; ++c) last_keys[static_cast<std::size_t>((j - i) * d_head + c)] = k(j)[c];
       }
-      ScoreTile<kRows>(StridedRows{last_keys.data(), d_head}, d_head, t.q, scores + i);
+      ScoreTile<kRows>(StridedRows{last_keys.data(), d_head}, d_dot, d_head, t.q, scores + i);
     }
     for (int r = 0; r < kRows; ++r) {
       float* part = t.part + r * stride;
+      if (t.cap > 0.0f) CapRow(t, k, n_keys, scores + r * kKeyBlock);
       alpha[r] = SoftmaxRow(t, r, key0, n_keys, scores + r * kKeyBlock, part, part + 1);
     }
     Values<kRows>(rows_of(t.v).From(key0), d_head, n_keys, scores, alpha, t.part + 2, stride);

@@ -34,6 +34,8 @@ struct RowAttention {
   Index key_begin = 0;                // a multiple of kKeyBlock
   Index key_end = 0;                  // in the span of key_begin
   Index window = 0;                   // keys seen per query, itself included; 0 = all
+  float cap = 0.0f;                   // as in LaneAttention
+  bool has_addends = false;
   float* part = nullptr;              // [n_rows, d_head + 2]: maximum, sum, output before division
 };
 

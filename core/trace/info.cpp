@@ -165,6 +165,7 @@ void check_trace_info(const TraceInfo& info) {
 
   check_layers(info);
   check_ascending(info.layers, info.n_layers, "recorded layers");
+  check_index_shape(info.index, info.layers);
   check_ascending(info.q_heads, info.n_q, "recorded query heads");
   check_ascending(info.kv_heads, info.n_kv, "recorded KV heads");
   for (Index q_head : info.q_heads) {

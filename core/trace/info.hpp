@@ -9,6 +9,8 @@
 
 #include "core/model/config.hpp"
 #include "core/tensor/dtype.hpp"
+#include "core/tensor/score_rule.hpp"
+#include "core/trace/side.hpp"
 
 namespace kvscope {
 
@@ -30,6 +32,7 @@ struct CaptureSet {
   bool stats = false;       // norms and page minima/maxima
   bool routing = false;     // experts that each row's token went to, in mixture-of-experts layers
   Index page_size = 16;     // tokens per page of the stats
+  bool k_pre_rope = false;  // keys before their rotation, beside those after it
   bool operator==(const CaptureSet&) const = default;
 };
 
@@ -67,6 +70,7 @@ struct TraceInfo {
   Index d_model = 0;
   Index n_vocab = 0;
   float score_scale = 1.0f;
+  float score_cap = 0.0f;  // 0 = none; see ScoreRule
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   /// Attention sinks [n_layers, n_q]: a logit per query head that joins every softmax of its layer
   /// and has no key; empty = the model has none.
@@ -80,6 +84,7 @@ struct TraceInfo {
 
   // what was captured
   CaptureSet capture;
+  IndexShape index;             // the indexers whose tensors are there
   DType dtype = DType::f32;     // storage type of q, k, v
   std::vector<Index> layers;    // recorded layers, ascending
   std::vector<Index> q_heads;   // recorded query heads, ascending
@@ -105,6 +110,8 @@ struct TraceInfo {
   std::uint64_t seed = 0;
 
   Index group() const { return n_q / n_kv; }
+  /// How scores follow from q.k.
+  ScoreRule score_rule() const { return {score_scale, score_cap}; }
   /// The sink of a query head in a layer of the model; empty if the model has none.
   std::optional<double> sink(Index layer, Index q_head) const;
   /// All sinks of a layer [n_q]; empty if the model has none.

@@ -83,7 +83,23 @@ void MemoryTrace::begin(const TraceInfo& info) {
     layers_.push_back({Tensor<float>({n_q, info.rows.size(), info.d_head}),
                        Tensor<float>({n_kv, info.n_tokens, info.d_head}),
                        Tensor<float>({n_kv, info.n_tokens, info.d_head}),
-                       Tensor<float>({n_q, info.rows.size()})});
+                       Tensor<float>({n_q, info.rows.size()}),
+                       {},
+                       {}});
+    Layer& layer = layers_.back();
+    const Index at = info.layers[i];
+    const IndexShape& index = info.index;
+    const Index n_rows = info.rows.size();
+    if (index.has_layer(at)) {
+      layer.of(SideTensor::index_q) = Tensor<float>({index.n_heads, n_rows, index.width});
+      layer.of(SideTensor::index_k) =
+          Tensor<float>({index.n_key_heads, info.n_tokens, index.width});
+      if (index.has_gates) layer.of(SideTensor::index_w) = Tensor<float>({index.n_heads, n_rows});
+      if (index.n_selected > 0)
+        layer.selected = Tensor<std::int32_t>({index.n_lists, n_rows, index.n_selected});
+    }
+    if (info.capture.k_pre_rope)
+      layer.of(SideTensor::k_pre_rope) = Tensor<float>({n_kv, info.n_tokens, info.d_head});
   }
 }
 
@@ -114,6 +130,50 @@ void MemoryTrace::write_layer(const LayerRows& rows) {
       const auto row = rows.lse.row(head);
       std::copy(row.begin(), row.end(),
                 layer.lse.view().row(head).begin() + (kept.begin - info_.rows.begin));
+    }
+  }
+}
+
+void MemoryTrace::write_side(const SideRows& rows) {
+  if (unit_ >= info_.units.size())
+    throw ConfigError(fmt::format("trace in memory: all {} units are written", unit_));
+  const TokenRange tokens = info_.units[unit_].tokens;
+  const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
+                        std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
+  Layer& layer = layers_[static_cast<std::size_t>(info_.layer_slot(rows.layer))];
+  const auto take = [&](SideTensor what, TensorView<const float> part) {
+    const TensorView<float> to = layer.of(what).view();
+    const bool by_token = what == SideTensor::index_k || what == SideTensor::k_pre_rope;
+    const Index first = info_.rows.begin;
+    const TokenRange at = by_token ? tokens : TokenRange{kept.begin - first, kept.end - first};
+    if (to.empty() || at.size() == 0) return;
+    Shape expected = to.shape();
+    expected.dim[1] = at.size();
+    expect_shape(part, expected, rows.layer, enum_name(what));
+    if (to.rank() == 3) {
+      copy_rows(part, to, at.begin);
+      return;
+    }
+    for (Index head = 0; head < to.dim(0); ++head) {
+      for (Index i = 0; i < at.size(); ++i) to(head, at.begin + i) = part(head, i);
+    }
+  };
+  take(SideTensor::index_q, rows.index_q);
+  take(SideTensor::index_k, rows.index_k);
+  take(SideTensor::index_w, rows.index_w);
+  take(SideTensor::k_pre_rope, rows.k_pre_rope);
+  if (layer.selected.count() == 0 || kept.size() == 0) return;
+  const Shape expected{info_.index.n_lists, kept.size(), info_.index.n_selected};
+  if (rows.index_selected.shape() != expected) {
+    throw ShapeError(fmt::format("layers/{}/index_selected: expected shape {}, found {}",
+                                 rows.layer, to_string(expected),
+                                 to_string(rows.index_selected.shape())));
+  }
+  for (Index list = 0; list < expected[0]; ++list) {
+    for (Index i = 0; i < expected[1]; ++i) {
+      const auto row = rows.index_selected.sub(list).row(i);
+      std::copy(row.begin(), row.end(),
+                layer.selected.sub(list).row(kept.begin - info_.rows.begin + i).begin());
     }
   }
 }
@@ -164,6 +224,38 @@ Tensor<float> MemoryTrace::read_lse(Index layer, Index q_head, TokenRange range)
   const auto head = layer_at(layer).lse.sub(info_.q_slot(q_head)).range(0, 0, info_.rows.size());
   return read_rows(head, range, info_.rows.begin,
                    fmt::format("layers/{}/lse head {}", layer, q_head));
+}
+
+Tensor<float> MemoryTrace::read_side(SideTensor what, Index layer, Index head,
+                                     TokenRange range) const {
+  require_side(*this, what, layer, head);
+  const bool is_k = what == SideTensor::k_pre_rope;
+  const bool by_token = is_k || what == SideTensor::index_k;
+  const TensorView<const float> all = layer_at(layer).of(what).view();
+  const Index held = by_token ? info_.n_tokens : info_.rows.size();
+  const std::string name = fmt::format("layers/{}/{} head {}", layer, enum_name(what), head);
+  return read_rows(all.sub(is_k ? info_.kv_slot(head) : head).range(0, 0, held), range,
+                   by_token ? 0 : info_.rows.begin, name);
+}
+
+Tensor<std::int32_t> MemoryTrace::read_selected(Index layer, Index list, TokenRange range) const {
+  require_selected(*this, layer, list);
+  if (range.begin < info_.rows.begin || range.end > info_.rows.end || range.end < range.begin) {
+    throw ConfigError(fmt::format("layers/{}/index_selected: positions [{}, {}) were not recorded",
+                                  layer, range.begin, range.end));
+  }
+  const Index n = info_.index.n_selected;
+  Tensor<std::int32_t> out(Shape{range.size(), n});
+  const auto rows = layer_at(layer).selected.view().sub(list);
+  std::copy_n(rows.data() + (range.begin - info_.rows.begin) * n, range.size() * n, out.data());
+  return out;
+}
+
+TensorView<float> MemoryTrace::side(SideTensor what, Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].of(what).view();
+}
+TensorView<std::int32_t> MemoryTrace::selected(Index layer) {
+  return layers_[static_cast<std::size_t>(info_.layer_slot(layer))].selected.view();
 }
 
 TensorView<float> MemoryTrace::q(Index layer) {

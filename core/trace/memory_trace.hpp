@@ -1,6 +1,7 @@
 // A trace held in memory: for tests and for analyses that never need a file.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,7 +11,8 @@
 
 namespace kvscope {
 
-/// Both ends at once: record into it, then read from it. Holds q, k, v and lse in f32 (other captures are ignored).
+/// Both ends at once: record into it, then read from it. Holds q, k, v, lse and side tensors in f32
+/// (other captures are ignored).
 class MemoryTrace final : public TraceSource, public TraceSink {
  public:
   MemoryTrace() = default;
@@ -20,6 +22,7 @@ class MemoryTrace final : public TraceSource, public TraceSink {
   // TraceSink
   void begin(const TraceInfo& info) override;
   void write_layer(const LayerRows& rows) override;
+  void write_side(const SideRows& rows) override;
   void write_logits(TensorView<const float> logits) override;
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override;
   void commit_unit() override;
@@ -35,16 +38,27 @@ class MemoryTrace final : public TraceSource, public TraceSink {
   Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const override;
   Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override;
 
+  Tensor<float> read_side(SideTensor what, Index layer, Index head,
+                          TokenRange range) const override;
+  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override;
+
   // direct access, by slot order of info().layers and heads
   TensorView<float> q(Index layer);    // [q_heads, rows, d_head]
   TensorView<float> k(Index layer);    // [kv_heads, n_tokens, d_head]
   TensorView<float> v(Index layer);    // [kv_heads, n_tokens, d_head]
   TensorView<float> lse(Index layer);  // [q_heads, rows]
+  /// As SideTensor says; empty if the recording has none.
+  TensorView<float> side(SideTensor what, Index layer);
+  TensorView<std::int32_t> selected(Index layer);  // [n_lists, rows, n_selected]
   void set_tokens(std::vector<TokenId> tokens) { tokens_ = std::move(tokens); }
 
  private:
   struct Layer {
     Tensor<float> q, k, v, lse;
+    std::array<Tensor<float>, EnumNames<SideTensor>::value.size()> side;
+    Tensor<std::int32_t> selected;
+    const Tensor<float>& of(SideTensor what) const { return side[static_cast<std::size_t>(what)]; }
+    Tensor<float>& of(SideTensor what) { return side[static_cast<std::size_t>(what)]; }
   };
   const Layer& layer_at(Index layer) const;
 

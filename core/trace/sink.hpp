@@ -43,6 +43,17 @@ struct RoutingRows {
   TensorView<const float> weight;         // [n_rows, n_experts_per_token]
 };
 
+/// The side tensors of one layer in one unit (core/trace/side.hpp), as far as the recording has
+/// them; absent parts are empty views.
+struct SideRows {
+  Index layer = 0;
+  TensorView<const float> index_q;                // [n_heads, n_rows, width]
+  TensorView<const float> index_k;                // [n_key_heads, n_tok, width]
+  TensorView<const float> index_w;                // [n_heads, n_rows]
+  TensorView<const std::int32_t> index_selected;  // [n_lists, n_rows, n_selected]
+  TensorView<const float> k_pre_rope;             // [kv_heads, n_tok, d_head]
+};
+
 /// Write access to one trace. Protocol: begin, then per unit (in order): for each recorded layer in
 /// order write_layer and, if attention rows are captured, write_attn until all rows are there;
 /// write_logits if captured, write_tokens, commit_unit; at the end finish, or destroy the sink
@@ -58,6 +69,8 @@ class TraceSink {
   virtual void write_attn(const AttnRows& rows) { (void)rows; }
   /// The layer's experts, after its write_layer; sinks that keep no routing ignore them.
   virtual void write_routing(const RoutingRows& rows) { (void)rows; }
+  /// The layer's side tensors, after its write_layer; sinks that keep none ignore them.
+  virtual void write_side(const SideRows& rows) { (void)rows; }
   virtual void write_logits(TensorView<const float> logits) = 0;  // [n_rows, n_vocab]
   /// Ids (and bytes, unless empty) of the unit's tokens.
   virtual void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) = 0;

@@ -6,6 +6,54 @@
 
 namespace kvscope {
 
+namespace {
+
+[[noreturn]] void throw_no_side(const TraceSource& trace, std::string_view what, Index layer) {
+  throw ConfigError(fmt::format(
+      "{}: holds no {} of layer {}: {}", trace.where(), what, layer,
+      what == enum_name(SideTensor::k_pre_rope)
+          ? "it is recorded by kvscope_recorder (capture k-pre-rope)"
+          : "it is recorded of models that have an indexer (kvscope_recorder, capture index)"));
+}
+
+}  // namespace
+
+bool has_side(const TraceInfo& info, SideTensor what, Index layer) {
+  if (what == SideTensor::k_pre_rope) return info.capture.k_pre_rope && info.has_layer(layer);
+  return info.index.has_layer(layer) && (what != SideTensor::index_w || info.index.has_gates);
+}
+
+void require_side(const TraceSource& trace, SideTensor what, Index layer, Index head) {
+  const TraceInfo& info = trace.info();
+  if (!has_side(info, what, layer)) throw_no_side(trace, enum_name(what), layer);
+  if (what == SideTensor::k_pre_rope) {
+    info.kv_slot(head);
+    return;
+  }
+  const Index n = what == SideTensor::index_k ? info.index.n_key_heads : info.index.n_heads;
+  if (head >= 0 && head < n) return;
+  throw ConfigError(fmt::format("{}: {} of layer {}: head {} does not exist, expected 0 to {}",
+                                trace.where(), enum_name(what), layer, head, n - 1));
+}
+
+void require_selected(const TraceSource& trace, Index layer, Index list) {
+  const IndexShape& index = trace.info().index;
+  if (!index.has_layer(layer) || index.n_selected == 0)
+    throw_no_side(trace, "index_selected", layer);
+  if (list >= 0 && list < index.n_lists) return;
+  throw ConfigError(
+      fmt::format("{}: index_selected of layer {}: list {} does not exist, expected 0 to {}",
+                  trace.where(), layer, list, index.n_lists - 1));
+}
+
+Tensor<float> TraceSource::read_side(SideTensor what, Index layer, Index, TokenRange) const {
+  throw_no_side(*this, enum_name(what), layer);
+}
+
+Tensor<std::int32_t> TraceSource::read_selected(Index layer, Index, TokenRange) const {
+  throw_no_side(*this, "index_selected", layer);
+}
+
 void require_full_qkv(const TraceSource& trace, std::string_view analysis) {
   const TraceInfo& info = trace.info();
   if (!info.capture.qkv) {

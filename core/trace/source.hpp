@@ -31,7 +31,21 @@ class TraceSource {
   virtual Tensor<float> read_v(Index layer, Index kv_head, TokenRange range) const = 0;
   /// [range.size()] natural-log sum of exp of scaled visible scores.
   virtual Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const = 0;
+  /// Rows of a side tensor (core/trace/side.hpp) of one head (index head, index key head or KV
+  /// head): [range.size(), width], of index_w [range.size()]. index_q and index_w only for
+  /// positions inside info().rows. Throws ConfigError with what to record if it is not there.
+  virtual Tensor<float> read_side(SideTensor what, Index layer, Index head, TokenRange range) const;
+  /// The chosen blocks of one list: [range.size(), n_selected].
+  virtual Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const;
 };
+
+/// True if the recording has this side tensor of a layer.
+bool has_side(const TraceInfo& info, SideTensor what, Index layer);
+
+/// Throws ConfigError: the recording has no such side tensor of this layer or head, and how it is
+/// recorded.
+void require_side(const TraceSource& trace, SideTensor what, Index layer, Index head);
+void require_selected(const TraceSource& trace, Index layer, Index list);
 
 /// Throws ConfigError unless the trace holds q, k and v for every position (an analysis needs them
 /// all).

@@ -11,6 +11,7 @@
 #include "core/attention/visible.hpp"
 #include "core/base/error.hpp"
 #include "core/base/evenly_spaced.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope::gui {
 
@@ -76,12 +77,12 @@ struct AttentionHead::CellSums {
   }
 };
 
-AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, double scale,
+AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, const ScoreRule& rule,
                              std::optional<double> sink)
     : grid_(grid),
       q_(std::move(q)),
       keys_(std::move(keys)),
-      scale_(scale),
+      rule_(rule),
       sink_(sink),
       lse_(static_cast<std::size_t>(grid.rows.size())),
       lse_known_(lse_.size(), 0) {}
@@ -106,7 +107,7 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
   const Tensor<float> k = trace.read_k(layer, q_head / info.group(), {0, grid.n_tokens});
   check_stop(stop, kName);
   std::shared_ptr<AttentionHead> head(new AttentionHead(grid, std::move(q), KeyTable(k.view()),
-                                                        static_cast<double>(info.score_scale),
+                                                        info.score_rule(),
                                                         info.sink(layer, q_head)));
   if (info.capture.lse) head->take_lse(trace, layer, q_head);
   return head;
@@ -137,11 +138,12 @@ double AttentionHead::lse_of_scores(std::span<const double> scores) const {
   return lse_with_sink(log_sum_exp(scores), sink_);
 }
 
-std::vector<double> AttentionHead::scaled_queries(TokenRange queries) const {
+void AttentionHead::compute_scores(ScoreRows& out, TokenRange queries, TokenRange keys) const {
   std::vector<std::span<const float>> rows;
   for (Index query = queries.begin; query < queries.end; ++query)
     rows.push_back(q_.view().row(query - grid_.rows.begin));
-  return widened_rows(rows, scale_);
+  out.compute(widened_rows(rows, rule_.scale), queries.size(), keys_, keys);
+  for (Index row = 0; rule_.cap > 0.0 && row < queries.size(); ++row) soft_cap(out.row(row, keys), rule_.cap);
 }
 
 std::optional<double> AttentionHead::known_lse(Index query) const {
@@ -161,7 +163,7 @@ void AttentionHead::remember_lse(Index query, double lse) const {
 double AttentionHead::lse_of(Index query, ScoreRows& scratch) const {
   if (const auto known = known_lse(query)) return *known;
   const TokenRange visible = visible_keys(query, grid_.window);
-  scratch.compute(scaled_queries({query, query + 1}), 1, keys_, visible);
+  compute_scores(scratch, {query, query + 1}, visible);
   const double lse = lse_of_scores(scratch.row(0, visible));
   remember_lse(query, lse);
   return lse;
@@ -183,7 +185,7 @@ void AttentionHead::ensure_lse(TokenRange queries, ThreadPool& threads,
     if (all_known) return;
     ScoreRows& scores = scratch[static_cast<std::size_t>(worker)];
     const TokenRange seen{visible_keys(rows.begin, grid_.window).begin, rows.end};
-    scores.compute(scaled_queries(rows), rows.size(), keys_, seen);
+    compute_scores(scores, rows, seen);
     for (Index query = rows.begin; query < rows.end; ++query) {
       const TokenRange visible = visible_keys(query, grid_.window);
       remember_lse(query, lse_of_scores(scores.row(query - rows.begin, visible)));
@@ -197,7 +199,7 @@ void AttentionHead::add_rows(TokenRange queries, TokenRange keys, CellSums& cell
     const TokenRange rows{begin, std::min(queries.end, begin + kRowsAtOnce)};
     const TokenRange seen = overlap({visible_keys(rows.begin, grid_.window).begin, rows.end}, keys);
     if (seen.size() == 0) continue;
-    cells.scores.compute(scaled_queries(rows), rows.size(), keys_, seen);
+    compute_scores(cells.scores, rows, seen);
     for (Index query = rows.begin; query < rows.end; ++query) {
       const TokenRange shown = overlap(visible_keys(query, grid_.window), keys);
       if (shown.size() == 0) continue;
@@ -300,7 +302,7 @@ std::optional<double> AttentionHead::weight(Index query, Index key) const {
   if (query < 0 || key < 0 || key >= grid_.n_tokens || !grid_.sees(query, key)) return std::nullopt;
   ScoreRows scratch;
   const double lse = lse_of(query, scratch);
-  scratch.compute(scaled_queries({query, query + 1}), 1, keys_, {key, key + 1});
+  compute_scores(scratch, {query, query + 1}, {key, key + 1});
   std::vector<double> score(scratch.row(0, {key, key + 1}).begin(),
                             scratch.row(0, {key, key + 1}).end());
   exp_row(score, lse, score);

@@ -59,12 +59,13 @@ class AttentionHead {
   std::optional<double> weight(Index query, Index key) const;
 
  private:
-  AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, double scale,
+  AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, const ScoreRule& rule,
                 std::optional<double> sink);
   struct CellSums;
   void take_lse(const TraceSource& trace, Index layer, Index q_head);
   double lse_of_scores(std::span<const double> scores) const;
-  std::vector<double> scaled_queries(TokenRange queries) const;
+  /// Scores of queries against a range of keys, capped where the model caps them.
+  void compute_scores(ScoreRows& out, TokenRange queries, TokenRange keys) const;
   double lse_of(Index query, ScoreRows& scratch) const;
   std::optional<double> known_lse(Index query) const;
   void remember_lse(Index query, double lse) const;
@@ -75,7 +76,7 @@ class AttentionHead {
   MapGrid grid_;
   Tensor<float> q_;  // [rows.size(), d_head]
   KeyTable keys_;
-  double scale_ = 1.0;
+  ScoreRule rule_;
   std::optional<double> sink_;
   bool uses_recorded_lse_ = false;
   mutable std::mutex mutex_;

@@ -34,7 +34,7 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
     double dot = 0.0;
     for (Index c = 0; c < d; ++c)
       dot += static_cast<double>(q.data()[c]) * static_cast<double>(key[c]);
-    scores[static_cast<std::size_t>(i)] = static_cast<double>(info.score_scale) * dot;
+    scores[static_cast<std::size_t>(i)] = info.score_rule().of(dot);
   }
   const auto sink = info.sink(layer, q_head);
   row.lse = softmax_in_place(scores, sink);

@@ -20,25 +20,39 @@ constexpr Index kMostQuickNumbers = Index{1} << 24;  // of a group: larger ones 
 
 using Read = std::function<Tensor<float>(TokenRange)>;
 
-/// The first position of a range that cannot be read, which at least one cannot; and why.
-std::pair<Index, std::string> first_unreadable(const Read& read, TokenRange range) {
-  std::string why;
+/// "NaN" or "Inf" if that is why a reader refused; else all of its words.
+std::string brief_reason(const std::string& why) {
+  for (const char* kind : {"NaN", "Inf"}) {
+    if (why.ends_with(fmt::format("is {}", kind))) return kind;
+  }
+  return why;
+}
+
+/// The first position of a range that cannot be read for this reason, which at least one cannot; and
+/// why. A piece that holds NaN may not have its checksum either: then no part of it can be read.
+std::pair<Index, std::string> first_unreadable(const Read& read, TokenRange range,
+                                               const std::string& reason) {
+  const bool is_number = reason == "NaN" || reason == "Inf";
+  std::string why = reason;
   while (range.size() > 1) {
     const Index middle = range.begin + range.size() / 2;
     try {
       (void)read({range.begin, middle});
       range.begin = middle;
-    } catch (const Error&) {
+    } catch (const Error& e) {
+      const std::string found = brief_reason(e.what());
+      if (is_number && found != "NaN" && found != "Inf") {
+        range.begin = middle;
+        continue;
+      }
+      why = found;
       range.end = middle;
     }
   }
   try {
     (void)read(range);
   } catch (const Error& e) {
-    why = e.what();
-  }
-  for (const char* kind : {"NaN", "Inf"}) {
-    if (why.ends_with(fmt::format("is {}", kind))) why = kind;
+    why = brief_reason(e.what());
   }
   return {range.begin, why};
 }
@@ -103,10 +117,10 @@ HeadNorms check_head(GroupCheck& check, Index layer, std::string_view array, Ind
     const TokenRange range{begin, std::min(begin + kRowsPerRead, positions.end)};
     try {
       sums.add(range, read(range));
-    } catch (const Error&) {
+    } catch (const Error& e) {
       if (has_problem) continue;
       has_problem = true;
-      const auto [pos, what] = first_unreadable(read, range);
+      const auto [pos, what] = first_unreadable(read, range, brief_reason(e.what()));
       check.problems.push_back({layer, std::string(array), head, pos, what});
     }
   }

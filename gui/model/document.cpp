@@ -46,6 +46,14 @@ class CachedSource final : public TraceSource {
   Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
     return rows("lse", layer, head, range, info().rows, 1, &TraceFile::read_lse);
   }
+  // Side tensors are read as they are asked for.
+  Tensor<float> read_side(SideTensor what, Index layer, Index head,
+                          TokenRange range) const override {
+    return file_.read_side(what, layer, head, range);
+  }
+  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override {
+    return file_.read_selected(layer, list, range);
+  }
 
  private:
   using Read = Tensor<float> (TraceFile::*)(Index, Index, TokenRange) const;

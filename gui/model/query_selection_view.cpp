@@ -152,7 +152,7 @@ MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& 
   out.log_max_weight.assign(out.pos.size(), kNan);
   out.max_key.assign(out.pos.size(), -1);
   ScoreRowLoop loop(job.pool, job.stop, "query-selection");
-  loop.run(q.view(), 0, out.pos, KeyTable(k.view()), static_cast<double>(info.score_scale),
+  loop.run(q.view(), 0, out.pos, KeyTable(k.view()), info.score_rule(),
            window_of(info, request.layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
              const auto at = static_cast<std::size_t>(i);

@@ -160,7 +160,7 @@ QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, In
                                      .k = k.view(),
                                      .keys = keys,
                                      .window = window_of(info, request.layer),
-                                     .scale = info.score_scale});
+                                     .score = info.score_rule()});
   const QuestHeadStep& head = group.heads[0];
 
   QuestPages& pages = out.pages;

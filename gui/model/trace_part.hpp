@@ -35,6 +35,13 @@ class TracePart final : public TraceSource {
   Tensor<float> read_lse(Index layer, Index q_head, TokenRange range) const override {
     return whole_.read_lse(layer, q_head, range);
   }
+  Tensor<float> read_side(SideTensor what, Index layer, Index head,
+                          TokenRange range) const override {
+    return whole_.read_side(what, layer, head, range);
+  }
+  Tensor<std::int32_t> read_selected(Index layer, Index list, TokenRange range) const override {
+    return whole_.read_selected(layer, list, range);
+  }
 
  private:
   const TraceSource& whole_;

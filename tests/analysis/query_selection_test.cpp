@@ -45,6 +45,7 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
   plant.n_tokens = 53;
   plant.sink = 1.0;
   plant.has_sinks = GENERATE(false, true);
+  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
   plant.duplicates = {{3, 9}, {3, 12}};
   const MemoryTrace trace = windowed_trace(plant, 7, 48);
   QuerySelectionOptions options;
@@ -165,6 +166,7 @@ TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka
   plant.n_tokens = 200;
   plant.sink = 3.0;
   plant.has_sinks = GENERATE(false, true);
+  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult mine, quoka;
   run(trace, {}, mine);

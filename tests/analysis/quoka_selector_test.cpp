@@ -102,6 +102,7 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
   plant.duplicates = {{3, 20}, {5, 40}};
   plant.zero_keys = {7};
   plant.has_sinks = GENERATE(false, true);
+  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
   MemoryTrace planted = test::planted_trace(plant);
   TraceInfo info = planted.info();
   info.n_prompt = 57;  // and seven decoded tokens

@@ -286,7 +286,7 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
   CHECK(json["rows"][0]["bytes"].get<double>() == sum);
   const std::string csv = sweep_csv(result);
   CHECK(std::count(csv.begin(), csv.end(), '\n') == static_cast<long>(mass.size()) + 1);
-  CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,2,"));
+  CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,,,,2,"));
   CHECK(csv.find("nan") == std::string::npos);
   CHECK(sink.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
 }

@@ -403,7 +403,7 @@ def options(attack):
             words += ["--model", "draft", "--draft", "draft", "--selector", "full"]
             small = {"--lengths": "96", "--depths": "1", "--trials": "1", "--max-tokens": "40",
                      "--prompt": "40", "--n-new": "4", "--prompts": "1", "--windows": "1",
-                     "--fed": "4"}
+                     "--fed": "4", "--steps": "4"}
             has = {k[1] for k in known if k[0] == command}
             for name, value in small.items():
                 if name in has and name != option:

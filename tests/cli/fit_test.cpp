@@ -31,8 +31,8 @@ TEST_CASE(
     "fit writes what a sweep loads; on the recording that it learned from the sweep says so") {
   const TwoTexts texts;
   const Words methods = {"kascade:n-anchors=3,min-keys=16", "duoattention", "doublesparsity",
-                         "loki"};
-  const Words options = {"map", "gates", "channels", "directions"};
+                         "loki", "indexer:index-share=0.5"};
+  const Words options = {"map", "gates", "channels", "directions", "index"};
   std::string selectors;
   for (std::size_t i = 0; i < methods.size(); ++i) {
     const std::string name = methods[i].substr(0, methods[i].find(':'));
@@ -59,10 +59,10 @@ TEST_CASE(
   INFO(honest.err);
   REQUIRE(honest.code == 0);
   CHECK(honest.json()["warnings"].empty());
-  CHECK(honest.json()["config"]["artifacts"].size() == 4);
+  CHECK(honest.json()["config"]["artifacts"].size() == 5);
   const auto same = sweep(texts.text);
   REQUIRE(same.code == 0);
-  CHECK(same.json()["warnings"].size() == 4);
+  CHECK(same.json()["warnings"].size() == 5);
   CHECK_THAT(same.err,
              ContainsSubstring("learned from text.h5, the recording that it is tested on"));
 }

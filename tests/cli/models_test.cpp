@@ -46,7 +46,7 @@ RunResult record(const fs::path& model, const TempDir& dir) {
 
 TEST_CASE("every family records and verifies, sinks, windows and experts included") {
   for (const char* name : {"llama2_mha", "llama3_bf16_sharded", "mistral_window", "qwen2", "qwen3",
-                           "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma3", "phi3",
+                           "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3",
                            "olmo2", "gpt_neox", "gpt_neox_serial"}) {
     INFO(name);
     const TempDir dir;
@@ -57,6 +57,7 @@ TEST_CASE("every family records and verifies, sinks, windows and experts include
     INFO(verify.err);
     CHECK(verify.code == 0);
     const auto info = kvscope_run({"info", (dir.path() / "t.h5").string(), "--json"}).json();
+    CHECK(info.at("model").at("score_cap") == (std::string(name) == "gemma2" ? 3.0 : 0.0));
     CHECK(info.at("model").at("sinks") == std::string(name).starts_with("gpt_oss"));
     CHECK(kvscope_run({"info", (kGolden / name).string()}).code == 0);
   }

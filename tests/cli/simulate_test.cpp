@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "tests/cli/run_program.hpp"
@@ -47,7 +48,7 @@ TEST_CASE("simulate perplexity prints a table and writes the same rows in three 
     CHECK(kvscope_run(with(kPerplexity, {"--out", one})).code == 3);  // exists
     CHECK(kvscope_run(with(kPerplexity, {"--out", one, "--force"})).code == 0);
   }
-  CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,budget,"));
+  CHECK(read_file(dir.path() / "one.csv").starts_with("model,task,selector,budget_kind,protocol,"));
 }
 
 TEST_CASE("an interrupted simulation resumes to the same bytes") {
@@ -100,6 +101,61 @@ TEST_CASE("retrieval and speculation run from the command line") {
   CHECK(live.json().at("rows").size() == 4);
 }
 
+TEST_CASE("protocols, turns, intervals and doubts from the command line") {
+  const Words needle = {"simulate", "needle",    "--lengths", "300",     "--depths", "1",
+                        "--facts",  "3",         "--chunk",   "64",      "--budget", "64",
+                        "--selector", "full,quoka"};
+  const auto papers = kvscope_run(with(needle, {"--protocol", "papers", "--json"}));
+  INFO(papers.err);
+  REQUIRE(papers.code == 0);
+  std::set<std::string> protocols;
+  const auto printed = papers.json();
+  for (const auto& row : printed.at("rows")) protocols.insert(row.at("protocol"));
+  CHECK(protocols.size() == 8);
+  CHECK(papers.json().at("config").at("protocols").size() == 8);
+  CHECK(papers.json().at("doubts").is_array());
+  CHECK(papers.json().at("comparisons").size() >= 8);
+  CHECK(papers.json().at("rows").at(0).at("accuracy_high") == 1);
+
+  const auto shown = kvscope_run(with(needle, {"--turns", "2", "--show-prompts", "1"}));
+  INFO(shown.err);
+  REQUIRE(shown.code == 0);
+  CHECK_THAT(shown.out, ContainsSubstring("--- multi_key, 300 tokens") &&
+                            ContainsSubstring("turn 2: What is the magic number") &&
+                            ContainsSubstring("expected: "));
+  const auto saturated = kvscope_run({"simulate", "passkey", "--lengths", "300", "--depths", "2",
+                                      "--selector", "full,quest", "--budget", "256"});
+  REQUIRE(saturated.code == 0);
+  CHECK_THAT(saturated.out, ContainsSubstring("100.0 % [34, 100]") &&
+                                ContainsSubstring("doubt (saturated): passkey, 300 tokens"));
+  const auto until = kvscope_run({"simulate", "passkey", "--lengths", "200", "--depths", "2",
+                                  "--selector", "full", "--until-interval", "0.3", "--json"});
+  REQUIRE(until.code == 0);
+  CHECK(until.json().at("rows").at(0).at("accuracy_low") >= 0.7);
+  CHECK(until.json().at("rows").at(0).at("prompts") > 2);
+}
+
+TEST_CASE("examples of a file and chains from the command line") {
+  const TempDir dir;
+  const auto file =
+      dir.write("mine.jsonl",
+                "{\"context\": \" The magic number of the stone is 12345. The rest is prose.\", "
+                "\"question\": \" What is the magic number of the stone?\", \"answer_prefix\": \" The "
+                "magic number of the stone is\", \"answer\": \"12345\", \"max_new_tokens\": 8}\n")
+          .string();
+  const auto own = kvscope_run({"simulate", "ruler", "--examples", file, "--lengths", "200",
+                                "--selector", "recent", "--budget", "64", "--json"});
+  INFO(own.err);
+  REQUIRE(own.code == 0);
+  CHECK(own.json().at("rows").at(0).at("kind") == "local");
+  CHECK(own.json().at("rows").at(0).at("accuracy") == 1);
+  const auto chain = kvscope_run({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps",
+                                  "8", "--trials", "1", "--selector", "quest", "--budget", "64"});
+  INFO(chain.err);
+  REQUIRE(chain.code == 0);
+  CHECK_THAT(chain.out, ContainsSubstring("steps right"));
+}
+
 TEST_CASE("wrong simulations end with a sentence and the right code") {
   const TempDir dir;
   const auto check = [](const Words& words, int code, const std::string& says) {
@@ -131,7 +187,15 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check({"simulate", "passkey", "--selector", "full", "--lengths", "0"}, 2, "--lengths");
   check({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, "too few");
   check({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, "--facts");
-  check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "--kinds");
+  check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "kinds: expected");
+  check({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
+        "protocol: expected one of decode, all, inside, prefill, answer, question, compress, context");
+  check({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
+        "has 1 question");
+  check({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,
+        "wanted interval");
+  check({"simulate", "ruler", "--selector", "full", "--examples", "nowhere.jsonl"}, 3, "nowhere");
+  check({"simulate", "chain", "--selector", "full", "--steps", "40000"}, 2, "positions");
   check({"simulate", "speculative", "--gamma", "0"}, 2, "--gamma");
   check({"simulate", "speculative", "--prompt", "32768", "--offset", "0", "--prompts", "1"}, 2,
         "positions");

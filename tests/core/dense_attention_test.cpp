@@ -23,6 +23,7 @@ struct Problem {
   Index n_q, n_kv, d, pos_begin, n_tok;
   std::optional<Index> window;
   bool has_sinks = false;
+  float score_cap = 0.0f;
 };
 
 void check_attention(const Problem& p, float scale_of_q) {
@@ -37,6 +38,7 @@ void check_attention(const Problem& p, float scale_of_q) {
   call.pos_begin = p.pos_begin;
   call.n_tok = p.n_tok;
   call.score_scale = 1.0f / std::sqrt(static_cast<float>(p.d));
+  call.score_cap = p.score_cap;
   call.q = q.view();
   call.k = k.view();
   call.v = v.view();
@@ -58,7 +60,9 @@ void check_attention(const Problem& p, float scale_of_q) {
       for (Index j = first; j <= pos; ++j) {
         double score = 0.0;
         for (Index f = 0; f < p.d; ++f) score += static_cast<double>(q(h, i, f)) * k(g, j, f);
-        weight.push_back(score * static_cast<double>(call.score_scale));
+        score *= static_cast<double>(call.score_scale);
+        if (p.score_cap > 0.0f) score = p.score_cap * std::tanh(score / p.score_cap);
+        weight.push_back(score);
         max = std::max(max, weight.back());
       }
       const double sink = sinks(h);
@@ -97,6 +101,9 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
       check_attention({4, 2, 16, 0, 1, {}, /*has_sinks=*/true}, 1.0f);
       check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/true}, 3.0f);  // heads share a block
       check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true}, 1.0f);
+      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true, /*score_cap=*/2.0f}, 3.0f);
+      check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/false, /*score_cap=*/50.0f}, 60.0f);
+      check_attention({2, 2, 10, 700, 1, {}, /*has_sinks=*/false, /*score_cap=*/0.5f}, 1.0f);
     }
   }
 }

@@ -1,4 +1,4 @@
-"""Makes the checkpoints of gemma3, phi3, olmo2 and gpt_neox and what Hugging Face transformers computes on them.
+"""Makes the checkpoints of gemma2, gemma3, phi3, olmo2 and gpt_neox and what Hugging Face transformers computes on them.
 
     python tests/golden/make_models.py [family ...]
 
@@ -32,6 +32,11 @@ FAMILIES = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
         },
+    )),
+    "gemma2": ("gemma2", transformers.Gemma2Config, transformers.Gemma2ForCausalLM, dict(
+        num_hidden_layers=3, head_dim=12, sliding_window=9, query_pre_attn_scalar=10, final_logit_softcapping=8.0,
+        attn_logit_softcapping=3.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     )),
     "phi3": ("phi3", transformers.Phi3Config, transformers.Phi3ForCausalLM, dict(
         num_hidden_layers=2, sliding_window=17, tie_word_embeddings=False,

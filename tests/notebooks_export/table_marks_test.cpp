@@ -110,6 +110,27 @@ TEST_CASE("tables of prompts leave out what the dense model does not answer, and
   CHECK_THROWS_AS(make_paper_table(rows, none), ConfigError);
 }
 
+TEST_CASE("nothing is marked that a gate doubts, and the note names the gates") {
+  const char* csv =
+      "selector,length,accuracy,doubt\nfull,1024,1,\nquest,1024,0.9,too-few-trials\n"
+      "quoka,1024,0.8,too-few-trials\nsnapkv,1024,0.2,\nfull,2048,1,\nquest,2048,0.7,\n"
+      "quoka,2048,0.9,\nsnapkv,2048,0.1,sparse-above-dense+saturated\n";
+  const PaperTable table = made(csv, {"selector"}, {"length"}, {"accuracy"});
+  CHECK(marked(table.rows[1]) == ".s");
+  CHECK(marked(table.rows[2]) == ".b");
+  CHECK(marked(table.rows[3]) == "..");
+  CHECK_THAT(table.note, ContainsSubstring("Not marked, since gates doubt it: saturated (1 row of the "
+                                           "result), sparse-above-dense (1 row of the result), "
+                                           "too-few-trials (2 rows of the result)."));
+}
+
+TEST_CASE("results under two protocols are not averaged") {
+  const char* csv = "selector,length,accuracy,protocol\nfull,1024,1,all\nfull,1024,1,decode\n";
+  CHECK_THROWS_WITH(made(csv, {"selector"}, {"length"}, {"accuracy"}),
+                    ContainsSubstring("the rows differ in protocol"));
+  CHECK(made(csv, {"selector"}, {"protocol"}, {"accuracy"}).header[0] == Texts{"all", "decode"});
+}
+
 TEST_CASE("a label that says selector and budget stands for both") {
   constexpr const char* csv =
       "method,selector,budget,length,seconds\ndense,full,,1024,2\n"

@@ -57,6 +57,7 @@ MemoryTrace planted_trace(const PlantOptions& options) {
   for (Index i = 0; options.has_sinks && i < options.n_layers * options.n_q; ++i) {
     info.sinks.push_back(0.4f * static_cast<float>(i) - 1.0f);
   }
+  info.score_cap = static_cast<float>(options.score_cap);
   MemoryTrace trace(info);
   Random random(options.seed);
   for (Index layer = 0; layer < options.n_layers; ++layer) {
@@ -111,7 +112,9 @@ std::vector<double> naive_scores(const TraceSource& trace, Index layer, Index q_
     for (Index c = 0; c < info.d_head; ++c) {
       dot += static_cast<double>(q(Index{0}, c)) * static_cast<double>(k(t, c));
     }
-    scores.push_back(static_cast<double>(info.score_scale) * dot);
+    const double score = static_cast<double>(info.score_scale) * dot;
+    const auto cap = static_cast<double>(info.score_cap);
+    scores.push_back(cap > 0.0 ? cap * std::tanh(score / cap) : score);
   }
   return scores;
 }

@@ -48,6 +48,7 @@ struct PlantOptions {
   std::vector<std::pair<Index, Index>> duplicates;  // key .second becomes a copy of key .first
   std::vector<Index> zero_keys;
   bool has_sinks = false;  // every query head gets an attention sink (a logit without a key)
+  double score_cap = 0.0;  // the model's soft cap of scores; 0 = none
   std::uint64_t seed = 1;
 };
 

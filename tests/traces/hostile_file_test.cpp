@@ -112,7 +112,7 @@ TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a se
   spill(folder / "f.h5", "any file");
   const auto said = [&](const std::function<void()>& open) -> std::string {
     try {
-      first_look(folder / "f.h5", open);
+      const FirstLook look(folder / "f.h5", open);
     } catch (const Error& error) {
       return error.what();
     }

@@ -169,6 +169,7 @@ TEST_CASE("every field of the header survives") {
   CHECK(b.d_model == a.d_model);
   CHECK(b.n_vocab == a.n_vocab);
   CHECK(b.score_scale == a.score_scale);
+  CHECK(b.score_cap == a.score_cap);
   CHECK(b.window == a.window);
   CHECK(b.rope_kind == a.rope_kind);
   CHECK(b.rope_theta == a.rope_theta);

@@ -69,8 +69,11 @@ if [ "$(cat "$environment/packages.txt" 2>/dev/null)" != "${packages[*]}" ] ||
 fi
 
 if [ -z "${KVSCOPE_PROGRAM:-}" ]; then
-  # shellcheck disable=SC2012
-  KVSCOPE_PROGRAM=$(ls -t "$root"/build/*/bin/kvscope 2>/dev/null | head -n 1 || true)
+  KVSCOPE_PROGRAM=
+  for candidate in "$root"/build/*/bin/kvscope; do # those that CMake built: an environment has a kvscope too
+    [ -e "${candidate%/bin/kvscope}/CMakeCache.txt" ] || continue
+    if [ -z "$KVSCOPE_PROGRAM" ] || [ "$candidate" -nt "$KVSCOPE_PROGRAM" ]; then KVSCOPE_PROGRAM=$candidate; fi
+  done
   if [ -n "$KVSCOPE_PROGRAM" ]; then export KVSCOPE_PROGRAM; else unset KVSCOPE_PROGRAM; fi
 fi
 if [ -n "${KVSCOPE_PROGRAM:-}" ] && [ -z "${KVSCOPE_PYTHON_BUILD:-}" ]; then

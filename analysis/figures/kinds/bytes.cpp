@@ -8,9 +8,9 @@ FigureKind figure_bytes() {
       "bytes",
       "attention mass, recall and output error of every method against the bytes it reads");
   kind.make = [](const FigureInput& input) {
-    plot::Figure figure =
-        figures::sweep_curves(rows_of(*input.results[0]), input.options, figures::Along::bytes,
-                              "mass,recall10,output_error_rel");
+    plot::Figure figure = figures::sweep_curves(
+        rows_of(*input.results[0]), input.options,
+        figures::along_of(input.options, figures::Along::bytes), "mass,recall10,output_error_rel");
     figure.caption.emplace_back(
         "Bytes of a call: what scoring reads, and the keys and values that are loaded, divided "
         "among the "

@@ -19,6 +19,8 @@
 #include "analysis/figures/selection.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
+#include "analysis/simulate/intervals.hpp"
+#include "analysis/simulate/protocol.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/json_reader.hpp"
@@ -142,6 +144,9 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
   std::map<std::tuple<std::string, std::string, double, double>, double> prompts;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     if (!answers.kind.empty() && table.text("kind").at(r) != answers.kind) continue;
+    // of several protocols and turns the first is shown, as in the grids
+    if (table.has_text("protocol") && table.text("protocol").at(r) != answers.protocol) continue;
+    if (table.has("turn") && table.numbers("turn")[r] > 1.0) continue;
     Answer answer = answer_of(r);
     answer.length = length[r];
     answer.depth = depth[r];
@@ -167,6 +172,17 @@ std::string prompts_text(const Answers& answers) {
   return fmt::format("{:g} prompt{}", answers.prompts_low, answers.prompts_low == 1.0 ? "" : "s");
 }
 
+/// " [80, 98]": Wilson's 95 % interval of the mean of all cells, where the prompts are known and each
+/// was answered or not.
+std::string interval_text(const Answers& answers, double sum, int n_cells) {
+  const double per_cell = answers.prompts_low;
+  if (std::isnan(per_cell) || per_cell != answers.prompts_high || n_cells < 1) return "";
+  const double hits = sum * per_cell;
+  if (std::abs(hits - std::round(hits)) > 1e-6) return "";
+  const Interval interval = wilson_interval(std::round(hits), per_cell * n_cells);
+  return fmt::format(" [{:.0f}, {:.0f}]", 100.0 * interval.low, 100.0 * interval.high);
+}
+
 std::vector<std::string> caption_of(const Answers& answers) {
   std::vector<std::string> caption = {
       "Exact-match accuracy by prompt length and depth of the hidden fact."};
@@ -178,10 +194,15 @@ std::vector<std::string> caption_of(const Answers& answers) {
                                                                                ", ")))));
     }
   }
+  const auto& entries = protocol_entries();
+  const auto named = std::find_if(entries.begin(), entries.end(), [&](const ProtocolEntry& entry) {
+    return entry.protocol.name == answers.protocol;
+  });
   const std::string_view words =
       answers.protocol == "decode"    ? "the end of the prompt and the answer run under the method"
       : answers.protocol == "prefill" ? "the prompt runs under the method, the answer is dense"
       : answers.protocol == "all"     ? "prompt and answer run under the method"
+      : named != entries.end()        ? named->meaning
                                       : "";
   if (!answers.protocol.empty()) {
     caption.push_back(fmt::format("Protocol {}{}{}.", plot::verbatim(answers.protocol),
@@ -254,7 +275,8 @@ plot::Figure make_needle(const FigureInput& input) {
       }
     }
     plot::Panel panel;
-    panel.title = fmt::format("{}\nmean {:.0f}%", names[i], 100.0 * sum_all / std::max(1, n_all));
+    panel.title = fmt::format("{}\nmean {:.0f}%{}", names[i], 100.0 * sum_all / std::max(1, n_all),
+                              interval_text(answers, sum_all, n_all));
     panel.x.label = "Prompt length (tokens)";
     panel.y.label = "Depth of the fact";
     panel.y.reversed = true;

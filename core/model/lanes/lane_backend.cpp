@@ -143,6 +143,7 @@ class LaneCall final : public BackendCall {
     call.n_tok = n_tok_;
     call.lanes = shape_.lanes;
     call.score_scale = config_.score_scale();
+    call.score_cap = static_cast<float>(config_.plan.score_softcap);
     call.window = config_.window[static_cast<std::size_t>(layer)];
     call.n_q = config_.n_q;
     call.sinks = model_.layer(layer).sinks.flat();

@@ -92,9 +92,10 @@ class BigBird final : public Selector {
 }  // namespace
 
 void register_bigbird(SelectorRegistry& registry) {
-  registry.add<BigBird, BigBirdOptions>(
+  SelectorEntry& entry = registry.add<BigBird, BigBirdOptions>(
       "bigbird", "BigBird: window, global and random blocks", "arXiv 2007.14062",
       "neighbouring blocks, the first block and a few random ones, drawn once");
+  entry.knobs = {{.option = "n-random", .low = 0.0, .high = 1 << 14, .is_whole = true}};
 }
 
 }  // namespace kvscope

@@ -13,11 +13,13 @@
 // query's own: one per row.
 //
 // Cost per call: 2 n_q C d FLOPs for each of the W ~ T / stride compressed keys of a KV head, one
-// read of these; they are also what it stores. A decode step reads 1 / stride of the keys. In
-// chunks the lists are the larger part: each row of each KV head (moba: query head) has its own, of
-// up to top-blocks * block keys. At 32k keys choosing takes a sixth of dense attention's time;
-// moba, whose lists of 3 blocks of 4096 for every row and head are 40 million positions, half of
-// it.
+// read of these; they are also what it stores. The compressed branch takes as many again for the
+// windows left out, reads their mean values and stores those of all. A decode step reads 1 / stride
+// of the keys (with that branch at most twice as much). In chunks the lists are the larger part:
+// each row of each KV head (moba: query head) has its own, of up to top-blocks * block keys. At 32k
+// keys choosing takes a sixth of dense attention's time; moba's lists are all 32k keys (8 blocks of
+// its 12) for every row and head, 32 million positions: half of dense attention's time on an idle
+// machine, 2.6 times it where others use the memory too.
 //
 // Fails on models that were not trained so: moba's README says that it is no drop-in. What these
 // rows show is what training buys. A wanted key that its block's mean does not show is lost.
@@ -26,8 +28,14 @@
 //   moba: blocks of 4096 by their mean, per query head, top 12 with the own block (tests of the
 //     code: 2048; 3)
 //   nsa: windows of 32 every 16, blocks of 64, one list per KV head: top 16 with 1 first and 2
-//     latest blocks; the sliding window of 512 joins the list. NSA's compressed branch, whose
-//     values are weighted too, is not modelled, and its three gates are trained
+//     latest blocks; the sliding window of 512 joins the list. NSA's compressed branch is left out,
+//     and so are the three gates by which its branches are added up: these are trained
+//   nsa-compressed: the same with the compressed branch (compressed=true) in decode and
+//     verification: windows of which a key is left out of the lists (of all rows) are attended to
+//     through their mean key and mean value, each as stride / kernel keys per key left out, in one
+//     softmax with the lists. That is what gates would be that follow the branches' softmax sums;
+//     the published compressed branch also covers what the list holds. Chunks of a prefill, where
+//     each row has its own list, go without
 //   infllm2: the same windows, the largest, top 64 beside the first block and the last 2048
 //     tokens; dense below 8192
 // Sizes are blocks, absolute as published. With sizes=budget (the method's default) the budget buys
@@ -51,6 +59,8 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/selectors/window_summaries.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -93,6 +103,7 @@ struct BlockMeanOptions {
   Index n_local = 2;
   Index local_tokens = 0;
   Index dense_below = 0;
+  bool compressed = false;
   PatternSize sizes = PatternSize::budget;
 
   template <class Self, class Visit>
@@ -120,6 +131,9 @@ struct BlockMeanOptions {
           self.local_tokens);
     visit(Field{"dense-below", "calls whose last query sees fewer keys stay dense"}.in(0, 1 << 30),
           self.dense_below);
+    visit(Field{"compressed",
+                "decode: windows that the lists leave out join them as a mean key and value each"},
+          self.compressed);
     visit(Field{"sizes", "top-blocks from the options, or the budget divided by block"},
           self.sizes);
   }
@@ -145,6 +159,11 @@ class BlockMean final : public Selector {
                                     options_.score == BlockScore::softmax ? "sum or max" : "mean",
                                     enum_name(options_.score), enum_name(options_.pool)));
     }
+    if (options_.compressed && options_.owner == BlockOwner::q_head) {
+      throw ConfigError(
+          "blockmean: compressed: the heads of a KV head share what the lists leave out: expected "
+          "owner=kv_head, found q_head");
+    }
   }
   std::string_view name() const override { return "blockmean"; }
   SelectorCaps caps() const override {
@@ -155,11 +174,16 @@ class BlockMean final : public Selector {
       caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
     caps.forced_inside_budget = options_.inside && options_.local_tokens == 0;
     caps.page_size = options_.block;
+    caps.needs_values = options_.compressed;
     return caps;
   }
-  void reset(const AttentionShape&) override { pools_.clear(); }
+  void reset(const AttentionShape&) override {
+    pools_.clear();
+    value_pools_.clear();
+  }
   void rollback(Index n_keys) override {
     for (KeyPools& one : pools_) one.truncate(n_keys);
+    for (KeyPools& one : value_pools_) one.truncate(n_keys);
   }
 
   Selection select(const SelectCall& call) override {
@@ -173,9 +197,8 @@ class BlockMean final : public Selector {
     if (call_range(call).end - row_range(call, call.n_tok - 1).begin < options_.dense_below)
       return dense_selections(call, list_owner(), budgets.size());
     const Index n_kv = call.k.dim(0);
-    while (static_cast<Index>(pools_.size()) < (call.layer + 1) * n_kv)
-      pools_.emplace_back(call.k.dim(2), options_.kernel, options_.stride);
-    return select_by_owner(
+    make_pools(call, pools_);
+    std::vector<Selection> all = select_by_owner(
         call, list_owner(), /*rows_per_list=*/1, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
           KeyPools& pools = pools_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
@@ -186,7 +209,7 @@ class BlockMean final : public Selector {
           Tensor<float> alive;
           std::vector<Index> n_alive;
           if (!all_alive(call, heads.kv_head)) {
-            alive = pools.alive_means(call, heads.kv_head, n_alive);
+            alive = pools.alive_means(call, heads.kv_head, call.k, n_alive);
             keys.means = alive.view();
             keys.n_alive = n_alive;
           }
@@ -198,6 +221,8 @@ class BlockMean final : public Selector {
             add_lists(call, {q_head, q_head + 1}, heads.kv_head, keys, budgets, worker, answers);
         },
         ListOwner::kv_head);
+    if (options_.compressed && call.phase != Phase::prefill) add_compressed(call, all);
+    return all;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -212,14 +237,42 @@ class BlockMean final : public Selector {
         n_windows += is_whole || !candidates(call, kv_head, pools.keys_of(i)).empty() ? 1.0 : 0.0;
     }
     const auto n_rows = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
-    return {.score_flops = 2.0 * n_rows * n_windows * d,
-            .score_bytes = n_windows * d * kBytesPerElement,
-            .metadata_bytes = n_windows * d * kBytesPerElement};
+    const double n_joined =
+        selection.summaries.empty() ? 0.0 : static_cast<double>(selection.summaries.begin.back());
+    return {.score_flops = 2.0 * n_rows * (n_windows + n_joined) * d,
+            .score_bytes = (n_windows + n_joined) * d * kBytesPerElement,
+            .metadata_bytes = (options_.compressed ? 2.0 : 1.0) * n_windows * d * kBytesPerElement};
   }
 
  private:
   ListOwner list_owner() const {
     return options_.owner == BlockOwner::q_head ? ListOwner::q_head : ListOwner::kv_head;
+  }
+
+  /// Pools of the layers up to the call's.
+  void make_pools(const SelectCall& call, std::vector<KeyPools>& pools) const {
+    while (static_cast<Index>(pools.size()) < (call.layer + 1) * call.k.dim(0))
+      pools.emplace_back(call.k.dim(2), options_.kernel, options_.stride);
+  }
+
+  /// What the lists leave out joins each answer.
+  void add_compressed(const SelectCall& call, std::span<Selection> answers) {
+    if (call.v.empty()) {
+      throw ConfigError(fmt::format(
+          "blockmean: compressed=true needs recorded values (V), which are missing in layer {}",
+          call.layer));
+    }
+    make_pools(call, value_pools_);
+    const auto n_kv = static_cast<std::size_t>(call.k.dim(0));
+    const std::size_t first = static_cast<std::size_t>(call.layer) * n_kv;
+    const auto values = std::span(value_pools_).subspan(first, n_kv);
+    for (std::size_t kv_head = 0; kv_head < n_kv; ++kv_head) {
+      if (call.engine == nullptr) values[kv_head].truncate(0);
+      values[kv_head].append_up_to(call.v.sub(static_cast<Index>(kv_head)));
+    }
+    for (Selection& answer : answers)
+      answer.summaries =
+          summaries_of_left_out(call, answer, std::span(pools_).subspan(first, n_kv), values);
   }
 
   /// The lists of all rows, for each budget.
@@ -312,6 +365,7 @@ class BlockMean final : public Selector {
     for (const std::span<double> all : products) {
       const std::span<double> part = all.subspan(static_cast<std::size_t>(windows.begin), n);
       if (options_.score == BlockScore::softmax) {
+        soft_cap(part, call.score_rule().cap);
         for (std::size_t i = 0; i < n; ++i) {
           if (!has_keys(keys, windows.begin + static_cast<Index>(i)))
             part[i] = -std::numeric_limits<double>::infinity();
@@ -363,7 +417,8 @@ class BlockMean final : public Selector {
   }
 
   BlockMeanOptions options_;
-  std::vector<KeyPools> pools_;  // [n_layers][n_kv]
+  std::vector<KeyPools> pools_;        // [n_layers][n_kv]
+  std::vector<KeyPools> value_pools_;  // the same of values, if compressed
 };
 
 }  // namespace
@@ -373,12 +428,22 @@ void register_blockmean(SelectorRegistry& registry) {
       "blockmean", "Block means: MoBA, NSA, InfLLM-V2 without training",
       "arXiv 2502.13189, 2502.11089, 2509.24663",
       "every query keeps the blocks of keys whose mean keys it attends to most");
+  entry.knobs = {{.option = "top-blocks", .low = 1.0, .high = 1 << 20, .is_whole = true, .is_log = true}};
   entry.presets["moba"] = {{"block", "4096"},    {"kernel", "4096"},  {"stride", "4096"},
                            {"score", "product"}, {"pool", "mean"},    {"owner", "q_head"},
                            {"top-blocks", "12"}, {"inside", "true"},  {"n-first", "0"},
                            {"n-local", "1"},     {"sizes", "options"}};
   entry.presets["nsa"] = {{"top-blocks", "16"}, {"inside", "true"},      {"n-first", "1"},
                           {"n-local", "2"},     {"local-tokens", "512"}, {"sizes", "options"}};
+  entry.presets["nsa-compressed"] = entry.presets["nsa"];
+  entry.presets["nsa-compressed"]["compressed"] = "true";
+  registry.say_lacking("moba", "training: its program says that it is no drop-in");
+  registry.say_lacking("nsa",
+                       "the compressed branch (nsa-compressed has it), trained gates, training");
+  registry.say_lacking(
+      "nsa-compressed",
+      "trained gates (one softmax joins the branches), the compressed branch in prefill, training");
+  registry.say_lacking("infllm2", "training");
   entry.presets["infllm2"] = {
       {"pool", "max"},          {"top-blocks", "64"},    {"n-first", "1"},    {"n-local", "1"},
       {"local-tokens", "2048"}, {"dense-below", "8192"}, {"sizes", "options"}};

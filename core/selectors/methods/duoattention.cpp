@@ -96,6 +96,8 @@ class DuoAttention final : public Selector {
     caps.owner = ListOwner::kv_head;
     caps.is_static = true;
     caps.needs_calibration = !file_.is_named();
+    caps.cross_layer =
+        caps.needs_calibration;  // one fit serves all layers: their gates are compared
     caps.artifact_option = "gates";
     caps.dense_layers = options_.dense_layers;
     return caps;
@@ -280,6 +282,9 @@ void register_duoattention(SelectorRegistry& registry) {
       "some KV heads, found once per model, keep everything; the others keep the first and the "
       "latest tokens");
   entry.family = MethodFamily::budgets;
+  entry.knobs = {{.option = "share", .where = {{"by", "share"}}},
+                 {.option = "threshold", .falls = true, .where = {{"by", "threshold"}}}};
+  registry.say_lacking("duoattention", "trained gates: they are measured here");
 }
 
 }  // namespace kvscope

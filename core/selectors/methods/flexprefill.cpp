@@ -104,18 +104,12 @@ class FlexPrefill final : public Selector {
   explicit FlexPrefill(const FlexPrefillOptions& options) : options_(options) {}
   std::string_view name() const override { return "flexprefill"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = true;
-    caps.owner = ListOwner::q_head;
-    if (options_.sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
-    caps.page_size = options_.block;
-    return caps;
+    return block_share_caps(options_.sizes, options_.block);
   }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    if (options_.sizes == PatternSize::budget) check_budget_kind(name(), caps(), call.budget);
-    const double gamma = options_.sizes == PatternSize::budget ? call.budget.value : options_.gamma;
+    const double gamma = block_share(name(), options_.sizes, options_.gamma, call.budget);
     const SlashVotes votes = slash_votes(call, options_.n_voters);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker&, Selection& answer) {
       const Index kv_head = group.kv_head;
@@ -232,9 +226,8 @@ class FlexPrefill final : public Selector {
                                 -std::numeric_limits<double>::infinity());
     for (Index b = 0; b < n_blocks; ++b) {
       if (keys.n_rows[static_cast<std::size_t>(b)] > 0)
-        weights[static_cast<std::size_t>(b)] =
-            static_cast<double>(call.score_scale) *
-            dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d});
+        weights[static_cast<std::size_t>(b)] = call.score_rule().of(
+            dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d}));
     }
     const double largest = max_of(weights);
     if (!(largest > -std::numeric_limits<double>::infinity()))
@@ -288,6 +281,7 @@ void register_flexprefill(SelectorRegistry& registry) {
       "flexprefill", "FlexPrefill: block means where they can be trusted", "arXiv 2502.20766",
       "in prefill, a head takes the blocks, or the columns and diagonals, that cover a share of "
       "its attention");
+  entry.knobs = {{.option = "gamma"}};
   entry.presets["flexprefill-frontier"] = {{"gamma", "0.65"}, {"tau", "0"}, {"n-local", "512"}};
 }
 

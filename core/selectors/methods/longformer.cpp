@@ -80,11 +80,11 @@ class Longformer final : public Selector {
 }  // namespace
 
 void register_longformer(SelectorRegistry& registry) {
-  registry
-      .add<Longformer, LongformerOptions>(
-          "longformer", "Longformer: window and global tokens", "arXiv 2004.05150",
-          "a sliding window and a few global tokens, without looking at the keys")
-      .presets["longformer-dilated"] = {{"window", "256"}, {"dilation", "2"}};
+  SelectorEntry& entry = registry.add<Longformer, LongformerOptions>(
+      "longformer", "Longformer: window and global tokens", "arXiv 2004.05150",
+      "a sliding window and a few global tokens, without looking at the keys");
+  entry.knobs = {{.sets = {{"sizes", "budget"}}}};
+  entry.presets["longformer-dilated"] = {{"window", "256"}, {"dilation", "2"}};
 }
 
 }  // namespace kvscope

@@ -40,7 +40,6 @@
 #include "core/selectors/candidates.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/fit_history.hpp"
-#include "core/selectors/listed_dots.hpp"
 #include "core/selectors/lsh_tables.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
@@ -94,14 +93,9 @@ class MagicPig final : public Selector {
   Selection select(const SelectCall& call) override {
     if (is_dense(call.layer)) return dense_selection(call, ListOwner::q_head);
     hash_past(call);
-    return std::move(
-        select_by_owner(
-            call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1,
-            [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-              for (Index row = 0; row < call.n_tok; ++row)
-                answers.front().add(sampled_list(call, heads, row, worker.dots));
-            })
-            .front());
+    return select_by_query(call, [&](const ListHeads& heads, Index row, ScoreWorker& worker) {
+      return sampled_list(call, heads, row, worker.dots);
+    });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -183,7 +177,8 @@ class MagicPig final : public Selector {
           is_alive(call, heads.kv_head, pos))
         list.scored.push_back(static_cast<KeyPos>(pos));
     }
-    const std::span<const double> products = listed_dots(dots, q, k, list.scored);
+    dots.compute_listed(q, k, list.scored);
+    const std::span<const double> products = dots.row(0);
     const double q_norm = norm_of(std::span<const double>(q));
     const double on_mean = head.tables.on_mean(q);
     for (std::size_t i = 0; i < list.scored.size(); ++i) {
@@ -207,6 +202,7 @@ void register_magicpig(SelectorRegistry& registry) {
       "samples the keys that collide with the query in random hash tables, weighed by their "
       "probability");
   entry.family = MethodFamily::sampling;
+  entry.knobs = {{.option = "tables", .low = 2.0, .high = 512.0, .is_whole = true, .is_log = true}};
   entry.presets["magicpig-paper"] = {{"bits", "10"}, {"tables", "150"}, {"needed", "2"}};
   entry.presets["magicpig-hub"] = {
       {"bits", "8"}, {"tables", "75"}, {"needed", "1"}, {"dense-every", "0"}};

@@ -26,7 +26,6 @@
 // verification; prefill stays dense.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -34,6 +33,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/fit_history.hpp"
 #include "core/selectors/k_means.hpp"
+#include "core/selectors/list_builders.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 
@@ -194,22 +194,7 @@ class PqCache final : public SharedScoreSelector {
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker&, Summaries&) override {
-    const Index middle_begin =
-        std::clamp(options_.n_sink, keys.begin, std::max(keys.begin, keys.end));
-    const Index middle_end = std::clamp(call.pos_begin - options_.n_recent, middle_begin,
-                                        std::max(middle_begin, keys.end));
-    const auto middle = scores.subspan(static_cast<std::size_t>(middle_begin - keys.begin),
-                                       static_cast<std::size_t>(middle_end - middle_begin));
-    const auto n_candidates =
-        static_cast<Index>(std::count_if(middle.begin(), middle.end(), [](double x) {
-          return x > -std::numeric_limits<double>::infinity();
-        }));
-    KeyList list = top_k_list(middle, TokenRange{middle_begin, middle_end},
-                              call.budget.tokens(n_candidates, /*page_size=*/1));
-    list.forced = candidates(call, owner.kv_head, TokenRange{keys.begin, middle_begin});
-    force_keys(
-        list, candidates(call, owner.kv_head, TokenRange{middle_end, call.pos_begin + call.n_tok}));
-    return list;
+    return best_between_ends(call, owner.kv_head, scores, keys, options_.n_sink, options_.n_recent);
   }
 
  private:

@@ -24,6 +24,10 @@
 //     over all KV heads, one list for all heads (the wrapper coarsen); the kernel rule, no dense
 //     layers. SGLang keeps four recent pages beside a share of the others; here the last page is
 //     kept, and the budget says how many in all
+//   lserve: LServe's decode attention: boxes of 16 keys, the largest of a physical page of 64 ranks
+//     it (the wrapper coarsen), a choice serves four steps (the wrapper every); its budget is 4096
+//     tokens. A list per KV head by the largest bound of its group is ours: the launch script that
+//     names the sizes does not say
 //
 // Without a preset: the kernel rule per query head. A group's pages are ranked by the sum or the
 // largest of its heads' bounds; a bound of their mean query is none for each of them, which
@@ -163,6 +167,10 @@ void register_quest(SelectorRegistry& registry) {
       {"pages", "frontier"}, {"owner", "group_sum"}, {"dense-layers", "0"}};
   entry.presets["quest-sglang"] = {{"pages", "kernel"}, {"owner", "q_head"}, {"dense-layers", "0"}};
   entry.preset_wrappers["quest-sglang"] = "coarsen:owner=layer,query=mean";
+  entry.presets["lserve"] = {{"pages", "kernel"}, {"owner", "group_max"}, {"dense-layers", "0"}};
+  entry.preset_wrappers["lserve"] = "coarsen:page=64+every=4";
+  registry.say_lacking(
+      "lserve", "its streaming heads (duoattention has them), its KV cache of 4 or 8 bits");
   entry.presets["quest-hub"] = {{"pages", "hub"},
                                 {"owner", "q_head"},
                                 {"page-size", "128"},

@@ -1,5 +1,5 @@
 // retroinfer: clusters of keys, the best attended to exactly, the next ones estimated by their
-// centroids (RetroInfer, VLDB 2026; microsoft/RetrievalAttention).
+// centroids (RetroInfer, PVLDB 19(5), arXiv 2505.02922; microsoft/RetrievalAttention).
 //
 // Idea: spherical k-means on the keys of a segment, one cluster for 16 of them. Clusters are ranked
 // by the sum over the group of softmax(q.c / sqrt d). The best ones ("retrieval zone", 1.8 % as
@@ -97,7 +97,7 @@ class RetroInfer final : public ClusterSelector {
 void register_retroinfer(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<RetroInfer, RetroInferOptions>(
       "retroinfer", "RetroInfer: clusters with estimation",
-      "VLDB 2026; microsoft/RetrievalAttention",
+      "arXiv 2505.02922; microsoft/RetrievalAttention",
       "attends to the best clusters of keys exactly, and to the next ones through their centroids");
   entry.family = MethodFamily::summaries;
 }

@@ -38,6 +38,7 @@
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -176,6 +177,7 @@ class Rocket2 final : public SharedScoreSelector {
     std::vector<double> of_chunk(n_chunks, 0.0);
     for (Index query = 0; query < n_queries; ++query) {
       const std::span<double> row = worker.dots.row(query);
+      soft_cap(row, call.score_rule().cap);
       softmax_in_place(row);
       add_scaled(row, 1.0, of_chunk);
     }

@@ -66,6 +66,7 @@ class RocketKv final : public Selector {
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::kv_head;
     caps.permanent = true;
+    caps.keeps_by_option = true;  // prompt-budget
     caps.budgets = {Budget::Kind::tokens, Budget::Kind::ratio};
     return caps;
   }

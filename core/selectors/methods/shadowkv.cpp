@@ -37,6 +37,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -178,7 +179,7 @@ class ShadowKv final : public Selector {
     Tensor<float> alive;
     std::vector<Index> n_alive;
     if (!all_alive(call, heads.kv_head)) {
-      alive = kept.means.alive_means(call, heads.kv_head, n_alive);
+      alive = kept.means.alive_means(call, heads.kv_head, call.k, n_alive);
       means = alive.view();
       for (Index chunk = 0; chunk < means.dim(0); ++chunk)
         cosines[static_cast<std::size_t>(chunk)] =
@@ -245,6 +246,7 @@ class ShadowKv final : public Selector {
       const std::span<const double> products = worker.dots.row(row);
       for (std::size_t i = 0; i < open.size(); ++i)
         weights[i] = products[static_cast<std::size_t>(open[i])];
+      soft_cap(weights, call.score_rule().cap);
       const double sum = exp_row(weights, max_of(weights), weights).sum;
       for (std::size_t i = 0; i < open.size(); ++i) {
         double& score = scores[static_cast<std::size_t>(open[i] - fates.blocks.begin)];
@@ -265,6 +267,9 @@ void register_shadowkv(SelectorRegistry& registry) {
       "shadowkv", "ShadowKV: chunk landmarks and outliers (exact keys)", "arXiv 2410.21465",
       "in decode, keeps the chunks whose mean key gets the most attention, and those that a mean "
       "cannot stand for");
+  registry.say_lacking(
+      "shadowkv",
+      "keys rebuilt from a factorisation of rank 160 (here they are exact), values in host memory");
 }
 
 }  // namespace kvscope

@@ -23,31 +23,61 @@
 // ascending order, tiles of queries to the call's first query; the running maximum has seen the
 // tile itself, and every tile before it, skipped or not (a skipped one never moves it). lambda is
 // at most 1, so a row's largest score is always kept; T is the number of keys that the call's last
-// query sees. scale = 1000 is the documentation's example for prefill; a calibrated a exp(b target)
-// gives it per model. Attention sinks (logits without a key) do not join the maximum. It takes no
-// budget: `scale` or `lambda` is its knob. Dead keys have no score.
+// query sees. scale = 1000 is the documentation's example for prefill. Attention sinks (logits
+// without a key) do not join the maximum. It takes no budget: `scale`, `lambda` or `target` is its
+// knob. Dead keys have no score.
+//
+// The fit (by=target; `kvscope fit skip-softmax`): scale = a exp(b target), the least squares over
+// the program's 20 thresholds and 24 contexts (six lengths in each of (T / 2, T], (T / 4, T / 2],
+// ... of the recording) of those measurements that skip between a tenth and nine tenths of the
+// tiles, per phase, all layers and heads together. Model-Optimizer fits so on RULER prompts. A
+// prefill sample is the last block-q queries of a context, as a call judges them; there, whole
+// prompts. A phase in which no threshold skips a tenth keeps all tiles.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
-#include "core/attention/row_kernels.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
 #include "core/selectors/block_fates.hpp"
+#include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
-#include "core/selectors/shared_scores.hpp"
+#include "core/selectors/skip_tiles.hpp"
 
 namespace kvscope {
 
 namespace {
 
-constexpr Index kKeysAtOnce = 512;  // whose scores are held, for all queries of a group
+/// Thresholds that a fit tries, and how many contexts it looks at: those of Model-Optimizer.
+constexpr std::array<double, 20> kTrials = {1e-6, 5e-6, 1e-5, 5e-5, 1e-4, 5e-4, 1e-3,
+                                            5e-3, 1e-2, 2e-2, 5e-2, 0.1,  0.2,  0.3,
+                                            0.5,  0.7,  0.8,  0.9,  0.95, 0.99};
+constexpr Index kBins = 4;
+constexpr Index kEndsPerBin = 6;
+
+enum class SkipRule { scale, target };
+
+}  // namespace
+
+template <>
+struct EnumNames<SkipRule> {
+  static constexpr std::array<std::string_view, 2> value = {"scale", "target"};
+};
+
+namespace {
 
 struct SkipSoftmaxOptions {
   Index block_q = 128;
   Index block_k = 128;
   double scale = 1000.0;
   double lambda = 0.0;
+  SkipRule by = SkipRule::scale;
+  double target = 0.5;
+  std::string fit;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -56,21 +86,108 @@ struct SkipSoftmaxOptions {
     visit(Field{"scale", "lambda times the number of visible keys"}.in(0.0, 1e9), self.scale);
     visit(Field{"lambda", "the threshold itself, for any context; 0: scale / T"}.in(0.0, 1.0),
           self.lambda);
+    visit(Field{"by", "scale: the option; target: the scale that was fitted for a share of tiles"},
+          self.by);
+    visit(Field{"target", "share of the tiles that is skipped, by=target"}.in(0.0, 1.0),
+          self.target);
+    visit(Field{"fit", "a file of kvscope fit skip-softmax, which means by=target"}, self.fit);
   }
 };
 
 class SkipSoftmax final : public Selector {
  public:
-  explicit SkipSoftmax(const SkipSoftmaxOptions& options) : options_(options) {}
+  explicit SkipSoftmax(const SkipSoftmaxOptions& options)
+      : options_(options), file_("skip-softmax", options.fit) {
+    if (goes_by_target() && options_.lambda > 0.0) {
+      throw ConfigError(
+          fmt::format("skip-softmax: lambda: expected 0 with by=target or fit=FILE, which say the "
+                      "threshold, found {}",
+                      options_.lambda));
+    }
+  }
   std::string_view name() const override { return "skip-softmax"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.prefill = caps.decode = caps.verify = true;
     caps.owner = ListOwner::q_head;
     caps.page_size = options_.block_k;
+    caps.needs_calibration = goes_by_target() && !file_.is_named();
+    caps.cross_layer = caps.needs_calibration;  // one fit serves all layers
+    caps.artifact_option = "fit";
     return caps;
   }
-  void reset(const AttentionShape&) override {}
+
+  void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
+    const TraceInfo& info = text.info();
+    if (info.n_tokens < Index{1} << (kBins + 1)) {
+      throw ConfigError(fmt::format("skip-softmax: {} has {} tokens, expected at least {}",
+                                    text.where(), info.n_tokens, Index{1} << (kBins + 1)));
+    }
+    const std::vector<Index> layers = full_attention_layers(text, name());
+    const std::vector<Index> ends = context_ends(info.n_tokens);
+    // [layers x n_kv][prefill, decode][ends][trials and all]
+    std::vector<std::array<std::vector<std::vector<Index>>, 2>> counts(
+        layers.size() * static_cast<std::size_t>(info.n_kv));
+    pool.parallel_for(static_cast<Index>(counts.size()), [&](Index task, int) {
+      const Index layer = layers[static_cast<std::size_t>(task / info.n_kv)];
+      const Index kv_head = task % info.n_kv;
+      Tensor<float> q({info.group(), info.n_tokens, info.d_head});
+      for (Index h = 0; h < info.group(); ++h) {
+        const Tensor<float> of_head =
+            text.read_q(layer, kv_head * info.group() + h, {0, info.n_tokens});
+        std::copy(of_head.flat().begin(), of_head.flat().end(), q.view().sub(h).data());
+      }
+      const Tensor<float> k = text.read_k(layer, kv_head, {0, info.n_tokens});
+      KeyDots dots;
+      for (const Index end : ends) {
+        const std::array<Index, 2> n_rows = {std::min(options_.block_q, end), 1};
+        for (std::size_t phase = 0; phase < n_rows.size(); ++phase)
+          counts[static_cast<std::size_t>(task)][phase].push_back(
+              count_skipped(info, q.view(), k.view(), end, n_rows[phase], dots));
+      }
+    });
+    const auto fitted = [&](std::size_t phase) {
+      std::vector<SkipPoint> points;
+      for (std::size_t e = 0; e < ends.size(); ++e) {
+        std::vector<double> sums(kTrials.size() + 1, 0.0);
+        for (const auto& of_head : counts) {
+          for (std::size_t i = 0; i < sums.size(); ++i)
+            sums[i] += static_cast<double>(of_head[phase][e][i]);
+        }
+        for (std::size_t i = 0; i < kTrials.size(); ++i)
+          points.push_back({kTrials[i] * static_cast<double>(ends[e]), sums[i] / sums.back()});
+      }
+      return fit_skip_scale(points);
+    };
+    of_prefill_ = fitted(0);
+    of_decode_ = fitted(1);
+    is_fitted_ = true;
+    if (of_prefill_ || of_decode_) return;
+    throw ConfigError(
+        fmt::format("skip-softmax: on {} no threshold skips between a tenth and nine tenths of the "
+                    "tiles: expected a longer text, or smaller tiles (block-q, block-k)",
+                    text.where()));
+  }
+  Learned learned() const override {
+    Learned out;
+    const auto pair = [](const std::optional<SkipScale>& scale) {
+      return scale ? std::array<double, 2>{scale->a, scale->b} : std::array<double, 2>{0.0, 0.0};
+    };
+    out.values = {{"prefill", pair(of_prefill_)}, {"decode", pair(of_decode_)}};
+    out.options = {{"block_q", options_.block_q}, {"block_k", options_.block_k}};
+    const auto words = [](const std::optional<SkipScale>& scale) {
+      return scale ? fmt::format("{:.4g} exp({:.3f} target)", scale->a, scale->b)
+                   : std::string("none (tiles are never skipped)");
+    };
+    out.summary =
+        fmt::format("scale in prefill: {}; in decode: {}", words(of_prefill_), words(of_decode_));
+    return out;
+  }
+  std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
+
+  void reset(const AttentionShape& shape) override {
+    if (file_.is_named()) load(shape);
+  }
 
   Selection select(const SelectCall& call) override {
     const double log_lambda = std::log(lambda_of(call));
@@ -128,62 +245,103 @@ class SkipSoftmax final : public Selector {
   double lambda_of(const SelectCall& call) const {
     if (options_.lambda > 0.0) return options_.lambda;
     return std::min(1.0,
-                    options_.scale / static_cast<double>(row_range(call, call.n_tok - 1).size()));
+                    scale_of(call) / static_cast<double>(row_range(call, call.n_tok - 1).size()));
+  }
+
+  double scale_of(const SelectCall& call) const {
+    if (!goes_by_target()) return options_.scale;
+    if (!is_fitted_) {
+      throw ConfigError(
+          "skip-softmax: by=target has no fit: calibrate it on a text, or name a file with "
+          "fit=FILE "
+          "(kvscope fit skip-softmax TRACE --out FILE)");
+    }
+    const auto& fitted = call.phase == Phase::prefill ? of_prefill_ : of_decode_;
+    return fitted ? fitted->scale(options_.target) : 0.0;
+  }
+
+  bool goes_by_target() const { return options_.by == SkipRule::target || file_.is_named(); }
+
+  /// Lengths of the contexts that are measured: in (T / 2, T], (T / 4, T / 2], ...
+  static std::vector<Index> context_ends(Index n_tokens) {
+    std::vector<Index> ends;
+    for (Index bin = 0; bin < kBins; ++bin) {
+      const Index high = n_tokens >> bin;
+      const Index low = n_tokens >> (bin + 1);
+      for (Index i = 1; i <= kEndsPerBin; ++i) ends.push_back(low + (high - low) * i / kEndsPerBin);
+    }
+    return ends;
+  }
+
+  /// Tiles that each threshold skips where the last n_rows queries of a context ask one KV head,
+  /// and behind them all tiles. [kTrials.size() + 1]
+  std::vector<Index> count_skipped(const TraceInfo& info, TensorView<const float> q,
+                                   TensorView<const float> k, Index end, Index n_rows,
+                                   KeyDots& dots) const {
+    SelectCall call;
+    call.pos_begin = end - n_rows;
+    call.n_tok = n_rows;
+    call.score_scale = info.score_scale;
+    call.score_cap = info.score_cap;
+    call.q = q.range(1, end - n_rows, end);
+    call.k = TensorView<const float>(k.data(), Shape{1, end, k.dim(1)});
+    std::vector<Index> counts(kTrials.size() + 1, 0);
+    for (const std::vector<double>& margins :
+         tile_margins(call, {0, {0, q.dim(0)}, 0}, {0, n_rows}, options_.block_k, dots)) {
+      for (const double margin : margins) {
+        for (std::size_t i = 0; i < kTrials.size(); ++i)
+          counts[i] += margin < std::log(kTrials[i]) ? 1 : 0;
+      }
+      counts.back() += static_cast<Index>(margins.size());
+    }
+    return counts;
+  }
+
+  void load(const AttentionShape& shape) {
+    check_shape(file_.get(), shape);
+    const auto read = [&](const char* phase) -> std::optional<SkipScale> {
+      const std::vector<double> values = file_.numbers(file_.list(phase, 2), 2, phase);
+      if (values[0] <= 0.0) return std::nullopt;
+      return SkipScale{values[0], values[1]};
+    };
+    of_prefill_ = read("prefill");
+    of_decode_ = read("decode");
+    is_fitted_ = true;
   }
 
   /// The tiles that the queries `rows` do not skip, for each head of a group: they share the
   /// reading of the keys.
   std::vector<BlockFates> kept_tiles(const SelectCall& call, const ListHeads& group,
                                      TokenRange rows, double log_lambda, KeyDots& dots) const {
-    constexpr double kNone = -std::numeric_limits<double>::infinity();
-    const TokenRange seen{row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end};
-    const BlockFates all(options_.block_k, seen);
-    std::vector<BlockFates> fates(static_cast<std::size_t>(group.q_heads.size()), all);
-    std::vector<Index> row_numbers;
-    for (Index row = rows.begin; row < rows.end; ++row) row_numbers.push_back(row);
-    std::vector<double> q;  // head by head
-    for (Index q_head = group.q_heads.begin; q_head < group.q_heads.end; ++q_head) {
-      const std::vector<double> part =
-          query_rows(call, q_head, row_numbers, static_cast<double>(call.score_scale));
-      q.insert(q.end(), part.begin(), part.end());
-    }
-    const std::size_t n_queries = fates.size() * row_numbers.size();
-    std::vector<double> running(n_queries, kNone);
-    const Index tiles_at_once = std::max<Index>(1, kKeysAtOnce / options_.block_k);
-    for (Index first = all.blocks.begin; first < all.blocks.end; first += tiles_at_once) {
-      const Index last = std::min(first + tiles_at_once, all.blocks.end);
-      const TokenRange part{all.keys_of(first).begin, all.keys_of(last - 1).end};
-      dots.compute(q, static_cast<Index>(n_queries), call.k.sub(group.kv_head), part);
-      for (std::size_t i = 0; i < n_queries; ++i) {
-        const std::span<double> scores = dots.row(static_cast<Index>(i));
-        mask_dead(call, group.kv_head, part, scores);
-        const TokenRange visible = row_range(call, row_numbers[i % row_numbers.size()]);
-        for (Index tile = first; tile < last; ++tile) {
-          const TokenRange keys = all.keys_of(tile);
-          const Index begin = std::max(keys.begin, visible.begin);
-          const Index end = std::min(keys.end, visible.end);
-          if (begin >= end) continue;
-          const double largest = max_of(scores.subspan(static_cast<std::size_t>(begin - part.begin),
-                                                       static_cast<std::size_t>(end - begin)));
-          running[i] = std::max(running[i], largest);
-          if (largest > kNone && largest - running[i] >= log_lambda)
-            fates[i / row_numbers.size()].of(tile) = BlockFate::scored;
-        }
+    constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+    const BlockFates all(options_.block_k,
+                         {row_range(call, rows.begin).begin, row_range(call, rows.end - 1).end});
+    std::vector<BlockFates> kept;
+    for (const std::vector<double>& margins :
+         tile_margins(call, group, rows, options_.block_k, dots)) {
+      BlockFates& fates = kept.emplace_back(all);
+      for (std::size_t i = 0; i < margins.size(); ++i) {
+        if (margins[i] > kUnseen && margins[i] >= log_lambda) fates.fates[i] = BlockFate::scored;
       }
     }
-    return fates;
+    return kept;
   }
 
   SkipSoftmaxOptions options_;
+  ArtifactFile file_;
+  bool is_fitted_ = false;
+  std::optional<SkipScale> of_prefill_;  // empty: no threshold skips a tenth of the tiles
+  std::optional<SkipScale> of_decode_;
 };
 
 }  // namespace
 
 void register_skip_softmax(SelectorRegistry& registry) {
-  registry.add<SkipSoftmax, SkipSoftmaxOptions>(
+  SelectorEntry& entry = registry.add<SkipSoftmax, SkipSoftmaxOptions>(
       "skip-softmax", "Skip Softmax (BLASST): tiles below the running maximum", "arXiv 2512.12087",
       "reads all keys, and the values of tiles whose largest score is not far below what came "
       "before");
+  entry.knobs = {{.option = "scale", .low = 1e-9, .high = 1e9, .falls = true, .is_log = true}};
 }
 
 }  // namespace kvscope

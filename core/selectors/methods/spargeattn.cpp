@@ -82,12 +82,7 @@ class SpargeAttn final : public Selector {
   explicit SpargeAttn(const SpargeOptions& options) : options_(options) {}
   std::string_view name() const override { return "spargeattn"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = true;
-    caps.owner = ListOwner::q_head;
-    if (options_.sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
-    caps.page_size = options_.block_k;
-    return caps;
+    return block_share_caps(options_.sizes, options_.block_k);
   }
   void reset(const AttentionShape&) override {}
 
@@ -143,7 +138,7 @@ class SpargeAttn final : public Selector {
     if (options_.rule == KeepRule::top && options_.sizes == PatternSize::options) {
       n_keep = static_cast<std::size_t>(options_.top_share * static_cast<double>(n_all_blocks));
     } else {
-      const double tau = options_.sizes == PatternSize::budget ? call.budget.value : options_.tau;
+      const double tau = block_share(name(), options_.sizes, options_.tau, call.budget);
       double total = 0.0;
       for (const Index kb : order) total += weight(scores, kb, order.front());
       double sum = 0.0;
@@ -175,9 +170,8 @@ class SpargeAttn final : public Selector {
       const bool is_similar = keys.self_similarity[kb] > options_.theta_sim;
       is_forced[kb] = keeps_all || !is_similar || (options_.sink && kb == 0);
       if (!is_similar || keys.n_rows[kb] == 0) continue;
-      scores[kb] = static_cast<double>(call.score_scale) *
-                   dot_of({queries.mean.data() + qb * queries.mean.dim(1), d},
-                          {keys.mean.data() + kb * d, d});
+      scores[kb] = call.score_rule().of(dot_of({queries.mean.data() + qb * queries.mean.dim(1), d},
+                                               {keys.mean.data() + kb * d, d}));
     }
     std::vector<bool> is_scored(scores.size(), false);
     for (const Index kb : kept_blocks(call, scores, keys.mean.dim(0)))
@@ -203,6 +197,7 @@ void register_spargeattn(SelectorRegistry& registry) {
       "spargeattn", "SpargeAttn: compressed block filter", "arXiv 2502.18137",
       "in prefill, keeps key blocks by a softmax of block means, and all blocks that a mean cannot "
       "stand for");
+  entry.knobs = {{.option = "tau", .where = {{"rule", "cdf"}}}, {.option = "top-share", .where = {{"rule", "top"}}}};
   entry.presets["spargeattn-topk"] = {{"rule", "top"}, {"theta-sim", "-0.1"}, {"top-share", "0.5"}};
   entry.presets["spargeattn-triton"] = {{"theta-sim", "0.3"}, {"tau", "0.96"}};
   entry.presets["spargeattn-function"] = {{"theta-sim", "0.1"}, {"tau", "0.9"}};

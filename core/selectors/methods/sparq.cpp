@@ -34,6 +34,7 @@
 #include "core/selectors/linear_scores.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -198,6 +199,7 @@ class Sparq final : public SharedScoreSelector {
     });
     if (mixes(call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
       engine.run(n_q, [&](Index h, ScoreWorker&) {
+        soft_cap(approximate_[static_cast<std::size_t>(h)], call.score_rule().cap);
         softmax_over_visible(call, h / group, /*row=*/0, visible, approximate_[static_cast<std::size_t>(h)],
                              /*sink=*/std::nullopt);
       });
@@ -220,6 +222,7 @@ class Sparq final : public SharedScoreSelector {
     }
     if (mixes(call)) {  // the heads' approximate weights stay in the worker for alpha
       for (Index h = 0; h < owner.q_heads.size(); ++h) {
+        soft_cap(worker.dots.row(h), call.score_rule().cap);
         // alpha is a share of what the keys get: an attention sink has none of it
         softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, worker.dots.row(h),
                              /*sink=*/std::nullopt);

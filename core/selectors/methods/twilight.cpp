@@ -31,6 +31,7 @@
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/rounded_keys.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -259,6 +260,7 @@ class Twilight final : public Selector {
     std::vector<double> weights(keys.size());
     const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
     rounded.dots(q, call.k.sub(kv_head), keys, engine_of(call).precision(), weights);
+    soft_cap(weights, call.score_rule().cap);
     softmax_in_place(weights, sink_of(call, q_head));
     return weights;
   }

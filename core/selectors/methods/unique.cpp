@@ -171,6 +171,8 @@ class Unique final : public Selector {
     const bool takes_max =
         n_lists == 1 && options_.owner == PageOwner::group_max && call.n_tok == 1;
     const Index n_queries = takes_max ? heads.q_heads.size() : n_lists;
+    if (pages.size() == 0)  // they may begin behind the keys
+      return std::vector<std::vector<double>>(static_cast<std::size_t>(n_lists));
     const auto width = static_cast<std::size_t>(2 * call.k.dim(2));
     std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
     const Index n_rows = std::min(options_.n_queries, call.n_tok);

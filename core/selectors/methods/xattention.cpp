@@ -42,6 +42,7 @@
 #include "core/selectors/list_builders.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
+#include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
 
@@ -80,18 +81,12 @@ class XAttention final : public Selector {
   }
   std::string_view name() const override { return "xattention"; }
   SelectorCaps caps() const override {
-    SelectorCaps caps;
-    caps.prefill = true;
-    caps.owner = ListOwner::q_head;
-    if (options_.sizes == PatternSize::budget) caps.budgets = {Budget::Kind::mass};
-    caps.page_size = options_.block;
-    return caps;
+    return block_share_caps(options_.sizes, options_.block);
   }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
-    if (options_.sizes == PatternSize::budget) check_budget_kind(name(), caps(), call.budget);
-    const double tau = options_.sizes == PatternSize::budget ? call.budget.value : options_.tau;
+    const double tau = block_share(name(), options_.sizes, options_.tau, call.budget);
     const auto add_lists = [&](const ListHeads& group, ScoreWorker& worker, Selection& answer) {
       const Tiles keys(call, group.kv_head, stride_);
       std::vector<std::vector<BlockFates>> kept(static_cast<std::size_t>(group.q_heads.size()));
@@ -161,7 +156,9 @@ class XAttention final : public Selector {
         std::vector<double> weights(fates.fates.size(), 0.0);
         for (Index row = first; row < end; row += stride_) {
           const Index last_row = std::min(row + stride_, call.n_tok) - 1;
-          add_tile_row(dots.row(head * n_tile_rows + (row - rows.begin) / stride_), keys,
+          const std::span<double> scores = dots.row(head * n_tile_rows + (row - rows.begin) / stride_);
+          soft_cap(scores, call.score_rule().cap);
+          add_tile_row(scores, keys,
                        (call.pos_begin + last_row) / stride_ + 1, weights);
         }
         fates.keep_share(weights, tau);
@@ -223,6 +220,7 @@ void register_xattention(SelectorRegistry& registry) {
       "xattention", "XAttention: antidiagonals of score tiles", "arXiv 2503.16428",
       "in prefill, keeps the blocks of keys that hold a share of the attention that sums over "
       "antidiagonals estimate");
+  entry.knobs = {{.option = "tau"}};
   entry.presets["xattention-16"] = {{"stride", "16"}};
   entry.presets["xattention-function"] = {{"tau", "0.8"}};
 }

@@ -2,6 +2,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <fmt/format.h>
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
@@ -194,6 +195,108 @@ TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
   CHECK(line.x == std::vector<double>{32.0, 64.0});
   CHECK(line.y[0] == Approx(0.4));
   CHECK(line.y[1] == Approx(0.7));
+}
+
+/// A sweep of four methods at equal cost; layer rows alone carry what the figure shows.
+std::string equal_cost_csv() {
+  std::string csv =
+      "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
+      "mass_high,output_error_rel,match_reached\n";
+  const auto add = [&](const std::string& method, const std::string& knob, const std::string& note, double mass,
+                       double error, double reached) {
+    for (const int layer : {0, 1}) {
+      const double shift = layer == 0 ? -0.1 : 0.1;
+      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},,,0,0,205,{},{},{},{},{}\n", method, knob, note, layer,
+                         mass + shift, mass + shift - 0.01, mass + shift + 0.03, error, reached);
+      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},0,,0,0,205,0,0,0,0,{}\n", method, knob, note, layer, reached);
+    }
+    csv += fmt::format("t,decode,{},none,density=0.05,{},{},2,,,1,1,205,1,1,1,0,{}\n", method, knob, note, reached);
+  };
+  add("oracle-topk", "ratio=0.05", "", 0.7, 0.2, 0.05);
+  add("quest", "ratio=0.06", "", 0.6, 0.3, 0.05);
+  add("sparq", "ratio=0.04", "", 0.65, 0.25, 0.05);
+  add("loki", "ratio=0.04", "", 0.66, 0.1, 0.05);
+  add("vattention", "epsilon=1", "not reached: the least is 0.2", 0.9, 0.05, 0.2);
+  return csv;
+}
+
+TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart", "[figures]") {
+  ResultInfo info;
+  info.kind = "sweep";
+  MemoryResult result;
+  table_to_result(table_from_csv(equal_cost_csv(), "t.csv"), info, result);
+  const plot::Figure figure = drawn(result, "equal-cost");
+  REQUIRE(figure.panels.size() == 2);
+  const plot::Panel& mass = figure.panels[0];
+  std::vector<std::string> names;
+  for (const plot::Tick& tick : mass.y.ticks) names.push_back(tick.label);
+  CHECK(names == std::vector<std::string>{"controls and oracles:", "oracle top-$k$", "single keys by score:", "loki", "sparq",
+                                          "pages, blocks and chunks of keys by score:", "quest", "samples with weights:",
+                                          "vattention [0.2]"});
+  std::vector<const plot::Scatter*> dots;
+  for (const plot::Mark& mark : mass.marks) {
+    if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one);
+  }
+  REQUIRE(dots.size() == 2);
+  CHECK(dots[0]->tone.role == plot::Role::neutral);
+  REQUIRE(dots[0]->x.size() == 1);
+  CHECK(dots[0]->x[0] == Approx(0.9));
+  REQUIRE(dots[1]->x.size() == 4);  // sliding-window layers and single heads do not count
+  CHECK(dots[1]->x[0] == Approx(0.7));
+  CHECK(dots[1]->x[1] == Approx(0.66));
+  CHECK(dots[1]->y[1] == mass.y.ticks[3].at);
+  CHECK(mark_of<plot::Rule>(mass).at == Approx(0.7));
+  CHECK(mark_of<plot::Line>(mass).x[0] == Approx(0.89));  // of vattention: ends averaged over layers
+  CHECK(mark_of<plot::Line>(mass).x[1] == Approx(0.93));
+  CHECK(mass.title.empty());  // nobody of the same cost is above the oracle
+  CHECK(figure.panels[1].title == "1 beyond the oracle: it minimises no error");
+  std::string caption;
+  for (const std::string& sentence : figure.caption) caption += sentence + "\n";
+  CHECK(caption.find("vattention (not reached: the least is 0.2)") != std::string::npos);
+
+  MemoryResult plain;  // a sweep over budgets met no cost
+  table_to_result(table_from_csv("trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
+                                 "t,decode,quest,tokens,0,,32,0,0,0.5\n",
+                                 "t.csv"),
+                  info, plain);
+  CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
+}
+
+TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]") {
+  ResultInfo info;
+  info.kind = "sweep";
+  MemoryResult result;
+  const std::string csv =
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,bytes\n"
+      "t,prefill,full,none,0,0,,0,0,500,1,9000\n"
+      "t,prefill,oracle-topk,tokens,0,0,64,0,0,64,0.5,1000\n"
+      "t,prefill,oracle-topk,tokens,0,0,256,0,0,256,0.7,4000\n"
+      "t,prefill,quoka,tokens,0,0,64,0,0,128,0.55,2000\n"
+      "t,prefill,oracle-topp,p,0,0,0.8,0,0,100,0.8,1500\n"
+      "t,prefill,twilight,p,0,0,0.8,0,0,256,0.8,1500\n";
+  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  FigureOptions options;
+  options.metric = "mass";
+  const auto x_of = [&](const std::string& figure_name, const std::string& axis, const std::string& label) {
+    options.x = axis;
+    const MemoryResultView view(result, "t.csv");
+    const plot::Figure figure = make_figure(find_figure_kind(figure_name), {{&view}, options});
+    for (const plot::Mark& mark : figure.panels[0].marks) {
+      const auto* line = std::get_if<plot::Line>(&mark);
+      if (line != nullptr && line->label == label) return std::pair(line->x.front(), figure.panels[0].title);
+    }
+    return std::pair(-1.0, figure.panels[0].title);
+  };
+  CHECK(x_of("budget", "", "quoka").first == Approx(128.0));
+  CHECK(x_of("budget", "", "full").first == -1.0);  // a rule: it has no place among keys that are saved
+  CHECK(x_of("budget", "budget", "quoka").first == Approx(64.0));
+  CHECK(x_of("budget", "bytes", "quoka").first == Approx(2000.0));
+  CHECK(x_of("bytes", "", "quoka").first == Approx(2000.0));
+  CHECK(x_of("bytes", "keys", "twilight").first == Approx(256.0));
+  // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8 does beat 0.7 at 256
+  CHECK(x_of("budget", "budget", "quoka").second == "at budget 64 quoka is above the oracle: 128 keys to its 64");
+  CHECK(x_of("budget", "", "quoka").second == "at 256 keys twilight is above the oracle: it gives some rows more keys");
+  CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);
 }
 
 }  // namespace

@@ -313,6 +313,7 @@ TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]
   const std::string oracle = "a,prefill,oracle-topk,tokens,1,0,16,0,0,248,0.538,100\n";
   FigureOptions options;
   options.metric = "mass";
+  options.x = "budget";
   const plot::Figure beyond =
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
           .make("budget", options);
@@ -348,7 +349,9 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   const plot::Figure figure = result.make("needle");
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[0].colour->axis.label, ContainsSubstring("passkey, 2 prompts"));
-  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka, 25%\nmean 50%"));
+  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));  // Wilson's
+  const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
+  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);  // of all
   std::string caption;
   for (const std::string& sentence : figure.caption) caption += sentence + " ";
   CHECK_THAT(caption, ContainsSubstring("Kind of prompt: passkey.") &&

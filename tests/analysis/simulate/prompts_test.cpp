@@ -42,8 +42,8 @@ TEST_CASE("prompts have the asked length and hold facts, question and answer", "
       CHECK(make_prompt(other, source.filler, source.tokenizer).tokens != prompt.tokens);
       std::string all;
       for (const std::string& answer : prompt.answers) all += " " + answer + ".";
-      CHECK(score_answer(kind, prompt, all) == 1.0);
-      CHECK(score_answer(kind, prompt, " nothing") == 0.0);
+      CHECK(score_answer(kind, prompt.answers, all) == 1.0);
+      CHECK(score_answer(kind, prompt.answers, " nothing") == 0.0);
     }
   }
 }
@@ -72,7 +72,7 @@ TEST_CASE("the pass key stands at its depth, in the trained wording", "[simulate
   }
   const Prompt prompt =
       make_prompt({PromptKind::passkey, 600, 0.5, 8, 0, 0}, source.filler, source.tokenizer);
-  CHECK(score_answer(PromptKind::passkey, prompt, " " + prompt.answers.front() + "1") == 0.0);
+  CHECK(score_answer(PromptKind::passkey, prompt.answers, " " + prompt.answers.front() + "1") == 0.0);
 }
 
 TEST_CASE("prompts that cannot be are refused", "[simulate]") {

@@ -35,7 +35,7 @@ struct World {
   ThreadPool pool{2};
 
   SimulationModels models() const {
-    return {&verifier, &draft, &tokenizer, "verifier", "draft", text, "book"};
+    return {&verifier, &draft, &tokenizer, "verifier", "draft", text, "book", {}};
   }
   SimulationSetup setup(std::vector<MethodSpec> selectors, std::vector<std::string> budgets,
                         Phase phase) {
@@ -230,7 +230,7 @@ TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
   const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=4096"}, Phase::prefill);
   RetrievalOptions options;
   options.task = "needle";
-  options.protocol = RetrievalProtocol::prefill;
+  options.protocols = parse_protocols("prefill");
   options.kinds = {PromptKind::multi_key};
   options.lengths = {500};
   options.n_depths = 1;

@@ -26,6 +26,7 @@ struct Problem {
     call.pos_begin = fixture.call.pos_begin;
     call.n_tok = fixture.call.n_tok;
     call.score_scale = fixture.call.score_scale;
+    call.score_cap = fixture.call.score_cap;
     call.q = fixture.q.view();
     call.k = fixture.k.view();
     call.v = fixture.v.view();
@@ -96,12 +97,11 @@ void check_against_loops(Problem& problem, const Selection& selection) {
       const bool states_share = summaries.has_stated_share();
       for (Index i = 0; i < (states_share ? 0 : summaries.count(kv_head)); ++i) {
         const Index from = summaries.begin_of(kv_head) + i;
-        double score = static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
-        for (Index c = 0; c < f.q.dim(2); ++c) {
-          score += static_cast<double>(f.call.score_scale) * static_cast<double>(f.q(h, row, c)) *
-                   static_cast<double>(summaries.k(from, c));
-        }
-        add(score, &summaries.v(from, Index{0}));
+        double dot = 0.0;
+        for (Index c = 0; c < f.q.dim(2); ++c)
+          dot += static_cast<double>(f.q(h, row, c)) * static_cast<double>(summaries.k(from, c));
+        const auto log_count = static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
+        add(f.call.score_rule().of(dot) + log_count, &summaries.v(from, Index{0}));
       }
       const double w = states_share ? static_cast<double>(summaries.list_share(h, row)) : 1.0;
       for (std::size_t c = 0; c < expected.size(); ++c) {
@@ -141,6 +141,7 @@ TEST_CASE("sparse attention equals three loops in double", "[sparse]") {
       for (const Index rows_per_list : {Index{1}, Index{4}, n_tok}) {
         for (const double share : {0.02, 0.5}) {
           Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
+          if (share > 0.1) problem.fixture.call.score_cap = 1.5f;
           const Selection selection =
               random_selection(problem, owner, std::min(rows_per_list, n_tok), share, rng);
           problem.attend(selection, pool);
@@ -168,11 +169,13 @@ TEST_CASE("a stated share mixes the summary in, also where the list is empty", "
 TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
   const bool has_weights = GENERATE(false, true);
   const bool has_summaries = GENERATE(false, true);
+  const float cap = GENERATE(0.0f, 1.5f);  // of scores; weights and sizes join behind it
   std::mt19937 rng(17);
   ThreadPool pool(2);
   for (const auto& [n_past, n_tok] : {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
       Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
+      problem.fixture.call.score_cap = cap;
       const Selection drawn = random_selection(problem, owner, n_tok, 0.3, rng);
       Selection selection(owner, n_tok, n_tok);
       for (Index i = 0; i < drawn.n_lists(); ++i) {
@@ -191,13 +194,16 @@ TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
 
 TEST_CASE("a list of every key has the bits of dense attention", "[sparse]") {
   const auto threads = GENERATE(1, 3);
+  const float cap = GENERATE(0.0f, 1.5f);
   ThreadPool pool(threads);
   for (const auto& [n_past, n_tok] :
        {std::pair<Index, Index>{0, 40}, {500, 1}, {260, 9}, {131, 70}}) {
     Problem dense({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
+    dense.fixture.call.score_cap = cap;
     dense.attend_densely(pool);
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
       Problem sparse({.n_q = 8, .n_past = n_past, .n_tok = n_tok, .seed = 5});
+      sparse.fixture.call.score_cap = cap;
       Selection selection(owner, n_tok, n_tok);
       KeyList all;
       all.scored = positions(0, n_past);

@@ -52,6 +52,7 @@ TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]
   CHECK(plain.plan.activation == LayerPlan::Activation::gelu_tanh);
   CHECK(plain.plan.embedding_scale == 8.0);
   CHECK(plain.plan.logit_softcap == 0.0);
+  CHECK(plain.plan.score_softcap == 0.0);
 
   config["sliding_window_pattern"] = 2;
   config["sliding_window"] = 7;
@@ -74,9 +75,27 @@ TEST_CASE("Gemma 3: two rotary settings, norms on both sides, scales", "[config]
   config["rope_parameters"] = {{"rope_type", "default"}};
   CHECK_THROWS_AS(parse(config), ConfigError);
   config.erase("rope_parameters");
-  check_refused(config, "attn_logit_softcapping", 50.0, "not computed");
   check_refused(config, "hidden_activation", "gelu", "gelu_pytorch_tanh");
   check_refused(config, "use_bidirectional_attention", true, "causal");
+}
+
+TEST_CASE("Gemma 2: soft caps on scores and logits, every second layer with a window", "[config]") {
+  json config = small("gemma2");
+  config["num_key_value_heads"] = 4;
+  config["head_dim"] = 16;
+  const ModelConfig plain = parse(config);
+  CHECK(plain.plan.score_softcap == 50.0);
+  CHECK(plain.plan.logit_softcap == 30.0);
+  CHECK(plain.window == std::vector<std::optional<Index>>{4096, std::nullopt, 4096, std::nullopt});
+  CHECK_FALSE(plain.qk_norm);
+  CHECK_FALSE(plain.local_rope);
+  CHECK(plain.tied_embeddings);
+  config["attn_logit_softcapping"] = nullptr;
+  config["final_logit_softcapping"] = 10.0;
+  CHECK(parse(config).plan.score_softcap == 0.0);
+  CHECK(parse(config).plan.logit_softcap == 10.0);
+  config["attn_logit_softcapping"] = -1.0;
+  CHECK_THROWS_AS(parse(config), FormatError);
 }
 
 TEST_CASE("Phi-3 and OLMo 2: partial rotation, fused weights, norms behind", "[config]") {
@@ -142,7 +161,7 @@ TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[c
 TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
           "[config]") {
   const auto golden = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
-  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma3", "phi3", "olmo2",
+  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "gemma3", "phi3", "olmo2",
                            "gpt_neox", "gpt_neox_serial"}) {
     CAPTURE(name);
     CHECK(load_model_config(golden / name).n_parameters() ==

@@ -270,7 +270,10 @@ class RowCall final : public BackendCall {
     for (const Index pos : keys) {
       double score = 0.0;
       for (Index f = 0; f < d; ++f) score += q.row(t)[h * d + f] * static_cast<double>(row(stored.k, pos)[f]);
-      const double e = std::exp(static_cast<double>(c_.score_scale()) * score);
+      score *= static_cast<double>(c_.score_scale());
+      const double most = c_.plan.score_softcap;
+      if (most > 0.0) score = most * std::tanh(score / most);
+      const double e = std::exp(score);
       sum += e;
       for (Index f = 0; f < d; ++f) {
         mix[static_cast<std::size_t>(f)] += e * static_cast<double>(row(stored.v, pos)[f]);

@@ -26,7 +26,9 @@ const std::vector<Fitted>& fitted_methods() {
   static const std::vector<Fitted> all = {{"kascade:n-anchors=2", "map", "kascade:n-anchors=2"},
                                           {"duoattention", "gates", "duoattention"},
                                           {"doublesparsity", "channels", "doublesparsity"},
-                                          {"loki", "directions", "loki:basis=calibrated"}};
+                                          {"loki", "directions", "loki:basis=calibrated"},
+                                          {"indexer:d-index=3", "index", "indexer:d-index=3"},
+                                          {"skip-softmax", "fit", "skip-softmax:by=target"}};
   return all;
 }
 
@@ -157,6 +159,20 @@ TEST_CASE("values that no fit writes are refused, though the checksum holds", "[
       FormatError);
   CHECK_THROWS_AS(run("doublesparsity", "channels", R"({"layers": [0], "channels": [7]})"),
                   FormatError);
+  CHECK_THROWS_AS(
+      run("indexer", "index",
+          R"({"layers": [0], "channels": [1], "shared": [2], "queries": [[[1], [1]]], "keys": [[[1], [1]]]})"),
+      FormatError);
+  CHECK_THROWS_AS(
+      run("indexer", "index",
+          R"({"layers": [0], "channels": [99], "shared": [0], "queries": [[]], "keys": [[]]})"),
+      FormatError);
+  CHECK_THROWS_AS(
+      run("indexer", "index",
+          R"({"layers": [0], "channels": [1], "shared": [0], "queries": [[[1], [1]]], "keys": [7]})"),
+      FormatError);
+  CHECK_THROWS_AS(run("skip-softmax", "fit", R"({"prefill": [1], "decode": [1, 2]})"), FormatError);
+  CHECK_THROWS_AS(run("skip-softmax", "fit", R"({"prefill": [1, 2]})"), FormatError);
   CHECK_THROWS_AS(run("loki", "directions", R"({"layers": [0], "bases": [[[1], [1]]]})"),
                   FormatError);
 }

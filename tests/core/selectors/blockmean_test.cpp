@@ -1,6 +1,7 @@
 // Block means against loops: MoBA's, NSA's and InfLLM-V2's score of a block, per row, with dead
 // keys, and their budgets.
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -217,6 +218,85 @@ TEST_CASE("blockmean: what it takes is said", "[blockmean]") {
   CHECK_THROWS_WITH(made("blockmean:pool=mean", fixture), ContainsSubstring("sum or max"));
   CHECK_THROWS_WITH(made("moba:pool=sum", fixture), ContainsSubstring("expected mean"));
   CHECK_THROWS_AS(made("blockmean:n-local=0", fixture), ConfigError);
+}
+
+TEST_CASE("blockmean: the compressed branch has the windows that no row's list holds, by loops",
+          "[blockmean]") {
+  for (const Index n_tok : {1, 3}) {
+    for (const bool has_dead : {false, true}) {
+      CallFixture fixture(
+          {.n_past = 90, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::verify});
+      for (KeyPos pos = 11; has_dead && pos < 31; ++pos) fixture.alive.kill(1, pos);
+      const Selection answer = made(
+                                   "nsa-compressed:block=16,kernel=8,stride=4,top-blocks=3,n-local="
+                                   "1,local-tokens=0",
+                                   fixture)
+                                   ->select(fixture.call);
+      Index at = 0;
+      for (Index kv_head = 0; kv_head < 2; ++kv_head) {
+        CHECK(answer.summaries.begin_of(kv_head) == at);
+        for (Index first = 0; first + 8 <= 91;
+             first += 4) {  // seen whole by the call's first query
+          double n_alive = 0.0;
+          double n_out = 0.0;
+          std::vector<double> k(16, 0.0);
+          std::vector<double> v(16, 0.0);
+          for (Index pos = first; pos < first + 8; ++pos) {
+            if (!fixture.alive.is_alive(kv_head, static_cast<KeyPos>(pos))) continue;
+            n_alive += 1.0;
+            bool is_out = true;
+            for (Index row = 0; row < n_tok; ++row) {
+              const auto keys = merged(answer.list(kv_head, row));
+              is_out = is_out && !std::binary_search(keys.begin(), keys.end(), pos);
+            }
+            n_out += is_out ? 1.0 : 0.0;
+            for (Index c = 0; c < 16; ++c) {
+              k[static_cast<std::size_t>(c)] += static_cast<double>(fixture.k(kv_head, pos, c));
+              v[static_cast<std::size_t>(c)] += static_cast<double>(fixture.v(kv_head, pos, c));
+            }
+          }
+          if (n_out == 0.0) continue;
+          INFO("rows " << n_tok << ", dead " << has_dead << ", KV head " << kv_head
+                       << ", window from " << first);
+          REQUIRE(at < answer.summaries.k.dim(0));
+          CHECK(std::exp(answer.summaries.log_count[static_cast<std::size_t>(at)]) ==
+                Catch::Approx(n_out / 2.0));
+          for (Index c = 0; c < 16; ++c) {
+            CHECK(answer.summaries.k(at, c) ==
+                  Catch::Approx(k[static_cast<std::size_t>(c)] / n_alive).margin(1e-6));
+            CHECK(answer.summaries.v(at, c) ==
+                  Catch::Approx(v[static_cast<std::size_t>(c)] / n_alive).margin(1e-6));
+          }
+          ++at;
+        }
+      }
+      CHECK(answer.summaries.begin.back() == at);
+    }
+  }
+}
+
+TEST_CASE("blockmean: the compressed branch counts its windows, rests in prefill, and needs values",
+          "[blockmean][cost]") {
+  const std::string spec =
+      "nsa-compressed:block=8,kernel=4,stride=4,top-blocks=2,n-local=1,local-tokens=0";
+  CallFixture step({.d_head = 8, .n_past = 63, .n_tok = 1, .phase = Phase::decode});
+  const auto selector = made(spec, step);
+  const Selection answer = selector->select(step.call);
+  // 16 windows a KV head, 2 blocks of 2 windows in the list: 12 left out; 2 heads each, 8 channels
+  CHECK(answer.summaries.count(0) == 12);
+  CHECK(answer.summaries.count(1) == 12);
+  const SelectCost cost = selector->cost(step.call, answer);
+  CHECK(cost.score_flops == 2.0 * 2 * (32 + 24) * 8);
+  CHECK(cost.score_bytes == (32 + 24) * 8 * 2);
+  CHECK(cost.metadata_bytes == 2 * 32 * 8 * 2);
+  CallFixture chunk({.n_past = 60, .n_tok = 6});
+  CHECK(made(spec, chunk)->select(chunk.call).summaries.empty());
+  step.call.v = {};
+  CHECK_THROWS_AS(made(spec, step)->select(step.call), ConfigError);
+  CHECK_THROWS_AS(selector_registry().make("moba:compressed=true"), ConfigError);
+  // everything kept: nothing is left to stand for
+  step.bind();
+  CHECK(made("nsa-compressed:block=8,top-blocks=9", step)->select(step.call).summaries.empty());
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class CallFixture {
 
   Index group() const { return q.dim(0) / k.dim(0); }
   AttentionShape attention() const {
-    return {8, q.dim(0), k.dim(0), q.dim(2), k.dim(1), call.score_scale};
+    return {8, q.dim(0), k.dim(0), q.dim(2), k.dim(1), call.score_scale, call.score_cap};
   }
   double logit(Index q_head, Index row, Index pos) const {
     double dot = 0.0;
@@ -68,7 +68,7 @@ class CallFixture {
       dot +=
           static_cast<double>(q(q_head, row, c)) * static_cast<double>(k(q_head / group(), pos, c));
     }
-    return dot * static_cast<double>(call.score_scale);
+    return call.score_rule().of(dot);
   }
   bool sees(Index q_head, Index row, Index pos) const {
     const Index own = call.pos_begin + row;

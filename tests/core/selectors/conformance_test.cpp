@@ -28,7 +28,8 @@ std::vector<Method> methods() {
     std::vector<std::string> specs = {entry.name};
     for (const auto& [preset, assignments] : entry.presets) specs.push_back(preset);
     for (const std::string& spec : specs)
-      all.push_back({spec, entry.preset_wrappers.contains(spec) ? spec : entry.name, selector_registry().make(spec)->caps()});
+      if (!selector_registry().make(spec)->caps().needs_side)  // random sequences have no indexer: indexer_test.cpp
+        all.push_back({spec, entry.preset_wrappers.contains(spec) ? spec : entry.name, selector_registry().make(spec)->caps()});
   }
   for (const std::string spec :
        {"quest:page-size=4+coarsen:owner=layer,page=8", "quoka+coarsen:owner=layer,page=4,scores=bf16", "loki+every=2",
@@ -102,7 +103,7 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
           if (!counts_tokens) continue;
           if (method.caps.permanent) {
             const bool shrinks = phase == Phase::prefill && method.caps.owner != ListOwner::q_head &&
-                                 method.name != "rocketkv";  // keeps prompt-budget keys, an option
+                                 !method.caps.keeps_by_option;
             Index n_left = 0;
             for (Index kv_head = 0; shrinks && kv_head < sequence.shape.n_kv; ++kv_head) {
               n_left += run.alive(layer).n_alive(kv_head);

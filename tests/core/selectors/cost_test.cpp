@@ -136,6 +136,10 @@ const CostCase kCases[] = {
     // cost 2 x 2 x 8 x 8 (256) and 8 pages x 32 (256), 4 sums of two heads. Step: 32, 10 pages x 32, 5 sums.
     {"quest-sglang:page-size=8", Counted{256 + 256 + 256 + 4, 256, 320}, Counted{32 + 320 + 5, 320, 320},
      Counted{256 + 256 + 160 + 2, 160, 224}},
+    // Whole pages of 64 from boxes of 8: one comparison for each page that has a score, 4 past ones of each KV head, or 5;
+    // bounds of 4 heads. The choice is held for the steps to come: 4 bytes for each of 40 keys (one page of 64) of 2 lists.
+    {"lserve:page-size=8", Counted{768 + 8, 256, 320}, Counted{640 + 10, 320, 320 + 320},
+     Counted{512 + 160 + 5, 160, 224}},
     // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys
     // x 8. 64 keys x 4 elements are read; 2 bases of 8 x 8 are held.
     {"loki:basis=self,rank=4", Counted{6144 + 8192, 512, 256}, Counted{768 + 1248, 624, 256},
@@ -196,6 +200,10 @@ const CostCase kCases[] = {
      Counted{31 * 2 * 40 * 2, 31 * 2 * 40 * 4, 320}},
     {"blockmean:block=8,kernel=8,stride=4", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
     {"nsa:block=8,kernel=8,stride=4,local-tokens=8", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
+    // The compressed branch: 5 windows of each KV head reach into the keys 8 to 23, which no list holds. They cost as much
+    // again, and mean values are held.
+    {"nsa-compressed:block=8,kernel=8,stride=4,top-blocks=3,local-tokens=8", Counted{16 * 18 * 16, 288, 576},
+     Counted{2 * 28 * 16, 448, 576}, Counted{16 * 13 * 16, 208, 416}},
     {"infllm2:block=8,kernel=8,stride=4,local-tokens=8,dense-below=0", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
     // Dense layers and calls, and blocks longer than the context, have nothing to score.
     {"infllm2", kNothing, kNothing, kNothing},
@@ -259,6 +267,12 @@ const CostCase kCases[] = {
      Counted{6 * 1500 * 16, 48 * 187.5, 50 * 187.5 + 2 * 1500 * 18}},
     {"magicpig-hub", kRests, Counted{6 * 600 * 16, 78 * 75, 80 * 75 + 2 * 600 * 18},
      Counted{6 * 600 * 16, 48 * 75, 50 * 75 + 2 * 600 * 18}},
+    // SOCKET: 4 queries and 2 keys with 720 planes of 8 channels, 60 tables of 4096 chances for each of 4 heads, 60 sums for
+    // each of 78 past keys and 2 heads. A key's codes are 90 bytes, the length of its value 2; planes 720 x 16 bytes.
+    {"socket", kRests, Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 78 * 60, 78 * 92 + 11520, 80 * 92 + 11520},
+     Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 48 * 60, 48 * 92 + 11520, 50 * 92 + 11520}},
+    {"socket-page", kRests, Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 78 * 60, 78 * 92 + 11520, 80 * 92 + 11520},
+     Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 48 * 60, 48 * 92 + 11520, 50 * 92 + 11520}},
     // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head scores what it sees
     // once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
     {"vattention", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
@@ -268,6 +282,18 @@ const CostCase kCases[] = {
     // and 27, 6 of these; KV head 1: 3 and 17, 4 of these.
     {"vattention:base=recent,base-budget=tokens=1,n-sink=2,n-recent=3,base-sample=0.25", kRests,
      Counted{4 * 13 * 16, 0, 0}, Counted{2 * 9 * 16 + 2 * 7 * 16, 0, 0}},
+    // The indexer, 2 of 8 channels: 6 heads x 8 rows (1 in a step) are mapped, 2 products of 16 each; 2 heads of a group x 8
+    // rows x 80 index keys x 4. These are 4 bytes each, read and held. Evicted: 50.
+    {"indexer", Counted{1536 + 5120, 320, 320}, Counted{192 + 640, 320, 320}, Counted{1536 + 3200, 200, 200}},
+    // One index key for both KV heads: 4 heads x 8 rows x 40 of them; evicted: 30 positions are left in some head.
+    {"indexer:per=layer", Counted{1536 + 5120, 160, 160}, Counted{192 + 640, 160, 160}, Counted{1536 + 3840, 120, 120}},
+    // Blocks of 8: 10 of them, 2 + 4 bytes each; evicted: 4 and 3 hold a key.
+    {"indexer:block=8,type=fp8", Counted{1536 + 640, 60, 60}, Counted{192 + 80, 60, 60}, Counted{1536 + 448, 42, 42}},
+    // The presets with learned maps: single keys in fp8; 20 blocks of 4, evicted 8 + 5; single keys; 10 blocks of 8.
+    {"dsa:from=fit", Counted{1536 + 5120, 480, 480}, Counted{192 + 640, 480, 480}, Counted{1536 + 3200, 300, 300}},
+    {"qsa:from=fit", Counted{1536 + 1280, 80, 80}, Counted{192 + 160, 80, 80}, Counted{1536 + 832, 52, 52}},
+    {"msa:from=fit", Counted{1536 + 5120, 320, 320}, Counted{192 + 640, 320, 320}, Counted{1536 + 3200, 200, 200}},
+    {"seer:from=fit,block=8", Counted{1536 + 640, 40, 40}, Counted{192 + 80, 40, 40}, Counted{1536 + 448, 28, 28}},
 };
 
 CallShape shape_of(Phase phase) {

@@ -8,20 +8,10 @@
 #include "core/base/rng.hpp"
 #include "core/selectors/lsh_tables.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/decode_fixture.hpp"
 
 namespace kvscope::test {
 namespace {
-
-CallShape step_shape(Index n_past, unsigned seed) {
-  CallShape shape;
-  shape.phase = Phase::decode;
-  shape.n_past = n_past;
-  shape.n_tok = 1;
-  shape.seed = seed;
-  return shape;
-}
 
 using Vector = std::vector<double>;
 
@@ -201,21 +191,12 @@ TEST_CASE("magicpig: the probability of rare samples keeps its digits", "[select
   CHECK(lsh_sampling_probability(0.0, 10, 150, 2) > 0.0);
 }
 
-TEST_CASE("magicpig: chunks change nothing; the keys' mean does not matter",
+TEST_CASE("magicpig: neither chunks nor drafts change a sample; the keys' mean does not matter",
           "[selectors][magicpig]") {
   const std::string spec = "magicpig:bits=4,tables=12,n-sink=2,n-recent=4,dense-every=0";
-  const auto answers = [&](Index chunk) {
-    const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = 10});
-    SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget{}});
-    std::vector<Answer> all;
-    for (const auto& [phase, n_tok] : sequence.calls) {
-      for (auto& layer : run_call(run, sequence, phase, n_tok)) {
-        if (phase == Phase::decode) all.push_back(layer.front());
-      }
-    }
-    return all;
-  };
-  CHECK(answers(80) == answers(7));
+  const auto plain = decode_answers(spec, "tokens=8", 80, 10, false);
+  CHECK(plain == decode_answers(spec, "tokens=8", 7, 10, false));
+  CHECK(plain == decode_answers(spec, "tokens=8", 16, 10, true));
   CallFixture fixture(step_shape(90, 4));
   CallFixture shifted(step_shape(90, 4));
   for (Index t = 0; t < 91; ++t) {

@@ -6,20 +6,10 @@
 #include "core/base/error.hpp"
 #include "core/selectors/k_means.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/decode_fixture.hpp"
 
 namespace kvscope::test {
 namespace {
-
-CallShape step_shape(Index n_past, unsigned seed) {
-  CallShape shape;
-  shape.phase = Phase::decode;
-  shape.n_past = n_past;
-  shape.n_tok = 1;
-  shape.seed = seed;
-  return shape;
-}
 
 /// Scores of the past keys of a KV head: both halves of a key by their nearest centroid, summed
 /// over heads and rows.
@@ -147,20 +137,7 @@ TEST_CASE("pqcache: with a centroid for every key it is exact", "[selectors][pqc
 TEST_CASE("pqcache: a text decoded from nothing, chunks and drafts", "[selectors][pqcache]") {
   const std::string spec = "pqcache:bits=3,n-sink=2,n-recent=3";
   const auto answers = [&](Index chunk, Index n_decode, bool drafts) {
-    const Sequence sequence =
-        random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = n_decode});
-    SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
-    std::vector<Answer> all;
-    for (const auto& [phase, n_tok] : sequence.calls) {
-      for (auto& layer : run_call(run, sequence, phase, n_tok)) {
-        if (phase == Phase::decode) all.push_back(layer.front());
-      }
-      if (!drafts || run.n_keys() + 2 > 90) continue;
-      const Index n_keys = run.n_keys();
-      run_call(run, sequence, Phase::verify, 2);
-      run.rollback(n_keys);
-    }
-    return all;
+    return decode_answers(spec, "tokens=8", chunk, n_decode, drafts);
   };
   CHECK(answers(80, 10, false) == answers(7, 10, false));
   CHECK(answers(80, 10, false) == answers(16, 10, true));

@@ -8,20 +8,10 @@
 #include "core/base/error.hpp"
 #include "core/selectors/key_clusters.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/decode_fixture.hpp"
 
 namespace kvscope::test {
 namespace {
-
-CallShape step_shape(Index n_past, unsigned seed) {
-  CallShape shape;
-  shape.phase = Phase::decode;
-  shape.n_past = n_past;
-  shape.n_tok = 1;
-  shape.seed = seed;
-  return shape;
-}
 
 /// The clusters of a KV head, made apart from the method with the names of its random numbers.
 class ClustersApart {
@@ -227,19 +217,7 @@ TEST_CASE("retroinfer: a budget of everything is exact; chunks, segments and dra
   CHECK(merged(all.at(0)) == positions(0, 151));
   const std::string spec = "retroinfer:keys-per-cluster=4,n-sink=2,n-recent=3,append-segment=5";
   const auto answers = [&](Index chunk, bool drafts) {
-    const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = 20});
-    SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget::parse("tokens=8")});
-    std::vector<Answer> answers_of_steps;
-    for (const auto& [phase, n_tok] : sequence.calls) {
-      for (auto& layer : run_call(run, sequence, phase, n_tok)) {
-        if (phase == Phase::decode) answers_of_steps.push_back(layer.front());
-      }
-      if (!drafts || run.n_keys() + 2 > 90) continue;
-      const Index n_keys = run.n_keys();
-      run_call(run, sequence, Phase::verify, 2);
-      run.rollback(n_keys);
-    }
-    return answers_of_steps;
+    return decode_answers(spec, "tokens=8", chunk, 20, drafts);
   };
   const auto plain = answers(70, false);
   CHECK(plain == answers(7, false));

@@ -42,6 +42,29 @@ TEST_CASE("key dots: any number of rows, any range, chosen channels") {
   }
 }
 
+TEST_CASE("key dots: listed keys have the bits of a range, in any order") {
+  std::mt19937 rng(6);
+  for (const Index d : {13, 64}) {
+    const Tensor<float> keys = random_tensor({300, d}, rng);
+    const Tensor<float> row = random_tensor({1, d}, rng);
+    const std::vector<double> q(row.flat().begin(), row.flat().end());
+    const std::vector<std::int32_t> listed = {7, 8, 9, 10, 11, 12, 299, 0, 1, 200, 202, 204, 203, 8};
+    for (const ScorePrecision precision : {ScorePrecision::f64, ScorePrecision::f32}) {
+      KeyDots all;
+      KeyDots some;
+      all.set_precision(precision);
+      some.set_precision(precision);
+      all.compute(q, 1, keys.view(), {0, 300});
+      some.compute_listed(q, keys.view(), listed);
+      REQUIRE(some.row(0).size() == listed.size());
+      for (std::size_t i = 0; i < listed.size(); ++i)
+        CHECK(some.row(0)[i] == all.row(0)[static_cast<std::size_t>(listed[i])]);
+      some.compute_listed(q, keys.view(), {});
+      CHECK(some.row(0).empty());
+    }
+  }
+}
+
 TEST_CASE("sampleattention: sampled softmax rows vote; dead keys are out of the softmax") {
   CallFixture fixture({.n_q = 6, .n_kv = 2, .n_past = 50, .n_tok = 10});
   fixture.call.window = 45;

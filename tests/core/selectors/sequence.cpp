@@ -45,7 +45,8 @@ Sequence random_sequence(const SequenceOptions& options) {
                .n_kv = options.n_kv,
                .d_head = options.d_head,
                .max_tokens = options.n_tokens,
-               .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head))};
+               .score_scale = 1.0f / std::sqrt(static_cast<float>(options.d_head)),
+               .score_cap = options.score_cap};
   for (Index layer = 0; layer < options.n_layers; ++layer) {
     const auto name = static_cast<std::uint64_t>(layer);
     out.q.push_back(
@@ -212,7 +213,7 @@ std::vector<double> naive_weights(const Sequence& sequence, Index layer, Index q
              static_cast<double>(sequence.k[at](kv_head, Index{j}, c));
     }
     sum += weights[static_cast<std::size_t>(j)] =
-        std::exp(dot * static_cast<double>(sequence.shape.score_scale));
+        std::exp(ScoreRule{sequence.shape.score_scale, sequence.shape.score_cap}.of(dot));
   }
   for (double& weight : weights) weight /= sum;
   return weights;

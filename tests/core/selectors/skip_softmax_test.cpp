@@ -7,7 +7,10 @@
 #include <limits>
 
 #include "core/base/error.hpp"
+#include "core/base/parallel.hpp"
+#include "core/selectors/skip_tiles.hpp"
 #include "tests/core/selectors/call_fixture.hpp"
+#include "tests/support/planted_trace.hpp"
 
 namespace kvscope::test {
 namespace {
@@ -125,6 +128,99 @@ TEST_CASE("skip-softmax: options have bounds", "[skip-softmax]") {
   CHECK_THROWS_AS(selector_registry().make("skip-softmax:lambda=1.5"), ConfigError);
   CHECK_THROWS_AS(selector_registry().make("skip-softmax:scale=-1"), ConfigError);
   CHECK(selector_registry().make("skip-softmax")->caps().budgets.empty());
+}
+
+TEST_CASE("skip-softmax: a scale that is an exponential of the sparsity is found again",
+          "[skip-softmax]") {
+  std::vector<SkipPoint> points;
+  for (int i = 0; i <= 20; ++i) {
+    const double sparsity = 0.05 * i;
+    const double off = i < 2 || i > 18 ? 100.0 : 1.0;  // outside .1 to .9: must not count
+    points.push_back({off * 40.0 * std::exp(5.5 * sparsity), sparsity});
+  }
+  const auto found = fit_skip_scale(points);
+  REQUIRE(found);
+  CHECK(found->a == Catch::Approx(40.0).epsilon(1e-6));
+  CHECK(found->b == Catch::Approx(5.5).epsilon(1e-6));
+  CHECK(found->scale(0.5) == Catch::Approx(40.0 * std::exp(2.75)).epsilon(1e-6));
+  CHECK(!fit_skip_scale(std::span(points).first(3)));  // one of them counts
+  // no better b or a nearby, on points that no exponential goes through
+  const std::vector<SkipPoint> rough = {{3.0, 0.2}, {10.0, 0.3}, {9.0, 0.5}, {60.0, 0.8}};
+  const SkipScale best = *fit_skip_scale(rough);
+  const auto squares = [&](double a, double b) {
+    double sum = 0.0;
+    for (const SkipPoint& one : rough)
+      sum += std::pow(one.scale - a * std::exp(b * one.sparsity), 2.0);
+    return sum;
+  };
+  for (const double a : {0.98, 1.0, 1.02}) {
+    for (const double b : {0.98, 1.0, 1.02})
+      CHECK(squares(best.a, best.b) <= squares(best.a * a, best.b * b));
+  }
+}
+
+TEST_CASE(
+    "skip-softmax: the fit counts what lists of the same thresholds leave out, and its target "
+    "is about what is skipped",
+    "[skip-softmax]") {
+  PlantOptions plant;
+  plant.n_layers = 2;
+  plant.n_q = 4;
+  plant.n_kv = 2;
+  plant.d_head = 16;
+  plant.n_tokens = 512;
+  plant.query_scale = 3.0;
+  const MemoryTrace text = planted_trace(plant);
+  const std::string spec = "skip-softmax:block-q=4,block-k=16";
+  const auto fitted = [&](const std::string& more, int n_threads) {
+    auto selector = selector_registry().make(spec + more);
+    ThreadPool pool(n_threads);
+    selector->calibrate(text, text.info().layers, pool);
+    return selector;
+  };
+  CHECK(selector_registry().make(spec + ",by=target")->caps().needs_calibration);
+  CHECK(!selector_registry().make(spec)->caps().needs_calibration);
+  CHECK(fitted(",by=target", 1)->learned().values == fitted(",by=target", 3)->learned().values);
+  for (const double target : {0.3, 0.6}) {
+    auto selector = fitted(fmt::format(",by=target,target={}", target), 2);
+    double n_kept = 0.0;
+    double n_all = 0.0;
+    for (Index layer = 0; layer < 2; ++layer) {
+      for (Index end = 300; end < 512; end += 7) {
+        CallFixture fixture(
+            {.d_head = 16, .n_past = end - 1, .n_tok = 1, .phase = Phase::decode, .layer = layer});
+        for (Index h = 0; h < 4; ++h) {
+          const Tensor<float> q = text.read_q(layer, h, {end - 1, end});
+          std::copy(q.flat().begin(), q.flat().end(), fixture.q.view().sub(h).data());
+        }
+        for (Index h = 0; h < 2; ++h) {
+          const Tensor<float> k = text.read_k(layer, h, {0, end});
+          std::copy(k.flat().begin(), k.flat().end(), fixture.k.view().sub(h).data());
+        }
+        fixture.call.score_scale = text.info().score_scale;
+        fixture.bind();
+        selector->reset(fixture.attention());
+        const Selection answer = selector->select(fixture.call);
+        for (Index h = 0; h < 4; ++h) n_kept += static_cast<double>(answer.list(h, 0).size());
+        n_all += 4.0 * static_cast<double>(end);
+      }
+    }
+    INFO("target " << target << ", skipped " << 1.0 - n_kept / n_all);
+    CHECK(1.0 - n_kept / n_all == Catch::Approx(target).margin(0.12));
+  }
+}
+
+TEST_CASE("skip-softmax: a target without a fit, a threshold beside it, a text too short are named",
+          "[skip-softmax]") {
+  CallFixture fixture;
+  auto bare = selector_registry().make("skip-softmax:by=target");
+  bare->reset(fixture.attention());
+  CHECK_THROWS_AS(bare->select(fixture.call), ConfigError);
+  CHECK_THROWS_AS(selector_registry().make("skip-softmax:by=target,lambda=0.1"), ConfigError);
+  PlantOptions plant;
+  plant.n_tokens = 20;
+  ThreadPool pool(1);
+  CHECK_THROWS_AS(bare->calibrate(planted_trace(plant), {}, pool), ConfigError);
 }
 
 }  // namespace

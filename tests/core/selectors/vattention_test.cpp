@@ -5,20 +5,10 @@
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
 #include "core/selectors/method_spec.hpp"
-#include "tests/core/selectors/call_fixture.hpp"
-#include "tests/core/selectors/sequence.hpp"
+#include "tests/core/selectors/decode_fixture.hpp"
 
 namespace kvscope::test {
 namespace {
-
-CallShape step_shape(Index n_past, unsigned seed) {
-  CallShape shape;
-  shape.phase = Phase::decode;
-  shape.n_past = n_past;
-  shape.n_tok = 1;
-  shape.seed = seed;
-  return shape;
-}
 
 /// The method as printed, by loops, on a base that keeps the latest `n_base` past keys.
 struct NaiveSample {
@@ -196,19 +186,7 @@ TEST_CASE("vattention: the stated error is exceeded no oftener than stated",
 TEST_CASE("vattention: neither chunks nor drafts change a draw", "[selectors][vattention]") {
   const std::string spec = "vattention:base-budget=tokens=6,n-sink=2,n-recent=4,epsilon=0.3";
   const auto answers = [&](Index chunk, bool drafts) {
-    const Sequence sequence = random_sequence({.n_tokens = 90, .chunk = chunk, .n_decode = 10});
-    SelectorRun run(make_selector(spec, sequence), sequence.shape, {Budget{}});
-    std::vector<Answer> all;
-    for (const auto& [phase, n_tok] : sequence.calls) {
-      for (auto& layer : run_call(run, sequence, phase, n_tok)) {
-        if (phase == Phase::decode) all.push_back(layer.front());
-      }
-      if (!drafts || run.n_keys() + 2 > 90) continue;
-      const Index n_keys = run.n_keys();
-      run_call(run, sequence, Phase::verify, 2);
-      run.rollback(n_keys);
-    }
-    return all;
+    return decode_answers(spec, "tokens=8", chunk, 10, drafts);
   };
   const auto plain = answers(80, false);
   CHECK(plain == answers(7, false));

@@ -78,7 +78,7 @@ double worst_difference(const std::vector<float>& a, const std::vector<float>& b
 
 TEST_CASE("full is the plain model bit for bit in prefill, decode and verification", "[live]") {
   const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3",
-                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma3", "phi3", "olmo2",
+                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3", "phi3", "olmo2",
                                     "gpt_neox", "gpt_neox_serial");
   const int threads = GENERATE(1, 3);
   const Golden golden(name);
@@ -91,7 +91,7 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
 
 TEST_CASE("a budget of the context equals the plain model to rounding, for every method",
           "[live]") {
-  const std::string name = GENERATE("llama3_gqa", "gpt_oss");  // the latter with attention sinks
+  const std::string name = GENERATE("llama3_gqa", "gpt_oss", "gemma2");  // plain, attention sinks, a soft cap
   const Golden golden(name);
   const auto plain = plain_logits(golden);
   ThreadPool pool(2);

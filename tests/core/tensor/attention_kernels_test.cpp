@@ -20,6 +20,7 @@ struct Shape3 {
   Index n_q, n_kv, d, n_ctx;
   std::optional<Index> window;
   bool has_sinks = false;
+  float score_cap = 0.0f;
 };
 
 struct Inputs {
@@ -65,6 +66,7 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
     call.pos_begin = pos;
     call.n_tok = last - pos;
     call.score_scale = 1.0f / std::sqrt(static_cast<float>(s.d));
+    call.score_cap = s.score_cap;
     call.q = in.q.view().range(1, pos, last);
     call.k = in.k.view();
     call.v = in.v.view();
@@ -97,7 +99,9 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
       for (Index j = first; j <= pos; ++j) {
         double score = 0.0;
         for (Index f = 0; f < s.d; ++f) score += static_cast<double>(in.q(h, pos, f)) * in.k(g, j, f);
-        p.push_back(std::exp(score / std::sqrt(static_cast<double>(s.d)) - static_cast<double>(result.lse(h, t))));
+        score /= std::sqrt(static_cast<double>(s.d));
+        if (s.score_cap > 0.0f) score = s.score_cap * std::tanh(score / s.score_cap);
+        p.push_back(std::exp(score - static_cast<double>(result.lse(h, t))));
       }
       double mass = s.has_sinks ? std::exp(static_cast<double>(in.sinks(h)) - result.lse(h, t)) : 0.0;
       for (const double x : p) mass += x;
@@ -127,6 +131,7 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
       {4, 2, 24, kKeySpan + 300, Index{200}},
       {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
       {8, 1, 64, 260, {}, /*has_sinks=*/true},
+      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sinks=*/true, /*score_cap=*/3.0f},
   };
   for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
@@ -154,6 +159,7 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
       {6, 2, 64, kKeySpan + 90, {}},           {3, 1, 128, 2 * kKeySpan + 45, {}},
       {4, 2, 32, kKeySpan + 300, Index{200}},  {8, 1, 96, 260, {}, /*has_sinks=*/true},
       {4, 4, 20, 300, {}},                     {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
+      {4, 2, 64, kKeySpan + 90, {}, /*has_sinks=*/false, /*score_cap=*/3.0f},
   };
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;

@@ -2,17 +2,17 @@
 
 | name | arrays | whose |
 |---|---|---|
-| flashinfer | indptr [n_rows + 1], indices [n] i32 | FlashInfer's BSR of single keys: one row per KV head and query, its keys |
-| flashinfer-paged | kv_indptr [n_kv + 1], kv_indices [n_pages], kv_last_page_len [n_kv] i32 | FlashInfer's paged decode: pages of `page_size` |
-| flashinfer-msa | q2k_indices [n_kv, total_q, top_k] i32, ascending, -1 behind | FlashInfer MSA: blocks of `page_size` keys |
-| attention-gym | kv_indices [1, T, top_k] i64, the last key repeated behind | attention-gym's sparse selection: one list per query |
-| flashmla | indices [1, s_q, top_k] i32, -1 behind | FlashMLA's sparse attention: one list per query for all heads |
-| sglang | indices [bs, max] i32, lengths [bs] i32 | SGLang's sparse decode: one list per query |
-| sparse-attention-hub | sparse_list [1, n_q, T, max] i64, sparse_len [1, n_q, T] i64, weight_list [1, n_q, T, n_keys] f32 | sampling probability of each key |
+| flashinfer | indptr [n_rows + 1], indices [n] i32 | FlashInfer's BSR of single keys (R = C = 1): one row per KV head and query, its keys. A BlockSparseAttentionWrapper takes one KV head: its part of indptr, less the part's first number |
+| flashinfer-paged | kv_indptr [n_kv + 1], kv_indices [n_pages], kv_last_page_len [n_kv] i32 | FlashInfer's paged decode, each KV head as a request of its own: pages of `page_size`, all of whose keys count |
+| flashinfer-msa | q2k_indices [n_kv, total_q, top_k] i32, ascending, -1 behind | FlashInfer MSA: blocks of `page_size` keys (its kernels have 128), all of whose keys up to the query count |
+| attention-gym | kv_indices [1, T, top_k] i64, -1 behind | attention-gym's gather_attn with sliding_window_size=0: one list per query. (The older selected_attention has no padding, and a key twice counts twice) |
+| flashmla | indices [1, s_q, top_k] i32, -1 behind | FlashMLA's decode; its prefill (flash_mla_sparse_fwd) wants [s_q, 1, top_k]: indices[0][:, None]. Its kernels want top_k in multiples of 64 |
+| sglang | indices [bs, max] i32, -1 behind, lengths [bs] i32 | what SGLang's retrieve_topk returns: one list of logical positions per query |
+| sparse-attention-hub | sparse_list [T, n_q, n_keys] i32, sparse_len [T, n_q] i32, weight_list [T, n_q, n_keys] f32 | its native backend, each query a row of the batch; weight_list by position: w of w exp(score), 1 / the sampling probability |
 
 Formats with one list for all heads want a method whose owner is the layer, or union=True: the union of the heads' lists. Lists
-are the queries' own, after the causal mask. The formats follow what these projects' pages and threads say of them; the engines themselves are
-not run here.
+are the queries' own, after the causal mask. The formats follow these projects' documentation and sources (read in November 2026); tests attend
+with the arrays in loops that follow these words, and the engines themselves are not run here.
 """
 
 from __future__ import annotations
@@ -43,15 +43,14 @@ def _shared_keys(lists: Lists, row: int, union: bool, name: str) -> np.ndarray:
     return found[0]
 
 
-def _padded(rows: list[np.ndarray], width: int | None, name: str, dtype: Any, fill: int | None = -1) -> np.ndarray:
-    """[n, width], filled behind with `fill`, or with each row's last key."""
+def _padded(rows: list[np.ndarray], width: int | None, name: str, dtype: Any) -> np.ndarray:
+    """[n, width], filled behind with -1."""
     longest = max(len(keys) for keys in rows)
     if width is not None and width < longest:
         raise UsageError(f"kvs.export: {name}: top_k={width} is less than the longest list: expected at least {longest}")
-    out = np.empty((len(rows), width or longest), dtype)
+    out = np.full((len(rows), width or longest), -1, dtype)
     for at, keys in enumerate(rows):
         out[at, : len(keys)] = keys
-        out[at, len(keys) :] = fill if fill is not None else keys[-1]
     return out
 
 
@@ -91,16 +90,15 @@ def export(lists: Lists, format: str, *, page_size: int = 16, top_k: int | None 
         if format == "flashmla":
             return {"indices": _padded(shared, top_k, format, np.int32)[None]}
         if format == "attention-gym":
-            return {"kv_indices": _padded(shared, top_k, format, np.int64, fill=None)[None]}
+            return {"kv_indices": _padded(shared, top_k, format, np.int64)[None]}
         return {"indices": _padded(shared, top_k, format, np.int32), "lengths": np.array([len(keys) for keys in shared], np.int32)}
     if format == "sparse-attention-hub":
-        found = [lists.keys(head, row) for head in range(lists.n_q) for row in rows]
-        shape = (1, lists.n_q, lists.n_tok)
-        weights = np.zeros((*shape, lists.n_keys), np.float32)
-        for head in range(lists.n_q):
-            for row in rows:
-                weights[0, head, row, lists.keys(head, row)] = np.exp(-lists.weights(head, row))
-        return {"sparse_list": _padded(found, top_k, format, np.int64).reshape(*shape, -1),
-                "sparse_len": np.array([len(keys) for keys in found], np.int64).reshape(shape), "weight_list": weights}
+        found = [lists.keys(head, row) for row in rows for head in range(lists.n_q)]
+        weights = np.zeros((lists.n_tok, lists.n_q, lists.n_keys), np.float32)
+        for row in rows:
+            for head in range(lists.n_q):
+                weights[row, head, lists.keys(head, row)] = np.exp(lists.weights(head, row))
+        return {"sparse_list": np.maximum(_padded(found, lists.n_keys, format, np.int32), 0).reshape(weights.shape),
+                "sparse_len": np.array([len(keys) for keys in found], np.int32).reshape(weights.shape[:2]), "weight_list": weights}
     raise UsageError(f"kvs.export: format: expected flashinfer, flashinfer-paged, flashinfer-msa, attention-gym, flashmla, sglang or "
                      f"sparse-attention-hub, found {format}")

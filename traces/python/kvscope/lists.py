@@ -84,7 +84,8 @@ def select(trace: Any, selector: Any, budget: Any, *, layer: int, pos: int, n_to
     end = pos + n_tok
     k, v = part.k[:, :end], part.v[:, :end]
     sinks = opened._file.sinks
-    run = native.Run(spec, opened.n_layers, opened.n_q, opened.n_kv, opened.d_head, end, opened.score_scale, [text], dense_layers=0)
+    run = native.Run(spec, opened.n_layers, opened.n_q, opened.n_kv, opened.d_head, end, opened.score_scale, [text], dense_layers=0,
+                     score_cap=opened.score_cap)
     has_history = caps["permanent"] or caps["needs_probs"]
 
     def call(begin: int, stop: int, word: str, queries: np.ndarray) -> Any:

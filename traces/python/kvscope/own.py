@@ -14,7 +14,7 @@ from .errors import SelectorError, UsageError
 
 #: What a function may ask for by the names of its parameters; `call` is all of it, `memory` a dict of the sequence.
 CALL_FIELDS = ("q", "k", "v", "alive", "budget", "layer", "phase", "step", "pos_begin", "n_tok", "n_keys", "n_q", "n_kv",
-               "d_head", "group", "score_scale", "sinks")
+               "d_head", "group", "score_scale", "score_cap", "sinks")
 
 
 def as_numpy(array: Any) -> np.ndarray:

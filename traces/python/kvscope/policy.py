@@ -48,9 +48,8 @@ class Policy:
         self.spec, self.budget = _split(spec)
         if engine not in ("auto", "cpp", "torch"):
             raise UsageError(f"policy {spec}: engine: expected auto, cpp or torch, found {engine}")
-        if engine == "torch" and self.spec != "full" and make_twin(self.spec) is None:
-            raise UsageError(f"policy {spec}: torch has no such method: expected one of {', '.join(TWINS)}, or engine=\"cpp\"")
         self.engine = engine
+        self.has_twin = self.spec != "full" and self._has_twin(engine)
         self.dense_layers, self.threads = dense_layers, threads
         self.caps = native.caps(self.spec)
         if self.caps["budgets"] and "@" not in str(spec).rsplit("+", 1)[-1]:
@@ -64,6 +63,18 @@ class Policy:
         self._twins: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
         #: Keys attended to and keys visible, summed over queries and query heads of the layers with full attention.
         self.attended = self.visible = 0
+
+    def _has_twin(self, engine: str) -> bool:
+        """Whether torch has the method with these options; where it was asked for, it has to."""
+        try:
+            if make_twin(self.spec) is not None:
+                return True
+            why = f"torch has no such method: expected one of {', '.join(TWINS)}"
+        except ValueError as error:
+            why = str(error)
+        if engine == "torch":
+            raise UsageError(f'policy {self.spec}: {why}, or engine="cpp"')
+        return False
 
     @property
     def kept(self) -> float:
@@ -97,7 +108,7 @@ class Policy:
         if kwargs.get("s_aux") is not None or getattr(module, "sinks", None) is not None:
             raise UsageError(f"policy {self.spec}: {name} has attention sinks, which sdpa does not know: expected a model without")
         if kwargs.get("softcap") is not None:
-            raise UsageError(f"policy {self.spec}: {name} caps its scores, which no method here knows: expected a model without")
+            raise UsageError(f"policy {self.spec}: {name} caps its scores, which sdpa does not know: expected a model without")
         if kwargs.get("cu_seq_lens_q") is not None:
             raise UsageError(f"policy {self.spec}: the sequences are packed: expected one per row of the batch")
         if not query.is_floating_point() or query.dtype != key.dtype:
@@ -106,11 +117,16 @@ class Policy:
             raise UsageError(f"policy {self.spec}: {name} does not say which layer it is (layer_idx), so its keys cannot be told apart")
 
     def _span(self, mask: Any, row: int, n_tok: int, n_key: int) -> tuple[int, int]:
-        """Columns [first, end) of this row's keys. Raises UsageError unless the mask is causal with padding in front."""
+        """Columns [first, end) of this row's keys, none of a row whose tokens are all padding yet.
+
+        Raises UsageError unless the mask is causal with padding in front.
+        """
         if mask is None:  # causal: aligned at the begin of an empty static cache, else at the end
             return 0, n_tok if n_tok > 1 else n_key
         seen = mask[row, 0] if mask.dtype == torch.bool else mask[row, 0] == 0
         columns = torch.nonzero(seen[-1]).flatten()
+        if not len(columns):
+            return 0, 0
         first, end = int(columns[0]), int(columns[-1]) + 1
         own = torch.arange(end - n_tok, end, device=seen.device)
         at = torch.arange(n_key, device=seen.device)
@@ -148,20 +164,21 @@ class Policy:
         """Adds what the row's queries may not see to bias [batch, n_q, n_tok, n_key]; None while nothing is hidden."""
         n_q, n_tok, n_key = query.shape[1], query.shape[2], key.shape[2]
         first, end = self._span(mask, row, n_tok, n_key)
+        if first == end:
+            return bias
         n_pad = max(0, first - (end - n_tok))  # queries that are padding themselves
         n_own = n_tok - n_pad
         pos_begin = end - first - n_own
         phase = "prefill" if pos_begin == 0 or n_own > 1 else "decode"
-        if self.engine == "torch" or (self.engine == "auto" and query.is_cuda):
+        if self.has_twin and (self.engine == "torch" or (self.engine == "auto" and query.is_cuda)):
             twin = self._twin_of(module, row, pos_begin)
-            if twin is not None:
-                twin.scale = scale
-                dense = twin.dense_layers if self.dense_layers is None else self.dense_layers
-                seen = None if module.layer_idx < dense else twin(query[row, :, n_pad:].detach(), key[row, :, first:end].detach(),
-                                                                  self.budget, phase == "decode")
-                if seen is not None:
-                    seen = torch.where(seen, 0.0, float("-inf"))
-                return self._hide(seen, row, query, key, mask, bias, n_pad, first, end)
+            twin.scale = scale
+            dense = twin.dense_layers if self.dense_layers is None else self.dense_layers
+            seen = None if module.layer_idx < dense else twin(query[row, :, n_pad:].detach(), key[row, :, first:end].detach(),
+                                                              self.budget, phase == "decode")
+            if seen is not None:
+                seen = torch.where(seen, 0.0, float("-inf"))
+            return self._hide(seen, row, query, key, mask, bias, n_pad, first, end)
         k = key[row, :, first:end].detach().float().cpu().contiguous()
         run = self._run_of(module, row, pos_begin, k, n_q, scale)
         q = query[row, :, n_pad:].detach().float().cpu().contiguous()
@@ -182,15 +199,14 @@ class Policy:
         return self._hide(chosen, row, query, key, mask, bias, n_pad, first, end)
 
     def _twin_of(self, module: Any, row: int, pos_begin: int) -> Any:
-        """The row's twin in torch, new for a new sequence; None if the method has none."""
+        """The row's twin in torch, new for a new sequence."""
         twins = self._twins.setdefault(module, {})
         if pos_begin == 0 or row not in twins:
             if pos_begin > 0 and self.caps["permanent"]:
                 raise UsageError(f"policy {self.spec}: the cache holds {pos_begin} tokens that the method has not seen: expected the whole "
                                  "sequence inside the policy, since its choice depends on what came before")
             twins[row] = make_twin(self.spec)
-        if twins[row] is not None:
-            twins[row].rollback(pos_begin)
+        twins[row].rollback(pos_begin)
         return twins[row]
 
     def _hide(self, chosen: Any, row: int, query: Any, key: Any, mask: Any, bias: Any, n_pad: int, first: int, end: int) -> Any:

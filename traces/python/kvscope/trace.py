@@ -136,7 +136,7 @@ class Trace:
         self.q_heads: list[int] = list(self._file.q_heads)
         self.kv_heads: list[int] = list(self._file.kv_heads)
         self.rows: tuple[int, int] = tuple(self._file.rows)
-        for field in ("n_layers", "n_q", "n_kv", "d_head", "n_tokens", "n_prompt", "score_scale", "model", "family", "uuid",
+        for field in ("n_layers", "n_q", "n_kv", "d_head", "n_tokens", "n_prompt", "score_scale", "score_cap", "model", "family", "uuid",
                       "writer", "created", "text_source", "status", "file_bytes", "warnings"):
             setattr(self, field, getattr(self._file, field))
 

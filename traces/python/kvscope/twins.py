@@ -1,8 +1,5 @@
 """Methods in torch, for tensors that lie on a GPU: the same lists as the C++ ones (tests compare them key by key, in f64).
-
-A twin belongs to one layer of one sequence. Called with q [n_q, n_tok, d], k [n_kv, n_keys, d] and the budget, it returns
-which keys each query head and query attends to before the causal mask: [n_q, n_tok or 1, n_keys] bool, or None for all.
-"""
+Here those of fixed places, exact scores and pages' boxes, and those that evict; kvscope/score_twins.py has the others."""
 
 from __future__ import annotations
 
@@ -10,45 +7,8 @@ from typing import Any
 
 import torch
 
-Tensor = torch.Tensor
-
-
-def budget_tokens(budget: str, n_candidates: int, page_size: int = 1) -> int:
-    """Keys that a budget buys of n_candidates; core/selectors' Budget::tokens."""
-    kind, value = budget.split("=")
-    if kind == "ratio":
-        return max(1, int(float(value) * n_candidates))
-    return int(float(value)) * (page_size if kind == "pages" else 1)
-
-
-def top(scores: Tensor, n: int) -> Tensor:
-    """A mask of the n best of the last axis, the first among equals; -inf is never taken."""
-    n = min(n, scores.shape[-1])
-    best = torch.sort(scores, dim=-1, descending=True, stable=True).indices[..., :n]
-    return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, best, True) & (scores > float("-inf"))
-
-
-class Twin:
-    """Options are the method's, with underscores."""
-
-    def __init__(self, **options: Any) -> None:
-        unknown = set(options) - set(self.defaults)
-        if unknown:
-            raise ValueError(f"the twin of {self.name} in torch has no option {sorted(unknown)[0]}: known: {', '.join(self.defaults) or 'none'}")
-        for option, default in self.defaults.items():
-            setattr(self, option, type(default)(options.get(option, default)))
-
-    #: Factor of q.k; None: 1 / sqrt(d). Only methods that weigh look at it.
-    scale: float | None = None
-    name = ""
-    defaults: dict[str, Any] = {}
-    dense_layers = 0
-
-    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
-        raise NotImplementedError
-
-    def rollback(self, n_keys: int) -> None:
-        """Forgets positions >= n_keys."""
+from .score_twins import Quoka, Sparq, Unique
+from .twin import Tensor, Twin, budget_tokens, top
 
 
 class Recent(Twin):
@@ -188,7 +148,55 @@ class KeyDiff(_Evicting):
         return before.repeat_interleave(q.shape[0] // n_kv, 0)[:, None]
 
 
-TWINS: dict[str, type[Twin]] = {twin.name: twin for twin in (Recent, StreamingLlm, OracleTopk, Quest, KeyDiff, Tova)}
+class SnapKv(_Evicting):
+    """official-mha=false: one set per KV head."""
+
+    name = "snapkv"
+    defaults = {"window": 64, "kernel": 5, "pooling": "average"}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.pooling not in ("average", "max", "none") or self.kernel % 2 == 0:
+            raise ValueError(f"the twin of snapkv in torch: expected pooling=average, max or none and an odd kernel, found {self.pooling}, "
+                             f"{self.kernel}")
+
+    def __call__(self, q: Tensor, k: Tensor, budget: str, decode: bool) -> Tensor | None:
+        n_q, n_tok, _ = q.shape
+        n_kv, n_keys, _ = k.shape
+        group = n_q // n_kv
+        before = self._before(k)
+        self._alive = before.clone()
+        n_keep = budget_tokens(budget, n_keys)
+        if not decode and int(before.sum(1).max()) > n_keep:
+            votes = self._votes(q, k, before)
+            for head in range(n_kv):
+                keys = torch.nonzero(before[head]).flatten()
+                if len(keys) <= n_keep:
+                    continue
+                n_voted = len(keys) - min(self.window, n_keep)
+                kept = top(self._pooled(votes[head, keys[:n_voted]]), n_keep - min(self.window, n_keep))
+                self._alive[head, keys[:n_voted][~kept]] = False
+        return before.repeat_interleave(group, 0)[:, None]
+
+    def _votes(self, q: Tensor, k: Tensor, alive: Tensor) -> Tensor:
+        """Softmax weights of the call's last queries, summed over rows and averaged over the group: [n_kv, n_keys]."""
+        n_q, n_tok, d = q.shape
+        n_kv, n_keys, _ = k.shape
+        n_rows = min(self.window, n_tok)
+        scores = q[:, n_tok - n_rows :].double() @ k.double().repeat_interleave(n_q // n_kv, 0).mT * (self.scale or d**-0.5)
+        at = torch.arange(n_keys, device=k.device)
+        unseen = (at > at[n_keys - n_rows :, None]) | ~alive.repeat_interleave(n_q // n_kv, 0)[:, None]
+        weights = torch.softmax(scores.masked_fill(unseen, float("-inf")), -1)
+        return weights.reshape(n_kv, -1, n_keys).mT.contiguous().sum(-1) / (n_q // n_kv)  # each key's in the same order
+
+    def _pooled(self, votes: Tensor) -> Tensor:
+        if self.pooling == "none" or not len(votes):
+            return votes
+        around = torch.nn.functional.pad(votes, (self.kernel // 2, self.kernel // 2)).unfold(0, self.kernel, 1)
+        return around.amax(-1) if self.pooling == "max" else around.sum(-1) / self.kernel
+
+
+TWINS: dict[str, type[Twin]] = {twin.name: twin for twin in (Recent, StreamingLlm, OracleTopk, Quest, KeyDiff, Tova, SnapKv, Quoka, Sparq, Unique)}
 
 
 def make_twin(spec: str) -> Twin | None:

@@ -50,7 +50,9 @@ def record(
     heads         query heads to record, with the KV heads that they need; default all
     rows          (begin, end) positions whose q, lse, attention and logits are kept, end None = to the end of the
                   run; k and v are always kept whole
-    capture       what to add to q, k, v and lse: "attn-topk=16,stats,logits,attn"; "no-qkv", "no-lse" take away
+    capture       what to add to q, k, v and lse: "attn-topk=16,stats,logits,attn"; "no-qkv", "no-lse" take away. "index":
+                  what the model's own indexer sees and chooses (DeepSeek-V3.2, GLM-5, MiniMax-M3, Qwen4); k-pre-rope: keys
+                  before their rotation, too
     page_size     tokens per page of "stats"
     dtype         storage of q, k, v and attn: "auto" keeps the model's bits; "f32", "f16", "bf16" convert
     max_new_tokens  the number given to generate(): saves copying the trace when its length turns out

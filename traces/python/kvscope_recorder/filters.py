@@ -13,9 +13,9 @@ Capture = str | Iterable[str] | CaptureSet | None
 
 
 def parse_capture(capture: Capture, page_size: int = 16) -> CaptureSet:
-    """q, k, v and lse, and what the list adds: attn, attn-topk=N, logits, stats; no-qkv and no-lse take away.
+    """q, k, v and lse, and what the list adds: attn, attn-topk=N, logits, stats, k-pre-rope, index; no-qkv and no-lse take away.
 
-    The words are those of `kvscope record --capture`; qkv and lse may be named, too. Raises ConfigError.
+    The words are those of `kvscope record --capture`, and k-pre-rope and index; qkv and lse may be named, too. Raises ConfigError.
     """
     if isinstance(capture, CaptureSet):
         return capture
@@ -29,6 +29,8 @@ def parse_capture(capture: Capture, page_size: int = 16) -> CaptureSet:
         "attn": {"attn_dense": True},
         "logits": {"logits": True},
         "stats": {"stats": True},
+        "k-pre-rope": {"k_pre_rope": True},
+        "index": {"index": True},
     }
     for word in (word.strip() for word in words):
         name, _, number = word.partition("=")

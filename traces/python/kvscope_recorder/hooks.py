@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from . import filters, interface, lse, masks, provenance
+from . import filters, indexers, interface, lse, masks, provenance
 from .errors import ConfigError, RecordError, RecordWarning, UnsupportedModelError
+from .pre_rotary import PreRotary
 from .schema import TraceInfo
 from .sequence import Options, Sequence, Shape, scale_of
 from .worker import Worker
@@ -30,8 +31,18 @@ class Recorder:
         self._model = model
         self._options = options
         self._texts = texts
-        self._facts = provenance.describe_model(model)
+        wants_index = options.capture.index
+        self._indexers = indexers.find(model) if wants_index else {}
+        self._facts = provenance.describe_model(model, indexed=provenance.INDEXED_LAYERS if wants_index else ())
         self._layers = _choose_layers(options.layers, self._facts)
+        self._index = indexers.shape_of(self._indexers, self._layers)
+        if wants_index and self._index is None:
+            raise UnsupportedModelError(
+                f"capture index: no recorded layer of {type(model).__name__} has an indexer; 'kvscope fit indexer' learns one from "
+                "a recording without"
+            )
+        self._index_calls: dict[int, indexers.IndexedCall] = {}  # of the running pass
+        self._pre_rotary = PreRotary() if options.capture.k_pre_rope else None
         self._created = provenance.timestamp()
         self._rows = [self._new_row(0)]  # the sequences, one per row of the batch
         self._worker: Worker | None = None
@@ -72,7 +83,7 @@ class Recorder:
 
     def _new_row(self, index: int) -> Sequence:
         path = Path(str(self.path).replace(_ROW, str(index)))
-        return Sequence(path, self._options, self._facts, self._layers, self._texts, self._created, self._submit)
+        return Sequence(path, self._options, self._facts, self._layers, self._texts, self._created, self._submit, self._index)
 
     def _warn(self, sentence: str) -> None:
         if sentence not in self._warned:
@@ -84,6 +95,10 @@ class Recorder:
     def __enter__(self) -> Recorder:
         with contextlib.ExitStack() as undo:
             undo.callback(interface.attach(self._model, self))
+            recorded = {layer: one for layer, one in self._indexers.items() if layer in self._layers}
+            undo.callback(indexers.attach(recorded, self._index_calls.__setitem__))
+            if self._pre_rotary is not None:
+                undo.callback(self._pre_rotary.attach(self._model))
             before = self._model.register_forward_pre_hook(self._before_pass, with_kwargs=True)
             undo.callback(before.remove)
             undo.callback(self._model.register_forward_hook(self._after_pass, with_kwargs=True).remove)
@@ -295,7 +310,7 @@ class Recorder:
     def _record_attention(self, layer: int, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor,
                           value: torch.Tensor, mask: Any, kwargs: dict[str, Any], kernel_lse: torch.Tensor | None) -> None:
         self._check_call(layer, query, key, value, kwargs)
-        shape = self._fix_shape(query, key, scale_of(kwargs.get("scaling"), query.shape[-1]))
+        shape = self._fix_shape(query, key, scale_of(kwargs.get("scaling"), query.shape[-1]), self._cap_of(module, kwargs))
         if layer in self._seen:
             raise UnsupportedModelError(f"layer {layer} attends twice in one forward pass, which a trace cannot hold")
         self._seen.add(layer)
@@ -304,26 +319,29 @@ class Recorder:
         self._check_mask(layer, module, mask, kwargs, first_slot, n_keys, window, query.device)
         self._check_cache(layer, key, first_slot, n_keys)
         sinks = _sinks(module, kwargs)
-        if sinks is not None:
-            kernel_lse = None  # of the scores alone
-        for index, row in enumerate(self._rows):
+        if sinks is not None or shape.cap or self._index is not None:
+            kernel_lse = None  # of the scores alone; of the chosen keys alone
+        index = self._index_calls.pop(layer, None)
+        k_pre_rope = None
+        if self._pre_rotary is not None:
+            kinds = self._facts.layer_kinds
+            k_pre_rope = self._pre_rotary.take(layer, key, self._n, not kinds or kinds[layer][0] == 1)
+        for at, row in enumerate(self._rows):
             if not row.is_growing:
                 continue
             row.plan_pass(shape)
             start = max(0, row.pad - first_slot)  # keys of padding
-            row.record_attention(layer, query[index], key[index, :, start:n_keys], value[index, :, start:n_keys],
-                                 first_slot + start - row.pad, window, None if kernel_lse is None else kernel_lse[index], sinks)
+            row.record_attention(layer, query[at], key[at, :, start:n_keys], value[at, :, start:n_keys],
+                                 first_slot + start - row.pad, window, None if kernel_lse is None else kernel_lse[at], sinks)
+            if self._index is not None and row.pad:
+                raise UnsupportedModelError(
+                    "capture index: there is padding in front of a prompt, which indexers count as tokens: run each prompt alone"
+                )
+            row.record_side(layer, index, at, None if k_pre_rope is None else k_pre_rope[at])
 
     def _check_call(self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                     kwargs: dict[str, Any]) -> None:
         where = f"layer {layer}"
-        if kwargs.get("softcap") is not None:
-            raise UnsupportedModelError(
-                f"{where} attends with a softcap of {kwargs['softcap']:g}: scores become cap * tanh(score / cap), which a "
-                "trace (plain softmax of scale * q.k) cannot hold and no selector here knows; set attn_logit_softcapping to "
-                "None in the configuration before loading to record the model without it, if its text is still good then, "
-                "or record a model without soft cap (Gemma 3, Llama, Qwen)"
-            )
         for name in ("position_bias", "head_mask", "cache"):
             if kwargs.get(name) is not None:
                 raise UnsupportedModelError(f"{where} attends with a {name}, which trace schema version 1 cannot hold")
@@ -353,7 +371,17 @@ class Recorder:
                 f"{key.shape[-1] - value.shape[-1]} zeros behind each; attention and errors are right, bytes of values are counted too high"
             )
 
-    def _fix_shape(self, query: torch.Tensor, key: torch.Tensor, scale: float) -> Shape:
+    def _cap_of(self, module: torch.nn.Module, kwargs: dict[str, Any]) -> float:
+        """The soft cap that scores got; 0 = none."""
+        cap = kwargs.get("softcap")
+        if cap and "sdpa" in str(module.config._attn_implementation):  # older versions pass over it, newer ones refuse
+            if self._shape is None:
+                warnings.warn(f"sdpa leaves out the model's soft cap of {cap:g}, and so does the trace: "
+                              "load the model with attn_implementation='eager' to have it", RecordWarning, stacklevel=2)
+            return 0.0
+        return float(cap or 0.0)
+
+    def _fix_shape(self, query: torch.Tensor, key: torch.Tensor, scale: float, cap: float) -> Shape:
         """Takes heads, scale and type from the first call, and holds later calls to them."""
         natural = "f32" if query.dtype != key.dtype else _DTYPE_NAMES.get(query.dtype, "f32")
         n_q, n_kv, before = query.shape[1], key.shape[1], self._shape
@@ -362,7 +390,7 @@ class Recorder:
             kv_heads = filters.kv_heads_of(q_heads, n_q, n_kv)
         else:
             q_heads, kv_heads = before.q_heads, before.kv_heads
-        found = Shape(n_q, n_kv, query.shape[3], scale, self._options.dtype or natural, q_heads, kv_heads)
+        found = Shape(n_q, n_kv, query.shape[3], scale, cap, self._options.dtype or natural, q_heads, kv_heads)
         if before is not None and found != before:
             raise UnsupportedModelError(
                 f"attention calls differ: {before} and {found}; a trace has one shape for all layers"
@@ -400,7 +428,8 @@ class Recorder:
             wrong = None
             if is_whole:
                 queries = range(row.begin - row.first, row.end - row.first)
-                wrong = masks.require_causal(mask, index, queries, row.first, first_slot - row.pad, n_keys, window, device)
+                wrong = masks.require_causal(mask, index, queries, row.first, first_slot - row.pad, n_keys, window, device,
+                                             may_hide=self._index is not None)
             else:
                 wrong = self._what_no_mask_hides(module, mask, kwargs, index, row)
             if wrong:

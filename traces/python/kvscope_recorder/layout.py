@@ -117,7 +117,14 @@ def _write_header(file: h5py.File, info: TraceInfo) -> None:
     _set_number(file, "qk_norm", int(info.qk_norm))
     if info.schema_version != "1.0":
         _set_number(file, "n_experts_per_token", info.n_experts_per_token)
+    if info.index is not None:
+        index = info.index
+        names = ("index_heads", "index_key_heads", "index_width", "index_gates", "index_lists", "index_selected", "index_block")
+        for name, value in zip(names, index[1:]):
+            _set_number(file, name, int(value))
     _set_number(file, "score_scale", float(np.float32(info.score_scale)))
+    if info.score_cap:
+        _set_number(file, "score_cap", float(np.float32(info.score_cap)))
     _set_number(file, "rope_theta", float(info.rope_theta))
     _set_number(file, "rope_factor", float(info.rope_factor))
 
@@ -135,6 +142,8 @@ def _write_small_arrays(file: h5py.File, info: TraceInfo) -> None:
     indices("/recorded/layers", info.layers, "slot", "layer")
     indices("/recorded/q_heads", info.q_heads, "slot", "query head")
     indices("/recorded/kv_heads", info.kv_heads, "slot", "KV head")
+    if info.index is not None:
+        indices("/recorded/index_layers", info.index.layers, "slot", "layer")
     units = put("/units", "i64", np.array(info.units, dtype="i8").reshape(-1, 3), "unit,field", "token")
     _set_text(units, "fields", "begin,end,is_decode")
     if info.model_config:

@@ -1,6 +1,6 @@
 """Log-sum-exp and probabilities of attention rows: taken from the kernel where it yields them, else computed blockwise.
 
-A score is scale * (q . k); a row sees the keys up to its own position, in a window layer the last `window` of them.
+A score is scale * (q . k), softly capped where the model caps scores (Gemma 2); a row sees the keys up to its own position, in a window layer the last `window` of them.
 With attention sinks, the learned logit of each head joins the softmax (and so the log-sum-exp) as one more score.
 """
 
@@ -66,6 +66,7 @@ class Rows:
     k: torch.Tensor  # [all KV heads, m, d]
     kv_of: tuple[int, ...]  # the KV head of each query head
     scale: float
+    cap: float  # scores become cap * tanh(score / cap); 0 = they stay
     first_row: int  # position of q's first row
     first_key: int  # position of k's first row
     window: int  # 0 = all before
@@ -89,6 +90,8 @@ def score_blocks(rows: Rows) -> Iterator[tuple[int, int, int, torch.Tensor]]:
         for head in range(n_heads):
             torch.matmul(rows.q[head, first:last].to(kind), keys[rows.kv_of[head]].T, out=scores[head])
         scores *= rows.scale
+        if rows.cap:
+            scores.div_(rows.cap).tanh_().mul_(rows.cap)
         scores.masked_fill_(~visible_keys(begin, end, key, end, rows.window, rows.q.device), float("-inf"))
         yield first, last, key, scores
 

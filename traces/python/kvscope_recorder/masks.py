@@ -41,8 +41,10 @@ def _part(mask: Any, row: int, queries: slice, n_keys: int, device: torch.device
 
 
 def require_causal(mask: Any, row: int, queries: range, first: int, first_key: int, n_keys: int, window: int,
-                   device: torch.device) -> str | None:
+                   device: torch.device, may_hide: bool = False) -> str | None:
     """None if row `row` of the mask is causal with this window, else what is wrong, in words.
+
+    may_hide   an indexer hides keys, too: only what is shown beyond is wrong
 
     mask       a tensor [1 or batch, heads, n, >= n_keys] (bool: True sees; float: added to the scores) or a BlockMask
     queries    which of the n queries to look at; query 0 is at position `first` (padding may put it below 0)
@@ -57,6 +59,9 @@ def require_causal(mask: Any, row: int, queries: range, first: int, first_key: i
             wrong = torch.where(visible, part != 0, part > torch.finfo(part.dtype).min / 2)
         else:
             wrong = part != visible
+        if may_hide:
+            shown = part > torch.finfo(part.dtype).min / 2 if is_added else part
+            wrong = shown & ~visible
         if bool(wrong.any()):
             head, query, key = (int(i) for i in wrong.nonzero()[0])
             value = float(part[head, query, key])

@@ -21,6 +21,8 @@ from .layers import experts_per_token, kinds_of, sinks_of
 
 #: What transformers calls the layers that a trace can hold (hybrid: attention beside a state space), and those without any
 #: softmax; words of transformers 4 are translated.
+#: layer_types of layers that an indexer makes sparse.
+INDEXED_LAYERS = ("indexed_attention", "minimax_m3_sparse", "deepseek_sparse_attention")
 _SOFTMAX_LAYERS = ("full_attention", "sliding_attention", "hybrid")
 _NO_SOFTMAX = ("linear_attention", "conv", "moe", "mlp")
 _OLD_WORDS = {"attention": "full_attention"} | dict.fromkeys(("mamba", "mamba2", "recurrent"), "linear_attention")
@@ -61,8 +63,12 @@ def text_config(model: Any) -> Any:
     return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
-def describe_model(model: Any) -> ModelFacts:
-    """Reads the model's configuration. Raises UnsupportedModelError for what a trace cannot hold."""
+def describe_model(model: Any, has_modules: bool = True, indexed: tuple[str, ...] = ()) -> ModelFacts:
+    """Reads the model's configuration. Raises UnsupportedModelError for what a trace cannot hold.
+
+    has_modules: false where an engine of its own runs the model, and `model` has its configuration alone.
+    indexed: layer_types that are recorded besides, made sparse by an indexer.
+    """
     config = text_config(model)
     if getattr(model.config, "is_encoder_decoder", False):
         raise UnsupportedModelError(
@@ -78,14 +84,17 @@ def describe_model(model: Any) -> ModelFacts:
         raise UnsupportedModelError(f"config: {len(kinds)} layer_types for {n_layers} layers")
     if kinds:
         windows = tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
-        layers = tuple(i for i, kind in enumerate(kinds) if kind in _SOFTMAX_LAYERS)
+        layers = tuple(i for i, kind in enumerate(kinds) if kind in _SOFTMAX_LAYERS or kind in indexed)
     else:
         windows = (window if getattr(config, "use_sliding_window", True) is not False else 0,) * n_layers
         layers = tuple(range(n_layers))
     left_out = {i: kind for i, kind in enumerate(kinds) if i not in layers}
     if not layers:
         known = " or ".join(_SOFTMAX_LAYERS[:2])
-        raise UnsupportedModelError(f"no layer can be recorded: layer_types are {sorted(set(kinds))}, expected {known}")
+        raise UnsupportedModelError(
+            f"no layer can be recorded: layer_types are {sorted(set(kinds))}, expected {known}"
+            + ("; capture='index' records layers with an indexer" if set(kinds) & set(INDEXED_LAYERS) else "")
+        )
     kind, theta, factor = _rope(config)
     name_or_path = str(getattr(model.config, "_name_or_path", "") or "")
     return ModelFacts(
@@ -102,7 +111,7 @@ def describe_model(model: Any) -> ModelFacts:
         rope_theta=theta,
         rope_factor=factor,
         qk_norm=any(name.endswith(("q_norm", "q_layernorm")) for name, _ in model.named_modules()),
-        sinks=sinks_of(model, n_layers),
+        sinks=sinks_of(model, n_layers) if has_modules else None,
         layer_kinds=kinds_of(model, config, n_layers, kind != "none"),
         n_experts_per_token=experts_per_token(config),
     )

@@ -1,4 +1,4 @@
-"""Trace schema version 1 (1.0 and 1.1): what a trace says about itself, and which arrays it therefore has.
+"""Trace schema version 1 (1.0 to 1.2): what a trace says about itself, and which arrays it therefore has.
 
 The format is defined in traces/README.md of kvscope; this module is its Python reading, in the same order
 and with the same names as traces/schema.cpp and traces/hash.cpp.
@@ -38,11 +38,26 @@ class CaptureSet:
     attn_topk: int = 0  # 0 = off; else the N largest probabilities of each row
     stats: bool = False  # norms and page minima and maxima
     page_size: int = 16  # tokens per page of the stats
+    k_pre_rope: bool = False  # keys before their rotation, beside those after it
+    index: bool = False  # what the model's own indexer sees and chooses
 
     @property
     def maps(self) -> bool:
         """True if attention probabilities have to be computed."""
         return self.attn_dense or self.attn_topk > 0
+
+
+class IndexShape(NamedTuple):
+    """The indexers of a recording: all of one shape."""
+
+    layers: tuple[int, ...]  # recorded layers that have one
+    n_heads: int
+    n_key_heads: int
+    width: int  # channels of index vectors
+    has_gates: bool
+    n_lists: int  # of chosen blocks: 1 for all heads, or one per index head
+    n_selected: int  # chosen blocks of a row at most
+    block: int  # tokens that one chosen number stands for
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class TraceInfo:
     d_model: int
     n_vocab: int
     score_scale: float
+    score_cap: float  # scores become cap * tanh(score / cap); 0 = they stay
     windows: tuple[int, ...]  # per layer of the model; 0 = a row sees all positions before it
     rope_kind: str
     rope_theta: float
@@ -90,10 +106,13 @@ class TraceInfo:
     status: str = "recording"
     uuid: str = ""
     content_hash: str = ""
+    index: IndexShape | None = None
 
     @property
     def schema_version(self) -> str:
         """The oldest version that knows everything in the file."""
+        if self.score_cap or self.index is not None or self.capture.k_pre_rope:
+            return "1.2"
         return "1.1" if self.sinks is not None or self.layer_kinds else "1.0"
 
     @property
@@ -174,6 +193,16 @@ def trace_arrays(info: TraceInfo) -> list[ArraySpec]:
             n = capture.attn_topk
             add("topk_pos", "i32", (hq, rows, n), "rows", "q_head,token,rank", "token")
             add("topk_prob", "f32", (hq, rows, n), "rows", "q_head,token,rank", "probability")
+        index = info.index
+        if index is not None and layer in index.layers:
+            add("index_q", info.dtype, (index.n_heads, rows, index.width), "rows", "index_head,token,dim", "1")
+            add("index_k", info.dtype, (index.n_key_heads, tokens, index.width), "tokens", "index_key_head,token,dim", "1")
+            if index.has_gates:
+                add("index_w", "f32", (index.n_heads, rows), "rows", "index_head,token", "1")
+            if index.n_selected > 0:
+                add("index_selected", "i32", (index.n_lists, rows, index.n_selected), "rows", "list_head,token,rank", "block")
+        if capture.k_pre_rope:
+            add("k_pre_rope", info.dtype, (hk, tokens, d), "tokens", "kv_head,token,dim", "1")
         if capture.stats:
             pages = tokens // capture.page_size
             add("stats/q_norm", "f32", (hq, rows), "rows", "q_head,token", "1")
@@ -208,6 +237,9 @@ def features_of(info: TraceInfo) -> list[str]:
         "token-text": info.token_text_capacity > 0,
         "checksums": True,
         "sinks": info.sinks is not None,
+        "score-cap": info.score_cap > 0,
+        "index": info.index is not None,
+        "k-pre-rope": capture.k_pre_rope,
     }
     return [name for name, is_there in present.items() if is_there]
 
@@ -236,10 +268,15 @@ def hash_contents(
         f"q_heads {listed(info.q_heads)}",
         f"kv_heads {listed(info.kv_heads)}",
     ]
+    if info.score_cap:
+        lines.append(f"cap {_g(float(np.float32(info.score_cap)), 9)}")
     lines += [f"window {window}" for window in info.windows]
     digest = xxhash.xxh3_128(("\n".join(lines) + "\n").encode())
     if info.sinks is not None:
         digest.update(b"sinks\n" + info.sinks.astype("<f4").tobytes())
+    if info.index is not None:
+        numbers = " ".join(str(int(value)) for value in info.index[1:])
+        digest.update(f"index {numbers} layers {listed(info.index.layers)}\n".encode())
     units = "".join(f"unit {unit.begin} {unit.end} {int(unit.is_decode)}\n" for unit in info.units)
     for block in (units.encode(), tokens, *checksums, text_checksums):
         digest.update(block)

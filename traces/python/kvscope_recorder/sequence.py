@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import filters, lse, provenance
+from . import filters, indexers, lse, provenance
+from .errors import UnsupportedModelError
 from .plan import classify, predict
-from .schema import CaptureSet, TraceInfo
+from .schema import CaptureSet, IndexShape, TraceInfo
 from .worker import HostCopy, require_finite
 from .writer import TraceWriter
 
@@ -44,6 +45,7 @@ class Shape:
     n_kv: int
     d_head: int
     scale: float
+    cap: float  # scores become cap * tanh(score / cap); 0 = they stay
     dtype: str
     q_heads: tuple[int, ...]
     kv_heads: tuple[int, ...]
@@ -59,7 +61,7 @@ class Sequence:
     """Positions count from the first token that is no padding."""
 
     def __init__(self, path: Path, options: Options, facts: provenance.ModelFacts, layers: tuple[int, ...],
-                 texts: provenance.TokenTexts | None, created: str, submit: Submit) -> None:
+                 texts: provenance.TokenTexts | None, created: str, submit: Submit, index: IndexShape | None = None) -> None:
         """Raises ConfigError if `path` cannot become a trace."""
         self.path = path
         self.writer = TraceWriter(path, options.overwrite)
@@ -76,6 +78,7 @@ class Sequence:
         self._texts = texts
         self._created = created
         self._submit = submit
+        self._index = index
         self._planned: list[int] = []
         self._ids: HostCopy | None = None  # of the running pass
         self._tails: dict[int, torch.Tensor] = {}  # keys after the last full page
@@ -163,7 +166,7 @@ class Sequence:
             self._write(f"{at}/k", k_new, shape.dtype, self.begin)
             self._write(f"{at}/v", v_new, shape.dtype, self.begin)
         if (capture.lse or capture.maps) and rows.stop > rows.start:
-            block = lse.Rows(q, k, shape.kv_of, shape.scale, self.first + rows.start, first_key, window)
+            block = lse.Rows(q, k, shape.kv_of, shape.scale, shape.cap, self.first + rows.start, first_key, window)
             if kernel_lse is not None:
                 values = _select(kernel_lse[:, rows], shape.q_heads)
             else:
@@ -174,6 +177,25 @@ class Sequence:
                 self._record_maps(at, block, values, shape.dtype)
         if capture.stats:
             self._record_stats(layer, q, k_new, rows)
+
+    def record_side(self, layer: int, index: indexers.IndexedCall | None, row: int, k_pre_rope: torch.Tensor | None) -> None:
+        """The side tensors of a layer: what its indexer saw (of row `row` of the batch), keys before rotation [n_kv, n, d]."""
+        shape, rows, at = self.shape, self.new_rows(), f"/layers/{layer}"
+        assert shape is not None
+        if self._index is not None and layer in self._index.layers:
+            if index is None:
+                raise UnsupportedModelError(f"capture index: the indexer of layer {layer} was not called in this forward pass")
+            position = self.first + rows.start
+            self._write(f"{at}/index_q", index.q[row, :, rows], shape.dtype, position)
+            self._write(f"{at}/index_k", index.k[row, :, self.begin : self.end], shape.dtype, self.begin)
+            if self._index.has_gates:
+                assert index.gates is not None
+                self._write(f"{at}/index_w", index.gates[row, :, rows], "f32", position)
+            chosen = indexers.chosen_blocks(index.chosen[row, :, rows], position, self._index)
+            self._write(f"{at}/index_selected", chosen, "i32", position)
+        if k_pre_rope is not None:
+            new = k_pre_rope[:, self.begin - self.first : self.end - self.first]
+            self._write(f"{at}/k_pre_rope", _select(new, shape.kv_heads), shape.dtype, self.begin)
 
     def _record_maps(self, at: str, block: lse.Rows, values: torch.Tensor, dtype: str) -> None:
         capture = self._options.capture
@@ -232,7 +254,7 @@ class Sequence:
         return TraceInfo(
             model_name=facts.name, model_family=facts.family, model_config=facts.config_json,
             n_layers=facts.n_layers, n_q=shape.n_q, n_kv=shape.n_kv, d_head=shape.d_head,
-            d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=shape.scale,
+            d_model=facts.d_model, n_vocab=facts.n_vocab, score_scale=shape.scale, score_cap=shape.cap,
             windows=facts.windows, rope_kind=facts.rope_kind, rope_theta=facts.rope_theta,
             rope_factor=facts.rope_factor, qk_norm=facts.qk_norm,
             sinks=facts.sinks, layer_kinds=facts.layer_kinds, n_experts_per_token=facts.n_experts_per_token,
@@ -241,7 +263,7 @@ class Sequence:
             rows=filters.clamp_rows(options.rows, n_tokens), n_prompt=n_prompt, chunk=chunk, units=units,
             token_text_capacity=capacity, created=self._created, writer=provenance.writer_name(),
             command_line=provenance.command_line(), host=provenance.host_name(), text_source=options.text_source,
-            tokenizer_hash=self._texts.hash if self._texts else "", seed=options.seed,
+            tokenizer_hash=self._texts.hash if self._texts else "", seed=options.seed, index=self._index,
         )
 
 

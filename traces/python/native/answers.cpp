@@ -8,17 +8,14 @@
 
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/list_owner.hpp"
 
 namespace kvscope::python {
 
 namespace {
 
-std::string_view owner_word(ListOwner owner) {
-  return owner == ListOwner::q_head ? "query head" : owner == ListOwner::kv_head ? "KV head" : "layer";
-}
-
 std::string list_words(ListOwner owner, Index index) {
-  return owner == ListOwner::layer ? "the layer's list" : fmt::format("the list of {} {}", owner_word(owner), index);
+  return owner == ListOwner::layer ? "the layer's list" : fmt::format("the list of {} {}", words_for(owner), index);
 }
 
 /// The KV heads whose keys an owner's list is about.
@@ -64,7 +61,7 @@ Selection selection_of(const SelectCall& call, ListOwner owner, std::vector<KeyL
 }  // namespace
 
 Index n_owners(const SelectCall& call, ListOwner owner) {
-  return owner == ListOwner::q_head ? call.q.dim(0) : owner == ListOwner::kv_head ? call.k.dim(0) : 1;
+  return kvscope::n_owners(owner, call.q.dim(0), call.k.dim(0));
 }
 
 std::string words_of(const SelectCall& call) {
@@ -84,7 +81,7 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
     throw ConfigError(fmt::format(
         "selector {}: its scores have shape [{}, {}], expected [{}, {}] (one row per {}, one score per key before the call) "
         "or [{}, {}] (the call's own keys too); {}",
-        method, n_rows, width, n_lists, call.pos_begin, owner_word(owner), n_lists, call.k.dim(1), words_of(call)));
+        method, n_rows, width, n_lists, call.pos_begin, words_for(owner), n_lists, call.k.dim(1), words_of(call)));
   }
   if (call.budget.kind == Budget::Kind::mass) {
     throw ConfigError(fmt::format(
@@ -119,7 +116,7 @@ Selection stated_keys(const std::string& method, const SelectCall& call, ListOwn
   const Index n_lists = n_owners(call, owner);
   if (static_cast<Index>(lists.size()) != n_lists) {
     throw ConfigError(fmt::format("selector {}: it returned {} lists of keys, expected {}, one per {}; {}", method,
-                                  lists.size(), n_lists, owner_word(owner), words_of(call)));
+                                  lists.size(), n_lists, words_for(owner), words_of(call)));
   }
   const Index n_ctx = call.k.dim(1);
   std::vector<KeyList> checked;

@@ -10,6 +10,7 @@
 #include "core/attention/topk.hpp"
 #include "core/base/error.hpp"
 #include "core/selectors/candidates.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "traces/python/native/answers.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/module.hpp"
@@ -98,13 +99,9 @@ NumpyArray<T> copied(std::span<const T> values) {
   return owning(std::vector<T>(values.begin(), values.end()));
 }
 
-std::string_view name_of_owner(ListOwner owner) {
-  return owner == ListOwner::q_head ? "q_head" : owner == ListOwner::kv_head ? "kv_head" : "layer";
-}
-
 void bind_selection(nb::module_& module) {
   nb::class_<SelectionHolder>(module, "Selection")
-      .def_prop_ro("owner", [](const SelectionHolder& h) { return std::string(name_of_owner(h.get().owner)); })
+      .def_prop_ro("owner", [](const SelectionHolder& h) { return std::string(enum_name(h.get().owner)); })
       .def_prop_ro("is_dense", [](const SelectionHolder& h) { return h.get().is_dense; })
       .def_prop_ro("n_tok", [](const SelectionHolder& h) { return h.get().n_tok; })
       .def_prop_ro("rows_per_list", [](const SelectionHolder& h) { return h.get().rows_per_list; })
@@ -159,6 +156,7 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("d_head", [](const CallState& s) { return s.get().k.dim(2); })
       .def_prop_ro("group", [](const CallState& s) { return s.get().q.dim(0) / s.get().k.dim(0); })
       .def_prop_ro("score_scale", [](const CallState& s) { return s.get().score_scale; })
+      .def_prop_ro("score_cap", [](const CallState& s) { return s.get().score_cap; })
       .def_prop_ro("sinks", [](const CallState& s) { return copied(s.get().sinks); }, nb::rv_policy::automatic)
       .def("builtin",
            [](const CallState& s, const std::string& spec) {

@@ -11,6 +11,7 @@
 #include "core/base/parallel.hpp"
 #include "core/sim/attended.hpp"
 #include "core/sim/protocol.hpp"
+#include "core/selectors/list_owner.hpp"
 #include "core/selectors/method_spec.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/call.hpp"
@@ -33,7 +34,7 @@ Phase phase_of(const std::string& word) {
 class Run {
  public:
   Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head, Index max_tokens, float score_scale,
-      const std::vector<std::string>& budgets, std::optional<Index> dense_layers, bool f32, int n_threads) {
+      const std::vector<std::string>& budgets, std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap) {
     AttentionShape shape;
     shape.n_layers = n_layers;
     shape.n_q = n_q;
@@ -41,6 +42,7 @@ class Run {
     shape.d_head = d_head;
     shape.max_tokens = max_tokens;
     shape.score_scale = score_scale;
+    shape.score_cap = score_cap;
     if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
       throw ShapeError(fmt::format("a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one of "
                                    "each, and query heads a multiple of KV heads",
@@ -112,7 +114,7 @@ nb::dict caps_of(const std::string& spec) {
   }
   out["phases"] = phases;
   out["budgets"] = budgets;
-  out["owner"] = caps.owner == ListOwner::q_head ? "q_head" : caps.owner == ListOwner::kv_head ? "kv_head" : "layer";
+  out["owner"] = std::string(enum_name(caps.owner));
   out["permanent"] = caps.permanent;
   out["needs_probs"] = caps.needs_probs;
   out["needs_calibration"] = caps.needs_calibration;
@@ -134,10 +136,10 @@ NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_
 void bind_run(nb::module_& module) {
   nb::class_<Run>(module, "Run")
       .def(nb::init<const std::string&, Index, Index, Index, Index, Index, float, const std::vector<std::string>&,
-                    std::optional<Index>, bool, int>(),
+                    std::optional<Index>, bool, int, float>(),
            nb::arg("spec"), nb::arg("n_layers"), nb::arg("n_q"), nb::arg("n_kv"), nb::arg("d_head"), nb::arg("max_tokens"),
            nb::arg("score_scale"), nb::arg("budgets"), nb::arg("dense_layers") = nb::none(), nb::arg("f32") = false,
-           nb::arg("n_threads") = 1)
+           nb::arg("n_threads") = 1, nb::arg("score_cap") = 0.0f)
       .def("begin_call", &Run::begin_call, nb::arg("phase"), nb::arg("n_tok"))
       .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"), nb::arg("v") = nb::none(),
            nb::arg("sinks") = std::vector<float>{})

@@ -22,7 +22,7 @@ namespace {
 
 std::unique_ptr<TraceFile> open_trace(const std::string& path, bool allow_partial) {
   const nb::gil_scoped_release released;
-  return std::make_unique<TraceFile>(TraceFile::open(path, {allow_partial}));
+  return std::make_unique<TraceFile>(TraceFile::open(path, {.allow_partial = allow_partial}));
 }
 
 template <Tensor<float> (TraceFile::*read)(Index, Index, TokenRange) const>
@@ -55,7 +55,7 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
     for (std::size_t i = 0; i < positions.size(); ++i) {
       const Index pos = positions[i];
       const Tensor<float> q = trace.read_q(layer, q_head, {pos, pos + 1});
-      const RowSource source{q.view(), pos, keys, static_cast<double>(info.score_scale),
+      const RowSource source{q.view(), pos, keys, info.score_rule(),
                              info.window.empty() ? std::nullopt : info.window[static_cast<std::size_t>(layer)]};
       visit_score_rows(source, std::span(&pos, 1), scratch, [&](Index, std::span<double> scores, TokenRange visible) {
         softmax_in_place(scores, info.sink(layer, q_head));
@@ -110,6 +110,7 @@ void bind_trace(nb::module_& module) {
       .def_prop_ro("n_prompt", [](const TraceFile& t) { return t.info().n_prompt; })
       .def_prop_ro("rows", [](const TraceFile& t) { return std::vector<Index>{t.info().rows.begin, t.info().rows.end}; })
       .def_prop_ro("score_scale", [](const TraceFile& t) { return t.info().score_scale; })
+      .def_prop_ro("score_cap", [](const TraceFile& t) { return t.info().score_cap; })
       .def_prop_ro("sinks",
                    [](const TraceFile& t) {
                      const TraceInfo& info = t.info();

@@ -28,6 +28,8 @@ def small(**changes: Any) -> dict[str, Any]:
 TAKEN: dict[str, dict[str, Any]] = {
     "llama": small(),
     "gemma": small(head_dim=8),
+    "gemma2": small(head_dim=8, sliding_window=7, attn_logit_softcapping=0.5),
+    "vaultgemma": small(head_dim=8, attn_logit_softcapping=0.5),
     "gemma3_text": small(head_dim=8, num_hidden_layers=6, sliding_window=7, query_pre_attn_scalar=16),
     "phi": small(partial_rotary_factor=0.5),
     "phi3": small(),
@@ -103,8 +105,6 @@ PARTLY: dict[str, tuple[dict[str, Any], dict[int, str]]] = {
 
 #: (configuration, what the sentence has to say)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "gemma2": (small(head_dim=8), "softcap of 50.*attn_logit_softcapping to None"),
-    "vaultgemma": (small(head_dim=8), "softcap"),
     "falcon": (small(alibi=False), "FalconForCausalLM .falcon. does not go through"),
     "gpt_neo": (small(num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]),
                 "GPTNeoForCausalLM .gpt_neo. does not go through"),

@@ -1,7 +1,13 @@
-"""On a GPU: asynchronous copies arrive whole, and the kernels' own log-sum-exp is that of the stored q and k."""
+"""On a GPU: asynchronous copies arrive whole, the kernels' own log-sum-exp is that of the stored q and k, and the checks of
+cuda_check.py, which a GPU machine can run without pytest."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+import cuda_check
 import h5py
 import numpy as np
 import pytest
@@ -11,9 +17,10 @@ from transformers import DynamicCache
 
 from kvscope_recorder import record
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
+@needs_gpu
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @torch.no_grad()
@@ -35,3 +42,18 @@ def test_cuda(tmp_path, dtype, implementation):
             lse = np.logaddexp.reduce(score, axis=-1)
             np.testing.assert_allclose(trace[f"/layers/{layer}/lse"], lse, atol=1e-3, rtol=1e-4)
             np.testing.assert_allclose(array(trace, f"/layers/{layer}/attn").sum(-1), 1, atol=1e-2)
+
+
+@needs_gpu
+@pytest.mark.parametrize("check", [cuda_check.check_lists, cuda_check.check_large, cuda_check.check_policy])
+def test_of_the_script(check):
+    check("cuda")
+
+
+def test_the_script_runs_without_the_native_module():
+    """On the CPU, as on a GPU machine that has torch and transformers alone."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("KVSCOPE_NATIVE", "PYTHONPATH")}
+    result = subprocess.run([sys.executable, cuda_check.__file__, "--device", "cpu"], capture_output=True, text=True, env=environment,
+                            timeout=600)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("\nok ") == 3 and "saved answers in place of the native module" in result.stdout

@@ -48,6 +48,8 @@ def probabilities_of(trace: h5py.File, layer: int) -> np.ndarray:
     """exp(score - lse) from the file's q, k and lse [query heads, T, T]; what a row does not see is 0."""
     q, k, lse = (trace[f"/layers/{layer}/{name}"][...].astype("f8") for name in ("q", "k", "lse"))
     score = trace.attrs["score_scale"] * q @ np.repeat(k, q.shape[0] // k.shape[0], axis=0).swapaxes(1, 2)
+    cap = trace.attrs.get("score_cap", 0.0)
+    score = cap * np.tanh(score / cap) if cap else score
     window = int(trace["/model/windows"][layer]) if "/model/windows" in trace else 0
     row, key = np.indices(score.shape[1:])
     visible = (key <= row) & ((key > row - window) | (window == 0))
@@ -113,10 +115,12 @@ def test_refused(family, tmp_path):
 
 
 @torch.no_grad()
-def test_gemma2_without_its_soft_cap(tmp_path, kvscope):
-    """The advice that its refusal gives."""
-    model = build("gemma2", small(head_dim=8, attn_logit_softcapping=None, sliding_window=7))
-    check(model, tmp_path / "trace.h5", kvscope, [0, 1])
+def test_gemma2_with_and_without_its_soft_cap(tmp_path, kvscope):
+    for cap in (None, 0.5):
+        path = tmp_path / f"{cap}.h5"
+        check(build("gemma2", small(head_dim=8, attn_logit_softcapping=cap, sliding_window=7)), path, kvscope, [0, 1])
+        with h5py.File(path) as trace:
+            assert trace.attrs.get("score_cap", None) == cap and (b"score-cap" in trace.attrs["features"]) == (cap is not None)
 
 
 @torch.no_grad()

@@ -13,12 +13,13 @@ from kvscope_recorder import record
 TOLERANCE = 2e-4
 
 
-def reference_lse(golden: h5py.File, layer: int, scale: float) -> np.ndarray:
+def reference_lse(golden: h5py.File, layer: int, scale: float, cap: float) -> np.ndarray:
     """score - log(probability) of each row's own key: with sinks, the sink's share is in it."""
     q, k, attn = (golden[f"/layers/{layer}/{name}"][...].astype("f8") for name in ("q", "k", "attn"))
     group = q.shape[0] // k.shape[0]
     rows = np.arange(q.shape[1])
     score = scale * np.einsum("htd,htd->ht", q, np.repeat(k, group, axis=0))
+    score = cap * np.tanh(score / cap) if cap else score
     return score - np.log(attn[:, rows, rows])
 
 
@@ -51,7 +52,7 @@ def test_equals_the_reference(recorded):
             for what in ("q", "k", "v", "attn"):
                 at = f"/layers/{layer}/{what}"
                 np.testing.assert_allclose(array(trace, at), golden[at], atol=TOLERANCE, rtol=0, err_msg=at)
-            lse = reference_lse(golden, int(layer), trace.attrs["score_scale"])
+            lse = reference_lse(golden, int(layer), trace.attrs["score_scale"], trace.attrs.get("score_cap", 0.0))
             np.testing.assert_allclose(trace[f"/layers/{layer}/lse"], lse, atol=TOLERANCE, rtol=1e-5)
 
 

@@ -1,0 +1,174 @@
+// kvscope bench nucleus: finding the keys that hold a share of a row by search and by sorting, and what
+// SpecAttn's printed search leaves out.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/simulate_base.hpp"
+#include "analysis/cli/stopwatch.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "core/attention/nucleus.hpp"
+#include "core/attention/top_mass.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/rng.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using WeightRow = std::vector<float>;
+
+/// Softmax of normal numbers with the given spread, one row per counter.
+WeightRow made_up_row(Index n_keys, double spread, std::uint64_t seed, std::uint64_t index) {
+  const CounterRng rng({seed, index, static_cast<std::uint64_t>(n_keys)});
+  std::vector<double> x(static_cast<std::size_t>(n_keys));
+  double sum = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] = std::exp(spread * rng.normal(i));
+  WeightRow row;
+  for (const double v : x) row.push_back(static_cast<float>(v / sum));
+  return row;
+}
+
+double kept_share(const WeightRow& row, const std::vector<Index>& kept) {
+  double mass = 0.0;
+  for (const Index i : kept) mass += row[static_cast<std::size_t>(i)];
+  return mass / std::accumulate(row.begin(), row.end(), 0.0);
+}
+
+class BenchNucleus final : public Command {
+ public:
+  std::string name() const override { return "bench nucleus"; }
+  std::string summary() const override {
+    return "time of finding the keys that hold a share of a row, beside sorting";
+  }
+  std::string description() const override {
+    return "Made-up attention rows (softmax of normal numbers). Sorting and the search for the exact "
+           "threshold take turns on the same rows, on one thread; what is sorted are the bare weights. "
+           "The ratio is sorting over searching, low and high its quartiles over the rows. least_mass_MODE is the smallest "
+           "share that a mode of specattn:nucleus kept of any row: the printed ones miss p.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope bench nucleus --keys 1024,8192 --p 0.95",
+             "how much sooner the search is done (SpecAttn, figure 3)"}};
+  }
+  void declare(OptionSet& options) override {
+    options.add("keys", "LIST", "lengths of a row", keys_);
+    options.add("p", "X", "share of the row", p_);
+    options.add("spread", "X", "standard deviation of the made-up scores", spread_);
+    options.add("rows", "N", "rows of each length", n_rows_);
+    options.add("seed", "N", "seed of the numbers", seed_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    const std::vector<Index> lengths = parse_counts(keys_, "keys");
+    if (!(p_ > 0.0 && p_ <= 1.0))
+      throw UsageError(fmt::format("--p: expected a value above 0 and up to 1, found {}", p_));
+    if (n_rows_ < 1 || n_rows_ > 1'000'000)
+      throw UsageError(fmt::format("--rows: expected a value in [1, 1000000], found {}", n_rows_));
+    if (!(spread_ >= 0.0 && spread_ <= 100.0))
+      throw UsageError(fmt::format("--spread: expected a value in [0, 100], found {}", spread_));
+    for (const Index n : lengths) {
+      if (n > 100'000'000)
+        throw UsageError(fmt::format("--keys: expected at most 100000000, found {}", n));
+    }
+    work_.n_threads();  // one thread works; an impossible number is refused all the same
+    const StopOnSignal stop;
+    ProgressReporter progress(work_.progress);
+    const ProgressFn report_progress = progress.callback();
+    Json rows = Json::array();
+    TextTable table({"keys", "kept", "sorting", "searching", "ratio", "least mass, exact",
+                     "paper_eps", "paper_10"});
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      if (stop.token().stop_requested()) throw Interrupted("bench nucleus stopped");
+      const Json row = measure(lengths[i]);
+      table.add_row({fmt::format("{}", lengths[i]), number_text(row["kept"].get<double>()),
+                     seconds_text(row["sort_seconds"].get<double>()),
+                     seconds_text(row["search_seconds"].get<double>()),
+                     number_text(row["ratio"].get<double>()),
+                     number_text(row["least_mass_exact"].get<double>()),
+                     number_text(row["least_mass_paper_eps"].get<double>()),
+                     number_text(row["least_mass_paper_10"].get<double>())});
+      rows.push_back(row);
+      if (report_progress)
+        report_progress({"nucleus", static_cast<Index>(i + 1), static_cast<Index>(lengths.size()),
+                         "lengths"});
+    }
+    if (json_) {
+      print_json({{"bench", "nucleus"},
+                  {"p", p_},
+                  {"spread", spread_},
+                  {"seed", seed_},
+                  {"cpu", cpu_name()},
+                  {"version", writer_name()},
+                  {"command_line", command_line},
+                  {"rows", rows}});
+    } else {
+      print(table.text());
+    }
+    return kOk;
+  }
+
+ private:
+  Json measure(Index n_keys) const {
+    std::vector<double> sorting, searching, ratios;
+    double kept = 0.0;
+    std::array<double, EnumNames<NucleusMode>::value.size()> least;
+    least.fill(1.0);
+    for (Index r = 0; r < n_rows_; ++r) {
+      const WeightRow row = made_up_row(n_keys, spread_, static_cast<std::uint64_t>(seed_),
+                                  static_cast<std::uint64_t>(r));
+      std::vector<Index> found;
+      std::vector<double> weights(row.begin(), row.end());
+      Index n_sorted = 0;
+      sorting.push_back(seconds_of([&] { n_sorted = TopMass(weights).keys_for(p_); }));
+      searching.push_back(seconds_of([&] { found = nucleus(row, p_, NucleusMode::exact); }));
+      ratios.push_back(sorting.back() / searching.back());
+      if (std::abs(n_sorted - static_cast<Index>(found.size())) > 1) {  // f64 sums may end one key apart
+        throw Error(fmt::format("bench nucleus: sorting keeps {} of {} keys, the search {}", n_sorted,
+                                n_keys, found.size()));
+      }
+      kept += static_cast<double>(found.size()) / static_cast<double>(n_rows_);
+      for (std::size_t mode = 0; mode < least.size(); ++mode) {
+        least[mode] =
+            std::min(least[mode], kept_share(row, nucleus(row, p_, static_cast<NucleusMode>(mode))));
+      }
+    }
+    Json row = {{"keys", n_keys},
+                {"p", p_},
+                {"rows", n_rows_},
+                {"kept", kept},
+                {"sort_seconds", quantile(sorting, 0.5)},
+                {"search_seconds", quantile(searching, 0.5)},
+                {"ratio", quantile(ratios, 0.5)},
+                {"ratio_low", quantile(ratios, 0.25)},
+                {"ratio_high", quantile(ratios, 0.75)}};
+    for (std::size_t mode = 0; mode < least.size(); ++mode)
+      row[fmt::format("least_mass_{}", EnumNames<NucleusMode>::value[mode])] = least[mode];
+    return row;
+  }
+
+  std::string keys_ = "1024,2048,4096,8192";
+  double p_ = 0.95;
+  double spread_ = 2.0;
+  Index n_rows_ = 50;
+  Index seed_ = 0;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_nucleus_command() {
+  return std::make_unique<BenchNucleus>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,204 @@
+// kvscope explain: which layers and heads look at a needle, and which choice of keys lost it.
+#include "analysis/explain.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/list_options.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/prompt.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+class ExplainCommand final : public Command {
+ public:
+  std::string name() const override { return "explain"; }
+  std::string summary() const override {
+    return "why a needle was missed: which heads look at it, which selection lost it";
+  }
+  std::string description() const override {
+    return "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: same "
+           "prompts; chunks and answer under the method). For each miss the prompt is answered densely "
+           "too, and for the first token that differs a table shows the heads that put at least "
+           "--least of their attention on the fact when they attend to everything: their layer, that "
+           "share, the share that the same head's query would put there under the method, how many of "
+           "the fact's tokens its list holds, the rank of the best of them by the method's score, and "
+           "the margin to the last key that was kept (in units of the score, negative if lost).";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --length 4096 --depths 5 "
+             "--trials 3",
+             "the misses of that grid"}};
+  }
+  void declare(OptionSet& options) override {
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
+    options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens", budget_);
+    options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
+    options.add("length", "N", "tokens of a prompt", length_);
+    options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
+    options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle", n_depths_);
+    options.add("trials", "N", "prompts per depth", n_trials_);
+    options.add("least", "X", "share of a head's attention from which it is shown", least_);
+    options.flag("all", "explain prompts that were answered, too", all_);
+    options.add("dense-layers", "N", "leading layers left dense [the method's own]", dense_layers_);
+    options.add("chunk", "N", "B_CP: tokens per prefill call", chunk_);
+    options.add("seed", "N", "seed of everything that is drawn", seed_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    check();
+    const auto dir = model_dir(model_);
+    const Transformer model = load_transformer(dir, {});
+    const Tokenizer tokenizer = load_tokenizer(dir);
+    PromptOptions source;
+    source.text = text_;
+    source.max_tokens = Index{1} << 40;  // all of it
+    source.no_special = true;
+    const auto filler = source.load(&tokenizer);
+    const StopOnSignal stop;
+    ThreadPool pool(work_.n_threads());
+    ProgressReporter progress(work_.progress);
+    const ProgressFn report = progress.callback();
+    Json json = {{"kind", "explain"},
+                 {"command_line", command_line},
+                 {"selector", options_.selector.text()},
+                 {"budget", budget_},
+                 {"prompts", Json::array()},
+                 {"rows", Json::array()}};
+    std::string text;
+    Index n_missed = 0;
+    for (Index depth = 0; depth < n_depths_; ++depth) {
+      for (Index trial = 0; trial < n_trials_; ++trial) {
+        options_.prompt.depth =
+            n_depths_ == 1 ? 0.5 : static_cast<double>(depth) / static_cast<double>(n_depths_ - 1);
+        options_.prompt.trial = trial;
+        const Explanation found =
+            explain_prompt(model, tokenizer, filler.ids, options_, all_, pool, stop.token());
+        if (found.sparse.score < 1.0) ++n_missed;
+        add(found, json, text);
+        if (report)
+          report({"prompts", depth * n_trials_ + trial + 1, n_depths_ * n_trials_, "prompts"});
+      }
+    }
+    json["missed"] = n_missed;
+    if (json_) {
+      print_json(json);
+    } else {
+      print(fmt::format("{}explain: {} of {} prompts of {} tokens missed by {}\n", text, n_missed,
+                        n_depths_ * n_trials_, length_, options_.selector.text()));
+    }
+    return kOk;
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  void check() {
+    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
+    if (length_ < 1 || n_facts_ < 1 || n_depths_ < 1 || n_trials_ < 1 || chunk_ < 1 ||
+        n_depths_ > 1000 || n_trials_ > 100'000) {
+      throw UsageError("--length, --facts, --depths, --trials and --chunk: expected at least 1 of "
+                       "each, at most 1000 depths and 100000 trials");
+    }
+    options_.selector = as_usage([&] { return MethodSpec(selector_); });
+    if (options_.selector.caps().needs_draft || options_.selector.caps().needs_calibration)
+      throw UsageError(fmt::format("{} needs a draft or a calibration, which explain has not",
+                                   options_.selector.text()));
+    if (!budget_.empty()) options_.budget = as_usage([&] { return Budget::parse(budget_); });
+    options_.dense_layers = dense_layers_;
+    options_.chunk = chunk_;
+    options_.prompt.kind = n_facts_ > 1 ? PromptKind::multi_key : PromptKind::passkey;
+    options_.prompt.length = length_;
+    options_.prompt.n_facts = n_facts_;
+    options_.prompt.seed = seed_;
+  }
+
+  void add(const Explanation& found, Json& json, std::string& text) const {
+    Json prompt = {{"depth", options_.prompt.depth},
+                   {"trial", options_.prompt.trial},
+                   {"expected", found.expected},
+                   {"generated", found.sparse.generated},
+                   {"dense", found.dense.generated},
+                   {"found", found.sparse.score >= 1.0},
+                   {"fact_begin", found.fact.front()},
+                   {"first_wrong", found.first_wrong}};
+    json["prompts"].push_back(prompt);
+    if (found.dense.tokens.empty()) return;
+    const Index step = std::max<Index>(found.first_wrong, 0);
+    text += fmt::format("depth {}, trial {}: expected {}, got \"{}\", densely \"{}\"; token {} of the "
+                        "answer is the first that differs\n",
+                        number_text(options_.prompt.depth), options_.prompt.trial, found.expected,
+                        found.sparse.generated, found.dense.generated, found.first_wrong);
+    TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
+                     "of", "budget", "margin"});
+    for (const LookPair& pair : heads_that_look(found, step, least_)) {
+      Json row = {{"depth", options_.prompt.depth}, {"trial", options_.prompt.trial},
+                  {"step", step},                   {"layer", pair.dense->layer},
+                  {"q_head", pair.dense->q_head},   {"dense_weight", pair.dense->weight}};
+      std::vector<std::string> cells = {fmt::format("{}", pair.dense->layer),
+                                        fmt::format("{}", pair.dense->q_head),
+                                        number_text(pair.dense->weight, 3)};
+      const FactLook* look = pair.sparse;
+      if (look == nullptr) {
+        cells.insert(cells.end(), {"-", "not asked", "-", "-", "-", "-"});
+      } else {
+        const bool ranked = look->rank > 0;
+        const double margin = ranked ? look->score - look->cut : kNan;
+        row.update({{"weight", look->weight},
+                    {"kept", look->kept},
+                    {"fact_tokens", found.fact.size()},
+                    {"rank", ranked ? Json(look->rank) : Json(nullptr)},
+                    {"scored", look->scored},
+                    {"budget", look->budget},
+                    {"margin", json_number(margin)}});
+        cells.insert(cells.end(),
+                     {number_text(look->weight, 3),
+                      look->answered ? fmt::format("{} of {}", look->kept, found.fact.size()) : "dense",
+                      ranked ? fmt::format("{}", look->rank) : "-",
+                      ranked ? fmt::format("{}", look->scored) : "-", fmt::format("{}", look->budget),
+                      number_text(margin, 3)});
+      }
+      json["rows"].push_back(row);
+      table.add_row(cells);
+    }
+    text += table.text() + "\n";
+  }
+
+  ExplainOptions options_;
+  std::string model_ = "verifier";
+  std::string selector_;
+  std::string budget_;
+  std::optional<std::filesystem::path> text_;
+  Index length_ = 2048;
+  Index n_facts_ = 1;
+  Index n_depths_ = 5;
+  Index n_trials_ = 1;
+  double least_ = 0.2;
+  bool all_ = false;
+  std::optional<Index> dense_layers_;
+  Index chunk_ = 128;
+  Index seed_ = 0;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_explain_command() {
+  return std::make_unique<ExplainCommand>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,198 @@
+// kvscope papers: every table, figure and known error of the three papers, made on a model and judged.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/papers_examples.hpp"
+#include "analysis/cli/papers_pictures.hpp"
+#include "analysis/cli/papers_runner.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/papers/report.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PapersCommand final : public Command {
+ public:
+  std::string name() const override { return "papers"; }
+  std::string summary() const override {
+    return "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model";
+  }
+  std::string description() const override {
+    return "Makes every table and figure of the three papers, and shows the errors found in them, by "
+           "running the program's own commands; results lie in DIR/runs, pictures in DIR/items. The "
+           "report (report.html, report.tex, items.json) has for each item the paper's claim and "
+           "number, the number on this model with its interval, the command, and one of four "
+           "verdicts: holds, holds in form (not in size), does not hold, cannot be tested. A step "
+           "that fails is told in its item; the rest goes on. An interrupted report goes on with the "
+           "same command: what was made by the same command from the same inputs is not made again.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope papers --quick --out papers",
+             "the embedded pair, a few minutes; open papers/report.html"},
+            {"kvscope papers --model ~/models/Llama-3.2-1B --out llama",
+             "another model; without --draft SpecAttn's items cannot be tested"}};
+  }
+  void declare(OptionSet& options) override {
+    options
+        .add("out", "DIR", "folder of the report; made if it is missing, gone on with if it is not",
+             out_)
+        .short_name = 'o';
+    options.flag("quick", "short prompts and few of them: less certain, done in minutes", quick_);
+    options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
+        ValueKind::folder;
+    options
+        .add("draft", "DIR",
+             "draft model with the same tokenizer [the embedded draft, for the embedded verifier]",
+             draft_)
+        .kind = ValueKind::folder;
+    options.add("items", "LIST", "only these, as quoka-fig-4,error-theorem-b1 [all]", only_);
+    options.add("example", "NAME",
+                "write a constructed recording that contradicts a paper to --out instead: "
+                "theorem-b1, error-bound",
+                example_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+
+  int run(const OptionSet&, const std::string& command_line) override {
+    if (!out_) throw UsageError("--out is missing: expected a folder for the report");
+    if (example_) {
+      write_example(*example_, *out_, /*overwrite=*/false);
+      return kOk;
+    }
+    const std::vector<const papers::Item*> chosen = chosen_items();
+    if (fs::exists(*out_) && !fs::is_directory(*out_))
+      throw UsageError(fmt::format("--out: {} is no folder", out_->string()));
+    fs::create_directories(*out_);
+    const StopOnSignal stop;
+    ProgressReporter progress(work_.progress);
+    PapersRunner runner(folder(), progress.callback(), stop.token(),
+                        [](const std::string& line) { note("kvscope papers: " + line); });
+    std::vector<papers::ItemOutcome> outcomes;
+    for (const papers::Item* item : chosen) outcomes.push_back(outcome_of(*item, runner, stop.token()));
+    papers::ReportHead head;
+    head.model = model_;
+    head.draft = draft_word().value_or("");
+    head.quick = quick_;
+    head.writer = writer_name();
+    head.command_line = command_line;
+    head.seconds = runner.seconds();
+    write_reports(head, outcomes);
+    tell(head, outcomes);
+    return kOk;
+  }
+
+ private:
+  std::optional<std::string> draft_word() const {
+    if (draft_) return draft_;
+    if (model_ == "verifier") return "draft";
+    return std::nullopt;
+  }
+
+  PapersFolder folder() const {
+    PapersFolder folder;
+    folder.out = *out_;
+    folder.model = model_;
+    folder.draft = draft_word();
+    folder.quick = quick_;
+    folder.n_threads = work_.n_threads();
+    return folder;
+  }
+
+  std::vector<const papers::Item*> chosen_items() const {
+    std::vector<const papers::Item*> chosen;
+    std::set<std::string> wanted;
+    if (only_) {
+      for (std::size_t begin = 0; begin <= only_->size();) {
+        const std::size_t end = std::min(only_->find(',', begin), only_->size());
+        wanted.insert(only_->substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
+    for (const papers::Item& item : papers::items()) {
+      if (!only_ || wanted.erase(item.id) > 0) chosen.push_back(&item);
+    }
+    if (!wanted.empty()) {
+      std::vector<std::string> ids;
+      for (const papers::Item& item : papers::items()) ids.push_back(item.id);
+      throw UsageError(fmt::format("--items: {} is no item; there are {}", *wanted.begin(),
+                                   fmt::join(ids, ", ")));
+    }
+    return chosen;
+  }
+
+  static papers::ItemOutcome outcome_of(const papers::Item& item, PapersRunner& runner,
+                                        const std::stop_token& stop) {
+    papers::ItemOutcome outcome;
+    outcome.item = &item;
+    outcome.measured = papers::measure(
+        item, [&](const std::string& run) { return runner.result(run); });
+    outcome.judgement = papers::judge(item, outcome.measured);
+    std::set<std::string> told;
+    for (const papers::Value& value : item.values) {
+      if (runner.result(value.run).view == nullptr || !told.insert(value.run).second) continue;
+      outcome.commands.push_back(runner.typed(value.run));
+      outcome.files.push_back(runner.file_of(value.run));
+    }
+    outcome.pictures = draw_pictures(item, runner, stop);
+    return outcome;
+  }
+
+  void write_reports(const papers::ReportHead& head,
+                     const std::vector<papers::ItemOutcome>& outcomes) const {
+    const auto json = papers::report_json(head, outcomes);
+    save_text(*out_ / "items.json",
+              json.dump(1, ' ', /*ensure_ascii=*/false,
+                        nlohmann::ordered_json::error_handler_t::replace) +
+                  "\n",
+              /*overwrite=*/true);
+    save_text(*out_ / "report.html", papers::report_html(head, outcomes), /*overwrite=*/true);
+    save_text(*out_ / "report.tex", papers::report_tex(head, outcomes), /*overwrite=*/true);
+  }
+
+  void tell(const papers::ReportHead& head, const std::vector<papers::ItemOutcome>& outcomes) const {
+    if (json_) {
+      print_json(papers::report_json(head, outcomes));
+      return;
+    }
+    TextTable table({"item", "verdict", "ours", ""});
+    for (const papers::ItemOutcome& outcome : outcomes) {
+      const auto& values = outcome.item->values;
+      table.add_row({outcome.item->id, papers::verdict_word(outcome.judgement.verdict),
+                     values.empty() ? "-"
+                                    : papers::number_of(outcome.measured[0], values[0].unit),
+                     values.empty() ? "" : values[0].label});
+    }
+    print(table.text());
+    print(fmt::format("\npapers: {} of the claims; of the errors: {}\nreport: {}\n",
+                      papers::tally(outcomes, /*errors=*/false),
+                      papers::tally(outcomes, /*errors=*/true), (*out_ / "report.html").string()));
+  }
+
+  std::optional<fs::path> out_;
+  std::optional<std::string> only_;
+  std::optional<std::string> example_;
+  std::string model_ = "verifier";
+  std::optional<std::string> draft_;
+  bool quick_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_papers_command() {
+  return std::make_unique<PapersCommand>();
+}
+
+}  // namespace kvscope::cli

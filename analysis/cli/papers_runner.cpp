@@ -1,0 +1,281 @@
+#include "analysis/cli/papers_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/host.hpp"
+#include "analysis/cli/model_source.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/program.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/stopwatch.hpp"
+#include "core/base/version.hpp"
+#include "core/base/whole_file.hpp"
+#include "notebooks_export/open_result.hpp"
+#include "traces/hash.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class OutputCatcher final : public Host {
+ public:
+  OutputCatcher(const ProgressFn& progress, const std::stop_token& stop)
+      : progress_(progress), stop_(stop) {}
+  void print(std::string_view text) override { outcome.printed += text; }
+  void note(std::string_view line) override { outcome.last_note = line; }
+  void report(const Progress& progress) override {
+    if (progress_) progress_(progress);
+  }
+  std::stop_token stop_token() const override { return stop_; }
+  CommandOutcome outcome;
+
+ private:
+  const ProgressFn& progress_;
+  const std::stop_token& stop_;
+};
+
+/// What a checkpoint is: its configuration, and names, sizes and times of its files.
+std::string identity_of(const std::string& word) {
+  const fs::path dir = model_dir(word);
+  std::vector<std::string> lines;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    if (!entry.is_regular_file()) continue;
+    lines.push_back(fmt::format("{} {} {}", entry.path().filename().string(), entry.file_size(),
+                                entry.last_write_time().time_since_epoch().count()));
+  }
+  std::sort(lines.begin(), lines.end());
+  return hash_text(fmt::format("{}\n{}", config_json_of(dir), fmt::join(lines, "\n")));
+}
+
+/// The embedded names as they are, a folder by its full name: the report's commands run anywhere.
+std::string model_word(const std::string& word) {
+  return word == "verifier" || word == "draft" ? word : fs::absolute(word).lexically_normal().string();
+}
+
+/// "simulate" and "sweep" keep a journal, from which they go on.
+bool keeps_journal(const std::string& command) {
+  return command.starts_with("simulate ") || command.starts_with("sweep ");
+}
+
+}  // namespace
+
+CommandOutcome run_inside(const std::vector<std::string>& words, const ProgressFn& progress,
+                          const std::stop_token& stop) {
+  OutputCatcher catcher(progress, stop);
+  const HostScope scope(catcher);
+  catcher.outcome.code = run_program(words);
+  return catcher.outcome;
+}
+
+PapersRunner::PapersRunner(PapersFolder folder, ProgressFn progress, std::stop_token stop,
+                           std::function<void(const std::string&)> say)
+    : folder_(std::move(folder)),
+      progress_(std::move(progress)),
+      stop_(std::move(stop)),
+      say_(std::move(say)) {
+  models_ = identity_of(folder_.model);
+  if (folder_.draft) models_ += identity_of(*folder_.draft);
+  fs::create_directories(folder_.out / "runs");
+}
+
+const papers::Run& PapersRunner::find(const std::string& name) const {
+  for (const papers::Run& run : papers::runs()) {
+    if (run.name == name) return run;
+  }
+  throw ConfigError(fmt::format("no run is called {}", name));
+}
+
+const std::string& PapersRunner::command_of(const papers::Run& run) const {
+  return folder_.quick && !run.quick.empty() ? run.quick : run.full;
+}
+
+std::string PapersRunner::file_of(const std::string& name) const {
+  return "runs/" + name + find(name).ending;
+}
+
+fs::path PapersRunner::path_of(const papers::Run& run) const {
+  return folder_.out / file_of(run.name);
+}
+
+std::string PapersRunner::picked(std::string_view name) {
+  // pick:RUN:BY:COLUMN
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find(':', begin), name.size());
+    parts.emplace_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (parts.size() != 4) throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
+  const papers::RunResult found = result(parts[1]);
+  if (found.view == nullptr) throw ConfigError(found.missing);
+  const Table table = rows_of(*found.view);
+  const auto by = table.numbers(parts[2]);
+  std::size_t best = 0;
+  for (std::size_t row = 1; row < table.n_rows(); ++row) {
+    if (std::isnan(by[best]) || by[row] > by[best]) best = row;
+  }
+  return table.at(parts[3]).cell(best);
+}
+
+std::string PapersRunner::substitute(std::string_view name, const std::string& out, bool in_folder) {
+  if (name == "out") return out;
+  if (name == "--model") return "--model\n" + model_word(folder_.model);
+  if (name == "--draft") {
+    return folder_.draft ? "--draft\n" + model_word(*folder_.draft) : "";
+  }
+  if (name == "draft-model") return folder_.draft ? model_word(*folder_.draft) : "";
+  if (name.starts_with("pick:")) return picked(name);
+  const papers::Run& run = find(std::string(name));
+  return in_folder ? file_of(run.name) : path_of(run).string();
+}
+
+std::vector<std::string> PapersRunner::words_of(const std::string& command, const std::string& out,
+                                                bool in_folder) {
+  return papers::expand(command, [&](std::string_view name) {
+    return substitute(name, out, in_folder);
+  });
+}
+
+std::string PapersRunner::typed(const std::string& name) {
+  const papers::Run& run = find(name);
+  std::string line = "kvscope";
+  for (const std::string& word : words_of(command_of(run), file_of(name), /*in_folder=*/true))
+    line += " " + shell_word(word);
+  return run.ending == ".json" ? line + " > " + file_of(name) : line;
+}
+
+std::string PapersRunner::stamp_of(const std::string& command) {
+  std::string text;
+  for (const std::string& name : papers::names_in(command)) {
+    const bool is_run = std::any_of(papers::runs().begin(), papers::runs().end(),
+                                    [&](const papers::Run& run) { return run.name == name; });
+    if (is_run) text += states_[name].stamp;
+  }
+  for (const std::string& word : words_of(command, "OUT", /*in_folder=*/true)) text += word + "\n";
+  return hash_text(text + models_ + writer_name());
+}
+
+bool PapersRunner::is_done(const fs::path& mark, const std::string& stamp) const {
+  try {
+    if (!fs::is_regular_file(mark)) return false;
+    const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
+    return JsonObject(json, mark.string()).string("stamp") == stamp;
+  } catch (const Error&) {
+    return false;  // whatever lies there is not what we wrote
+  }
+}
+
+void PapersRunner::set_done(const fs::path& mark, const std::string& stamp) const {
+  save_text(mark, Json{{"stamp", stamp}}.dump(1) + "\n", /*overwrite=*/true);
+}
+
+papers::RunResult PapersRunner::result(const std::string& name) {
+  State& state = states_[name];
+  if (!state.done) {
+    make(find(name), state);
+    state.done = true;
+  }
+  return {state.view.get(), state.missing};
+}
+
+void PapersRunner::make(const papers::Run& run, State& state) {
+  if (run.needs_draft && !folder_.draft) {
+    state.missing = "it needs a draft model, and no --draft was given";
+    return;
+  }
+  const std::string& command = command_of(run);
+  try {
+    for (const std::string& name : papers::names_in(command)) {
+      const bool is_run = std::any_of(papers::runs().begin(), papers::runs().end(),
+                                      [&](const papers::Run& other) { return other.name == name; });
+      if (!is_run || name == run.name) continue;
+      const papers::RunResult needed = result(name);
+      if (needed.view == nullptr && !needed.missing.empty()) {
+        state.missing = needed.missing;
+        return;
+      }
+    }
+    state.stamp = stamp_of(command);
+    if (!reuse(run, state)) execute(run, state);
+    // Recordings are inputs of other commands; no value is read from them.
+    if (state.missing.empty() && !command.starts_with("record ") && !command.starts_with("papers "))
+      state.view = open_result(path_of(run));
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    state.missing = error.what();
+  }
+}
+
+bool PapersRunner::reuse(const papers::Run& run, State& state) {
+  const fs::path mark = path_of(run).string() + ".done";
+  try {
+    if (!fs::is_regular_file(mark) || !fs::is_regular_file(path_of(run))) return false;
+    const auto json = parse_json(read_regular_file(mark, 1 << 20), mark.string());
+    const JsonObject done(json, mark.string());
+    if (done.string("stamp") != state.stamp || done.string("result") != hash_file(path_of(run)))
+      return false;
+    seconds_ += done.number("seconds", 0.0, 1e12);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void PapersRunner::execute(const papers::Run& run, State& state) {
+  if (stop_.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+  const std::string& command = command_of(run);
+  const fs::path out = path_of(run);
+  const fs::path journal = out.string() + ".journal";
+  say_(fmt::format("{}: {}", run.name, typed(run.name)));
+  std::vector<std::string> words = words_of(command, out.string(), /*in_folder=*/false);
+  if (!command.starts_with("papers "))
+    words.insert(words.end(), {"--threads", fmt::format("{}", folder_.n_threads)});
+  for (const fs::path& old : {out, fs::path(out.string() + ".part"), fs::path(out.string() + ".done")})
+    remove_quietly(old);
+  const Stopwatch watch;
+  CommandOutcome outcome;
+  if (keeps_journal(command) && fs::exists(journal)) {
+    std::vector<std::string> resumed = words;
+    resumed.push_back("--resume");
+    outcome = run_inside(resumed, progress_, stop_);
+    if (outcome.code == kUsageError) remove_quietly(journal);  // of another configuration
+  } else {
+    outcome.code = kUsageError;
+  }
+  if (outcome.code == kUsageError) outcome = run_inside(words, progress_, stop_);
+  if (stop_.stop_requested()) throw Interrupted("stopped; the same command goes on from here");
+  if (outcome.code != kOk && outcome.code != kCheckFailed) {
+    state.missing = outcome.last_note.starts_with("kvscope: ") ? outcome.last_note.substr(9)
+                                                               : outcome.last_note;
+    if (state.missing.empty()) state.missing = fmt::format("exit code {}", outcome.code);
+    return;
+  }
+  if (run.ending == ".json") save_text(out, outcome.printed, /*overwrite=*/true);
+  const double seconds = watch.seconds();
+  seconds_ += seconds;
+  save_text(out.string() + ".done",
+            Json{{"stamp", state.stamp},
+                 {"command", typed(run.name)},
+                 {"version", writer_name()},
+                 {"result", hash_file(out)},
+                 {"seconds", seconds}}
+                    .dump(1) +
+                "\n",
+            /*overwrite=*/true);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,291 @@
+// Every method at one measured cost: a dot per method, by family and best first, with the recorded
+// intervals.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/figures/selection.hpp"
+#include "analysis/figures/sweep_curves.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+#include "core/selectors/method_spec.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// A metric of one method: means over layers and traces.
+struct EqualCostValue {
+  Mean middle;
+  Mean low;
+  Mean high;
+};
+
+struct EqualCostMethod {
+  std::string selector;
+  std::string note;  // empty: the cost is met
+  Mean reached;
+  std::vector<EqualCostValue> values;  // one per panel
+};
+
+constexpr std::string_view kOracle = "oracle-topk";
+constexpr double kSeen = 0.002;
+
+/// The heading of a method, in the order of listings; those that this build does not know come
+/// last.
+/// `is_short`: one word, for a figure as wide as a column.
+std::pair<int, std::string> heading_of(const std::string& selector, bool is_short = false) {
+  const std::string_view name = method_name(selector);
+  if (selector.find('+') != std::string::npos)
+    return {100, is_short ? "stacks" : "stacks and wrapped methods"};
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.name == name || entry.presets.contains(std::string(name)))
+      return {static_cast<int>(entry.family),
+              std::string(is_short ? enum_name(entry.family) : title_of(entry.family))};
+  }
+  return {101, "others"};
+}
+
+/// The word of a text column; "" where the file has no such words (an empty column of a CSV file).
+std::string word_at(const Table& table, std::string_view column, std::size_t row) {
+  return table.has_text(column) ? table.text(column).at(row) : std::string();
+}
+
+std::string ends_of(const figures::SweepMetric& metric) {
+  std::string stem(metric.column);
+  if (stem.ends_with("_mean")) stem.resize(stem.size() - 5);
+  return stem;
+}
+
+/// The cost that is shown: the option's, else the first of the table.
+std::string target_shown(const Table& table, const std::string& wanted) {
+  std::vector<std::string> known;
+  if (table.has_text("match")) {
+    for (const std::string& one : table.text("match").categories) {
+      if (!one.empty()) known.push_back(one);
+    }
+  }
+  if (known.empty()) {
+    throw ConfigError(fmt::format(
+        "{}: this sweep met no cost: expected one made with kvscope sweep --match density=0.05",
+        table.name()));
+  }
+  if (wanted.empty()) return known.front();
+  if (std::find(known.begin(), known.end(), wanted) == known.end()) {
+    throw ConfigError(fmt::format("budget: there is no cost {} in {}; it has {}", wanted,
+                                  table.name(), fmt::join(known, ", ")));
+  }
+  return wanted;
+}
+
+std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOptions& options,
+                                             const std::string& target,
+                                             const std::vector<figures::SweepMetric>& metrics) {
+  const auto head = table.numbers("q_head");
+  const auto window = table.numbers("window");
+  const auto reached = table.numbers("match_reached");
+  const TextColumn& selectors = table.text("selector");
+  const std::vector<std::string> wanted = figures::parse_words(options.selector);
+  std::map<std::string, EqualCostMethod> by_name;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    const std::string& selector = selectors.at(r);
+    // full and others without a knob are there once, for the first cost
+    const bool is_shown = word_at(table, "match", r) == target || word_at(table, "knob", r).empty();
+    if (!std::isnan(head[r]) || window[r] != 0.0 || !is_shown) continue;
+    if (!options.phase.empty() && table.text("phase").at(r) != options.phase) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
+      continue;
+    EqualCostMethod& method = by_name[selector];
+    method.selector = selector;
+    if (method.note.empty()) method.note = word_at(table, "match_note", r);
+    method.reached.add(reached[r]);
+    method.values.resize(metrics.size());
+    for (std::size_t m = 0; m < metrics.size(); ++m) {
+      method.values[m].middle.add(table.numbers(metrics[m].column)[r]);
+      const std::string stem = ends_of(metrics[m]);
+      if (!table.has(stem + "_low")) continue;
+      method.values[m].low.add(table.numbers(stem + "_low")[r]);
+      method.values[m].high.add(table.numbers(stem + "_high")[r]);
+    }
+  }
+  std::vector<EqualCostMethod> methods;
+  for (auto& [name, method] : by_name) methods.push_back(std::move(method));
+  return methods;
+}
+
+/// Why methods of the same cost lie beyond the oracle; empty where none does.
+std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size_t panel,
+                          bool is_error) {
+  const auto oracle = std::find_if(methods.begin(), methods.end(),
+                                   [](const auto& one) { return one.selector == kOracle; });
+  if (oracle == methods.end()) return "";
+  std::size_t n = 0;
+  for (const EqualCostMethod& one : methods) {
+    if (!one.note.empty() || one.selector == kOracle) continue;
+    const double beyond =
+        (one.values[panel].middle.value() - oracle->values[panel].middle.value()) *
+        (is_error ? -1.0 : 1.0);
+    n += beyond > kSeen ? 1 : 0;
+  }
+  if (n == 0) return "";
+  return fmt::format("{} beyond the oracle: {}", n,
+                     is_error ? "it minimises no error" : "uneven rows");
+}
+
+plot::Figure make_equal_cost(const FigureInput& input) {
+  const Table table = rows_of(*input.results[0]);
+  const FigureOptions& options = input.options;
+  const std::string target = target_shown(table, options.budget);
+  std::vector<std::string> names = figures::parse_words(options.metric);
+  if (names.empty()) names = {"mass", "output_error_rel"};
+  std::vector<figures::SweepMetric> metrics;
+  for (const std::string& name : names) metrics.push_back(figures::sweep_metric(name));
+  std::vector<EqualCostMethod> methods = collect_methods(table, options, target, metrics);
+
+  std::vector<std::string> not_shown;
+  std::erase_if(methods, [&](const EqualCostMethod& one) {
+    const bool has_none = std::isnan(one.values.front().middle.value());
+    if (has_none) not_shown.push_back(fmt::format("{} ({})", one.selector, one.note));
+    return has_none;
+  });
+  if (methods.empty())
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no method was measured", table.name()));
+  const auto is_better_low = [&](std::size_t m) {
+    return metrics[m].column.starts_with("output_error");
+  };
+  std::stable_sort(methods.begin(), methods.end(),
+                   [&](const EqualCostMethod& a, const EqualCostMethod& b) {
+                     const int family_a = heading_of(a.selector).first;
+                     const int family_b = heading_of(b.selector).first;
+                     if (family_a != family_b) return family_a < family_b;
+                     const double x = a.values.front().middle.value();
+                     const double y = b.values.front().middle.value();
+                     return is_better_low(0) ? x < y : x > y;
+                   });
+
+  std::vector<plot::Tick> ticks;
+  std::vector<double> places;
+  double place = 0.0;
+  int family = -1;
+  for (const EqualCostMethod& one : methods) {
+    const auto [order, title] = heading_of(one.selector, metrics.size() == 1);
+    if (order != family) {
+      if (family >= 0) place += 0.3;
+      ticks.push_back({place, title + ":"});
+      place += 1.0;
+      family = order;
+    }
+    const std::string label = figures::curve_label(one.selector);
+    ticks.push_back({place, one.note.empty() || one.reached.n() == 0
+                                ? label
+                                : fmt::format("{} [{:.2g}]", label, one.reached.value())});
+    places.push_back(place);
+    place += 1.0;
+  }
+
+  plot::Figure figure;
+  figure.columns = static_cast<int>(metrics.size());
+  figure.share_y = true;
+  figure.span = metrics.size() > 1 ? plot::Span::full : plot::Span::column;
+  figure.legend = plot::LegendPlace::above;
+  bool has_intervals = false;
+  bool is_beyond = false;
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    plot::Panel panel;
+    panel.x.label = std::string(metrics[m].label);
+    panel.x.format = plot::TickFormat::number;
+    panel.y.range = plot::Range{-0.7, place - 0.3};
+    panel.y.reversed = true;
+    panel.y.ticks = ticks;
+    panel.aspect =
+        (metrics.size() == 1 ? 0.075 : 0.032 * static_cast<double>(metrics.size())) * place;
+    plot::Scatter met{fmt::format("{} met", target), {plot::Role::series, 0}, {}, {}, {}, 1.2, 1.0};
+    plot::Scatter other{
+        "another cost [as measured]", {plot::Role::neutral, 0}, {}, {}, {}, 1.2, 1.0};
+    plot::Line interval;
+    interval.tone = {plot::Role::series, 0};
+    interval.markers = false;
+    plot::Line other_interval = interval;
+    other_interval.tone = {plot::Role::neutral, 0};
+    for (std::size_t i = 0; i < methods.size(); ++i) {
+      const EqualCostValue& value = methods[i].values[m];
+      const bool is_met = methods[i].note.empty();
+      plot::Scatter& points = is_met ? met : other;
+      points.x.push_back(value.middle.value());
+      points.y.push_back(places[i]);
+      if (value.low.n() == 0 || !(value.high.value() > value.low.value())) continue;
+      has_intervals = true;
+      plot::Line& line = is_met ? interval : other_interval;
+      for (const double x : {value.low.value(), value.high.value(), kNan}) {
+        line.x.push_back(x);
+        line.y.push_back(std::isnan(x) ? kNan : places[i]);
+      }
+    }
+    const auto oracle = std::find_if(methods.begin(), methods.end(),
+                                     [](const auto& one) { return one.selector == kOracle; });
+    if (oracle != methods.end() && std::isfinite(oracle->values[m].middle.value()))
+      panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::vertical,
+                                          oracle->values[m].middle.value(), "oracle top-$k$"});
+    for (plot::Line* line : {&other_interval, &interval}) {
+      if (!line->x.empty()) panel.marks.emplace_back(std::move(*line));
+    }
+    for (plot::Scatter* points : {&other, &met}) {
+      if (!points->x.empty()) panel.marks.emplace_back(std::move(*points));
+    }
+    if (metrics[m].is_share || is_better_low(m))
+      panel.title = beyond_oracle(methods, m, is_better_low(m));
+    is_beyond = is_beyond || !panel.title.empty();
+    figure.panels.push_back(std::move(panel));
+  }
+
+  figure.caption.push_back(fmt::format(
+      "Every method with its knob (its budget, or the option that sets its cost) turned until the "
+      "measured cost is {}: dense "
+      "layers and keys kept beside the budget count. Means over the layers without a sliding "
+      "window{}.",
+      target,
+      table.has_text("trace") && table.text("trace").categories.size() > 1 ? " and traces" : ""));
+  if (has_intervals)
+    figure.caption.emplace_back(
+        "Lines: the result's 95% intervals of each layer's mean over calls (bootstrap), their ends "
+        "averaged.");
+  std::vector<std::string> not_met;
+  for (const EqualCostMethod& one : methods) {
+    if (!one.note.empty()) not_met.push_back(fmt::format("{} ({})", one.selector, one.note));
+  }
+  if (!not_met.empty())
+    figure.caption.push_back(fmt::format("Another cost: {}.", fmt::join(not_met, "; ")));
+  if (!not_shown.empty())
+    figure.caption.push_back(fmt::format("Not shown: {}.", fmt::join(not_shown, "; ")));
+  if (is_beyond) {
+    figure.caption.emplace_back(
+        "The oracle keeps the keys with the largest weights, as many in each row; methods that "
+        "give some rows and heads more "
+        "keys than others can hold more at the same mean. It does not minimise errors.");
+  }
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_equal_cost() {
+  return {
+      .name = "equal-cost",
+      .shows =
+          "every method at one measured cost, by family and best first: mass kept, output error",
+      .needs = "the table of a sweep at equal cost (kvscope sweep --match)",
+      .command =
+          "kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out "
+          "equal.h5",
+      .kinds = {"sweep|table"},
+      .options = {"metric", "selector", "budget", "phase"},
+      .make = make_equal_cost,
+  };
+}
+
+}  // namespace kvscope

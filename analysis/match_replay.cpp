@@ -1,0 +1,149 @@
+#include "analysis/match_replay.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Kept by rule: from this share on it is worth a word.
+constexpr double kMostlyForced = 0.5;
+
+std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target,
+                                  double n_visible) {
+  if (target.quantity == MatchQuantity::bytes || !(n_visible > 0.0)) return std::nullopt;
+  const bool is_share = target.quantity == MatchQuantity::density;
+  const double keys = is_share ? target.value * n_visible : target.value;
+  if (knob.counts_keys()) return keys;
+  if (knob.is_ratio()) return keys / n_visible;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<LayerReplay> replay_side_by_side(const MatchScene& scene, const ReplayPair& pair,
+                                             const ReplayOptions& options,
+                                             const ProgressFn& progress) {
+  const SelectorCaps& caps = pair.selector.caps();
+  if (caps.cross_layer || caps.uses_pool || caps.needs_draft || caps.needs_calibration ||
+      scene.layers.size() == 1) {
+    return replay_layers(scene.trace, scene.draft, scene.layers, {pair}, options, scene.pool,
+                         progress, scene.stop);
+  }
+  std::vector<LayerReplay> layers(scene.layers.size());
+  scene.pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
+    ThreadPool own(/*n_threads=*/1);
+    const auto at = static_cast<std::size_t>(i);
+    layers[at] = std::move(replay_layers(scene.trace, scene.draft, {scene.layers[at]}, {pair},
+                                         options, own, {}, scene.stop)
+                               .front());
+  });
+  return layers;
+}
+
+double mean_visible(const LayerReplay& layer) {
+  if (layer.has_window) {
+    return layer.pairs.empty() ? kNan : mean(layer.pairs.front().of(ReplayMetric::kept));
+  }
+  Mean over_calls;
+  for (std::size_t c = 0; c < layer.calls.size(); ++c) {
+    const TokenRange call = layer.calls[c];
+    double sum = 0.0;
+    const std::vector<Index> rows =
+        measured_rows(call.size(), layer.row_begin[c + 1] - layer.row_begin[c]);
+    for (const Index row : rows) sum += static_cast<double>(call.begin + row + 1);
+    over_calls.add(sum / static_cast<double>(rows.size()));
+  }
+  return over_calls.value();
+}
+
+double measured_cost(std::span<const LayerReplay> layers, std::size_t slot,
+                     MatchQuantity quantity) {
+  Mean keys;
+  Mean visible;
+  Mean bytes;
+  for (const LayerReplay& layer : layers) {
+    if (layer.has_window) continue;
+    keys.add(mean(layer.pairs[slot].of(ReplayMetric::kept)));
+    visible.add(mean_visible(layer));
+    bytes.add(mean(layer.pairs[slot].of(ReplayMetric::bytes)) *
+              static_cast<double>(layer.q_heads.size()));
+  }
+  switch (quantity) {
+    case MatchQuantity::keys:
+      return keys.value();
+    case MatchQuantity::bytes:
+      return bytes.value();
+    case MatchQuantity::density:
+      break;
+  }
+  return keys.value() / visible.value();
+}
+
+MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
+                       const MatchTarget& target) {
+  ReplayOptions options = scene.options;
+  options.only_costs = true;
+  options.on_row = {};
+  MatchedPair matched;
+  matched.labels.target = target.to_string();
+  Index n_keys = 0;
+  for (const TokenRange& call : plan_calls(scene.trace.info(), options.calls, scene.trace.where()))
+    n_keys = std::max(n_keys, call.end);
+  const bool by_share = target.quantity == MatchQuantity::density;
+  const std::optional<MethodKnob> knob = MethodKnob::of(method, by_share, n_keys);
+  if (!knob) {
+    matched.pair = {method, std::nullopt};
+    matched.labels.note =
+        "no knob: it takes no budget, and no option of it is declared to set its cost";
+    return matched;
+  }
+  const auto cost_of = [&](double value) {
+    if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
+    const KnobSetting setting = knob->at(value);
+    return measured_cost(replay_side_by_side(scene, {setting.selector, setting.budget}, options), 0,
+                         target.quantity);
+  };
+  // what the trace itself cannot do is no fault of the method's
+  const std::vector<LayerReplay> dense =
+      replay_side_by_side(scene, {MethodSpec("full"), std::nullopt}, options);
+  const double n_visible = measured_cost(dense, 0, MatchQuantity::keys);
+  try {
+    const MatchOutcome outcome =
+        search_match(*knob, target, cost_of, first_guess(*knob, target, n_visible));
+    const KnobSetting setting = knob->at(outcome.value);
+    matched.pair = {setting.selector, setting.budget};
+    matched.labels.knob = knob->text(outcome.value);
+    matched.labels.note = outcome.note;
+    matched.labels.reached = outcome.reached;
+  } catch (const ConfigError& error) {
+    matched.labels.note = fmt::format("refused: {}", error.what());
+  }
+  return matched;
+}
+
+std::string match_reasons(std::span<const LayerReplay> layers, std::size_t slot) {
+  Index n_dense = 0;
+  Index n_layers = 0;
+  Mean forced;
+  for (const LayerReplay& layer : layers) {
+    if (layer.has_window) continue;
+    ++n_layers;
+    n_dense += layer.pairs[slot].is_dense ? 1 : 0;
+    if (!layer.pairs[slot].is_dense)
+      forced.add(mean(layer.pairs[slot].of(ReplayMetric::forced_share)));
+  }
+  std::string text;
+  if (n_dense > 0) text += fmt::format("; {} of {} layers stay dense", n_dense, n_layers);
+  if (forced.n() > 0 && forced.value() > kMostlyForced)
+    text += fmt::format("; {:.0f} % of its keys are kept by rule", 100.0 * forced.value());
+  return text;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,226 @@
+// Errors found in the three papers: what is printed, and the command whose result contradicts it or shows that it
+// cannot be meant so. Constructed recordings come from "kvscope papers --example".
+#include "analysis/papers/item.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+Value lost(std::string key, std::string label, std::string column) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "error-bound",
+          .column = std::move(column),
+          .where = "selector=oracle-topk;q_head=",
+          .unit = Unit::factor,
+          .derive = Derive::per_lost,
+          .than = "mass"};
+}
+
+Value nucleus_mass(std::string key, std::string label, std::string mode) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "nucleus-time",
+          .column = "least_mass_" + std::move(mode),
+          .where = "keys=8192",
+          .unit = Unit::percent};
+}
+
+Value pairing(std::string key, std::string label, std::string selector) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "sweep-prefill",
+          .column = "mass_mean",
+          .where = "selector=" + std::move(selector) + ";q_head=",
+          .unit = Unit::percent};
+}
+
+std::vector<Item> quoka_errors() {
+  return {
+      {.id = "error-theorem-b1",
+       .paper = Paper::quoka,
+       .place = "Theorem B.1",
+       .title = "Theorem B.1 as printed is false",
+       .claim = "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
+                "CosSim(k*, q).",
+       .published = "Printed without conditions on the norms.",
+       .values = {{.key = "violations",
+                   .label = "number of rows of the constructed recording that violate the printed bound",
+                   .run = "b1-example",
+                   .column = "totals.printed_violations"},
+                  {.key = "repaired",
+                   .label = "number of rows that violate a proved bound",
+                   .run = "b1-example",
+                   .column = "totals.violations_of_proved_bounds"}},
+       .checks = {{Role::form, "violations", Op::at_most, "0", 0.0,
+                   "two counterexamples are enough (keys of unequal norm; norms below 1/2, where the "
+                   "squared norm is no bound of the logits)"}},
+       .pictures = {{"table --rows layer --value rows,printed_violations,jensen_violations "
+                     "{b1-example}"}},
+       .note = "Layer 0: q = (1, 0), k = (-1, 0), k* = (-0.001, 0): w = .731, the printed bound is "
+               "-.69, the cosine is -1. Layer 1: k* = (.1, 0), k = (-.1, 0), M = .01: the printed "
+               "bound is 4.25. True for keys of equal norm of at least 1/2; Jensen's form always.",
+       .is_error = true},
+      {.id = "error-normalised-keys",
+       .paper = Paper::quoka,
+       .place = "Algorithm 1, lines 7 and 12",
+       .title = "Normalised keys, if taken literally",
+       .claim = "Line 7 replaces K by unit keys and line 12 gathers K* from that K.",
+       .published = "Algorithm 1 overwrites K (and Q, of which N_Q rows are left) before gathering.",
+       .values = {{.key = "norm",
+                   .label = "norm of the keys that attention needs, mean over heads and layers",
+                   .run = "geometry",
+                   .column = "totals.k_norm_mean",
+                   .spread = Spread::rows}},
+       .checks = {{Role::form, "norm", Op::at_most, "1", 0.05,
+                   "attention over the gathered unit keys would divide every logit by that norm; the "
+                   "original rows must be meant"}},
+       .pictures = {{"table --rows layer --value k_norm_mean,k_norm_p05,k_norm_p95 {geometry}"}},
+       .is_error = true},
+      {.id = "error-pairing",
+       .paper = Paper::quoka,
+       .place = "Algorithm 1, lines 4 and 8",
+       .title = "Pairing by rank or by position is left open",
+       .claim = "Algorithm 1 says which keys are kept.",
+       .published = "After each head has chosen its own queries (line 4), slot j of the mean over "
+                    "heads (line 8) joins different tokens, in whatever order top-k returns them.",
+       .values = {{.key = "change",
+                   .label = "attention kept, paired by position minus paired by rank",
+                   .run = "sweep-prefill",
+                   .column = "mass_mean",
+                   .where = "selector=quoka:pairing=position_sorted;q_head=",
+                   .unit = Unit::percent,
+                   .derive = Derive::difference,
+                   .than = "rank"},
+                  pairing("rank", "attention kept, paired by rank", "quoka"),
+                  pairing("position", "paired by position", "quoka:pairing=position_sorted"),
+                  pairing("shared", "one choice of tokens per group",
+                          "quoka:pairing=shared_tokens")},
+       .checks = {{Role::form, "change", Op::at_most, "0", 0.0,
+                   "the two readings choose different keys"},
+                  {Role::form, "change", Op::at_least, "0", 0.0,
+                   "the two readings choose different keys"}},
+       .pictures = {{"table --rows selector --value mass_mean,jaccard,recall10 --where q_head= "
+                     "{sweep-prefill}"}},
+       .note = "How much is kept barely depends on the reading here; which keys are kept does. The "
+               "program's tests hold a call in which the readings keep keys 0, 2 and 1, 3.",
+       .is_error = true},
+  };
+}
+
+std::vector<Item> quest_errors() {
+  return {
+      {.id = "error-budget-48",
+       .paper = Paper::quest,
+       .place = "Pass-key table, budget 32",
+       .title = "Budget 32 was 48 tokens",
+       .claim = "The first column of the pass-key table has a budget of 32 tokens.",
+       .published = "65 % at budget 32. The published evaluator takes max(3, budget / 16) pages.",
+       .values = {{.key = "kept",
+                   .label = "number of keys that the evaluator's rule keeps at budget 32, largest layer mean",
+                   .run = "pages",
+                   .column = "kept",
+                   .where = "selector=quest-paper;q_head=",
+                   .unit = Unit::tokens,
+                   .reduce = Reduce::max},
+                  {.key = "kernel",
+                   .label = "keys that the published kernels' rule keeps",
+                   .run = "pages",
+                   .column = "kept",
+                   .where = "selector=quest;q_head=",
+                   .unit = Unit::tokens,
+                   .reduce = Reduce::max}},
+       .checks = {{Role::form, "kept", Op::at_most, "32", 0.0,
+                   "three pages of 16 are 48 tokens (a little less where the last page is not full)"}},
+       .pictures = {{"table --rows selector --columns layer --value kept --where q_head= {pages}"}},
+       .is_error = true},
+  };
+}
+
+std::vector<Item> specattn_errors() {
+  return {
+      {.id = "error-last-midpoint",
+       .paper = Paper::specattn,
+       .place = "Algorithm 2, line 17",
+       .title = "The last midpoint loses mass",
+       .claim = "The set {i : a_i >= theta_mid} holds at least p of the row's mass.",
+       .published = "Line 17 returns the last midpoint tried, also where that test failed.",
+       .values = {nucleus_mass("printed", "least mass kept by the printed search, p = .95",
+                               "paper_eps"),
+                  nucleus_mass("ten", "with ten halvings, as its footnote says", "paper_10"),
+                  nucleus_mass("low", "returning the lower end instead", "safe_low"),
+                  nucleus_mass("exact", "the exact nucleus", "exact")},
+       .checks = {{Role::form, "ten", Op::at_least, "0.95", 1e-6,
+                   "the last midpoint failed its test and was returned all the same"},
+                  {Role::form, "printed", Op::at_least, "0.95", 1e-6}},
+       .pictures = {{"table --rows keys --value "
+                     "least_mass_paper_eps,least_mass_paper_10,least_mass_safe_low,least_mass_exact "
+                     "{nucleus-time}"}},
+       .note = "Made-up rows, softmax of normal numbers; the same on recorded rows with kvscope "
+               "sweep --phase verify --selector specattn:nucleus=paper_10.",
+       .is_error = true},
+      {.id = "error-bound-factor",
+       .paper = Paper::specattn,
+       .place = "Appendix A.3",
+       .title = "The bound's factor 2",
+       .claim = "The output error of top-p attention is at most (1 - p) ||V||.",
+       .published = "Shown for equation (2), whose weights are not renormalised; FlashInfer, which "
+                    "computes the results, renormalises.",
+       .values = {lost("renormalised", "error over lost mass, renormalised as computed",
+                       "output_error"),
+                  lost("raw", "error over lost mass by equation (2)", "output_error_raw"),
+                  {.key = "mass",
+                   .label = "attention kept",
+                   .run = "error-bound",
+                   .column = "mass_mean",
+                   .where = "selector=oracle-topk;q_head=",
+                   .unit = Unit::percent}},
+       .checks = {{Role::form, "renormalised", Op::at_most, "1", 0.001,
+                   "renormalised attention has twice the printed bound, and reaches it"}},
+       .note = "A constructed recording: kept keys have the value u, all others -u, ||u|| = 1.",
+       .is_error = true},
+      {.id = "error-77-percent",
+       .paper = Paper::specattn,
+       .place = "Table 1",
+       .title = "77.4 % KV reduction leaves the dense layers out",
+       .claim = "A window of 256 keys reduces the KV loads of the model by 77.4 %.",
+       .published = "77.4 %; the first two layers are dense and 10 % of 2048 tokens prefilled.",
+       .values = {{.key = "all",
+                   .label = "KV reduction of all layers, with 2 of 32 dense (30/32 of the sparse layers')",
+                   .run = "perplexity",
+                   .column = "kv_reduction",
+                   .where = "selector=streamingllm",
+                   .unit = Unit::percent,
+                   .factor = 30.0 / 32.0},
+                  {.key = "kv",
+                   .label = "KV reduction of a window of 256 keys, dense layers not counted",
+                   .run = "perplexity",
+                   .column = "kv_reduction",
+                   .where = "selector=streamingllm",
+                   .unit = Unit::percent},
+                  {.key = "quest",
+                   .label = "Quest's",
+                   .run = "perplexity",
+                   .column = "kv_reduction",
+                   .where = "selector=quest",
+                   .unit = Unit::percent}},
+       .checks = {{Role::needs, "kv", Op::at_least, "0.774", 0.001},
+                  {Role::needs, "kv", Op::at_most, "0.774", 0.001},
+                  {Role::form, "all", Op::at_least, "0.774", 0.001,
+                   "the printed number comes out only if the two dense layers are left out, which the "
+                   "paper does not say"}},
+       .is_error = true},
+  };
+}
+
+}  // namespace
+
+std::vector<Item> error_items() {
+  std::vector<Item> all;
+  for (auto make : {quoka_errors, quest_errors, specattn_errors}) {
+    for (Item& item : make()) all.push_back(std::move(item));
+  }
+  return all;
+}
+
+}  // namespace kvscope::papers

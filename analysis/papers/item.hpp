@@ -1,0 +1,99 @@
+// What a claim of a paper is as data: which commands make the numbers that speak about it, how they are read from
+// the results, and which comparisons decide. Nothing here computes: runs are command lines of the program.
+//
+// A RUN is one command whose result several items read. An ITEM is one table, figure or error of a paper: its claim,
+// VALUES read from runs, CHECKS between values, and pictures to draw. items() and runs() are the whole list.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvscope::papers {
+
+enum class Paper { quoka, quest, specattn };
+std::string paper_name(Paper paper);
+
+/// The four words of a verdict, in this order: holds, holds in form, does not hold, cannot be tested.
+enum class Verdict { holds, in_form, does_not_hold, cannot_test };
+std::string verdict_word(Verdict verdict);
+
+/// A command whose result lies below runs/. Words in braces are put in by expand() (analysis/papers/expand.hpp).
+struct Run {
+  std::string name;   // "needle": the result is runs/needle + ending
+  std::string ending; // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
+  std::string full;   // the command line without "kvscope"
+  std::string quick;  // the same for --quick; empty: as full
+  bool needs_draft = false;
+};
+
+/// How rows become one number.
+enum class Reduce { mean, min, max };
+/// What low and high of a value are: columns of the result (NAME_low and NAME_high), Wilson's 95 % interval of a share
+/// of prompts (recorded, or from the column "prompts"), the smallest and the largest row, or nothing.
+enum class Spread { none, recorded, wilson, rows };
+enum class Unit { number, percent, factor, tokens };
+/// per_lost: value / (1 - other), an error in units of the attention that was lost.
+enum class Derive { none, ratio, difference, per_lost };
+
+/// A number that is read from a run.
+struct Value {
+  std::string key;     // what checks call it
+  std::string label;   // what people call it
+  std::string run;
+  std::string column;  // of the rows, or "totals.NAME" of an analysis
+  std::string where;   // "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell)
+  Unit unit = Unit::number;
+  Spread spread = Spread::none;
+  Reduce reduce = Reduce::mean;
+  Derive derive = Derive::none;
+  std::string than;    // derive: the key of the value it is compared with
+  double factor = 1.0;  // of what was read; only for a share that a paper's own setting fixes, and said in the label
+};
+
+enum class Op { above, below, at_least, at_most };
+/// needs: else the item cannot be tested. form: else the claim does not hold. size: else it holds in form only.
+enum class Role { needs, form, size };
+
+/// left op right (needs: by the values alone, they are no claim), where right is the key of a value or a number. above and below want intervals apart; at_least and
+/// at_most compare with right minus or plus the slack: no if even the better end misses it, open if only the worse one does.
+struct Check {
+  Role role = Role::form;
+  std::string left;
+  Op op = Op::above;
+  std::string right;
+  double slack = 0.0;
+  std::string says;  // why this check matters, if it fails; may be empty
+};
+
+/// A figure or table in the paper's form, made by a command into items/ID/.
+struct Picture {
+  std::string command;  // "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}"
+};
+
+struct Item {
+  std::string id;         // "quoka-fig-4"
+  Paper paper = Paper::quoka;
+  std::string place;      // "Figures 4 and 7"
+  std::string title;
+  std::string claim;      // what the paper says, in a sentence
+  std::string published;  // its numbers and their setting
+  std::vector<Value> values;  // the first one is "ours"
+  std::vector<Check> checks;
+  std::vector<Picture> pictures;
+  std::string note;       // what a reader should know about ours
+  std::string never;      // not empty: why this program cannot test it
+  bool is_error = false;  // an error found in the paper: the claim is what is printed there
+};
+
+/// Everything, in the order of the report. Valid for the life of the program.
+std::span<const Run> runs();
+std::span<const Item> items();
+
+// One list per file.
+std::vector<Item> quoka_items();
+std::vector<Item> quest_items();
+std::vector<Item> specattn_items();
+std::vector<Item> error_items();
+
+}  // namespace kvscope::papers

@@ -1,0 +1,253 @@
+#include "analysis/papers/measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "analysis/table.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+/// One part of a Value's `where`.
+struct Condition {
+  std::string column;
+  std::string op;  // = != >= <=
+  std::string value;
+};
+
+std::vector<Condition> conditions_of(const std::string& where) {
+  std::vector<Condition> conditions;
+  for (std::size_t begin = 0; begin < where.size();) {
+    const std::size_t end = std::min(where.find(';', begin), where.size());
+    const std::string part = where.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t at = part.find_first_of("!<>=");
+    if (at == part.npos) throw ConfigError(fmt::format("\"{}\": expected a comparison", part));
+    const std::size_t after = part[at] == '=' ? at + 1 : at + 2;
+    conditions.push_back({part.substr(0, at), part.substr(at, after - at), part.substr(after)});
+  }
+  return conditions;
+}
+
+bool matches(const Table& table, std::size_t row, const Condition& condition) {
+  const TableColumn* column = table.find(condition.column);
+  if (column == nullptr) {  // CSV leaves out nothing, other tasks' rows have fewer columns
+    return condition.op == "=" && condition.value.empty();
+  }
+  const std::string cell = column->cell(row);
+  if (condition.op == "=" || condition.op == "!=") {
+    const auto number = number_from<double>(condition.value);
+    const auto found = number_from<double>(cell);
+    const bool equal = number && found ? *number == *found : cell == condition.value;
+    return equal == (condition.op == "=");
+  }
+  const auto number = number_from<double>(condition.value);
+  const auto found = number_from<double>(cell);
+  if (!number || !found) return false;
+  return condition.op == ">=" ? *found >= *number : *found <= *number;
+}
+
+double reduced(const std::vector<double>& x, Reduce how) {
+  if (how == Reduce::min) return *std::min_element(x.begin(), x.end());
+  if (how == Reduce::max) return *std::max_element(x.begin(), x.end());
+  double sum = 0.0;
+  for (const double v : x) sum += v;
+  return sum / static_cast<double>(x.size());
+}
+
+/// Wilson's 95 % interval of `share` of `n` trials.
+std::pair<double, double> wilson(double share, double n) {
+  constexpr double z = 1.959963984540054;
+  const double middle = (share + z * z / (2 * n)) / (1 + z * z / n);
+  const double half = z / (1 + z * z / n) * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+  return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
+}
+
+class Reader {
+ public:
+  explicit Reader(const FindRun& find_run) : find_run_(find_run) {}
+
+  Measured read(const Value& value) {
+    Measured measured;
+    measured.value = measured.low = measured.high = kNan;
+    const RunResult result = find_run_(value.run);
+    if (result.view == nullptr) {
+      measured.missing = result.missing;
+      return measured;
+    }
+    try {
+      if (value.column.starts_with("totals.")) {
+        read_total(value, *result.view, measured);
+      } else {
+        read_rows(value, rows_of_run(value.run, *result.view), measured);
+      }
+    } catch (const Error& error) {
+      measured.missing = error.what();
+    }
+    for (double* x : {&measured.value, &measured.low, &measured.high}) *x *= value.factor;
+    if (measured.missing.empty() && std::isnan(measured.value))
+      measured.missing = fmt::format("{} of {} has no value there", value.column, value.run);
+    return measured;
+  }
+
+ private:
+  const Table& rows_of_run(const std::string& run, const ResultView& view) {
+    const auto at = tables_.find(run);
+    if (at != tables_.end()) return at->second;
+    return tables_.emplace(run, rows_of(view)).first->second;
+  }
+
+  /// The number of the totals; its range over the rows of the same column (layers).
+  void read_total(const Value& value, const ResultView& view, Measured& measured) {
+    const std::string name = value.column.substr(7);
+    const auto& summary = view.summary();
+    if (!summary.contains("totals") || !summary["totals"].contains(name) ||
+        !summary["totals"][name].is_number()) {
+      measured.missing = fmt::format("{} has no total {}", value.run, name);
+      return;
+    }
+    measured.value = measured.low = measured.high = summary["totals"][name].get<double>();
+    if (value.spread != Spread::rows) return;
+    const Table& table = rows_of_run(value.run, view);
+    if (!table.has(name)) return;
+    std::vector<double> x;
+    for (const double v : table.numbers(name)) {
+      if (!std::isnan(v)) x.push_back(v);
+    }
+    set_range(x, "layers", measured);
+  }
+
+  void read_rows(const Value& value, const Table& table, Measured& measured) {
+    const auto conditions = conditions_of(value.where);
+    std::vector<double> x, low, high;
+    double prompts = 0.0;
+    const auto column = table.numbers(value.column);
+    const std::string ends[2] = {value.column + "_low", value.column + "_high"};
+    const bool has_ends = table.has(ends[0]) && table.has(ends[1]);
+    for (std::size_t row = 0; row < table.n_rows(); ++row) {
+      const bool counts = std::all_of(conditions.begin(), conditions.end(), [&](const Condition& c) {
+        return matches(table, row, c);
+      });
+      if (!counts || std::isnan(column[row])) continue;
+      x.push_back(column[row]);
+      if (has_ends) {
+        low.push_back(table.numbers(ends[0])[row]);
+        high.push_back(table.numbers(ends[1])[row]);
+      }
+      if (value.spread == Spread::wilson && table.has("prompts"))
+        prompts += table.numbers("prompts")[row];
+    }
+    if (x.empty()) {
+      measured.missing = fmt::format("{} has no row with {}", value.run, value.where);
+      return;
+    }
+    measured.rows = static_cast<std::int64_t>(x.size());
+    measured.value = measured.low = measured.high = reduced(x, value.reduce);
+    if (value.spread == Spread::wilson && prompts > 0 && value.reduce == Reduce::mean) {
+      measured.prompts = static_cast<std::int64_t>(prompts);
+      std::tie(measured.low, measured.high) = wilson(measured.value, prompts);
+      measured.interval = fmt::format("95 % interval, {} prompts", measured.prompts);
+    } else if (value.spread == Spread::recorded && has_ends) {
+      measured.low = reduced(low, value.reduce);
+      measured.high = reduced(high, value.reduce);
+      measured.interval = x.size() == 1 || value.reduce != Reduce::mean
+                              ? std::string("recorded interval")
+                              : fmt::format("mean of the ends of {} rows", x.size());
+    } else if (value.spread == Spread::rows) {
+      set_range(x, "rows", measured);
+    }
+  }
+
+  static void set_range(const std::vector<double>& x, const char* what, Measured& measured) {
+    if (x.size() < 2) return;
+    measured.rows = static_cast<std::int64_t>(x.size());
+    measured.low = *std::min_element(x.begin(), x.end());
+    measured.high = *std::max_element(x.begin(), x.end());
+    measured.interval = fmt::format("range over {} {}", x.size(), what);
+    measured.is_range = true;
+  }
+
+  const FindRun& find_run_;
+  std::map<std::string, Table> tables_;
+};
+
+/// value with respect to than, with the widest interval that the two allow.
+void derive(const Value& value, Measured than, Measured& measured) {
+  if (!measured.missing.empty()) return;
+  if (than.is_range) than.low = than.high = than.value;
+  if (!than.missing.empty()) {
+    measured.missing = than.missing;
+  } else if (value.derive == Derive::difference) {
+    measured.value -= than.value;
+    const double low = measured.low - than.high;
+    measured.high = measured.high - than.low;
+    measured.low = low;
+  } else if (value.derive == Derive::per_lost) {
+    const double lost = 1.0 - than.value;
+    if (!(lost > 0.0)) measured.missing = "nothing was lost";
+    for (double* x : {&measured.value, &measured.low, &measured.high}) *x /= lost;
+  } else if (!(than.low > 0.0)) {
+    measured.missing = "the value it is divided by is not above 0";
+  } else {
+    measured.value /= than.value;
+    measured.low /= than.high;
+    measured.high /= than.low;
+  }
+}
+
+}  // namespace
+
+std::vector<Measured> measure(const Item& item, const FindRun& find_run) {
+  Reader reader(find_run);
+  std::vector<Measured> all;
+  for (const Value& value : item.values) all.push_back(reader.read(value));
+  const std::vector<Measured> read = all;
+  for (std::size_t i = 0; i < item.values.size(); ++i) {
+    const Value& value = item.values[i];
+    if (value.derive == Derive::none) continue;
+    const auto than = std::find_if(item.values.begin(), item.values.end(),
+                                   [&](const Value& other) { return other.key == value.than; });
+    if (than == item.values.end()) {
+      throw ConfigError(fmt::format("{}: value {} is compared with {}, which there is not", item.id,
+                                    value.key, value.than));
+    }
+    derive(value, read[static_cast<std::size_t>(than - item.values.begin())], all[i]);
+  }
+  return all;
+}
+
+std::string plain_number(double x, Unit unit) {
+  if (std::isnan(x)) return "-";
+  switch (unit) {
+    case Unit::percent: {
+      const double points = 100.0 * x;
+      return std::abs(points - std::round(points)) < 0.05 || std::abs(points) >= 99.95
+                 ? fmt::format("{:.0f} %", points)
+                 : fmt::format("{:.1f} %", points);
+    }
+    case Unit::factor:
+      return fmt::format("{:.2f}x", x);
+    case Unit::tokens:
+      return fmt::format("{} tokens", number_text(x, 4));
+    case Unit::number:
+      break;
+  }
+  return number_text(x, 4);
+}
+
+std::string number_of(const Measured& measured, Unit unit) {
+  if (!measured.missing.empty()) return "-";
+  if (measured.interval.empty()) return plain_number(measured.value, unit);
+  return fmt::format("{} [{}, {}]", plain_number(measured.value, unit),
+                     plain_number(measured.low, unit), plain_number(measured.high, unit));
+}
+
+}  // namespace kvscope::papers

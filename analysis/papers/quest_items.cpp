@@ -1,0 +1,283 @@
+// Quest (arXiv 2406.10774): its figures and tables, from the slides and the printed paper.
+#include "analysis/papers/item.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+Value quest_accuracy(std::string key, std::string label, std::string where) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "passkey",
+          .column = "accuracy",
+          .where = std::move(where),
+          .unit = Unit::percent,
+          .spread = Spread::wilson};
+}
+
+Value quest_recall10(std::string key, std::string label, std::string where) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "sweep-decode",
+          .column = "recall10",
+          .where = std::move(where) + ";q_head=;dense=0",
+          .unit = Unit::percent,
+          .spread = Spread::recorded};
+}
+
+Value quest_perplexity(std::string key, std::string label, std::string selector) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = "perplexity-empty",
+          .column = "perplexity",
+          .where = "selector=" + std::move(selector)};
+}
+
+Value quest_increase(std::string key, std::string label, std::string selector) {
+  Value value = quest_perplexity(std::move(key), std::move(label), std::move(selector));
+  value.unit = Unit::factor;
+  value.derive = Derive::ratio;
+  value.than = "full";
+  return value;
+}
+
+std::vector<Item> quest_motivation_items() {
+  return {
+      {.id = "quest-cache-slows",
+       .paper = Paper::quest,
+       .place = "Motivation",
+       .title = "A long key-value cache slows decoding",
+       .claim = "Decoding slows down as the sequence grows, because attention loads the whole cache.",
+       .published = "Words; in the paper 21.6 ms a token at 8k and 36.8 ms at 32k (FP16).",
+       .values = {{.key = "slower",
+                   .label = "time of decode steps at 8192 tokens over that at 1024",
+                   .run = "decode-8k",
+                   .column = "seconds",
+                   .unit = Unit::factor,
+                   .derive = Derive::ratio,
+                   .than = "short"},
+                  {.key = "short",
+                   .label = "seconds of the steps at 1024 tokens, median",
+                   .run = "decode-1k",
+                   .column = "seconds"},
+                  {.key = "long",
+                   .label = "seconds of the steps at 8192 tokens, median",
+                   .run = "decode-8k",
+                   .column = "seconds"}},
+       .checks = {{Role::form, "slower", Op::above, "1"},
+                  {Role::size, "slower", Op::at_least, "1.7", 0.0,
+                   "36.8 over 21.6 ms is the paper's factor from 8k to 32k"}},
+       .note = "Measured on this machine's cores, dense decoding."},
+      {.id = "quest-sparsity",
+       .paper = Paper::quest,
+       .place = "The Sparsity in Attention",
+       .title = "A small portion of the tokens holds the attention",
+       .claim = "A small portion of tokens, the critical ones, gathers most of the attention.",
+       .published = "A picture after H2O; in the paper, \"over 90 % sparsity\" in all but the first "
+                    "two layers.",
+       .values = {{.key = "keys",
+                   .label = "share of the visible keys that hold 90 % of a row's attention",
+                   .run = "coverage",
+                   .column = "totals.nucleus_0.9",
+                   .unit = Unit::percent,
+                   .derive = Derive::ratio,
+                   .than = "visible"},
+                  {.key = "count",
+                   .label = "keys that hold 90 % of a row's attention, mean",
+                   .run = "coverage",
+                   .column = "totals.nucleus_0.9",
+                   .unit = Unit::tokens,
+                   .spread = Spread::rows},
+                  {.key = "half",
+                   .label = "keys that hold half of it, mean",
+                   .run = "coverage",
+                   .column = "totals.nucleus_0.5",
+                   .unit = Unit::tokens,
+                   .spread = Spread::rows},
+                  {.key = "visible",
+                   .label = "keys a row sees, mean",
+                   .run = "sweep-prefill",
+                   .column = "kept",
+                   .where = "selector=full;q_head=",
+                   .unit = Unit::tokens}},
+       .checks = {{Role::form, "keys", Op::at_most, "0.5"},
+                  {Role::size, "keys", Op::at_most, "0.1", 0.0,
+                   "this small model attends more broadly than a 7B one"}},
+       .pictures = {{"figure nucleus-size {coverage}"}}},
+      {.id = "quest-query-dynamic",
+       .paper = Paper::quest,
+       .place = "The Limits of Previous Methods",
+       .title = "\"A is B. C is D. A is\": criticality depends on the query",
+       .claim = "The token B is critical for the last \"is\" and for no query before it.",
+       .published = "An example with a drawn attention map; no number.",
+       .values = {},
+       .checks = {},
+       .pictures = {{"figure attention-map {abcd-map}"}},
+       .note = "The same words, recorded and drawn (layer 0, head 0); compare the last row with the rows "
+               "above.",
+       .never = "The claim is one drawn example without a number, so there is nothing to compare with; "
+                "the same words are recorded and drawn."},
+  };
+}
+
+std::vector<Item> quest_quality_items() {
+  return {
+      {.id = "quest-passkey",
+       .paper = Paper::quest,
+       .place = "Pass-key tables (10k and 100k tokens)",
+       .title = "Pass keys by budget",
+       .claim = "Quest finds nearly all pass keys with 64 tokens (1 % of the context); H2O, TOVA and "
+                "StreamingLLM find next to none.",
+       .published = "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / 99 / "
+                    "99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; StreamingLLM 1 / 1 "
+                    "/ 1 / 3 / 5 %.",
+       .values = {quest_accuracy("quest", "Quest (current page kept), 64 tokens and more",
+                           "selector=quest;budget>=64"),
+                  quest_accuracy("full", "full attention", "selector=full"),
+                  quest_accuracy("h2o", "H2O", "selector=h2o;budget>=64"),
+                  quest_accuracy("tova", "TOVA", "selector=tova;budget>=64"),
+                  quest_accuracy("window", "StreamingLLM", "selector=streamingllm;budget>=64"),
+                  quest_accuracy("paper", "Quest as its evaluator chooses (current page competes)",
+                           "selector=quest-paper;budget>=64")},
+       .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
+                   "this model does not find the keys with full attention"},
+                  {Role::form, "quest", Op::above, "h2o"},
+                  {Role::form, "quest", Op::above, "tova"},
+                  {Role::form, "quest", Op::above, "window"},
+                  {Role::size, "quest", Op::at_least, "0.99", 0.05,
+                   "more prompts (full mode) narrow the interval"}},
+       .pictures = {{"table quest-passkey {passkey}"}},
+       .note = "Judged by the rule of the published kernels, which keep the current page; the "
+               "evaluator that made the paper's tables lets it compete."},
+      {.id = "quest-pg19",
+       .paper = Paper::quest,
+       .place = "PG19 figure",
+       .title = "Perplexity over a long text",
+       .claim = "Quest closely matches the perplexity of the full cache; other methods lie above.",
+       .published = "LongChat-7b, first book of PG19, 32k tokens, budget 4096; a picture.",
+       .values = {quest_increase("quest", "Quest's perplexity over full attention's", "quest"),
+                  quest_increase("h2o", "H2O's", "h2o"), quest_increase("tova", "TOVA's", "tova"),
+                  quest_increase("window", "StreamingLLM's", "streamingllm"),
+                  quest_perplexity("full", "perplexity with full attention", "full")},
+       .checks = {{Role::needs, "full", Op::at_most, "200", 0.0,
+                   "this model does not know the language of the text"},
+                  {Role::form, "quest", Op::below, "window"},
+                  {Role::size, "quest", Op::at_most, "h2o"},
+                  {Role::size, "quest", Op::at_most, "tova"},
+                  {Role::size, "quest", Op::at_most, "1.01", 0.0,
+                   "\"closely\" has no number; one percent is asked for here"}},
+       .pictures = {{"figure perplexity {perplexity-empty}"}},
+       .note = "From an empty cache, as Quest's script does. Windows of one book: no interval."},
+      {.id = "quest-longbench",
+       .paper = Paper::quest,
+       .place = "LongBench figures",
+       .title = "LongBench by budget",
+       .claim = "With a budget of 2k tokens Quest is comparable to the full cache on six tasks.",
+       .published = "LongChat-7b-v1.5-32k; curves. (The slides say 2k, the paper 1k.)",
+       .never = "LongBench's documents do not come with this program, and a model of 8 million "
+                "parameters does not answer its questions densely."},
+      {.id = "quest-recall",
+       .paper = Paper::quest,
+       .place = "Figure 4 (recall)",
+       .title = "Recall of the ten heaviest keys",
+       .claim = "Quest keeps nearly all of the ten heaviest keys; H2O about half of them.",
+       .published = "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, H2O "
+                    "about .45 / .47 / .50.",
+       .values = {quest_recall10("quest", "Quest's recall of the ten heaviest, 64 tokens",
+                           "selector=quest;budget=64"),
+                  quest_recall10("h2o", "H2O's", "selector=h2o;budget=64"),
+                  quest_recall10("tova", "TOVA's", "selector=tova;budget=64"),
+                  quest_recall10("window", "StreamingLLM's", "selector=streamingllm;budget=64")},
+       .checks = {{Role::form, "quest", Op::above, "h2o"},
+                  {Role::size, "quest", Op::at_least, "0.96", 0.02}},
+       .pictures = {{"figure top10-recall {sweep-decode}"}},
+       .note = "Decode steps of a recording, layers 2 and up; the first two are dense, as published."},
+  };
+}
+
+std::vector<Item> quest_speed_items() {
+  const auto speed = [](std::string key, std::string label, std::string where) {
+    return Value{.key = std::move(key),
+                 .label = std::move(label),
+                 .run = "select",
+                 .column = "speedup",
+                 .where = "selector=quest;" + std::move(where),
+                 .unit = Unit::factor};
+  };
+  return {
+      {.id = "quest-attention-time",
+       .paper = Paper::quest,
+       .place = "Attention time breakdown",
+       .title = "Self-attention speedup",
+       .claim = "Quest speeds up self-attention by 7.03x at 32k tokens with budget 2048.",
+       .published = "7.03x on an RTX 4090 (the paper's figure for budget 4096: 1.69 / 2.92 / 4.86x at "
+                    "8k / 16k / 32k).",
+       .values = {speed("long", "dense attention over Quest's choice and attention, 32k",
+                        "tokens=32768"),
+                  speed("middle", "the same at 16k", "tokens=16384"),
+                  speed("short", "the same at 8k", "tokens=8192")},
+       .checks = {{Role::form, "long", Op::above, "1"},
+                  {Role::form, "long", Op::above, "short"},
+                  {Role::size, "long", Op::at_least, "7.03", 0.0,
+                   "here three query heads share a KV head and each has its own list, so more than an "
+                   "eighth of the cache is read"}},
+       .pictures = {{"table --rows selector --columns tokens --value speedup,select_over_dense "
+                     "{select}"}},
+       .note = "One thread of a CPU, made-up numbers in the shape of Llama-3.2-3B (24 query and 8 KV "
+               "heads)."},
+      {.id = "quest-end-to-end",
+       .paper = Paper::quest,
+       .place = "End-to-end latency",
+       .title = "Decode latency, FP16 and 4-bit weights",
+       .claim = "Quest makes decoding 1.74x (FP16) and 2.23x (4-bit weights) as fast at 32k.",
+       .published = "36.8 to 21.2 ms and 29.6 to 13.3 ms a token, Llama-2-7b, RTX 6000 Ada.",
+       .never = "It needs a GPU, 4-bit weights and a model in which the cache outweighs the weights; "
+                "this program measures the attention alone (previous item)."},
+      {.id = "quest-efficiency",
+       .paper = Paper::quest,
+       .place = "Efficiency comparison",
+       .title = "Cost at equal quality",
+       .claim = "At the same quality Quest is up to 4.54 times as fast as the baselines, which need "
+                "nearly the full cache.",
+       .published = "3.82x on GovReport and 4.54x on TriviaQA against TOVA.",
+       .values = {{.key = "gain",
+                   .label = "bytes of the full cache over bytes of Quest at 64 tokens",
+                   .run = "sweep-decode",
+                   .column = "bytes",
+                   .where = "selector=full;q_head=;layer>=2",
+                   .unit = Unit::factor,
+                   .derive = Derive::ratio,
+                   .than = "bytes"},
+                  {.key = "bytes",
+                   .label = "bytes a call of Quest at 64 tokens",
+                   .run = "sweep-decode",
+                   .column = "bytes",
+                   .where = "selector=quest;budget=64;q_head=;dense=0"},
+                  quest_accuracy("full", "pass keys found with full attention", "selector=full"),
+                  quest_accuracy("quest", "pass keys found by Quest at 64 tokens",
+                                 "selector=quest;budget=64"),
+                  quest_accuracy("tova", "by TOVA at 256 tokens", "selector=tova;budget=256"),
+                  quest_accuracy("h2o", "by H2O at 256 tokens", "selector=h2o;budget=256")},
+       .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
+                   "this model does not find the keys with full attention"},
+                  {Role::form, "quest", Op::above, "tova"},
+                  {Role::form, "quest", Op::above, "h2o"},
+                  {Role::size, "gain", Op::at_least, "4.54"}},
+       .pictures = {{"figure bytes {sweep-decode}"}},
+       .note = "Bytes instead of time, pass keys instead of LongBench. In kept attention (the figure) "
+               "TOVA is level with Quest on this recording at half the bytes: the next word of a novel "
+               "needs no far fact."},
+  };
+}
+
+}  // namespace
+
+std::vector<Item> quest_items() {
+  std::vector<Item> all;
+  for (auto make : {quest_motivation_items, quest_quality_items, quest_speed_items}) {
+    for (Item& item : make()) all.push_back(std::move(item));
+  }
+  return all;
+}
+
+}  // namespace kvscope::papers

@@ -1,0 +1,326 @@
+// QuoKA (arXiv 2602.08722): its figures, tables and theorem, from the slides and the poster.
+#include "analysis/papers/item.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+Value quoka_accuracy(std::string key, std::string label, std::string run, std::string where) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = std::move(run),
+          .column = "accuracy",
+          .where = std::move(where),
+          .unit = Unit::percent,
+          .spread = Spread::wilson};
+}
+
+Value quoka_total(std::string key, std::string label, std::string run, std::string name,
+            Spread spread = Spread::rows, Unit unit = Unit::number) {
+  return {.key = std::move(key),
+          .label = std::move(label),
+          .run = std::move(run),
+          .column = "totals." + name,
+          .unit = unit,
+          .spread = spread};
+}
+
+/// What a retrieval claim needs before a sparse method can be judged by it.
+Check quoka_dense_finds() {
+  return {Role::needs, "full", Op::at_least, "0.75", 0.0,
+          "this model does not find the facts with full attention, so a sparse method's misses say "
+          "nothing"};
+}
+
+std::vector<Item> quoka_geometry_items() {
+  return {
+      {.id = "quoka-fig-2a",
+       .paper = Paper::quoka,
+       .place = "Figure 2 (a)",
+       .title = "Attention map: some queries matter more than others",
+       .claim = "Some queries score consistently higher across keys, so a few of them can speak for "
+                "a chunk.",
+       .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture, no number.",
+       .values = {quoka_total("recall", "share of the oracle's keys that the 16 queries find", "quoka",
+                        "oracle_recall", Spread::rows, Unit::percent),
+                  quoka_total("mass", "attention kept with 256 keys", "quoka", "mass_mean", Spread::rows,
+                        Unit::percent)},
+       .checks = {{Role::form, "recall", Op::at_least, "0.5"},
+                  {Role::size, "mass", Op::at_least, "0.9", 0.0,
+                   "near-lossless selection would keep nearly all attention"}},
+       .pictures = {{"figure attention-map {attention-map} {quoka}"}},
+       .note = "The head shown is the one whose S_q agrees best with its attention on this "
+               "recording. The words became a number here: 16 queries of 128 find at least half of "
+               "the keys that an oracle over the whole chunk keeps."},
+      {.id = "quoka-fig-2b",
+       .paper = Paper::quoka,
+       .place = "Figure 2 (b)",
+       .title = "Queries and keys form two clusters",
+       .claim = "Keys cluster around their mean direction and queries around theirs; the two means "
+                "point different ways.",
+       .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture of two clouds.",
+       .values = {quoka_total("queries", "mean cosine of queries with their mean", "geometry",
+                        "query_clustering"),
+                  quoka_total("keys", "mean cosine of keys with their mean", "geometry", "key_clustering"),
+                  quoka_total("means", "cosine between the two means", "geometry",
+                        "mean_query_mean_key")},
+       .checks = {{Role::form, "queries", Op::above, "means"},
+                  {Role::form, "keys", Op::above, "means"},
+                  {Role::size, "queries", Op::at_least, "0.5", 0.0,
+                   "\"most queries point in the same direction\" asks for a cosine near 1"},
+                  {Role::size, "keys", Op::at_least, "0.5"}},
+       .pictures = {{"figure geometry {geometry} --layers "
+                     "{pick:query-selection:best_pearson_log:layer} --heads "
+                     "{pick:query-selection:best_pearson_log:best_head}"}}},
+      {.id = "quoka-fig-2c",
+       .paper = Paper::quoka,
+       .place = "Figure 2 (c)",
+       .title = "S_q finds the queries with a large attention weight",
+       .claim = "S_q, the negative cosine of a query with the mean query, correlates with the "
+                "query's largest attention weight.",
+       .published = "Correlation 0.737 in layer 0, head 11 of Llama-3.2-3B-Instruct (as readers of "
+                    "the full paper quote it; the slides print no number).",
+       .values = {quoka_total("mean", "Pearson correlation with log max weight, mean over heads",
+                        "query-selection", "prompt_pearson_log"),
+                  quoka_total("partial", "the same with the query's position held fixed",
+                        "query-selection", "prompt_partial_pearson"),
+                  quoka_total("best", "best head of each layer, mean over layers", "query-selection",
+                        "best_pearson_log"),
+                  quoka_total("chunk", "within one chunk, as QuoKA uses it", "query-selection",
+                        "chunk_pearson_log")},
+       .checks = {{Role::form, "mean", Op::above, "0"},
+                  {Role::form, "partial", Op::above, "0"},
+                  {Role::size, "mean", Op::at_least, "0.737", 0.05,
+                   "the published number is one head's"},
+                  {Role::size, "chunk", Op::above, "0", 0.0,
+                   "QuoKA compares with the mean of a chunk, not of the prompt"}},
+       .pictures = {{"figure query-scores {query-selection}"}},
+       .note = "One text, one model. Later queries see more keys and have smaller weights, so the "
+               "partial correlation is the fairer number."},
+      {.id = "quoka-theorem-b1",
+       .paper = Paper::quoka,
+       .place = "Theorem B.1",
+       .title = "A key with attention weight w has a cosine of at least the bound",
+       .claim = "(log(n/(n+1)) - log(1-w)) / (2M) - 1 <= CosSim(k*, q): a heavy key must point "
+                "towards its query.",
+       .published = "A theorem; no number. See also the error \"Theorem B.1 as printed\".",
+       .values = {quoka_total("gap", "cosine minus the printed bound, mean", "theorem-b1",
+                        "printed_mean_gap"),
+                  quoka_total("violations", "number of rows that violate the printed bound", "theorem-b1",
+                        "printed_violations", Spread::none),
+                  quoka_total("proved", "number of rows that violate a proved bound", "theorem-b1",
+                        "violations_of_proved_bounds", Spread::none),
+                  quoka_total("jensen", "cosine minus the repaired bound (Jensen), mean", "theorem-b1",
+                        "jensen_mean_gap")},
+       .checks = {{Role::form, "violations", Op::at_most, "0"},
+                  {Role::form, "proved", Op::at_most, "0"},
+                  {Role::size, "gap", Op::at_most, "0.5", 0.0,
+                   "a bound that lies near -1 says nothing about any key"}},
+       .pictures = {{"figure theorem-b1 {theorem-b1}"}}},
+      {.id = "quoka-norms",
+       .paper = Paper::quoka,
+       .place = "Key and Query Geometry",
+       .title = "Norms are bounded; deviation comes mostly from RoPE",
+       .claim = "Norms of keys and queries are bounded within all layers, and most of the geometric "
+                "deviation comes from RoPE.",
+       .published = "Words; no number.",
+       .values = {quoka_total("q", "norm of queries, mean", "geometry", "q_norm_mean"),
+                  quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
+                  quoka_total("k", "norm of keys, mean", "geometry", "k_norm_mean"),
+                  quoka_total("k95", "norm of keys, 95th percentile", "geometry", "k_norm_p95"),
+                  {.key = "k_ratio",
+                   .label = "95th percentile of key norms over their mean",
+                   .run = "geometry",
+                   .column = "totals.k_norm_p95",
+                   .unit = Unit::factor,
+                   .derive = Derive::ratio,
+                   .than = "k"}},
+       .checks = {{Role::form, "k_ratio", Op::at_most, "2"},
+                  {Role::size, "k_ratio", Op::at_most, "0", 0.0,
+                   "the half about RoPE is not tested: recordings hold queries and keys after RoPE "
+                   "only"}},
+       .pictures = {{"table --rows layer --value q_norm_mean,q_norm_p95,k_norm_mean,k_norm_p95 "
+                     "{geometry}"}},
+       .note = "Only the half about norms is judged."},
+  };
+}
+
+std::vector<Item> quoka_accuracy_items() {
+  return {
+      {.id = "quoka-fig-4",
+       .paper = Paper::quoka,
+       .place = "Figures 4 and 7",
+       .title = "Needle in a haystack",
+       .claim = "QuoKA finds needles as the dense model does at all depths and lengths, where other "
+                "methods lose them.",
+       .published = "Llama-3.2-3B-Instruct, B_SA = 2048, B_CP = 128, up to 32k tokens: as dense.",
+       .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
+                  quoka_accuracy("full", "full attention", "needle", "selector=full"),
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+       .checks = {quoka_dense_finds(),
+                  {Role::form, "quoka", Op::above, "window"},
+                  {Role::size, "quoka", Op::at_least, "full", 0.05,
+                   "more prompts (full mode) narrow the interval"}},
+       .pictures = {{"figure needle {needle}"}},
+       .note = "Prompt by chunks and answer under the method (protocol all)."},
+      {.id = "quoka-table-1",
+       .paper = Paper::quoka,
+       .place = "Table 1",
+       .title = "RULER by length, seven methods",
+       .claim = "At B_SA = 1024 QuoKA scores above SnapKV, KeyDiff, LessIsMore, Loki, SparQ and "
+                "SampleAttention at every length.",
+       .published = "Llama-3.2-3B, 4k / 8k / 16k / 32k: QuoKA 86.7 / 80.2 / 70.9 / 57.0; "
+                    "SampleAttention 78.3 / 61.1 / 48.3 / 31.7; SparQ 79.4 / 60.8 / 48.6 / 31.1; "
+                    "Loki 74.8 / 56.5 / 25.8 / 8.1; SnapKV 29.2 / 13.7 / 12.4 / 6.2.",
+       .values = {quoka_accuracy("quoka", "QuoKA, 256 keys", "ruler", "selector=quoka"),
+                  quoka_accuracy("full", "full attention", "ruler", "selector=full"),
+                  quoka_accuracy("snapkv", "SnapKV", "ruler", "selector=snapkv"),
+                  quoka_accuracy("keydiff", "KeyDiff", "ruler", "selector=keydiff"),
+                  quoka_accuracy("lessismore", "LessIsMore", "ruler", "selector=lessismore"),
+                  quoka_accuracy("loki", "Loki", "ruler", "selector=loki:basis=self"),
+                  quoka_accuracy("sparq", "SparQ", "ruler", "selector=sparq"),
+                  quoka_accuracy("sample", "SampleAttention", "ruler", "selector=sampleattention")},
+       .checks = {quoka_dense_finds(),
+                  {Role::form, "quoka", Op::above, "snapkv"},
+                  {Role::form, "quoka", Op::above, "keydiff"},
+                  {Role::form, "quoka", Op::above, "lessismore"},
+                  {Role::form, "quoka", Op::above, "loki"},
+                  {Role::form, "quoka", Op::above, "sparq"},
+                  {Role::form, "quoka", Op::above, "sample"}},
+       .pictures = {{"table quoka-1 {ruler}"}},
+       .note = "Of RULER's tasks only those are asked that this model can do densely."},
+      {.id = "quoka-table-2",
+       .paper = Paper::quoka,
+       .place = "Table 2",
+       .title = "RULER with a quarter of the cache",
+       .claim = "With B_SA = 25 % of the cache QuoKA stays within three points of full attention.",
+       .published = "At 32k, full and QuoKA: Llama-3.2-3B 76.31 and 74.14, Qwen3-4B 88.54 and "
+                    "87.87, SmolLM3 75.18 and 73.55.",
+       .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
+                  quoka_accuracy("full", "full attention", "needle", "selector=full"),
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+       .checks = {quoka_dense_finds(),
+                  {Role::form, "quoka", Op::above, "window"},
+                  {Role::size, "quoka", Op::at_least, "full", 0.03,
+                   "more prompts (full mode) narrow the interval"}},
+       .pictures = {{"table quoka-2 {needle}"}},
+       .note = "Pass keys stand for RULER's retrieval tasks; its other tasks this small model "
+               "cannot do densely."},
+      {.id = "quoka-table-3",
+       .paper = Paper::quoka,
+       .place = "Table 3",
+       .title = "LongBench, relative to full attention",
+       .claim = "QuoKA keeps 94.5 to 98.6 % of the dense score, other methods 69 to 90 %.",
+       .published = "Llama-3.2-3B at 512 / 1024 / 2048: QuoKA .945 / .972 / .986, SampleAttention "
+                    ".738 / .800 / .901. The slides and the poster disagree on Loki with SmolLM3 "
+                    "(.384 and .784 at 512).",
+       .never = "LongBench's documents and questions do not come with this program, and a model of "
+                "8 million parameters does not answer them densely."},
+  };
+}
+
+std::vector<Item> quoka_cost_items() {
+  const auto flops = [](std::string key, std::string label, std::string selector) {
+    return Value{.key = std::move(key),
+                 .label = std::move(label),
+                 .run = "sweep-prefill",
+                 .column = "score_flops",
+                 .where = "selector=" + std::move(selector) + ";q_head="};
+  };
+  const auto ratio = [](std::string key, std::string label, std::string column, Reduce reduce) {
+    return Value{.key = std::move(key),
+                 .label = std::move(label),
+                 .run = "live",
+                 .column = std::move(column),
+                 .where = "selector=quoka",
+                 .unit = Unit::factor,
+                 .spread = Spread::recorded,
+                 .reduce = reduce};
+  };
+  return {
+      {.id = "quoka-complexity",
+       .paper = Paper::quoka,
+       .place = "Complexity table",
+       .title = "Scoring costs less than other methods' scoring",
+       .claim = "QuoKA's runtime complexity is below that of SampleAttention, SparQ, Loki and "
+                "LessIsMore.",
+       .published = "QuoKA O((B_CP + N_Q (1 + d n_KV)) T), SampleAttention O((d n_Q + n_Q / n_KV + "
+                    "n_KV) N_Q T), SparQ O(B_CP T d_l n_Q), Loki O(d_l n_Q (B_CP T + d (B_CP + "
+                    "T))), LessIsMore O(d n_Q B_CP T / L).",
+       .values = {flops("quoka", "number of QuoKA's scoring operations per call", "quoka"),
+                  flops("sample", "SampleAttention's number", "sampleattention"),
+                  flops("sparq", "SparQ's", "sparq"), flops("loki", "Loki's", "loki:basis=self"),
+                  flops("less", "LessIsMore's, mean over layers", "lessismore")},
+       .checks = {{Role::form, "quoka", Op::below, "sample"},
+                  {Role::form, "quoka", Op::below, "sparq"},
+                  {Role::form, "quoka", Op::below, "loki"}},
+       .pictures = {{"table --rows selector --value score_flops,attend_flops,bytes --where q_head= "
+                     "{sweep-prefill}"}},
+       .note = "Counted operations of one prefill call and layer, chunks of 128. LessIsMore chooses "
+               "in some layers only and is shown, not judged."},
+      {.id = "quoka-fig-5b",
+       .paper = Paper::quoka,
+       .place = "Figure 5 (b)",
+       .title = "Time to the first token",
+       .claim = "The first token comes up to three times sooner than with dense attention, and the "
+                "gain grows with the prompt.",
+       .published = "About 3x on an A100, Qwen3-4B, B_CP = 128, at about 50k tokens.",
+       .values = {ratio("best", "dense over QuoKA, longest prompt measured", "ttft_ratio",
+                        Reduce::max),
+                  ratio("least", "the same, shortest prompt", "ttft_ratio", Reduce::min)},
+       .checks = {{Role::form, "best", Op::above, "1", 0.0,
+                   "on a busy machine the turns differ more than the methods"},
+                  {Role::size, "best", Op::at_least, "3", 0.0,
+                   "the published number needs prompts of tens of thousands of tokens"}},
+       .pictures = {{"figure latency {live}"}},
+       .note = "Measured on this machine's cores; on a busy one read the ratio only."},
+      {.id = "quoka-fig-5acd",
+       .paper = Paper::quoka,
+       .place = "Figure 5 (a, c, d)",
+       .title = "Attention speedup",
+       .claim = "Attention becomes about five times as fast on GPUs and up to seven times on a CPU.",
+       .published = "5x on an A100, 5 to 6x on an RTX 2080, 7x on a Xeon W-2125; Qwen3-4B.",
+       .values = {ratio("best", "dense attention over QuoKA's choice and attention, longest prompt",
+                        "attention_ratio", Reduce::max),
+                  ratio("least", "the same, shortest prompt", "attention_ratio", Reduce::min)},
+       .checks = {{Role::form, "best", Op::above, "1"},
+                  {Role::size, "best", Op::at_least, "7", 0.0,
+                   "the published number is the longest prompt's on another CPU; no GPU is used "
+                   "here"}},
+       .pictures = {{"figure latency {live}"}},
+       .note = "A CPU's numbers; the GPU panels cannot be tested without one."},
+      {.id = "quoka-88-percent",
+       .paper = Paper::quoka,
+       .place = "Abstract",
+       .title = "88 % fewer key-value pairs",
+       .claim = "QuoKA uses 88 % fewer key-value pairs at near-baseline accuracy.",
+       .published = "88 %; the configuration is not stated (1024 of 8192 keys would be 87.5 %).",
+       .values = {{.key = "kv",
+                   .label = "key-value pairs not attended to, QuoKA at 25 %",
+                   .run = "needle",
+                   .column = "kv_reduction",
+                   .where = "selector=quoka",
+                   .unit = Unit::percent,
+                   .spread = Spread::rows},
+                  quoka_accuracy("quoka", "QuoKA's accuracy there", "needle", "selector=quoka"),
+                  quoka_accuracy("full", "full attention", "needle", "selector=full"),
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+       .checks = {quoka_dense_finds(),
+                  {Role::form, "kv", Op::at_least, "0.5"},
+                  {Role::form, "quoka", Op::above, "window"},
+                  {Role::size, "kv", Op::at_least, "0.88", 0.005,
+                   "a quarter of the cache cannot save 88 %; a smaller budget would"}}},
+  };
+}
+
+}  // namespace
+
+std::vector<Item> quoka_items() {
+  std::vector<Item> all;
+  for (auto make : {quoka_geometry_items, quoka_accuracy_items, quoka_cost_items}) {
+    for (Item& item : make()) all.push_back(std::move(item));
+  }
+  return all;
+}
+
+}  // namespace kvscope::papers

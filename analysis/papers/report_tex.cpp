@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include "analysis/papers/report.hpp"
+#include "core/base/escape.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+constexpr const char* kPreamble = R"tex(% compile in this folder: pdflatex report.tex, twice
+\documentclass[10pt]{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage[a4paper,margin=25mm]{geometry}
+\usepackage{booktabs,graphicx,longtable,array}
+\usepackage[hidelinks]{hyperref}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{4pt plus 1pt}
+\sloppy
+)tex";
+
+/// A command in typewriter letters that may break after blanks, commas and slashes.
+std::string command_tex(const std::string& command) {
+  std::string tex;
+  for (const char c : command) {
+    tex += tex_escape(std::string(1, c));
+    if (c == ',' || c == '/' || c == '=') tex += "\\allowbreak{}";
+  }
+  return "{\\footnotesize\\ttfamily\\raggedright " + tex + "\\par}\n";
+}
+
+std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
+  std::string tex =
+      "{\\small\n\\begin{longtable}{@{}l>{\\raggedright\\arraybackslash}p{.47\\linewidth}ll@{}}\n"
+      "\\toprule\nPaper & Item & Ours & Verdict \\\\\n\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n";
+  for (const ItemOutcome& outcome : outcomes) {
+    const Item& item = *outcome.item;
+    const std::string ours =
+        item.values.empty() ? "" : plain_number(outcome.measured[0].value, item.values[0].unit);
+    tex += fmt::format("{} & \\hyperref[{}]{{{}}} & {} & {} \\\\\n", paper_name(item.paper), item.id,
+                       tex_escape(item.title), tex_escape(ours),
+                       verdict_word(outcome.judgement.verdict));
+  }
+  return tex + "\\end{longtable}}\n";
+}
+
+std::string values_tex(const ItemOutcome& outcome) {
+  if (outcome.item->values.empty()) return "";
+  std::string tex = "\\begin{center}\\small\n\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{.55"
+                    "\\linewidth}>{\\raggedright\\arraybackslash}p{.4\\linewidth}@{}}\n\\toprule\n"
+                    "Measured on this model & \\\\\n\\midrule\n";
+  for (std::size_t i = 0; i < outcome.item->values.size(); ++i) {
+    const Value& value = outcome.item->values[i];
+    const Measured& measured = outcome.measured[i];
+    const std::string more = measured.missing.empty() ? measured.interval : measured.missing;
+    tex += fmt::format("{} & {}{} \\\\\n", tex_escape(value.label),
+                       tex_escape(number_of(measured, value.unit)),
+                       more.empty() ? "" : fmt::format(" ({})", tex_escape(more)));
+  }
+  return tex + "\\bottomrule\n\\end{tabular}\n\\end{center}\n";
+}
+
+std::string picture_tex(const DrawnPicture& picture) {
+  if (!picture.failed.empty()) return fmt::format("Not drawn: {}.\n\n", tex_escape(picture.failed));
+  std::string tex = "\\begin{center}\n";
+  if (!picture.pdf.empty()) {
+    tex += fmt::format("\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}"
+                       "{{\\includegraphics{{{}}}}}\n",
+                       picture.pdf);
+  } else {
+    tex += fmt::format("\\small\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}"
+                       "{{!}}{{\\input{{{}}}}}\n",
+                       picture.tex);
+  }
+  tex += "\\end{center}\n";
+  if (!picture.caption.empty())
+    tex += fmt::format("{{\\footnotesize {}\\par}}\n", tex_escape(picture.caption));
+  return tex;
+}
+
+std::string item_tex(const ItemOutcome& outcome) {
+  const Item& item = *outcome.item;
+  std::string tex = fmt::format(
+      "\\subsection*{{{}}}\n\\label{{{}}}\\addcontentsline{{toc}}{{subsection}}{{{}}}\n"
+      "\\emph{{{}, {}}}: \\textbf{{{}}}. {}\n\n\\textbf{{{}.}} {}\n\n\\textbf{{Published.}} {}\n\n",
+      tex_escape(item.title), item.id, tex_escape(item.title), paper_name(item.paper),
+      tex_escape(item.place), verdict_word(outcome.judgement.verdict),
+      tex_escape(outcome.judgement.reason), item.is_error ? "As printed" : "Claim",
+      tex_escape(item.claim), tex_escape(item.published));
+  if (!item.note.empty()) tex += fmt::format("\\textbf{{Note.}} {}\n\n", tex_escape(item.note));
+  tex += values_tex(outcome);
+  for (const DrawnPicture& picture : outcome.pictures) tex += picture_tex(picture);
+  for (const std::string& command : outcome.commands) tex += command_tex(command);
+  for (const DrawnPicture& picture : outcome.pictures) {
+    if (!picture.command.empty()) tex += command_tex(picture.command);
+  }
+  return tex;
+}
+
+}  // namespace
+
+std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes) {
+  std::string tex = kPreamble;
+  tex += fmt::format("\\title{{QuoKA, Quest and SpecAttn: what holds on the model {}}}\n"
+                     "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",
+                     tex_escape(head.model), tex_escape(head.writer));
+  tex += fmt::format(
+      "Of the claims {}. Of what is printed in error, {}.{} \\emph{{Holds}}: the claim and its size. "
+      "\\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not hold}}: this "
+      "model shows the opposite. \\emph{{Cannot be tested}}: this model, machine or number of prompts "
+      "cannot tell. A verdict is about this model; the papers measured others. A comparison is "
+      "decided only if the 95\\,\\% intervals are apart.\n\n",
+      tally(outcomes, false), tally(outcomes, true),
+      head.quick ? " Quick mode: few and short prompts." : "");
+  tex += command_tex(head.command_line) + overview_tex(outcomes);
+  std::string section;
+  for (const ItemOutcome& outcome : outcomes) {
+    const std::string here = section_of(*outcome.item);
+    if (here != section) tex += fmt::format("\\section*{{{}}}\n", here);
+    section = here;
+    tex += item_tex(outcome);
+  }
+  return tex + "\\end{document}\n";
+}
+
+}  // namespace kvscope::papers

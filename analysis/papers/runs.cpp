@@ -1,0 +1,131 @@
+// The commands behind all items, each run once. {--model} and {--draft} are the options that name the report's models,
+// {draft-model} the draft alone, {NAME} the result of another run, {pick:RUN:BY:COLUMN} the cell of COLUMN in the row of RUN with the largest BY.
+#include "analysis/papers/item.hpp"
+
+namespace kvscope::papers {
+
+namespace {
+
+std::vector<Run> record_runs() {
+  return {
+      {"verifier", ".h5", "record {out} {--model} --max-tokens 4096 --decode 64",
+       "record {out} {--model} --max-tokens 2048 --decode 32"},
+      {"draft", ".h5", "record {out} --model {draft-model} --tokens {verifier}", "", true},
+      {"b1-recording", ".h5", "papers --example theorem-b1 --out {out}", ""},
+      {"error-example", ".h5", "papers --example error-bound --out {out}", ""},
+      {"abcd", ".h5", "record {out} {--model} --prompt 'A is B. C is D. A is'", ""},
+  };
+}
+
+std::vector<Run> analysis_runs() {
+  return {
+      {"quoka", ".h5", "analyze quoka {verifier} --budget 256 --out {out}", ""},
+      {"query-selection", ".h5", "analyze query-selection {verifier} --out {out}", ""},
+      {"geometry", ".h5", "analyze geometry {verifier} --out {out}", ""},
+      {"theorem-b1", ".h5", "analyze theorem-b1 {verifier} --out {out}", ""},
+      {"b1-example", ".h5", "analyze theorem-b1 {b1-recording} --out {out}", ""},
+      {"attention-map", ".h5",
+       "analyze attention-map {verifier} --layer {pick:query-selection:best_pearson_log:layer} "
+       "--head {pick:query-selection:best_pearson_log:best_head} --out {out}",
+       ""},
+      {"abcd-map", ".h5", "analyze attention-map {abcd} --layer 0 --head 0 --out {out}", ""},
+      {"quest", ".h5", "analyze quest {verifier} --budget 256 --out {out}", ""},
+      {"coverage", ".h5", "analyze coverage {verifier} --out {out}", ""},
+      {"pinsker", ".h5", "analyze coverage {verifier} --draft {draft} --out {out}", "", true},
+      {"layer-map", ".h5", "analyze layer-map {verifier} {draft} --out {out}", "", true},
+  };
+}
+
+std::vector<Run> sweep_runs() {
+  return {
+      {"sweep-decode", ".csv",
+       "sweep {verifier} --phase decode --dense-layers 2 --budget 64,128,256,512,1024 --selector "
+       "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}",
+       "sweep {verifier} --phase decode --steps 8 --dense-layers 2 --budget 64,256,1024 --selector "
+       "full,oracle-topk,quest,quest-paper,h2o,tova,streamingllm --out {out}"},
+      {"sweep-prefill", ".csv",
+       "sweep {verifier} --budget 256 --selector full,quoka,quoka:pairing=position_sorted,"
+       "quoka:pairing=shared_tokens,sampleattention,sparq,loki:basis=self,lessismore --out {out}",
+       ""},
+      {"pages", ".csv",
+       "sweep {verifier} --phase decode --steps 8 --dense-layers 0 --budget 32 --selector "
+       "quest-paper,quest --out {out}",
+       ""},
+      {"error-bound", ".csv",
+       "sweep {error-example} --phase decode --dense-layers 0 --budget 32 --selector oracle-topk "
+       "--out {out}",
+       ""},
+  };
+}
+
+std::vector<Run> simulation_runs() {
+  return {
+      {"needle", ".h5",
+       "simulate needle {--model} --selector full,quoka,streamingllm,oracle-topk-chunk --budget "
+       "ratio=0.25 --lengths 1024,2048,4096,8192 --depths 10 --trials 2 --out {out}",
+       "simulate needle {--model} --selector full,quoka,streamingllm --budget ratio=0.25 --lengths "
+       "1024,2048 --depths 5 --out {out}"},
+      {"ruler", ".h5",
+       "simulate ruler {--model} --kinds passkey,multi_key --selector full,quoka,sampleattention,sparq,"
+       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024,2048,4096 --depths 5 "
+       "--trials 4 --out {out}",
+       "simulate ruler {--model} --kinds multi_key --selector full,quoka,sampleattention,sparq,"
+       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials 2 "
+       "--out {out}"},
+      {"passkey", ".h5",
+       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm --budget "
+       "32,64,128,256,512 --lengths 2048,8192 --depths 10 --trials 2 --dense-layers 2 --out {out}",
+       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm --budget "
+       "64,256 --lengths 2048 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out {out}"},
+      {"perplexity", ".h5",
+       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,quest-paper,specattn,"
+       "specattn:blocks=none --budget tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers 2 --windows 4 "
+       "--out {out}",
+       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn --budget "
+       "tokens=256,p=0.6,0.95 --dense-layers 2 --out {out}",
+       true},
+      {"perplexity-empty", ".h5",
+       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova --budget "
+       "256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
+       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova --budget "
+       "128 --dense-layers 2 --max-tokens 1024 --out {out}"},
+      {"speculative", ".csv",
+       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --out {out}",
+       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --prompts 2 "
+       "--n-new 48 --out {out}",
+       true},
+  };
+}
+
+std::vector<Run> bench_runs() {
+  return {
+      {"live", ".json",
+       "bench live {--model} --selector quoka --budget 1024 --lengths 4096,8192,16384,32768 --json",
+       "bench live {--model} --selector quoka --budget 1024 --lengths 2048,8192 --repeat 3 --json"},
+      {"select", ".json",
+       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --tokens "
+       "8192,16384,32768 --json",
+       "bench select --selector quest,quoka --phase decode --budget tokens=2048 --tokens "
+       "8192,16384,32768 --repeat 3 --json"},
+      {"nucleus-time", ".json", "bench nucleus --json", ""},
+      {"decode-1k", ".json", "bench decode {--model} --tokens 1024 --repeat 3 --json",
+       "bench decode {--model} --tokens 1024 --steps 32 --repeat 2 --json"},
+      {"decode-8k", ".json", "bench decode {--model} --tokens 8192 --repeat 3 --json",
+       "bench decode {--model} --tokens 8192 --steps 32 --repeat 2 --json"},
+  };
+}
+
+}  // namespace
+
+std::span<const Run> runs() {
+  static const std::vector<Run> all = [] {
+    std::vector<Run> list;
+    for (auto make : {record_runs, analysis_runs, sweep_runs, simulation_runs, bench_runs}) {
+      for (Run& run : make()) list.push_back(std::move(run));
+    }
+    return list;
+  }();
+  return all;
+}
+
+}  // namespace kvscope::papers

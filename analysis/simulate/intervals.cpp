@@ -1,0 +1,104 @@
+#include "analysis/simulate/intervals.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/statistics.hpp"
+#include "core/base/nan.hpp"
+#include "core/base/rng.hpp"
+
+namespace kvscope {
+
+namespace {
+
+constexpr double kZ95 = 1.959963984540054;  // the normal quantile of 0.975
+
+std::size_t drawn_place(const CounterRng& rng, std::uint64_t& counter, std::size_t n) {
+  const auto at = static_cast<std::size_t>(rng.uniform(counter++) * static_cast<double>(n));
+  return std::min(at, n - 1);
+}
+
+}  // namespace
+
+Interval wilson_interval(double hits, double n) {
+  if (!(n > 0.0)) return {kNan, kNan};
+  const double p = hits / n;
+  const double z2 = kZ95 * kZ95;
+  const double centre = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
+  const double half = kZ95 / (1.0 + z2 / n) * std::sqrt(p * (1.0 - p) / n + z2 / (4.0 * n * n));
+  // at 0 and n one end is exact, which rounding would miss
+  return {hits <= 0.0 ? 0.0 : std::max(0.0, centre - half),
+          hits >= n ? 1.0 : std::min(1.0, centre + half)};
+}
+
+Interval percentiles95(std::span<const double> resampled) {
+  return {quantile(resampled, 0.025), quantile(resampled, 0.975)};
+}
+
+Interval score_interval(std::span<const double> scores,
+                       std::initializer_list<std::uint64_t> stream) {
+  if (scores.empty()) return {kNan, kNan};
+  const bool is_share =
+      std::all_of(scores.begin(), scores.end(), [](double x) { return x == 0.0 || x == 1.0; });
+  if (!is_share) return bootstrap_mean(scores, kIntervalResamples, stream);
+  double hits = 0.0;
+  for (const double x : scores) hits += x;
+  return wilson_interval(hits, static_cast<double>(scores.size()));
+}
+
+double mcnemar_exact(Index b, Index c) {
+  const Index n = b + c;
+  if (n == 0) return 1.0;
+  // sums of exp(log binomials): no overflow for any number of pairs
+  double sum = 0.0;
+  for (Index k = 0; k <= std::min(b, c); ++k) {
+    const double log_choose = std::lgamma(static_cast<double>(n) + 1.0) -
+                              std::lgamma(static_cast<double>(k) + 1.0) -
+                              std::lgamma(static_cast<double>(n - k) + 1.0);
+    sum += std::exp(log_choose - static_cast<double>(n) * std::log(2.0));
+  }
+  return std::min(1.0, 2.0 * sum);
+}
+
+PairedTest paired_test(std::span<const double> a, std::span<const double> b,
+                       std::initializer_list<std::uint64_t> stream) {
+  PairedTest test;
+  test.n = static_cast<Index>(std::min(a.size(), b.size()));
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(test.n); ++i) {
+    differences.push_back(a[i] - b[i]);
+    test.only_first += a[i] > b[i] ? 1 : 0;
+    test.only_second += a[i] < b[i] ? 1 : 0;
+  }
+  test.difference = mean(differences);
+  test.p = mcnemar_exact(test.only_first, test.only_second);
+  test.interval = bootstrap_mean(differences, kIntervalResamples, stream);
+  return test;
+}
+
+std::vector<std::vector<double>> grouped_bootstrap(
+    const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
+    std::initializer_list<std::uint64_t> stream) {
+  std::vector<std::vector<double>> means(values.size());
+  if (values.empty() || values.front().empty()) return means;
+  const CounterRng rng(stream);
+  std::uint64_t counter = 0;
+  const std::size_t n_groups = values.front().size();
+  for (Index i = 0; i < n_resamples; ++i) {
+    std::vector<double> sums(values.size(), 0.0);
+    double n = 0.0;
+    for (std::size_t k = 0; k < n_groups; ++k) {
+      const std::size_t group = drawn_place(rng, counter, n_groups);
+      const std::size_t n_members = values.front()[group].size();
+      for (std::size_t m = 0; m < n_members; ++m) {
+        const std::size_t member = drawn_place(rng, counter, n_members);
+        for (std::size_t s = 0; s < values.size(); ++s) sums[s] += values[s][group][member];
+      }
+      n += static_cast<double>(n_members);
+    }
+    for (std::size_t s = 0; s < values.size(); ++s) means[s].push_back(sums[s] / n);
+  }
+  return means;
+}
+
+}  // namespace kvscope

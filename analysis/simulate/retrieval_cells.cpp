@@ -1,0 +1,113 @@
+#include "analysis/simulate/retrieval_cells.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/statistics.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Names the draws of bootstraps over prompts: the same for all cells, so that equal scores have
+/// equal intervals.
+constexpr std::uint64_t kScoreStream = 0x73636f7265;
+
+}  // namespace
+
+std::size_t RetrievalGrid::index_of(const RetrievalPlace& place) const {
+  return (((place.protocol * n_kinds + place.kind) * n_lengths + place.length) * depths.size() +
+          place.depth) *
+             n_trials +
+         place.trial;
+}
+
+RetrievalPlace RetrievalGrid::place_of(std::size_t index) const {
+  RetrievalPlace place;
+  place.trial = index % n_trials;
+  index /= n_trials;
+  place.depth = index % depths.size();
+  index /= depths.size();
+  place.length = index % n_lengths;
+  index /= n_lengths;
+  place.kind = index % n_kinds;
+  place.protocol = index / n_kinds;
+  return place;
+}
+
+RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,
+                        RetrievalPlace place, std::optional<std::size_t> depth, std::size_t turn,
+                        std::size_t pair, std::size_t n_trials) {
+  RetrievalCell cell;
+  cell.place = place;
+  cell.depth = depth;
+  cell.turn = turn;
+  cell.pair = pair;
+  const std::size_t first = depth.value_or(0);
+  const std::size_t last = depth ? *depth + 1 : grid.depths.size();
+  for (place.depth = first; place.depth < last; ++place.depth) {
+    for (place.trial = 0; place.trial < n_trials; ++place.trial) {
+      const UnitResult& unit = units[grid.index_of(place)][pair];
+      if (unit.values.empty()) continue;
+      cell.scores.push_back(unit.values[turn * kTurnValues]);
+      cell.units.push_back(&unit);
+    }
+  }
+  cell.mean = mean(cell.scores);
+  cell.interval = score_interval(cell.scores, {kScoreStream});
+  return cell;
+}
+
+PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b) {
+  return paired_test(a.scores, b.scores, {kScoreStream});
+}
+
+std::vector<JudgedRow> judged_cells(const std::vector<RetrievalCell>& cells,
+                                    const SimulationSetup& setup, const RetrievalOptions& options,
+                                    const std::vector<double>& depths) {
+  std::vector<JudgedRow> rows;
+  for (const RetrievalCell& cell : cells) {
+    const auto texts = pair_texts(setup, options.task, cell.pair);
+    std::string name =
+        fmt::format("{}, {} tokens, protocol {}", enum_name(options.kinds[cell.place.kind]),
+                    options.lengths[cell.place.length], options.protocols[cell.place.protocol].name);
+    if (cell.depth) name += fmt::format(", depth {:g}", depths[*cell.depth]);
+    if (options.turns > 1) name += fmt::format(", turn {}", cell.turn + 1);
+    rows.push_back({std::move(name), texts[2], texts[3], budget_value(setup.pairs[cell.pair]),
+                    cell.mean, /*is_share=*/true});
+  }
+  return rows;
+}
+
+nlohmann::ordered_json comparisons_json(const std::vector<RetrievalCell>& cells,
+                                        const std::vector<JudgedRow>& rows,
+                                        const SimulationSetup& setup) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  const auto label = [&](std::size_t r) { return pair_label(setup.pairs[cells[r].pair].asked); };
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      if (a == b || rows[a].cell != rows[b].cell) continue;
+      const bool to_dense = rows[b].selector == "full" && rows[a].selector != "full";
+      const bool is_sparse = rows[a].selector != "full" && rows[b].selector != "full";
+      const bool same_budget =
+          rows[a].budget_kind == rows[b].budget_kind && rows[a].budget == rows[b].budget;
+      const bool same_method = rows[a].selector == rows[b].selector;
+      if (!to_dense && !(is_sparse && a < b && (same_budget || same_method))) continue;
+      const PairedTest test = test_cells(cells[a], cells[b]);
+      list.push_back({{"cell", rows[a].cell},
+                      {"first", label(a)},
+                      {"second", label(b)},
+                      {"prompts", test.n},
+                      {"only_first", test.only_first},
+                      {"only_second", test.only_second},
+                      {"difference", json_number(test.difference)},
+                      {"low", json_number(test.interval.low)},
+                      {"high", json_number(test.interval.high)},
+                      {"p", test.p}});
+    }
+  }
+  return list;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,30 @@
+// The index that a recording teaches, of all layers: fitted, and as the file of kvscope fit
+// indexer.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "core/base/parallel.hpp"
+#include "core/selectors/artifact.hpp"
+#include "core/selectors/index_maps.hpp"
+
+namespace kvscope {
+
+struct LearnedIndex {
+  bool is_shared = false;           // one index key per token for all KV heads of a layer
+  std::map<Index, IndexMaps> maps;  // by layer, of all KV heads
+
+  /// Channels of an index vector; 0 if nothing was learned.
+  Index rank() const { return maps.empty() ? 0 : maps.begin()->second.of_keys.front().dim(0); }
+  Learned to_file() const;
+};
+
+/// Maps of the given rank for each of `layers`; the same for any number of threads.
+LearnedIndex fit_index(const TraceSource& text, std::span<const Index> layers, Index rank,
+                       bool is_shared, ThreadPool& pool);
+
+/// Throws what ArtifactFile and check_shape throw.
+LearnedIndex load_index(const ArtifactFile& file, const AttentionShape& shape);
+
+}  // namespace kvscope

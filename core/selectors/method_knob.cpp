@@ -1,0 +1,118 @@
+#include "core/selectors/method_knob.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace kvscope {
+
+namespace {
+
+/// The least share of the attention that a search asks for.
+constexpr double kLeastMass = 1e-3;
+
+/// The value of an option of this stage: as written, of its preset, or the default.
+std::string value_of(const MethodSpec::Stage& stage, const std::string& option) {
+  const SelectorOptions assigned = stage.assignments();
+  if (const auto it = assigned.find(option); it != assigned.end()) return it->second;
+  const auto known = std::ranges::find(stage.method->options, option, &SelectorOption::name);
+  return known == stage.method->options.end() ? std::string() : known->default_value;
+}
+
+/// The declared knob of this stage; null if there is none.
+const SelectorKnob* knob_of(const MethodSpec::Stage& stage) {
+  for (const SelectorKnob& knob : stage.method->knobs) {
+    const bool holds = std::ranges::all_of(
+        knob.where, [&](const auto& one) { return value_of(stage, one.first) == one.second; });
+    if (holds) return &knob;
+  }
+  return nullptr;
+}
+
+/// Budgets in the order in which a search takes them.
+std::optional<Budget::Kind> kind_of(const SelectorCaps& caps, bool by_share) {
+  using Kind = Budget::Kind;
+  const std::array<Kind, 4> order =
+      by_share ? std::array{Kind::ratio, Kind::tokens, Kind::pages, Kind::mass}
+               : std::array{Kind::tokens, Kind::ratio, Kind::pages, Kind::mass};
+  for (const Kind kind : order) {
+    if (std::ranges::find(caps.budgets, kind) != caps.budgets.end()) return kind;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<MethodKnob> MethodKnob::of(const MethodSpec& method, bool by_share, Index n_keys) {
+  if (method.empty()) return std::nullopt;
+  MethodKnob knob;
+  knob.method_ = method;
+  if (method.caps().budgets.empty()) {
+    const SelectorKnob* declared = knob_of(method.stages().back());
+    if (declared == nullptr) return std::nullopt;
+    for (const auto& [option, value] : declared->sets) knob.method_.set(option, value);
+    if (!declared->option.empty()) {
+      const auto n_takers = std::ranges::count_if(
+          method.stages(),
+          [&](const MethodSpec::Stage& stage) { return stage.takes(declared->option); });
+      if (n_takers > 1) return std::nullopt;  // two stages of a stack would be turned at once
+      knob.option_ = declared->option;
+      knob.low_ = declared->low;
+      knob.high_ = declared->high;
+      knob.falls_ = declared->falls;
+      knob.is_whole_ = declared->is_whole;
+      knob.is_log_ = declared->is_log;
+      return knob;
+    }
+  }
+  const std::optional<Budget::Kind> kind = kind_of(knob.method_.caps(), by_share);
+  if (!kind) return std::nullopt;
+  knob.kind_ = *kind;
+  const auto n = static_cast<double>(std::max<Index>(n_keys, 1));
+  switch (*kind) {
+    case Budget::Kind::tokens:
+    case Budget::Kind::pages:
+      knob.low_ = 1.0;
+      knob.high_ =
+          *kind == Budget::Kind::tokens
+              ? n
+              : std::max(1.0, std::ceil(n / static_cast<double>(knob.method_.caps().page_size)));
+      knob.is_whole_ = knob.is_log_ = true;
+      break;
+    case Budget::Kind::ratio:
+      knob.low_ = std::min(1.0 / n, 1.0);
+      knob.is_log_ = true;
+      break;
+    case Budget::Kind::mass:
+      knob.low_ = kLeastMass;
+      break;
+  }
+  return knob;
+}
+
+double MethodKnob::rounded(double value) const {
+  value = std::clamp(value, low_, high_);
+  if (is_whole_) return std::clamp(std::round(value), std::ceil(low_), std::floor(high_));
+  // six digits: what is printed is what runs
+  const double digits = value > 0.0 ? std::pow(10.0, 5.0 - std::floor(std::log10(value))) : 1.0;
+  return std::clamp(std::round(value * digits) / digits, low_, high_);
+}
+
+KnobSetting MethodKnob::at(double value) const {
+  if (!option_) return {method_, Budget{kind_, value}};
+  KnobSetting setting{method_, std::nullopt};
+  if (is_whole_) {
+    setting.selector.set(*option_, static_cast<Index>(value));
+  } else {
+    setting.selector.set(*option_, fmt::format("{:.6g}", value));
+  }
+  return setting;
+}
+
+std::string MethodKnob::text(double value) const {
+  return option_ ? fmt::format("{}={:.6g}", *option_, value) : Budget{kind_, value}.to_string();
+}
+
+}  // namespace kvscope

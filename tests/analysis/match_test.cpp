@@ -1,0 +1,270 @@
+// Equal cost: targets as text, the search on known curves, and sweeps whose measured cost is what
+// was asked for.
+#include "analysis/match.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "analysis/match_replay.hpp"
+#include "analysis/sweep.hpp"
+#include "analysis/sweep_journal.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using kvscope::testing::TempDir;
+
+TEST_CASE("what is to be matched is one of three quantities, and a sentence says which") {
+  CHECK(MatchTarget::parse("density=0.05").to_string() == "density=0.05");
+  CHECK(MatchTarget::parse("keys=128").quantity == MatchQuantity::keys);
+  CHECK(MatchTarget::parse("bytes=65536").value == 65536.0);
+  for (const std::string text :
+       {"tokens=5", "density", "density=", "density=x", "density=0", "density=-1", "density=1.5",
+        "density=nan", "density=inf", "keys=0.5", "bytes=0", "", "=1"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(MatchTarget::parse(text), ContainsSubstring("density=X with 0 < X <= 1") &&
+                                                    ContainsSubstring("keys=N") &&
+                                                    ContainsSubstring("bytes=N"));
+  }
+  const auto many = parse_matches({"density=0.05,0.1", "keys=64"});
+  REQUIRE(many.size() == 3);
+  CHECK(many[1].to_string() == "density=0.1");
+  CHECK(many[2].to_string() == "keys=64");
+  CHECK_THROWS_WITH(parse_matches({"density=0.1,0.10"}), ContainsSubstring("given twice"));
+  CHECK_THROWS_AS(parse_matches({"0.1"}), ConfigError);
+}
+
+TEST_CASE("the search ends where the cost is met, from any guess and in either direction") {
+  const auto tokens = MethodKnob::of("oracle-topk", /*by_share=*/false, 4096);
+  const MatchTarget target = MatchTarget::parse("keys=200");
+  for (const double guess : {1.0, 200.0, 4096.0}) {
+    const auto found = search_match(
+        *tokens, target, [](double x) { return std::min(4096.0, 0.9 * x + 20.0); }, guess);
+    INFO(guess);
+    CHECK(found.note.empty());
+    CHECK(found.reached == Approx(200.0).epsilon(kMatchTolerance));
+    CHECK(found.value == std::round(found.value));
+    CHECK(found.n_measured <= 12);
+  }
+  const auto falling = MethodKnob::of("vattention", true, 4096);  // epsilon: more error, fewer keys
+  REQUIRE(falling->falls());
+  const auto found = search_match(*falling, target, [](double epsilon) { return 20.0 / epsilon; });
+  CHECK(found.note.empty());
+  CHECK(found.value == Approx(0.1).epsilon(0.02));
+}
+
+TEST_CASE("a cost that a method cannot have is named with what it can") {
+  const auto tokens = MethodKnob::of("quest", /*by_share=*/false, 4096);
+  const MatchTarget target = MatchTarget::parse("keys=200");
+  const auto pages = search_match(
+      *tokens, target, [](double x) { return 16.0 * std::max(1.0, std::floor(x / 16.0)) + 3.0; });
+  CHECK(pages.reached == 195.0);  // the nearer side
+  CHECK_THAT(pages.note, ContainsSubstring(
+                             "it steps from keys=195 with tokens=207 to keys=211 with tokens=208"));
+  const auto floor = search_match(*tokens, target, [](double x) { return 300.0 + x; });
+  CHECK(floor.reached == 301.0);
+  CHECK_THAT(floor.note, ContainsSubstring("not reached: the least is keys=301 with tokens=1"));
+  const auto ceiling = search_match(*tokens, target, [](double x) { return x / 100.0; });
+  CHECK_THAT(ceiling.note, ContainsSubstring("the most is keys=40.96 with tokens=4096"));
+  const auto picky = search_match(*tokens, target, [](double x) {
+    if (x < 500.0) throw ConfigError("wants 500");
+    return x;
+  });
+  CHECK(picky.reached == 500.0);
+  CHECK_THAT(picky.note, ContainsSubstring("wants 500"));
+  CHECK_THROWS_WITH(
+      search_match(*tokens, target, [](double) -> double { throw ConfigError("never"); }),
+      ContainsSubstring("never"));
+}
+
+std::unique_ptr<TraceSource> planted(std::uint64_t seed) {
+  test::PlantOptions plant;
+  plant.n_tokens = 160;
+  plant.n_layers = 3;
+  plant.sink = plant.band = 1.0;
+  plant.seed = seed;
+  return std::make_unique<MemoryTrace>(test::planted_trace(plant));
+}
+
+SweepPlan matched_plan(const std::vector<std::string>& targets) {
+  SweepOptions sweep;
+  sweep.selectors = {"full",
+                     "oracle-topk",
+                     "streamingllm",
+                     "quest:page-size=4,dense-layers=0",
+                     "oracle-topp",
+                     "vattention",
+                     "lessismore:dense-layers=1",
+                     "snapkv:window=8"};
+  sweep.match = parse_matches(targets);
+  sweep.replay.calls.phase = Phase::decode;
+  sweep.replay.calls.steps = 6;
+  sweep.replay.dense_layers = std::nullopt;
+  sweep.n_resamples = 10;
+  return plan_sweep(
+      {{"a.h5", [] { return planted(1); }, {}}, {"b.h5", [] { return planted(2); }, {}}},
+      std::move(sweep));
+}
+
+void run(const SweepPlan& plan, const fs::path& journal, JournalMode mode = JournalMode::fresh,
+         Shard shard = {}, int threads = 1) {
+  ThreadPool pool(threads);
+  run_sweep(plan, journal, mode, shard, pool, {}, {});
+}
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_CASE("a matched sweep costs what was asked for, and says the knob or why not") {
+  const TempDir dir;
+  const SweepPlan plan = matched_plan({"density=0.2"});
+  run(plan, dir.path() / "j");
+  const SweepResult result = merge_sweep({dir.path() / "j"});
+  REQUIRE(result.blocks.size() == 2 * 3 * 8);
+  CHECK(result.pairs[1] == "oracle-topk density=0.2");
+  for (const SweepBlock& block : result.blocks) {
+    for (const SweepRow& row : block.rows) {
+      const std::string& selector = row.text(SweepText::selector);
+      INFO(selector << ": " << row.text(SweepText::match_note));
+      CHECK(row.text(SweepText::match) == "density=0.2");
+      if (selector == "full") {
+        CHECK(row.text(SweepText::knob).empty());
+        CHECK_THAT(row.text(SweepText::match_note), ContainsSubstring("no knob"));
+        CHECK(row.number(SweepNumber::match_reached) == 1.0);
+      } else if (row.text(SweepText::match_note).empty()) {
+        CHECK(!row.text(SweepText::knob).empty());
+        CHECK(row.number(SweepNumber::match_reached) == Approx(0.2).epsilon(kMatchTolerance));
+      }
+    }
+  }
+  // the reached density is the table's own: keys of the rows over keys that they see
+  for (std::size_t p = 0; p < result.pairs.size(); ++p) {
+    double kept = 0.0;
+    double seen = 0.0;
+    double reached = 0.0;
+    for (const SweepBlock& block : result.blocks) {
+      if (block.trace != 0 || block.pair != p) continue;
+      kept += block.rows.front().number(SweepNumber::kept);
+      seen += block.rows.front().number(SweepNumber::kept) /
+              block.rows.front().number(SweepNumber::density);
+      reached = block.rows.front().number(SweepNumber::match_reached);
+    }
+    INFO(result.pairs[p]);
+    CHECK(kept / seen == Approx(reached));
+  }
+  const auto note_of = [&](const std::string& selector) {
+    for (const SweepBlock& block : result.blocks) {
+      if (block.rows.front().text(SweepText::selector) == selector)
+        return block.rows.front().text(SweepText::match_note);
+    }
+    return std::string("no such method");
+  };
+  CHECK(note_of("oracle-topk").empty());
+  CHECK(note_of("oracle-topp").empty());
+  CHECK_THAT(note_of("lessismore:dense-layers=1"), ContainsSubstring("layers stay dense"));
+  CHECK_THAT(note_of("vattention"), ContainsSubstring("the least is density="));
+  CHECK_THAT(sweep_json(result)["command_line"].get<std::string>(),
+             ContainsSubstring("--match density=0.2"));
+}
+
+TEST_CASE("keys and bytes are matched as the table counts them") {
+  const TempDir dir;
+  for (const auto& [target, column] :
+       {std::pair{"keys=30", SweepNumber::kept}, {"bytes=20000", SweepNumber::bytes}}) {
+    SweepPlan plan = matched_plan({target});
+    run(plan, dir.path() / "j", JournalMode::overwrite);
+    const SweepResult result = merge_sweep({dir.path() / "j"});
+    for (std::size_t p = 0; p < result.pairs.size(); ++p) {
+      double sum = 0.0;
+      double reached = 0.0;
+      for (const SweepBlock& block : result.blocks) {
+        if (block.trace != 1 || block.pair != p) continue;
+        sum += block.rows.front().number(column);
+        reached = block.rows.front().number(SweepNumber::match_reached);
+      }
+      INFO(target << " " << result.pairs[p]);
+      CHECK(sum / 3.0 == Approx(reached));
+    }
+  }
+}
+
+TEST_CASE("threads, shards and interruptions change no byte of a matched sweep") {
+  const TempDir dir;
+  const SweepPlan plan = matched_plan({"density=0.2", "density=0.4"});
+  CHECK(plan.pairs.size() == 1 + 7 * 2);  // full has no knob: once
+  run(plan, dir.path() / "one");
+  run(plan, dir.path() / "three", JournalMode::fresh, {}, 3);
+  CHECK(bytes_of(dir.path() / "one") == bytes_of(dir.path() / "three"));
+  const SweepResult whole = merge_sweep({dir.path() / "one"});
+  std::vector<fs::path> shards;
+  for (Index i : {2, 1, 3}) {
+    shards.push_back(dir.path() / std::to_string(i));
+    run(plan, shards.back(), JournalMode::fresh, {i, 3});
+  }
+  CHECK(sweep_csv(merge_sweep(shards)) == sweep_csv(whole));
+  const std::string text = bytes_of(dir.path() / "one");
+  std::ofstream(dir.path() / "cut", std::ios::binary) << text.substr(0, text.size() / 2);
+  run(plan, dir.path() / "cut", JournalMode::resume);
+  CHECK(bytes_of(dir.path() / "cut") == text);
+  CHECK_THROWS_WITH(run(matched_plan({"density=0.2"}), dir.path() / "one", JournalMode::resume),
+                    ContainsSubstring("another sweep"));
+}
+
+TEST_CASE("a method that refuses everything keeps its row, and the rest goes on") {
+  const TempDir dir;
+  SweepOptions sweep;
+  sweep.selectors = {"kascade", "recent"};  // nothing to learn from
+  sweep.match = parse_matches({"density=0.2"});
+  sweep.replay.calls.phase = Phase::decode;
+  sweep.replay.calls.steps = 2;
+  const SweepPlan plan = plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep);
+  run(plan, dir.path() / "j");
+  const SweepResult result = merge_sweep({dir.path() / "j"});
+  REQUIRE(result.blocks.size() == 6);
+  const SweepRow& refused = result.blocks.front().rows.front();
+  CHECK_THAT(refused.text(SweepText::match_note),
+             ContainsSubstring("refused") && ContainsSubstring("calibration"));
+  CHECK(std::isnan(refused.number(SweepNumber::mass_mean)));
+  CHECK(std::isnan(refused.number(SweepNumber::mass_p05)));
+  CHECK(result.blocks.back().rows.front().text(SweepText::match_note).empty());
+  sweep.budgets = {Budget::parse("8")};
+  CHECK_THROWS_WITH(plan_sweep({{"a.h5", [] { return planted(1); }, {}}}, sweep),
+                    ContainsSubstring("found both"));
+}
+
+TEST_CASE("costs alone are those of a whole replay") {
+  const auto trace = planted(4);
+  ThreadPool pool(1);
+  ReplayOptions options;
+  options.calls.chunk = 32;
+  const std::vector<ReplayPair> pairs = {{"quest:page-size=4", Budget::parse("24")},
+                                         {"snapkv:window=4", Budget::parse("24")}};
+  const auto whole = replay_layers(*trace, nullptr, {0, 2}, pairs, options, pool);
+  options.only_costs = true;
+  const auto costs = replay_layers(*trace, nullptr, {0, 2}, pairs, options, pool);
+  for (std::size_t l = 0; l < whole.size(); ++l) {
+    for (std::size_t p = 0; p < pairs.size(); ++p) {
+      for (const ReplayMetric metric :
+           {ReplayMetric::kept, ReplayMetric::forced_share, ReplayMetric::union_keys,
+            ReplayMetric::bytes, ReplayMetric::score_flops})
+        CHECK(whole[l].pairs[p].of(metric) == costs[l].pairs[p].of(metric));
+      CHECK(std::isnan(costs[l].pairs[p].of(ReplayMetric::mass)[0]));
+      CHECK(whole[l].pairs[p].is_dense == costs[l].pairs[p].is_dense);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,88 @@
+// The report: fields of the JSON, texts that are made safe, pictures that do not share ids.
+#include "analysis/papers/report.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+namespace kvscope::papers {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+struct Made {
+  Item item;
+  std::vector<ItemOutcome> outcomes;
+
+  Made() {
+    item.id = "quoka-made-up";
+    item.paper = Paper::quoka;
+    item.title = "Keys <of> & 50_percent";
+    item.claim = "a claim";
+    item.published = "0.737";
+    item.values = {{.key = "a", .label = "share of <b>", .run = "run", .column = "c",
+                    .unit = Unit::percent}};
+    Measured measured;
+    measured.value = 0.5;
+    measured.low = 0.4;
+    measured.high = 0.6;
+    measured.interval = "95 % interval";
+    DrawnPicture figure;
+    figure.svg =
+        "<?xml version=\"1.0\"?>\n<svg><clipPath id=\"clip1\"/><g clip-path=\"url(#clip1)\"/></svg>";
+    figure.pdf = "items/quoka-made-up/needle.pdf";
+    DrawnPicture table;
+    table.cells = {{"Method", "64"}, {"QuoKA", "**99%**"}, {"<i>", "<u>98%</u>"}};
+    table.tex = "items/quoka-made-up/table.tex";
+    DrawnPicture failed;
+    failed.failed = "there is no column";
+    ItemOutcome outcome{&item, {measured}, {Verdict::in_form, "A reason."}, {"kvscope x"}, {"runs/x.h5"},
+                        {figure, table, failed}};
+    outcomes.push_back(outcome);
+  }
+};
+
+TEST_CASE("items.json has the fixed names") {
+  const Made made;
+  const auto json = report_json({.model = "verifier"}, made.outcomes);
+  const auto& item = json.at("items").at(0);
+  CHECK(item.at("item") == "quoka-made-up");
+  CHECK(item.at("claim") == "a claim");
+  CHECK(item.at("ours") == 0.5);
+  CHECK(item.at("low") == 0.4);
+  CHECK(item.at("high") == 0.6);
+  CHECK(item.at("verdict") == "holds in form");
+  CHECK(item.at("command") == "kvscope x");
+  CHECK(tally(made.outcomes, false) == "0 hold, 1 hold in form, 0 do not hold, 0 cannot be tested");
+}
+
+TEST_CASE("the page is one file, with texts as texts") {
+  const Made made;
+  const std::string html = report_html({.model = "<script>"}, made.outcomes);
+  CHECK_THAT(html, !ContainsSubstring("<script>"));
+  CHECK_THAT(html, !ContainsSubstring("src="));
+  CHECK_THAT(html, !ContainsSubstring("http"));
+  CHECK_THAT(html, ContainsSubstring("Keys &lt;of&gt; &amp; 50_percent"));
+  CHECK_THAT(html, ContainsSubstring("<td><b>99%</b></td>"));
+  CHECK_THAT(html, ContainsSubstring("<td><u>98%</u></td>"));
+  CHECK_THAT(html, ContainsSubstring("Not drawn: there is no column."));
+  CHECK_THAT(html, ContainsSubstring("50 % [40 %, 60 %]"));
+  CHECK_THAT(html, ContainsSubstring("url(#quoka-made-up-0-clip1)"));
+}
+
+TEST_CASE("pictures on one page keep their own ids") {
+  CHECK(inline_svg("<?xml?><a id=\"c\" href=\"#c\" b=\"url(#c)\"/>", "p-") ==
+        "<a id=\"p-c\" href=\"#p-c\" b=\"url(#p-c)\"/>");
+  CHECK(inline_svg("<svg/>", "p-") == "<svg/>");
+}
+
+TEST_CASE("the TeX escapes what means something there") {
+  const Made made;
+  const std::string tex = report_tex({.model = "my_model"}, made.outcomes);
+  CHECK_THAT(tex, ContainsSubstring("my\\_model"));
+  CHECK_THAT(tex, ContainsSubstring("\\& 50\\_percent"));
+  CHECK_THAT(tex, ContainsSubstring("\\includegraphics"));
+  CHECK_THAT(tex, ContainsSubstring("\\input{items/quoka-made-up/table.tex}"));
+}
+
+}  // namespace
+}  // namespace kvscope::papers

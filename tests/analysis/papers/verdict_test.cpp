@@ -1,0 +1,138 @@
+// The verdict of items with made-up values: every word, and which check decides.
+#include "analysis/papers/verdict.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+
+#include "analysis/papers/expand.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::papers {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+Measured number(double value) {
+  Measured measured;
+  measured.value = measured.low = measured.high = value;
+  return measured;
+}
+
+Measured between(double value, double low, double high) {
+  Measured measured = number(value);
+  measured.low = low;
+  measured.high = high;
+  measured.interval = "95 % interval";
+  return measured;
+}
+
+Item item_of(std::vector<Check> checks) {
+  Item item;
+  item.id = "made-up";
+  item.values = {{.key = "a", .label = "A"}, {.key = "b", .label = "B"}, {.key = "c", .label = "C"}};
+  item.checks = std::move(checks);
+  return item;
+}
+
+TEST_CASE("each role has its verdict") {
+  const std::vector<Measured> values = {number(3), number(2), number(1)};
+  const auto verdict = [&](std::vector<Check> checks) { return judge(item_of(checks), values).verdict; };
+  CHECK(verdict({}) == Verdict::holds);
+  CHECK(verdict({{Role::form, "a", Op::above, "b"}}) == Verdict::holds);
+  CHECK(verdict({{Role::form, "b", Op::above, "a"}}) == Verdict::does_not_hold);
+  CHECK(verdict({{Role::form, "a", Op::above, "a"}}) == Verdict::does_not_hold);
+  CHECK(verdict({{Role::needs, "c", Op::at_least, "2"}, {Role::form, "b", Op::above, "a"}}) ==
+        Verdict::cannot_test);
+  CHECK(verdict({{Role::form, "a", Op::above, "b"}, {Role::size, "a", Op::at_least, "4"}}) ==
+        Verdict::in_form);
+  CHECK(verdict({{Role::size, "a", Op::at_least, "4", 1.0}}) == Verdict::holds);
+  CHECK(verdict({{Role::form, "c", Op::at_most, "0.5", 0.5}}) == Verdict::holds);
+  CHECK(verdict({{Role::form, "a", Op::below, "b"}, {Role::form, "a", Op::above, "b"}}) ==
+        Verdict::does_not_hold);
+}
+
+TEST_CASE("intervals that overlap decide nothing") {
+  const std::vector<Measured> values = {between(0.9, 0.6, 1.0), between(0.5, 0.3, 0.7),
+                                        between(0.1, 0.0, 0.2)};
+  const auto open = judge(item_of({{Role::form, "a", Op::above, "b"}}), values);
+  CHECK(open.verdict == Verdict::cannot_test);
+  CHECK_THAT(open.reason, ContainsSubstring("A (0.9 [0.6, 1]) cannot be told apart from B"));
+  CHECK(judge(item_of({{Role::form, "a", Op::above, "c"}}), values).verdict == Verdict::holds);
+  CHECK(judge(item_of({{Role::form, "c", Op::above, "a"}}), values).verdict == Verdict::does_not_hold);
+  // At least a bar: sure only if the lower end reaches it, refuted only if the upper end does not.
+  CHECK(judge(item_of({{Role::form, "a", Op::at_least, "0.5"}}), values).verdict == Verdict::holds);
+  CHECK(judge(item_of({{Role::form, "a", Op::at_least, "0.7"}}), values).verdict ==
+        Verdict::cannot_test);
+  CHECK(judge(item_of({{Role::form, "b", Op::at_least, "0.8"}}), values).verdict ==
+        Verdict::does_not_hold);
+  CHECK(judge(item_of({{Role::size, "a", Op::at_least, "0.7"}}), values).verdict == Verdict::in_form);
+}
+
+TEST_CASE("a range over layers is shown, and the value alone is compared") {
+  std::vector<Measured> values = {between(0.9, 0.1, 1.0), number(0.5), number(0)};
+  values[0].is_range = true;
+  CHECK(judge(item_of({{Role::form, "a", Op::above, "b"}}), values).verdict == Verdict::holds);
+}
+
+TEST_CASE("what was not measured cannot be tested, and says why") {
+  std::vector<Measured> values = {number(1), number(2), number(3)};
+  values[1].missing = "the model has no tokenizer";
+  const auto judged = judge(item_of({{Role::form, "a", Op::above, "b"}}), values);
+  CHECK(judged.verdict == Verdict::cannot_test);
+  CHECK(judged.reason == "B was not measured: the model has no tokenizer.");
+  // A size that is missing leaves the form.
+  CHECK(judge(item_of({{Role::form, "c", Op::above, "a"}, {Role::size, "b", Op::above, "a"}}), values)
+            .verdict == Verdict::in_form);
+  Item never = item_of({});
+  never.never = "It needs a GPU.";
+  CHECK(judge(never, values).reason == "It needs a GPU.");
+  CHECK_THROWS_AS(judge(item_of({{Role::form, "a", Op::above, "nobody"}}), values), ConfigError);
+}
+
+TEST_CASE("the words of the verdicts are fixed") {
+  CHECK(verdict_word(Verdict::holds) == "holds");
+  CHECK(verdict_word(Verdict::in_form) == "holds in form");
+  CHECK(verdict_word(Verdict::does_not_hold) == "does not hold");
+  CHECK(verdict_word(Verdict::cannot_test) == "cannot be tested");
+}
+
+TEST_CASE("the items: 31 of the papers and the errors, with names that exist") {
+  std::set<std::string> ids, run_names;
+  for (const Run& run : runs()) CHECK(run_names.insert(run.name).second);
+  int n_claims = 0;
+  for (const Item& item : items()) {
+    INFO(item.id);
+    CHECK(ids.insert(item.id).second);
+    n_claims += item.is_error ? 0 : 1;
+    CHECK(!item.claim.empty());
+    CHECK(!item.published.empty());
+    CHECK((!item.never.empty() || !item.checks.empty()));
+    std::vector<Measured> values(item.values.size(), number(0.5));
+    CHECK_NOTHROW(judge(item, values));  // checks name values
+    for (const Value& value : item.values) CHECK(run_names.contains(value.run));
+    for (const Picture& picture : item.pictures) {
+      for (const std::string& name : names_in(picture.command))
+        CHECK((name.starts_with("pick:") || run_names.contains(name)));
+    }
+  }
+  CHECK(n_claims == 31);
+  CHECK(ids.size() == 38);
+}
+
+TEST_CASE("command lines become words") {
+  const auto substitute = [](std::string_view name) -> std::string {
+    if (name == "none") return "";
+    if (name == "--model") return "--model\n/my models/a";
+    return "dir with blank/" + std::string(name) + ".h5";
+  };
+  CHECK(expand("record {out} {--model} --prompt 'A is B.' {none} x", substitute) ==
+        std::vector<std::string>{"record", "dir with blank/out.h5", "--model", "/my models/a",
+                                 "--prompt", "A is B.", "x"});
+  CHECK(expand("--out {out}.tex", substitute) ==
+        std::vector<std::string>{"--out", "dir with blank/out.h5.tex"});
+  CHECK(names_in("{a} {b} x{a} {") == std::vector<std::string>{"a", "b"});
+}
+
+}  // namespace
+}  // namespace kvscope::papers

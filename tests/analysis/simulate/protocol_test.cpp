@@ -1,0 +1,221 @@
+// Protocols by name and by parts, and what runs under each of them.
+#include "analysis/simulate/protocol.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <fstream>
+
+#include "analysis/simulate/ask_prompt.hpp"
+#include "analysis/simulate/retrieval.hpp"
+#include "core/base/data_dir.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+TEST_CASE("protocols are read by name and by parts", "[protocol]") {
+  CHECK(parse_protocol("all").phase() == Phase::prefill);
+  CHECK(parse_protocol("decode").phase() == Phase::decode);
+  CHECK(parse_protocol("answer").phase() == Phase::decode);
+  CHECK(parse_protocol("question").phase() == Phase::decode);
+  const Protocol parts = parse_protocol("sparse/dense/sparse+unseen");
+  CHECK(parts.sparse_context);
+  CHECK(!parts.sparse_question);
+  CHECK(parts.sparse_answer);
+  CHECK(parts.unseen);
+  CHECK(parts.words() ==
+        "context sparse, question dense (not seen while the context goes in), answer sparse");
+  CHECK(parse_protocols("papers").size() == protocol_entries().size());
+  CHECK(parse_protocols("all,dense/sparse/sparse").size() == 2);
+  for (const ProtocolEntry& entry : protocol_entries())
+    CHECK(parse_protocol(entry.protocol.name).name == entry.protocol.name);
+  for (const char* text : {"", "al", "sparse", "sparse/dense", "sparse/dense/thin",
+                           "sparse/dense/dense+later", "all,", "dense/dense/sparse/sparse"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(parse_protocols(text), ContainsSubstring("expected one of decode, all, inside"));
+  }
+  CHECK_THROWS_WITH(parse_protocol("dense/dense/dense"), ContainsSubstring("nothing runs under"));
+  CHECK_THROWS_WITH(parse_protocol("sparse/dense/sparse+inside"), ContainsSubstring("shares its list"));
+  CHECK_THROWS_WITH(parse_protocols("all,all"), ContainsSubstring("given twice"));
+}
+
+struct World {
+  Transformer verifier = Transformer::load(embedded_verifier());
+  Tokenizer tokenizer = Tokenizer::load(embedded_verifier());
+  std::vector<TokenId> text = [this] {
+    std::ifstream in(embedded_text());
+    const std::string all((std::istreambuf_iterator<char>(in)), {});
+    return tokenizer.encode(std::string_view(all).substr(0, 20000));
+  }();
+  ThreadPool pool{2};
+  SimulationModels models() const {
+    return {&verifier, nullptr, &tokenizer, "verifier", "", text, "book", {}};
+  }
+  SimulationSetup setup(std::vector<MethodSpec> selectors, std::vector<std::string> budgets,
+                        std::vector<Phase> phases) {
+    SimulationOptions options;
+    options.selectors = std::move(selectors);
+    for (const std::string& budget : budgets) options.budgets.push_back(Budget::parse(budget));
+    options.chunk = 64;
+    return set_up_simulation(models(), options, phases, pool);
+  }
+  SimulationResult run(SimulationTask& task, const SimulationSetup& setup, int threads = 2) {
+    const TempDir dir;
+    ThreadPool own(threads);
+    return run_simulation(task, setup, dir.path() / "journal", JournalMode::fresh, own);
+  }
+};
+
+double of(const SimulationResult& result, const std::string& selector, const std::string& protocol,
+          std::string_view column) {
+  const auto& names = result.table.number_names;
+  const auto at = std::find(names.begin(), names.end(), column) - names.begin();
+  for (const ColumnTable::Row& row : result.table.rows) {
+    if (row.texts[2] == selector && row.texts[6] == protocol)
+      return row.numbers.at(static_cast<std::size_t>(at));
+  }
+  return std::nan("");
+}
+
+TEST_CASE("every protocol: full finds the key, a window that question and answer see does not",
+          "[protocol]") {
+  World world;
+  RetrievalOptions options;
+  options.protocols = parse_protocols("papers,dense/sparse/dense+unseen");
+  options.lengths = {400};
+  options.n_depths = 1;
+  options.trials = 1;
+  const SimulationSetup setup =
+      world.setup({"full", "streamingllm"}, {"tokens=48"}, phases_of(options.protocols));
+  const auto task = make_retrieval_task(setup, options);
+  const auto result = world.run(*task, setup);
+  for (const Protocol& protocol : options.protocols) {
+    INFO(protocol.name);
+    CHECK(of(result, "full", protocol.name, "accuracy") == 1.0);
+    CHECK(of(result, "full", protocol.name, "kv_reduction") == 0.0);
+    CHECK(of(result, "full", protocol.name, "prompts") == 1.0);
+    const double window = of(result, "streamingllm", protocol.name, "accuracy");
+    // who asks and answers under a window of 48 keys has not seen the middle of 400 tokens
+    if (protocol.sparse_question && protocol.sparse_answer) CHECK(window == 0.0);
+    CHECK(of(result, "streamingllm", protocol.name, "kv_reduction") > 0.3);
+  }
+  CHECK(task->config().at("protocols").at("question") ==
+        "context dense, question sparse (not seen while the context goes in), answer sparse");
+  CHECK(simulation_json(*task, world.run(*task, setup, 1)).dump() ==
+        simulation_json(*task, result).dump());
+}
+
+TEST_CASE("inside: one list for the chunk that holds the answer, read off where it stands",
+          "[protocol]") {
+  World world;
+  const SimulationSetup setup = world.setup({"full", "quoka"}, {"tokens=16"}, {Phase::prefill});
+  PromptSpec spec;
+  spec.length = 300;
+  const Prompt prompt = make_prompt(spec, world.text, world.tokenizer);
+  std::vector<std::size_t> begins;
+  const auto expected = answer_tokens(prompt.answers, world.tokenizer, begins);
+  CHECK(world.tokenizer.decode(expected) == " " + prompt.answers.front());
+  LiveSequence empty(world.verifier, {}, 1, world.pool);
+  for (const LivePair& pair : setup.pairs) {
+    const auto turn = ask_prompt(setup, pair, PromptKind::passkey, prompt,
+                                 {parse_protocol("inside")}, empty.cache(), world.pool, {})
+                          .front();
+    // by hand: whole chunks of 64 with the shorter one first, the last of them holds the answer
+    auto tokens = prompt.tokens;
+    tokens.insert(tokens.end(), expected.begin(), expected.end() - 1);
+    const std::size_t first = tokens.size() % 64;
+    LiveSequence live(world.verifier, pair.options, 400, world.pool);
+    Tensor<float> logits;
+    for (std::size_t at = 0, size = first; at < tokens.size(); at += size, size = 64) {
+      if (at > 0) size = 64;
+      logits = live.run(Phase::prefill, std::span(tokens).subspan(at, size), Logits::all);
+      if (at + size == tokens.size()) break;
+    }
+    std::vector<TokenId> likeliest;
+    const Index n = static_cast<Index>(expected.size());
+    for (Index i = 0; i < n; ++i) likeliest.push_back(argmax(logits.view().row(64 - n + i)));
+    CHECK(turn.answer == likeliest);
+    CHECK(turn.score == (likeliest == expected ? 1.0 : 0.0));
+    if (pair.asked.selector == "full") CHECK(turn.score == 1.0);
+  }
+}
+
+TEST_CASE("turns: several questions over one cache, or each from the context again", "[protocol]") {
+  World world;
+  RetrievalOptions options;
+  options.task = "needle";
+  options.kinds = {PromptKind::multi_key};
+  options.n_facts = 3;
+  options.lengths = {300};
+  options.n_depths = 1;
+  options.trials = 2;
+  options.turns = 3;
+  options.protocols = parse_protocols("all,question");
+  const SimulationSetup setup =
+      world.setup({"full", "quoka"}, {"tokens=4096"}, phases_of(options.protocols));
+  for (const bool shared : {false, true}) {
+    options.shared_prefix = shared;
+    const auto task = make_retrieval_task(setup, options);
+    const auto result = world.run(*task, setup);
+    CHECK(result.table.rows.size() == 2 * 3 * 2);  // protocols, turns, methods
+    const auto& names = result.table.number_names;
+    CHECK(std::find(names.begin(), names.end(), "turn") != names.end());
+    const auto json = simulation_json(*task, result);
+    CHECK(json.at("outcomes").at(0).at("scores").at("full").size() == 3);
+    if (shared) CHECK(of(result, "full", "all", "accuracy") == 1.0);
+    // a budget of everything is the dense model, turn by turn
+    for (std::size_t c = 0; c < result.units.size(); ++c) {
+      for (std::size_t t = 0; t < 3; ++t)
+        CHECK(result.units[c][0].values[t * 5] == result.units[c][1].values[t * 5]);
+    }
+  }
+  options.kinds = {PromptKind::passkey};
+  CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("has 1 question, found 3"));
+  options.protocols = parse_protocols("inside");
+  options.shared_prefix = false;
+  CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("ends the sequence"));
+}
+
+TEST_CASE("a wanted interval adds prompts until it is there, the same after interruptions",
+          "[protocol]") {
+  World world;
+  RetrievalOptions options;
+  options.lengths = {200};
+  options.n_depths = 2;
+  options.trials = 1;
+  options.until_interval = 0.25;
+  options.max_trials = 10;
+  const SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
+  const auto task = make_retrieval_task(setup, options);
+  const auto result = world.run(*task, setup);
+  const double n = of(result, "full", "decode", "prompts");
+  CHECK(n > 2.0);
+  CHECK(n <= 20.0);
+  CHECK(of(result, "streamingllm", "decode", "prompts") == n);
+  for (const std::string selector : {"full", "streamingllm"}) {
+    const double mean = of(result, selector, "decode", "accuracy");
+    const double reach = std::max(mean - of(result, selector, "decode", "accuracy_low"),
+                                  of(result, selector, "decode", "accuracy_high") - mean);
+    CHECK((reach <= 0.25 || n == 20.0));
+  }
+  const TempDir dir;
+  std::stop_source source;
+  CHECK_THROWS_AS(run_simulation(*task, setup, dir.path() / "j", JournalMode::fresh, world.pool,
+                                 [&](const Progress& p) {
+                                   if (p.done == 5) source.request_stop();
+                                 },
+                                 source.get_token()),
+                  Interrupted);
+  const auto resumed =
+      run_simulation(*task, setup, dir.path() / "j", JournalMode::resume, world.pool);
+  CHECK(simulation_json(*task, resumed).dump() == simulation_json(*task, result).dump());
+  options.until_interval = 0.9;
+  CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("wanted interval"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,126 @@
+// kvscope sweep --match and the figures that it feeds, run as a user runs them.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+struct MatchShop {
+  TempDir dir;
+  std::string trace = file("t.h5");
+  MatchShop() {
+    REQUIRE(kvscope_run({"record", trace, "--max-tokens", "200", "--decode", "4"}).code == 0);
+  }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  Words sweep(const std::string& selectors, Words more) const {
+    Words words = {"sweep", trace,         "--phase", "decode",     "--steps",
+                   "3",     "--resamples", "20",      "--selector", selectors};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_CASE(
+    "a sweep at equal cost says knob and cost in every row, in three formats and over shards") {
+  const MatchShop shop;
+  const std::string selectors = "full,oracle-topk,quest:page-size=4,oracle-topp,vattention";
+  const RunSetup pinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
+  for (const std::string extension : {".csv", ".json", ".h5"}) {
+    const std::string one = shop.file("one" + extension);
+    const Words words = shop.sweep(selectors, {"--match", "density=0.2", "--dense-layers", "0"});
+    Words whole = words;
+    whole.insert(whole.end(), {"--out", one, "--threads", "1"});
+    const auto run = kvscope_run(whole, pinned);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    CHECK_THAT(run.out, ContainsSubstring("knob") && ContainsSubstring("reached") &&
+                            ContainsSubstring(
+                                "* vattention, density=0.2: not reached: the least is density="));
+    Words merge = {"merge"};
+    for (const std::string i : {"1", "2"}) {
+      Words shard = words;
+      shard.insert(shard.end(), {"--out", shop.file("parts" + extension), "--shard", i + "/2"});
+      REQUIRE(kvscope_run(shard, pinned).code == 0);
+      merge.push_back(shop.file("parts" + extension) + ".shard-" + i + "-of-2");
+    }
+    merge.insert(merge.end(), {"--out", shop.file("merged" + extension)});
+    REQUIRE(kvscope_run(merge, pinned).code == 0);
+    CHECK(read_file(shop.file("merged" + extension)) == read_file(one));
+  }
+  const auto rows = nlohmann::json::parse(read_file(shop.file("one.json")));
+  CHECK_THAT(rows["command_line"].get<std::string>(), ContainsSubstring("--match density=0.2"));
+  for (const auto& row : rows["rows"]) {
+    INFO(row.dump());
+    CHECK(row["match"] == "density=0.2");
+    CHECK(row["match_reached"].is_number());
+    if (row["match_note"] != "") continue;
+    CHECK(row["match_reached"].get<double>() == Approx(0.2).epsilon(0.0101));
+    CHECK(row["knob"] != "");
+  }
+  // the figure, whatever the format, and its manifest
+  for (const std::string extension : {".csv", ".json", ".h5"}) {
+    const auto drawn = kvscope_run({"figure", "equal-cost", shop.file("one" + extension),
+                                    "--format", "svg", "--out", shop.file("figures" + extension)});
+    INFO(drawn.err);
+    REQUIRE(drawn.code == 0);
+    CHECK_THAT(drawn.err, ContainsSubstring("vattention (not reached"));
+    CHECK(kvscope_run({"reproduce", shop.file("figures" + extension) + "/equal-cost.json"}).code ==
+          0);
+  }
+  CHECK(read_file(shop.file("figures.csv/equal-cost.svg")) ==
+        read_file(shop.file("figures.h5/equal-cost.svg")));
+  const auto curves = kvscope_run({"figure", "budget", shop.file("one.csv"), "--metric", "mass",
+                                   "--format", "svg", "--out", shop.file("curves")});
+  INFO(curves.err);
+  CHECK(curves.code == 0);
+}
+
+TEST_CASE("all stands for every method that the run can have; the others are named") {
+  const MatchShop shop;
+  const auto run = kvscope_run(
+      shop.sweep("all,quest:page-size=4", {"--budget", "16", "--layers", "5", "--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto report = run.json();
+  std::string skipped;
+  for (const auto& sentence : report["skipped"]) skipped += sentence.get<std::string>() + "\n";
+  CHECK_THAT(skipped, ContainsSubstring("specattn needs a draft model") &&
+                          ContainsSubstring("kascade learns from") &&
+                          ContainsSubstring("xattention is not defined for decode"));
+  bool has_named = false;
+  for (const auto& row : report["rows"]) {
+    CHECK(row["selector"] != "quest");
+    has_named = has_named || row["selector"] == "quest:page-size=4";
+  }
+  CHECK(has_named);
+}
+
+TEST_CASE("wrong matches end with one sentence that names what is taken") {
+  const MatchShop shop;
+  for (const std::string word :
+       {"tokens=5", "density=0", "density=2", "density", "keys=0", "bytes=-1", "0.05"}) {
+    const auto run = kvscope_run(shop.sweep("quest", {"--match", word}));
+    INFO(word << ": " << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring("density=X") && ContainsSubstring("keys=N") &&
+                            ContainsSubstring("bytes=N"));
+  }
+  const auto both = kvscope_run(shop.sweep("quest", {"--match", "density=0.1", "--budget", "16"}));
+  CHECK(both.code == 2);
+  CHECK_THAT(both.err, ContainsSubstring("exclude each other"));
+}
+
+}  // namespace
+}  // namespace kvscope::test

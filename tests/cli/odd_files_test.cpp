@@ -1,0 +1,128 @@
+// Inputs that are no files, files that are not ours, and data that are no longer what was recorded: one
+// sentence and exit code 3, without waiting for anybody.
+#include <sys/stat.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+#include "traces/layout.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+/// The command to its end; fails the test if it takes longer than `seconds`.
+RunResult run_within(const Words& words, int seconds) {
+  RunningProgram program(words);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (program.is_running() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  REQUIRE_FALSE(program.is_running());
+  return program.wait();
+}
+
+TEST_CASE("a pipe without a writer, a device and a folder are no inputs") {
+  const TempDir dir;
+  const std::string pipe = (dir.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string out = (dir.path() / "out").string();
+  for (const std::string& input : {pipe, std::string("/dev/zero"), dir.path().string()}) {
+    for (const Words& words : {Words{"figure", "budget", input, "--out", out + ".svg"},
+                               Words{"table", input, "--rows", "selector", "--value", "mass_mean"},
+                               Words{"merge", input, "--out", out + ".csv"},
+                               Words{"notebook", "recall", input, "--out", out + ".ipynb"},
+                               Words{"recover", input, "--out", out + ".h5"},
+                               Words{"info", input}, Words{"verify", input},
+                               Words{"analyze", "quest", input},
+                               Words{"reproduce", input}}) {
+      INFO(words[0] << " " << input);
+      const RunResult run = run_within(words, 30);
+      INFO(run.err);
+      CHECK(run.code == 3);
+      CHECK(run.err_is_one_line());
+      CHECK_THAT(run.err, ContainsSubstring(input));
+    }
+  }
+  CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator{}) == 1);
+}
+
+TEST_CASE("a pipe that has a writer is waited for") {
+  const TempDir dir;
+  const std::string pipe = (dir.path() / "pipe").string();
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(pipe) << "selector,budget,mass_mean\nquest,64,0.5\n"; });
+  // Opened for both, so that the pipe has a writer whoever comes first.
+  const std::fstream both(pipe, std::ios::in | std::ios::out);
+  writer.join();
+  RunningProgram program({"tokenize", "--text", pipe});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(program.is_running());  // waits for the end of what is written
+}
+
+TEST_CASE("overwriting does not take a .part file that is no recording") {
+  const TempDir dir;
+  const std::string out = (dir.path() / "trace.h5").string();
+  const std::string part = out + ".part";
+  const Words words = {"record", out, "--max-tokens", "16", "--layers", "0", "--overwrite"};
+  for (const std::string& theirs : {std::string("half of a download"), std::string("\x89HDF\r\n\x1a\n") + std::string(9000, 'x')}) {
+    std::ofstream(part) << theirs;
+    const RunResult run = kvscope_run(words);
+    INFO(run.err);
+    CHECK(run.code == 3);
+    CHECK_THAT(run.err, ContainsSubstring(part) && ContainsSubstring("no recording"));
+    CHECK(read_file(part) == theirs);
+    CHECK_FALSE(fs::exists(out));
+  }
+  fs::remove(part);
+  for (const std::string& ours : {std::string(), std::string("\x89HDF\r\n\x1a\n") + std::string(1000, '\0')}) {
+    std::ofstream(part) << ours;  // a recorder that was killed while it laid the file out
+    CHECK(kvscope_run(words).code == 0);
+    CHECK_FALSE(fs::exists(part));
+  }
+}
+
+TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") {
+  const TempDir dir;
+  const fs::path trace = dir.path() / "trace.h5";
+  REQUIRE(kvscope_run({"record", trace.string(), "--max-tokens", "48", "--decode", "2", "--layers", "2,3"}).code == 0);
+  const std::string good = read_file(trace);
+  const auto damage = [&](const char* array) {
+    std::uint64_t offset = 0;
+    {
+      const TraceLayout layout = open_layout(h5::File::open(trace));
+      offset = layout.data(layout.find(array).value()).file_offset().value();
+    }
+    std::string bytes = good;
+    bytes[offset + 40] ^= 1;
+    std::ofstream(trace, std::ios::binary | std::ios::trunc) << bytes;
+  };
+  for (const char* array : {"/layers/3/k", "/layers/3/q", "/layers/3/v"}) {
+    std::ofstream(trace, std::ios::binary | std::ios::trunc) << good;
+    damage(array);
+    for (const Words& words : {Words{"analyze", "quest", trace.string()}, Words{"analyze", "quoka", trace.string()},
+                               Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--force", "--out", (dir.path() / "s.csv").string()}}) {
+      if (std::string(array).ends_with("q") && words[1] == "quest") continue;  // reads the queries of decoding alone
+      if (std::string(array).ends_with("v") && words[0] == "analyze") continue;  // which read no values
+      INFO(words[0] << " " << words[1] << " " << array);
+      const RunResult run = kvscope_run(words);
+      INFO(run.err);
+      CHECK(run.code == 3);
+      CHECK_THAT(run.err, ContainsSubstring(array) && ContainsSubstring("recorded checksum") && ContainsSubstring("kvscope verify"));
+      CHECK_FALSE(fs::exists(dir.path() / "s.csv"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,107 @@
+// kvscope papers, run as a user runs it.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+
+nlohmann::json items_of(const fs::path& folder) {
+  return nlohmann::json::parse(read_file(folder / "items.json")).at("items");
+}
+
+TEST_CASE("papers judges items from results, and does not run them again") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "report";
+  const std::vector<std::string> command = {
+      "papers", "--quick", "--out", out.string(),
+      "--items", "error-theorem-b1,error-bound-factor,error-last-midpoint,quest-longbench"};
+  const auto first = kvscope_run(command);
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  CHECK_THAT(first.out, ContainsSubstring("does not hold"));
+  const auto items = items_of(out);
+  REQUIRE(items.size() == 4);
+  for (const auto& item : items) {
+    CHECK(item.at("verdict") ==
+          (item.at("item") == "quest-longbench" ? "cannot be tested" : "does not hold"));
+    CHECK(!item.at("reason").get<std::string>().empty());
+    if (item.at("item") == "error-theorem-b1") CHECK(item.at("ours") == 2);  // both layers' last rows
+    if (item.at("item") == "error-bound-factor") CHECK(item.at("ours").get<double>() == Approx(2.0));
+  }
+  CHECK_THAT(read_file(out / "report.html"), ContainsSubstring("</html>"));
+  CHECK_THAT(read_file(out / "report.tex"), ContainsSubstring("\\end{document}"));
+
+  // The same numbers as the single command's.
+  const auto alone =
+      kvscope_run({"analyze", "theorem-b1", (out / "runs/b1-recording.h5").string(), "--json"}).json();
+  CHECK(alone.at("totals").at("printed_violations") == 2);
+  CHECK(alone.at("totals").at("violations_of_proved_bounds") == 0);
+
+  const auto again = kvscope_run(command);
+  CHECK(again.code == 0);
+  CHECK(again.err.empty());  // nothing was run
+  // A result that was touched is made again, it alone.
+  fs::remove(out / "runs/error-bound.csv");
+  const auto third = kvscope_run(command);
+  CHECK_THAT(third.err, ContainsSubstring("error-bound: kvscope sweep"));
+  CHECK_THAT(third.err, !ContainsSubstring("theorem"));
+}
+
+TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest goes on") {
+  const TempDir dir;
+  const fs::path out = dir.path() / "report";
+  const fs::path golden = fs::path(KVSCOPE_SOURCE_DIR) / "tests/golden/llama3_gqa";
+  const auto run =
+      kvscope_run({"papers", "--quick", "--model", golden.string(), "--out", out.string(), "--items",
+                   "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  for (const auto& item : items_of(out)) {
+    INFO(item.dump());
+    if (item.at("item") == "error-theorem-b1") {
+      CHECK(item.at("verdict") == "does not hold");
+    } else {
+      CHECK(item.at("verdict") == "cannot be tested");
+    }
+    if (item.at("item") == "quoka-fig-2b")
+      CHECK_THAT(item.at("reason").get<std::string>(), ContainsSubstring("tokenizer.json"));
+    if (item.at("item") == "specattn-fig-2")
+      CHECK_THAT(item.at("reason").get<std::string>(), ContainsSubstring("--draft"));
+  }
+}
+
+TEST_CASE("papers refuses what it cannot mean") {
+  const TempDir dir;
+  CHECK(kvscope_run({"papers"}).code == 2);
+  const auto unknown =
+      kvscope_run({"papers", "--out", (dir.path() / "r").string(), "--items", "quoka-fig-99"});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("quoka-fig-99 is no item"));
+  CHECK(kvscope_run({"papers", "--example", "nothing", "--out", (dir.path() / "x.h5").string()}).code ==
+        2);
+}
+
+TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed search's loss") {
+  const auto json = kvscope_run({"bench", "nucleus", "--keys", "256,2048", "--rows", "5", "--json"}).json();
+  REQUIRE(json.at("rows").size() == 2);
+  for (const auto& row : json.at("rows")) {
+    CHECK(row.at("least_mass_exact").get<double>() >= 0.95 - 1e-6);
+    CHECK(row.at("least_mass_safe_low").get<double>() >= 0.95 - 1e-6);
+    CHECK(row.at("least_mass_paper_10").get<double>() < 0.95);
+    CHECK(row.at("ratio").get<double>() > 0.0);
+  }
+  CHECK(kvscope_run({"bench", "nucleus", "--p", "0"}).code == 2);
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,65 @@
+// Knobs: every method of the registry has one that keeps more keys as it is turned up, or is named
+// here as having none.
+#include "core/selectors/method_knob.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <set>
+
+namespace kvscope {
+namespace {
+
+TEST_CASE("every method has a budget or declares a knob whose ends it takes", "[selectors]") {
+  const std::set<std::string> without = {"full"};
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.is_own) continue;
+    INFO(entry.name);
+    const auto knob = MethodKnob::of(entry.name, /*by_share=*/true, 4096);
+    REQUIRE(knob.has_value() == !without.contains(entry.name));
+    if (!knob) continue;
+    CHECK(knob->low() < knob->high());
+    for (const double value : {knob->low(), knob->high()}) {
+      const KnobSetting setting = knob->at(knob->rounded(value));
+      CHECK(setting.budget.has_value() == !setting.selector.caps().budgets.empty());
+      CHECK(setting.selector.stages().back().method == &entry);
+    }
+  }
+}
+
+TEST_CASE("a knob is the budget, in the unit that is asked for, or the declared option",
+          "[selectors]") {
+  const auto quest = MethodKnob::of("quest", /*by_share=*/false, 4096);
+  CHECK(quest->counts_keys());
+  CHECK(quest->high() == 4096.0);
+  CHECK(quest->rounded(204.6) == 205.0);
+  CHECK(quest->text(205.0) == "tokens=205");
+  CHECK(quest->at(205.0).budget->to_string() == "tokens=205");
+  const auto ratio = MethodKnob::of("quest", /*by_share=*/true, 4096);
+  CHECK(ratio->is_ratio());
+  CHECK(ratio->text(ratio->rounded(0.0512345678)) == "ratio=0.0512346");
+  CHECK(MethodKnob::of("oracle-topp", true, 4096)->text(0.9) == "p=0.9");
+
+  const auto tau = MethodKnob::of("xattention:stride=16", true, 4096);
+  CHECK(!tau->at(0.5).budget.has_value());
+  CHECK(tau->at(0.5).selector.text() == "xattention:stride=16,tau=0.5");
+  CHECK(tau->text(0.5) == "tau=0.5");
+  const auto pattern = MethodKnob::of("minference-a-shape", false, 4096);
+  CHECK(pattern->at(512.0).selector.text() == "minference-a-shape:sizes=budget");
+  CHECK(pattern->at(512.0).budget->to_string() == "tokens=512");
+}
+
+TEST_CASE("the knob follows the options that decide which one there is", "[selectors]") {
+  CHECK(MethodKnob::of("spargeattn", true, 64)->text(0.5) == "tau=0.5");
+  CHECK(MethodKnob::of("spargeattn-topk", true, 64)->text(0.5) == "top-share=0.5");
+  CHECK(MethodKnob::of("spargeattn-p", true, 64)->text(0.5) == "p=0.5");
+  CHECK(MethodKnob::of("duoattention:by=threshold", true, 64)->falls());
+  CHECK(!MethodKnob::of("duoattention", true, 64)->falls());
+  CHECK(MethodKnob::of("moba", true, 64)->text(3.0) == "top-blocks=3");
+  CHECK(MethodKnob::of("blockmean", false, 64)->text(3.0) == "tokens=3");
+  // a stack turns its last stage, and nothing where two stages would be turned at once
+  CHECK(MethodKnob::of("keydiff@tokens=32+quest", false, 64)->text(8.0) == "tokens=8");
+  CHECK(!MethodKnob::of(MethodSpec(), true, 64).has_value());
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,319 @@
+// Side tensors of traces: written, read back, cut, recovered and verified like all others; absurd
+// shapes are refused before anything is believed.
+#include "core/trace/side.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "core/base/error.hpp"
+#include "core/trace/memory_trace.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+#include "traces/recover.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+constexpr Index kSideTokens = 24;
+
+/// A number that says where it belongs.
+float side_value(SideTensor what, Index layer, Index head, Index pos, Index channel) {
+  return static_cast<float>(1000 * static_cast<int>(what) + 300 * layer + 50 * head + pos) +
+         0.01f * static_cast<float>(channel);
+}
+
+/// Every second block before the row and its own one.
+std::int32_t side_block(Index list, Index pos, Index rank, Index block) {
+  const Index chosen = 2 * rank + list;
+  return chosen <= pos / block ? static_cast<std::int32_t>(chosen) : -1;
+}
+
+SyntheticTrace side_trace(TokenRange rows = {0, kSideTokens}) {
+  Plan plan;
+  plan.rows = rows;
+  SyntheticTrace trace = make_trace(plan);
+  trace.info.capture.k_pre_rope = true;
+  trace.info.index = {.layers = {0, 2},
+                      .n_heads = 4,
+                      .n_key_heads = 2,
+                      .width = 5,
+                      .has_gates = true,
+                      .n_lists = 4,
+                      .n_selected = 3,
+                      .block = 4};
+  return trace;
+}
+
+/// Hands everything on, and side tensors after each layer.
+class WithSide final : public TraceSink {
+ public:
+  explicit WithSide(TraceSink& sink) : sink_(sink) {}
+  std::int32_t first_block = 0;  // of list 0, row 0
+
+  void begin(const TraceInfo& info) override {
+    info_ = info;
+    sink_.begin(info);
+  }
+  void write_layer(const LayerRows& rows) override {
+    sink_.write_layer(rows);
+    const TokenRange tokens = info_.units[unit_].tokens;
+    const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
+                          std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
+    const IndexShape& index = info_.index;
+    const auto made = [&](SideTensor what, Index n_heads, TokenRange range, Index width) {
+      Tensor<float> out(Shape{n_heads, range.size(), width});
+      for (Index h = 0; h < n_heads; ++h) {
+        for (Index i = 0; i < range.size(); ++i) {
+          for (Index c = 0; c < width; ++c)
+            out(h, i, c) = side_value(what, rows.layer, h, range.begin + i, c);
+        }
+      }
+      return out;
+    };
+    const auto q = made(SideTensor::index_q, index.n_heads, kept, index.width);
+    const auto k = made(SideTensor::index_k, index.n_key_heads, tokens, index.width);
+    const auto w = made(SideTensor::index_w, index.n_heads, kept, 1);
+    const auto raw = made(SideTensor::k_pre_rope, 2, tokens, info_.d_head);
+    Tensor<std::int32_t> blocks(Shape{index.n_lists, kept.size(), index.n_selected});
+    for (Index l = 0; l < index.n_lists; ++l) {
+      for (Index i = 0; i < kept.size(); ++i) {
+        for (Index r = 0; r < index.n_selected; ++r)
+          blocks(l, i, r) = side_block(l, kept.begin + i, r, index.block);
+      }
+    }
+    if (first_block != 0 && kept.begin == 0) blocks(0, 0, 0) = first_block;
+    SideRows side{.layer = rows.layer, .k_pre_rope = raw.view()};
+    if (index.has_layer(rows.layer)) {
+      side.index_q = q.view();
+      side.index_k = k.view();
+      side.index_w = {w.data(), Shape{index.n_heads, kept.size()}};
+      side.index_selected = blocks.view();
+    }
+    sink_.write_side(side);
+  }
+  void write_logits(TensorView<const float> logits) override { sink_.write_logits(logits); }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    sink_.write_tokens(ids, bytes);
+  }
+  void commit_unit() override {
+    sink_.commit_unit();
+    ++unit_;
+  }
+  void finish(TraceStatus status) override { sink_.finish(status); }
+
+ private:
+  TraceSink& sink_;
+  TraceInfo info_;
+  std::size_t unit_ = 0;
+};
+
+void check_side_of(const TraceSource& trace) {
+  const TraceInfo& info = trace.info();
+  const TokenRange all{0, info.n_tokens};
+  for (const Index layer : {0, 2}) {
+    for (Index head = 0; head < 4; ++head) {
+      const Tensor<float> q = trace.read_side(SideTensor::index_q, layer, head, info.rows);
+      const Tensor<float> w = trace.read_side(SideTensor::index_w, layer, head, info.rows);
+      const Tensor<std::int32_t> blocks = trace.read_selected(layer, head, info.rows);
+      REQUIRE(q.shape() == Shape{info.rows.size(), 5});
+      REQUIRE(w.shape() == Shape{info.rows.size()});
+      REQUIRE(blocks.shape() == Shape{info.rows.size(), 3});
+      for (Index i = 0; i < info.rows.size(); ++i) {
+        const Index pos = info.rows.begin + i;
+        CHECK(q(i, 4) == side_value(SideTensor::index_q, layer, head, pos, 4));
+        CHECK(w(i) == side_value(SideTensor::index_w, layer, head, pos, 0));
+        for (Index r = 0; r < 3; ++r) CHECK(blocks(i, r) == side_block(head, pos, r, 4));
+      }
+    }
+    for (Index head = 0; head < 2; ++head) {
+      const Tensor<float> k = trace.read_side(SideTensor::index_k, layer, head, all);
+      for (Index pos = 0; pos < all.end; ++pos)
+        CHECK(k(pos, 3) == side_value(SideTensor::index_k, layer, head, pos, 3));
+    }
+  }
+  for (const Index layer : {0, 1, 2}) {
+    const Tensor<float> raw = trace.read_side(SideTensor::k_pre_rope, layer, 1, {3, 7});
+    CHECK(raw(2, 6) == side_value(SideTensor::k_pre_rope, layer, 1, 5, 6));
+  }
+  CHECK(has_side(info, SideTensor::k_pre_rope, 1));
+  CHECK(!has_side(info, SideTensor::index_q, 1));
+  CHECK_THROWS_WITH(
+      trace.read_side(SideTensor::index_q, 1, 0, {0, 1}),
+      ContainsSubstring("holds no index_q of layer 1") && ContainsSubstring("kvscope_recorder"));
+  CHECK_THROWS_WITH(trace.read_selected(1, 0, {0, 1}), ContainsSubstring("index_selected"));
+  CHECK_THROWS_WITH(trace.read_side(SideTensor::index_k, 0, 2, {0, 1}),
+                    ContainsSubstring("head 2 does not exist, expected 0 to 1"));
+  CHECK_THROWS_AS(trace.read_selected(0, 4, {0, 1}), ConfigError);
+  CHECK_THROWS_AS(trace.read_side(SideTensor::index_q, 0, 0, {20, 25}), ConfigError);
+}
+
+void write_side_file(const SyntheticTrace& trace, const std::filesystem::path& file,
+                     std::int32_t first_block = 0) {
+  const auto writer = create_trace(file, {});
+  WithSide sink(*writer);
+  sink.first_block = first_block;
+  write_all(trace, sink);
+}
+
+VerifyReport verified(const std::filesystem::path& file) {
+  ThreadPool pool(1);
+  return verify_trace(file, {}, pool);
+}
+
+TEST_CASE("side tensors are read back as they were written, from files and memory", "[side]") {
+  const TempFolder folder;
+  for (const TokenRange rows : {TokenRange{0, kSideTokens}, TokenRange{5, 20}}) {
+    const SyntheticTrace trace = side_trace(rows);
+    write_side_file(trace, folder / "t.h5");
+    const TraceFile file = TraceFile::open(folder / "t.h5");
+    CHECK(file.warnings().empty());
+    CHECK(file.info().index == trace.info.index);
+    CHECK(file.info().capture == trace.info.capture);
+    check_side_of(file);
+    MemoryTrace memory;
+    WithSide sink(memory);
+    write_all(trace, sink);
+    check_side_of(memory);
+    const VerifyReport report = verified(folder / "t.h5");
+    for (const std::string& problem : report.problems) FAIL_CHECK(problem);
+    std::filesystem::remove(folder / "t.h5");
+  }
+}
+
+TEST_CASE("recordings with side tensors that end early keep them; recovery and compression too",
+          "[side]") {
+  const TempFolder folder;
+  const SyntheticTrace trace = side_trace();
+  {
+    const auto writer = create_trace(folder / "cut.h5", {});
+    WithSide sink(*writer);
+    sink.begin(trace.info);
+    write_units(trace, sink, 0, 2);
+    sink.finish(TraceStatus::interrupted);
+  }
+  const TraceFile cut = TraceFile::open(folder / "cut.h5");
+  CHECK(cut.info().n_tokens == 16);
+  CHECK(cut.read_side(SideTensor::index_k, 2, 1, {15, 16})(0, 2) ==
+        side_value(SideTensor::index_k, 2, 1, 15, 2));
+  CHECK(verified(folder / "cut.h5").ok);
+  {
+    const auto writer = create_trace(folder / "killed.h5", {});
+    WithSide sink(*writer);
+    sink.begin(trace.info);
+    write_units(trace, sink, 0, 3);
+  }
+  recover_trace(folder / "killed.h5.part", folder / "saved.h5", /*overwrite=*/false, {});
+  CHECK(TraceFile::open(folder / "saved.h5").info().index == trace.info.index);
+  CHECK(verified(folder / "saved.h5").ok);
+  WriterOptions small;
+  small.gzip_level = 6;
+  {
+    const auto writer = create_trace(folder / "small.h5", small);
+    WithSide sink(*writer);
+    write_all(trace, sink);
+  }
+  check_side_of(TraceFile::open(folder / "small.h5"));
+}
+
+TEST_CASE("a trace without side tensors is written as version 1.1, one with them as 1.2",
+          "[side]") {
+  const TempFolder folder;
+  write_all(make_trace(Plan{}), *create_trace(folder / "plain.h5", {}));
+  write_side_file(side_trace(), folder / "side.h5");
+  const std::string script =
+      "import sys, h5py\nf = h5py.File(sys.argv[1])\n"
+      "print(f.attrs['schema_version'].decode(), f.attrs['features'].decode())";
+  const std::string plain = run_python(script, {folder / "plain.h5"});
+  CHECK_THAT(plain, ContainsSubstring("1.1 ") && !ContainsSubstring("index"));
+  CHECK_THAT(run_python(script, {folder / "side.h5"}),
+             ContainsSubstring("1.2 ") && ContainsSubstring(",index,k-pre-rope"));
+  const TraceFile file = TraceFile::open(folder / "plain.h5");
+  CHECK(file.info().index.empty());
+  CHECK_THROWS_WITH(file.read_side(SideTensor::k_pre_rope, 0, 0, {0, 1}),
+                    ContainsSubstring("capture k-pre-rope"));
+}
+
+TEST_CASE("verify names damaged side tensors and blocks that a row cannot see", "[side]") {
+  const TempFolder folder;
+  write_side_file(side_trace(), folder / "late.h5", /*first_block=*/1);
+  const VerifyReport late = verified(folder / "late.h5");
+  CHECK(!late.ok);
+  CHECK_THAT(late.problems.front(),
+             ContainsSubstring("/layers/0/index_selected: list 0, row 0 names block 1"));
+  for (const std::string array :
+       {"index_q", "index_k", "index_w", "index_selected", "k_pre_rope"}) {
+    const auto file = folder / (array + ".h5");
+    write_side_file(side_trace(), file);
+    run_python(
+        "import sys, h5py\nf = h5py.File(sys.argv[1], 'r+')\nd = f['/layers/2/' + sys.argv[2]]\n"
+        "d[(1, 7) + (0,) * (len(d.shape) - 2)] = 0.5 if d.dtype.kind == 'f' else -1",
+        {file, array});
+    const VerifyReport report = verified(file);
+    INFO(array);
+    CHECK(!report.ok);
+    CHECK_THAT(report.problems.empty() ? "" : report.problems.back(),
+               ContainsSubstring("/layers/2/" + array));
+  }
+  // without checksums, too
+  const auto bare = folder / "bare.h5";
+  write_side_file(side_trace(), bare);
+  run_python(
+      "import sys, h5py\nf = h5py.File(sys.argv[1], 'r+')\ndel f['/checksums']\n"
+      "f.attrs['features'] = f.attrs['features'].decode().replace('checksums', 'qkv').encode()\n"
+      "f['/layers/2/index_k'][1, 7, 0] = float('nan')",
+      {bare});
+  const VerifyReport report = verified(bare);
+  REQUIRE(!report.ok);
+  CHECK_THAT(report.problems.front(), ContainsSubstring("/layers/2/index_k"));
+}
+
+TEST_CASE("absurd or contradictory shapes of side tensors are refused with a sentence", "[side]") {
+  const TempFolder folder;
+  const auto said = [&](const std::string& edit) -> std::string {
+    const auto file = folder / "hostile.h5";
+    write_side_file(side_trace(), file);
+    run_python("import sys, h5py, numpy\nf = h5py.File(sys.argv[1], 'r+')\na = f.attrs\n" + edit,
+               {file});
+    std::string sentence = "no error";
+    try {
+      const TraceFile opened = TraceFile::open(file);
+    } catch (const FormatError& error) {
+      sentence = error.what();
+    }
+    std::filesystem::remove(file);
+    return sentence;
+  };
+  CHECK_THAT(said("a['index_heads'] = 2**40"), ContainsSubstring("index heads: expected 1 to"));
+  CHECK_THAT(said("a['index_heads'] = -4"), ContainsSubstring("index heads: expected 1 to"));
+  CHECK_THAT(said("a['index_heads'] = 3"),
+             ContainsSubstring("a multiple of the 2 index key heads"));
+  CHECK_THAT(said("a['index_key_heads'] = 0"), ContainsSubstring("index key heads"));
+  CHECK_THAT(said("a['index_width'] = 2**62"), ContainsSubstring("channels: expected 1 to"));
+  CHECK_THAT(said("a['index_width'] = 2**20"), ContainsSubstring("/layers/0/index_q: shape"));
+  CHECK_THAT(said("a['index_block'] = 0"), ContainsSubstring("tokens of a chosen block"));
+  CHECK_THAT(said("a['index_selected'] = 2**50"), ContainsSubstring("chosen blocks"));
+  CHECK_THAT(said("a['index_lists'] = 3"), ContainsSubstring("lists of chosen blocks"));
+  CHECK_THAT(said("a['index_selected'] = 0"), ContainsSubstring("lists of chosen blocks"));
+  CHECK_THAT(said("f['/recorded/index_layers'][1] = 9"),
+             ContainsSubstring("recorded ones, found 9"));
+  CHECK_THAT(said("f['/recorded/index_layers'][1] = 0"), ContainsSubstring("ascending"));
+  CHECK_THAT(said("f['/recorded/index_layers'][1] = 1"), ContainsSubstring("/layers/1/index_q"));
+  CHECK_THAT(said("del f['/recorded/index_layers']"), ContainsSubstring("/recorded/index_layers"));
+  CHECK_THAT(said("del f['/layers/2/index_w']"), ContainsSubstring("/layers/2/index_w"));
+  CHECK_THAT(said("del a['index_width']"), ContainsSubstring("index_width"));
+  CHECK_THAT(
+      said("del f['/layers/0/index_k']\n"
+           "f.create_dataset('/layers/0/index_k', (2, 2**40, 5), 'f4', chunks=(1, 2**20, 5), "
+           "compression='gzip')"),
+      ContainsSubstring("/layers/0/index_k: shape"));
+  CHECK_THAT(said("del f['/layers/0/k_pre_rope']"), ContainsSubstring("/layers/0/k_pre_rope"));
+  // what is there but not announced is not looked at
+  CHECK(said("a['features'] = a['features'].decode().replace('index', 'lse').encode()\n") != "");
+}
+
+}  // namespace
+}  // namespace kvscope::test
