@@ -101,9 +101,8 @@ class BenchLive final : public Command {
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;
     const auto once = [&](const ReplayPair* pair, Index length) {
-      if (stop.token().stop_requested()) throw Interrupted("bench live stopped");
-      const Seconds seconds =
-          prefill(model, pair, std::span(text).first(static_cast<std::size_t>(length)), pool);
+      const Seconds seconds = prefill(
+          model, pair, std::span(text).first(static_cast<std::size_t>(length)), pool, stop.token());
       const ProgressFn progress = reporter.callback();
       if (progress) {
         progress({"bench live", ++n_done,
@@ -148,11 +147,21 @@ class BenchLive final : public Command {
 
   /// pair null: the plain model.
   Seconds prefill(const Transformer& model, const ReplayPair* pair, std::span<const TokenId> text,
-                  ThreadPool& pool) const {
+                  ThreadPool& pool, const std::stop_token& stop) const {
     const auto capacity = static_cast<Index>(text.size());
+    const auto step = static_cast<std::size_t>(chunk_);
+    const auto each_chunk = [&](auto&& call) {  // (tokens, which logits)
+      for (std::size_t at = 0; at < text.size(); at += step) {
+        if (stop.stop_requested()) throw Interrupted("bench live stopped");
+        call(text.subspan(at, std::min(step, text.size() - at)),
+             at + step >= text.size() ? Logits::last : Logits::none);
+      }
+    };
     if (pair != nullptr) {
       LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity, pool);
-      live.prefill(text, chunk_, PrefillMode::sparse, Logits::last);
+      each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
+        live.prefill(tokens, chunk_, PrefillMode::sparse, logits);
+      });
       const LiveTimes& times = live.stats().times;
       return {times.total, times.attention, times.selection};
     }
@@ -161,11 +170,10 @@ class BenchLive final : public Command {
     ForwardOptions options;
     options.times = &times;
     const auto start = Clock::now();
-    const auto chunk = static_cast<std::size_t>(chunk_);
-    for (std::size_t at = 0; at < text.size(); at += chunk) {
-      options.logits = at + chunk >= text.size() ? Logits::last : Logits::none;
-      model.forward(text.subspan(at, std::min(chunk, text.size() - at)), *cache, pool, options);
-    }
+    each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
+      options.logits = logits;
+      model.forward(tokens, *cache, pool, options);
+    });
     return {std::chrono::duration<double>(Clock::now() - start).count(), times.attention_seconds,
             0.0};
   }

@@ -46,7 +46,7 @@ TEST_CASE("a signal ends every long command within seconds") {
       {"analyze", "coverage", trace},
       {"analyze", "attention-map", trace, "--out", file("o8.h5")},
       {"analyze", "ties", trace},
-      {"ladder", trace},
+      {"ladder", trace, "--selector", "quest", "--budget", "64"},
       {"sweep", trace, "--selector", "quest,quoka,h2o,snapkv", "--budget", "64,256,1024", "--out", file("o11.csv")},
       {"fit", "loki", trace, "--out", file("o12.json")},
       {"simulate", "perplexity", "--selector", "quest,quoka,full", "--budget", "64,256", "--out", file("o13.csv")},
