@@ -36,6 +36,7 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"H5", {"traces", "tests"}},
     {"hwy/", {"core", "tests"}},
     {"pcre2", {"core"}},
+    {"utf8proc", {"core"}},
     {"xxh", {"core", "traces", "tests"}},
     {"boost/", {"analysis/cli", "gui"}},
     {"catch2/", {"tests"}},
