@@ -31,9 +31,9 @@ TEST_CASE("a signal ends every long command within seconds") {
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "2048"}).code == 0);
   {
     std::ofstream table(file("long.csv"));
-    table << "model,trace,selector,budget,budget_kind,phase,layer,mass_mean,mass_lo,mass_hi\n";
+    table << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,mass_high\n";
     for (int i = 0; i < 400000; ++i)
-      table << "m,t,quest,64,tokens,prefill," << i << ",0.5,0.4,0.6\n";
+      table << "t,prefill,quest,tokens," << i / 400 << ',' << i % 400 << ",64,0,0,64,0.5,0.4,0.6\n";
   }
   const std::vector<Words> commands = {
       {"record", file("o1.h5"), "--max-tokens", "30000"},
@@ -59,8 +59,8 @@ TEST_CASE("a signal ends every long command within seconds") {
       {"bench", "record", "--tokens", "20000", "--dir", dir.path().string()},
       {"bench", "live", "--lengths", "20000"},
       {"bench", "select"},
-      {"figure", "budget", file("long.csv"), "--out", file("f.svg")},
-      {"table", file("long.csv"), "--rows", "layer", "--value", "mass_mean"}};
+      {"figure", "budget", file("long.csv"), "--metric", "mass", "--out", file("f.svg")},
+      {"table", file("long.csv"), "--rows", "selector", "--value", "mass_mean"}};
   int signal = SIGTERM;
   for (const Words& words : commands) {
     RunningProgram program(words);
