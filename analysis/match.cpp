@@ -146,6 +146,15 @@ class Search {
   MatchOutcome outcome_;
 };
 
+std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target, double n_visible) {
+  if (target.quantity == MatchQuantity::bytes || !(n_visible > 0.0)) return std::nullopt;
+  const bool is_share = target.quantity == MatchQuantity::density;
+  const double keys = is_share ? target.value * n_visible : target.value;
+  if (knob.counts_keys()) return keys;
+  if (knob.is_ratio()) return keys / n_visible;
+  return std::nullopt;
+}
+
 }  // namespace
 
 MatchTarget MatchTarget::parse(std::string_view text) {
@@ -193,6 +202,31 @@ std::vector<MatchTarget> parse_matches(const std::vector<std::string>& lists) {
 MatchOutcome search_match(const MethodKnob& knob, const MatchTarget& target,
                           const MeasureCost& cost, std::optional<double> first_guess) {
   return Search(knob, target, cost).run(first_guess);
+}
+
+MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target, const MatchContext& context,
+                           const std::function<double(const KnobSetting&)>& cost) {
+  MatchedMethod matched;
+  matched.labels.target = target.to_string();
+  const bool by_share = target.quantity == MatchQuantity::density;
+  const std::optional<MethodKnob> knob = MethodKnob::of(method, by_share, context.n_keys);
+  if (!knob) {
+    matched.setting = {method, std::nullopt};
+    matched.labels.note = "no knob: it takes no budget, and no option of it is declared to set its cost";
+    return matched;
+  }
+  try {
+    const MatchOutcome outcome = search_match(
+        *knob, target, [&](double value) { return cost(knob->at(value)); },
+        first_guess(*knob, target, context.n_visible));
+    matched.setting = knob->at(outcome.value);
+    matched.labels.knob = knob->text(outcome.value);
+    matched.labels.note = outcome.note;
+    matched.labels.reached = outcome.reached;
+  } catch (const ConfigError& error) {
+    matched.labels.note = fmt::format("refused: {}", error.what());
+  }
+  return matched;
 }
 
 }  // namespace kvscope

@@ -73,4 +73,22 @@ MatchOutcome search_match(const MethodKnob& knob, const MatchTarget& target,
                           const MeasureCost& cost,
                           std::optional<double> first_guess = std::nullopt);
 
+/// A method with its knob where its cost is nearest to the target.
+struct MatchedMethod {
+  KnobSetting setting;  // empty selector: the method refused every value
+  MatchLabels labels;
+};
+
+/// What of the contexts a search begins with.
+struct MatchContext {
+  Index n_keys = 0;        // of the longest
+  double n_visible = 0.0;  // keys that a query sees, mean
+};
+
+/// Turns the knob of `method`, of a recording or inside a running model: `cost` measures a setting, and
+/// throws ConfigError where the method refuses it. A method without a knob is returned as it is; labels.note
+/// says so, and why a target is not met.
+MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target, const MatchContext& context,
+                           const std::function<double(const KnobSetting&)>& cost);
+
 }  // namespace kvscope

@@ -15,16 +15,6 @@ namespace {
 /// Kept by rule: from this share on it is worth a word.
 constexpr double kMostlyForced = 0.5;
 
-std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target,
-                                  double n_visible) {
-  if (target.quantity == MatchQuantity::bytes || !(n_visible > 0.0)) return std::nullopt;
-  const bool is_share = target.quantity == MatchQuantity::density;
-  const double keys = is_share ? target.value * n_visible : target.value;
-  if (knob.counts_keys()) return keys;
-  if (knob.is_ratio()) return keys / n_visible;
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::vector<LayerReplay> replay_side_by_side(const MatchScene& scene, const ReplayPair& pair,
@@ -91,41 +81,21 @@ MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
   ReplayOptions options = scene.options;
   options.only_costs = true;
   options.on_row = {};
-  MatchedPair matched;
-  matched.labels.target = target.to_string();
-  Index n_keys = 0;
+  MatchContext context;
   for (const TokenRange& call : plan_calls(scene.trace.info(), options.calls, scene.trace.where()))
-    n_keys = std::max(n_keys, call.end);
-  const bool by_share = target.quantity == MatchQuantity::density;
-  const std::optional<MethodKnob> knob = MethodKnob::of(method, by_share, n_keys);
-  if (!knob) {
-    matched.pair = {method, std::nullopt};
-    matched.labels.note =
-        "no knob: it takes no budget, and no option of it is declared to set its cost";
-    return matched;
+    context.n_keys = std::max(context.n_keys, call.end);
+  const bool has_knob = MethodKnob::of(method, /*by_share=*/true, context.n_keys).has_value();
+  if (has_knob) {  // what the trace itself cannot do is no fault of the method's
+    const std::vector<LayerReplay> dense =
+        replay_side_by_side(scene, {MethodSpec("full"), std::nullopt}, options);
+    context.n_visible = measured_cost(dense, 0, MatchQuantity::keys);
   }
-  const auto cost_of = [&](double value) {
+  MatchedMethod matched = match_method(method, target, context, [&](const KnobSetting& setting) {
     if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
-    const KnobSetting setting = knob->at(value);
     return measured_cost(replay_side_by_side(scene, {setting.selector, setting.budget}, options), 0,
                          target.quantity);
-  };
-  // what the trace itself cannot do is no fault of the method's
-  const std::vector<LayerReplay> dense =
-      replay_side_by_side(scene, {MethodSpec("full"), std::nullopt}, options);
-  const double n_visible = measured_cost(dense, 0, MatchQuantity::keys);
-  try {
-    const MatchOutcome outcome =
-        search_match(*knob, target, cost_of, first_guess(*knob, target, n_visible));
-    const KnobSetting setting = knob->at(outcome.value);
-    matched.pair = {setting.selector, setting.budget};
-    matched.labels.knob = knob->text(outcome.value);
-    matched.labels.note = outcome.note;
-    matched.labels.reached = outcome.reached;
-  } catch (const ConfigError& error) {
-    matched.labels.note = fmt::format("refused: {}", error.what());
-  }
-  return matched;
+  });
+  return {{std::move(matched.setting.selector), matched.setting.budget}, std::move(matched.labels)};
 }
 
 std::string match_reasons(std::span<const LayerReplay> layers, std::size_t slot) {

@@ -10,6 +10,8 @@
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/temporary_journal.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
@@ -53,6 +55,48 @@ std::string doubts_text(const std::vector<Doubt>& doubts) {
   return text;
 }
 
+/// The result's table without the rows of methods that refused every value of their knob.
+SimulationResult answered_rows(const SimulationResult& result) {
+  SimulationResult answered;
+  answered.task = result.task;
+  answered.table = result.table;
+  std::erase_if(answered.table.rows, [&](const ColumnTable::Row& row) {
+    return std::ranges::all_of(row.numbers, [](double x) { return std::isnan(x); });
+  });
+  return answered;
+}
+
+/// What every method's knob was set to and what came of it, over the rows of a match; empty without one.
+std::string matches_text(const ColumnTable& table) {
+  const auto is_match = [](const std::string& name) { return name == "match"; };
+  if (std::none_of(table.text_names.begin(), table.text_names.end(), is_match)) return "";
+  TextTable text({"equal cost", "to meet", "knob", "reached"});
+  std::vector<std::string> done;
+  std::string notes;
+  for (const ColumnTable::Row& row : table.rows) {
+    const std::string label = row.texts[2] + ", " + text_of(table, row, "match");
+    if (text_of(table, row, "match").empty() || std::find(done.begin(), done.end(), label) != done.end()) continue;
+    done.push_back(label);
+    double least = std::nan("");
+    double most = least;
+    std::string note;
+    for (const ColumnTable::Row& other : table.rows) {
+      if (other.texts[2] + ", " + text_of(table, other, "match") != label) continue;
+      const double reached = cell_of(table, other, "match_reached");
+      least = std::fmin(least, reached);
+      most = std::fmax(most, reached);
+      if (note.empty()) note = text_of(table, other, "match_note");
+    }
+    const std::string range = std::isnan(least)                            ? "-"
+                              : number_text(least) == number_text(most) ? number_text(least)
+                                                                        : number_text(least) + " to " + number_text(most);
+    const std::string knob = text_of(table, row, "knob");
+    text.add_row({row.texts[2], text_of(table, row, "match"), knob.empty() ? "-" : knob, range + (note.empty() ? "" : " *")});
+    if (!note.empty()) notes += fmt::format("* {}: {}\n", label, clean_text(note));
+  }
+  return "\n" + text.text() + notes;
+}
+
 }  // namespace
 
 void SimulateCommand::declare(OptionSet& options) {
@@ -69,6 +113,10 @@ void SimulateCommand::declare(OptionSet& options) {
   options.add("budget", "LIST",
               "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
               budgets_);
+  options.add("match", "LIST",
+              "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
+              "bytes=65536 (read per call and layer), as measured; every method's own knob is turned until it costs that",
+              match_);
   options.add("text", "FILE", "UTF-8 text to read and to fill prompts with [embedded book]", text_);
   options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
   options.flag("no-special-tokens",
@@ -110,6 +158,7 @@ SimulationOptions SimulateCommand::simulation_options() const {
   if (adds_full() && full == options.selectors.end())
     options.selectors.insert(options.selectors.begin(), "full");
   options.budgets = split_budgets(budgets_);
+  options.match = as_usage([&] { return parse_matches(match_); });
   options.matmul = engine_.matmul_name();
   options.kv_dtype = engine_.kv_dtype;
   return options;
@@ -121,6 +170,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
   if (n_shown_ < 0)
     throw UsageError(fmt::format("--show-prompts: expected at least 0, found {}", n_shown_));
+  if (!match_.empty() && !budgets_.empty())
+    throw UsageError("--match and --budget exclude each other: a match finds every method's budget");
   check_task();
   std::vector<fs::path> inputs;
   for (const auto& file : {text_, tokens_}) {
@@ -165,7 +216,13 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
 
   ThreadPool pool(n_threads);
-  const SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
+  SimulationSetup setup = set_up_simulation(models, options, phases(), pool);
+  if (setup.is_matched()) {
+    const StopOnSignal stop;
+    ProgressReporter progress(work_.progress);
+    match_setup(
+        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool, progress.callback(), stop.token());
+  }
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
@@ -181,7 +238,7 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
   if (n_shown_ > 0)
     print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
-  print(summary_table(result) + doubts_text(result.doubts));
+  print(summary_table(answered_rows(result)) + matches_text(result.table) + doubts_text(result.doubts));
   return kOk;
 }
 
@@ -239,6 +296,11 @@ std::vector<Index> parse_counts(const std::string& text, std::string_view option
   return counts;
 }
 
+std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
+  const auto at = std::find(table.text_names.begin(), table.text_names.end(), column);
+  return at == table.text_names.end() ? "" : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
+}
+
 double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
   const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
   if (at == table.number_names.end()) return std::nan("");
@@ -246,6 +308,8 @@ double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::strin
 }
 
 std::string method_of(const ColumnTable& table, const ColumnTable::Row& row) {
+  if (const std::string knob = text_of(table, row, "knob"); !knob.empty())
+    return fmt::format("{} {} ({})", row.texts[2], text_of(table, row, "match"), knob);
   const double budget = cell_of(table, row, "budget");
   const std::string& kind = row.texts[3];
   return std::isnan(budget) ? row.texts[2] : fmt::format("{} {}={}", row.texts[2], kind, budget);

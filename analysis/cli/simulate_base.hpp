@@ -52,6 +52,7 @@ class SimulateCommand : public Command {
   std::optional<std::filesystem::path> tokens_;
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;
+  std::vector<std::string> match_;
   std::optional<std::filesystem::path> out_;
   bool resume_ = false;
   bool force_ = false;
@@ -65,10 +66,13 @@ class SimulateCommand : public Command {
 /// "1024,2048" as numbers of at least 1; throws UsageError naming the option.
 std::vector<Index> parse_counts(const std::string& text, std::string_view option);
 
+/// The text in this column of a row; empty if the table has no such column.
+std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
+
 /// The number in this column of a row; NaN if the table has no such column.
 double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column);
 
-/// "quest tokens=256": selector and budget of a row.
+/// "quest tokens=256": selector and budget of a row; of a match, "quest density=0.05 (tokens=205)".
 std::string method_of(const ColumnTable& table, const ColumnTable::Row& row);
 
 }  // namespace kvscope::cli

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/sim/draft_runner.hpp"
 
@@ -84,7 +85,7 @@ class Asking {
 
   /// Totals since the last turn.
   std::vector<double> take_kept() {
-    const auto kept = kept_values(live_.stats().all());
+    const auto kept = kept_values(live_.stats());
     live_.clear_stats();
     return kept;
   }

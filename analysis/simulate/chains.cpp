@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/simulate/ask_prompt.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/simulate/prompt_kit.hpp"
 #include "analysis/statistics.hpp"
@@ -101,7 +102,7 @@ class Chains final : public SimulationTask {
   /// By kind, then trial.
   std::size_t n_cases() const override { return options_.kinds.size() * n_trials(); }
   UnitShape unit_shape() const override {
-    return {1 + kept_values({}).size(), static_cast<std::size_t>(options_.steps)};
+    return {1 + kKeptValues, static_cast<std::size_t>(options_.steps), {1}};
   }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
@@ -138,6 +139,7 @@ class Chains final : public SimulationTask {
                           "prompts",        "accuracy",      "accuracy_low",
                           "accuracy_high",  "steps_right",   "same_as_dense",
                           "first_difference", "kv_reduction", "kv_union_reduction"};
+    add_cost_columns(table, setup_);
     const auto rows = judged(units);
     const auto words = doubt_words(doubts(units), rows.size());
     for (std::size_t r = 0; r < rows.size(); ++r) table.rows.push_back(make_row(units, r, words[r]));
@@ -171,7 +173,7 @@ class Chains final : public SimulationTask {
         const auto& series = units[c][p].series;
         const std::vector<TokenId> ids(series.begin(), series.end());
         text += fmt::format("{:g} steps  {}: {}\n", units[c][p].values[0],
-                            pair_label(setup_.pairs[p].asked), piece(ids));
+                            setup_.pairs[p].label(), piece(ids));
       }
     }
     return text;
@@ -204,11 +206,11 @@ class Chains final : public SimulationTask {
     std::vector<JudgedRow> rows;
     for (std::size_t r = 0; r < options_.kinds.size() * setup_.pairs.size(); ++r) {
       const std::size_t pair = r % setup_.pairs.size();
-      const auto texts = pair_texts(setup_, name(), pair);
+      const JudgedBudget budget = judged_budget(setup_, pair);
       rows.push_back({fmt::format("{}, {} steps, protocol {}",
                                   enum_name(options_.kinds[r / setup_.pairs.size()]), options_.steps,
                                   protocol_.name),
-                      texts[2], texts[3], budget_value(setup_.pairs[pair]), mean(shares(units, r))});
+                      setup_.pairs[pair].asked.selector.text(), budget.kind, budget.value, mean(shares(units, r))});
     }
     return rows;
   }
@@ -256,6 +258,7 @@ class Chains final : public SimulationTask {
                    std::isinf(first) ? kNan : first,
                    kept.per_head,
                    kept.per_union};
+    add_cost_cells(row, setup_, pair, mine, 1);
     return row;
   }
 

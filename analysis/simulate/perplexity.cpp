@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
@@ -49,7 +50,7 @@ class Perplexity final : public SimulationTask {
   Json config() const override { return fields_to_json(options_); }
   std::size_t n_cases() const override { return static_cast<std::size_t>(options_.windows); }
   UnitShape unit_shape() const override {
-    return {kept_values({}).size(), static_cast<std::size_t>(n_scored())};
+    return {kKeptValues, static_cast<std::size_t>(n_scored()), {0}};
   }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
@@ -73,7 +74,7 @@ class Perplexity final : public SimulationTask {
       live.clear_stats();
       UnitResult unit;
       unit.series = losses(live, pair, window, own, stop);
-      unit.values = kept_values(live.stats().all());
+      unit.values = kept_values(live.stats());
       done(p, std::move(unit));
     });
   }
@@ -93,6 +94,7 @@ class Perplexity final : public SimulationTask {
                           "log_perplexity",
                           "kv_reduction",
                           "kv_union_reduction"};
+    add_cost_columns(table, setup_);
     const double dense = dense_perplexity(units);
     const Resampled resampled = resample(units);
     const auto words = doubt_words(doubts_of(units, resampled), setup_.pairs.size());
@@ -113,6 +115,7 @@ class Perplexity final : public SimulationTask {
                              perplexity / dense - 1.0, std::exp(increase.low) - 1.0,
                              std::exp(increase.high) - 1.0, log_perplexity, kept.per_head,
                              kept.per_union}});
+      add_cost_cells(table.rows.back(), setup_, p, mine, 0);
     }
     return table;
   }
@@ -264,10 +267,10 @@ class Perplexity final : public SimulationTask {
   std::vector<Doubt> doubts_of(const Units& units, const Resampled& resampled) const {
     std::vector<JudgedRow> rows;
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
-      const auto texts = pair_texts(setup_, name(), p);
+      const JudgedBudget budget = judged_budget(setup_, p);
       const double loss = mean_loss(units_of(units, p));
-      rows.push_back({fmt::format("perplexity, {}", protocol()), texts[2], texts[3],
-                      budget_value(setup_.pairs[p]), -loss, /*is_share=*/false,
+      rows.push_back({fmt::format("perplexity, {}", protocol()), setup_.pairs[p].asked.selector.text(), budget.kind,
+                      budget.value, -loss, /*is_share=*/false,
                       fmt::format("perplexity {:.4g}", std::exp(loss))});
     }
     return find_doubts(rows, [&](std::size_t a, std::size_t b) {

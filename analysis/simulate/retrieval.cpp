@@ -160,7 +160,20 @@ class Retrieval final : public SimulationTask {
   }
 
   UnitShape unit_shape() const override {
-    return {n_turns() * kTurnValues, n_turns() * n_kept_tokens_};
+    UnitShape shape{n_turns() * kTurnValues, n_turns() * n_kept_tokens_};
+    for (std::size_t turn = 0; turn < n_turns(); ++turn) shape.kept_at.push_back(turn * kTurnValues + 1);
+    return shape;
+  }
+
+  /// One prompt of every protocol and length, of the first kind, in the middle: what a method costs hangs on
+  /// them, hardly on the words.
+  std::vector<std::size_t> match_cases() const override {
+    std::vector<std::size_t> cases;
+    for_each_place([&](RetrievalPlace place) {
+      place.depth = grid_.depths.size() / 2;
+      if (place.kind == 0) cases.push_back(grid_.index_of(place));
+    });
+    return cases;
   }
 
   bool takes(std::size_t index, std::size_t pair) const override {
@@ -216,6 +229,7 @@ class Retrieval final : public SimulationTask {
                              "kv_reduction", "kv_union_reduction"}) {
       table.number_names.emplace_back(name);
     }
+    add_cost_columns(table, setup_);
     const std::vector<RetrievalCell> cells = cells_of(units);
     const auto judged = judged_cells(cells, setup_, options_, grid_.depths);
     const auto words = doubt_words(doubts_of(cells, judged), cells.size());
@@ -263,7 +277,7 @@ class Retrieval final : public SimulationTask {
         for (std::size_t i = 0; i < pairs.size(); ++i) {
           const auto first = grid.begin() + static_cast<Index>(i) * n_lengths * n_depths;
           grids.push_back({{"kind", name},
-                           {"pair", pair_label(setup_.pairs[pairs[i]].asked)},
+                           {"pair", setup_.pairs[pairs[i]].label()},
                            {"lengths", options_.lengths},
                            {"depths", grid_.depths},
                            {"accuracy", std::vector<double>(first, first + n_lengths * n_depths)}});
@@ -326,7 +340,7 @@ class Retrieval final : public SimulationTask {
             if (!std::isnan(id)) ids.push_back(static_cast<TokenId>(id));
           }
           text += fmt::format("{:g}  {}: {}\n", unit.values[t * kTurnValues],
-                              pair_label(setup_.pairs[p].asked), shown_text(tokenizer.decode(ids)));
+                              setup_.pairs[p].label(), shown_text(tokenizer.decode(ids)));
         }
       }
     }
@@ -470,6 +484,7 @@ class Retrieval final : public SimulationTask {
                      cell.interval.high, p_dense, kept.per_head, kept.per_union}) {
       row.numbers.push_back(x);
     }
+    add_cost_cells(row, setup_, cell.pair, cell.units, cell.turn * kTurnValues + 1);
     return row;
   }
 
@@ -483,7 +498,7 @@ class Retrieval final : public SimulationTask {
         Json by_turn = Json::array();
         for (std::size_t t = 0; t < n_turns(); ++t)
           by_turn.push_back(units[c][p].values[t * kTurnValues]);
-        scores[pair_label(setup_.pairs[p].asked)] = std::move(by_turn);
+        scores[setup_.pairs[p].label()] = std::move(by_turn);
       }
       if (scores.empty()) continue;
       const RetrievalPlace place = grid_.place_of(c);

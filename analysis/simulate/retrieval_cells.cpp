@@ -68,14 +68,14 @@ std::vector<JudgedRow> judged_cells(const std::vector<RetrievalCell>& cells,
                                     const std::vector<double>& depths) {
   std::vector<JudgedRow> rows;
   for (const RetrievalCell& cell : cells) {
-    const auto texts = pair_texts(setup, options.task, cell.pair);
+    const JudgedBudget budget = judged_budget(setup, cell.pair);
     std::string name =
         fmt::format("{}, {} tokens, protocol {}", enum_name(options.kinds[cell.place.kind]),
                     options.lengths[cell.place.length], options.protocols[cell.place.protocol].name);
     if (cell.depth) name += fmt::format(", depth {:g}", depths[*cell.depth]);
     if (options.turns > 1) name += fmt::format(", turn {}", cell.turn + 1);
-    rows.push_back({std::move(name), texts[2], texts[3], budget_value(setup.pairs[cell.pair]),
-                    cell.mean, /*is_share=*/true});
+    rows.push_back({std::move(name), setup.pairs[cell.pair].asked.selector.text(), budget.kind, budget.value, cell.mean,
+                    /*is_share=*/true});
   }
   return rows;
 }
@@ -84,7 +84,7 @@ nlohmann::ordered_json comparisons_json(const std::vector<RetrievalCell>& cells,
                                         const std::vector<JudgedRow>& rows,
                                         const SimulationSetup& setup) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  const auto label = [&](std::size_t r) { return pair_label(setup.pairs[cells[r].pair].asked); };
+  const auto label = [&](std::size_t r) { return setup.pairs[cells[r].pair].label(); };
   for (std::size_t a = 0; a < rows.size(); ++a) {
     for (std::size_t b = 0; b < rows.size(); ++b) {
       if (a == b || rows[a].cell != rows[b].cell) continue;

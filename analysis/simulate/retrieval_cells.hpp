@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/simulate/gates.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/retrieval.hpp"
 
 namespace kvscope {
@@ -38,7 +39,7 @@ struct RetrievalCell {
 };
 
 /// Numbers that a unit has per turn: the score, then the totals behind reductions.
-inline constexpr std::size_t kTurnValues = 5;
+inline constexpr std::size_t kTurnValues = 1 + kKeptValues;
 
 /// The cell's prompts with trials before n_trials; units that were not run are left out.
 RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,

@@ -76,7 +76,39 @@ PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const 
   return plan;
 }
 
+/// Every method that is defined for one of the phases, with every target; one without a knob once, with
+/// the first.
+PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Phase> phases,
+                            std::vector<std::optional<MatchTarget>>& targets) {
+  PairPlan plan;
+  std::vector<std::string> names;
+  for (const MethodSpec& spec : options.selectors) names.push_back(spec.text());
+  require_unique(names, "selector", "simulate");
+  for (const MethodSpec& spec : options.selectors) {
+    bool is_defined = false;
+    for (const Phase phase : phases) {
+      is_defined = is_defined || spec.caps().is_defined(phase);
+      if (!spec.caps().is_defined(phase))
+        plan.skipped.push_back(fmt::format("{} is not defined for {}", spec, name_of(phase)));
+    }
+    if (!is_defined) continue;
+    const bool has_knob = MethodKnob::of(spec, /*by_share=*/true, /*n_keys=*/1).has_value();
+    for (const MatchTarget& target : options.match) {
+      plan.pairs.push_back({spec, std::nullopt});
+      targets.emplace_back(target);
+      if (!has_knob) break;
+    }
+  }
+  if (!plan.pairs.empty()) return plan;
+  throw ConfigError(fmt::format("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
+}
+
 }  // namespace
+
+std::string LivePair::label() const {
+  if (!match) return pair_label(asked);
+  return fmt::format("{} {}", asked.selector, match->to_string());
+}
 
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n) {
   std::vector<TokenId> window(models.leading.begin(),
@@ -99,11 +131,16 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     if (models.draft == nullptr && caps.needs_draft) {
       throw ConfigError(fmt::format("selector {}: needs a draft model, and none was given", spec));
     }
-    if (options.budgets.empty() && !caps.budgets.empty()) {
+    if (options.budgets.empty() && options.match.empty() && !caps.budgets.empty()) {
       throw ConfigError(fmt::format("selector {}: needs a budget, and none was given", spec));
     }
   }
-  PairPlan plan = plan_pairs_of_phases(options, phases);
+  if (!options.match.empty() && !options.budgets.empty())
+    throw ConfigError("simulate: expected budgets or costs to match, found both: a match finds the budgets");
+  std::vector<std::optional<MatchTarget>> targets;
+  PairPlan plan = options.match.empty() ? plan_pairs_of_phases(options, phases)
+                                        : plan_matched_pairs(options, phases, targets);
+  targets.resize(plan.pairs.size());
   setup.skipped = std::move(plan.skipped);
   const bool needs_map = std::any_of(plan.pairs.begin(), plan.pairs.end(), [](const auto& pair) {
     return pair.selector.leaves_open(kLayerMap);
@@ -113,12 +150,14 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
         *models.verifier, *models.draft, calibration_text(models, options), kMapStride, pool));
   }
   bool learns = false;
-  for (ReplayPair& asked : plan.pairs) {
+  for (std::size_t p = 0; p < plan.pairs.size(); ++p) {
+    ReplayPair& asked = plan.pairs[p];
     LivePair pair;
     pair.options = {asked.selector, asked.budget, options.dense_layers};
     if (needs_map) pair.options.selector.fill(kLayerMap, setup.layer_map);
     const SelectorCaps& caps = pair.options.selector.caps();
     pair.needs_draft = caps.needs_draft;
+    pair.match = targets[p];
     learns = learns || caps.needs_calibration;
     pair.asked = std::move(asked);
     setup.pairs.push_back(std::move(pair));
@@ -157,26 +196,6 @@ std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::str
 
 double budget_value(const LivePair& pair) {
   return pair.asked.budget ? pair.asked.budget->value : std::numeric_limits<double>::quiet_NaN();
-}
-
-std::vector<double> kept_values(const KeptTotals& kept) {
-  const auto total = [](const std::vector<double>& values) {
-    double sum = 0.0;
-    for (double x : values) sum += x;
-    return sum;
-  };
-  return {total(kept.attended), total(kept.visible), total(kept.loaded), total(kept.available)};
-}
-
-Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_t at) {
-  double sums[4] = {};
-  for (const UnitResult* unit : units) {
-    for (std::size_t i = 0; i < 4; ++i) sums[i] += unit->values[at + i];
-  }
-  const auto reduction = [](double part, double whole) {
-    return whole > 0.0 ? 1.0 - part / whole : 0.0;
-  };
-  return {reduction(sums[0], sums[1]), reduction(sums[2], sums[3])};
 }
 
 }  // namespace kvscope

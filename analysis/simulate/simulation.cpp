@@ -10,6 +10,7 @@
 #include "analysis/analysis.hpp"
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
@@ -24,7 +25,7 @@ using Json = nlohmann::ordered_json;
 Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   const SimulationOptions& options = setup.options;
   std::vector<std::string> pairs;
-  for (const LivePair& pair : setup.pairs) pairs.push_back(pair_label(pair.asked));
+  for (const LivePair& pair : setup.pairs) pairs.push_back(pair.label());
   Json config = {
       {"task", task.name()},
       // Names of files may be no UTF-8, and what JSON replaces must be the same when it is read back.
@@ -42,6 +43,10 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"calibration_tokens", options.n_calibration},
       {"layer_map", setup.layer_map},
       {"seed", options.seed}};
+  for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
+  if (setup.is_matched()) {
+    for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
+  }
   if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty()) config["artifacts"] = std::move(artifacts);
   if (!setup.models.leading.empty()) config["leading_tokens"] = setup.models.leading;
   if (options.matmul != "f32") config["matmul"] = options.matmul;
@@ -173,6 +178,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
     }
   }
   result.table = task.table(result.units);
+  add_refused_rows(result.table, setup, task.name());
   result.doubts = task.doubts(result.units);
   return result;
 }

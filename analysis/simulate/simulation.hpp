@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/column_table.hpp"
+#include "analysis/match.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/simulate/gates.hpp"
 #include "analysis/sweep.hpp"
@@ -38,6 +39,7 @@ struct SimulationModels {
 struct SimulationOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
+  std::vector<MatchTarget> match;     // instead of budgets: the measured costs that every method is to meet
   std::optional<Index> dense_layers;  // empty = each method's own default
   Index chunk = 128;                  // B_CP: tokens per prefill call
   Index gamma = 4;                    // tokens per verification for methods that need a draft
@@ -58,6 +60,7 @@ struct UnitResult {
 struct UnitShape {
   std::size_t n_values = 0;
   std::size_t n_series = 0;
+  std::vector<std::size_t> kept_at = {};  // where kept_values (measured_cost.hpp) begin among the values
 };
 
 /// A (selector, budget) pair as it runs: the layer map that was measured is part of the spec.
@@ -65,6 +68,10 @@ struct LivePair {
   ReplayPair asked;
   LiveOptions options;
   bool needs_draft = false;
+  std::optional<MatchTarget> match;  // what it is to cost; the knob is in `options` (match_live.hpp)
+  MatchLabels labels;                // of the match
+  /// "quest tokens=256", "quest density=0.05".
+  std::string label() const;
   /// True if the method is defined for the phase.
   bool is_defined(Phase phase) const { return options.selector.caps().is_defined(phase); }
 };
@@ -74,9 +81,11 @@ struct SimulationSetup {
   SimulationModels models;
   SimulationOptions options;
   std::vector<LivePair> pairs;
+  std::vector<LivePair> refused;       // of a match: no value of the knob can be run; a row says so
   std::vector<std::string> skipped;    // sentences: combinations that were left out
   std::string layer_map;               // as measured for specattn; empty if nobody needed it
-  std::unique_ptr<TraceSource> calibration;  // a dense pass over the calibration text, if a method learns
+  std::shared_ptr<const TraceSource> calibration;  // a dense pass over the calibration text, if a method learns
+  bool is_matched() const { return !options.match.empty(); }
 };
 
 /// Plans the pairs of methods that are defined for one of the phases at least, measures the layer map and reads the calibration text where a method needs them.
@@ -113,6 +122,8 @@ class SimulationTask {
     (void)case_index, (void)pair;
     return true;
   }
+  /// Cases whose cost is what a match meets: few, and one of every length.
+  virtual std::vector<std::size_t> match_cases() const { return {0}; }
   /// Of every unit; a journal with other units is refused, since table() believes them.
   virtual UnitShape unit_shape() const = 0;
   /// Runs case `index` under `pairs` (indices into setup.pairs) and calls `done` once for each.
@@ -169,15 +180,6 @@ void write_simulation(const SimulationTask& task, const SimulationResult& result
 std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,
                                     std::size_t pair);
 double budget_value(const LivePair& pair);
-
-/// attended, visible, loaded, available: the totals behind KV reductions, as four values.
-std::vector<double> kept_values(const KeptTotals& kept);
-/// The two reductions of four such totals from values[at] on, summed over units.
-struct Reductions {
-  double per_head = 0.0;
-  double per_union = 0.0;
-};
-Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_t at);
 
 /// Runs body(pair, its own single-threaded pool) for all pairs side by side; one pair gets `pool`.
 void for_each_pair(std::span<const std::size_t> pairs, ThreadPool& pool,

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -77,7 +78,14 @@ class Speculative final : public SimulationTask {
     return gammas_.size() * static_cast<std::size_t>(options_.prompts);
   }
 
-  UnitShape unit_shape() const override { return {kKept + kept_values({}).size(), 0}; }
+  /// One prompt of every gamma.
+  std::vector<std::size_t> match_cases() const override {
+    std::vector<std::size_t> cases;
+    for (std::size_t g = 0; g < gammas_.size(); ++g) cases.push_back(g * static_cast<std::size_t>(options_.prompts));
+    return cases;
+  }
+
+  UnitShape unit_shape() const override { return {kKept + kKeptValues, 0, {kKept}}; }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
@@ -139,6 +147,7 @@ class Speculative final : public SimulationTask {
                           "selection_seconds",
                           "attention_seconds",
                           "rest_seconds"};
+    add_cost_columns(table, setup_);
     const auto n_prompts = static_cast<std::size_t>(options_.prompts);
     add_greedy_row(units, table);
     for (std::size_t g = 0; g < gammas_.size(); ++g) {
@@ -172,7 +181,7 @@ class Speculative final : public SimulationTask {
     unit.values[kAttentionSeconds] = stats.times.attention;
     unit.values[kTotalSeconds] = result.total_seconds;
     unit.values[kGreedySeconds] = greedy_seconds;
-    const auto kept = kept_values(stats.of(Phase::verify));
+    const auto kept = kept_values(stats, Phase::verify);
     unit.values.insert(unit.values.end(), kept.begin(), kept.end());
     return unit;
   }
@@ -190,6 +199,7 @@ class Speculative final : public SimulationTask {
     const double tokens = static_cast<double>(units.size()) * static_cast<double>(options_.n_new);
     ColumnTable::Row row;
     row.texts = {setup_.models.verifier_name, name(), "greedy", "none", ""};
+    row.texts.resize(table.text_names.size());
     row.numbers.assign(table.number_names.size(), kNan);
     const auto set = [&](std::string_view column, double value) {
       const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
@@ -240,6 +250,7 @@ class Speculative final : public SimulationTask {
                    selection,
                    attention,
                    total - draft - selection - attention};
+    add_cost_cells(row, setup_, pair, units, kKept);
     return row;
   }
 

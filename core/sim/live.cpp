@@ -39,10 +39,9 @@ class LiveSequence::Policy final : public AttentionPolicy {
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {
-    if (!live_.is_sparse_ || !live_.run_->selects_in(question.layer)) return;
-    live_.stats_.of(phase_).add(answer, question.q.dim(0), question.k.dim(0),
-                                {question.pos_begin, question.pos_begin + question.n_tok});
-    live_.stats_.n_sparse_queries += static_cast<double>(question.n_tok);
+    if (!live_.is_sparse_) return;
+    live_.stats_.add(phase_, answer, live_.shape_, {question.pos_begin, question.pos_begin + question.n_tok},
+                     live_.run_->selects_in(question.layer), live_.run_->cost(0).score_bytes);
   }
 
  private:

@@ -1,7 +1,10 @@
 #include "core/sim/live_stats.hpp"
 
+#include <algorithm>
 #include <numeric>
 
+#include "core/base/nan.hpp"
+#include "core/selectors/cost_units.hpp"
 #include "core/sim/kept_keys.hpp"
 
 namespace kvscope {
@@ -54,6 +57,56 @@ void KeptTotals::add(const KeptTotals& other) {
   n_calls += other.n_calls;
 }
 
+double KeptTotals::n_attended() const {
+  return total(attended);
+}
+double KeptTotals::n_visible() const {
+  return total(visible);
+}
+double KeptTotals::n_loaded() const {
+  return total(loaded);
+}
+double KeptTotals::n_available() const {
+  return total(available);
+}
+
+void CostTotals::add(const CostTotals& other) {
+  attended += other.attended;
+  visible += other.visible;
+  n_rows += other.n_rows;
+  bytes += other.bytes;
+  n_calls += other.n_calls;
+  longest = std::max(longest, other.longest);
+}
+
+double CostTotals::keys() const {
+  return n_rows > 0.0 ? attended / n_rows : kNan;
+}
+double CostTotals::density() const {
+  return visible > 0.0 ? attended / visible : kNan;
+}
+double CostTotals::bytes_per_call() const {
+  return n_calls > 0.0 ? bytes / n_calls : kNan;
+}
+
+void LiveStats::add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call, bool is_own,
+                    double score_bytes) {
+  KeptTotals kept_here;
+  kept_here.add(answer, shape.n_q, shape.n_kv, call);
+  CostTotals cost_here;
+  cost_here.attended = kept_here.n_attended();
+  cost_here.visible = kept_here.n_visible();
+  cost_here.n_rows = static_cast<double>(shape.n_q * call.size());
+  cost_here.bytes =
+      score_bytes + 2.0 * kept_here.n_loaded() * static_cast<double>(shape.d_head) * kBytesPerElement;
+  cost_here.n_calls = 1.0;
+  cost_here.longest = static_cast<double>(call.end);
+  cost[static_cast<std::size_t>(phase)].add(cost_here);
+  if (!is_own) return;
+  of(phase).add(kept_here);
+  n_sparse_queries += static_cast<double>(call.size());
+}
+
 double KeptTotals::reduction() const {
   return reduction_of(attended, visible);
 }
@@ -61,6 +114,12 @@ double KeptTotals::reduction() const {
 double KeptTotals::mean_kept(double n_queries) const {
   const double n = n_queries * static_cast<double>(attended.size());
   return n > 0.0 ? total(attended) / n : 0.0;
+}
+
+CostTotals LiveStats::all_costs() const {
+  CostTotals sum;
+  for (const CostTotals& one : cost) sum.add(one);
+  return sum;
 }
 
 KeptTotals LiveStats::all() const {

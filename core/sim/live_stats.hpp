@@ -1,4 +1,4 @@
-// What a live run counted: keys attended to and loaded in sparse layers, and where the time went.
+// What a live run counted: keys attended to and loaded, what that cost, and where the time went.
 #pragma once
 
 #include <array>
@@ -21,12 +21,33 @@ struct KeptTotals {
 
   /// Adds one layer's answer to one call.
   void add(const Selection& selection, Index n_q, Index n_kv, TokenRange call);
+  double n_attended() const;  // over all query heads
+  double n_visible() const;
+  double n_loaded() const;  // over all KV heads
+  double n_available() const;
   /// Adds another run's totals.
   void add(const KeptTotals& other);
   /// 1 - attended / visible, a ratio of totals over query heads; 0 if nothing was counted.
   double reduction() const;
   /// Keys attended to per query, mean; 0 if nothing was counted.
   double mean_kept(double n_queries) const;
+};
+
+/// What calls cost over all layers without a sliding window, those included that the method leaves
+/// dense: what a comparison at equal cost meets.
+struct CostTotals {
+  double attended = 0.0;  // keys, over query heads, queries and layers
+  double visible = 0.0;   // what dense attention would have attended to
+  double n_rows = 0.0;    // (query head, query, layer)
+  double bytes = 0.0;     // read to score, and keys and values
+  double n_calls = 0.0;   // (layer, call)
+  double longest = 0.0;   // keys in the cache at most
+
+  void add(const CostTotals& other);
+  /// NaN where nothing was counted.
+  double keys() const;            // kept per query row
+  double density() const;         // kept / visible, a ratio of totals
+  double bytes_per_call() const;  // read per forward call and layer, by all query heads
 };
 
 /// Seconds of forward calls.
@@ -39,13 +60,20 @@ struct LiveTimes {
 
 struct LiveStats {
   std::array<KeptTotals, 3> kept;  // by Phase
+  std::array<CostTotals, 3> cost;  // the same
   LiveTimes times;
   double n_sparse_queries = 0.0;  // (query, layer) pairs behind `kept`, all phases
 
   KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
   const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }
+  const CostTotals& cost_of(Phase phase) const { return cost[static_cast<std::size_t>(phase)]; }
+  /// One layer's answer to one call of `phase`. is_own: the method answered, and did not leave the layer dense; score_bytes:
+  /// read to choose.
+  void add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call, bool is_own,
+           double score_bytes);
   /// All phases together.
   KeptTotals all() const;
+  CostTotals all_costs() const;
 };
 
 }  // namespace kvscope

@@ -1,0 +1,118 @@
+#include "analysis/simulate/measured_cost.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/base/nan.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Places of the costs behind the four totals of KV reductions.
+constexpr std::size_t kFirstCost = 4;
+
+constexpr std::array<std::string_view, 3> kCostColumns = {"kept", "density", "bytes"};
+constexpr std::array<std::string_view, 3> kMatchTexts = {"match", "knob", "match_note"};
+constexpr std::string_view kReached = "match_reached";
+
+std::vector<double> values_of(const KeptTotals& kept, const CostTotals& cost) {
+  return {kept.n_attended(), kept.n_visible(), kept.n_loaded(), kept.n_available(), cost.attended,
+          cost.visible,      cost.n_rows,      cost.bytes,      cost.n_calls,       cost.longest};
+}
+
+/// The pair's note, or why this row's own cost is another than the one that the knob was set to.
+std::string row_note(const LivePair& pair, double reached) {
+  if (!pair.labels.note.empty() || !pair.match) return pair.labels.note;
+  const double target = pair.match->value;
+  if (std::abs(reached - target) <= kMatchTolerance * target) return "";
+  return fmt::format("the knob was set on the first prompts of every length, which reach {}={:.4g} together; those of this row "
+                     "reach {:.4g}",
+                     enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
+}
+
+}  // namespace
+
+std::vector<double> kept_values(const LiveStats& stats) {
+  return values_of(stats.all(), stats.all_costs());
+}
+
+std::vector<double> kept_values(const LiveStats& stats, Phase phase) {
+  return values_of(stats.of(phase), stats.cost_of(phase));
+}
+
+Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_t at) {
+  double sums[kFirstCost] = {};
+  for (const UnitResult* unit : units) {
+    for (std::size_t i = 0; i < kFirstCost; ++i) sums[i] += unit->values[at + i];
+  }
+  const auto reduction = [](double part, double whole) {
+    return whole > 0.0 ? 1.0 - part / whole : 0.0;
+  };
+  return {reduction(sums[0], sums[1]), reduction(sums[2], sums[3])};
+}
+
+CostTotals costs_of(const std::vector<const UnitResult*>& units, std::span<const std::size_t> places) {
+  CostTotals costs;
+  for (const UnitResult* unit : units) {
+    for (const std::size_t place : places) {
+      const double* x = unit->values.data() + place + kFirstCost;
+      costs.add({x[0], x[1], x[2], x[3], x[4], x[5]});
+    }
+  }
+  return costs;
+}
+
+double quantity_of(const CostTotals& costs, MatchQuantity quantity) {
+  switch (quantity) {
+    case MatchQuantity::keys:
+      return costs.keys();
+    case MatchQuantity::bytes:
+      return costs.bytes_per_call();
+    case MatchQuantity::density:
+      break;
+  }
+  return costs.density();
+}
+
+void add_cost_columns(ColumnTable& table, const SimulationSetup& setup) {
+  table.number_names.insert(table.number_names.end(), kCostColumns.begin(), kCostColumns.end());
+  if (!setup.is_matched()) return;
+  table.text_names.insert(table.text_names.end(), kMatchTexts.begin(), kMatchTexts.end());
+  table.number_names.emplace_back(kReached);
+}
+
+void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
+                    const std::vector<const UnitResult*>& units, std::size_t place) {
+  const CostTotals costs = costs_of(units, {&place, 1});
+  for (const double x : {costs.keys(), costs.density(), costs.bytes_per_call()}) row.numbers.push_back(x);
+  if (!setup.is_matched()) return;
+  const LivePair& live = setup.pairs[pair];
+  const double reached = live.match ? quantity_of(costs, live.match->quantity) : kNan;
+  row.texts.insert(row.texts.end(), {live.labels.target, live.labels.knob, row_note(live, reached)});
+  row.numbers.push_back(reached);
+}
+
+void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task) {
+  for (const LivePair& pair : setup.refused) {
+    ColumnTable::Row row;
+    row.texts = {setup.models.verifier_name, task, pair.asked.selector.text(), "none"};
+    row.texts.resize(table.text_names.size());
+    row.numbers.assign(table.number_names.size(), kNan);
+    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.knob, pair.labels.note};
+    std::copy(texts.begin(), texts.end(), row.texts.end() - static_cast<std::ptrdiff_t>(texts.size()));
+    table.rows.push_back(std::move(row));
+  }
+}
+
+JudgedBudget judged_budget(const SimulationSetup& setup, std::size_t pair) {
+  const LivePair& live = setup.pairs[pair];
+  if (live.match && !live.labels.knob.empty())
+    return {std::string(enum_name(live.match->quantity)), live.match->value};
+  return {pair_texts(setup, "", pair)[3], budget_value(live)};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,198 @@
+// Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand on a tiny
+// golden model; what cannot be met is marked, and the rest goes on.
+#include "analysis/simulate/match_live.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "analysis/simulate/measured_cost.hpp"
+#include "analysis/simulate/perplexity.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+constexpr Index kTokens = 64;
+constexpr Index kPrefill = 6;  // a tenth
+
+struct Tiny {
+  Transformer model = Transformer::load(golden_dir() / "llama3_gqa");
+  std::vector<TokenId> text = [] {
+    std::vector<TokenId> ids;
+    for (Index i = 0; i < 400; ++i) ids.push_back(static_cast<TokenId>((i * i * 7 + i * 31) % 320));
+    return ids;
+  }();
+
+  SimulationOptions options(std::vector<MethodSpec> selectors, const std::string& match,
+                            std::optional<Index> dense_layers) const {
+    SimulationOptions options;
+    options.selectors = std::move(selectors);
+    options.match = parse_matches({match});
+    options.dense_layers = dense_layers;
+    options.n_calibration = 64;
+    return options;
+  }
+  SimulationSetup setup(std::vector<MethodSpec> selectors, const std::string& match,
+                        std::optional<Index> dense_layers = std::nullopt, int threads = 2) const {
+    SimulationModels models;
+    models.verifier = &model;
+    models.verifier_name = "tiny";
+    models.text = text;
+    models.text_name = "numbers";
+    ThreadPool pool(threads);
+    SimulationSetup setup = set_up_simulation(models, options(std::move(selectors), match, dense_layers),
+                                              Phase::decode, pool);
+    match_setup(setup, [](const SimulationSetup& alone) { return task(alone); }, pool);
+    return setup;
+  }
+  static std::unique_ptr<SimulationTask> task(const SimulationSetup& setup) {
+    PerplexityOptions options;
+    options.n_tokens = kTokens;
+    options.offset = 0;
+    options.windows = 2;
+    return make_perplexity_task(setup, options);
+  }
+  static SimulationResult run(const SimulationSetup& setup) {
+    const TempDir dir;
+    ThreadPool pool(2);
+    const auto own = task(setup);
+    return run_simulation(*own, setup, dir.path() / "journal", JournalMode::fresh, pool);
+  }
+};
+
+const ColumnTable::Row& row_of(const ColumnTable& table, const std::string& selector) {
+  for (const ColumnTable::Row& row : table.rows) {
+    if (row.texts[2].starts_with(selector)) return row;
+  }
+  throw std::runtime_error("no row of " + selector);
+}
+
+double number(const ColumnTable& table, const std::string& selector, std::string_view column) {
+  const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
+  return row_of(table, selector).numbers.at(static_cast<std::size_t>(at - table.number_names.begin()));
+}
+
+std::string text(const ColumnTable& table, const std::string& selector, std::string_view column) {
+  const auto at = std::find(table.text_names.begin(), table.text_names.end(), column);
+  return row_of(table, selector).texts.at(static_cast<std::size_t>(at - table.text_names.begin()));
+}
+
+/// Keys that one query head keeps and sees over the decode steps of a window, by hand.
+struct ByHand {
+  double kept = 0.0, seen = 0.0, rows = 0.0;
+  explicit ByHand(const std::function<double(double)>& keeps) {
+    for (Index t = kPrefill; t < kTokens - 1; ++t) {
+      kept += keeps(static_cast<double>(t + 1));
+      seen += static_cast<double>(t + 1);
+      rows += 1.0;
+    }
+  }
+};
+
+TEST_CASE("a matched run costs what was asked for, as counted by hand, dense layers included", "[match]") {
+  const Tiny tiny;
+  for (const Index dense_layers : {0, 1}) {
+    const SimulationSetup setup =
+        tiny.setup({"full", "oracle-topk", "streamingllm", "quest:page-size=4"}, "density=0.4", dense_layers);
+    REQUIRE(setup.pairs.size() == 4);
+    const ColumnTable table = Tiny::run(setup).table;
+    for (const std::string selector : {"oracle-topk", "streamingllm"}) {
+      const LivePair& pair = setup.pairs[selector == "oracle-topk" ? 1 : 2];
+      INFO(selector << " with " << pair.labels.knob << ", " << dense_layers << " dense layers");
+      REQUIRE(pair.options.budget.has_value());
+      const ByHand hand([&](double n) {
+        return static_cast<double>(pair.options.budget->tokens(static_cast<Index>(n), 1));
+      });
+      const double dense_share = static_cast<double>(dense_layers) / 4.0;
+      const double density = dense_share + (1.0 - dense_share) * hand.kept / hand.seen;
+      CHECK(number(table, selector, "density") == Approx(density));
+      CHECK(number(table, selector, "kept") == Approx(density * hand.seen / hand.rows));
+      CHECK(number(table, selector, "match_reached") == number(table, selector, "density"));
+      CHECK(number(table, selector, "kv_reduction") == Approx(1.0 - hand.kept / hand.seen));
+      CHECK(number(table, selector, "match_reached") == Approx(0.4).epsilon(kMatchTolerance));
+      CHECK(text(table, selector, "match") == "density=0.4");
+      CHECK(text(table, selector, "knob") == pair.labels.knob);
+      CHECK(text(table, selector, "match_note").empty());
+    }
+    CHECK(number(table, "full", "density") == 1.0);
+    CHECK_THAT(text(table, "full", "match_note"), ContainsSubstring("no knob"));
+    CHECK(text(table, "full", "knob").empty());
+  }
+}
+
+TEST_CASE("keys and bytes are matched as the columns count them", "[match]") {
+  const Tiny tiny;
+  const SimulationSetup by_keys = tiny.setup({"streamingllm"}, "keys=12,20", 0);
+  REQUIRE(by_keys.pairs.size() == 2);
+  const SimulationResult keys = Tiny::run(by_keys);
+  for (std::size_t p = 0; p < 2; ++p) {
+    const ByHand hand([&](double n) { return std::min(n, by_keys.pairs[p].options.budget->value); });
+    const auto& row = keys.table.rows[p];
+    CHECK(row.numbers.back() == Approx(hand.kept / hand.rows));
+    CHECK(row.numbers.back() == Approx(p == 0 ? 12.0 : 20.0).epsilon(0.05));  // budgets are whole
+  }
+  CHECK(by_keys.pairs[0].label() == "streamingllm keys=12");
+  CHECK(keys.config.at("match") == nlohmann::ordered_json({"keys=12", "keys=20"}));
+
+  // 2 KV heads read keys and values of 16 numbers in two bytes each; the window scores nothing
+  const SimulationSetup by_bytes = tiny.setup({"streamingllm"}, "bytes=2560", 0);
+  const double budget = by_bytes.pairs[0].options.budget->value;
+  const ByHand hand([&](double n) { return std::min(n, budget); });
+  const ColumnTable table = Tiny::run(by_bytes).table;
+  CHECK(number(table, "streamingllm", "bytes") == Approx(hand.kept / hand.rows * 2 * 2 * 16 * 2));
+  CHECK(number(table, "streamingllm", "match_reached") == number(table, "streamingllm", "bytes"));
+}
+
+TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on", "[match]") {
+  const Tiny tiny;
+  SimulationSetup setup = tiny.setup({"full", "vattention", "oracle-topk"}, "density=0.3", 0);
+  const ColumnTable table = Tiny::run(setup).table;
+  REQUIRE(table.rows.size() == 3);
+  CHECK_THAT(text(table, "vattention", "match_note"), ContainsSubstring("not reached: the least is density="));
+  CHECK(std::isfinite(number(table, "vattention", "perplexity")));
+  CHECK(text(table, "oracle-topk", "match_note").empty());
+
+  // refused altogether: a row that says so
+  LivePair refused = setup.pairs.back();
+  refused.labels = {"density=0.3", "", "refused: not with this model", std::nullopt};
+  setup.refused.push_back(refused);
+  setup.pairs.pop_back();
+  const ColumnTable rest = Tiny::run(setup).table;
+  REQUIRE(rest.rows.size() == 3);
+  CHECK(text(rest, "oracle-topk", "match_note") == "refused: not with this model");
+  CHECK(std::isnan(number(rest, "oracle-topk", "perplexity")));
+  CHECK(number(rest, "vattention", "perplexity") == number(table, "vattention", "perplexity"));
+}
+
+TEST_CASE("threads change no knob, and budgets beside a match are refused", "[match]") {
+  const Tiny tiny;
+  const std::vector<MethodSpec> methods = {"full", "quest:page-size=4", "oracle-topp", "snapkv:window=4"};
+  const SimulationSetup one = tiny.setup(methods, "density=0.4,0.6", 0, 1);
+  const SimulationSetup three = tiny.setup(methods, "density=0.4,0.6", 0, 3);
+  REQUIRE(one.pairs.size() == 1 + 3 * 2);  // full has no knob: once
+  for (std::size_t p = 0; p < one.pairs.size(); ++p) {
+    CHECK(one.pairs[p].labels.knob == three.pairs[p].labels.knob);
+    CHECK(one.pairs[p].labels.reached == three.pairs[p].labels.reached);
+  }
+  CHECK(judged_budget(one, 1).kind == "density");
+  CHECK(judged_budget(one, 2).value == 0.6);
+  CHECK(judged_budget(one, 0).kind == "none");
+  SimulationOptions both = tiny.options({"oracle-topk"}, "density=0.4", 0);
+  both.budgets = {Budget::parse("8")};
+  SimulationModels models;
+  models.verifier = &tiny.model;
+  models.text = tiny.text;
+  ThreadPool pool(1);
+  CHECK_THROWS_WITH(set_up_simulation(models, both, Phase::decode, pool), ContainsSubstring("found both"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
