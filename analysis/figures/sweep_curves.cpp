@@ -331,18 +331,19 @@ std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) 
                                         : ", with other keys");
 }
 
-/// The same along measured keys, against the oracle's curve as it is drawn. As many keys in every row cannot hold more
+/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys in every row cannot hold more
 /// than the oracle's: what lies beyond divides its keys over rows and heads, or the curve is straight where the oracle is not.
-std::string why_beyond_at_keys(const Cells& cells, const SweepMetric& metric) {
+/// As many bytes can: the oracle reads every key to choose.
+std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric, Along along) {
   const auto oracle = cells.find("oracle-topk");
   if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
-  std::map<double, double> curve;  // log2 of keys -> value
+  std::map<double, double> curve;  // log2 of keys or bytes -> value
   for (const auto& [key, cell] : oracle->second) {
     if (cell.x.value() > 0.0) curve[std::log2(cell.x.value())] = mean(cell.values);
   }
   double most = kVisible;
   std::string who;
-  double keys = 0.0;
+  double at_most = 0.0;  // keys or bytes
   bool is_between = false;
   std::set<std::string> methods;
   for (const auto& [selector, by_budget] : cells) {
@@ -365,18 +366,41 @@ std::string why_beyond_at_keys(const Cells& cells, const SweepMetric& metric) {
       if (beyond <= most) continue;
       most = beyond;
       who = selector;
-      keys = cell.x.value();
+      at_most = cell.x.value();
       is_between = right->first - left->first > 0.4 && part > 0.02 && part < 0.98;
     }
   }
   if (who.empty()) return "";
-  return fmt::format("at {:.0f} keys {}{}", keys, is_beyond_text(who, methods.size(), is_error(metric)),
+  if (along == Along::bytes) {
+    return fmt::format("at {:.3g} KiB {}{}", at_most / 1024.0, is_beyond_text(who, methods.size(), is_error(metric)),
+                       ", which reads every key to choose");
+  }
+  return fmt::format("at {:.0f} keys {}{}", at_most, is_beyond_text(who, methods.size(), is_error(metric)),
                      is_error(metric) ? ", which does not minimise errors"
                      : is_between     ? "'s line between two of its budgets"
                                       : ": it gives some rows more keys");
 }
 
 }  // namespace
+
+std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
+                                   bool is_better_low) {
+  const LiveResult* worst = nullptr;
+  std::set<std::string> methods;
+  for (const LiveResult& one : others) {
+    if (one.selector == "full" || one.selector.starts_with("oracle")) continue;
+    const double beyond = (one.value - oracle.value) * (is_better_low ? -1.0 : 1.0);
+    // of a value that may be large: a thousandth of it cannot be seen
+    if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;
+    methods.insert(one.selector);
+    if (worst == nullptr || (one.value - worst->value) * (is_better_low ? -1.0 : 1.0) > 0.0) worst = &one;
+  }
+  if (worst == nullptr) return "";
+  const bool keeps_more = worst->kept > oracle.kept + 0.5;
+  return fmt::format("{}: {}", is_beyond_text(worst->selector, methods.size(), is_better_low),
+                     keeps_more ? fmt::format("{:.0f} keys to its {:.0f}", worst->kept, oracle.kept)
+                                : "it ranks weights, not answers");
+}
 
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured) {
@@ -476,10 +500,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
       line.markers = line.tone.role != plot::Role::reference || line.x.size() == 1;
       if (!line.x.empty()) panel.marks.emplace_back(std::move(line));
     }
-    if (along != Along::bytes) {
-      panel.title = along == Along::keys ? why_beyond_at_keys(cells, metric) : why_beyond_at_budget(cells, metric);
-      is_beyond = is_beyond || !panel.title.empty();
-    }
+    panel.title = along == Along::budget ? why_beyond_at_budget(cells, metric)
+                                         : why_beyond_as_measured(cells, metric, along);
+    is_beyond = is_beyond || !panel.title.empty();
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
@@ -507,6 +530,10 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         "The oracle keeps the keys with the largest weights, as many in each row: the most mass that so many keys in every "
         "row can hold. Methods that give some rows and heads more keys than others can lie beyond it at the same mean, and "
         "so can errors, which it does not minimise.");
+  } else if (is_beyond && along == Along::bytes) {
+    figure.caption.emplace_back(
+        "The oracle reads every key to find those with the largest weights; methods that choose by less load more keys for "
+        "the same bytes, and can hold more attention.");
   } else if (is_beyond) {
     figure.caption.emplace_back(
         "The oracle keeps the budget's number of keys, those with the largest weights of each row: the "

@@ -17,6 +17,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/rich_text.hpp"
 #include "analysis/plot/scale.hpp"
 #include "analysis/simulate/intervals.hpp"
@@ -37,6 +38,7 @@ struct Answer {
   double length = 0.0;
   double depth = 0.0;
   double accuracy = 0.0;
+  double kept = std::numeric_limits<double>::quiet_NaN();  // keys per query, measured
 };
 
 /// What a grid shows besides its axes.
@@ -100,6 +102,7 @@ Answers read_answers(const ResultView& result, const std::string& asked) {
   const auto answer_of = [&](std::size_t r) {
     Answer answer;
     answer.selector = selectors.at(r);
+    if (table.has("kept")) answer.kept = table.numbers("kept")[r];
     if (!table.has("budget")) return answer;
     answer.budget_value = table.numbers("budget")[r];
     answer.budget =
@@ -223,6 +226,7 @@ plot::Figure make_needle(const FigureInput& input) {
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
+  std::map<std::string, std::pair<figures::LiveResult, std::string>> shown;  // by name: with its budget
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
     const bool is_wanted =
@@ -235,7 +239,10 @@ plot::Figure make_needle(const FigureInput& input) {
       if (other) continue;
       name += ", " + answer.budget;
     }
-    if (!grids.contains(name)) names.push_back(name);
+    if (!grids.contains(name)) {
+      names.push_back(name);
+      shown[name] = {{answer.selector, 0.0, answer.kept}, answer.budget};
+    }
     auto& [sum, n] = grids[name][{answer.depth, answer.length}];
     sum += answer.accuracy;
     ++n;
@@ -277,6 +284,7 @@ plot::Figure make_needle(const FigureInput& input) {
     plot::Panel panel;
     panel.title = fmt::format("{}\nmean {:.0f}%{}", names[i], 100.0 * sum_all / std::max(1, n_all),
                               interval_text(answers, sum_all, n_all));
+    shown[names[i]].first.value = sum_all / std::max(1, n_all);
     panel.x.label = "Prompt length (tokens)";
     panel.y.label = "Depth of the fact";
     panel.y.reversed = true;
@@ -302,7 +310,25 @@ plot::Figure make_needle(const FigureInput& input) {
     panel.marks.emplace_back(std::move(map));
     figure.panels.push_back(std::move(panel));
   }
+  bool is_beyond = false;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& [oracle, budget] = shown[names[i]];
+    if (!oracle.selector.starts_with("oracle")) continue;
+    std::vector<figures::LiveResult> others;
+    for (const auto& [name, other] : shown) {
+      if (other.second == budget) others.push_back(other.first);
+    }
+    const std::string why = figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
+    if (why.empty()) continue;
+    figure.panels[i].title += "\n" + why;
+    is_beyond = true;
+  }
   figure.caption = caption_of(answers);
+  if (is_beyond) {
+    figure.caption.emplace_back(
+        "An oracle keeps the keys with the largest attention weights. That is no bound on answers: methods that keep more keys, or "
+        "others, can find more facts, and few prompts rank by chance.");
+  }
   return figure;
 }
 

@@ -11,6 +11,7 @@
 
 #include "analysis/figures/maps.hpp"
 #include "analysis/figures/selection.hpp"
+#include "analysis/figures/sweep_curves.hpp"
 #include "analysis/plot/scale.hpp"
 #include "core/base/error.hpp"
 
@@ -23,6 +24,8 @@ struct Curve {
   std::string label;
   std::vector<double> position;
   std::vector<double> perplexity;
+  std::string budget;  // as text: what curves are compared at
+  double kept = std::nan("");  // keys per query, measured
 };
 
 std::string label_of(const std::string& selector, double budget, const std::string& kind) {
@@ -48,7 +51,9 @@ std::vector<Curve> read_curves(const ResultView& result) {
     const auto position = result.read("curve/position");
     for (std::size_t p = 0; p < table.n_rows(); ++p) {
       Curve curve{
-          selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {}};
+          selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {},
+          fmt::format("{} {}", kind_of(p), budget_of(p)),
+          table.has("kept") ? table.numbers("kept")[p] : std::nan("")};
       for (Index i = 0; i < values.spec.shape[1]; ++i) {
         curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
       }
@@ -62,7 +67,7 @@ std::vector<Curve> read_curves(const ResultView& result) {
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string label = label_of(selectors.at(r), budget_of(r), kind_of(r));
     const auto [it, is_new] = slot_of.try_emplace(label, curves.size());
-    if (is_new) curves.push_back({selectors.at(r), label, {}, {}});
+    if (is_new) curves.push_back({selectors.at(r), label, {}, {}, fmt::format("{} {}", kind_of(r), budget_of(r))});
     curves[it->second].position.push_back(position[r]);
     curves[it->second].perplexity.push_back(std::exp(loss[r]));
   }
@@ -107,15 +112,31 @@ plot::Figure make_perplexity(const FigureInput& input) {
     for (std::size_t t = first; t < line.y.size(); ++t) extent.add(line.y[t]);
     panel.marks.emplace_back(std::move(line));
   }
+  for (const Curve& oracle : curves) {
+    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !panel.title.empty()) continue;
+    std::vector<figures::LiveResult> others;
+    for (const Curve& curve : curves) {
+      if (curve.budget == oracle.budget && !curve.perplexity.empty())
+        others.push_back({curve.selector, curve.perplexity.back(), curve.kept});
+    }
+    panel.title = figures::why_beyond_live_oracle({oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
+                                                  /*is_better_low=*/true);
+  }
   if (!extent.empty()) {
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);
   }
+  const bool is_beyond = !panel.title.empty();
   plot::Figure figure;
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(
       "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
       "The "
       "first 4% of a long curve average over few tokens and may leave the panel.");
+  if (is_beyond) {
+    figure.caption.emplace_back(
+        "An oracle keeps the keys with the largest attention weights, which is no bound on the loss: methods that keep more keys, or "
+        "others, can predict better.");
+  }
   return figure;
 }
 

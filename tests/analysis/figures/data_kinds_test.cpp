@@ -296,6 +296,8 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
   // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8 does beat 0.7 at 256
   CHECK(x_of("budget", "budget", "quoka").second == "at budget 64 quoka is above the oracle: 128 keys to its 64");
   CHECK(x_of("budget", "", "quoka").second == "at 256 keys twilight is above the oracle: it gives some rows more keys");
+  // along bytes: 0.55 at 2000 where the oracle's line has 0.6; twilight's 0.8 at 1500 where it has 0.56
+  CHECK(x_of("bytes", "", "quoka").second == "at 1.46 KiB twilight is above the oracle, which reads every key to choose");
   CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);
 }
 

@@ -325,6 +325,33 @@ TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]
   CHECK(below.panels[0].title.empty());
 }
 
+TEST_CASE("closed loops: an oracle below a method says why in its panel", "[figures]") {
+  const std::string head = "selector,budget_kind,budget,length,depth,accuracy,kept\n";
+  const std::string oracle = "oracle-topk,tokens,128,2048,0.5,0.5,128\n";
+  const plot::Figure more =
+      TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table").make("needle");
+  CHECK_THAT(more.panels[0].title, ContainsSubstring("\nquoka is above the oracle: 210 keys to its 128"));
+  CHECK_THAT(more.panels[1].title, !ContainsSubstring("above"));
+  CHECK_THAT(more.caption.back(), ContainsSubstring("no bound on answers"));
+  const plot::Figure same =
+      TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table").make("needle");
+  CHECK_THAT(same.panels[0].title, ContainsSubstring("quoka is above the oracle: it ranks weights, not answers"));
+  const plot::Figure other =  // of another budget
+      TableResult(head + oracle + "quoka,tokens,512,2048,0.5,1,512\n", "table").make("needle");
+  CHECK_THAT(other.panels[0].title, !ContainsSubstring("above"));
+
+  const std::string loss = "selector,budget_kind,budget,position,log_perplexity,kept\n";
+  const std::string curve = "oracle-topk,tokens,64,1,3,64\noracle-topk,tokens,64,2,3,64\n";
+  CHECK(TableResult(loss + curve + "quest,tokens,64,1,2,80\nquest,tokens,64,2,2.5,80\n", "table")
+            .make("perplexity")
+            .panels[0]
+            .title.starts_with("quest is below the oracle"));
+  CHECK(TableResult(loss + curve + "quest,tokens,64,1,2,80\nquest,tokens,64,2,3.5,80\n", "table")
+            .make("perplexity")
+            .panels[0]
+            .title.empty());
+}
+
 TEST_CASE("against bytes, budgets of every kind stand together", "[figures]") {
   const std::string csv = kSweepHead +
                           "a,decode,quest,tokens,1,0,64,0,0,0.8,0.5,0.1,100\n"
