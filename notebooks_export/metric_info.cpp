@@ -55,6 +55,7 @@ constexpr KnownMetric kKnown[] = {
     {"queries", "Queries", kNeither, kWhole},
     {"n_tokens", "Tokens", kNeither, kWhole},
     {"scored_tokens", "Scored tokens", kNeither, kWhole},
+    {"texts", "Texts", kNeither, kWhole},
     {"rows_where_the_budget_cuts", "Rows in which the budget cuts", kNeither, kWhole},
     {"zero_mean_queries", "Queries without a mean", kNeither, kWhole},
     {"axes_for_90_percent", "Axes for 90% of the variance", kNeither, kTenths},

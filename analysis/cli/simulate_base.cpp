@@ -117,7 +117,10 @@ void SimulateCommand::declare(OptionSet& options) {
               "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
               "bytes=65536 (read per call and layer), as measured; every method's own knob is turned until it costs that",
               match_);
-  options.add("text", "FILE", "UTF-8 text to read and to fill prompts with [embedded book]", text_);
+  options.add("text", "FILE",
+              takes_texts() ? "UTF-8 text to read; several: intervals are over texts too [embedded book]"
+                            : "UTF-8 text to read and to fill prompts with [embedded book]",
+              texts_);
   options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
   options.flag("no-special-tokens",
                "do not put the tokenizer's special tokens (BOS) in front of prompts and windows",
@@ -167,16 +170,21 @@ SimulationOptions SimulateCommand::simulation_options() const {
 int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
-  if (text_ && tokens_) throw UsageError("--text and --tokens exclude each other");
+  if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
+  if (texts_.size() > 1 && !takes_texts())
+    throw UsageError(fmt::format("--text: {} reads one text, found {}", name(), texts_.size()));
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    if (std::find(texts_.begin(), texts_.begin() + static_cast<std::ptrdiff_t>(i), texts_[i]) !=
+        texts_.begin() + static_cast<std::ptrdiff_t>(i))
+      throw UsageError(fmt::format("--text: {} is given twice", texts_[i].string()));
+  }
   if (n_shown_ < 0)
     throw UsageError(fmt::format("--show-prompts: expected at least 0, found {}", n_shown_));
   if (!match_.empty() && !budgets_.empty())
     throw UsageError("--match and --budget exclude each other: a match finds every method's budget");
   check_task();
-  std::vector<fs::path> inputs;
-  for (const auto& file : {text_, tokens_}) {
-    if (file) inputs.push_back(*file);
-  }
+  std::vector<fs::path> inputs = texts_;
+  if (tokens_) inputs.push_back(*tokens_);
   if (out_) check_simulation_output(*out_, force_, inputs);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
@@ -199,21 +207,25 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     models.draft = &*draft;
     models.draft_name = model_name(draft_dir);
   }
-  PromptOptions source;
-  source.text = text_;
-  source.tokens = tokens_;
-  source.max_tokens = Index{1} << 40;  // all of it
-  source.no_special = true;
-  const Prompt text = source.load(&tokenizer);
-  models.text = text.ids;
-  if (!no_special_) models.leading = leading_special_tokens(tokenizer);
-  models.text_name = text.source;
-  for (const TokenId id : text.ids) {
-    if (id < 0 || id >= verifier.config().n_vocab) {
-      throw FormatError(fmt::format("{}: token {} is not in the model's vocabulary of {}",
-                                    text.source, id, verifier.config().n_vocab));
+  std::vector<Prompt> texts;
+  for (std::size_t i = 0; i < std::max<std::size_t>(1, texts_.size()); ++i) {
+    PromptOptions source;
+    if (!texts_.empty()) source.text = texts_[i];
+    source.tokens = tokens_;
+    source.max_tokens = Index{1} << 40;  // all of it
+    source.no_special = true;
+    texts.push_back(source.load(&tokenizer));
+    for (const TokenId id : texts.back().ids) {
+      if (id < 0 || id >= verifier.config().n_vocab) {
+        throw FormatError(fmt::format("{}: token {} is not in the model's vocabulary of {}",
+                                      texts.back().source, id, verifier.config().n_vocab));
+      }
     }
   }
+  models.text = texts.front().ids;
+  models.text_name = texts.front().source;
+  for (std::size_t i = 1; i < texts.size(); ++i) models.more_texts.push_back({texts[i].ids, texts[i].source});
+  if (!no_special_) models.leading = leading_special_tokens(tokenizer);
 
   ThreadPool pool(n_threads);
   SimulationSetup setup = set_up_simulation(models, options, phases(), pool);

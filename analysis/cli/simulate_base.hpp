@@ -34,6 +34,8 @@ class SimulateCommand : public Command {
   virtual std::vector<MethodSpec> default_selectors() const { return {}; }
   /// True for tasks whose prompts can be printed.
   virtual bool shows_prompts() const { return false; }
+  /// True for tasks that measure over several texts.
+  virtual bool takes_texts() const { return false; }
   /// True if "full" joins the selectors, so that results can be put beside the dense ones.
   virtual bool adds_full() const { return false; }
 
@@ -48,7 +50,7 @@ class SimulateCommand : public Command {
 
   std::string model_ = "verifier";
   std::optional<std::string> draft_;
-  std::optional<std::filesystem::path> text_;
+  std::vector<std::filesystem::path> texts_;
   std::optional<std::filesystem::path> tokens_;
   std::vector<std::string> selectors_;
   std::vector<std::string> budgets_;

@@ -24,8 +24,9 @@ class SimulatePerplexity final : public SimulateCommand {
            "visible, a ratio of totals over the layers where the method answers. Methods that need "
            "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
            "of the text unless the method names one. Intervals are bootstraps over windows and blocks "
-           "of 64 tokens within them, paired with the dense model's for the increase: one window "
-           "speaks for its own stretch of text alone.";
+           "of 64 tokens within them, paired with the dense model's for the increase; with several "
+           "--text, texts are drawn first. One window speaks for its own stretch of text alone, one text "
+           "for itself.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -34,10 +35,14 @@ class SimulatePerplexity final : public SimulateCommand {
          "the rows of SpecAttn's Table 1"},
         {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
          "ratio=0.25 --out ppl.h5",
-         "chunked prefill; the cumulative curves go to the file"}};
+         "chunked prefill; the cumulative curves go to the file"},
+        {"kvscope simulate perplexity --text a.txt --text b.txt --text c.txt --selector full,quest --match "
+         "density=0.1",
+         "a tenth of the keys by measure, over three texts"}};
   }
 
  protected:
+  bool takes_texts() const override { return true; }
   void declare_task(OptionSet& options) override {
     options.fields(task_);
     options.renamed("n-tokens", "max-tokens");  // as in record and tokenize

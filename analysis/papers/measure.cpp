@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "analysis/simulate/intervals.hpp"
 #include "analysis/table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -61,14 +62,6 @@ double reduced(const std::vector<double>& x, Reduce how) {
   double sum = 0.0;
   for (const double v : x) sum += v;
   return sum / static_cast<double>(x.size());
-}
-
-/// Wilson's 95 % interval of `share` of `n` trials.
-std::pair<double, double> wilson(double share, double n) {
-  constexpr double z = 1.959963984540054;
-  const double middle = (share + z * z / (2 * n)) / (1 + z * z / n);
-  const double half = z / (1 + z * z / n) * std::sqrt(share * (1 - share) / n + z * z / (4 * n * n));
-  return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
 }
 
 class Reader {
@@ -153,7 +146,9 @@ class Reader {
     measured.value = measured.low = measured.high = reduced(x, value.reduce);
     if (value.spread == Spread::wilson && prompts > 0 && value.reduce == Reduce::mean) {
       measured.prompts = static_cast<std::int64_t>(prompts);
-      std::tie(measured.low, measured.high) = wilson(measured.value, prompts);
+      const Interval interval = wilson_interval(measured.value * prompts, prompts);
+      measured.low = interval.low;
+      measured.high = interval.high;
       measured.interval = fmt::format("95 % interval, {} prompts", measured.prompts);
     } else if (value.spread == Spread::recorded && has_ends) {
       measured.low = reduced(low, value.reduce);

@@ -79,22 +79,34 @@ PairedTest paired_test(std::span<const double> a, std::span<const double> b,
 std::vector<std::vector<double>> grouped_bootstrap(
     const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream) {
+  std::vector<std::vector<std::vector<std::vector<double>>>> one_text;
+  for (const auto& groups : values) one_text.push_back({groups});
+  return nested_bootstrap(one_text, n_resamples, stream);
+}
+
+std::vector<std::vector<double>> nested_bootstrap(
+    const std::vector<std::vector<std::vector<std::vector<double>>>>& values, Index n_resamples,
+    std::initializer_list<std::uint64_t> stream) {
   std::vector<std::vector<double>> means(values.size());
-  if (values.empty() || values.front().empty()) return means;
+  if (values.empty() || values.front().empty() || values.front().front().empty()) return means;
   const CounterRng rng(stream);
   std::uint64_t counter = 0;
-  const std::size_t n_groups = values.front().size();
+  const auto& shape = values.front();
   for (Index i = 0; i < n_resamples; ++i) {
     std::vector<double> sums(values.size(), 0.0);
     double n = 0.0;
-    for (std::size_t k = 0; k < n_groups; ++k) {
-      const std::size_t group = drawn_place(rng, counter, n_groups);
-      const std::size_t n_members = values.front()[group].size();
-      for (std::size_t m = 0; m < n_members; ++m) {
-        const std::size_t member = drawn_place(rng, counter, n_members);
-        for (std::size_t s = 0; s < values.size(); ++s) sums[s] += values[s][group][member];
+    for (std::size_t t = 0; t < shape.size(); ++t) {
+      const std::size_t text = shape.size() == 1 ? 0 : drawn_place(rng, counter, shape.size());
+      const std::size_t n_groups = shape[text].size();
+      for (std::size_t k = 0; k < n_groups; ++k) {
+        const std::size_t group = drawn_place(rng, counter, n_groups);
+        const std::size_t n_members = shape[text][group].size();
+        for (std::size_t m = 0; m < n_members; ++m) {
+          const std::size_t member = drawn_place(rng, counter, n_members);
+          for (std::size_t s = 0; s < values.size(); ++s) sums[s] += values[s][text][group][member];
+        }
+        n += static_cast<double>(n_members);
       }
-      n += static_cast<double>(n_members);
     }
     for (std::size_t s = 0; s < values.size(); ++s) means[s].push_back(sums[s] / n);
   }

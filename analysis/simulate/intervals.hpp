@@ -47,6 +47,12 @@ std::vector<std::vector<double>> grouped_bootstrap(
     const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream);
 
+/// The same over one level more: texts are drawn, in each its groups, in each group its members. values:
+/// [series][text][group][member], of one shape. With one text exactly grouped_bootstrap of it: nothing is drawn above its groups.
+std::vector<std::vector<double>> nested_bootstrap(
+    const std::vector<std::vector<std::vector<std::vector<double>>>>& values, Index n_resamples,
+    std::initializer_list<std::uint64_t> stream);
+
 /// The 2.5 % and 97.5 % quantiles.
 Interval percentiles95(std::span<const double> resampled);
 

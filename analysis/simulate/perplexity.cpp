@@ -26,13 +26,15 @@ class Perplexity final : public SimulationTask {
   Perplexity(const SimulationSetup& setup, const PerplexityOptions& options)
       : setup_(setup), options_(options) {
     check_fields(options);
-    const auto n_text = static_cast<Index>(setup.models.text.size());
+    texts_.push_back({setup.models.text, setup.models.text_name});
+    texts_.insert(texts_.end(), setup.models.more_texts.begin(), setup.models.more_texts.end());
     const Index needed = options.offset + options.windows * options.n_tokens;
-    if (n_text < needed) {
+    for (const FurtherText& text : texts_) {
+      const auto n_text = static_cast<Index>(text.tokens.size());
+      if (n_text >= needed) continue;
       throw ConfigError(fmt::format(
           "perplexity: {} has {} tokens, expected at least {} ({} windows of {} from token {} on)",
-          setup.models.text_name, n_text, needed, options.windows, options.n_tokens,
-          options.offset));
+          text.name, n_text, needed, options.windows, options.n_tokens, options.offset));
     }
     if (n_scored() < 1) {
       throw ConfigError(fmt::format("perplexity: a prefill of {} of {} tokens leaves none to score",
@@ -48,7 +50,8 @@ class Perplexity final : public SimulationTask {
 
   std::string name() const override { return "perplexity"; }
   Json config() const override { return fields_to_json(options_); }
-  std::size_t n_cases() const override { return static_cast<std::size_t>(options_.windows); }
+  /// By text, then window.
+  std::size_t n_cases() const override { return texts_.size() * n_windows(); }
   UnitShape unit_shape() const override {
     return {kKeptValues, static_cast<std::size_t>(n_scored()), {0}};
   }
@@ -56,7 +59,8 @@ class Perplexity final : public SimulationTask {
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
     const std::vector<TokenId> window =
-        text_window(setup_.models, options_.offset + static_cast<Index>(index) * options_.n_tokens,
+        text_window(setup_.models, texts_[index / n_windows()].tokens,
+                    options_.offset + static_cast<Index>(index % n_windows()) * options_.n_tokens,
                     options_.n_tokens);
     const auto prompt = std::span(window).first(static_cast<std::size_t>(n_prefill()));
     ThreadPool& all = pool;
@@ -84,6 +88,7 @@ class Perplexity final : public SimulationTask {
     table.text_names = {"model", "task", "selector", "budget_kind", "protocol", "doubt"};
     table.number_names = {"budget",
                           "n_tokens",
+                          "texts",
                           "scored_tokens",
                           "perplexity",
                           "perplexity_low",
@@ -110,7 +115,8 @@ class Perplexity final : public SimulationTask {
       texts.push_back(words[p]);
       table.rows.push_back({std::move(texts),
                             {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
-                             static_cast<double>(n_scored() * options_.windows), perplexity,
+                             static_cast<double>(texts_.size()),
+                             static_cast<double>(n_scored()) * static_cast<double>(n_cases()), perplexity,
                              std::exp(interval.low), std::exp(interval.high),
                              perplexity / dense - 1.0, std::exp(increase.low) - 1.0,
                              std::exp(increase.high) - 1.0, log_perplexity, kept.per_head,
@@ -122,6 +128,13 @@ class Perplexity final : public SimulationTask {
 
   std::vector<Doubt> doubts(const Units& units) const override {
     return doubts_of(units, resample(units));
+  }
+
+  /// One window of every text.
+  std::vector<std::size_t> match_cases() const override {
+    std::vector<std::size_t> cases;
+    for (std::size_t t = 0; t < texts_.size(); ++t) cases.push_back(t * n_windows());
+    return cases;
   }
 
   /// Cumulative log perplexity by step: the mean loss of steps 0..t over all windows.
@@ -169,6 +182,8 @@ class Perplexity final : public SimulationTask {
   }
   /// The last token has no successor in the window.
   Index n_scored() const { return options_.n_tokens - 1 - n_prefill(); }
+
+  std::size_t n_windows() const { return static_cast<std::size_t>(options_.windows); }
 
   LiveCalibration calibration() const {
     return {setup_.calibration.get()};
@@ -220,16 +235,19 @@ class Perplexity final : public SimulationTask {
     return sum / n;
   }
 
-  /// Mean losses of resamples, [pair][resample]: windows are drawn, and blocks of neighbouring tokens
-  /// in them, the same for all pairs. Empty, which makes intervals NaN, for too few blocks to draw from.
+  /// Mean losses of resamples, [pair][resample]: texts are drawn, if there are several, in each its
+  /// windows, and blocks of neighbouring tokens in them, the same for all pairs. Empty, which makes intervals NaN, for too few
+  /// blocks to draw from.
   using Resampled = std::vector<std::vector<double>>;
   Resampled resample(const Units& units) const {
     constexpr Index kBlock = 64;  // tokens; losses of neighbours depend on each other
     constexpr Index kFewestBlocks = 8;
     const Index n_blocks = std::max<Index>(1, n_scored() / kBlock);
-    if (n_blocks * options_.windows < kFewestBlocks) return Resampled(setup_.pairs.size());
-    std::vector<std::vector<std::vector<double>>> losses(setup_.pairs.size());
+    if (n_blocks * static_cast<Index>(n_cases()) < kFewestBlocks) return Resampled(setup_.pairs.size());
+    std::vector<std::vector<std::vector<std::vector<double>>>> losses(setup_.pairs.size());
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
+      losses[p].resize(texts_.size());
+      std::size_t c = 0;
       for (const UnitResult* unit : units_of(units, p)) {
         std::vector<double> blocks;
         for (Index b = 0; b < n_blocks; ++b) {
@@ -237,11 +255,11 @@ class Perplexity final : public SimulationTask {
           const auto end = static_cast<std::size_t>((b + 1) * n_scored() / n_blocks);
           blocks.push_back(mean(std::span(unit->series).subspan(begin, end - begin)));
         }
-        losses[p].push_back(std::move(blocks));
+        losses[p][c++ / n_windows()].push_back(std::move(blocks));
       }
     }
-    return grouped_bootstrap(losses, kIntervalResamples,
-                             {static_cast<std::uint64_t>(setup_.options.seed), 0x706572706c});
+    return nested_bootstrap(losses, kIntervalResamples,
+                            {static_cast<std::uint64_t>(setup_.options.seed), 0x706572706c});
   }
 
   std::optional<std::size_t> dense_pair() const {
@@ -276,7 +294,7 @@ class Perplexity final : public SimulationTask {
     return find_doubts(rows, [&](std::size_t a, std::size_t b) {
       const std::vector<double> gains = differences(resampled, b, a);  // of a over b, in nats
       PairedTest test;
-      test.n = n_scored() * options_.windows;
+      test.n = n_scored() * static_cast<Index>(n_cases());
       test.difference = rows[a].mean - rows[b].mean;
       test.interval = percentiles95(gains);
       const auto share = [&](const auto& is) {
@@ -297,6 +315,7 @@ class Perplexity final : public SimulationTask {
 
   const SimulationSetup& setup_;
   PerplexityOptions options_;
+  std::vector<FurtherText> texts_;  // the first with the others
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 // reference tokens. prefill, QuoKA's setting: the text goes in by chunks and every position is
 // scored.
 //
-// perplexity = exp(mean negative log-likelihood in nats) over the scored tokens of all windows.
+// perplexity = exp(mean negative log-likelihood in nats) over the scored tokens of all windows of all texts.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ struct PerplexityOptions {
     visit(
         Field{"prefill", "share of a window that is filled in densely and not scored"}.in(0.0, 1.0),
         self.prefill);
-    visit(Field{"offset", "first token of the first window"}.in(0, 1'000'000'000), self.offset);
-    visit(Field{"windows", "windows, one after the other"}.in(1, 1'000'000), self.windows);
+    visit(Field{"offset", "first token of a text's first window"}.in(0, 1'000'000'000), self.offset);
+    visit(Field{"windows", "windows of a text, one after the other"}.in(1, 1'000'000), self.windows);
   }
 };
 

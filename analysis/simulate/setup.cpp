@@ -111,10 +111,14 @@ std::string LivePair::label() const {
 }
 
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n) {
+  return text_window(models, models.text, begin, n);
+}
+
+std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text, Index begin, Index n) {
   std::vector<TokenId> window(models.leading.begin(),
                               models.leading.begin() +
                                   std::min(n, static_cast<Index>(models.leading.size())));
-  const auto own = models.text.subspan(static_cast<std::size_t>(begin),
+  const auto own = text.subspan(static_cast<std::size_t>(begin),
                                        static_cast<std::size_t>(n) - window.size());
   window.insert(window.end(), own.begin(), own.end());
   return window;

@@ -48,6 +48,12 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
     for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
   }
   if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty()) config["artifacts"] = std::move(artifacts);
+  for (const FurtherText& text : setup.models.more_texts) {
+    config["more_texts"].push_back(
+        {{"text", clean_text(text.name)},
+         {"tokens", text.tokens.size()},
+         {"checksum", text_checksum({reinterpret_cast<const char*>(text.tokens.data()), text.tokens.size_bytes()})}});
+  }
   if (!setup.models.leading.empty()) config["leading_tokens"] = setup.models.leading;
   if (options.matmul != "f32") config["matmul"] = options.matmul;
   if (options.kv_dtype != "f32") config["kv_dtype"] = options.kv_dtype;

@@ -23,6 +23,12 @@
 
 namespace kvscope {
 
+/// A text beside the first.
+struct FurtherText {
+  std::span<const TokenId> tokens;
+  std::string name;
+};
+
 /// What every simulation runs on. Views must outlive it.
 struct SimulationModels {
   const Transformer* verifier = nullptr;
@@ -33,6 +39,7 @@ struct SimulationModels {
   std::span<const TokenId> text;  // what is read, and the filler of prompts
   std::string text_name;
   std::vector<TokenId> leading;  // special tokens (BOS) in front of every prompt and window
+  std::vector<FurtherText> more_texts = {};  // for tasks that measure over several
 };
 
 /// Options that all tasks share.
@@ -99,6 +106,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
 /// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of as
 /// many of its own.
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
+/// The same of another text.
+std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text, Index begin, Index n);
 
 /// Called with a finished unit; from any thread.
 using UnitDone = std::function<void(std::size_t pair, UnitResult)>;

@@ -101,6 +101,40 @@ TEST_CASE("retrieval and speculation run from the command line") {
   CHECK(live.json().at("rows").size() == 4);
 }
 
+TEST_CASE("simulate --match says knob and cost in every row, and marks what is not met") {
+  const TempDir dir;
+  const std::string out = (dir.path() / "equal.json").string();
+  const auto run = kvscope_run({"simulate", "passkey", "--lengths", "200,300", "--depths", "1", "--fed", "8",
+                                "--selector", "full,oracle-topk,vattention", "--match", "keys=40", "--dense-layers",
+                                "0", "--out", out});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.out, ContainsSubstring("equal cost") && ContainsSubstring("oracle-topk keys=40 (tokens=40)") &&
+                          ContainsSubstring("* full, keys=40: no knob") &&
+                          ContainsSubstring("* vattention, keys=40: not reached: the least is keys="));
+  const auto json = nlohmann::ordered_json::parse(read_file(out));
+  REQUIRE(json.at("rows").size() == 6);
+  for (const auto& row : json.at("rows")) {
+    CHECK(row.at("match") == "keys=40");
+    if (row.at("selector") != "oracle-topk") continue;
+    CHECK(row.at("knob") == "tokens=40");
+    CHECK(row.at("match_reached") == 40);
+    CHECK(row.at("kept") == 40);
+    CHECK(row.at("match_note") == "");
+  }
+  CHECK_THAT(json.at("command_line").get<std::string>(), ContainsSubstring("--match keys=40"));
+  const auto fails = [](const Words& more, const std::string& says) {
+    const auto result = kvscope_run(with({"simulate", "passkey", "--selector", "full,quest"}, more));
+    CHECK(result.code == 2);
+    CHECK(result.err_is_one_line());
+    CHECK_THAT(result.err, ContainsSubstring(says));
+  };
+  fails({"--match", "tokens=5"}, "match \"tokens=5\": expected density=X");
+  fails({"--match", "density=0.1", "--budget", "64"}, "--match and --budget exclude each other");
+  fails({"--text", "a.txt", "--text", "b.txt", "--budget", "64"}, "simulate passkey reads one text, found 2");
+  fails({"--text", "a.txt", "--text", "a.txt", "--budget", "64"}, "--text: ");
+}
+
 TEST_CASE("protocols, turns, intervals and doubts from the command line") {
   const Words needle = {"simulate", "needle",    "--lengths", "300",     "--depths", "1",
                         "--facts",  "3",         "--chunk",   "64",      "--budget", "64",

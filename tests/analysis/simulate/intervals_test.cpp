@@ -114,5 +114,23 @@ TEST_CASE("the bootstrap over texts and their blocks is paired", "[intervals]") 
   CHECK(narrow.high - narrow.low < 0.1);
 }
 
+TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows", "[intervals]") {
+  // [series][text][window][block]; two texts without any spread of their own
+  const std::vector<std::vector<std::vector<std::vector<double>>>> values = {
+      {{{1, 1, 1}, {1, 1, 1}}, {{5, 5, 5}, {5, 5, 5}}}};
+  const auto means = nested_bootstrap(values, 400, {3})[0];
+  int n_low = 0, n_high = 0;
+  for (const double x : means) {
+    CHECK((x == 1.0 || x == 3.0 || x == 5.0));
+    n_low += x == 1.0;
+    n_high += x == 5.0;
+  }
+  CHECK(std::abs(n_low - 100) < 40);  // a quarter each, by the law of two draws
+  CHECK(std::abs(n_high - 100) < 40);
+  const std::vector<std::vector<std::vector<double>>> one = {{{1, 2, 3}, {4, 5, 6}}, {{2, 2, 2}, {0, 1, 0}}};
+  CHECK(nested_bootstrap({{one[0]}, {one[1]}}, 50, {3}) == grouped_bootstrap(one, 50, {3}));
+  CHECK(nested_bootstrap({}, 50, {3}).empty());
+}
+
 }  // namespace
 }  // namespace kvscope::test
