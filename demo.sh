@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N]
+usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N] [--papers]
 
 Installs what is missing (apt; sudo only if needed), builds, then records the embedded model pair on the embedded book,
 verifies both traces, runs the analyses, compares selectors, draws the figures, writes a notebook and an index.html that
@@ -14,6 +14,7 @@ shows it all without a network. The notebook is executed if Jupyter can be had (
   --out DIR        where the files go [kvscope-demo in the current folder]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
   --decode N       greedy decode steps of the verifier [64]
+  --papers         then the report on the three papers' claims as well (kvscope papers --quick), in OUT/papers: minutes more
   --help           this text
 
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
@@ -26,6 +27,7 @@ TXT
 out=kvscope-demo
 max_tokens=4096
 decode=64
+papers=0
 while [ $# -gt 0 ]; do
   case $1 in
     --out | --max-tokens | --decode)
@@ -36,6 +38,10 @@ while [ $# -gt 0 ]; do
         --decode) decode=$2 ;;
       esac
       shift 2
+      ;;
+    --papers)
+      papers=1
+      shift
       ;;
     --help | -h)
       usage
@@ -137,6 +143,14 @@ if [ -x "$explorer" ]; then
   fi
 fi
 
+papers_block=""
+if [ "$papers" = 1 ]; then
+  step "and the three papers' claims on this model, in quick mode"
+  "$kvscope" papers --quick --out "$out/papers" --progress "$progress" >"$out/papers.txt" ||
+    kvscope_die "kvscope papers did not finish; the same command goes on: $kvscope papers --quick --out $out/papers"
+  papers_block='<h2>The three papers</h2><p><a href="papers/report.html">What QuoKA, Quest and SpecAttn claim, item by item, on this model</a> (quick mode).</p>'
+fi
+
 # ---- the page ----
 escape() { sed -e 's/&/\&amp;/g' -e 's/</\&lt;/g' -e 's/>/\&gt;/g'; }
 figure_block() { # NAME SENTENCE
@@ -167,7 +181,7 @@ HTML
   figure_block head-budget "How many keys each head needs: budgets shared by all heads waste them."
   printf '<h2>Attention kept, by method and budget</h2><pre>'
   escape <"$out/table.md"
-  printf '</pre>\n<h2>Notebook</h2><p><a href="recall.ipynb">recall.ipynb</a> %s (%s).</p></html>\n' \
+  printf '</pre>\n%s<h2>Notebook</h2><p><a href="recall.ipynb">recall.ipynb</a> %s (%s).</p></html>\n' "$papers_block" \
     "$([ ! -e "$out/recall.html" ] || printf '<a href="recall.html">as a page</a>')" "$notebook_state"
 } >"$out/index.html"
 
@@ -194,4 +208,5 @@ printf '\nFiles in %s:\n\n' "$out"
   done
 )
 printf '\nOpen %s in a browser. Look closer: %q info %q\n' "$out/index.html" "$kvscope" "$out/verifier.h5"
+[ "$papers" = 1 ] || printf 'What the three papers claim, on this model (minutes): %q papers --quick --out papers\n' "$kvscope"
 [ ! -x "$explorer" ] || printf 'In a window: %q %q %q %q\n' "$explorer" "$out/verifier.h5" "$out/draft.h5" "$out/sweep.h5"
