@@ -14,7 +14,7 @@ constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 constexpr std::int64_t kMostNewTokens = 100'000;
 
 std::vector<std::string> answers_of(const JsonObject& line) {
-  const std::string field = line.has("answer") ? "answer" : "answers";
+  const std::string field = line.has("answers") && !line.has("answer") ? "answers" : "answer";
   const nlohmann::json& value = line.require(field);
   std::vector<std::string> answers;
   for (const nlohmann::json& one : value.is_array() ? value : nlohmann::json::array({value})) {
