@@ -49,7 +49,9 @@ std::vector<Curve> read_curves(const ResultView& result) {
   if (result.find("curve/log_perplexity") != nullptr) {
     const figures::ArrayData values(result, "curve/log_perplexity");
     const auto position = result.read("curve/position");
-    for (std::size_t p = 0; p < table.n_rows(); ++p) {
+    // rows behind the curves are of methods that could not be run (a match that they refused)
+    const auto n_curves = std::min(table.n_rows(), static_cast<std::size_t>(values.spec.shape[0]));
+    for (std::size_t p = 0; p < n_curves; ++p) {
       Curve curve{
           selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {},
           fmt::format("{} {}", kind_of(p), budget_of(p)),
