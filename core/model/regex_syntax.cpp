@@ -30,6 +30,8 @@ constexpr std::string_view kNotSpace =
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr std::string_view kHexDigit = "0-9A-Fa-f";
 
+constexpr std::string_view kCaseInSet = "upper or lower case in a set that ignores case";
+
 // Properties that are not scripts, in loose spelling, and PCRE2's name for them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kProperties = {{
     {"any", "Any"},
@@ -54,6 +56,38 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kPropert
     {"other", "C"},
 }};
 
+// A set that ignores case also matches the partners of its members in Oniguruma; PCRE2 looks for
+// the partners of single characters, not of properties. These properties (loose spelling) have
+// members whose partners lack the property: with the characters named here beside it, to which
+// PCRE2 adds their partners, the set is Oniguruma's, also for \P. Found by comparing both over all
+// characters.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kPartners = {{
+    {"l", "\\x{345}"},
+    {"lc", "\\x{345}"},
+    {"m", "\\x{345}"},
+    {"mn", "\\x{345}"},
+    {"emoji", "\\x{24c2}"},
+    {"greek", "\\x{b5}\\x{345}"},
+    {"grek", "\\x{b5}\\x{345}"},
+    {"common", "\\x{b5}"},
+    {"zyyy", "\\x{b5}"},
+    {"inherited", "\\x{345}"},
+    {"zinh", "\\x{345}"},
+}};
+
+// Which case a letter has. Oniguruma tests that as it is outside of sets, even where case is
+// ignored; PCRE2 does so until 10.44, and lets each of Lu, Ll and Lt match all three since 10.45.
+bool is_case(std::string_view loose) {
+  constexpr std::array<std::string_view, 5> kCases = {"lu", "ll", "lt", "uppercase", "lowercase"};
+  return std::find(kCases.begin(), kCases.end(), loose) != kCases.end();
+}
+
+std::string lower_ascii(std::string_view text) {
+  std::string lower;
+  for (const char c : text) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  return lower;
+}
+
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -66,9 +100,9 @@ class Translator {
   Translator(std::string_view in, const std::string& where) : in_(in), where_(where) {}
 
   std::string run() {
-    group_starts_.push_back(0);
+    groups_.push_back({0, false});
     while (!at_end()) item();
-    if (group_starts_.size() != 1) refuse("a group that is not closed");
+    if (groups_.size() != 1) refuse("a group that is not closed");
     return std::move(out_);
   }
 
@@ -106,10 +140,11 @@ class Translator {
         return;
       case ')':
         ++pos_;
-        if (group_starts_.size() == 1) refuse("a closing parenthesis too many");
+        if (groups_.size() == 1) refuse("a closing parenthesis too many");
         out_ += ')';
-        atom_ = group_starts_.back();
-        group_starts_.pop_back();
+        atom_ = groups_.back().start;
+        ignores_case_ = groups_.back().ignored_case_outside;
+        groups_.pop_back();
         return;
       case '|':
       case '^':
@@ -202,7 +237,7 @@ class Translator {
     } else {
       out_ += "(?:";
     }
-    group_starts_.push_back(start);
+    groups_.push_back({start, ignores_case_});
     body_start_ = out_.size();
     atom_.reset();
   }
@@ -224,9 +259,13 @@ class Translator {
   // (?i) and (?i:...). Oniguruma's m is PCRE2's s.
   void options(std::size_t start) {
     std::string flags;
+    bool ignores_case = ignores_case_;
+    bool is_on = true;
     while (peek() != ')' && peek() != ':') {
       const char c = peek();
       if (c != 'i' && c != 'm' && c != '-') refuse("an option other than i and m");
+      if (c == '-') is_on = false;
+      if (c == 'i') ignores_case = is_on;
       flags += c == 'm' ? 's' : c;
       ++pos_;
     }
@@ -235,7 +274,8 @@ class Translator {
     if (!is_group && start != body_start_)
       refuse("an option that is not at the start of its group");
     out_ += fmt::format("(?{}{}", flags, is_group ? ':' : ')');
-    if (is_group) group_starts_.push_back(start);
+    if (is_group) groups_.push_back({start, ignores_case_});
+    ignores_case_ = ignores_case;
     body_start_ = out_.size();
     atom_.reset();
   }
@@ -273,7 +313,7 @@ class Translator {
         atom_.reset();
         return;
       default:
-        escape_in_both();
+        escape_in_both(/*in_set=*/false);
     }
   }
 
@@ -285,7 +325,7 @@ class Translator {
   }
 
   // Escapes that mean the same inside and outside brackets.
-  void escape_in_both() {
+  void escape_in_both(bool in_set) {
     if (at_end()) refuse("a backslash at its end");
     const char c = in_[pos_];
     if (c == 'd' || c == 'D') {
@@ -293,7 +333,7 @@ class Translator {
       out_ += c == 'd' ? "\\p{Nd}" : "\\P{Nd}";
     } else if (c == 'p' || c == 'P') {
       ++pos_;
-      property(/*negated=*/c == 'P');
+      property(/*negated=*/c == 'P', in_set);
     } else if (is_letter(c) || is_digit(c)) {
       emit(literal_escape());
     } else if (static_cast<unsigned char>(c) < 0x80) {
@@ -358,7 +398,7 @@ class Translator {
   }
 
   // \p{Lu}, \p{^Lu}, \p{Han}: general categories, a few properties, and scripts.
-  void property(bool negated) {
+  void property(bool negated, bool in_set) {
     if (!accept("{")) refuse("\\p without {");
     if (accept("^")) negated = !negated;
     std::string name, loose;
@@ -374,7 +414,21 @@ class Translator {
     const std::string translated = known != kProperties.end() ? std::string(known->second)
                                    : loose.size() <= 2        ? name
                                                               : "sc:" + name;
-    out_ += fmt::format("\\{}{{{}}}", negated ? 'P' : 'p', translated);
+    const std::string test = fmt::format("\\{}{{{}}}", negated ? 'P' : 'p', translated);
+    if (known != kProperties.end()) loose = lower_ascii(known->second);
+    if (ignores_case_ && in_set) {
+      add_with_partners(test, loose);
+    } else {
+      out_ += ignores_case_ && is_case(loose) ? fmt::format("(?-i:{})", test) : test;
+    }
+  }
+
+  void add_with_partners(std::string_view test, std::string_view loose) {
+    if (is_case(loose)) refuse(kCaseInSet);
+    out_ += test;
+    for (const auto& [name, partners] : kPartners) {
+      if (name == loose) out_ += partners;
+    }
   }
 
   // ---- bracket expressions
@@ -410,7 +464,7 @@ class Translator {
       ++pos_;
       emit(0x08);
     } else {
-      escape_in_both();
+      escape_in_both(/*in_set=*/true);
     }
   }
 
@@ -427,6 +481,7 @@ class Translator {
     }};
     for (const auto& [name, contents] : kClasses) {
       if (accept(name)) {
+        if (ignores_case_ && (name == "[:upper:]" || name == "[:lower:]")) refuse(kCaseInSet);
         out_ += contents;
         return;
       }
@@ -440,8 +495,13 @@ class Translator {
   std::string out_;
   std::optional<std::size_t>
       atom_;  // where in out_ the thing begins that a quantifier would repeat
-  std::vector<std::size_t> group_starts_;  // of the open groups, in out_
-  std::size_t body_start_ = 0;             // just behind the latest opening of a group, in out_
+  struct Group {
+    std::size_t start;  // in out_
+    bool ignored_case_outside;
+  };
+  std::vector<Group> groups_;   // the open ones
+  bool ignores_case_ = false;   // here
+  std::size_t body_start_ = 0;  // just behind the latest opening of a group, in out_
 };
 
 }  // namespace

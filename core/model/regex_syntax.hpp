@@ -2,8 +2,9 @@
 //
 // The two agree on most of what pre-tokenizers use, and differ silently on the rest: what \s, \w
 // and \h mean, scripts, x{1,3}+ (a repeated repeat there, possessive here), {,3}, (?m), sets in
-// sets. Everything on which they agree is passed on, what can be rewritten is rewritten, and the
-// rest is refused.
+// sets, properties where case is ignored (on which PCRE2 before and since 10.45 differ too).
+// Everything on which they agree is passed on, what can be rewritten is rewritten, and the rest is
+// refused.
 #pragma once
 
 #include <string>

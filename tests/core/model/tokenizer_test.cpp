@@ -180,6 +180,36 @@ TEST_CASE("case folding is Unicode's", "[tokenizer]") {
   CHECK_FALSE(matches("(?i:a(?-i:B))", "Ab"));
 }
 
+// Which of these characters tokenizers 0.23 finds: some of every kind of case, with three forms,
+// two or one, letters, numbers, symbols and marks.
+TEST_CASE("properties where case is ignored are Oniguruma's under every PCRE2", "[tokenizer]") {
+  const auto found = [](const std::string& regex) {
+    std::string all;
+    for (const char* one :
+         {"a", "K", "1", "\u01c4", "\u01c5", "\u01c6", "\u017f", "\u212a", "\u2160", "\u2170",
+          "\u24b6", "\u24d0", "\u0131", "\u0345", "\u03b9", "\u00b5", "\u03bc"}) {
+      if (matches(regex, one)) all += one;
+    }
+    return all;
+  };
+  CHECK(found("(?i)\\p{Lu}") == "K\u01c4\u212a");
+  CHECK(found("(?i:\\P{Lu}+)") ==
+        "a1\u01c5\u01c6\u017f\u2160\u2170\u24b6\u24d0\u0131\u0345\u03b9\u00b5\u03bc");
+  CHECK(found("(?i)\\p{Lt}") == "\u01c5");
+  CHECK(found("(?i)\\p{ll}") == "a\u01c6\u017f\u0131\u03b9\u00b5\u03bc");
+  CHECK(found("(?i)\\p{Uppercase}") == "K\u01c4\u212a\u2160\u24b6");
+  CHECK(found("(?i)[\\p{L}]") == "aK\u01c4\u01c5\u01c6\u017f\u212a\u0131\u0345\u03b9\u00b5\u03bc");
+  CHECK(found("(?i)[^\\p{L}]") == "1\u2160\u2170\u24b6\u24d0");
+  CHECK(found("(?i)[\\P{L}]") == "1\u2160\u2170\u24b6\u24d0\u0345\u03b9");
+  CHECK(found("(?i)[\\p{M}]") == "\u0345\u03b9");
+  CHECK(found("(?i)[\\p{Greek}]") == "\u0345\u03b9\u00b5\u03bc");
+  CHECK(found("(?i)[^\\P{Greek}a]") == "");
+  // Where the option ends, case counts again.
+  CHECK(found("(?i:x)|\\p{Lu}|(?-i:[\\p{Lt}])") == "K\u01c4\u01c5\u212a");
+  CHECK(found("(?i:(?-i:[\\p{Lt}]))|(?:(?i)1)|[\\p{Ll}]") ==
+        "a1\u01c5\u01c6\u017f\u0131\u03b9\u00b5\u03bc");
+}
+
 TEST_CASE("what Oniguruma and PCRE2 read differently is rewritten", "[tokenizer]") {
   CHECK(matches("\\p{N}{1,2}+", "12345"));  // a repeated repeat, not a possessive one
   CHECK(matches("(?:a|b{1,2})+c", "abbc"));
@@ -243,6 +273,8 @@ TEST_CASE("what cannot be rewritten is refused with a sentence", "[tokenizer]") 
                             "(?P<n>a)",
                             "(?<n",
                             "(?i",
+                            "(?i:[\\p{Lu}1])",
+                            "(?i)([^[:lower:]])",
                             "(?#",
                             "(?<=a+)b",
                             "((((a{1,60000}){1,60000}){1,60000}){1,60000})"}) {
