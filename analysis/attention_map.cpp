@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -14,17 +12,6 @@ namespace kvscope {
 namespace {
 
 constexpr const char* kName = "attention-map";
-
-/// Pools one softmax row: sums (mean) or maxima (max) per key block, and counts of visible keys.
-void pool_row(std::span<const double> probs, TokenRange visible, Index block, MapPooling pooling,
-              std::span<double> value, std::span<double> count) {
-  for (Index key = visible.begin; key < visible.end; ++key) {
-    const double p = probs[static_cast<std::size_t>(key - visible.begin)];
-    const auto cell = static_cast<std::size_t>(key / block);
-    value[cell] = pooling == MapPooling::mean ? value[cell] + p : std::max(value[cell], p);
-    count[cell] += 1.0;
-  }
-}
 
 }  // namespace
 
@@ -48,7 +35,6 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
   const Index n_tokens = info.n_tokens;
   const Index block = (n_tokens + options.max_cells - 1) / options.max_cells;
   const Index n_blocks = (n_tokens + block - 1) / block;
-  const auto width = static_cast<std::size_t>(n_blocks);
   const TokenRange all{0, n_tokens};
   const Tensor<float> k = trace.read_k(options.layer, options.head / info.group(), all);
   const KeyTable keys(k.view());
@@ -69,36 +55,20 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
        "1",
        fmt::format("{} softmax weight", options.pooling == MapPooling::mean ? "mean" : "largest")});
 
-  // rows of a block are pooled side by side, then joined in order: the same sums for any threads
-  std::vector<double> values(static_cast<std::size_t>(block) * width);
-  std::vector<double> counts(values.size());
-  std::vector<float> row_out(width);
+  PooledRows pooled(block, n_blocks, block, options.pooling);
+  std::vector<float> row_out(static_cast<std::size_t>(n_blocks));
   for (Index b = 0; b < n_blocks; ++b) {
     check_stop(stop, kName);
     std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
     std::iota(positions.begin(), positions.end(), b * block);
-    std::fill(values.begin(), values.end(), 0.0);
-    std::fill(counts.begin(), counts.end(), 0.0);
+    pooled.clear();
     loop.run(
-        q.view(), 0, positions, keys, info.score_rule(),
-        window_of(info, options.layer), [&](Index i, std::span<double> scores, TokenRange visible) {
+        q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
+        [&](Index i, std::span<double> scores, TokenRange visible) {
           softmax_in_place(scores, info.sink(options.layer, options.head));
-          const auto first = static_cast<std::size_t>(i) * width;
-          pool_row(scores, visible, block, options.pooling, std::span(values).subspan(first, width),
-                   std::span(counts).subspan(first, width));
+          pooled.put(i, scores, visible);
         });
-    for (std::size_t c = 0; c < width; ++c) {
-      double value = 0.0;
-      double count = 0.0;
-      for (std::size_t i = 0; i < positions.size(); ++i) {
-        const double v = values[i * width + c];
-        value = options.pooling == MapPooling::mean ? value + v : std::max(value, v);
-        count += counts[i * width + c];
-      }
-      if (options.pooling == MapPooling::mean && count > 0.0) value /= count;
-      row_out[c] =
-          count > 0.0 ? static_cast<float>(value) : std::numeric_limits<float>::quiet_NaN();
-    }
+    pooled.join(0, static_cast<Index>(positions.size()), row_out);
     sink.write<float>("map", b, row_out);
     if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});
   }

@@ -2,24 +2,14 @@
 // q and k, never T x T in memory.
 #pragma once
 
-#include <array>
 #include <stop_token>
 
 #include "analysis/analysis.hpp"
+#include "analysis/pooled_rows.hpp"
 #include "core/base/fields.hpp"
 #include "core/base/progress.hpp"
 
 namespace kvscope {
-
-/// What a cell shows of the weights that fall into it.
-enum class MapPooling {
-  max,   // the largest: thin lines stay visible
-  mean,  // the mean over the visible pairs
-};
-template <>
-struct EnumNames<MapPooling> {
-  static constexpr std::array<std::string_view, 2> value = {"max", "mean"};
-};
 
 struct AttentionMapOptions {
   Index layer = 0;

@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_query_selection_command());
   commands.push_back(make_analyze_coverage_command());
   commands.push_back(make_analyze_attention_map_command());
+  commands.push_back(make_analyze_heads_command());
   commands.push_back(make_analyze_ties_command());
   commands.push_back(make_ladder_command());
   commands.push_back(make_sweep_command());
@@ -35,6 +36,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_figure_command());
   commands.push_back(make_figures_command());
   commands.push_back(make_reproduce_command());
+  commands.push_back(make_export_command());
   commands.push_back(make_tokenize_command());
   commands.push_back(make_bench_prefill_command());
   commands.push_back(make_bench_record_command());

@@ -15,7 +15,7 @@ using testing::read_file;
 using testing::TempDir;
 
 const std::vector<std::string> kKinds = {"quoka",     "theorem-b1", "quest",
-                                         "layer-map", "geometry",   "query-selection", "ties"};
+                                         "layer-map", "geometry",   "query-selection", "ties", "heads"};
 
 struct Pair {
   TempDir dir;

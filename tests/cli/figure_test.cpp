@@ -48,6 +48,7 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"sweep", trace, "--selector", "quest", "--budget", "16,32", "--chunk", "16"}, "sweep.json");
   const auto quoka =
       result({"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"}, "quoka.h5");
+  const auto heads = result({"analyze", "heads", trace, "--budget", "16", "--cells", "8"}, "heads.h5");
   const auto map = result(
       {"analyze", "attention-map", trace, "--layer", "2", "--head", "3", "--max-cells", "50"},
       "map.h5");
@@ -60,6 +61,8 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"theorem-b1", result({"analyze", "theorem-b1", trace}, "b1.h5")},
       {"quest-bounds", result({"analyze", "quest", trace}, "quest.h5")},
       {"query-scores", quoka},
+      {"heads", heads},
+      {"head-numbers", heads, "--metric", "retrieval"},
       {"attention-map", map},
       {"attention-map", map, quoka, "--force"},
       {"latency", folder.times}};

@@ -1,0 +1,72 @@
+// kvscope analyze heads: which heads do what, and what they lose under sparse methods.
+#include "analysis/cli/analyze_one.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/heads.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+std::string number_or_dash(const nlohmann::ordered_json& value, int digits = 3) {
+  return value.is_number() ? number_text(value.get<double>(), digits) : "-";
+}
+
+class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
+ public:
+  AnalyzeHeads()
+      : AnalyzeOne("heads", "which heads do what: distance, sink, retrieval, loss, small maps",
+                   analyze_heads) {}
+
+ private:
+  std::string about() const override {
+    return "Measures every query head on exact rows: mean attention distance, entropy, the share of "
+           "the first tokens (sink) and of the nearest keys (local), and a retrieval score: the "
+           "weight on the needle's positions (--needle), else on the tokens that followed an "
+           "earlier occurrence of the current token, as induction heads look for them; beside it "
+           "what a flat row would give them. A replay says what each head loses under sparse "
+           "methods at one budget. --out also holds a small map of every head; kvscope figure heads "
+           "draws the atlas. Rows are means over the heads of a layer; --json has every head.";
+  }
+  std::vector<ReportColumn> columns() const override {
+    return {{"distance", "distance"},
+            {"entropy", "entropy"},
+            {"sink_share", "sink"},
+            {"local_share", "local"},
+            {"retrieval", "retrieval"},
+            {"retrieval_chance", "by chance"},
+            {"retrieval_max", "best"},
+            {"best_head", "its head"}};
+  }
+  std::string more_text(const Json& summary) const override {
+    std::string text;
+    if (!summary["methods"].empty()) {
+      TextTable table({"method", "attention lost", "worst layer", "head", "it loses"});
+      for (const Json& method : summary["methods"]) {
+        table.add_row({method["pair"].get<std::string>(), number_or_dash(method["lost_mass"]),
+                       number_or_dash(method["worst_layer"]), number_or_dash(method["worst_head"]),
+                       number_or_dash(method["worst_lost_mass"])});
+      }
+      text = "\n" + table.text();
+    }
+    for (const Json& sentence : summary["skipped"])
+      text += fmt::format("left out: {}\n", sentence.get<std::string>());
+    return text;
+  }
+  std::string headline(const Json& totals) const override {
+    return fmt::format(
+        "{} heads look {} tokens back on average; {} of the attention lies on the first tokens, {} "
+        "nearby, {} on what is looked for ({} by chance)",
+        number_text(total_of(totals, "heads")), number_text(total_of(totals, "distance"), 3),
+        percent_text(total_of(totals, "sink_share")), percent_text(total_of(totals, "local_share")),
+        percent_text(total_of(totals, "retrieval")),
+        percent_text(total_of(totals, "retrieval_chance")));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_analyze_heads_command() {
+  return std::make_unique<AnalyzeHeads>();
+}
+
+}  // namespace kvscope::cli

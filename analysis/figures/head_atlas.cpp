@@ -1,0 +1,219 @@
+#include "analysis/figures/head_atlas.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "analysis/figures/head_measures.hpp"
+#include "analysis/figures/selection.hpp"
+#include "core/base/error.hpp"
+#include "core/base/nan.hpp"
+
+namespace kvscope::figures {
+
+namespace {
+
+constexpr std::size_t kMostSorted = 64;    // heads of a sorted atlas
+constexpr std::size_t kSortedColumns = 8;  // beside each other
+constexpr std::size_t kMostWords = 12;     // columns whose tiles have room for a number
+constexpr std::size_t kMostBoxed = 5;
+
+/// A head at its place in the atlas: column from the left, row from the bottom.
+struct Tile {
+  std::size_t layer = 0;  // slots
+  std::size_t head = 0;
+  std::size_t column = 0;
+  std::size_t row = 0;
+};
+
+struct Atlas {
+  std::vector<Tile> tiles;
+  std::size_t n_columns = 0;
+  std::size_t n_rows = 0;
+};
+
+std::vector<std::size_t> slots_of(const std::vector<double>& axis, const std::string& chosen,
+                                  std::string_view option, const std::string& where) {
+  std::vector<std::size_t> slots;
+  for (const Index wanted : parse_numbers(chosen, option))
+    slots.push_back(static_cast<std::size_t>(slot_of(axis, wanted, option, where)));
+  if (slots.empty()) {
+    slots.resize(axis.size());
+    std::iota(slots.begin(), slots.end(), 0);
+  }
+  return slots;
+}
+
+/// As in the model: heads to the right, layers upwards.
+Atlas grid_of(const std::vector<std::size_t>& layers, const std::vector<std::size_t>& heads) {
+  Atlas atlas;
+  atlas.n_columns = heads.size();
+  atlas.n_rows = layers.size();
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    for (std::size_t h = 0; h < heads.size(); ++h) atlas.tiles.push_back({layers[l], heads[h], h, l});
+  }
+  return atlas;
+}
+
+/// The largest numbers first, in reading order; heads without a number last.
+void sort_atlas(Atlas& atlas, const std::vector<double>& values, std::size_t n_heads) {
+  const auto value_of = [&](const Tile& tile) {
+    const double value = values[tile.layer * n_heads + tile.head];
+    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+  };
+  std::stable_sort(atlas.tiles.begin(), atlas.tiles.end(),
+                   [&](const Tile& a, const Tile& b) { return value_of(a) > value_of(b); });
+  atlas.tiles.resize(std::min(atlas.tiles.size(), kMostSorted));
+  atlas.n_columns = std::min(kSortedColumns, atlas.tiles.size());
+  atlas.n_rows = (atlas.tiles.size() + atlas.n_columns - 1) / atlas.n_columns;
+  for (std::size_t i = 0; i < atlas.tiles.size(); ++i) {
+    atlas.tiles[i].column = i % atlas.n_columns;
+    atlas.tiles[i].row = atlas.n_rows - 1 - i / atlas.n_columns;
+  }
+}
+
+/// All small maps as one picture: tiles of one unit, each with a blank margin.
+plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
+  const Index cells = maps.spec.shape[2];
+  const Index gap = std::max<Index>(1, cells / 10);
+  const Index step = cells + gap;
+  plot::HeatMap map;
+  map.n_rows = static_cast<Index>(atlas.n_rows) * step;
+  map.n_cols = static_cast<Index>(atlas.n_columns) * step;
+  map.x = {0.0, static_cast<double>(atlas.n_columns)};
+  map.y = {0.0, static_cast<double>(atlas.n_rows)};
+  map.show_masked = false;
+  map.values.assign(static_cast<std::size_t>(map.n_rows * map.n_cols), kNanF);
+  for (const Tile& tile : atlas.tiles) {
+    const Index left = static_cast<Index>(tile.column) * step + gap / 2;
+    const Index top = static_cast<Index>(tile.row + 1) * step - 1 - gap / 2;
+    for (Index q = 0; q < cells; ++q) {
+      for (Index k = 0; k < cells; ++k) {
+        const double value = maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
+        map.values[static_cast<std::size_t>((top - q) * map.n_cols + left + k)] =
+            static_cast<float>(value);  // the first query on top
+      }
+    }
+  }
+  return map;
+}
+
+plot::Boxes outlines(const std::vector<Tile>& tiles, plot::Tone tone, std::string label) {
+  plot::Boxes boxes;
+  boxes.tone = tone;
+  boxes.label = std::move(label);
+  for (const Tile& tile : tiles) {
+    const auto x = static_cast<double>(tile.column);
+    const auto y = static_cast<double>(tile.row);
+    boxes.x.push_back({x + 0.02, x + 0.98});
+    boxes.y.push_back({y + 0.02, y + 0.98});
+  }
+  return boxes;
+}
+
+std::string number_words(const HeadNumbers& numbers, double value) {
+  if (std::isnan(value)) return "–";
+  if (numbers.is_share) return fmt::format("{:.2f}", value);
+  return value < 100.0 ? fmt::format("{:.2g}", value) : fmt::format("{:.0f}", value);
+}
+
+}  // namespace
+
+plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
+  const ResultView& result = *input.results[0];
+  const FigureOptions& options = input.options;
+  const ArrayData maps(result, "map");
+  const auto layers = result.read("layer");
+  const auto heads = result.read("q_head");
+  const Index cells = maps.spec.shape.rank == 4 ? maps.spec.shape[2] : 0;
+  maps.require_shape({static_cast<Index>(layers.size()), static_cast<Index>(heads.size()), cells, cells});
+  const std::string metric = options.metric.empty() ? "distance" : options.metric;
+  const HeadNumbers numbers =
+      read_head_numbers(result, metric, options.selector);
+  if (numbers.values.size() != layers.size() * heads.size())
+    throw FormatError(fmt::format("{}: {} numbers for {} x {} heads", result.name(),
+                                  numbers.values.size(), layers.size(), heads.size()));
+  const auto value_of = [&](const Tile& tile) {
+    return numbers.values[tile.layer * heads.size() + tile.head];
+  };
+  const std::vector<std::size_t> layer_slots =
+      slots_of(layers, options.layers, "layers", result.name());
+  const std::vector<std::size_t> head_slots = slots_of(heads, options.heads, "heads", result.name());
+  Atlas atlas = grid_of(layer_slots, head_slots);
+  const std::size_t n_all = atlas.tiles.size();
+  const bool is_sorted = order == AtlasOrder::by_number;
+  if (is_sorted) sort_atlas(atlas, numbers.values, heads.size());
+
+  plot::Panel panel;
+  panel.grid = false;
+  panel.aspect = static_cast<double>(atlas.n_rows) / static_cast<double>(atlas.n_columns);
+  panel.colour = log_colours("Attention weight");
+  panel.colour->axis.range = plot::Range{1e-4, 1.0};
+  if (is_sorted) {
+    panel.x.label = "Heads by " + numbers.name + ", the largest first";
+    panel.x.ticks = {{-1.0, ""}};  // outside: none
+    panel.y.ticks = {{-1.0, ""}};
+  } else {
+    std::vector<double> layer_names, head_names;
+    for (const std::size_t l : layer_slots) layer_names.push_back(layers[l]);
+    for (const std::size_t h : head_slots) head_names.push_back(heads[h]);
+    panel.x.label = "Query head";
+    panel.y.label = "Layer";
+    panel.x.ticks = cell_ticks(head_names);
+    panel.y.ticks = cell_ticks(layer_names);
+  }
+  panel.marks.emplace_back(picture_of(atlas, maps));
+  panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));
+  std::vector<Tile> most;
+  for (const Tile& tile : atlas.tiles) {
+    if (!std::isnan(value_of(tile))) most.push_back(tile);
+  }
+  std::stable_sort(most.begin(), most.end(),
+                   [&](const Tile& a, const Tile& b) { return value_of(a) > value_of(b); });
+  most.resize(std::min(most.size(), kMostBoxed));
+  if (!most.empty() && !is_sorted) {
+    panel.marks.emplace_back(outlines(most, {plot::Role::highlight, 0},
+                                      fmt::format("the {} largest", most.size())));
+  }
+  const bool has_words = atlas.n_columns <= kMostWords;
+  for (const Tile& tile : atlas.tiles) {
+    if (!has_words) break;
+    plot::Note note;
+    note.text = number_words(numbers, value_of(tile));
+    if (is_sorted)
+      note.text = fmt::format("L{} H{}\n{}", layers[tile.layer], heads[tile.head], note.text);
+    note.x = (static_cast<double>(tile.column) + 0.93) / static_cast<double>(atlas.n_columns);
+    note.y = 1.0 - (static_cast<double>(tile.row) + 0.96) / static_cast<double>(atlas.n_rows);
+    note.align = plot::Note::Align::right;
+    panel.marks.emplace_back(std::move(note));
+  }
+
+  plot::Figure figure;
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  figure.panels.push_back(std::move(panel));
+  const auto& summary = result.summary();
+  figure.caption.push_back(fmt::format(
+      "A small attention map per head over {} tokens: queries downwards, keys to the right, a cell "
+      "is the {} of the measured weights of {} x {} tokens, weights below 10^-4 are drawn as 10^-4.",
+      summary.value("tokens", 0), summary.value("pooling", "max") == "max" ? "largest" : "mean",
+      summary.value("block", 0), summary.value("block", 0)));
+  figure.caption.push_back(has_words
+                               ? fmt::format("Numbers: {}.", numbers.label)
+                               : fmt::format("Boxed: the largest values of {}.", numbers.label));
+  if (numbers.name.starts_with("retrieval")) {
+    const std::string needle = summary.value("needle", "");
+    figure.caption.push_back(
+        needle.empty() ? "Retrieval: weight on the tokens that followed an earlier occurrence of "
+                         "the current token."
+                       : fmt::format("Retrieval: weight on positions {}.", needle));
+  }
+  if (atlas.tiles.size() < n_all)
+    figure.caption.push_back(fmt::format("The first {} of {} heads.", atlas.tiles.size(), n_all));
+  return figure;
+}
+
+}  // namespace kvscope::figures
