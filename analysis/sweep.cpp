@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analysis/analysis.hpp"
+#include "analysis/cost/trace_cost.hpp"
 #include "analysis/match_replay.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "analysis/sweep_journal.hpp"
@@ -88,9 +89,12 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
   for (std::size_t p : unit.pairs) pairs.push_back(plan.pairs[p]);
   const std::optional<MatchTarget> target = plan.targets[unit.pairs.front()];
   MatchLabels match;
-  const auto layers = target ? replay_matched({*source, draft.get(), unit.layers, plan.options.replay, pool, stop}, *target,
+  ReplayOptions replay = plan.options.replay;
+  WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
+  if (plan.options.hardware) replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+  const auto layers = target ? replay_matched({*source, draft.get(), unit.layers, replay, pool, stop}, *target,
                                               pairs.front(), match, progress)
-                             : replay_layers(*source, draft.get(), unit.layers, pairs, plan.options.replay, pool,
+                             : replay_layers(*source, draft.get(), unit.layers, pairs, replay, pool,
                                              progress, stop);
   const SweepTraceInfo& info = plan.infos[unit.trace];
   std::vector<SweepBlock> blocks(layers.size() * unit.pairs.size());
@@ -110,6 +114,14 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
     labels.trace_index = unit.trace;
     labels.pair_index = unit.pairs[i];
     labels.match = match;
+    const std::vector<LayerWork> calls = works.calls(i, layer.layer);
+    const bool is_refused = target && !match.note.empty() && match.reached == std::nullopt;
+    if (plan.options.hardware && !calls.empty() && !is_refused) {
+      const HardwareProfile& hardware = *plan.options.hardware;
+      const LayerCost cost = mean_cost(calls, hardware, {1.0, usual_kv_bytes(hardware), std::nullopt});
+      labels.predicted_us = 1e6 * cost.stages.total();
+      labels.predicted_dense_us = 1e6 * cost.dense;
+    }
     blocks[static_cast<std::size_t>(index)] =
         make_sweep_block(layer, i, static_cast<std::size_t>(slot), labels);
   });

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/cost/hardware.hpp"
 #include "analysis/match.hpp"
 #include "analysis/sweep_table.hpp"
 #include "core/base/progress.hpp"
@@ -40,6 +41,7 @@ struct SweepOptions {
   ReplayOptions replay;
   Index n_resamples = 200;  // of the bootstrap
   Index seed = 0;
+  std::optional<HardwareProfile> hardware;  // whose predicted times join the rows; empty: they are NaN
 };
 
 /// One unit of work.

@@ -103,6 +103,7 @@ Json config_of(const SweepOptions& options) {
           {"resamples", options.n_resamples},
           {"seed", options.seed}};
   for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
+  if (options.hardware) config["hardware"] = hardware_json(*options.hardware);
   return config;
 }
 

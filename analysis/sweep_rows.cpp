@@ -154,6 +154,9 @@ SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
   block.layer_slot = layer_slot;
   const std::size_t n_heads = replay.q_heads.size();
   block.rows.push_back(make_row(replay, pair, labels, 0, n_heads, std::nullopt));
+  block.rows[0].number(SweepNumber::predicted_us) = labels.predicted_us;
+  block.rows[0].number(SweepNumber::predicted_dense_us) = labels.predicted_dense_us;
+  block.rows[0].number(SweepNumber::predicted_speedup) = labels.predicted_dense_us / labels.predicted_us;
   for (std::size_t h = 0; h < n_heads; ++h) {
     block.rows.push_back(make_row(replay, pair, labels, h, h + 1, replay.q_heads[h]));
   }

@@ -9,6 +9,7 @@
 
 #include "analysis/match.hpp"
 #include "analysis/sweep_table.hpp"
+#include "core/base/nan.hpp"
 #include "core/base/rng.hpp"
 #include "core/sim/replay.hpp"
 
@@ -51,6 +52,8 @@ struct RowLabels {
   std::size_t trace_index = 0;
   std::size_t pair_index = 0;
   MatchLabels match;
+  double predicted_us = kNan;  // of the layer's row
+  double predicted_dense_us = kNan;
 };
 
 /// The rows and arrays of pair `pair_slot` of `replay`.

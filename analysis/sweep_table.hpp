@@ -68,8 +68,11 @@ enum class SweepNumber : std::size_t {
   metadata_bytes,
   density,        // keys kept per query row / keys visible to it, a ratio of means
   match_reached,  // the matched cost as measured, over all layers without a sliding window
+  predicted_us,        // of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only
+  predicted_dense_us,  // the same of dense attention
+  predicted_speedup,
 };
-inline constexpr std::array<std::string_view, 34> kSweepNumbers = {"layer",
+inline constexpr std::array<std::string_view, 37> kSweepNumbers = {"layer",
                                                                    "q_head",
                                                                    "kv_head",
                                                                    "calls",
@@ -102,7 +105,10 @@ inline constexpr std::array<std::string_view, 34> kSweepNumbers = {"layer",
                                                                    "bytes",
                                                                    "metadata_bytes",
                                                                    "density",
-                                                                   "match_reached"};
+                                                                   "match_reached",
+                                                                   "predicted_us",
+                                                                   "predicted_dense_us",
+                                                                   "predicted_speedup"};
 
 /// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means over
 /// the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense, window: 0

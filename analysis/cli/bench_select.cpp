@@ -12,6 +12,7 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/stopwatch.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/cost/work.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/base/cpu.hpp"
@@ -169,6 +170,7 @@ class SelectorBench {
         remembers_ ? first_seconds_ : std::max(first_seconds_ - median(seconds_), 0.0);
     SelectCall question = call_;
     question.alive = &alive_;
+    const SelectCost cost = selector_->cost(question, selection_);
     double n_kept = static_cast<double>(selection_.keys().size());
     n_kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                  : n_kept / static_cast<double>(selection_.n_lists());
@@ -178,15 +180,24 @@ class SelectorBench {
             {"select_over_dense", median(ratios)},
             {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
             {"attend_seconds_median", speedups.empty() ? Json(nullptr) : Json(median(attend_seconds_))},
-            {"flops_over_dense", selector_->cost(question, selection_).score_flops / dense_flops},
+            {"flops_over_dense", cost.score_flops / dense_flops},
             {"append_over_dense", append / median(dense)},
             {"seconds_median", median(seconds_)},
             {"append_seconds", append},
             {"kept", n_kept},
+            {"work", work_json(measured_work(selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
+                                             {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size))},
             {"seconds", seconds_}};
   }
 
  private:
+  /// What kvscope cost --check predicts a time from.
+  static Json work_json(const LayerWork& work) {
+    return {{"is_dense", work.is_dense},       {"pairs", work.attend.pairs},     {"keys", work.attend.keys},
+            {"runs", work.attend.runs},        {"rows", work.attend.rows},       {"score_flops", work.score_flops},
+            {"score_bytes", work.score_bytes}, {"ranked", work.ranked},          {"summaries", work.summaries}};
+  }
+
   /// A selector that has seen all keys; returns the seconds of telling it.
   double prepare() {
     if (caps_.needs_calibration) {

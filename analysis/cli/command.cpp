@@ -19,6 +19,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_analyze_heads_command());
   commands.push_back(make_analyze_ties_command());
   commands.push_back(make_ladder_command());
+  commands.push_back(make_cost_command());
   commands.push_back(make_sweep_command());
   commands.push_back(make_merge_command());
   commands.push_back(make_fit_command());
@@ -44,6 +45,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_bench_select_command());
   commands.push_back(make_bench_live_command());
   commands.push_back(make_bench_nucleus_command());
+  commands.push_back(make_bench_machine_command());
   commands.push_back(make_version_command());
   commands.push_back(make_completion_command());
   commands.push_back(make_help_command());

@@ -80,6 +80,9 @@ class SweepCommand final : public Command {
                 "the same model's trace over another text, for methods that learn before they see a sequence and "
                 "name no file of kvscope fit (loki:basis=calibrated, kascade)",
                 calibration_);
+    options.add("hardware", "NAME",
+                "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope bench machine",
+                hardware_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
     options
@@ -191,6 +194,7 @@ class SweepCommand final : public Command {
     options.layers = replay_.layers();
     options.n_resamples = resamples_;
     options.seed = seed_;
+    if (hardware_) options.hardware = find_hardware(*hardware_);
     return options;
   }
 
@@ -226,6 +230,7 @@ class SweepCommand final : public Command {
   std::optional<fs::path> calibration_;
   ReplayArguments replay_;
   std::vector<std::string> match_;
+  std::optional<std::string> hardware_;
   Index resamples_ = 200;
   Index seed_ = 0;
   std::optional<fs::path> out_;

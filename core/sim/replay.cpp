@@ -127,6 +127,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
           const std::size_t pair = run.members()[m];
           answers[pair] = {&run.answers()[m], run.costs()[m], pairs[pair].budget,
                            run.caps().page_size};
+          if (options.on_answer)
+            options.on_answer({data[i].layer, c, call, pair, run.answers()[m], run.costs()[m], run.caps().page_size});
         }
       }
       measure.measure(measured[i]->result, c, answers, q.view(), data[i], measured[i]->tables,

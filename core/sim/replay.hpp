@@ -38,6 +38,17 @@ struct MeasuredRow {
   std::span<const std::span<const KeyPos>> kept;  // [n_pairs] attended keys, ascending
 };
 
+/// One pair's answer in one call of one layer, before it is measured.
+struct AnsweredCall {
+  Index layer = 0;
+  std::size_t call = 0;  // of the measured ones
+  TokenRange tokens;
+  std::size_t pair = 0;
+  const Selection& selection;
+  SelectCost cost;
+  Index page_size = 1;
+};
+
 struct ReplayOptions {
   CallPlan calls;
   std::optional<Index> rows_per_chunk =
@@ -54,6 +65,9 @@ struct ReplayOptions {
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;
+  /// Called with every answer, in order, in the thread of the replay; not for layers that stay dense because of a
+  /// window. May be empty.
+  std::function<void(const AnsweredCall&)> on_answer;
 };
 
 /// One pair in one layer.

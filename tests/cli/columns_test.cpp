@@ -36,6 +36,8 @@ TEST_CASE("every column that any command writes is known by its whole name") {
   REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
   const std::vector<Words> commands = {
       {"sweep", trace, "--selector", "full,quest,quoka", "--budget", "16", "--chunk", "16"},
+      {"cost", trace, "--selector", "full,quest", "--budget", "16", "--hardware", "h200", "--chunk", "16"},
+      {"cost", "--ledger"},
       {"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"},
       {"analyze", "theorem-b1", trace},
       {"analyze", "quest", trace},

@@ -1,0 +1,79 @@
+// kvscope bench machine: this machine as a hardware profile of kvscope cost.
+#include <filesystem>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/save_text.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cost/measure_machine.hpp"
+#include "core/base/cpu.hpp"
+#include "core/base/number_text.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+std::string describe_machine(const HardwareProfile& profile) {
+  std::string text = fmt::format("{}: {} f32 GFLOP/s; dense attention {}, lists {}, scoring {} of that\n",
+                                 profile.title, number_text(1e-9 * profile.peak_flops()),
+                                 percent_text(profile.attend.value), percent_text(profile.kernels.at("lists").value),
+                                 percent_text(profile.score.value));
+  text += "reading:";
+  for (const auto& [bytes, rate] : profile.bandwidth.points)
+    text += fmt::format(" {} at {} GB/s;", bytes_text(bytes), number_text(1e-9 * rate, 3));
+  text += "\nruns of:";
+  for (const auto& [bytes, share] : profile.gather.points)
+    text += fmt::format(" {} {};", bytes_text(bytes), percent_text(share));
+  text += fmt::format("\nranking {} ns per score, a parallel loop {} us\n", number_text(1e9 * profile.topk.value, 3),
+                      number_text(1e6 * profile.launch.value, 3));
+  return text;
+}
+
+class BenchMachine final : public Command {
+ public:
+  std::string name() const override { return "bench machine"; }
+  std::string summary() const override { return "this machine as a profile of kvscope cost"; }
+  std::string description() const override {
+    return "Measures with the program's own kernels what predicted times are made of: bandwidth by the size of what is "
+           "read, the rates of products, attention and scoring, gathering by the length of runs, ranking, a parallel "
+           "loop. The file is a hardware profile: every number has its source. Nothing else should run meanwhile.";
+  }
+  std::vector<Example> examples() const override {
+    return {{"kvscope bench machine --out here.json", "then kvscope cost trace.h5 ... --hardware ./here.json"}};
+  }
+  void declare(OptionSet& options) override {
+    options.add("out", "FILE", "write the profile as JSON", out_).short_name = 'o';
+    options.flag("overwrite", "replace an existing file", overwrite_);
+    work_.declare(options);
+    declare_json(options, json_);
+  }
+  int run(const OptionSet&, const std::string&) override {
+    if (out_) check_new_output(*out_, "out", {}, overwrite_, "--overwrite");
+    const StopOnSignal stop;
+    ThreadPool pool(work_.n_threads());
+    ProgressReporter progress(work_.progress);
+    const HardwareProfile profile = measure_machine(pool, cpu_name(), progress.callback(), stop.token());
+    const nlohmann::ordered_json json = hardware_json(profile);
+    if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
+    if (json_) {
+      print_json(json);
+    } else {
+      print(describe_machine(profile));
+    }
+    return kOk;
+  }
+
+ private:
+  std::optional<std::filesystem::path> out_;
+  bool overwrite_ = false;
+  bool json_ = false;
+  WorkOptions work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_machine_command() {
+  return std::make_unique<BenchMachine>();
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,117 @@
+#include "analysis/cost/predict.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace kvscope {
+
+namespace {
+
+/// Kernels of a layer besides attention's own: two norms, q, k and v as one, RoPE, the append to the
+/// cache, o, gate and up as one, their product, down.
+constexpr double kLaunchesPerLayer = 9.0;
+
+/// One kernel that does the FLOPs and reads the bytes at the same time.
+double stage_seconds(const HardwareProfile& hardware, double flops, double compute_share, double bytes,
+                     double memory_share) {
+  const double compute = flops / (compute_share * hardware.peak_flops());
+  const double memory = bytes > 0.0 ? bytes / (memory_share * hardware.bandwidth.at(bytes)) : 0.0;
+  return hardware.launch.value + std::max(compute, memory);
+}
+
+}  // namespace
+
+double StageTimes::total() const {
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+StageTimes& StageTimes::operator+=(const StageTimes& other) {
+  for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] += other.seconds[i];
+  return *this;
+}
+
+StageTimes StageTimes::scaled(double factor) const {
+  StageTimes out = *this;
+  for (double& one : out.seconds) one *= factor;
+  return out;
+}
+
+StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware, const CostSetting& setting) {
+  const CallShape& shape = work.shape;
+  const double scale = setting.kv_bytes / 2.0;  // SelectCost counts elements of two bytes
+  const double attend = setting.attend.value_or(hardware.attend.value);
+  const double row_bytes = shape.d_head * setting.kv_bytes;  // of one key, or one value
+  StageTimes times;
+  if (work.append_bytes > 0.0) {
+    const double keys = shape.n_kv * shape.n_tok * row_bytes;  // read again
+    times.of(CostStage::append) =
+        stage_seconds(hardware, 0.0, 1.0, setting.batch * (work.append_bytes * scale + keys), 1.0);
+  }
+  if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
+    times.of(CostStage::score) = stage_seconds(hardware, setting.batch * work.score_flops, hardware.score.value,
+                                               setting.batch * work.score_bytes * scale, 1.0);
+  }
+  if (work.ranked > 0.0)
+    times.of(CostStage::topk) = hardware.launch.value + setting.batch * work.ranked * hardware.topk.value;
+  if (work.attend.pairs > 0.0) {
+    const double granule = work.attend.runs > 0.0 ? work.attend.keys / work.attend.runs * row_bytes : row_bytes;
+    times.of(CostStage::attend) = stage_seconds(
+        hardware, setting.batch * 4.0 * shape.d_head * work.attend.pairs,
+        attend * hardware.attend_rows.at(work.attend.rows), setting.batch * 2.0 * work.attend.keys * row_bytes,
+        work.is_dense ? 1.0 : hardware.gather.at(granule));
+  }
+  if (work.summaries > 0.0) {
+    const double pairs = work.summaries * shape.group() * shape.n_tok;
+    times.of(CostStage::estimate) =
+        stage_seconds(hardware, setting.batch * 4.0 * shape.d_head * pairs,
+                      attend * hardware.attend_rows.at(shape.group() * shape.n_tok),
+                      setting.batch * 2.0 * work.summaries * row_bytes, 1.0);
+  }
+  return times;
+}
+
+RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bits) {
+  return {n_parameters * weight_bits / 8.0, 2.0 * n_parameters, n_layers * kLaunchesPerLayer};
+}
+
+RestOfModel rest_of_model(const ModelConfig& config, double weight_bits) {
+  double n = static_cast<double>(config.n_active_parameters());
+  // one row of the embedding is read; a tied one is the output projection too
+  if (!config.tied_embeddings) n -= static_cast<double>(config.n_vocab) * static_cast<double>(config.d_model);
+  return rest_of_model(n, static_cast<double>(config.n_layers), weight_bits);
+}
+
+double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware,
+                    const CostSetting& setting) {
+  const double compute =
+      rest.flops_per_token * n_tok * setting.batch / (hardware.matmul.value * hardware.peak_flops());
+  const double memory = rest.weight_bytes / hardware.bandwidth.at(rest.weight_bytes);
+  return rest.n_launches * hardware.launch.value + std::max(compute, memory);
+}
+
+LayerWork at_context(const LayerWork& work, double n_ctx, bool keeps_count) {
+  CallShape shape = work.shape;
+  shape.n_ctx = n_ctx;
+  if (work.is_dense) return dense_work(shape);
+  const double growth = n_ctx / work.shape.n_ctx;
+  LayerWork out = work;
+  out.shape = shape;
+  out.score_flops *= growth;
+  out.score_bytes *= growth;
+  out.ranked *= growth;
+  out.summaries *= growth;
+  if (!keeps_count) {
+    out.attend.pairs *= growth;
+    out.attend.keys *= growth;
+    out.attend.runs *= growth;
+  }
+  const AttendWork dense = dense_work(shape).attend;  // no list holds more than there is
+  if (out.attend.keys > dense.keys) {
+    out.attend.runs = std::min(out.attend.runs, dense.keys);
+    out.attend.keys = dense.keys;
+  }
+  out.attend.pairs = std::min(out.attend.pairs, dense.pairs);
+  return out;
+}
+
+}  // namespace kvscope

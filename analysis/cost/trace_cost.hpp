@@ -1,0 +1,60 @@
+// Predicted times of methods on a recording: the work that is measured in a replay, on every card,
+// for every batch and context.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "analysis/cost/predict.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope {
+
+/// Keeps the work behind every answer of a replay: ReplayOptions::on_answer calls add.
+class WorkCollector {
+ public:
+  WorkCollector(Index n_q, Index n_kv, Index d_head) : n_q_(n_q), n_kv_(n_kv), d_head_(d_head) {}
+  /// From any thread. A second answer of the same pair, layer and call replaces the first.
+  void add(const AnsweredCall& answer);
+  /// Of the calls in order; empty if the pair was not asked about the layer (a window).
+  std::vector<LayerWork> calls(std::size_t pair, Index layer) const;
+
+ private:
+  Index n_q_, n_kv_, d_head_;
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::size_t, Index>, std::map<std::size_t, LayerWork>> works_;
+};
+
+struct CostOptions {
+  std::vector<HardwareProfile> hardware;
+  std::vector<double> batches = {1.0};
+  std::vector<double> contexts;     // besides the measured one: lists scaled by the rule of at_context
+  std::optional<double> kv_bytes;   // empty: two on a GPU, four on a CPU
+  double weight_bits = 16.0;
+};
+
+/// Bytes of a stored key or value element on a card where nothing is said.
+double usual_kv_bytes(const HardwareProfile& hardware);
+
+/// Mean over calls of predicted and dense seconds of one layer.
+struct LayerCost {
+  StageTimes stages;
+  double dense = 0.0;
+};
+LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware, const CostSetting& setting);
+
+/// The least context from which on a method costs no more than dense attention, as far as 16M tokens;
+/// nothing if it never does. keeps_count: see at_context.
+std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
+                                         const HardwareProfile& hardware, const CostSetting& setting);
+
+/// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch, context, pair. Fields
+/// of the whole call are null where the recording holds no configuration of its model.
+nlohmann::ordered_json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
+                                         const std::vector<ReplayPair>& pairs, const WorkCollector& works,
+                                         Phase phase, const CostOptions& options);
+
+}  // namespace kvscope

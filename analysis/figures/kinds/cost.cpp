@@ -1,0 +1,147 @@
+// Predicted speed: speedup of attention over dense by context, and where the time goes at the
+// longest context. A line per method, budget, card and batch of a report of kvscope cost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/cost/predict.hpp"
+#include "analysis/figures/selection.hpp"
+#include "analysis/plot/rich_text.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+/// Rows of one method on one card, by context.
+struct CostLine {
+  std::string label;
+  std::map<double, std::size_t> rows;
+};
+
+std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& options) {
+  const std::vector<std::string> wanted = figures::parse_words(options.selector);
+  const auto budgets = table.numbers("budget");
+  const auto batches = table.numbers("batch");
+  const auto contexts = table.numbers("context");
+  const std::set<double> all_batches(batches.begin(), batches.end());
+  std::set<std::string> cards;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) cards.insert(table.text("hardware").at(r));
+  std::map<std::string, std::set<double>> budgets_of;  // a method with one budget does not name it
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    if (std::isfinite(budgets[r])) budgets_of[table.text("selector").at(r)].insert(budgets[r]);
+  }
+  std::vector<CostLine> lines;
+  std::map<std::string, std::size_t> known;
+  for (std::size_t r = 0; r < table.n_rows(); ++r) {
+    const std::string& selector = table.text("selector").at(r);
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end()) continue;
+    std::string label = figures::method_label(selector);
+    if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
+    if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
+    if (all_batches.size() > 1) label += fmt::format(", batch {:g}", batches[r]);
+    const auto [at, is_new] = known.emplace(label, lines.size());
+    if (is_new) lines.push_back({label, {}});
+    lines[at->second].rows[contexts[r]] = r;
+  }
+  if (lines.empty())
+    throw ConfigError(fmt::format("{}: the selection is empty: no row of these methods", table.name()));
+  return lines;
+}
+
+plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines) {
+  plot::Panel panel;
+  panel.x.label = "Context length (tokens)";
+  panel.x.scale = plot::ScaleKind::log2;
+  panel.x.format = plot::TickFormat::tokens;
+  panel.y.label = "Predicted speedup of attention";
+  panel.aspect = 0.8;
+  panel.legend = plot::LegendPlace::inside;
+  const auto speedups = table.numbers("predicted_speedup");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    plot::Line line;
+    line.label = lines[i].label;
+    line.tone = {plot::Role::series, static_cast<int>(i)};
+    for (const auto& [context, row] : lines[i].rows) {
+      line.x.push_back(context);
+      line.y.push_back(speedups[row]);
+    }
+    panel.marks.emplace_back(std::move(line));
+  }
+  panel.marks.emplace_back(plot::Rule{plot::Rule::Kind::horizontal, 1.0, ""});
+  return panel;
+}
+
+/// Stages one after another, a bar per line.
+plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines) {
+  plot::Panel panel;
+  panel.x.label = "Microseconds of a layer";
+  panel.y.reversed = true;
+  panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
+  panel.aspect = 0.8;
+  panel.legend = plot::LegendPlace::inside;
+  double largest = 0.0;
+  std::set<std::size_t> named;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::size_t row = lines[i].rows.rbegin()->second;
+    const auto y = static_cast<double>(i);
+    double at = 0.0;
+    for (std::size_t s = 0; s < kCostStages.size(); ++s) {
+      const double width = table.numbers(std::string(kCostStages[s]) + "_us")[row];
+      if (!(width > 0.0)) continue;
+      plot::Area bar;
+      if (named.insert(s).second) bar.label = std::string(kCostStages[s]);
+      bar.tone = {plot::Role::series, static_cast<int>(s)};
+      bar.x = {at, at + width};
+      bar.low = {y - 0.35, y - 0.35};
+      bar.high = {y + 0.35, y + 0.35};
+      panel.marks.emplace_back(std::move(bar));
+      at += width;
+    }
+    largest = std::max(largest, at);
+    panel.y.ticks.push_back({y, lines[i].label});
+  }
+  panel.x.range = plot::Range{0.0, largest > 0.0 ? 1.05 * largest : 1.0};
+  return panel;
+}
+
+plot::Figure make_cost(const FigureInput& input) {
+  const Table table = rows_of(*input.results[0]);
+  const std::vector<CostLine> lines = cost_lines(table, input.options);
+  plot::Figure figure;
+  figure.panels = {speedup_panel(table, lines), stages_panel(table, lines)};
+  figure.columns = 2;
+  figure.span = plot::Span::full;
+  double longest = 0.0;
+  for (const CostLine& line : lines) longest = std::max(longest, line.rows.rbegin()->first);
+  figure.caption.emplace_back(fmt::format(
+      "Predicted, not measured: time of attention in one layer, mean over the measured layers; stages at the longest "
+      "context of each line ({:g} tokens at most).",
+      longest));
+  const auto scaled = table.numbers("extrapolated");
+  if (std::any_of(scaled.begin(), scaled.end(), [](double x) { return x == 1.0; })) {
+    figure.caption.emplace_back(
+        "The recording's own length is measured; at others a budget in tokens stays and everything else grows with "
+        "the context.");
+  }
+  return figure;
+}
+
+}  // namespace
+
+FigureKind figure_cost() {
+  return {
+      .name = "cost",
+      .shows = "predicted speedup of attention by context, and where its time goes",
+      .needs = "a report of kvscope cost",
+      .command = "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 --out cost.json",
+      .kinds = {"cost"},
+      .options = {"selector"},
+      .make = make_cost,
+  };
+}
+
+}  // namespace kvscope

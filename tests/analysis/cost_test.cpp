@@ -1,0 +1,336 @@
+// The cost model against numbers computed by hand and by loops; profiles and ledger as they are
+// built in; faults in them.
+#include "analysis/cost/trace_cost.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <set>
+
+#include "analysis/cost/cost_data.hpp"
+#include "analysis/cost/ledger.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/planted_trace.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+/// A card of round numbers: 1e12 FLOP/s, 1e9 bytes/s, launches of a microsecond, no losses.
+HardwareProfile plain_card() {
+  HardwareProfile card;
+  card.name = "plain";
+  card.kind = "gpu";
+  card.compute = "bf16";
+  card.peak["bf16"] = {1e12, "made up"};
+  card.bandwidth = {{{1.0, 1e9}}, "made up"};
+  card.memory = {1e9, "made up"};
+  card.launch = {1e-6, "made up"};
+  card.attend = {1.0, "made up"};
+  card.attend_rows = {{{1.0, 1.0}}, "made up"};
+  card.score = {1.0, "made up"};
+  card.matmul = {1.0, "made up"};
+  card.gather = {{{1.0, 1.0}}, "made up"};
+  card.topk = {1e-9, "made up"};
+  return card;
+}
+
+TEST_CASE("cost: a curve runs straight over the logarithm and stays constant outside", "[cost]") {
+  const SourcedCurve curve{{{10.0, 1.0}, {1000.0, 3.0}}, "made up"};
+  CHECK(curve.at(1.0) == 1.0);
+  CHECK(curve.at(10.0) == 1.0);
+  CHECK(curve.at(100.0) == Approx(2.0));
+  CHECK(curve.at(1000.0) == 3.0);
+  CHECK(curve.at(1e9) == 3.0);
+}
+
+TEST_CASE("cost: dense work is what loops count", "[cost]") {
+  for (const Index window : {0, 5}) {
+    const CallShape shape{4, 2, 8, 3, 10};
+    double pairs = 0.0;
+    double first = 10.0;
+    for (Index head = 0; head < 4; ++head) {
+      for (Index row = 0; row < 3; ++row) {
+        for (Index key = 0; key < 10; ++key) {
+          const Index pos = 7 + row;
+          if (key > pos || (window > 0 && key <= pos - window)) continue;
+          pairs += 1.0;
+          first = std::min(first, static_cast<double>(key));
+        }
+      }
+    }
+    const LayerWork work = dense_work(shape, window > 0 ? std::optional<Index>(window) : std::nullopt);
+    CHECK(work.is_dense);
+    CHECK(work.attend.pairs == pairs);
+    CHECK(work.attend.keys == 2.0 * (10.0 - first));
+    CHECK(work.attend.rows == 6.0);
+  }
+}
+
+TEST_CASE("cost: every stage is a launch and the larger of arithmetic and memory", "[cost]") {
+  HardwareProfile card = plain_card();
+  card.attend.value = 0.5;
+  card.gather = {{{32.0, 0.25}}, "made up"};
+  LayerWork work;
+  work.shape = {4, 2, 8, 1, 100};
+  work.attend = {40, 20, 10, 2};
+  work.score_flops = 5e7;   // 50 us of arithmetic
+  work.score_bytes = 3000;  // 3 us of memory
+  work.append_bytes = 64;
+  work.ranked = 200;
+  work.summaries = 6;
+  const StageTimes times = predict_layer(work, card, {});
+  // 64 bytes written, two keys of 8 numbers of 2 bytes read
+  CHECK(times.of(CostStage::append) == Approx(1e-6 + (64 + 32) * 1e-9));
+  CHECK(times.of(CostStage::score) == Approx(1e-6 + 50e-6));
+  CHECK(times.of(CostStage::topk) == Approx(1e-6 + 200e-9));
+  // 20 keys and values of 16 bytes at a quarter of the bandwidth; 4 * 8 * 40 FLOPs are less
+  CHECK(times.of(CostStage::attend) == Approx(1e-6 + 20 * 2 * 16 / 0.25 * 1e-9));
+  CHECK(times.of(CostStage::estimate) == Approx(1e-6 + 6 * 2 * 16 * 1e-9));
+  double sum = 0.0;
+  for (const double one : times.seconds) sum += one;
+  CHECK(times.total() == Approx(sum));
+  // a batch has caches of its own but one launch; f32 is twice the bytes
+  const StageTimes many = predict_layer(work, card, {.batch = 3.0, .kv_bytes = 4.0});
+  CHECK(many.of(CostStage::attend) == Approx(1e-6 + 3 * 20 * 2 * 32 / 0.25 * 1e-9));
+  CHECK(many.of(CostStage::score) == Approx(1e-6 + 150e-6));
+  // what is not done takes no time
+  const StageTimes dense = predict_layer(dense_work(work.shape), card, {});
+  CHECK(dense.of(CostStage::score) == 0.0);
+  CHECK(dense.total() == Approx(1e-6 + 2 * 100 * 2 * 16 * 1e-9));
+}
+
+TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys", "[cost]") {
+  // bytes alone, 3 us per launch, 1 dense and 3 sparse launches
+  struct Card {
+    double bandwidth;
+    double dense_us;
+    double sparse_us;
+  };
+  for (const Card& one : {Card{2.04e12, 69, 17}, Card{3.35e12, 43, 14}, Card{4.8e12, 31, 12.5},
+                          Card{8e12, 20, 11}, Card{1.01e12, 136, 26}}) {
+    HardwareProfile card = plain_card();
+    card.peak["bf16"].value = 1e18;
+    card.launch.value = 3e-6;
+    card.topk.value = 0.0;
+    card.bandwidth.points = {{1.0, one.bandwidth}};
+    LayerWork sparse;
+    sparse.shape = {32, 8, 128, 1, 32768};
+    sparse.attend = {2048 * 32, 2048 * 8, 2048 * 8, 4};
+    sparse.score_flops = 1.0;
+    sparse.ranked = 1.0;
+    // one eighth of the bytes in all: a sixteenth for the list, a sixteenth for scoring
+    sparse.score_bytes = 2.0 * 8 * 2048 * 128 * 2;
+    const double dense = 1e6 * predict_layer(dense_work(sparse.shape), card, {}).total();
+    const double chosen = 1e6 * predict_layer(sparse, card, {}).total();
+    CHECK(dense == Approx(one.dense_us).margin(1.0));
+    CHECK(chosen == Approx(one.sparse_us).margin(1.0));
+  }
+}
+
+TEST_CASE("cost: the work behind a selection is what loops count", "[cost]") {
+  // two KV heads with two query heads each, three queries at 7 to 9, a list for all of them
+  Selection selection(ListOwner::q_head, 3, 3);
+  const std::vector<std::vector<KeyPos>> lists = {{0, 1, 2, 7, 8, 9}, {1, 2, 3, 7, 8, 9}, {0, 5, 9}, {6}};
+  for (const auto& keys : lists) selection.add(KeyList{keys, {}, {}});
+  const LayerWork work = measured_work(selection, {.score_flops = 10, .score_bytes = 20, .metadata_bytes = 100}, 4, 2, 8,
+                                       {7, 10}, 4);
+  double pairs = 0.0;
+  double keys = 0.0;
+  double runs = 0.0;
+  for (std::size_t kv = 0; kv < 2; ++kv) {
+    std::set<KeyPos> all;
+    for (std::size_t head = 2 * kv; head < 2 * kv + 2; ++head) {
+      for (KeyPos pos = 7; pos < 10; ++pos) {
+        for (const KeyPos key : lists[head]) {
+          pairs += key <= pos ? 1.0 : 0.0;
+          if (key <= pos) all.insert(key);
+        }
+      }
+    }
+    keys += static_cast<double>(all.size());
+    for (const KeyPos key : all) runs += all.contains(key - 1) ? 0.0 : 1.0;
+  }
+  CHECK(work.attend.pairs == pairs);
+  CHECK(work.attend.keys == keys);
+  CHECK(work.attend.runs == runs);
+  CHECK(work.attend.rows == 3.0);  // lists of a query head serve its own rows
+  CHECK(work.ranked == 4.0 * 3.0);  // four lists over ceil(10 / 4) pages
+  CHECK(work.append_bytes == 30.0);
+  CHECK_FALSE(work.is_dense);
+}
+
+TEST_CASE("cost: at another context a count stays and the rest grows", "[cost]") {
+  LayerWork work;
+  work.shape = {4, 2, 8, 1, 100};
+  work.attend = {40, 20, 10, 2};
+  work.score_flops = 7;
+  work.ranked = 3;
+  const LayerWork kept = at_context(work, 400, /*keeps_count=*/true);
+  CHECK(kept.attend.keys == 20.0);
+  CHECK(kept.score_flops == 28.0);
+  CHECK(kept.ranked == 12.0);
+  const LayerWork grown = at_context(work, 400, /*keeps_count=*/false);
+  CHECK(grown.attend.keys == 80.0);
+  CHECK(grown.attend.runs == 40.0);
+  CHECK(at_context(work, 5, /*keeps_count=*/true).attend.keys == 10.0);  // there are no more
+}
+
+TEST_CASE("cost: break-even is where the method stops being slower", "[cost]") {
+  HardwareProfile card = plain_card();
+  LayerWork work;
+  work.shape = {1, 1, 8, 1, 64};
+  work.attend = {16, 16, 1, 1};
+  work.score_flops = 1.0;  // a second launch
+  const auto even = break_even_context({work}, /*keeps_count=*/true, card, {});
+  REQUIRE(even);
+  const auto gain = [&](double n) {
+    CallShape shape = work.shape;
+    shape.n_ctx = n;
+    return predict_layer(dense_work(shape), card, {}).total() - predict_layer(at_context(work, n, true), card, {}).total();
+  };
+  CHECK(gain(*even) >= 0.0);
+  CHECK(gain(*even - 2.0) < 0.0);
+  CHECK_FALSE(break_even_context({dense_work(work.shape)}, true, card, {}));
+}
+
+TEST_CASE("cost: every built-in profile has all fields with sources and sensible sizes", "[cost]") {
+  const std::vector<std::string> names = hardware_names();
+  CHECK(std::set<std::string>(names.begin(), names.end()) ==
+        std::set<std::string>{"a100-80", "a6000", "b200", "h100-sxm", "h200", "rtx-2080", "rtx-4090", "xeon-w-2125"});
+  for (const std::string& name : names) {
+    INFO(name);
+    const HardwareProfile profile = find_hardware(name);  // refuses what lacks a field or a source
+    CHECK(profile.name == name);
+    CHECK(profile.bandwidth.at(1e9) > 1e10);
+    CHECK(profile.bandwidth.at(1e9) < 1e13);
+    CHECK(profile.gather.at(1e9) == Approx(1.0));
+    const HardwareProfile again = parse_hardware(hardware_json(profile).dump(), "again");
+    CHECK(hardware_json(again) == hardware_json(profile));
+  }
+}
+
+TEST_CASE("cost: a profile with a fault is refused in a sentence that names it", "[cost]") {
+  const nlohmann::ordered_json good = hardware_json(find_hardware("h100-sxm"));
+  for (const auto& [key, value] : good.items()) {
+    if (key == "kernels") continue;
+    nlohmann::ordered_json bad = good;
+    bad.erase(key);
+    INFO(key);
+    CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"), ContainsSubstring(key) && ContainsSubstring("card.json"));
+  }
+  nlohmann::ordered_json bad = good;
+  bad["launch"].erase("source");
+  CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"), ContainsSubstring("launch.source"));
+  bad = good;
+  bad["attend"]["value"] = 1.5;
+  CHECK_THROWS_AS(parse_hardware(bad.dump(), "card.json"), FormatError);
+  bad = good;
+  bad["gather"]["points"] = {{64, 0.5}, {32, 0.6}};
+  CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"), ContainsSubstring("ascending"));
+  bad = good;
+  bad["compute"] = "f16";
+  CHECK_THROWS_AS(parse_hardware(bad.dump(), "card.json"), FormatError);
+  CHECK_THROWS_WITH(find_hardware("h100"), ContainsSubstring("h100-sxm"));
+  CHECK_THROWS_AS(find_hardware("ledger"), ConfigError);
+  CHECK_THROWS_AS(find_hardware("./nothing.json"), IoError);
+}
+
+TEST_CASE("cost: the ledger's rows name sources, are predicted, and calibrating rows are met", "[cost]") {
+  std::set<std::string> ids;
+  std::size_t n_headlines = 0;
+  for (const LedgerRow& row : ledger_rows()) {
+    INFO(row.id);
+    CHECK(ids.insert(row.id).second);
+    const nlohmann::ordered_json json = ledger_json(row);
+    n_headlines += row.headline.empty() ? 0 : 1;
+    if (row.role == "untold") {
+      CHECK(json["predicted"].is_null());
+      continue;
+    }
+    CHECK(json["predicted"].get<double>() > 0.0);
+    if (row.role == "calibrates") CHECK(std::abs(json["error"].get<double>()) < 0.06);
+    if (row.role == "bound") CHECK(json["error"].get<double>() < 0.0);
+  }
+  CHECK(ids.size() > 50);
+  CHECK(n_headlines == 6);
+  CHECK(ledger_report()["headlines"].size() == 6);
+}
+
+TEST_CASE("cost: a row of InfLLMv2's table by hand", "[cost]") {
+  const HardwareProfile card = find_hardware("h100-sxm");
+  double flops = 0.0;  // 8 sequences of 32768 tokens, 32 heads of 128
+  for (double pos = 0.0; pos < 32768.0; pos += 1.0) flops += 4.0 * 128.0 * 32.0 * (pos + 1.0);
+  flops *= 8.0;
+  const double rows = card.attend_rows.at(32768.0 * 16.0);
+  const double ms = 1e3 * (3e-6 + flops / (0.35 * rows * 989e12));
+  for (const LedgerRow& row : ledger_rows()) {
+    if (row.id == "infllmv2-dense-32k") CHECK(predict_quantity(row.setting, row.quantity, card) == Approx(ms));
+  }
+}
+
+TEST_CASE("cost: what would have to be true is solved for", "[cost]") {
+  LedgerRow row;
+  row.quantity = "attention_speedup";
+  row.setting.share = 0.5;
+  row.setting.context = 131072;
+  row.published = 4.0;
+  const HardwareProfile card = find_hardware("h100-sxm");
+  const auto share = needed_value(row, "share", card);
+  REQUIRE(share);
+  row.setting.share = *share;
+  CHECK(predict_quantity(row.setting, row.quantity, card) == Approx(4.0).epsilon(1e-3));
+  row.published = 1e6;
+  CHECK_FALSE(needed_value(row, "batch", card));
+}
+
+TEST_CASE("cost: a replay's answers become rows", "[cost]") {
+  test::PlantOptions plant;
+  plant.n_tokens = 64;
+  const MemoryTrace trace = test::planted_trace(plant);
+  const TraceInfo& info = trace.info();
+  const std::vector<ReplayPair> pairs = {{MethodSpec("full"), std::nullopt},
+                                         {MethodSpec("oracle-topk"), Budget{Budget::Kind::tokens, 8.0}}};
+  ReplayOptions options;
+  options.calls.phase = Phase::decode;
+  options.calls.steps = 4;
+  options.only_costs = true;
+  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  options.on_answer = [&](const AnsweredCall& answer) { works.add(answer); };
+  ThreadPool pool(2);
+  const auto layers = replay_layers(trace, nullptr, info.layers, pairs, options, pool);
+  for (std::size_t slot = 0; slot < info.layers.size(); ++slot) {
+    const std::vector<LayerWork> calls = works.calls(1, info.layers[slot]);
+    REQUIRE(calls.size() == layers[slot].calls.size());
+    // the union of the replay's own metric
+    const auto& unions = layers[slot].pairs[1].of(ReplayMetric::union_keys);
+    for (std::size_t c = 0; c < calls.size(); ++c) {
+      double keys = 0.0;
+      for (Index kv = 0; kv < info.n_kv; ++kv) keys += unions[static_cast<std::size_t>(kv * info.group()) * calls.size() + c];
+      CHECK(calls[c].attend.keys == keys);
+    }
+  }
+  CostOptions cost;
+  cost.hardware = {plain_card(), find_hardware("h100-sxm")};
+  cost.batches = {1.0, 4.0};
+  cost.contexts = {4096.0};
+  const auto report = trace_cost_report(info, info.layers, pairs, works, Phase::decode, cost);
+  REQUIRE(report["rows"].size() == 2 * 2 * 2 * 2);
+  for (const auto& row : report["rows"]) {
+    INFO(row.dump());
+    CHECK(row["predicted_us"].get<double>() > 0.0);
+    if (row["selector"] == "full") {
+      CHECK(row["predicted_speedup"].get<double>() == Approx(1.0));
+      CHECK(row["break_even"].is_null());
+    }
+    double sum = 0.0;
+    for (const char* stage : {"append_us", "score_us", "topk_us", "attend_us", "estimate_us"})
+      sum += row[stage].get<double>();
+    CHECK(row["predicted_us"].get<double>() == Approx(sum));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope

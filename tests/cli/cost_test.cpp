@@ -1,0 +1,101 @@
+// kvscope cost and bench machine, run as a user runs them.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
+  const TempDir dir;
+  const std::string trace = (dir.path() / "t.h5").string();
+  const std::string out = (dir.path() / "cost.json").string();
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "200", "--decode", "4"}).code == 0);
+  const auto run = kvscope_run({"cost", trace, "--phase", "decode", "--steps", "3", "--selector", "full,quest:page-size=4",
+                                "--budget", "32", "--hardware", "h100-sxm,rtx-4090", "--batch", "1,8", "--context",
+                                "32768,2097152", "--out", out, "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("kind") == "cost");
+  CHECK(json.at("rows").size() == 2 * 2 * 3 * 2);
+  for (const auto& row : json.at("rows")) {
+    CHECK(row.at("predicted_us").is_number());
+    CHECK(row.at("call_us").is_number());  // the recording knows its model
+  }
+  CHECK(std::filesystem::exists(out));
+  const auto figure = kvscope_run({"figure", "cost", out, "--out", (dir.path() / "figures").string()});
+  INFO(figure.err);
+  CHECK(figure.code == 0);
+  const auto text = kvscope_run({"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
+  CHECK(text.code == 0);
+  CHECK_THAT(text.out, ContainsSubstring("pays from") && ContainsSubstring("a100-80"));
+  CHECK(kvscope_run({"cost", trace, "--selector", "full", "--hardware", "a100-80", "--out", out}).code != 0);  // exists
+}
+
+TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
+  const auto json = kvscope_run({"cost", "--ledger", "--json"}).json();
+  CHECK(json.at("rows").size() > 50);
+  CHECK(json.at("headlines").size() == 6);
+  CHECK(json.at("median_error").is_number());
+  const auto text = kvscope_run({"cost", "--ledger"});
+  CHECK(text.code == 0);
+  CHECK_THAT(text.out, ContainsSubstring("quest-attention") && ContainsSubstring("median error"));
+}
+
+TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {
+  const TempDir dir;
+  const std::string bench = (dir.path() / "bench.json").string();
+  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--tokens", "256,512", "--chunk",
+                                     "16", "--repeat", "2", "--json"});
+  REQUIRE(measured.code == 0);
+  std::ofstream(bench) << measured.out;
+  const auto run = kvscope_run({"cost", "--check", "--measured", bench, "--hardware", "xeon-w-2125", "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("median_error").is_number());
+  CHECK(json.at("methods").size() >= 2);
+  for (const auto& row : json.at("rows")) CHECK(row.at("predicted_us") > 0.0);
+}
+
+TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "[cost]") {
+  const TempDir dir;
+  const std::string out = (dir.path() / "o.json").string();
+  const std::string bad = (dir.path() / "bad.json").string();
+  std::ofstream(bad) << "{\"format\": \"kvscope hardware 1\", \"name\": \"x\"}";
+  const std::string trace = (dir.path() / "t.h5").string();
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64"}).code == 0);
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"cost", trace, "--selector", "full", "--hardware", "h1000"}, "h1000"},
+      {{"cost", trace, "--selector", "full", "--hardware", bad}, "title"},
+      {{"cost", trace, "--selector", "full"}, "--hardware is missing"},
+      {{"cost", "--selector", "full", "--hardware", "h200"}, "TRACE is missing"},
+      {{"cost", "--ledger", "--check"}, "exclude"},
+      {{"cost", "--ledger", "--batch", "2"}, "exclude"},
+      {{"cost", trace, "--selector", "full", "--hardware", "h200", "--batch", "0"}, "--batch"},
+      {{"cost", trace, "--selector", "full", "--hardware", "h200", "--kv-dtype", "int3"}, "int3"},
+      {{"cost", "--check", "--measured", bad}, "bench select"}};
+  for (const auto& [words, part] : cases) {
+    Words all = words;
+    all.insert(all.end(), {"--out", out});
+    const auto run = kvscope_run(all);
+    INFO(run.err);
+    CHECK(run.code != 0);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(part));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+}
+
+}  // namespace
+}  // namespace kvscope::test
