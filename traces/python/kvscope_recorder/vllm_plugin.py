@@ -132,8 +132,7 @@ class EngineRecorder:
         where, impl = f"recording from vLLM: layer {index}", layer.impl
         if key is None or value is None:
             raise UnsupportedModelError(f"{where} attends to another layer's keys, which a trace cannot hold")
-        for name, words in (("logits_soft_cap", "caps its scores"), ("alibi_slopes", "adds ALiBi to its scores"), ("sinks", "has sinks, which "
-                            "the plug-in does not record")):
+        for name, words in (("alibi_slopes", "adds ALiBi to its scores"), ("sinks", "has sinks, which the plug-in does not record")):
             found = getattr(impl, name, None)
             if found is not None and (isinstance(found, torch.Tensor) or found):
                 raise UnsupportedModelError(f"{where} {words}: expected a model without")
@@ -147,7 +146,8 @@ class EngineRecorder:
         n_q, n_kv, d = query.shape[1], key.shape[1], query.shape[2]
         dtype = self._options.dtype or _DTYPES.get(query.dtype, "f32")
         scale = scale_of(getattr(layer.impl, "scale", None), d)
-        shape = Shape(n_q, n_kv, d, scale, 0.0, dtype, tuple(range(n_q)), tuple(range(n_kv)))
+        cap = float(getattr(layer.impl, "logits_soft_cap", None) or 0.0)  # FlashAttention's backend writes 0 for none
+        shape = Shape(n_q, n_kv, d, scale, cap, dtype, tuple(range(n_q)), tuple(range(n_kv)))
         before = self._sequence.shape
         if before is not None and before != shape:
             raise UnsupportedModelError(f"recording from vLLM: a layer of {shape} after one of {before}: a trace holds layers of one shape")

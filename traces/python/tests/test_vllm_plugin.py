@@ -165,6 +165,19 @@ def test_the_trace_is_that_of_the_recorder(vllm, tmp_path, kvscope):
         kvscope("verify", tmp_path / f"trace-{at}.h5")
 
 
+def test_soft_caps_are_recorded(vllm, tmp_path, kvscope):
+    vllm_plugin.register()
+    Engine(logits_soft_cap=0.5).run(token_ids(40), [16, 24], 2)
+    vllm_plugin.finish()
+    with h5py.File(tmp_path / "trace-0.h5") as trace:
+        assert trace.attrs["score_cap"] == np.float32(0.5)
+        q, k = array(trace, "/layers/1/q")[3], array(trace, "/layers/1/k")[1]
+        scores = 0.5 * np.tanh(q @ k.T * 8**-0.5 / 0.5)
+        expected = [np.log(np.exp(scores[i, : i + 1]).sum()) for i in range(42)]
+        np.testing.assert_allclose(array(trace, "/layers/1/lse")[3], expected, atol=2e-5)
+    kvscope("verify", tmp_path / "trace-0.h5")
+
+
 def test_rows_and_layers(vllm, tmp_path, monkeypatch):
     monkeypatch.setenv("KVSCOPE_VLLM_ROWS", "10:30")
     monkeypatch.setenv("KVSCOPE_VLLM_LAYERS", "1")
@@ -208,7 +221,7 @@ def test_what_one_sequence_cannot_hold_is_refused(vllm, starts, lengths, sentenc
 
 
 @pytest.mark.parametrize("options, sentence", [
-    ({"logits_soft_cap": 30.0}, "caps its scores"), ({"kv_cache_dtype": "fp8"}, "attends to keys rounded to fp8"),
+    ({"kv_cache_dtype": "fp8"}, "attends to keys rounded to fp8"),
     ({"per_layer_sliding_window": 16}, "a window of 16 where config.json says 0"),
 ])
 def test_layers_that_do_not_fit_are_refused(vllm, options, sentence):
