@@ -323,6 +323,19 @@ TEST_CASE("a method beyond the oracle has its reason in the picture", "[figures]
       TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
           .make("budget", options);
   CHECK(below.panels[0].title.empty());
+  // heads beside each other: every panel says its keys, where one is beyond
+  FigureOptions at_budget;
+  at_budget.budget = "16";
+  const plot::Figure heads =
+      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.563,100\n", "sweep")
+          .make("coverage-heads", at_budget);
+  REQUIRE(heads.panels.size() == 2);
+  CHECK_THAT(heads.panels[0].title, ContainsSubstring("248 keys per query"));
+  CHECK_THAT(heads.panels[1].title, ContainsSubstring("308 keys per query"));
+  const plot::Figure usual =
+      TableResult(head + oracle + "a,prefill,quoka,tokens,1,0,16,0,0,308,0.5,100\n", "sweep")
+          .make("coverage-heads", at_budget);
+  CHECK_THAT(usual.panels[1].title, !ContainsSubstring("keys per query"));
 }
 
 TEST_CASE("closed loops: an oracle below a method says why in its panel", "[figures]") {
