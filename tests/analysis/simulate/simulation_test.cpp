@@ -96,42 +96,6 @@ TEST_CASE("perplexity: full is the plain model, reductions are ratios of totals"
   CHECK(std::isnan(number(result, "full", "budget")));
 }
 
-TEST_CASE("perplexity over several texts: one mean over all, intervals over texts", "[simulate]") {
-  World world;
-  const TempDir dir;
-  const std::span<const TokenId> all(world.text);
-  SimulationModels models = world.models();
-  models.text = all.first(400);
-  models.more_texts = {{all.subspan(3000, 400), "another"}};
-  SimulationOptions selection;
-  selection.selectors = {"full"};
-  selection.n_calibration = 100;
-  PerplexityOptions options;
-  options.n_tokens = 300;
-  options.offset = 50;
-  const auto run = [&](const SimulationModels& own, const std::string& journal) {
-    const SimulationSetup setup = set_up_simulation(own, selection, Phase::decode, world.pool);
-    const auto task = make_perplexity_task(setup, options);
-    return run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
-  };
-  const SimulationResult both = run(models, "both");
-  CHECK(number(both, "full", "texts") == 2.0);
-  CHECK(number(both, "full", "scored_tokens") == 2.0 * 269.0);
-  CHECK(both.config.at("more_texts").at(0).at("text") == "another");
-  SimulationModels first = models;
-  first.more_texts.clear();
-  SimulationModels second = first;
-  second.text = models.more_texts[0].tokens;
-  const double a = number(run(first, "first"), "full", "log_perplexity");
-  const double b = number(run(second, "second"), "full", "log_perplexity");
-  CHECK_THAT(number(both, "full", "log_perplexity"), WithinRel((a + b) / 2.0, 1e-12));
-  // two texts: an interval that reaches at least from one to the other
-  CHECK(number(both, "full", "perplexity_low") <= std::exp(std::min(a, b)));
-  CHECK(number(both, "full", "perplexity_high") >= std::exp(std::max(a, b)));
-  models.more_texts[0].tokens = all.first(200);
-  CHECK_THROWS_WITH(run(models, "short"), ContainsSubstring("another has 200 tokens, expected at least 350"));
-}
-
 TEST_CASE("results are the same for any threads and any interruption", "[simulate]") {
   World world;
   const TempDir dir;

@@ -1,0 +1,70 @@
+// Perplexity over several texts, on a tiny golden model: one mean over all, intervals that draw texts first.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "analysis/simulate/perplexity.hpp"
+#include "core/base/error.hpp"
+#include "tests/support/golden.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+using testing::TempDir;
+
+std::vector<TokenId> numbers_text(Index step) {
+  std::vector<TokenId> ids;
+  for (Index i = 0; i < 400; ++i) ids.push_back(static_cast<TokenId>((i * i * 7 + i * step) % 320));
+  return ids;
+}
+
+TEST_CASE("perplexity over several texts: one mean over all, intervals over texts", "[texts]") {
+  const Transformer model = Transformer::load(golden_dir() / "llama3_gqa");
+  const std::vector<TokenId> first = numbers_text(31);
+  const std::vector<TokenId> second = numbers_text(0);
+  ThreadPool pool(1);
+  const TempDir dir;
+  PerplexityOptions options;
+  options.n_tokens = 70;
+  options.windows = 4;  // a block of 64 in each: eight in all
+  options.offset = 10;
+  const auto run = [&](std::span<const TokenId> text, std::vector<FurtherText> more, const std::string& journal) {
+    SimulationModels models;
+    models.verifier = &model;
+    models.verifier_name = "tiny";
+    models.text = text;
+    models.text_name = "one";
+    models.more_texts = std::move(more);
+    SimulationOptions selection;
+    selection.selectors = {"full"};
+    selection.n_calibration = 64;
+    const SimulationSetup setup = set_up_simulation(models, selection, Phase::decode, pool);
+    const auto task = make_perplexity_task(setup, options);
+    return run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, pool);
+  };
+  const auto number = [](const SimulationResult& result, std::string_view column) {
+    const auto& names = result.table.number_names;
+    const auto at = std::find(names.begin(), names.end(), column) - names.begin();
+    return result.table.rows.at(0).numbers.at(static_cast<std::size_t>(at));
+  };
+  const SimulationResult both = run(first, {{second, "another"}}, "both");
+  CHECK(number(both, "texts") == 2.0);
+  CHECK(number(both, "scored_tokens") == 2.0 * 4.0 * 62.0);
+  CHECK(both.config.at("more_texts").at(0).at("text") == "another");
+  const double a = number(run(first, {}, "first"), "log_perplexity");
+  const double b = number(run(second, {}, "second"), "log_perplexity");
+  CHECK_THAT(number(both, "log_perplexity"), WithinRel((a + b) / 2.0, 1e-12));
+  // two texts: an interval that reaches at least from one to the other
+  REQUIRE(std::abs(a - b) > 0.01);
+  CHECK(number(both, "perplexity_low") <= 1.02 * std::exp(std::min(a, b)));
+  CHECK(number(both, "perplexity_high") >= 0.98 * std::exp(std::max(a, b)));
+  CHECK_THROWS_WITH(run(first, {{std::span(second).first(200), "another"}}, "short"),
+                    ContainsSubstring("another has 200 tokens, expected at least 290"));
+}
+
+}  // namespace
+}  // namespace kvscope::test
