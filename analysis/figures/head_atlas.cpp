@@ -21,18 +21,11 @@ constexpr std::size_t kSortedColumns = 8;  // beside each other
 constexpr std::size_t kMostWords = 12;     // columns whose tiles have room for a number
 constexpr std::size_t kMostBoxed = 5;
 
-/// A head at its place in the atlas: column from the left, row from the bottom.
-struct Tile {
-  std::size_t layer = 0;  // slots
-  std::size_t head = 0;
-  std::size_t column = 0;
-  std::size_t row = 0;
-};
-
 struct Atlas {
-  std::vector<Tile> tiles;
+  std::vector<HeadTile> tiles;
   std::size_t n_columns = 0;
   std::size_t n_rows = 0;
+  std::size_t n_all = 0;  // heads before a sorted atlas was cut
 };
 
 std::vector<std::size_t> slots_of(const std::vector<double>& axis, const std::string& chosen,
@@ -60,12 +53,12 @@ Atlas grid_of(const std::vector<std::size_t>& layers, const std::vector<std::siz
 
 /// The largest numbers first, in reading order; heads without a number last.
 void sort_atlas(Atlas& atlas, const std::vector<double>& values, std::size_t n_heads) {
-  const auto value_of = [&](const Tile& tile) {
+  const auto value_of = [&](const HeadTile& tile) {
     const double value = values[tile.layer * n_heads + tile.head];
     return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
   };
   std::stable_sort(atlas.tiles.begin(), atlas.tiles.end(),
-                   [&](const Tile& a, const Tile& b) { return value_of(a) > value_of(b); });
+                   [&](const HeadTile& a, const HeadTile& b) { return value_of(a) > value_of(b); });
   atlas.tiles.resize(std::min(atlas.tiles.size(), kMostSorted));
   atlas.n_columns = std::min(kSortedColumns, atlas.tiles.size());
   atlas.n_rows = (atlas.tiles.size() + atlas.n_columns - 1) / atlas.n_columns;
@@ -87,7 +80,7 @@ plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
   map.y = {0.0, static_cast<double>(atlas.n_rows)};
   map.show_masked = false;
   map.values.assign(static_cast<std::size_t>(map.n_rows * map.n_cols), kNanF);
-  for (const Tile& tile : atlas.tiles) {
+  for (const HeadTile& tile : atlas.tiles) {
     const Index left = static_cast<Index>(tile.column) * step + gap / 2;
     const Index top = static_cast<Index>(tile.row + 1) * step - 1 - gap / 2;
     for (Index q = 0; q < cells; ++q) {
@@ -101,11 +94,11 @@ plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
   return map;
 }
 
-plot::Boxes outlines(const std::vector<Tile>& tiles, plot::Tone tone, std::string label) {
+plot::Boxes outlines(const std::vector<HeadTile>& tiles, plot::Tone tone, std::string label) {
   plot::Boxes boxes;
   boxes.tone = tone;
   boxes.label = std::move(label);
-  for (const Tile& tile : tiles) {
+  for (const HeadTile& tile : tiles) {
     const auto x = static_cast<double>(tile.column);
     const auto y = static_cast<double>(tile.row);
     boxes.x.push_back({x + 0.02, x + 0.98});
@@ -120,32 +113,50 @@ std::string number_words(const HeadNumbers& numbers, double value) {
   return value < 100.0 ? fmt::format("{:.2g}", value) : fmt::format("{:.0f}", value);
 }
 
+/// The number of each head that is shown.
+HeadNumbers numbers_of(const FigureInput& input) {
+  const ResultView& result = *input.results[0];
+  const FigureOptions& options = input.options;
+  HeadNumbers numbers = read_head_numbers(
+      result, options.metric.empty() ? "distance" : options.metric, options.selector);
+  const std::size_t n_heads = result.read("layer").size() * result.read("q_head").size();
+  if (numbers.values.size() != n_heads) {
+    throw FormatError(fmt::format("{}: {} numbers for {} heads", result.name(),
+                                  numbers.values.size(), n_heads));
+  }
+  return numbers;
+}
+
+Atlas make_atlas(const FigureInput& input, AtlasOrder order, const HeadNumbers& numbers) {
+  const ResultView& result = *input.results[0];
+  const auto heads = result.read("q_head");
+  Atlas atlas = grid_of(
+      slots_of(result.read("layer"), input.options.layers, "layers", result.name()),
+      slots_of(heads, input.options.heads, "heads", result.name()));
+  atlas.n_all = atlas.tiles.size();
+  if (order == AtlasOrder::by_number) sort_atlas(atlas, numbers.values, heads.size());
+  return atlas;
+}
+
 }  // namespace
+
+std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order) {
+  return make_atlas(input, order, numbers_of(input)).tiles;
+}
 
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const ResultView& result = *input.results[0];
-  const FigureOptions& options = input.options;
   const ArrayData maps(result, "map");
   const auto layers = result.read("layer");
   const auto heads = result.read("q_head");
   const Index cells = maps.spec.shape.rank == 4 ? maps.spec.shape[2] : 0;
   maps.require_shape({static_cast<Index>(layers.size()), static_cast<Index>(heads.size()), cells, cells});
-  const std::string metric = options.metric.empty() ? "distance" : options.metric;
-  const HeadNumbers numbers =
-      read_head_numbers(result, metric, options.selector);
-  if (numbers.values.size() != layers.size() * heads.size())
-    throw FormatError(fmt::format("{}: {} numbers for {} x {} heads", result.name(),
-                                  numbers.values.size(), layers.size(), heads.size()));
-  const auto value_of = [&](const Tile& tile) {
+  const HeadNumbers numbers = numbers_of(input);
+  const auto value_of = [&](const HeadTile& tile) {
     return numbers.values[tile.layer * heads.size() + tile.head];
   };
-  const std::vector<std::size_t> layer_slots =
-      slots_of(layers, options.layers, "layers", result.name());
-  const std::vector<std::size_t> head_slots = slots_of(heads, options.heads, "heads", result.name());
-  Atlas atlas = grid_of(layer_slots, head_slots);
-  const std::size_t n_all = atlas.tiles.size();
+  const Atlas atlas = make_atlas(input, order, numbers);
   const bool is_sorted = order == AtlasOrder::by_number;
-  if (is_sorted) sort_atlas(atlas, numbers.values, heads.size());
 
   plot::Panel panel;
   panel.grid = false;
@@ -158,8 +169,10 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
     panel.y.ticks = {{-1.0, ""}};
   } else {
     std::vector<double> layer_names, head_names;
-    for (const std::size_t l : layer_slots) layer_names.push_back(layers[l]);
-    for (const std::size_t h : head_slots) head_names.push_back(heads[h]);
+    for (const HeadTile& tile : atlas.tiles) {
+      if (tile.column == 0) layer_names.push_back(layers[tile.layer]);
+      if (tile.row == 0) head_names.push_back(heads[tile.head]);
+    }
     panel.x.label = "Query head";
     panel.y.label = "Layer";
     panel.x.ticks = cell_ticks(head_names);
@@ -167,19 +180,19 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   }
   panel.marks.emplace_back(picture_of(atlas, maps));
   panel.marks.emplace_back(outlines(atlas.tiles, {plot::Role::neutral, 0}, ""));
-  std::vector<Tile> most;
-  for (const Tile& tile : atlas.tiles) {
+  std::vector<HeadTile> most;
+  for (const HeadTile& tile : atlas.tiles) {
     if (!std::isnan(value_of(tile))) most.push_back(tile);
   }
   std::stable_sort(most.begin(), most.end(),
-                   [&](const Tile& a, const Tile& b) { return value_of(a) > value_of(b); });
+                   [&](const HeadTile& a, const HeadTile& b) { return value_of(a) > value_of(b); });
   most.resize(std::min(most.size(), kMostBoxed));
   if (!most.empty() && !is_sorted) {
     panel.marks.emplace_back(outlines(most, {plot::Role::highlight, 0},
                                       fmt::format("the {} largest", most.size())));
   }
   const bool has_words = atlas.n_columns <= kMostWords;
-  for (const Tile& tile : atlas.tiles) {
+  for (const HeadTile& tile : atlas.tiles) {
     if (!has_words) break;
     plot::Note note;
     note.text = number_words(numbers, value_of(tile));
@@ -211,8 +224,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
                          "the current token."
                        : fmt::format("Retrieval: weight on positions {}.", needle));
   }
-  if (atlas.tiles.size() < n_all)
-    figure.caption.push_back(fmt::format("The first {} of {} heads.", atlas.tiles.size(), n_all));
+  if (atlas.tiles.size() < atlas.n_all)
+    figure.caption.push_back(fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
   return figure;
 }
 

@@ -1,6 +1,8 @@
 // The head atlas: a small attention map of every layer and query head, with a number of each.
 #pragma once
 
+#include <vector>
+
 #include "analysis/figures/figure_kind.hpp"
 
 namespace kvscope::figures {
@@ -9,6 +11,18 @@ enum class AtlasOrder {
   as_in_model,  // heads to the right, layers upwards
   by_number,    // the largest first, at most 64
 };
+
+/// A head at its place in the atlas.
+struct HeadTile {
+  std::size_t layer = 0;  // slots of the result's axes
+  std::size_t head = 0;
+  std::size_t column = 0;  // from the left
+  std::size_t row = 0;     // from the bottom
+};
+
+/// The tiles of head_atlas: tile (column, row) lies over [column, column + 1) x [row, row + 1) of the
+/// panel's axes.
+std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
 /// Of a result of `kvscope analyze heads`; options: metric, selector, layers, heads.
 plot::Figure head_atlas(const FigureInput& input, AtlasOrder order);

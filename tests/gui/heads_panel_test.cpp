@@ -1,0 +1,56 @@
+// The head atlas in the window: a click selects a head, the order and the numbers follow the switches.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+ImVec2 place_of(Rig& rig, const std::string& name) {
+  for (const auto& [found, at] : rig.app().panel("heads").landmarks()) {
+    if (found == name) return at;
+  }
+  FAIL("no place " << name);
+  return {};
+}
+
+TEST_CASE("heads panel: a click on a head selects it, in both orders") {
+  Rig rig({1200, 900});
+  rig.open_pair();
+  Panel& panel = rig.app().panel("heads");
+  rig.app().show_panel_alone("heads");
+  rig.settle();
+  REQUIRE(panel.figure());
+  REQUIRE(panel.landmarks().size() == 64);
+  const ImVec2 at = place_of(rig, "layer 5 head 6");
+  rig.click(at.x, at.y);
+  rig.settle();
+  CHECK(rig.session().selection().layer == 5);
+  CHECK(rig.session().selection().q_head == 6);
+
+  panel.set_options({{"number", "retrieval"}, {"sort", "largest"}});
+  rig.settle();
+  const auto figure = panel.figure();
+  REQUIRE(figure);
+  CHECK_THAT(figure->panels[0].x.label, Catch::Matchers::ContainsSubstring("retrieval"));
+  const auto first = panel.landmarks().front();  // the largest
+  rig.click(first.second.x, first.second.y);
+  rig.settle();
+  const Selection& selected = rig.session().selection();
+  CHECK("layer " + std::to_string(selected.layer) + " head " + std::to_string(selected.q_head) ==
+        first.first);
+
+  panel.set_options({{"number", "lost_mass"}});  // under the selected method: quoka
+  rig.settle();
+  const auto csv = panel.csv();
+  REQUIRE(csv);
+  CHECK(std::count(csv->begin(), csv->end(), '\n') == 65);
+  const auto lost = panel.figure();
+  REQUIRE(lost);
+  CHECK_THAT(lost->caption.at(1), Catch::Matchers::ContainsSubstring("Lost under quoka"));
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test
