@@ -110,7 +110,7 @@ plot::Boxes outlines(const std::vector<HeadTile>& tiles, plot::Tone tone, std::s
 std::string number_words(const HeadNumbers& numbers, double value) {
   if (std::isnan(value)) return "–";
   if (numbers.is_share) return fmt::format("{:.2f}", value);
-  return value < 100.0 ? fmt::format("{:.2g}", value) : fmt::format("{:.0f}", value);
+  return value < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
 }
 
 /// The number of each head that is shown.
