@@ -84,6 +84,9 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
   panel.aspect = 0.8;
   panel.legend = plot::LegendPlace::inside;
   double largest = 0.0;
+  plot::Scatter totals;
+  totals.label = "total";
+  totals.tone = {plot::Role::reference, 0};
   std::set<std::size_t> named;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t row = lines[i].rows.rbegin()->second;
@@ -101,9 +104,12 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
       panel.marks.emplace_back(std::move(bar));
       at += width;
     }
+    totals.x.push_back(at);
+    totals.y.push_back(y);
     largest = std::max(largest, at);
     panel.y.ticks.push_back({y, lines[i].label});
   }
+  panel.marks.emplace_back(std::move(totals));
   panel.x.range = plot::Range{0.0, largest > 0.0 ? 1.05 * largest : 1.0};
   return panel;
 }
