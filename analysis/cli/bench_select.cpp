@@ -45,7 +45,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr Index kCalibrationTokens = 1024;
 constexpr Index kLayers = 32;  // of the model that the selectors are told about
-constexpr double kMaxBytes = 16.0 * 1024 * 1024 * 1024;
+constexpr double kMostWorkloadBytes = 16.0 * 1024 * 1024 * 1024;
 
 /// One forward call of the workload: the last n_tok of n_tokens positions.
 struct BenchCall {
@@ -401,9 +401,9 @@ class BenchSelect final : public Command {
     const double n_bytes = 4.0 * static_cast<double>(shape_.d_head) *
                            (2.0 * static_cast<double>(shape_.n_kv * lengths.back()) +
                             static_cast<double>(shape_.n_q * chunk_));
-    if (n_bytes > kMaxBytes) {
+    if (n_bytes > kMostWorkloadBytes) {
       throw UsageError(fmt::format("--tokens: {} tokens of this shape take {}, more than {}",
-                                   lengths.back(), bytes_text(n_bytes), bytes_text(kMaxBytes)));
+                                   lengths.back(), bytes_text(n_bytes), bytes_text(kMostWorkloadBytes)));
     }
     return lengths;
   }

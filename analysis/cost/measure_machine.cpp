@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "analysis/analysis.hpp"
-#include "analysis/statistics.hpp"
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/sparse_attention.hpp"
 #include "core/attention/top_cuts.hpp"
@@ -28,12 +27,12 @@ constexpr Index kKeys = 32768;
 constexpr Index kFewKeys = 512;    // 4 MiB of K and V: arithmetic, not memory, limits the kernels
 constexpr Index kQueryRows = 128;
 constexpr Index kListKeys = 2048;
-constexpr int kRepeats = 5;
+constexpr int kRepeats = 9;
 constexpr double kElement = 4.0;   // bytes of f32
 
-/// The middle of some repeats, after one that does not count; short work is repeated inside.
+/// The least of some repeats, after one that does not count: other programs only add. Short work is repeated inside.
 template <class Work>
-double median_seconds(Work&& work) {
+double least_seconds(Work&& work) {
   using Clock = std::chrono::steady_clock;
   const auto once = [&](int n) {
     const auto start = Clock::now();
@@ -41,10 +40,10 @@ double median_seconds(Work&& work) {
     return std::chrono::duration<double>(Clock::now() - start).count() / n;
   };
   const double first = once(1);
-  const int n = std::clamp(static_cast<int>(5e-3 / std::max(first, 1e-9)), 1, 10000);
+  const int n = std::clamp(static_cast<int>(1e-3 / std::max(first, 1e-9)), 1, 10000);
   std::vector<double> seconds;
   for (int i = 0; i < kRepeats; ++i) seconds.push_back(once(n));
-  return quantile(seconds, 0.5);
+  return *std::min_element(seconds.begin(), seconds.end());
 }
 
 void fill(Tensor<float>& tensor, std::uint32_t seed) {
@@ -82,7 +81,7 @@ class Machine {
     const auto n = std::min(static_cast<std::size_t>(n_bytes / kElement), all.size());
     const auto parts = static_cast<std::size_t>(pool_.n_threads());
     std::vector<float> sums(parts);
-    const double seconds = median_seconds([&] {
+    const double seconds = least_seconds([&] {
       pool_.parallel_for(static_cast<Index>(parts), [&](Index part, int) {
         const auto i = static_cast<std::size_t>(part);
         sums[i] = sum_of_part(all.subspan(n * i / parts, n / parts));
@@ -99,7 +98,7 @@ class Machine {
     Tensor<float> x({kSide, kWideLanes});
     fill(x, 4);
     Tensor<float> y({n_tasks, kSide, kWideLanes});
-    const double seconds = median_seconds([&] {
+    const double seconds = least_seconds([&] {
       pool_.parallel_for(n_tasks, [&](Index task, int) {
         lane_matmul(k_.data(), kSide, kSide, kSide, nullptr, x.data(), y.view().sub(task).data(), kWideLanes);
       });
@@ -122,7 +121,7 @@ class Machine {
     Tensor<float> out({kQueryHeads, n_tok, kChannels});
     Tensor<float> lse({kQueryHeads, n_tok});
     const AttentionQuestion asked = question(n_tok, n_keys);
-    const double seconds = median_seconds([&] { attend_dense(asked, {out.view(), lse.view()}, pool_); });
+    const double seconds = least_seconds([&] { attend_dense(asked, {out.view(), lse.view()}, pool_); });
     const double pairs = static_cast<double>(n_tok * (n_keys - n_tok)) + 0.5 * static_cast<double>(n_tok * (n_tok + 1));
     return 4.0 * static_cast<double>(kQueryHeads * kChannels) * pairs / seconds;
   }
@@ -142,7 +141,7 @@ class Machine {
     Tensor<float> lse({kQueryHeads, n_tok});
     ListMemory memory;
     const AttentionQuestion asked = question(n_tok, n_keys);
-    return median_seconds([&] { attend_lists(asked, selection, {lanes, out.data(), lse.view()}, pool_, {}, &memory); });
+    return least_seconds([&] { attend_lists(asked, selection, {lanes, out.data(), lse.view()}, pool_, {}, &memory); });
   }
 
   double score_rate() {
@@ -159,7 +158,7 @@ class Machine {
     std::vector<std::vector<double>> scores(static_cast<std::size_t>(kKvHeads * kVectors),
                                             std::vector<double>(static_cast<std::size_t>(kKeys / 2)));
     std::vector<std::span<double>> views(scores.begin(), scores.end());
-    const double seconds = median_seconds([&] { linear_scores(call, vectors, {0, kKeys / 2}, views); });
+    const double seconds = least_seconds([&] { linear_scores(call, vectors, {0, kKeys / 2}, views); });
     return static_cast<double>(kKvHeads * kVectors * kKeys * kChannels) / seconds;
   }
 
@@ -170,14 +169,14 @@ class Machine {
     for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<double>(k_.flat()[i]);
     const std::vector<Index> ks = {1024};
     std::vector<TopCuts> finders(static_cast<std::size_t>(n_tasks));
-    const double seconds = median_seconds([&] {
+    const double seconds = least_seconds([&] {
       pool_.parallel_for(n_tasks, [&](Index task, int) { finders[static_cast<std::size_t>(task)].find(scores, ks); });
     });
     return seconds / static_cast<double>(n_tasks * kKeys);
   }
 
   double loop() {
-    return median_seconds([&] { pool_.parallel_for(pool_.n_threads(), [](Index, int) {}); });
+    return least_seconds([&] { pool_.parallel_for(pool_.n_threads(), [](Index, int) {}); });
   }
 
  private:

@@ -58,6 +58,7 @@ plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines
   panel.x.scale = plot::ScaleKind::log2;
   panel.x.format = plot::TickFormat::tokens;
   panel.y.label = "Predicted speedup of attention";
+  panel.y.scale = plot::ScaleKind::log2;
   panel.aspect = 0.8;
   panel.legend = plot::LegendPlace::inside;
   const auto speedups = table.numbers("predicted_speedup");
