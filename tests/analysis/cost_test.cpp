@@ -9,8 +9,10 @@
 
 #include "analysis/cost/cost_data.hpp"
 #include "analysis/cost/ledger.hpp"
+#include "analysis/sweep.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace kvscope {
 namespace {
@@ -329,6 +331,30 @@ TEST_CASE("cost: a replay's answers become rows", "[cost]") {
     for (const char* stage : {"append_us", "score_us", "topk_us", "attend_us", "estimate_us"})
       sum += row[stage].get<double>();
     CHECK(row["predicted_us"].get<double>() == Approx(sum));
+  }
+}
+
+TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of layers", "[cost]") {
+  const testing::TempDir dir;
+  SweepOptions options;
+  options.selectors = {"full", "oracle-topk"};
+  options.budgets = {Budget::parse("8")};
+  options.n_resamples = 2;
+  options.hardware = plain_card();
+  const auto open = [] { return std::make_unique<MemoryTrace>(test::planted_trace({})); };
+  const SweepPlan plan = plan_sweep({{"t.h5", open, {}}}, options);
+  ThreadPool pool(2);
+  run_sweep(plan, dir.path() / "j", JournalMode::fresh, {}, pool, {}, {});
+  const SweepResult result = merge_sweep({dir.path() / "j"});
+  REQUIRE(result.blocks.size() == 4);
+  for (const SweepBlock& block : result.blocks) {
+    for (std::size_t r = 0; r < block.rows.size(); ++r) {
+      const SweepRow& row = block.rows[r];
+      CHECK(std::isnan(row.number(SweepNumber::predicted_us)) == (r > 0));
+      if (r > 0) continue;
+      CHECK(row.number(SweepNumber::predicted_dense_us) > 0.0);
+      if (row.text(SweepText::selector) == "full") CHECK(row.number(SweepNumber::predicted_speedup) == Approx(1.0));
+    }
   }
 }
 
