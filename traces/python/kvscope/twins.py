@@ -143,7 +143,8 @@ class KeyDiff(_Evicting):
             if int(alive.sum()) <= n_keep:
                 continue
             anchor = unit[head][alive].mean(0)
-            scores = -(unit[head] @ anchor).masked_fill(~alive, float("inf"))
+            # A product of matrix and vector rounds equal keys differently by their row; sums of rows do not.
+            scores = -(unit[head] * anchor).sum(-1).masked_fill(~alive, float("inf"))
             self._alive[head] = top(scores, n_keep)
         return before.repeat_interleave(q.shape[0] // n_kv, 0)[:, None]
 
