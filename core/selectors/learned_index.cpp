@@ -38,6 +38,12 @@ Learned LearnedIndex::to_file() const {
   out.summary = fmt::format(
       "index vectors of {} channels {} in {} layers; they keep {:.3f} of the scores' variance",
       rank(), is_shared ? "for all KV heads" : "per KV head", maps.size(), mean);
+  if (n_positions > 0) {
+    out.summary += fmt::format(
+        "; learned at positions 0 to {}: further on, where keys are turned as none was here, they "
+        "rank badly",
+        n_positions - 1);
+  }
   return out;
 }
 
@@ -53,6 +59,7 @@ LearnedIndex fit_index(const TraceSource& text, std::span<const Index> layers, I
                        is_shared ? TokenRange{0, n_kv} : TokenRange{head, head + 1}, rank);
   });
   LearnedIndex out;
+  out.n_positions = text.info().n_tokens;
   out.is_shared = is_shared;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     IndexMaps& layer = out.maps[layers[i / static_cast<std::size_t>(n_parts)]];

@@ -12,6 +12,7 @@
 namespace kvscope {
 
 struct LearnedIndex {
+  Index n_positions = 0;            // tokens of the text that taught it; 0 = not known
   bool is_shared = false;           // one index key per token for all KV heads of a layer
   std::map<Index, IndexMaps> maps;  // by layer, of all KV heads
 

@@ -1,5 +1,6 @@
 // doublep: top-p over clusters of keys, then top-p among these for what is attended to key by key
-// (Double-P, arXiv 2602.05191; from its abstract and a review, the paper's text was not at hand).
+// (Double-P, arXiv 2602.05191; from its abstract, a review and notes on it that agree on both
+// stages; the paper's text was not at hand).
 //
 // Idea: clusters as RetroInfer's. Stage 1 estimates every cluster's attention as size * exp(q.c /
 // sqrt d) and keeps the smallest set with a share p1 of it. Stage 2 spends exact attention only

@@ -11,6 +11,10 @@
 // elements (mean and deviation), stores that of all pages, 2 / P of the keys: Quest's cost. By the
 // sum over a group, and in chunks over R sampled queries: 2 n_q R d + 4 n_kv d N FLOPs.
 //
+// Two independent notes on the paper give its score as q.mean + lambda |q| s with the length of the
+// query, one number s per page and lambda = 0.5, on pages of 8 with 512 tokens: another offset than
+// the engine's, which is what stands here. How s follows from the channels they do not say.
+//
 // Not an upper bound: a page may hold a key that scores above it, and that is no error. `analyze
 // quest`, which counts violations of bounds, looks at the selector quest alone.
 //
