@@ -17,9 +17,9 @@
 // windows left out, reads their mean values and stores those of all. A decode step reads 1 / stride
 // of the keys (with that branch at most twice as much). In chunks the lists are the larger part:
 // each row of each KV head (moba: query head) has its own, of up to top-blocks * block keys. At 32k
-// keys choosing takes a sixth of dense attention's time; moba's lists are all 32k keys (8 blocks of
-// its 12) for every row and head, 32 million positions: half of dense attention's time on an idle
-// machine, 2.6 times it where others use the memory too.
+// keys choosing takes a sixth of dense attention's time. Where top-blocks covers all blocks that the
+// call's rows see, and these see the same ones (moba at 32k: 8 blocks of its 12), there is nothing to
+// choose: one list serves all rows of a head, with the same keys and flags as one for each.
 //
 // Fails on models that were not trained so: moba's README says that it is no drop-in. What these
 // rows show is what training buys. A wanted key that its block's mean does not show is lost.
@@ -198,13 +198,18 @@ class BlockMean final : public Selector {
       return dense_selections(call, list_owner(), budgets.size());
     const Index n_kv = call.k.dim(0);
     make_pools(call, pools_);
+    const bool is_whole = keeps_all_blocks(call);
     std::vector<Selection> all = select_by_owner(
-        call, list_owner(), /*rows_per_list=*/1, budgets.size(),
+        call, list_owner(), is_whole ? call.n_tok : 1, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
           KeyPools& pools = pools_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
           if (call.engine == nullptr)
             pools.truncate(0);  // nobody said what became of keys seen before
           pools.append_up_to(call.k.sub(heads.kv_head));
+          if (is_whole) {
+            add_whole_lists(call, heads, answers);
+            return;
+          }
           CompressedKeys keys{pools, pools.means(), {}};
           Tensor<float> alive;
           std::vector<Index> n_alive;
@@ -312,6 +317,27 @@ class BlockMean final : public Selector {
     const Index n_makers = engine_of(call).n_workers() == 1 ? 1 : call.k.dim(0);
     answer.reserve(answer.keys().size() *
                    static_cast<std::size_t>(n_heads / n_makers * call.n_tok));
+  }
+
+  /// True if every row keeps all blocks that it sees, and all rows see the same ones.
+  bool keeps_all_blocks(const SelectCall& call) const {
+    if (options_.sizes != PatternSize::options || call.window) return false;
+    const BlockFates first = rule_of(call, 0);
+    const BlockFates last = rule_of(call, call.n_tok - 1);
+    return last.blocks.size() <= options_.top_blocks && first.blocks == last.blocks &&
+           first.fates == last.fates;
+  }
+
+  /// One list of all blocks for all rows, of each list's owner among the heads of a KV head.
+  void add_whole_lists(const SelectCall& call, const ListHeads& heads,
+                       std::span<Selection> answers) const {
+    BlockFates fates = rule_of(call, call.n_tok - 1);
+    fates.keep_best(std::vector<double>(fates.fates.size(), 0.0), fates.blocks.size());
+    const KeyList list = fates.list(call, heads.kv_head);
+    const Index n_lists = options_.owner == BlockOwner::q_head ? heads.q_heads.size() : 1;
+    for (Selection& answer : answers) {
+      for (Index i = 0; i < n_lists; ++i) answer.add(list);
+    }
   }
 
   /// What is kept whatever its score.

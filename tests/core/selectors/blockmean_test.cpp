@@ -183,6 +183,29 @@ TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them 
   CHECK(made("infllm2", fixture)->select(fixture.call).is_dense);  // below 8192 keys
 }
 
+TEST_CASE("blockmean: one list serves all rows where each keeps all blocks, the same as a row's own",
+          "[blockmean]") {
+  const std::string sizes = "moba:block=32,kernel=32,stride=32,top-blocks=";
+  for (const bool has_dead : {false, true}) {
+    CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 100, .n_tok = 6});
+    if (has_dead) fixture.alive.kill(1, 40);
+    const Selection whole = made(sizes + "4", fixture)->select(fixture.call);
+    CHECK(whole.rows_per_list == 6);
+    // of 132 positions five blocks: one more row, which begins the fifth, and every row has its own
+    CallFixture longer({.n_q = 4, .n_kv = 2, .n_past = 123, .n_tok = 6});
+    CHECK(made(sizes + "5", longer)->select(longer.call).rows_per_list == 1);
+    CHECK(made(sizes + "3", fixture)->select(fixture.call).rows_per_list == 1);
+    fixture.call.n_tok = 1;  // the last row by itself
+    fixture.call.pos_begin = 105;
+    fixture.call.q = fixture.q.view().range(1, 5, 6);
+    const Selection own = made(sizes + "4", fixture)->select(fixture.call);
+    for (Index q_head = 0; q_head < 4; ++q_head) {
+      CHECK(whole.list(q_head, 2).scored() == own.list(q_head, 0).scored());
+      CHECK(whole.list(q_head, 2).forced() == own.list(q_head, 0).forced());
+    }
+  }
+}
+
 TEST_CASE("key pools: only whole windows, the same bits however keys came", "[blockmean]") {
   std::mt19937 rng(3);
   const Tensor<float> keys = random_tensor({53, 12}, rng);
