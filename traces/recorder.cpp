@@ -44,11 +44,11 @@ std::vector<TraceUnit> plan_units(Index n_prompt, Index chunk, Index n_decode) {
 
 void check_captures(const CaptureSet& capture, Index n_tokens) {
   const bool any = capture.qkv || capture.lse || capture.logits || capture.attn_dense ||
-                   capture.attn_topk > 0 || capture.stats || capture.routing;
+                   capture.attn_topk > 0 || capture.stats || capture.routing || capture.k_pre_rope;
   if (!any)
     throw ConfigError(
         "nothing to capture: choose at least one of qkv, lse, attn, attn-topk=N, logits, stats, "
-        "routing");
+        "routing, k-pre-rope");
   if (capture.attn_topk < 0 || capture.attn_topk > n_tokens) {
     throw ConfigError(fmt::format("attn-topk={}: expected 1 to the number of tokens, {}",
                                   capture.attn_topk, n_tokens));
@@ -130,7 +130,8 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
                       ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop,
                       RecordReport& report) {
   const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
-  RecordingObserver observer(info, sink, pool);
+  const PreRotary pre_rotary(model.config());
+  RecordingObserver observer(info, sink, pool, &pre_rotary);
   TokenId next = 0;  // chosen by the last logits
   for (std::size_t u = 0; u < info.units.size(); ++u) {
     if (stop.stop_requested()) return u;
@@ -198,11 +199,6 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
   if (options.capture.routing && config.moe.n_experts == 0) {
     throw ConfigError(fmt::format("routing cannot be captured: {} models have no experts",
                                   name_of(config.family)));
-  }
-  if (options.capture.k_pre_rope) {
-    throw ConfigError(
-        "k-pre-rope cannot be captured here: the native models do not show keys before their "
-        "rotation; kvscope_recorder (Python) records them");
   }
   info.rope_kind = name_of(config.rope.kind);
   info.rope_theta = config.rope.theta;

@@ -113,6 +113,10 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     out.page_max = pages.max.view();
   }
   sink_.write_layer(out);
+  if (info_.capture.k_pre_rope && pre_rotary_ != nullptr) {
+    const Tensor<float> before = pre_rotary_->before(event.layer, event.pos_begin, k);
+    sink_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
+  }
   if (info_.capture.attn_dense || info_.capture.attn_topk > 0) write_attention_rows(event, rows);
 }
 

@@ -6,15 +6,18 @@
 #include "core/base/parallel.hpp"
 #include "core/model/observer.hpp"
 #include "core/trace/sink.hpp"
+#include "traces/pre_rotary.hpp"
 
 namespace kvscope {
 
 /// Copies as little as it can: parts whose heads lie side by side are passed on as views.
 class RecordingObserver final : public Observer {
  public:
-  /// All three must outlive the observer. `pool` has to be idle during callbacks.
-  RecordingObserver(const TraceInfo& info, TraceSink& sink, ThreadPool& pool)
-      : info_(info), sink_(sink), pool_(pool) {}
+  /// All must outlive the observer. `pool` has to be idle during callbacks. pre_rotary: needed where
+  /// the info captures keys before their rotation.
+  RecordingObserver(const TraceInfo& info, TraceSink& sink, ThreadPool& pool,
+                    const PreRotary* pre_rotary = nullptr)
+      : info_(info), sink_(sink), pool_(pool), pre_rotary_(pre_rotary) {}
 
   bool wants(Index layer) const override { return info_.has_layer(layer); }
   void on_attention(const AttentionEvent& event) override;
@@ -29,6 +32,7 @@ class RecordingObserver final : public Observer {
   const TraceInfo& info_;
   TraceSink& sink_;
   ThreadPool& pool_;
+  const PreRotary* pre_rotary_;
 };
 
 }  // namespace kvscope

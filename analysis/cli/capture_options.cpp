@@ -12,7 +12,8 @@ namespace kvscope::cli {
 namespace {
 
 const std::vector<std::string> kCaptureWords = {"qkv",    "lse",    "logits",    "attn",   "stats",
-                                                "no-qkv", "no-lse", "attn-topk", "routing"};
+                                                "no-qkv", "no-lse", "attn-topk", "routing",
+                                                "k-pre-rope"};
 constexpr std::string_view kTopkPrefix = "attn-topk=";
 constexpr Index kMaxTopk = 65536;
 
@@ -45,7 +46,8 @@ void CaptureOptions::declare(OptionSet& options) {
               "what to add to q, k, v and lse: attn-topk=N (the N largest probabilities of each "
               "row), attn (dense maps: "
               "large), logits, stats (norms, page minima and maxima), "
-              "routing (the experts of each token); no-qkv and no-lse take away; "
+              "routing (the experts of each token), k-pre-rope (keys before their rotation, too); "
+              "no-qkv and no-lse take away; "
               "comma separated or repeated",
               capture);
   options.add("dtype", "TYPE", "storage type of q, k and v", dtype);
@@ -80,6 +82,8 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
         base.stats = true;
       } else if (word == "routing") {
         base.routing = true;
+      } else if (word == "k-pre-rope") {
+        base.k_pre_rope = true;
       } else if (word.starts_with(kTopkPrefix)) {
         base.attn_topk = parse_number(std::string_view(word).substr(kTopkPrefix.size()),
                                       "--capture attn-topk", 1, kMaxTopk);
@@ -92,7 +96,7 @@ CaptureSet parse_capture(const std::vector<std::string>& words, CaptureSet base)
     }
   }
   if (!base.qkv && !base.lse && !base.logits && !base.attn_dense && base.attn_topk == 0 &&
-      !base.stats && !base.routing) {
+      !base.stats && !base.routing && !base.k_pre_rope) {
     throw UsageError("--capture: nothing is left to record");
   }
   return base;

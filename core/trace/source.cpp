@@ -12,7 +12,7 @@ namespace {
   throw ConfigError(fmt::format(
       "{}: holds no {} of layer {}: {}", trace.where(), what, layer,
       what == enum_name(SideTensor::k_pre_rope)
-          ? "it is recorded by kvscope_recorder (capture k-pre-rope)"
+          ? "it is recorded with --capture k-pre-rope (kvscope record, kvscope_recorder)"
           : "it is recorded of models that have an indexer (kvscope_recorder, capture index)"));
 }
 

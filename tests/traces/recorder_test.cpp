@@ -1,9 +1,11 @@
 #include "traces/recorder.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -62,6 +64,39 @@ void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceSink& s
     const auto n = static_cast<std::size_t>(end - begin);
     sink.write_tokens(std::span(truth.tokens).subspan(b, n), std::span(truth.texts).subspan(b, n));
     sink.commit_unit();
+  }
+}
+
+TEST_CASE("keys before rotation: turned back pair by pair, where the layer turns them") {
+  ModelConfig config = model();
+  config.rotary_dim = 6;
+  config.rope.theta = 100.0;
+  config.rope.amplitude = 1.5;
+  config.local_rope = RopeConfig{.theta = 7.0};
+  config.has_rope = {true, true, false};
+  const PreRotary pre_rotary(config);
+  Tensor<float> before({2, 5, 8});
+  for (Index i = 0; i < before.count(); ++i)
+    before.data()[i] = std::sin(static_cast<float>(i) * 0.7f);
+  for (Index layer = 0; layer < 3; ++layer) {
+    Tensor<float> after({2, 5, 8});
+    std::copy_n(before.data(), before.count(), after.data());
+    const double theta = layer == 1 ? 7.0 : 100.0;  // layer 1 has a window
+    const double amplitude = layer == 1 ? 1.0 : 1.5;
+    for (Index head = 0; head < 2 && layer < 2; ++head) {
+      for (Index t = 0; t < 5; ++t) {
+        for (Index i = 0; i < 3; ++i) {
+          const double angle = static_cast<double>(40 + t) * std::pow(theta, -2.0 * static_cast<double>(i) / 6.0);
+          const auto x = static_cast<double>(before(head, t, i));
+          const auto y = static_cast<double>(before(head, t, i + 3));
+          after(head, t, i) = static_cast<float>(amplitude * (x * std::cos(angle) - y * std::sin(angle)));
+          after(head, t, i + 3) = static_cast<float>(amplitude * (y * std::cos(angle) + x * std::sin(angle)));
+        }
+      }
+    }
+    const Tensor<float> found = pre_rotary.before(layer, 40, after.view());
+    for (Index i = 0; i < before.count(); ++i)
+      CHECK_THAT(found.data()[i], WithinAbs(before.data()[i], layer == 2 ? 0.0 : 1e-5));
   }
 }
 

@@ -14,8 +14,8 @@
 // n_kv T) d, pairs of blocks 2 n_q ceil(C / 128) ceil(T / 128) d (counted for all heads: the test
 // needs the last row of them), one read of the keys. Stores nothing. In chunks of 128 the voters
 // are all queries: the choice is then half of dense attention's products before anything is saved,
-// and the sums by column and distance cost as much again, so that choosing takes dense attention's
-// own time; that is the method in chunks, which was made for prompts in one piece (MInference#186
+// and the sums by column and distance cost as much again, so that choosing takes nearly dense
+// attention's own time (.91 at 32k keys, bench select, one thread of a loaded machine); that is the method in chunks, which was made for prompts in one piece (MInference#186
 // meets the same).
 //
 // Fails when earlier queries of the call attend elsewhere than the last 128; and, in a

@@ -7,39 +7,68 @@
 // query's softmax over the other landmarks scores the others: the largest over the group ranks
 // them, and the best budget / 8 chunks are attended to. Prefill stays dense.
 //
-// NOT modelled: ShadowKV holds no keys but rebuilds them from a rank-160 factorisation of the keys
-// before rotary embedding, and fetches values from the host's memory. Here keys are exact and both
-// count as read from the cache: this is its choice, without the error and the savings of the
-// reconstruction. (A trace with pre-rotary keys would allow it.)
+// ShadowKV holds no keys but rebuilds those of the chosen chunks from a factorisation of rank 160 of
+// the keys before rotation, all KV heads together (160 of 1024 channels). keys=exact, the default,
+// leaves that out: the choice alone. keys=rebuilt (or a file of kvscope fit shadowkv behind
+// rotation) has the error of it: each chosen key joins the softmax with the score of its rebuilt
+// copy, which a list per query head carries as the difference of both scores (a log-weight). The
+// chosen keys are the same; outliers, the latest and what comes after them are exact, as published,
+// and so are landmarks. How a model turns keys, a recording with the keys before it teaches (capture
+// k-pre-rope); then any recording and live run of that model will do.
+//
+// NOT modelled: values in the host's memory, and the bytes that rebuilding saves. Both count as read
+// from the cache.
 //
 // Cost per decode step and layer: 2 n_q d N FLOPs for the N chunks of a KV head that compete, n_kv
-// d N elements read: 1 / 16 of the cache's bytes. Stores a landmark of each chunk.
+// d N elements read: 1 / 16 of the cache's bytes. Stores a landmark of each chunk. keys=rebuilt of
+// rank r: 2 r d more for each chosen key of a KV head and 2 r n_kv d for each token of the call;
+// reads the basis, r n_kv d, and r elements of each position that some KV head chose; stores the
+// basis and r elements of every position. (The factorisation, once after the prompt, is left out.)
 //
-// Fails where the wanted key is an outlier of its chunk and 48 others are worse.
+// Fails where the wanted key is an outlier of its chunk and 48 others are worse; keys=rebuilt also
+// where a key lies outside of what the prompt's others span.
 //
 // Decided where the sources are silent: outliers are those of the chunks that are there when asked
 // (the original fixes them after prefill, and keeps whatever is decoded; here decoded chunks
 // compete once 4 younger ones are whole), so that rejected drafts leave nothing. The budget buys
-// whole chunks, at least one; outliers and the latest come on top, 48 * 8
-// + 4 * 8 = 416 tokens and the remainder, absolute as published. A verification's rows share one
-// list: the largest over group and rows. Dead keys leave landmarks and cosines; a key of zero
-// length has cosine 0.
+// whole chunks, at least one; outliers and the latest come on top, 48 * 8 + 4 * 8 = 416 tokens and
+// the remainder, absolute as published. A verification's rows share one choice: the largest over
+// group and rows. Dead keys leave landmarks and cosines; a key of zero length has cosine 0. The rank
+// is a share, 160 / 1024, so that models with fewer channels lose as much. Keys are factored when
+// first asked (the original: after prefill) and again when they have doubled; later ones are
+// projected on the same basis.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "core/attention/row_kernels.hpp"
+#include "core/attention/score_rows.hpp"
 #include "core/attention/topk.hpp"
 #include "core/selectors/block_fates.hpp"
+#include "core/selectors/calibration_rows.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/key_pools.hpp"
+#include "core/selectors/key_rotation.hpp"
+#include "core/selectors/low_rank_keys.hpp"
 #include "core/selectors/owners.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
 #include "core/tensor/soft_cap_kernel.hpp"
 
 namespace kvscope {
+
+namespace {
+
+enum class ShadowKeys { exact, rebuilt };
+
+}  // namespace
+
+template <>
+struct EnumNames<ShadowKeys> {
+  static constexpr std::array<std::string_view, 2> value = {"exact", "rebuilt"};
+};
 
 namespace {
 
@@ -50,6 +79,9 @@ struct ShadowKvOptions {
   Index outliers = 48;
   Index local_chunks = 4;
   Index dense_layers = 0;
+  ShadowKeys keys = ShadowKeys::exact;
+  std::string rotation;
+  double rank_share = 0.15625;
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -61,6 +93,16 @@ struct ShadowKvOptions {
     visit(Field{"local-chunks", "latest whole chunks that are always kept"}.in(0, 1 << 30),
           self.local_chunks);
     visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
+    visit(Field{"keys", "chosen keys as they are, or rebuilt from a factorisation of low rank"},
+          self.keys);
+    visit(Field{"rotation",
+                "a file of kvscope fit shadowkv: keys are rebuilt, whatever keys says; without one, "
+                "keys=rebuilt needs a calibration text with keys before rotation"},
+          self.rotation);
+    visit(Field{"rank-share",
+                "rank of the factorisation as a share of the channels of all KV heads, at least one"}
+              .in(0.0, 1.0),
+          self.rank_share);
   }
 };
 
@@ -94,20 +136,42 @@ struct ChunkLandmarks {
 
 class ShadowKv final : public Selector {
  public:
-  explicit ShadowKv(const ShadowKvOptions& options) : options_(options) {}
+  explicit ShadowKv(const ShadowKvOptions& options)
+      : options_(options), file_("shadowkv", options.rotation) {}
   std::string_view name() const override { return "shadowkv"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
     caps.decode = caps.verify = true;
-    caps.owner = ListOwner::kv_head;
+    caps.owner = list_owner();
+    caps.needs_calibration = rebuilds() && !file_.is_named();
+    caps.artifact_option = "rotation";
     caps.budgets = {Budget::Kind::tokens, Budget::Kind::pages, Budget::Kind::ratio};
     caps.page_size = options_.page_size;
     caps.dense_layers = options_.dense_layers;
     return caps;
   }
-  void reset(const AttentionShape&) override { landmarks_.clear(); }
+
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
+    full_attention_layers(text, name());
+    std::vector<KeyRotation> fitted(layers.size());
+    pool.parallel_for(static_cast<Index>(layers.size()), [&](Index i, int) {
+      const auto at = static_cast<std::size_t>(i);
+      fitted[at] = fit_rotation(text, layers[at]);
+    });
+    for (std::size_t i = 0; i < layers.size(); ++i) rotations_[layers[i]] = std::move(fitted[i]);
+  }
+  Learned learned() const override { return rotations_to_file(rotations_); }
+  std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
+
+  void reset(const AttentionShape& shape) override {
+    landmarks_.clear();
+    low_rank_.clear();
+    if (file_.is_named()) rotations_ = load_rotations(file_, shape);
+  }
   void rollback(Index n_keys) override {
     for (ChunkLandmarks& one : landmarks_) forget(one, n_keys);
+    for (auto& [layer, keys] : low_rank_) keys.truncate(n_keys);
   }
 
   Selection select(const SelectCall& call) override {
@@ -117,15 +181,20 @@ class ShadowKv final : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) override {
     for (const Budget& budget : budgets) check_budget_kind(name(), caps(), budget);
     if (call.layer < options_.dense_layers)
-      return dense_selections(call, ListOwner::kv_head, budgets.size());
+      return dense_selections(call, list_owner(), budgets.size());
     const Index n_kv = call.k.dim(0);
     while (static_cast<Index>(landmarks_.size()) < (call.layer + 1) * n_kv)
       landmarks_.push_back({KeyPools(call.k.dim(2), options_.page_size, options_.page_size), {}});
-    return select_by_owner(
+    std::vector<Selection> answers = select_by_owner(
         call, ListOwner::kv_head, call.n_tok, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-          add_lists(call, heads, budgets, worker, answers);
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> lists) {
+          add_lists(call, heads, budgets, worker, lists);
         });
+    if (!rebuilds()) return answers;
+    LowRankKeys& keys = low_rank_of(call.layer);
+    keys.factor(call);
+    for (Selection& answer : answers) answer = with_rebuilt_keys(call, answer, keys);
+    return answers;
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -145,12 +214,84 @@ class ShadowKv final : public Selector {
       n_scored += static_cast<double>(std::max<Index>(0, n_alive - options_.outliers));
     }
     const auto n_rows = static_cast<double>(call.q.dim(0) / call.k.dim(0) * call.n_tok);
-    return {.score_flops = 2.0 * n_rows * n_scored * d,
-            .score_bytes = n_scored * d * kBytesPerElement,
-            .metadata_bytes = n_held * d * kBytesPerElement};
+    SelectCost cost{.score_flops = 2.0 * n_rows * n_scored * d,
+                    .score_bytes = n_scored * d * kBytesPerElement,
+                    .metadata_bytes = n_held * d * kBytesPerElement};
+    if (rebuilds()) add_rebuilding(call, selection, cost);
+    return cost;
   }
 
  private:
+  bool rebuilds() const { return file_.is_named() || options_.keys == ShadowKeys::rebuilt; }
+  ListOwner list_owner() const { return rebuilds() ? ListOwner::q_head : ListOwner::kv_head; }
+
+  LowRankKeys& low_rank_of(Index layer) {
+    const auto made = low_rank_.find(layer);
+    if (made != low_rank_.end()) return made->second;
+    const auto rotation = rotations_.find(layer);
+    if (rotation == rotations_.end()) {
+      throw ConfigError(fmt::format(
+          "shadowkv: how keys turn in layer {} is not known: calibrate on a text with keys before "
+          "rotation (kvscope record --capture k-pre-rope), or name a file with rotation=FILE "
+          "(kvscope fit shadowkv TRACE --out FILE)",
+          layer));
+    }
+    return low_rank_.emplace(layer, LowRankKeys(rotation->second, options_.rank_share))
+        .first->second;
+  }
+
+  /// The same keys for every query head and row; scored ones with the score of their rebuilt copies.
+  static Selection with_rebuilt_keys(const SelectCall& call, const Selection& of_kv_heads,
+                                     const LowRankKeys& keys) {
+    const Index n_q = call.q.dim(0);
+    const Index group = n_q / call.k.dim(0);
+    std::vector<std::vector<KeyList>> lists(static_cast<std::size_t>(n_q));  // [n_q][n_tok]
+    engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker& worker) {
+      const ListView list = of_kv_heads.at(kv_head);
+      KeyList one{.scored = list.scored(), .forced = list.forced(), .log_weight = {}};
+      const Tensor<double> rebuilt = keys.rebuilt(call, kv_head, one.scored);
+      for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
+        for (Index row = 0; row < call.n_tok; ++row) {
+          const std::vector<double> q = widened(call.q.sub(q_head).row(row));
+          worker.dots.compute_listed(q, call.k.sub(kv_head), one.scored);
+          const std::span<double> products = worker.dots.row(0);
+          one.log_weight.clear();
+          for (std::size_t i = 0; i < one.scored.size(); ++i) {
+            const double as_rebuilt = dot_of(q, rebuilt.view().row(static_cast<Index>(i)));
+            one.log_weight.push_back(static_cast<float>(call.score_rule().of(as_rebuilt) -
+                                                        call.score_rule().of(products[i])));
+          }
+          lists[static_cast<std::size_t>(q_head)].push_back(one);
+        }
+      }
+    });
+    Selection out(ListOwner::q_head, call.n_tok, /*list_rows=*/1);
+    for (const auto& of_rows : lists) {
+      for (const KeyList& list : of_rows) out.add(list);
+    }
+    return out;
+  }
+
+  void add_rebuilding(const SelectCall& call, const Selection& selection, SelectCost& cost) const {
+    const Index n_kv = call.k.dim(0);
+    const Index group = call.q.dim(0) / n_kv;
+    const auto n = static_cast<double>(n_kv * call.k.dim(2));
+    const auto rank = static_cast<double>(
+        LowRankKeys::rank_of(options_.rank_share, n_kv * call.k.dim(2)));
+    std::vector<bool> is_read(static_cast<std::size_t>(call.k.dim(1)), false);
+    double n_rebuilt = 0.0;
+    for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
+      const std::vector<KeyPos> chosen = selection.list(kv_head * group, /*row=*/0).scored();
+      n_rebuilt += static_cast<double>(chosen.size());
+      for (const KeyPos pos : chosen) is_read[static_cast<std::size_t>(pos)] = true;
+    }
+    const auto n_read = static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
+    cost.score_flops += 2.0 * rank * (n_rebuilt * static_cast<double>(call.k.dim(2)) +
+                                      static_cast<double>(call.n_tok) * n);
+    cost.score_bytes += (n_read + n) * rank * kBytesPerElement;
+    cost.metadata_bytes += (static_cast<double>(call.k.dim(1)) + n) * rank * kBytesPerElement;
+  }
+
   TokenRange chunk_keys(Index chunk) const {
     return {chunk * options_.page_size, (chunk + 1) * options_.page_size};
   }
@@ -257,19 +398,22 @@ class ShadowKv final : public Selector {
   }
 
   ShadowKvOptions options_;
-  std::vector<ChunkLandmarks> landmarks_;  // [n_layers][n_kv]
+  ArtifactFile file_;
+  std::map<Index, KeyRotation> rotations_;  // by layer
+  std::map<Index, LowRankKeys> low_rank_;   // by layer, of the sequence
+  std::vector<ChunkLandmarks> landmarks_;   // [n_layers][n_kv]
 };
 
 }  // namespace
 
 void register_shadowkv(SelectorRegistry& registry) {
   registry.add<ShadowKv, ShadowKvOptions>(
-      "shadowkv", "ShadowKV: chunk landmarks and outliers (exact keys)", "arXiv 2410.21465",
+      "shadowkv", "ShadowKV: chunk landmarks and outliers", "arXiv 2410.21465",
       "in decode, keeps the chunks whose mean key gets the most attention, and those that a mean "
       "cannot stand for");
   registry.say_lacking(
       "shadowkv",
-      "keys rebuilt from a factorisation of rank 160 (here they are exact), values in host memory");
+      "values in host memory; its keys of low rank come with keys=rebuilt (by default they are exact)");
 }
 
 }  // namespace kvscope

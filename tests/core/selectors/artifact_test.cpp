@@ -28,6 +28,7 @@ const std::vector<Fitted>& fitted_methods() {
                                           {"doublesparsity", "channels", "doublesparsity"},
                                           {"loki", "directions", "loki:basis=calibrated"},
                                           {"indexer:d-index=3", "index", "indexer:d-index=3"},
+                                          {"shadowkv", "rotation", "shadowkv:keys=rebuilt"},
                                           {"skip-softmax", "fit", "skip-softmax:by=target"}};
   return all;
 }
@@ -170,6 +171,18 @@ TEST_CASE("values that no fit writes are refused, though the checksum holds", "[
   CHECK_THROWS_AS(
       run("indexer", "index",
           R"({"layers": [0], "channels": [1], "shared": [0], "queries": [[[1], [1]]], "keys": [7]})"),
+      FormatError);
+  CHECK_THROWS_AS(
+      run("shadowkv", "rotation",
+          R"({"layers": [0], "frequencies": [["x"]], "interleaved": [0], "amplitude": [1]})"),
+      FormatError);
+  CHECK_THROWS_AS(
+      run("shadowkv", "rotation",
+          R"({"layers": [0], "frequencies": [[]], "interleaved": [0], "amplitude": [0]})"),
+      FormatError);
+  CHECK_THROWS_AS(
+      run("shadowkv", "rotation",
+          R"({"layers": [0], "frequencies": [7], "interleaved": [2], "amplitude": [1]})"),
       FormatError);
   CHECK_THROWS_AS(run("skip-softmax", "fit", R"({"prefill": [1], "decode": [1, 2]})"), FormatError);
   CHECK_THROWS_AS(run("skip-softmax", "fit", R"({"prefill": [1, 2]})"), FormatError);

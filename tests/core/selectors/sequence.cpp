@@ -167,7 +167,9 @@ std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequ
 MemoryTrace calibration_text(const AttentionShape& shape) {
   constexpr Index kTokens = 400;  // more than DuoAttention's window
   const Index n_tokens = std::max(kTokens, 4 * shape.d_head);
-  MemoryTrace text(make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, n_tokens, n_tokens));
+  TraceInfo info = make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, n_tokens, n_tokens);
+  info.capture.k_pre_rope = true;  // the same keys: nothing turns
+  MemoryTrace text(info);
   for (Index layer = 0; layer < shape.n_layers; ++layer) {
     const auto name = static_cast<std::uint64_t>(layer);
     std::uint64_t what = 0;
@@ -175,6 +177,8 @@ MemoryTrace calibration_text(const AttentionShape& shape) {
       const Tensor<float> numbers = normal_tensor(tensor.shape(), /*seed=*/99, name, what++);
       std::copy_n(numbers.data(), numbers.count(), tensor.data());
     }
+    const TensorView<float> keys = text.k(layer);
+    std::copy_n(keys.data(), keys.shape().count(), text.side(SideTensor::k_pre_rope, layer).data());
   }
   return text;
 }

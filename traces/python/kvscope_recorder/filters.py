@@ -15,7 +15,7 @@ Capture = str | Iterable[str] | CaptureSet | None
 def parse_capture(capture: Capture, page_size: int = 16) -> CaptureSet:
     """q, k, v and lse, and what the list adds: attn, attn-topk=N, logits, stats, k-pre-rope, index; no-qkv and no-lse take away.
 
-    The words are those of `kvscope record --capture`, and k-pre-rope and index; qkv and lse may be named, too. Raises ConfigError.
+    The words are those of `kvscope record --capture`, and index; qkv and lse may be named, too. Raises ConfigError.
     """
     if isinstance(capture, CaptureSet):
         return capture
