@@ -32,6 +32,7 @@ class Device {
 
   std::uint64_t size_bytes() const { return size_; }
   int descriptor() const { return fd_; }
+  int* descriptor_place() { return &fd_; }  // for HDF5, which reads it
 
   /// Zeros where the file has no bytes. False if the system could not read them.
   bool read(std::uint64_t offset, void* out, std::size_t n_bytes);

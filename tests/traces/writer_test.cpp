@@ -222,6 +222,20 @@ TEST_CASE("an interrupted recording is a valid shorter trace") {
   require_equal(file, truth);
 }
 
+TEST_CASE("a trace is read through symbolic links") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{});
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  fs::create_symlink("t.h5", folder / "link.h5");
+  fs::create_symlink(folder / "link.h5", folder / "link_of_link.h5");
+  for (const char* name : {"link.h5", "link_of_link.h5"}) {
+    CAPTURE(name);
+    require_equal(TraceFile::open(folder / name), truth);
+  }
+  fs::create_symlink("nothing.h5", folder / "broken.h5");
+  CHECK_THROWS_AS(TraceFile::open(folder / "broken.h5"), IoError);
+}
+
 TEST_CASE("a recording without one whole unit leaves nothing behind") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
