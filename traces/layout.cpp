@@ -187,7 +187,8 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
 }
 
 TraceLayout open_layout(const std::filesystem::path& path) {
-  const FirstLook look(path, [&] { open_layout(h5::File::open(path)); });
+  const FirstLook look(
+      path, [](const std::filesystem::path& file, unsigned) { open_layout(h5::File::open(file)); });
   return open_layout(h5::File::open(path), look.is_good() ? CheckArrays::when_used : CheckArrays::all);
 }
 

@@ -160,11 +160,16 @@ std::unique_ptr<Impl> build(h5::File file, bool is_part_name, const OpenOptions&
 }  // namespace
 
 TraceFile TraceFile::open(const std::filesystem::path& path, OpenOptions options) {
-  const auto open_here = [&](CheckArrays check) {
-    return build<Impl>(h5::File::open(path), is_part_path(path), options, check);
-  };
-  const FirstLook look(path, [&] { open_here(CheckArrays::all); });
-  return TraceFile(open_here(look.is_good() ? CheckArrays::when_used : CheckArrays::all));
+  constexpr unsigned kPartial = 1, kCheck = 2;
+  const FirstLook look(
+      path,
+      [](const std::filesystem::path& file, unsigned flags) {
+        const OpenOptions same = {(flags & kPartial) != 0, (flags & kCheck) != 0};
+        build<Impl>(h5::File::open(file), is_part_path(file), same, CheckArrays::all);
+      },
+      (options.allow_partial ? kPartial : 0) | (options.check_data ? kCheck : 0));
+  return TraceFile(build<Impl>(h5::File::open(path), is_part_path(path), options,
+                               look.is_good() ? CheckArrays::when_used : CheckArrays::all));
 }
 
 TraceFile TraceFile::open_image(std::span<const std::byte> bytes, const std::string& name,

@@ -165,9 +165,9 @@ ResultFile& ResultFile::operator=(ResultFile&&) noexcept = default;
 ResultFile::~ResultFile() = default;
 
 ResultFile ResultFile::open(const std::filesystem::path& path) {
-  const auto open_here = [&] {
+  const auto open_here = [](const std::filesystem::path& file) {
     auto impl = std::make_unique<Impl>();
-    impl->file = h5::File::open(path);
+    impl->file = h5::File::open(file);
     check_version(impl->file);
     impl->info = read_info(impl->file);
     ArrayCollector(impl->file, impl->arrays).collect("", 0);
@@ -175,8 +175,9 @@ ResultFile ResultFile::open(const std::filesystem::path& path) {
     impl->summary = read_json(impl->file, names::kSummary);
     return impl;
   };
-  const FirstLook look(path, open_here);
-  return ResultFile(open_here());
+  const FirstLook look(
+      path, [](const std::filesystem::path& file, unsigned) { decltype(open_here){}(file); });
+  return ResultFile(open_here(path));
 }
 
 const ResultInfo& ResultFile::info() const {

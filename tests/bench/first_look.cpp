@@ -1,4 +1,5 @@
 // What the guarded opening of a file costs: the first look in a process of its own, beside the opening itself.
+// The first looks of a program fork that process, the further ones find it there.
 //
 //   build/release/tests/bench_first_look [FOLDER] [REPEATS] [HEAP_MIB]
 //

@@ -110,7 +110,8 @@ TEST_CASE("unknown filters and other masks are named") {
 TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a sentence") {
   const TempFolder folder;
   spill(folder / "f.h5", "any file");
-  const auto said = [&](const std::function<void()>& open) -> std::string {
+  using Path = fs::path;
+  const auto said = [&](OpenFunction open) -> std::string {
     try {
       const FirstLook look(folder / "f.h5", open);
     } catch (const Error& error) {
@@ -118,22 +119,23 @@ TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a se
     }
     return "no error";
   };
-  CHECK_THAT(said([] { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
   if (!test::kAddressSanitizer) {  // whose own memory a limit would hit
-    CHECK_THAT(said([] {
+    CHECK_THAT(said([](const Path&, unsigned) {
                  std::vector<std::vector<char>> all;
                  for (;;) all.emplace_back(std::size_t{64} << 20, 'x');
                }),
                ContainsSubstring("more than 1024 MiB"));
   }
-  CHECK(said([] { throw FormatError("the words of the child"); }) == "the words of the child");
-  bool looked_here = false;
-  CHECK(said([&] { looked_here = true; }) == "no error");
+  CHECK(said([](const Path&, unsigned) { throw FormatError("the words of the child"); }) ==
+        "the words of the child");
+  static bool looked_here = false;
+  CHECK(said([](const Path&, unsigned) { looked_here = true; }) == "no error");
   CHECK(!looked_here);  // it happened in the other process
   // A file that went well is not looked at again until it changes.
-  CHECK(said([] { std::raise(SIGSEGV); }) == "no error");
+  CHECK(said([](const Path&, unsigned) { std::raise(SIGSEGV); }) == "no error");
   spill(folder / "f.h5", "another file");
-  CHECK_THAT(said([] { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
 }
 
 TEST_CASE("first looks from several threads at once do not block each other") {
