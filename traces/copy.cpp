@@ -43,15 +43,21 @@ void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::
   out.write(offset, size, cut.data());
 }
 
+void require_going_on(const std::stop_token& stop, const TraceLayout& to) {
+  if (stop.stop_requested()) throw Interrupted(fmt::format("{}: the copy was stopped", to.file.name()));
+}
+
 /// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first
 /// damaged piece.
-std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, std::size_t array) {
+std::vector<std::uint64_t> copy_array(const TraceLayout& from, TraceLayout& to, std::size_t array,
+                                      const std::stop_token& stop) {
   const auto& spec = to.arrays[array];
   const Index n_units = static_cast<Index>(to.info.units.size());
   const Index n_heads = spec.n_heads();
   std::vector<std::uint64_t> table(static_cast<std::size_t>(n_units * n_heads));
   for (Index head = 0; head < n_heads; ++head) {
     for (Index unit = 0; unit < n_units; ++unit) {
+      require_going_on(stop, to);
       const std::string problem = check_piece(
           from, array, unit, head, [&](Index first, Index n, std::span<const std::byte> rows) {
             copy_block(from.arrays[array], spec, to.data(array), head, first, n, rows);
@@ -106,7 +112,8 @@ TraceInfo describe_copy(const TraceLayout& from, Index n_units, TraceStatus stat
 }
 
 /// Reads the closed copy back, every piece against its checksum: what is not whole gets no name.
-void check_copy(const std::filesystem::path& file, const CopyReport& report) {
+void check_copy(const std::filesystem::path& file, const CopyReport& report,
+                const std::stop_token& stop) {
   const TraceLayout layout = open_layout(h5::File::open(file));
   std::string problem;
   if (layout.n_committed() != report.n_units || layout.info.content_hash != report.content_hash) {
@@ -115,6 +122,7 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report) {
   for (std::size_t array = 0; array < layout.arrays.size(); ++array) {
     for (Index head = 0; head < layout.arrays[array].n_heads(); ++head) {
       for (Index unit = 0; problem.empty() && unit < report.n_units; ++unit) {
+        require_going_on(stop, layout);
         problem = check_piece(layout, array, unit, head, {});
       }
     }
@@ -149,7 +157,7 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
         create_layout(pending.temporary(), describe_copy(from, n_units, options.status), options.gzip_level);
     std::vector<std::vector<std::uint64_t>> tables;
     for (std::size_t array = 0; array < to.arrays.size(); ++array) {
-      tables.push_back(copy_array(from, to, array));
+      tables.push_back(copy_array(from, to, array, options.stop));
       if (progress) {
         progress({"copy", static_cast<Index>(array) + 1, static_cast<Index>(to.arrays.size()),
                   "arrays"});
@@ -167,7 +175,7 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
     to.checksum_list.clear();
     to.file.close();
   }
-  check_copy(pending.temporary(), report);
+  check_copy(pending.temporary(), report, options.stop);
   pending.publish();
   return report;
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "core/base/progress.hpp"
@@ -16,6 +17,7 @@ struct CopyOptions {
   std::optional<int> gzip_level;
   bool overwrite = false;
   std::optional<Index> max_units;  // copy no more units than this
+  std::stop_token stop;            // looked at before every piece (one head of one unit)
 };
 
 struct CopyReport {
@@ -26,7 +28,7 @@ struct CopyReport {
 
 /// Every piece is compared with its checksum on the way. `out` appears under its name when it is
 /// whole. Throws FormatError if a piece is damaged or no unit is whole, IoError if `out` exists
-/// (unless overwrite) or cannot be written.
+/// (unless overwrite) or cannot be written, Interrupted if stopped before the copy was whole.
 CopyReport copy_trace(const std::filesystem::path& from, const std::filesystem::path& out,
                       const CopyOptions& options, const ProgressFn& progress);
 

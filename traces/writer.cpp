@@ -66,7 +66,8 @@ class TraceWriter final : public TraceSink {
   void check_rows(const GrowingArray& array, Index n_heads, Index n, Index row) const;
   void put(std::uint64_t offset, const void* data, std::size_t n_bytes);
   void seal(TraceStatus status, h5::File file);
-  void copy_to_out(TraceStatus status);
+  void copy_to_out(TraceStatus status, std::optional<int> gzip_level, std::stop_token stop);
+  bool compress_to_out(TraceStatus status);
 
   std::filesystem::path out_;
   std::filesystem::path part_;
@@ -388,14 +389,27 @@ void TraceWriter::seal(TraceStatus status, h5::File file) {
 }
 
 /// Writes a second file with the true shapes, through the code that also serves recovery.
-void TraceWriter::copy_to_out(TraceStatus status) {
+void TraceWriter::copy_to_out(TraceStatus status, std::optional<int> gzip_level,
+                              std::stop_token stop) {
   CopyOptions copy;
   copy.status = status;
-  copy.gzip_level = options_.gzip_level;
+  copy.gzip_level = gzip_level;
+  copy.stop = std::move(stop);
   copy.overwrite = options_.overwrite;
   info_.content_hash = copy_trace(part_, out_, copy, {}).content_hash;
   file_.close();
   remove_quietly(part_);
+}
+
+/// False if that was stopped; the .part is then what it was.
+bool TraceWriter::compress_to_out(TraceStatus status) {
+  if (status == TraceStatus::interrupted || options_.stop.stop_requested()) return false;
+  try {
+    copy_to_out(status, options_.gzip_level, options_.stop);
+  } catch (const Interrupted&) {
+    return false;
+  }
+  return true;
 }
 
 void TraceWriter::finish(TraceStatus status) {
@@ -410,14 +424,14 @@ void TraceWriter::finish(TraceStatus status) {
     remove_quietly(part_);
     return;
   }
-  if (n_committed_ < n_planned || options_.gzip_level) {
+  file_.sync();
+  if (options_.gzip_level && compress_to_out(status)) return;
+  if (n_committed_ < n_planned) {
     // The shapes change: write a second file with the true ones, through the code that also serves
     // recovery.
-    file_.sync();
-    copy_to_out(status);
+    copy_to_out(status, {}, {});
     return;
   }
-  file_.sync();
   file_.close();
   h5::File file;
   try {
@@ -425,7 +439,7 @@ void TraceWriter::finish(TraceStatus status) {
   } catch (const IoError&) {
     // Another program that looks at the .part (h5py, kvscope info) holds a lock against writers,
     // not readers: copy instead.
-    copy_to_out(status);
+    copy_to_out(status, {}, {});
     return;
   }
   seal(status, std::move(file));

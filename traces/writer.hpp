@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "core/trace/sink.hpp"
 
@@ -16,6 +17,9 @@ struct WriterOptions {
   bool overwrite = false;  // replace OUT, and a stale OUT.part
   std::optional<int>
       gzip_level;  // 1 to 9: rewrite the finished trace compressed; default: not, which is fastest
+  // Ends the rewriting before its next piece, which takes as long as the compression: the trace is
+  // then whole and not compressed. An interrupted recording is not compressed at all.
+  std::stop_token stop;
 };
 
 /// A sink that writes `out`. Nothing is touched before begin(), and an existing file at `out` stays

@@ -113,10 +113,15 @@ class RecordCommand final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    const auto sink = create_trace(out, writer_options);
+    WriterOptions stopping = writer_options;
+    stopping.stop = stop.token();
+    const auto sink = create_trace(out, stopping);
     const RecordReport report =
         record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *sink, pool,
                      progress.callback(), stop.token());
+    if (writer_options.gzip_level && stop.token().stop_requested()) {
+      note("stopped: what is kept is not compressed");
+    }
     return tell(report, plan, out, n_threads);
   }
 

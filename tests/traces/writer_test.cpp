@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
+#include "traces/copy.hpp"
 #include "traces/reader.hpp"
 
 namespace kvscope::test {
@@ -219,7 +220,31 @@ TEST_CASE("an interrupted recording is a valid shorter trace") {
   CHECK(file.info().n_tokens == 16);
   CHECK(file.info().n_prompt == 16);
   CHECK(file.info().rows == TokenRange{0, 16});
+  CHECK_FALSE(file.is_chunked());  // whoever interrupts does not wait for a compression
   require_equal(file, truth);
+}
+
+std::size_t n_files(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST_CASE("a compression that is stopped leaves the whole recording uncompressed") {
+  const TempFolder folder;
+  const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
+  std::stop_source stop;
+  WriterOptions options;
+  options.gzip_level = 9;
+  options.stop = stop.get_token();
+  auto sink = create_trace(folder / "t.h5", options);
+  stop.request_stop();
+  write_all(truth, *sink);
+  const TraceFile file = TraceFile::open(folder / "t.h5");
+  CHECK(file.info().status == TraceStatus::complete);
+  CHECK_FALSE(file.is_chunked());
+  CHECK(file.info().content_hash == sink->content_hash());
+  require_equal(file, truth);
+  CHECK(n_files((folder / "t.h5").parent_path()) == 1);
 }
 
 TEST_CASE("a trace is read through symbolic links") {
@@ -234,6 +259,25 @@ TEST_CASE("a trace is read through symbolic links") {
   }
   fs::create_symlink("nothing.h5", folder / "broken.h5");
   CHECK_THROWS_AS(TraceFile::open(folder / "broken.h5"), IoError);
+}
+
+TEST_CASE("a copy looks at a stop before every piece") {
+  const TempFolder folder;
+  write_all(make_trace(Plan{.capture = everything()}), *create_trace(folder / "t.h5", {}));
+  for (const int n_before : {1, 3}) {
+    std::stop_source stop;
+    CopyOptions options;
+    options.gzip_level = 1;
+    options.stop = stop.get_token();
+    int n_arrays = 0;
+    CHECK_THROWS_AS(copy_trace(folder / "t.h5", folder / "u.h5", options,
+                               [&](const Progress&) {
+                                 if (++n_arrays == n_before) stop.request_stop();
+                               }),
+                    Interrupted);
+    CHECK(n_arrays == n_before);  // not one array was finished after the stop
+    CHECK(n_files((folder / "t.h5").parent_path()) == 1);
+  }
 }
 
 TEST_CASE("a recording without one whole unit leaves nothing behind") {
