@@ -89,6 +89,35 @@ TEST_CASE("a header begins with a sentence that says what it is, then #pragma on
   }
 }
 
+// The names of Catch2's cases in a source, as far as they stand in its text.
+std::vector<std::string> case_names(const std::string& text) {
+  static const std::regex pattern(
+      R"re(\b(?:[A-Z_]*TEST_CASE(?:_[A-Z]+)*|SCENARIO)\s*\(\s*(?:\w+\s*,\s*)?"([^"]*))re");
+  std::vector<std::string> names;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+    names.push_back((*it)[1]);
+  }
+  return names;
+}
+
+// ctest hands a case's name to the test program, which takes what begins with a dash for an option.
+TEST_CASE("no test's name begins with a dash") {
+  CHECK(case_names("TEST_CASE(\"-a\") TEMPLATE_TEST_CASE(\n  \"b\", int) TEST_CASE_METHOD(F, \"c\")") ==
+        std::vector<std::string>{"-a", "b", "c"});
+  std::size_t n_names = 0;
+  for (const auto& file : source_files()) {
+    if (!file.path.starts_with("tests/") || file.path.ends_with("rules_test.cpp")) continue;
+    std::string text;
+    for (const auto& line : file.lines) text += line + '\n';
+    for (const auto& name : case_names(text)) {
+      INFO(file.path << ": " << name);
+      CHECK_FALSE(name.starts_with('-'));
+      ++n_names;
+    }
+  }
+  CHECK(n_names > 1000);
+}
+
 TEST_CASE("no unfinished work is left in the code") {
   static const std::regex pattern(R"(\b(TO)DO\b|\b(FIX)ME\b|\bX{3}\b)");
   for (const auto& file : source_files()) {
