@@ -4,7 +4,7 @@ namespace kvscope::gui {
 
 namespace {
 /// There is one window, hence one list.
-Landmarks seen;
+Landmarks seen_landmarks;
 }  // namespace
 
 void landmark(std::string name) {
@@ -12,12 +12,12 @@ void landmark(std::string name) {
   const ImVec2 high = ImGui::GetItemRectMax();
   const ImVec2 middle{(low.x + high.x) / 2, (low.y + high.y) / 2};
   if (ImGui::IsRectVisible(middle, {middle.x + 1, middle.y + 1})) {
-    seen.emplace_back(std::move(name), middle);
+    seen_landmarks.emplace_back(std::move(name), middle);
   }
 }
 
 Landmarks take_landmarks() {
-  return std::exchange(seen, {});
+  return std::exchange(seen_landmarks, {});
 }
 
 }  // namespace kvscope::gui
