@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N] [--papers]
+usage: ./demo.sh [--out DIR] [--max-tokens N] [--decode N] [--no-papers]
 
 Installs what is missing (apt; sudo only if needed), builds, then records the embedded model pair on the embedded book,
 verifies both traces, runs the analyses, compares selectors, draws the figures, writes a notebook and an index.html that
@@ -14,7 +14,7 @@ shows it all without a network. The notebook is executed if Jupyter can be had (
   --out DIR        where the files go [kvscope-demo in the current folder]; files of an earlier demo are replaced
   --max-tokens N   length of the prompt in tokens [4096]
   --decode N       greedy decode steps of the verifier [64]
-  --papers         then the report on the three papers' claims as well (kvscope papers --quick), in OUT/papers: minutes more
+  --no-papers      without the report on the three papers' claims (kvscope papers --quick, in OUT/papers), two or three of the demo's four minutes
   --help           this text
 
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
@@ -27,7 +27,7 @@ TXT
 out=kvscope-demo
 max_tokens=4096
 decode=64
-papers=0
+papers=1
 while [ $# -gt 0 ]; do
   case $1 in
     --out | --max-tokens | --decode)
@@ -39,8 +39,8 @@ while [ $# -gt 0 ]; do
       esac
       shift 2
       ;;
-    --papers)
-      papers=1
+    --no-papers)
+      papers=0
       shift
       ;;
     --help | -h)
