@@ -37,6 +37,7 @@ std::string bench_now(int n_threads, const ProgressFn& progress, const std::stop
       run_inside({"bench", "select", "--tokens", "4096,8192,16384,32768", "--repeat", "3", "--threads",
                   std::to_string(n_threads), "--json"},
                  progress, stop);
+  if (stop.stop_requested()) throw Interrupted("cost --check stopped");
   if (outcome.code != 0) throw ConfigError(fmt::format("bench select failed: {}", outcome.last_note));
   return outcome.printed;
 }

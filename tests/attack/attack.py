@@ -389,7 +389,8 @@ def options(attack):
             takes_value = at + 1 < len(words) and words[at + 1].isupper()
             known.append((command, option, takes_value))
     slow = {"bench", "explorer"}  # measure by design
-    known = [k for k in known if k[0][0] not in slow and k[1] not in ("--out", "--journal")]
+    known = [k for k in known if k[0][0] not in slow and k[1] not in ("--out", "--journal")
+             and k[:2] != (["cost"], "--check")]
     csv = attack.path("options.csv")
     write(csv, csv_of([b"quest", b"full"]))
     while True:
