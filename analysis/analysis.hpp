@@ -61,7 +61,8 @@ class ScoreRowLoop {
 
   /// q: [n, d_head], rows of the positions from q_begin on; `score`: how scores follow from q.k.
   void run(TensorView<const float> q, Index q_begin, std::span<const Index> positions,
-           const KeyTable& keys, const ScoreRule& score, std::optional<Index> window, const Body& body);
+           const KeyTable& keys, const ScoreRule& score, std::optional<Index> window,
+           const Body& body);
 
  private:
   ThreadPool& pool_;

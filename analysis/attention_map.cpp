@@ -62,12 +62,11 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
     std::vector<Index> positions(static_cast<std::size_t>(std::min(block, n_tokens - b * block)));
     std::iota(positions.begin(), positions.end(), b * block);
     pooled.clear();
-    loop.run(
-        q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
-        [&](Index i, std::span<double> scores, TokenRange visible) {
-          softmax_in_place(scores, info.sink(options.layer, options.head));
-          pooled.put(i, scores, visible);
-        });
+    loop.run(q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
+             [&](Index i, std::span<double> scores, TokenRange visible) {
+               softmax_in_place(scores, info.sink(options.layer, options.head));
+               pooled.put(i, scores, visible);
+             });
     pooled.join(0, static_cast<Index>(positions.size()), row_out);
     sink.write<float>("map", b, row_out);
     if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <map>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -61,7 +61,8 @@ std::string first_difference(const Json& now, const Json& then) {
   };
   std::map<std::string_view, const Json*> old;  // finding a field in ordered JSON is a search
   if (then.is_object()) {
-    for (const auto& field : then.get_ref<const Json::object_t&>()) old[field.first] = &field.second;
+    for (const auto& field : then.get_ref<const Json::object_t&>())
+      old[field.first] = &field.second;
   }
   if (!now.is_object()) return "the settings are no object";
   for (const auto& [key, value] : now.get_ref<const Json::object_t&>()) {

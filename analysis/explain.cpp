@@ -51,7 +51,8 @@ class WatchedSelector final : public Selector {
       : method_(std::move(method)), watch_(watch) {}
   std::string_view name() const override { return method_->name(); }
   SelectorCaps caps() const override { return method_->caps(); }
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     method_->calibrate(text, layers, pool);
   }
   void reset(const AttentionShape& shape) override {
@@ -118,8 +119,8 @@ class WatchedSelector final : public Selector {
     found.cut = std::numeric_limits<double>::infinity();
     for (const KeyPos pos : list.scored()) found.cut = std::min(found.cut, score_of(pos));
     found.scored = static_cast<Index>(scores.size());
-    found.rank = 1 + std::count_if(scores.begin(), scores.end(),
-                                   [&](double s) { return s > found.score; });
+    found.rank =
+        1 + std::count_if(scores.begin(), scores.end(), [&](double s) { return s > found.score; });
   }
 
   std::unique_ptr<Selector> method_;
@@ -139,8 +140,8 @@ std::vector<Index> tokens_of(const std::string& answer, std::span<const TokenId>
   const std::size_t at = text.find(answer);
   std::vector<Index> positions;
   if (at == text.npos) {
-    throw ConfigError(fmt::format("the answer {} does not stand in the prompt's tokens as text",
-                                  answer));
+    throw ConfigError(
+        fmt::format("the answer {} does not stand in the prompt's tokens as text", answer));
   }
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : text.size();

@@ -27,17 +27,20 @@ struct ExplainOptions {
 
 /// What one query head did in the call that predicts one token of the answer.
 struct FactLook {
-  Index step = 0;  // 0: the prompt's last call; n: the call that was fed the n-th token of the answer
+  Index step =
+      0;  // 0: the prompt's last call; n: the call that was fed the n-th token of the answer
   Index layer = 0;
   Index q_head = 0;
-  double weight = 0.0;  // share of the exact attention of the call's last query on the fact's tokens
+  double weight =
+      0.0;  // share of the exact attention of the call's last query on the fact's tokens
   bool answered = true;  // false: the method left the call dense
-  Index kept = 0;       // of the fact's tokens, in the head's list
-  Index rank = 0;       // of the fact's best token among all scored ones, from 1; 0: the method gave no scores
-  Index scored = 0;     // how many got scores
-  Index budget = 0;     // keys of the list that a score earned
-  double score = 0.0;   // of the fact's best token (rank > 0)
-  double cut = 0.0;     // the smallest score in the list (rank > 0)
+  Index kept = 0;        // of the fact's tokens, in the head's list
+  Index rank =
+      0;  // of the fact's best token among all scored ones, from 1; 0: the method gave no scores
+  Index scored = 0;    // how many got scores
+  Index budget = 0;    // keys of the list that a score earned
+  double score = 0.0;  // of the fact's best token (rank > 0)
+  double cut = 0.0;    // the smallest score in the list (rank > 0)
 };
 
 /// One run: what came out, and what every head did.
@@ -52,8 +55,8 @@ struct Explanation {
   std::string expected;
   std::vector<Index> fact;  // positions of the tokens that spell the answer
   ExplainedRun sparse;
-  ExplainedRun dense;       // empty unless asked for
-  Index first_wrong = -1;   // the first step whose token differs from the dense run's; -1: none
+  ExplainedRun dense;      // empty unless asked for
+  Index first_wrong = -1;  // the first step whose token differs from the dense run's; -1: none
 };
 
 /// Runs the prompt under the method and, if it misses (or `always`), densely. Throws ConfigError if the answer cannot be

@@ -27,9 +27,10 @@ using Targets = std::vector<std::vector<Index>>;
 Targets needle_targets(const std::string& needle, std::span<const Index> row_pos, Index n_tokens) {
   const std::vector<Index> keys = parse_index_list(needle, "needle");
   if (keys.back() >= n_tokens) {
-    throw ConfigError(fmt::format("heads: needle: expected positions below {}, the tokens of the "
-                                  "trace, found {}",
-                                  n_tokens, keys.back()));
+    throw ConfigError(
+        fmt::format("heads: needle: expected positions below {}, the tokens of the "
+                    "trace, found {}",
+                    n_tokens, keys.back()));
   }
   Targets targets(row_pos.size());
   for (std::size_t i = 0; i < row_pos.size(); ++i) {
@@ -41,8 +42,7 @@ Targets needle_targets(const std::string& needle, std::span<const Index> row_pos
 /// Of each row: the positions after an earlier occurrence of its token, before the row itself.
 Targets repeated_targets(std::span<const TokenId> tokens, std::span<const Index> row_pos) {
   std::map<TokenId, std::vector<Index>> seen;
-  for (std::size_t t = 0; t < tokens.size(); ++t)
-    seen[tokens[t]].push_back(static_cast<Index>(t));
+  for (std::size_t t = 0; t < tokens.size(); ++t) seen[tokens[t]].push_back(static_cast<Index>(t));
   Targets targets(row_pos.size());
   for (std::size_t i = 0; i < row_pos.size(); ++i) {
     const auto pos = static_cast<std::size_t>(row_pos[i]);
@@ -60,9 +60,8 @@ struct HeadsPlan {
   HeadsPlan(const TraceSource& trace, const HeadsOptions& options)
       : part(selected_part(trace.info(), options.selection)),
         row_pos(evenly_spaced(0, part.n_tokens, options.rows)),
-        targets(options.needle.empty()
-                    ? repeated_targets(trace.tokens(), row_pos)
-                    : needle_targets(options.needle, row_pos, part.n_tokens)),
+        targets(options.needle.empty() ? repeated_targets(trace.tokens(), row_pos)
+                                       : needle_targets(options.needle, row_pos, part.n_tokens)),
         block((part.n_tokens + options.cells - 1) / options.cells),
         n_cells((part.n_tokens + block - 1) / block) {
     for (Index b = 0; b <= n_cells; ++b) {
@@ -198,7 +197,8 @@ Json layer_summary(Index layer, const HeadsPlan& plan, const HeadsArrays& arrays
     if (is_more) best = slot;
   }
   entry["retrieval_max"] = best ? json_number(retrieval(*best)) : Json(nullptr);
-  entry["best_head"] = best ? Json(plan.part.q_heads[static_cast<std::size_t>(*best)]) : Json(nullptr);
+  entry["best_head"] =
+      best ? Json(plan.part.q_heads[static_cast<std::size_t>(*best)]) : Json(nullptr);
   return entry;
 }
 
@@ -215,8 +215,7 @@ void add_rows(Json& rows, Index layer, const HeadsPlan& plan, const HeadsArrays&
     for (std::size_t p = 0; p < losses.pairs.size(); ++p) {
       Json one = row;
       one["selector"] = losses.pairs[p].selector.text();
-      one["lost_mass"] =
-          json_number((*arrays.lost)(static_cast<Index>(h), static_cast<Index>(p)));
+      one["lost_mass"] = json_number((*arrays.lost)(static_cast<Index>(h), static_cast<Index>(p)));
       rows.push_back(one);
     }
   }
@@ -324,7 +323,9 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   }
   if (arrays.lost != nullptr)
     sink.add_plot({"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});
-  sink.add_plot({"plot_map", "map", {"layer", "q_head", "query_block", "key_block"},
+  sink.add_plot({"plot_map",
+                 "map",
+                 {"layer", "q_head", "query_block", "key_block"},
                  "Attention maps of all heads"});
   sink.finish(summary);
   return summary;

@@ -58,13 +58,14 @@ struct HeadsOptions {
     visit(Field{"local-tokens", "last visible keys that count as local, the query's own among them"}
               .at_least(1),
           self.local_tokens);
-    visit(Field{"needle",
-                "positions of the fact that a retrieval head looks for, as 120-127 [the tokens that "
-                "followed an earlier occurrence of the current token]"},
-          self.needle);
-    visit(Field{"selector",
-                "methods whose loss is measured, as a sweep names them; empty for none"},
-          self.selector);
+    visit(
+        Field{"needle",
+              "positions of the fact that a retrieval head looks for, as 120-127 [the tokens that "
+              "followed an earlier occurrence of the current token]"},
+        self.needle);
+    visit(
+        Field{"selector", "methods whose loss is measured, as a sweep names them; empty for none"},
+        self.selector);
     visit(Field{"budget", "one budget for them, as tokens=256 or ratio=0.1; a number is tokens"},
           self.budget);
     visit(Field{"phase", "which calls are replayed for the losses"}, self.phase);

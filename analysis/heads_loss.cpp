@@ -31,8 +31,8 @@ HeadLosses measure_head_losses(const TraceSource& trace, const TraceInfo& part,
   replay.dense_layers = options.dense_layers;
   replay.n_sink = options.sink_tokens;
   replay.q_heads = part.q_heads;
-  const std::vector<LayerReplay> layers = replay_layers(
-      trace, /*draft=*/nullptr, part.layers, out.pairs, replay, pool, progress, stop);
+  const std::vector<LayerReplay> layers =
+      replay_layers(trace, /*draft=*/nullptr, part.layers, out.pairs, replay, pool, progress, stop);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const LayerReplay& layer = layers[l];
     const std::size_t n_calls = layer.calls.size();

@@ -17,7 +17,9 @@
 namespace kvscope {
 
 /// An extent: how many heads, chunks, positions.
-inline Index n_of(const auto& list) { return static_cast<Index>(list.size()); }
+inline Index n_of(const auto& list) {
+  return static_cast<Index>(list.size());
+}
 
 class LayerArrays {
  public:

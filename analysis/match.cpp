@@ -146,7 +146,8 @@ class Search {
   MatchOutcome outcome_;
 };
 
-std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target, double n_visible) {
+std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target,
+                                  double n_visible) {
   if (target.quantity == MatchQuantity::bytes || !(n_visible > 0.0)) return std::nullopt;
   const bool is_share = target.quantity == MatchQuantity::density;
   const double keys = is_share ? target.value * n_visible : target.value;
@@ -204,7 +205,8 @@ MatchOutcome search_match(const MethodKnob& knob, const MatchTarget& target,
   return Search(knob, target, cost).run(first_guess);
 }
 
-MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target, const MatchContext& context,
+MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
+                           const MatchContext& context,
                            const std::function<double(const KnobSetting&)>& cost) {
   MatchedMethod matched;
   matched.labels.target = target.to_string();
@@ -212,7 +214,8 @@ MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target, 
   const std::optional<MethodKnob> knob = MethodKnob::of(method, by_share, context.n_keys);
   if (!knob) {
     matched.setting = {method, std::nullopt};
-    matched.labels.note = "no knob: it takes no budget, and no option of it is declared to set its cost";
+    matched.labels.note =
+        "no knob: it takes no budget, and no option of it is declared to set its cost";
     return matched;
   }
   try {

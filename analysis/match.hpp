@@ -88,7 +88,8 @@ struct MatchContext {
 /// Turns the knob of `method`, of a recording or inside a running model: `cost` measures a setting, and
 /// throws ConfigError where the method refuses it. A method without a knob is returned as it is; labels.note
 /// says so, and why a target is not met.
-MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target, const MatchContext& context,
+MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
+                           const MatchContext& context,
                            const std::function<double(const KnobSetting&)>& cost);
 
 }  // namespace kvscope

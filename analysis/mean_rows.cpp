@@ -24,8 +24,8 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
       const Tensor<float> q = trace.read_q(layer, q_head, {*first, *last + 1});
-      loop.run(q.view(), *first, positions, keys, info.score_rule(),
-               window_of(info, layer), [&](Index i, std::span<double> scores, TokenRange visible) {
+      loop.run(q.view(), *first, positions, keys, info.score_rule(), window_of(info, layer),
+               [&](Index i, std::span<double> scores, TokenRange visible) {
                  softmax_in_place(scores, info.sink(layer, q_head));
                  const auto row =
                      out.row(i).subspan(static_cast<std::size_t>(visible.begin), scores.size());

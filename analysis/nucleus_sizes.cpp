@@ -34,8 +34,8 @@ HeadSizes measure_head(const TraceSource& trace, Index layer, Index q_head, cons
   const Tensor<float> q = trace.read_q(layer, q_head, {first, plan.row_pos.back() + 1});
   const std::size_t n_sizes = plan.shares.size() + 1;
   Tensor<double> sizes(Shape{static_cast<Index>(n_sizes), static_cast<Index>(plan.row_pos.size())});
-  loop.run(q.view(), first, plan.row_pos, keys, info.score_rule(),
-           window_of(info, layer), [&](Index i, std::span<double> row, TokenRange visible) {
+  loop.run(q.view(), first, plan.row_pos, keys, info.score_rule(), window_of(info, layer),
+           [&](Index i, std::span<double> row, TokenRange visible) {
              softmax_in_place(row);
              map.add_row(plan.row_pos[static_cast<std::size_t>(i)], row, visible);
              if (visible.size() < plan.min_visible) return;

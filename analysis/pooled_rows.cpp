@@ -23,8 +23,7 @@ void PooledRows::put(Index i, std::span<const double> weights, TokenRange visibl
   for (Index key = visible.begin; key < visible.end; ++key) {
     const double p = weights[static_cast<std::size_t>(key - visible.begin)];
     const std::size_t cell = first + static_cast<std::size_t>(key / block_);
-    values_[cell] =
-        pooling_ == MapPooling::mean ? values_[cell] + p : std::max(values_[cell], p);
+    values_[cell] = pooling_ == MapPooling::mean ? values_[cell] + p : std::max(values_[cell], p);
     counts_[cell] += 1.0;
   }
 }

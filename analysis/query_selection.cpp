@@ -80,8 +80,8 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
           scores[static_cast<std::size_t>(plan.positions[i])];
     }
   }
-  loop.run(q.view(), 0, plan.positions, keys, part.score_rule(),
-           window_of(part, layer), [&](Index i, std::span<double> scores, TokenRange visible) {
+  loop.run(q.view(), 0, plan.positions, keys, part.score_rule(), window_of(part, layer),
+           [&](Index i, std::span<double> scores, TokenRange visible) {
              const RowSums sums = row_sums(scores, sink);
              const LargestWeight largest =
                  largest_weight(scores, visible, options.counted_keys(visible), sums.lse);

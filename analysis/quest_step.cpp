@@ -34,7 +34,8 @@ double slack_of(std::span<const float> q, std::span<const float> box) {
   double magnitude = 0.0;
   for (std::size_t c = 0; c < q.size(); ++c) {
     const auto x = static_cast<double>(q[c]);
-    magnitude += std::max(std::abs(x * static_cast<double>(box[c])), std::abs(x * static_cast<double>(box[q.size() + c])));
+    magnitude += std::max(std::abs(x * static_cast<double>(box[c])),
+                          std::abs(x * static_cast<double>(box[q.size() + c])));
   }
   return 2.0 * static_cast<double>(q.size()) * std::numeric_limits<double>::epsilon() * magnitude;
 }
@@ -59,7 +60,8 @@ QuestHeadStep measure_pages(std::span<const float> q, const SeenPages& pages,
     const TokenRange keys =
         keys_of(pages.first + static_cast<Index>(p), pages.page_size, pages.visible);
     const double truth = max_of(part_of(dots, keys, pages.visible));
-    const bool is_violated = head.bound[p] < truth - slack_of(q, pages.boxes.row(static_cast<Index>(p)));
+    const bool is_violated =
+        head.bound[p] < truth - slack_of(q, pages.boxes.row(static_cast<Index>(p)));
     head.violated.push_back(is_violated ? 1 : 0);
     head.violations += is_violated ? 1 : 0;
     head.true_max.push_back(truth);

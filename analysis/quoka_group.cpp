@@ -145,8 +145,7 @@ void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& 
         best_weight[t] = std::max(best_weight[t], inverse * row[t]);
       }
     };
-    visit_score_rows({group.q.sub(static_cast<Index>(h)), 0, group.keys,
-                      group.score, group.window},
+    visit_score_rows({group.q.sub(static_cast<Index>(h)), 0, group.keys, group.score, group.window},
                      positions, scratch, measure);
   }
 }

@@ -117,8 +117,7 @@ Table table_from_csv(std::string_view text, const std::string& where) {
   for (std::string& name : header) name = clean_text(csv_text_of(name));
   std::set<std::string_view> names;
   for (const std::string& name : header) {
-    if (!names.insert(name).second)
-      reader.fail(fmt::format("column {} occurs twice", quote(name)));
+    if (!names.insert(name).second) reader.fail(fmt::format("column {} occurs twice", quote(name)));
   }
 
   // Columns start as numbers; the first cell that is none turns its column into words, for which

@@ -41,8 +41,8 @@ PairPlan plan_pairs(const std::vector<MethodSpec>& selectors, const std::vector<
           const std::string text = Budget{known, 1.0}.to_string();
           taken.push_back(text.substr(0, text.find('=') + 1) + "...");
         }
-        const std::string sentence =
-            fmt::format("{} takes no budget {}..., expected {}", spec, kind, fmt::join(taken, " or "));
+        const std::string sentence = fmt::format("{} takes no budget {}..., expected {}", spec,
+                                                 kind, fmt::join(taken, " or "));
         if (std::find(plan.skipped.begin(), plan.skipped.end(), sentence) == plan.skipped.end()) {
           plan.skipped.push_back(sentence);  // once for all values of a kind
         }

@@ -61,8 +61,9 @@ void clear_numbers(std::vector<LayerReplay>& layers) {
 }
 
 /// One pair of a sweep at equal cost: its knob is turned, then every layer is measured at the setting.
-std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarget& target, ReplayPair& pair,
-                                        MatchLabels& labels, const ProgressFn& progress) {
+std::vector<LayerReplay> replay_matched(const MatchScene& scene, const MatchTarget& target,
+                                        ReplayPair& pair, MatchLabels& labels,
+                                        const ProgressFn& progress) {
   MatchedPair matched = match_pair(scene, pair.selector, target);
   labels = std::move(matched.labels);
   pair.budget = matched.pair.budget;
@@ -91,11 +92,13 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
   MatchLabels match;
   ReplayOptions replay = plan.options.replay;
   WorkCollector works(source->info().n_q, source->info().n_kv, source->info().d_head);
-  if (plan.options.hardware) replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
-  const auto layers = target ? replay_matched({*source, draft.get(), unit.layers, replay, pool, stop}, *target,
-                                              pairs.front(), match, progress)
-                             : replay_layers(*source, draft.get(), unit.layers, pairs, replay, pool,
-                                             progress, stop);
+  if (plan.options.hardware)
+    replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+  const auto layers =
+      target
+          ? replay_matched({*source, draft.get(), unit.layers, replay, pool, stop}, *target,
+                           pairs.front(), match, progress)
+          : replay_layers(*source, draft.get(), unit.layers, pairs, replay, pool, progress, stop);
   const SweepTraceInfo& info = plan.infos[unit.trace];
   std::vector<SweepBlock> blocks(layers.size() * unit.pairs.size());
   pool.parallel_for(static_cast<Index>(blocks.size()), [&](Index index, int) {
@@ -118,7 +121,8 @@ std::vector<SweepBlock> do_unit(const SweepPlan& plan, const SweepUnit& unit, Th
     const bool is_refused = target && !match.note.empty() && match.reached == std::nullopt;
     if (plan.options.hardware && !calls.empty() && !is_refused) {
       const HardwareProfile& hardware = *plan.options.hardware;
-      const LayerCost cost = mean_cost(calls, hardware, {1.0, usual_kv_bytes(hardware), std::nullopt});
+      const LayerCost cost =
+          mean_cost(calls, hardware, {1.0, usual_kv_bytes(hardware), std::nullopt});
       labels.predicted_us = 1e6 * cost.stages.total();
       labels.predicted_dense_us = 1e6 * cost.dense;
     }

@@ -36,12 +36,14 @@ struct SweepOptions {
   /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty = `budgets` as they
   /// are. Not both.
   std::vector<MatchTarget> match;
-  std::vector<std::string> left_out;  // sentences that join SweepPlan::skipped: what the caller left out, and why
+  std::vector<std::string>
+      left_out;  // sentences that join SweepPlan::skipped: what the caller left out, and why
   std::vector<Index> layers;  // empty = all that are recorded
   ReplayOptions replay;
   Index n_resamples = 200;  // of the bootstrap
   Index seed = 0;
-  std::optional<HardwareProfile> hardware;  // whose predicted times join the rows; empty: they are NaN
+  std::optional<HardwareProfile>
+      hardware;  // whose predicted times join the rows; empty: they are NaN
 };
 
 /// One unit of work.
@@ -56,7 +58,8 @@ struct SweepPlan {
   std::vector<SweepTrace> traces;
   SweepOptions options;
   std::vector<ReplayPair> pairs;
-  std::vector<std::optional<MatchTarget>> targets;  // [pairs] what each is to meet: none without SweepOptions::match
+  std::vector<std::optional<MatchTarget>>
+      targets;  // [pairs] what each is to meet: none without SweepOptions::match
   std::vector<std::string>
       skipped;  // sentences: combinations left out because the method is not defined for them
   std::vector<SweepUnit> units;

@@ -103,8 +103,10 @@ JournalHeader header_from_json(const Json& json) {
     header.traces.push_back(std::move(trace));
   }
   std::size_t most_units = 0;  // per trace: one for each layer, one for methods that link layers
-  const std::size_t n_pairs = header.config.contains("match") ? header.pairs.size() : 0;  // there one for each pair
-  for (const SweepTraceInfo& trace : header.traces) most_units += std::max(trace.layers.size() + 1, n_pairs);
+  const std::size_t n_pairs =
+      header.config.contains("match") ? header.pairs.size() : 0;  // there one for each pair
+  for (const SweepTraceInfo& trace : header.traces)
+    most_units += std::max(trace.layers.size() + 1, n_pairs);
   if (header.n_shards < 1 || header.shard < 1 || header.shard > header.n_shards ||
       header.n_units > most_units) {
     throw ConfigError("shards or units that cannot be");
@@ -153,9 +155,9 @@ SweepBlock block_from_json(const Json& json, const JournalHeader& header) {
   for (std::size_t r = 0; r < block.rows.size(); ++r) {
     const double layer = block.rows[r].number(SweepNumber::layer);
     const double q_head = block.rows[r].number(SweepNumber::q_head);
-    const bool is_in_place = layer == static_cast<double>(trace.layers[block.layer_slot]) &&
-                             (r == 0 ? std::isnan(q_head)
-                                     : q_head == static_cast<double>(trace.q_heads[r - 1]));
+    const bool is_in_place =
+        layer == static_cast<double>(trace.layers[block.layer_slot]) &&
+        (r == 0 ? std::isnan(q_head) : q_head == static_cast<double>(trace.q_heads[r - 1]));
     if (!is_in_place) throw ConfigError("a row of another layer or head");
   }
   auto grid = floats_from_text(json.at("grid").get_ref<const std::string&>(),

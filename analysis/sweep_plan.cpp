@@ -23,18 +23,21 @@ constexpr Index kMostResamples = 10'000;
 void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& without_draft) {
   const SweepOptions& options = plan.options;
   if (!options.budgets.empty())
-    throw ConfigError("sweep: expected budgets or costs to match, found both: a match finds the budgets");
+    throw ConfigError(
+        "sweep: expected budgets or costs to match, found both: a match finds the budgets");
   std::vector<std::string> names;
   for (const MethodSpec& method : options.selectors) names.push_back(method.text());
   require_unique(names, "selector", "sweep");
   for (const MethodSpec& method : options.selectors) {
     if (!method.caps().is_defined(options.replay.calls.phase)) {
-      plan.skipped.push_back(fmt::format("{} is not defined for {}", method, name_of(options.replay.calls.phase)));
+      plan.skipped.push_back(
+          fmt::format("{} is not defined for {}", method, name_of(options.replay.calls.phase)));
       continue;
     }
     if (method.caps().needs_draft && without_draft) {
-      throw ConfigError(fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace", method,
-                                    *without_draft));
+      throw ConfigError(
+          fmt::format("selector {}: needs the draft model's attention, and {} has no draft trace",
+                      method, *without_draft));
     }
     const bool has_knob = MethodKnob::of(method, /*by_share=*/true, /*n_keys=*/1).has_value();
     for (const MatchTarget& target : options.match) {
@@ -44,9 +47,9 @@ void make_matched_pairs(SweepPlan& plan, const std::optional<std::string>& witho
     }
   }
   if (plan.pairs.empty()) {
-    throw ConfigError(plan.skipped.empty()
-                          ? std::string("sweep: expected at least one selector")
-                          : fmt::format("sweep: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
+    throw ConfigError(plan.skipped.empty() ? std::string("sweep: expected at least one selector")
+                                           : fmt::format("sweep: nothing is left to do: {}",
+                                                         fmt::join(plan.skipped, "; ")));
   }
 }
 
@@ -90,18 +93,18 @@ Json config_of(const SweepOptions& options) {
   for (const Budget& budget : options.budgets) budgets.push_back(budget.to_string());
   const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
   Json config = {{"selectors", selectors},
-          {"budgets", budgets},
-          {"phase", std::string(name_of(replay.calls.phase))},
-          {"chunk", replay.calls.chunk},
-          {"steps", replay.calls.steps},
-          {"drafts", replay.calls.drafts},
-          {"rows_per_chunk", or_null(replay.rows_per_chunk)},
-          {"dense_layers", or_null(replay.dense_layers)},
-          {"n_sink", replay.n_sink},
-          {"layers", options.layers},
-          {"heads", replay.q_heads},
-          {"resamples", options.n_resamples},
-          {"seed", options.seed}};
+                 {"budgets", budgets},
+                 {"phase", std::string(name_of(replay.calls.phase))},
+                 {"chunk", replay.calls.chunk},
+                 {"steps", replay.calls.steps},
+                 {"drafts", replay.calls.drafts},
+                 {"rows_per_chunk", or_null(replay.rows_per_chunk)},
+                 {"dense_layers", or_null(replay.dense_layers)},
+                 {"n_sink", replay.n_sink},
+                 {"layers", options.layers},
+                 {"heads", replay.q_heads},
+                 {"resamples", options.n_resamples},
+                 {"seed", options.seed}};
   for (const MatchTarget& target : options.match) config["match"].push_back(target.to_string());
   if (options.hardware) config["hardware"] = hardware_json(*options.hardware);
   return config;
@@ -110,7 +113,8 @@ Json config_of(const SweepOptions& options) {
 void make_units(SweepPlan& plan) {
   if (!plan.options.match.empty()) {  // a knob is turned over all layers together
     for (std::size_t t = 0; t < plan.infos.size(); ++t) {
-      for (std::size_t p = 0; p < plan.pairs.size(); ++p) plan.units.push_back({t, plan.infos[t].layers, {p}});
+      for (std::size_t p = 0; p < plan.pairs.size(); ++p)
+        plan.units.push_back({t, plan.infos[t].layers, {p}});
     }
     return;
   }
@@ -170,8 +174,9 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
       return at >= info.window.size() || !info.window[at].has_value();
     });
     if (!plan.options.match.empty() && !has_full_layer) {
-      throw ConfigError(fmt::format("sweep: {}: expected a layer without a sliding window, whose cost can be matched",
-                                    trace.name));
+      throw ConfigError(fmt::format(
+          "sweep: {}: expected a layer without a sliding window, whose cost can be matched",
+          trace.name));
     }
     plan.infos.push_back(std::move(known));
     plan.config["traces"].push_back(identity(trace.name, info));
@@ -185,7 +190,8 @@ SweepPlan plan_sweep(std::vector<SweepTrace> traces, SweepOptions options) {
     plan.config["calibration_trace"] = {{"uuid", text->info().uuid},
                                         {"hash", text->info().content_hash}};
   }
-  if (Json artifacts = artifacts_json(plan.options.selectors); !artifacts.empty()) plan.config["artifacts"] = std::move(artifacts);
+  if (Json artifacts = artifacts_json(plan.options.selectors); !artifacts.empty())
+    plan.config["artifacts"] = std::move(artifacts);
   require_unique(names, "trace", "sweep");
   plan.config_hash = config_checksum(plan.config);
   make_units(plan);

@@ -119,7 +119,8 @@ void Bootstrap::draw(std::size_t n_values) {
   drawn_.resize(static_cast<std::size_t>(n_resamples_) * n_values);
   std::uint64_t counter = 0;
   for (std::uint32_t& at : drawn_) {
-    const auto place = static_cast<std::size_t>(rng_.uniform(counter++) * static_cast<double>(n_values));
+    const auto place =
+        static_cast<std::size_t>(rng_.uniform(counter++) * static_cast<double>(n_values));
     at = static_cast<std::uint32_t>(std::min(place, n_values - 1));
   }
 }
@@ -156,7 +157,8 @@ SweepBlock make_sweep_block(const LayerReplay& replay, std::size_t pair_slot,
   block.rows.push_back(make_row(replay, pair, labels, 0, n_heads, std::nullopt));
   block.rows[0].number(SweepNumber::predicted_us) = labels.predicted_us;
   block.rows[0].number(SweepNumber::predicted_dense_us) = labels.predicted_dense_us;
-  block.rows[0].number(SweepNumber::predicted_speedup) = labels.predicted_dense_us / labels.predicted_us;
+  block.rows[0].number(SweepNumber::predicted_speedup) =
+      labels.predicted_dense_us / labels.predicted_us;
   for (std::size_t h = 0; h < n_heads; ++h) {
     block.rows.push_back(make_row(replay, pair, labels, h, h + 1, replay.q_heads[h]));
   }

@@ -39,7 +39,8 @@ std::string command_of(const SweepResult& result) {
     for (const Json& word : value.is_array() ? value : Json::array({value}))
       words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
     if (!words.empty())
-      command += fmt::format(" --{} {}", option, shell_word(fmt::format("{}", fmt::join(words, ","))));
+      command +=
+          fmt::format(" --{} {}", option, shell_word(fmt::format("{}", fmt::join(words, ","))));
   };
   const auto find = [&](const char* key) { return config.contains(key) ? config[key] : Json(); };
   add("selector", find("selectors"));
@@ -52,7 +53,8 @@ std::string command_of(const SweepResult& result) {
   for (const Json& draft : find("draft_traces"))
     command += " --draft " + shell_word("uuid:" + draft.value("uuid", ""));
   if (find("calibration_trace").is_object())
-    command += " --calibration " + shell_word("uuid:" + find("calibration_trace").value("uuid", ""));
+    command +=
+        " --calibration " + shell_word("uuid:" + find("calibration_trace").value("uuid", ""));
   return command;
 }
 

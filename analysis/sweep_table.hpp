@@ -68,7 +68,7 @@ enum class SweepNumber : std::size_t {
   metadata_bytes,
   density,        // keys kept per query row / keys visible to it, a ratio of means
   match_reached,  // the matched cost as measured, over all layers without a sliding window
-  predicted_us,        // of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only
+  predicted_us,  // of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only
   predicted_dense_us,  // the same of dense attention
   predicted_speedup,
 };

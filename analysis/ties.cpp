@@ -260,10 +260,10 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
     MethodSpec method = one.method;
     method.fill("dense-layers", options.dense_layers);
     const bool takes_budget = !method.caps().budgets.empty();
-    const TieOrderEffect effect = compare_tie_orders(
-        *options.model, prompt, method, enum_name(one.type),
-        takes_budget ? std::optional(options.budget) : std::nullopt, options.new_tokens, pool,
-        on_step);
+    const TieOrderEffect effect =
+        compare_tie_orders(*options.model, prompt, method, enum_name(one.type),
+                           takes_budget ? std::optional(options.budget) : std::nullopt,
+                           options.new_tokens, pool, on_step);
     values[0][c] = static_cast<double>(effect.n_steps);
     values[1][c] = static_cast<double>(effect.first_changed);
     values[2][c] = static_cast<double>(effect.first_token);

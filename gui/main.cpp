@@ -26,8 +26,8 @@ int fail(const std::string& words, int code) {
 
 // In a signal handler: nothing but system calls.
 void end_after_crash(const char* file) {
-  for (const char* part : {"kvscope-explorer: ", file,
-                           ": the HDF5 library crashed on it: the file is damaged\n"}) {
+  for (const char* part :
+       {"kvscope-explorer: ", file, ": the HDF5 library crashed on it: the file is damaged\n"}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
   ::_exit(kInput);

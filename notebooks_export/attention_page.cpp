@@ -33,8 +33,7 @@ std::string base64(std::span<const std::uint8_t> bytes) {
     std::uint32_t group = 0;
     for (std::size_t j = 0; j < 3; ++j)
       group = group << 8 | (j < n ? static_cast<std::uint32_t>(bytes[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j)
-      text += j <= n ? kSigns[group >> (18 - 6 * j) & 63U] : '=';
+    for (std::size_t j = 0; j < 4; ++j) text += j <= n ? kSigns[group >> (18 - 6 * j) & 63U] : '=';
   }
   return text;
 }
@@ -70,10 +69,10 @@ Index choose_block(const TraceInfo& part, const AttentionPageOptions& options, d
   Index block = 1;
   while (!fits(block) && cells_of(block) > kLeastCells) ++block;
   if (fits(block)) return block;
-  throw ConfigError(fmt::format("export: {} heads over {} tokens do not fit into {} MB (--max-size); "
-                                "choose fewer --layers or --heads",
-                                part.layers.size() * part.q_heads.size(), n_tokens,
-                                options.max_size));
+  throw ConfigError(
+      fmt::format("export: {} heads over {} tokens do not fit into {} MB (--max-size); "
+                  "choose fewer --layers or --heads",
+                  part.layers.size() * part.q_heads.size(), n_tokens, options.max_size));
 }
 
 Json texts_of(const TraceSource& trace) {
@@ -91,14 +90,14 @@ std::string about_html(const TraceSource& trace, const TraceInfo& part, const Js
   std::string html = fmt::format(
       "<h1>Attention of {}</h1>\n<div class=\"soft small\">Trace {} ({}), {} tokens, {} of {} layers, "
       "{} of {} query heads. Written by {}: <code>{}</code></div>\n",
-      xml_escape(info.model_name.empty() ? "a model" : info.model_name), xml_escape(std::filesystem::path(trace.where()).filename().string()),
-      xml_escape(info.uuid), info.n_tokens, part.layers.size(), info.n_layers, part.q_heads.size(),
-      info.n_q, xml_escape(provenance.writer), xml_escape(provenance.command_line));
+      xml_escape(info.model_name.empty() ? "a model" : info.model_name),
+      xml_escape(std::filesystem::path(trace.where()).filename().string()), xml_escape(info.uuid),
+      info.n_tokens, part.layers.size(), info.n_layers, part.q_heads.size(), info.n_q,
+      xml_escape(provenance.writer), xml_escape(provenance.command_line));
   if (data["block"] > 1) {
-    html += fmt::format(
-        "<div class=\"soft small\">Each cell is the {} of {} x {} weights.</div>\n",
-        data["pooling"] == "max" ? "largest" : "mean", data["block"].get<Index>(),
-        data["block"].get<Index>());
+    html += fmt::format("<div class=\"soft small\">Each cell is the {} of {} x {} weights.</div>\n",
+                        data["pooling"] == "max" ? "largest" : "mean", data["block"].get<Index>(),
+                        data["block"].get<Index>());
   }
   return html;
 }
@@ -207,12 +206,12 @@ AttentionPage make_attention_page(const TraceSource& trace, const AttentionPageO
       analyze_attention_map(trace, one, map, pool, {}, stop);
       maps += fmt::format("<script type=\"text/plain\" id=\"map-{}\">{}</script>\n", index,
                           encode_page_map(map.values<float>("map"), n_cells, block, window));
-      Json head = {{"layer", layer},
-                   {"head", q_head},
-                   {"window", window ? Json(*window) : Json(nullptr)}};
+      Json head = {
+          {"layer", layer}, {"head", q_head}, {"window", window ? Json(*window) : Json(nullptr)}};
       for (const HeadMeasure& measure : kHeadMeasures) {
         const double value = numbers.values<double>(measure.name)[index];
-        head["numbers"][std::string(measure.name)] = std::isnan(value) ? Json(nullptr) : Json(value);
+        head["numbers"][std::string(measure.name)] =
+            std::isnan(value) ? Json(nullptr) : Json(value);
       }
       data["heads"].push_back(std::move(head));
       if (progress) progress({"export", static_cast<Index>(index) + 1, page.n_heads, "heads"});

@@ -23,16 +23,19 @@ struct AttentionPageOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"max-cells",
-                "most cells per side of a map; longer contexts are pooled in equal blocks; 0: as many "
-                "as --max-size allows"}
-              .in(0.0, 16384.0),
-          self.max_cells);
+    visit(
+        Field{
+            "max-cells",
+            "most cells per side of a map; longer contexts are pooled in equal blocks; 0: as many "
+            "as --max-size allows"}
+            .in(0.0, 16384.0),
+        self.max_cells);
     visit(Field{"max-size", "size of the page, in MB: more heads make coarser maps"}.in(0.5, 512.0),
           self.max_size);
     visit(Field{"pooling", "a cell shows the max or the mean of its weights"}, self.pooling);
-    visit(Field{"needle", "positions that the retrieval score looks at, as in kvscope analyze heads"},
-          self.needle);
+    visit(
+        Field{"needle", "positions that the retrieval score looks at, as in kvscope analyze heads"},
+        self.needle);
   }
 };
 

@@ -278,8 +278,7 @@ const plot::FontMetrics& figure_font_metrics() {
 
 std::unique_ptr<PageCanvas> make_pdf_canvas(plot::Size size, const std::string& title) {
   auto bytes = std::make_unique<std::string>();
-  Surface surface(
-      cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h));
+  Surface surface(cairo_pdf_surface_create_for_stream(append_bytes, bytes.get(), size.w, size.h));
   return std::make_unique<PdfCanvas>(std::move(surface), std::move(bytes), title);
 }
 

@@ -74,8 +74,8 @@ plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
   if (asked) figure.columns = static_cast<int>(options.columns);
   figure.columns = std::clamp(figure.columns, 1, std::max(1, n_panels));
   const bool is_single = asked && figure.columns == 1 && options.width == 0.0;
-  const double natural = figure.span == plot::Span::full && !is_single ? theme.full_width
-                                                                       : theme.column_width;
+  const double natural =
+      figure.span == plot::Span::full && !is_single ? theme.full_width : theme.column_width;
   const double width = options.width > 0.0 ? 72.0 * options.width : natural;
   const std::optional<double> height =
       options.height > 0.0 ? std::optional(72.0 * options.height) : std::nullopt;
@@ -93,12 +93,11 @@ plot::Layout legible_layout(plot::Figure& figure, const RenderOptions& options,
       continue;
     }
     if (!is_last) continue;
-    throw ConfigError(fmt::format("figure {}: {:.2f} in are too narrow for {} panel{} side by side "
-                                  "({}); give it more --width{}",
-                                  figure.name, width / 72.0, figure.columns,
-                                  figure.columns == 1 ? "" : "s", reason,
-                                  asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns"
-                                                                              : ""));
+    throw ConfigError(fmt::format(
+        "figure {}: {:.2f} in are too narrow for {} panel{} side by side "
+        "({}); give it more --width{}",
+        figure.name, width / 72.0, figure.columns, figure.columns == 1 ? "" : "s", reason,
+        asked && n_panels > 1 && figure.columns > 1 ? " or fewer --columns" : ""));
   }
 }
 

@@ -40,9 +40,10 @@ struct RenderOptions {
                                                                                              60.0),
           self.width);
     visit(Field{"height", "inches; 0 follows from the panels"}.in(0.0, 60.0), self.height);
-    visit(Field{"columns", "panels side by side; 0 is as many as are legible, up to the figure's own"}
-              .in(0, 16),
-          self.columns);
+    visit(
+        Field{"columns", "panels side by side; 0 is as many as are legible, up to the figure's own"}
+            .in(0, 16),
+        self.columns);
     visit(Field{"dpi", "pixels per inch of the PNG"}.in(20.0, 2400.0), self.dpi);
   }
 };

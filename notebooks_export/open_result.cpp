@@ -95,7 +95,8 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
     info.kind = report.string_if("kind").value_or("table");
     info.config_hash = report.string_if("config_hash").value_or("");
     info.command_line = report.string_if("command_line").value_or("");
-    std::replace(info.kind.begin(), info.kind.end(), ' ', '-');  // "simulate needle", as it once was
+    std::replace(info.kind.begin(), info.kind.end(), ' ',
+                 '-');  // "simulate needle", as it once was
     info.config = config_of(json);
   }
   return view_of(table_from_json(json, where), info,

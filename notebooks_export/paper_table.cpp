@@ -71,9 +71,8 @@ void mark(const std::vector<PaperCell*>& cells, Better better) {
   }
   if (second.empty()) return;
   const auto n_showing = [&](const std::string& text) {
-    return static_cast<std::size_t>(
-        std::count_if(cells.begin(), cells.end(),
-                      [&](const PaperCell* cell) { return cell->text == text; }));
+    return static_cast<std::size_t>(std::count_if(
+        cells.begin(), cells.end(), [&](const PaperCell* cell) { return cell->text == text; }));
   };
   const std::size_t n_second = n_showing(second);
   if (n_second > 1 && n_showing(best) + n_second == cells.size()) second = best;
@@ -161,10 +160,9 @@ std::size_t ranking_value(const std::vector<BoundValue>& values, std::size_t v) 
 std::string prompts_sentence(const LeftOut& left_out) {
   std::string text;
   for (const auto& [kind, lengths] : left_out.unsolved) {
-    text += fmt::format("{}{}{}", text.empty() ? "" : "; ", kind,
-                        lengths.front().empty()
-                            ? std::string()
-                            : fmt::format(" ({})", fmt::join(lengths, ", ")));
+    text += fmt::format(
+        "{}{}{}", text.empty() ? "" : "; ", kind,
+        lengths.front().empty() ? std::string() : fmt::format(" ({})", fmt::join(lengths, ", ")));
   }
   if (!text.empty())
     text = fmt::format("Prompts that the dense model does not answer are left out: {}.", text);

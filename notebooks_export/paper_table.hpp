@@ -62,7 +62,7 @@ struct PaperCell {
   std::string text;    // "-" if there is no value
   std::string spread;  // "± 0.01", "[0.90, 0.95]" or empty
   CellMark mark = CellMark::none;
-  double value = 0.0;  // as shown, but unrounded; NaN if there is none
+  double value = 0.0;       // as shown, but unrounded; NaN if there is none
   bool is_doubted = false;  // by a gate (column `doubt`): never marked
 };
 

@@ -30,9 +30,9 @@ std::string tex_star() {
   std::string out = fmt::format("\\pgfdeclareplotmark{{{}}}{{", kStarMark);
   bool is_first = true;
   for (const Point& p : marker_outline(MarkerShape::star)) {
-    out += fmt::format(
-        "\\{}{{\\pgfpoint{{{:.3f}\\pgfplotmarksize}}{{{:.3f}\\pgfplotmarksize}}}}%\n",
-        is_first ? "pgfpathmoveto" : "pgfpathlineto", p.x, -p.y);
+    out +=
+        fmt::format("\\{}{{\\pgfpoint{{{:.3f}\\pgfplotmarksize}}{{{:.3f}\\pgfplotmarksize}}}}%\n",
+                    is_first ? "pgfpathmoveto" : "pgfpathlineto", p.x, -p.y);
     is_first = false;
   }
   return out + "\\pgfpathclose\\pgfusepathqfill}\n";

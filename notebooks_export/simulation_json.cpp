@@ -35,8 +35,7 @@ std::vector<double> numbers_of(const Json& parent, const char* key, const std::s
 
 void write_list(ResultSink& sink, const std::string& name, const std::vector<double>& values,
                 const char* axis, const char* units) {
-  sink.declare(
-      {name, ResultType::f64, {static_cast<Index>(values.size())}, {axis}, units, axis});
+  sink.declare({name, ResultType::f64, {static_cast<Index>(values.size())}, {axis}, units, axis});
   sink.write<double>(name, 0, values);
 }
 

@@ -174,8 +174,8 @@ void check_alike(const Table& table, const Rows& rows, const Fields& row_fields,
       for (const std::string& name : field.columns()) used.insert(name);
     }
   }
-  for (const char* name : {"selector", "method", "budget", "phase", "task", "model", "gamma", "protocol",
-                           "turn"}) {
+  for (const char* name :
+       {"selector", "method", "budget", "phase", "task", "model", "gamma", "protocol", "turn"}) {
     const TableColumn* column = table.find(name);
     if (!column || used.contains(name)) continue;
     std::set<std::string> texts;

@@ -25,7 +25,8 @@ float dot(const float* a, const float* b, Index n) {
 }
 
 void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
-                   std::optional<Index> window, const ScoreRule& rule, float lse, std::span<float> probs) {
+                   std::optional<Index> window, const ScoreRule& rule, float lse,
+                   std::span<float> probs) {
   const auto scale = static_cast<float>(rule.scale);
   const auto cap = static_cast<float>(rule.cap);
   const Index first = first_visible(pos, window);

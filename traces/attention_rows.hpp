@@ -18,7 +18,8 @@ Index first_visible(Index pos, std::optional<Index> window);
 /// probs [n >= pos + 1]: prob[j] = exp(scale * q.k[j] - lse) for the visible j <= pos, 0 elsewhere.
 /// q [d_head]; keys [>= pos + 1, d_head].
 void attention_row(std::span<const float> q, TensorView<const float> keys, Index pos,
-                   std::optional<Index> window, const ScoreRule& rule, float lse, std::span<float> probs);
+                   std::optional<Index> window, const ScoreRule& rule, float lse,
+                   std::span<float> probs);
 
 /// Dot product in a fixed order of partial sums.
 float dot(const float* a, const float* b, Index n);

@@ -44,7 +44,8 @@ void copy_block(const schema::ArraySpec& from, const schema::ArraySpec& to, h5::
 }
 
 void require_going_on(const std::stop_token& stop, const TraceLayout& to) {
-  if (stop.stop_requested()) throw Interrupted(fmt::format("{}: the copy was stopped", to.file.name()));
+  if (stop.stop_requested())
+    throw Interrupted(fmt::format("{}: the copy was stopped", to.file.name()));
 }
 
 /// Copies one array; returns its checksum table [n_units, heads]. Throws FormatError at the first
@@ -133,7 +134,8 @@ void check_copy(const std::filesystem::path& file, const CopyReport& report,
     if (recorded != text_checksum(layout, unit)) problem = "its token text is damaged";
   }
   if (problem.empty()) return;
-  throw IoError(fmt::format("{}: what was written cannot be read back: {}", file.string(), problem));
+  throw IoError(
+      fmt::format("{}: what was written cannot be read back: {}", file.string(), problem));
 }
 
 }  // namespace
@@ -153,8 +155,8 @@ CopyReport copy_trace(const std::filesystem::path& from_path, const std::filesys
 
   CopyReport report;
   {
-    TraceLayout to =
-        create_layout(pending.temporary(), describe_copy(from, n_units, options.status), options.gzip_level);
+    TraceLayout to = create_layout(
+        pending.temporary(), describe_copy(from, n_units, options.status), options.gzip_level);
     std::vector<std::vector<std::uint64_t>> tables;
     for (std::size_t array = 0; array < to.arrays.size(); ++array) {
       tables.push_back(copy_array(from, to, array, options.stop));

@@ -97,14 +97,16 @@ std::optional<Answer> ask_staying(const std::filesystem::path& path, const FileS
     case Kind::format_error:
       throw FormatError(answer.words);
     case Kind::no_memory:
-      throw FormatError(fmt::format("{}: opening it takes more than {} MiB beyond its size: the file "
-                                    "is damaged or made to do harm",
-                                    path.string(), Looker::kSpareBytes >> 20U));
+      throw FormatError(
+          fmt::format("{}: opening it takes more than {} MiB beyond its size: the file "
+                      "is damaged or made to do harm",
+                      path.string(), Looker::kSpareBytes >> 20U));
     case Kind::elsewhere:
       throw IoError(fmt::format("{}: it became another file while it was opened", path.string()));
     default:
-      throw FormatError(fmt::format(
-          "{}: the HDF5 library {}: the file is damaged or made to do harm", path.string(), answer.words));
+      throw FormatError(
+          fmt::format("{}: the HDF5 library {}: the file is damaged or made to do harm",
+                      path.string(), answer.words));
   }
 }
 
@@ -116,8 +118,8 @@ FirstLook::FirstLook(const std::filesystem::path& path, OpenFunction open, unsig
   if (!stamp) return;
   is_good_ = seen_files().has(*stamp);
   if (is_good_) return;
-  // ThreadSanitizer forbids the fork; AddressSanitizer's locks may stay held in the other process for
-  // ever where another thread held one (until GCC 14).
+    // ThreadSanitizer forbids the fork; AddressSanitizer's locks may stay held in the other process for
+    // ever where another thread held one (until GCC 14).
 #ifdef __SANITIZE_THREAD__
   return;
 #elif defined(__SANITIZE_ADDRESS__)

@@ -178,8 +178,9 @@ class File : public Node {
   Handle parent_of(const std::string& path) const;
 
   Index storage_limit_ = 0;  // bytes of the file
-  bool has_user_block_ = true;  // bytes before HDF5's own, by which it moves addresses; true if not known
-  std::shared_ptr<Device> device_;  // none behind an image
+  bool has_user_block_ =
+      true;  // bytes before HDF5's own, by which it moves addresses; true if not known
+  std::shared_ptr<Device> device_;                       // none behind an image
   mutable std::vector<std::pair<std::string, Id>> way_;  // groups down to the parent asked for last
   std::uint64_t n_failed_closes_ = 0;  // of all objects, when this file was opened
 };

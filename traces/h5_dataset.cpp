@@ -110,15 +110,15 @@ void check_filters(hid_t creation, const std::string& where) {
     unsigned flags = 0;
     unsigned config = 0;
     std::size_t n_values = 0;
-    const H5Z_filter_t filter = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &n_values,
-                                               nullptr, 0, nullptr, &config);
+    const H5Z_filter_t filter = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags,
+                                               &n_values, nullptr, 0, nullptr, &config);
     if (filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE ||
         filter == H5Z_FILTER_FLETCHER32) {
       continue;
     }
-    throw FormatError(fmt::format(
-        "{}: stored with HDF5's filter {}, expected gzip, shuffle or fletcher32", where,
-        static_cast<int>(filter)));
+    throw FormatError(
+        fmt::format("{}: stored with HDF5's filter {}, expected gzip, shuffle or fletcher32", where,
+                    static_cast<int>(filter)));
   }
 }
 

@@ -22,7 +22,8 @@ Device::Device(const std::filesystem::path& path, Mode mode)
   // O_NONBLOCK: a pipe without a writer must not hold us up before we see that it is one.
   int flags = O_CLOEXEC | O_NONBLOCK | (writable_ ? O_RDWR : O_RDONLY);
   if (mode == Mode::create) flags |= O_CREAT | O_EXCL;
-  if (writable_) flags |= O_NOFOLLOW;  // a link may have been put there to lead us astray; reading does no harm
+  if (writable_)
+    flags |= O_NOFOLLOW;  // a link may have been put there to lead us astray; reading does no harm
   const char* verb = mode == Mode::create ? "create" : "open";
   fd_ = ::open(path.c_str(), flags, 0666);
   if (fd_ < 0) {
@@ -209,7 +210,8 @@ herr_t device_read(H5FD_t* file, H5FD_mem_t /*kind*/, hid_t /*list*/, haddr_t ad
 
 /// HDF5 asks for it where the path is a symbolic link, to see that the link still leads to what was opened.
 herr_t device_handle(H5FD_t* file, hid_t /*list*/, void** descriptor) {
-  if (descriptor == nullptr) return fail("device_handle", H5E_BADVALUE, "no place for the descriptor");
+  if (descriptor == nullptr)
+    return fail("device_handle", H5E_BADVALUE, "no place for the descriptor");
   *descriptor = self(file)->device->descriptor_place();
   return 0;
 }

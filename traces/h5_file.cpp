@@ -57,8 +57,7 @@ File File::open(const std::filesystem::path& path, Access access) {
   File file;
   file.where_ = path.string();
   const bool writes = access == Access::write;
-  file.device_ =
-      std::make_shared<Device>(path, writes ? Device::Mode::write : Device::Mode::read);
+  file.device_ = std::make_shared<Device>(path, writes ? Device::Mode::write : Device::Mode::read);
   file.storage_limit_ = static_cast<Index>(file.device_->size_bytes());
   const AccessOnce list(file.device_);
   file.n_failed_closes_ = n_failed_closes();
@@ -110,7 +109,8 @@ Handle File::parent_of(const std::string& path) const {
   // layer share their way, which is walked once: walking it costs as much as opening a dataset.
   Handle group = id_.get();
   std::size_t depth = 0;
-  for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
+  for (std::size_t end = path.find('/', 1); end != std::string::npos;
+       end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
     if (depth >= way_.size() || way_[depth].first != part) {
       way_.erase(way_.begin() + static_cast<std::ptrdiff_t>(depth), way_.end());

@@ -26,7 +26,7 @@ Id make_half(std::size_t exponent_bits, std::size_t bias) {
 
 /// Settings that have to come before anything else that HDF5 does.
 bool prepare_library() {
-  H5dont_atexit();          // what it does at the end of the process, it does to broken files too
+  H5dont_atexit();           // what it does at the end of the process, it does to broken files too
   H5PLset_loading_state(0);  // no code from folders that the environment names
   return true;
 }

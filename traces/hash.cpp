@@ -87,9 +87,9 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
   }
   if (!info.index.empty()) {
     const IndexShape& index = info.index;
-    block += fmt::format("index {} {} {} {} {} {} {} layers {}\n", index.n_heads,
-                         index.n_key_heads, index.width, index.has_gates ? 1 : 0, index.n_lists,
-                         index.n_selected, index.block, fmt::join(index.layers, ","));
+    block += fmt::format("index {} {} {} {} {} {} {} layers {}\n", index.n_heads, index.n_key_heads,
+                         index.width, index.has_gates ? 1 : 0, index.n_lists, index.n_selected,
+                         index.block, fmt::join(index.layers, ","));
   }
   for (const TraceUnit& unit : info.units) {
     block +=
@@ -105,7 +105,8 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
     const std::vector<std::uint64_t> values = table(i);
     XXH3_128bits_update(state.get(), values.data(), values.size() * sizeof values[0]);
   }
-  XXH3_128bits_update(state.get(), text_checksums.data(), text_checksums.size() * sizeof text_checksums[0]);
+  XXH3_128bits_update(state.get(), text_checksums.data(),
+                      text_checksums.size() * sizeof text_checksums[0]);
   return "xxh128:" + hex(XXH3_128bits_digest(state.get()));
 }
 

@@ -231,10 +231,9 @@ void read_index(const h5::File& file, IndexShape& index) {
 }
 
 void read_features(const h5::File& file, TraceInfo& info, std::vector<std::string>& warnings) {
-  const std::vector<std::string> known = {"qkv",    "lse",    "attn-dense", "attn-topk",
-                                          "logits", "stats",  "token-text", "checksums",
-                                          "sinks",  "routing", "index", "k-pre-rope",
-                                          "score-cap"};
+  const std::vector<std::string> known = {
+      "qkv",       "lse",   "attn-dense", "attn-topk", "logits",     "stats",    "token-text",
+      "checksums", "sinks", "routing",    "index",     "k-pre-rope", "score-cap"};
   const std::vector<std::string> features = split(file.text("features"));
   const auto has = [&](const char* name) {
     return std::find(features.begin(), features.end(), name) != features.end();
@@ -271,8 +270,7 @@ void check_meaning(const h5::File& file, const char* name, std::string_view expe
   if (!file.has_attribute(name)) return;
   const std::string found = file.text(name);
   if (found == expected) return;
-  throw FormatError(
-      fmt::format("{}: {} is '{}', expected {}", file.name(), name, found, expected));
+  throw FormatError(fmt::format("{}: {} is '{}', expected {}", file.name(), name, found, expected));
 }
 
 }  // namespace
@@ -367,7 +365,8 @@ TraceInfo read_header(const h5::File& file, std::vector<std::string>& warnings) 
                                   info.score_scale));
   }
   if (!std::isfinite(info.score_cap) || (has_cap(file) && info.score_cap <= 0.0f)) {
-    throw FormatError(fmt::format("{}: score_cap is {}, expected a positive number", file.name(), info.score_cap));
+    throw FormatError(fmt::format("{}: score_cap is {}, expected a positive number", file.name(),
+                                  info.score_cap));
   }
   try {
     check_trace_info(info);

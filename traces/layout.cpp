@@ -153,7 +153,8 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
   layout.file = std::move(file);
   layout.info = read_header(layout.file, layout.warnings);
   layout.arrays = schema::trace_arrays(layout.info);
-  for (const auto& array : layout.arrays) layout.data_list.expect(array.path, array.type, array.dims);
+  for (const auto& array : layout.arrays)
+    layout.data_list.expect(array.path, array.type, array.dims);
   if (check == CheckArrays::all) layout.data_list.check_all(layout.file);
   const Index n_units = static_cast<Index>(layout.info.units.size());
   const bool has_checksums = layout.file.has("/checksums");
@@ -189,7 +190,8 @@ TraceLayout open_layout(h5::File file, CheckArrays check) {
 TraceLayout open_layout(const std::filesystem::path& path) {
   const FirstLook look(
       path, [](const std::filesystem::path& file, unsigned) { open_layout(h5::File::open(file)); });
-  return open_layout(h5::File::open(path), look.is_good() ? CheckArrays::when_used : CheckArrays::all);
+  return open_layout(h5::File::open(path),
+                     look.is_good() ? CheckArrays::when_used : CheckArrays::all);
 }
 
 }  // namespace kvscope

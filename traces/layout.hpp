@@ -19,7 +19,9 @@ namespace kvscope {
 /// hundreds. Safe from several threads.
 class DatasetList {
  public:
-  void add(h5::Dataset dataset) { all_.push_back({{}, dataset.type(), dataset.dims(), std::move(dataset)}); }
+  void add(h5::Dataset dataset) {
+    all_.push_back({{}, dataset.type(), dataset.dims(), std::move(dataset)});
+  }
   /// A dataset that has to have this type and shape.
   void expect(std::string path, h5::Type type, h5::Dims dims) {
     all_.push_back({std::move(path), type, std::move(dims), std::nullopt});

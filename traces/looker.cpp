@@ -175,7 +175,8 @@ std::pair<std::string, bool> listen(int socket) {
   for (;;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd ready{socket, POLLIN, 0};
-    const int n_ready = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    const int n_ready =
+        ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (n_ready < 0 && errno == EINTR) continue;
     if (n_ready == 0) return {"", /*is_late=*/true};
     const ssize_t n = n_ready < 0 ? -1 : ::recv(socket, text.data(), text.size(), 0);
@@ -232,7 +233,9 @@ Looker::~Looker() {
   if (is_ours() && process_ >= 0) wait_for(process_);
 }
 
-bool Looker::is_ours() const { return ::getpid() == owner_; }
+bool Looker::is_ours() const {
+  return ::getpid() == owner_;
+}
 
 Answer Looker::ask(const std::filesystem::path& path, const FileStamp& stamp, OpenFunction open,
                    unsigned options) {

@@ -31,17 +31,20 @@ void PieceGuard::check_opening(const TraceLayout& layout, std::span<const TokenI
   for (Index unit = 0; unit < n_units_; ++unit) {
     const TokenRange range = layout.info.units[static_cast<std::size_t>(unit)].tokens;
     checksum.reset();
-    checksum.add(tokens.data() + range.begin, static_cast<std::size_t>(range.size()) * sizeof(TokenId));
+    checksum.add(tokens.data() + range.begin,
+                 static_cast<std::size_t>(range.size()) * sizeof(TokenId));
     if (checksum.value() != table[static_cast<std::size_t>(unit)]) {
-      fail_damaged(layout, fmt::format("/tokens: unit {} (tokens {} to {}): the data do not have the "
-                                       "recorded checksum", unit, range.begin, range.end));
+      fail_damaged(layout,
+                   fmt::format("/tokens: unit {} (tokens {} to {}): the data do not have the "
+                               "recorded checksum",
+                               unit, range.begin, range.end));
     }
   }
   if (!layout.file.has(schema::kModelChecksum)) return;  // an older file, or another writer's
   const auto model = layout.file.open_dataset(schema::kModelChecksum).read_all<std::uint64_t>();
   if (model.size() == 1 && model[0] == model_checksum(layout.info)) return;
-  fail_damaged(layout, fmt::format("{} and {}: do not have the recorded checksum", schema::kConfigJson,
-                                   schema::kLayerKinds));
+  fail_damaged(layout, fmt::format("{} and {}: do not have the recorded checksum",
+                                   schema::kConfigJson, schema::kLayerKinds));
 }
 
 void PieceGuard::check_text(const TraceLayout& layout, std::span<const std::int64_t> offsets,
@@ -55,15 +58,18 @@ void PieceGuard::check_text(const TraceLayout& layout, std::span<const std::int6
                                        static_cast<std::size_t>(range.size()) + 1);
     checksum.reset();
     checksum.add(index.data(), index.size_bytes());
-    checksum.add(text.data() + index.front(), static_cast<std::size_t>(index.back() - index.front()));
+    checksum.add(text.data() + index.front(),
+                 static_cast<std::size_t>(index.back() - index.front()));
     if (checksum.value() != table[static_cast<std::size_t>(unit)]) {
       fail_damaged(layout, fmt::format("token text of unit {} (tokens {} to {}): does not have the "
-                                       "recorded checksum", unit, range.begin, range.end));
+                                       "recorded checksum",
+                                       unit, range.begin, range.end));
     }
   }
 }
 
-void PieceGuard::check_content_hash(const TraceLayout& layout, std::span<const TokenId> tokens) const {
+void PieceGuard::check_content_hash(const TraceLayout& layout,
+                                    std::span<const TokenId> tokens) const {
   if (!is_sealed_) return;
   std::vector<std::uint64_t> text;
   if (layout.text_checksums) text = layout.text_checksums->read_all<std::uint64_t>();
@@ -74,8 +80,9 @@ void PieceGuard::check_content_hash(const TraceLayout& layout, std::span<const T
       },
       text);
   if (found == layout.info.content_hash) return;
-  fail_damaged(layout, fmt::format("header and checksums give the content hash '{}', recorded is '{}'",
-                                   found, layout.info.content_hash));
+  fail_damaged(layout,
+               fmt::format("header and checksums give the content hash '{}', recorded is '{}'",
+                           found, layout.info.content_hash));
 }
 
 PieceGuard::ArrayState& PieceGuard::state_of(const TraceLayout& layout, std::size_t array,
@@ -91,16 +98,17 @@ PieceGuard::ArrayState& PieceGuard::state_of(const TraceLayout& layout, std::siz
   return state;
 }
 
-GuardedRead::GuardedRead(PieceGuard* guard, const TraceLayout& layout, std::span<const TokenId> tokens,
-                         std::size_t array, Index head, TokenRange range)
+GuardedRead::GuardedRead(PieceGuard* guard, const TraceLayout& layout,
+                         std::span<const TokenId> tokens, std::size_t array, Index head,
+                         TokenRange range)
     : layout_(layout), array_(array), head_(head), range_(range) {
   if (guard == nullptr || range.size() == 0) return;
   state_ = &guard->state_of(layout, array, tokens);
   n_units_ = guard->n_units_;
   // The first unit of which positions lie behind the range's begin.
   const auto& units = layout.info.units;
-  const auto found = std::partition_point(
-      units.begin(), units.begin() + n_units_, [&](const TraceUnit& unit) {
+  const auto found =
+      std::partition_point(units.begin(), units.begin() + n_units_, [&](const TraceUnit& unit) {
         return schema::positions_of(layout.arrays[array], layout.info, unit).end <= range.begin;
       });
   first_unit_ = unit_ = found - units.begin();

@@ -36,10 +36,12 @@ class PieceGuard {
  private:
   friend class GuardedRead;
   struct ArrayState {
-    std::vector<std::uint64_t> table;             // [n_units, heads]
-    std::unique_ptr<std::atomic<bool>[]> is_good;  // of each entry of the table; null until it is read
+    std::vector<std::uint64_t> table;  // [n_units, heads]
+    std::unique_ptr<std::atomic<bool>[]>
+        is_good;  // of each entry of the table; null until it is read
   };
-  ArrayState& state_of(const TraceLayout& layout, std::size_t array, std::span<const TokenId> tokens);
+  ArrayState& state_of(const TraceLayout& layout, std::size_t array,
+                       std::span<const TokenId> tokens);
   void check_content_hash(const TraceLayout& layout, std::span<const TokenId> tokens) const;
 
   Index n_units_ = 0;
@@ -73,8 +75,8 @@ class GuardedRead {
   TokenRange range_;
   Index n_units_ = 0;
   Index first_unit_ = 0;
-  Index unit_ = 0;              // the one that the next row belongs to
-  Index hashed_unit_ = -1;      // the one that check_ is about
+  Index unit_ = 0;          // the one that the next row belongs to
+  Index hashed_unit_ = -1;  // the one that check_ is about
   std::optional<PieceCheck> check_;
 };
 

@@ -25,7 +25,8 @@ struct TraceFile::Impl {
   std::vector<TokenId> tokens;
   std::map<std::string, std::size_t> by_path;
   std::atomic<int> is_chunked{-1};  // -1: nobody has asked yet; panels ask in every frame
-  std::unique_ptr<PieceGuard> guard;  // none where there are no checksums, or somebody else compares them
+  std::unique_ptr<PieceGuard>
+      guard;  // none where there are no checksums, or somebody else compares them
 
   const schema::ArraySpec& spec(std::size_t array) const { return layout.arrays[array]; }
 

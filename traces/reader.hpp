@@ -16,7 +16,8 @@ namespace kvscope {
 struct OpenOptions {
   bool allow_partial =
       false;  // also open a file that is still being recorded, or was when its writer was killed
-  bool check_data = true;  // compare what is read with its checksums; false for who compares them all
+  bool check_data =
+      true;  // compare what is read with its checksums; false for who compares them all
 };
 
 /// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees

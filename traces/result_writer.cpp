@@ -200,13 +200,13 @@ void ResultWriter::write_plots() {
 void ResultWriter::check_written(const nlohmann::ordered_json& summary) const {
   const h5::File file = h5::File::open(pending_.temporary());
   if (file.read_text(names::kSummary) != pretty_json(summary)) {
-    throw IoError(fmt::format("cannot write {}: what was read back is not what was written",
-                              out_.string()));
+    throw IoError(
+        fmt::format("cannot write {}: what was read back is not what was written", out_.string()));
   }
   for (const auto& [name, dims] : written_) {
     if (file.open_dataset("/" + name).dims() == dims) continue;
-    throw IoError(fmt::format("cannot write {}: the array {} cannot be read back", out_.string(),
-                              name));
+    throw IoError(
+        fmt::format("cannot write {}: the array {} cannot be read back", out_.string(), name));
   }
 }
 

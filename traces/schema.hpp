@@ -25,12 +25,12 @@ inline constexpr const char* kWindows = "/model/windows";      // i64 [n_layers]
 inline constexpr const char* kSinks = "/model/sinks";          // f32 [n_layers, n_q]
 inline constexpr const char* kLayerKinds = "/model/layer_kinds";        // i64 [n_layers, 2]
 inline constexpr const char* kConfigJson = "/model/config_json";        // u8 [n]
-inline constexpr const char* kIndexLayers = "/recorded/index_layers";  // i64 [n]
+inline constexpr const char* kIndexLayers = "/recorded/index_layers";   // i64 [n]
 inline constexpr const char* kTokenBytes = "/token_bytes";              // u8 [capacity]
 inline constexpr const char* kTokenOffsets = "/token_offsets";          // i64 [n_tokens + 1]
 inline constexpr const char* kTextChecksums = "/checksums/token_text";  // u64 [n_units]
 
-inline constexpr const char* kModelChecksum = "/checksums/model";       // u64 [1]
+inline constexpr const char* kModelChecksum = "/checksums/model";  // u64 [1]
 
 /// What positions run along the axis that grows with the units.
 enum class Along { tokens, rows, full_pages };

@@ -121,8 +121,7 @@ void check_content_hash(const TraceLayout& layout, Problems& problems) {
 /// checksum of it.
 void check_model(const TraceLayout& layout, Problems& problems, VerifyReport& report) {
   if (!layout.file.has(schema::kModelChecksum)) return;
-  const auto recorded =
-      layout.file.open_dataset(schema::kModelChecksum).read_all<std::uint64_t>();
+  const auto recorded = layout.file.open_dataset(schema::kModelChecksum).read_all<std::uint64_t>();
   ++report.n_checksums;
   if (recorded.size() == 1 && recorded[0] == model_checksum(layout.info)) return;
   problems.add("checksum", fmt::format("{} and {}: do not have the recorded checksum",

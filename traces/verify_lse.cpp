@@ -24,7 +24,9 @@ double rounding_variance(float x, DType dtype) {
   return most * most / 3;
 }
 
-double error_of(const LseRow& row) { return std::fabs(row.recorded - row.recomputed); }
+double error_of(const LseRow& row) {
+  return std::fabs(row.recorded - row.recomputed);
+}
 
 }  // namespace
 

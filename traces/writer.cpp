@@ -301,8 +301,7 @@ void TraceWriter::write_side(const SideRows& rows) {
     if (info_.index.n_selected > 0)
       append_integers(array_at(rows.layer, "index_selected"), rows.index_selected);
   }
-  if (info_.capture.k_pre_rope)
-    append_floats(array_at(rows.layer, "k_pre_rope"), rows.k_pre_rope);
+  if (info_.capture.k_pre_rope) append_floats(array_at(rows.layer, "k_pre_rope"), rows.k_pre_rope);
 }
 
 void TraceWriter::write_logits(TensorView<const float> logits) {

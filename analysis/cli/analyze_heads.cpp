@@ -28,14 +28,10 @@ class AnalyzeHeads final : public AnalyzeOne<HeadsOptions> {
            "draws the atlas. Rows are means over the heads of a layer; --json has every head.";
   }
   std::vector<ReportColumn> columns() const override {
-    return {{"distance", "distance"},
-            {"entropy", "entropy"},
-            {"sink_share", "sink"},
-            {"local_share", "local"},
-            {"retrieval", "retrieval"},
-            {"retrieval_chance", "by chance"},
-            {"retrieval_max", "best"},
-            {"best_head", "its head"}};
+    return {{"distance", "distance"},   {"entropy", "entropy"},
+            {"sink_share", "sink"},     {"local_share", "local"},
+            {"retrieval", "retrieval"}, {"retrieval_chance", "by chance"},
+            {"retrieval_max", "best"},  {"best_head", "its head"}};
   }
   std::string more_text(const Json& summary) const override {
     std::string text;

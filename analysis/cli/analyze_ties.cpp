@@ -15,8 +15,7 @@ namespace {
 class AnalyzeTies final : public AnalyzeCommand {
  public:
   AnalyzeTies()
-      : AnalyzeCommand("ties",
-                       "ties at the cut of a top-k, by number type of scores and page size",
+      : AnalyzeCommand("ties", "ties at the cut of a top-k, by number type of scores and page size",
                        /*n_traces=*/1) {}
   std::vector<Example> examples() const override {
     return {{"kvscope analyze ties trace.h5 --out ties.h5", "five methods at 256 tokens"},

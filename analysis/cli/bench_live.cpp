@@ -93,11 +93,17 @@ class BenchLive final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter reporter(work_.progress);
-    Json report = {
-        {"bench", "live"},          {"model", model_name(dir)},     {"chunk", chunk_},
-        {"repeat", n_repeats_},     {"threads", n_threads},         {"cpu", cpu_name()},
-        {"matmul", engine_.matmul_name()}, {"kv_dtype", engine_.kv_dtype},
-        {"version", writer_name()}, {"command_line", command_line}, {"rows", Json::array()}};
+    Json report = {{"bench", "live"},
+                   {"model", model_name(dir)},
+                   {"chunk", chunk_},
+                   {"repeat", n_repeats_},
+                   {"threads", n_threads},
+                   {"cpu", cpu_name()},
+                   {"matmul", engine_.matmul_name()},
+                   {"kv_dtype", engine_.kv_dtype},
+                   {"version", writer_name()},
+                   {"command_line", command_line},
+                   {"rows", Json::array()}};
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;
     const auto once = [&](const ReplayPair* pair, Index length) {

@@ -14,17 +14,18 @@ namespace kvscope::cli {
 namespace {
 
 std::string describe_machine(const HardwareProfile& profile) {
-  std::string text = fmt::format("{}: {} f32 GFLOP/s; dense attention {}, lists {}, scoring {} of that\n",
-                                 profile.title, number_text(1e-9 * profile.peak_flops()),
-                                 percent_text(profile.attend.value), percent_text(profile.kernels.at("lists").value),
-                                 percent_text(profile.score.value));
+  std::string text = fmt::format(
+      "{}: {} f32 GFLOP/s; dense attention {}, lists {}, scoring {} of that\n", profile.title,
+      number_text(1e-9 * profile.peak_flops()), percent_text(profile.attend.value),
+      percent_text(profile.kernels.at("lists").value), percent_text(profile.score.value));
   text += "reading:";
   for (const auto& [bytes, rate] : profile.bandwidth.points)
     text += fmt::format(" {} at {} GB/s;", bytes_text(bytes), number_text(1e-9 * rate, 3));
   text += "\nruns of:";
   for (const auto& [bytes, share] : profile.gather.points)
     text += fmt::format(" {} {};", bytes_text(bytes), percent_text(share));
-  text += fmt::format("\nranking {} ns per score, a parallel loop {} us\n", number_text(1e9 * profile.topk.value, 3),
+  text += fmt::format("\nranking {} ns per score, a parallel loop {} us\n",
+                      number_text(1e9 * profile.topk.value, 3),
                       number_text(1e6 * profile.launch.value, 3));
   return text;
 }
@@ -39,7 +40,8 @@ class BenchMachine final : public Command {
            "loop. The file is a hardware profile: every number has its source. Nothing else should run meanwhile.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope bench machine --out here.json", "then kvscope cost trace.h5 ... --hardware ./here.json"}};
+    return {{"kvscope bench machine --out here.json",
+             "then kvscope cost trace.h5 ... --hardware ./here.json"}};
   }
   void declare(OptionSet& options) override {
     options.add("out", "FILE", "write the profile as JSON", out_).short_name = 'o';
@@ -52,7 +54,8 @@ class BenchMachine final : public Command {
     const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
-    const HardwareProfile profile = measure_machine(pool, cpu_name(), progress.callback(), stop.token());
+    const HardwareProfile profile =
+        measure_machine(pool, cpu_name(), progress.callback(), stop.token());
     const nlohmann::ordered_json json = hardware_json(profile);
     if (out_) save_text(*out_, json.dump(1) + "\n", overwrite_);
     if (json_) {

@@ -99,8 +99,8 @@ class BenchNucleus final : public Command {
                      number_text(row["least_mass_paper_10"].get<double>())});
       rows.push_back(row);
       if (report_progress)
-        report_progress({"nucleus", static_cast<Index>(i + 1), static_cast<Index>(lengths.size()),
-                         "lengths"});
+        report_progress(
+            {"nucleus", static_cast<Index>(i + 1), static_cast<Index>(lengths.size()), "lengths"});
     }
     if (json_) {
       print_json({{"bench", "nucleus"},
@@ -125,21 +125,22 @@ class BenchNucleus final : public Command {
     least.fill(1.0);
     for (Index r = 0; r < n_rows_; ++r) {
       const WeightRow row = made_up_row(n_keys, spread_, static_cast<std::uint64_t>(seed_),
-                                  static_cast<std::uint64_t>(r));
+                                        static_cast<std::uint64_t>(r));
       std::vector<Index> found;
       std::vector<double> weights(row.begin(), row.end());
       Index n_sorted = 0;
       sorting.push_back(seconds_of([&] { n_sorted = TopMass(weights).keys_for(p_); }));
       searching.push_back(seconds_of([&] { found = nucleus(row, p_, NucleusMode::exact); }));
       ratios.push_back(sorting.back() / searching.back());
-      if (std::abs(n_sorted - static_cast<Index>(found.size())) > 1) {  // f64 sums may end one key apart
-        throw Error(fmt::format("bench nucleus: sorting keeps {} of {} keys, the search {}", n_sorted,
-                                n_keys, found.size()));
+      if (std::abs(n_sorted - static_cast<Index>(found.size())) >
+          1) {  // f64 sums may end one key apart
+        throw Error(fmt::format("bench nucleus: sorting keeps {} of {} keys, the search {}",
+                                n_sorted, n_keys, found.size()));
       }
       kept += static_cast<double>(found.size()) / static_cast<double>(n_rows_);
       for (std::size_t mode = 0; mode < least.size(); ++mode) {
-        least[mode] =
-            std::min(least[mode], kept_share(row, nucleus(row, p_, static_cast<NucleusMode>(mode))));
+        least[mode] = std::min(least[mode],
+                               kept_share(row, nucleus(row, p_, static_cast<NucleusMode>(mode))));
       }
     }
     Json row = {{"keys", n_keys},

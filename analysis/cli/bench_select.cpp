@@ -120,9 +120,13 @@ class ListRun {
 /// afresh for every question, since a second one would find the cache that the first one left.
 class SelectorBench {
  public:
-  SelectorBench(MethodSpec spec, const Budget& budget, const BenchCall& call, ScorePrecision precision,
-                ThreadPool& pool)
-      : spec_(std::move(spec)), bench_call_(call), pool_(&pool), precision_(precision), alive_(call.data.k.dim(0)) {
+  SelectorBench(MethodSpec spec, const Budget& budget, const BenchCall& call,
+                ScorePrecision precision, ThreadPool& pool)
+      : spec_(std::move(spec)),
+        bench_call_(call),
+        pool_(&pool),
+        precision_(precision),
+        alive_(call.data.k.dim(0)) {
     alive_.append(call.n_tokens);
     selector_ = spec_.make();
     caps_ = spec_.caps();
@@ -163,7 +167,8 @@ class SelectorBench {
     std::vector<double> speedups;
     for (std::size_t i = 0; i < dense.size(); ++i) {
       ratios.push_back(seconds_[i] / dense[i]);
-      if (!attend_seconds_.empty()) speedups.push_back(dense[i] / (seconds_[i] + attend_seconds_[i]));
+      if (!attend_seconds_.empty())
+        speedups.push_back(dense[i] / (seconds_[i] + attend_seconds_[i]));
     }
     // some methods build what they keep at the first question: it belongs to appending
     const double append =
@@ -175,27 +180,31 @@ class SelectorBench {
     n_kept = selection_.is_dense ? static_cast<double>(bench_call_.n_tokens)
                                  : n_kept / static_cast<double>(selection_.n_lists());
     const bool has_budget = !caps_.budgets.empty();
-    return {{"selector", spec_.text()},
-            {"budget", has_budget ? Json(call_.budget.to_string()) : Json(nullptr)},
-            {"select_over_dense", median(ratios)},
-            {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
-            {"attend_seconds_median", speedups.empty() ? Json(nullptr) : Json(median(attend_seconds_))},
-            {"flops_over_dense", cost.score_flops / dense_flops},
-            {"append_over_dense", append / median(dense)},
-            {"seconds_median", median(seconds_)},
-            {"append_seconds", append},
-            {"kept", n_kept},
-            {"work", work_json(measured_work(selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
-                                             {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size))},
-            {"seconds", seconds_}};
+    return {
+        {"selector", spec_.text()},
+        {"budget", has_budget ? Json(call_.budget.to_string()) : Json(nullptr)},
+        {"select_over_dense", median(ratios)},
+        {"speedup", speedups.empty() ? Json(nullptr) : Json(median(speedups))},
+        {"attend_seconds_median", speedups.empty() ? Json(nullptr) : Json(median(attend_seconds_))},
+        {"flops_over_dense", cost.score_flops / dense_flops},
+        {"append_over_dense", append / median(dense)},
+        {"seconds_median", median(seconds_)},
+        {"append_seconds", append},
+        {"kept", n_kept},
+        {"work", work_json(measured_work(
+                     selection_, cost, call_.q.dim(0), call_.k.dim(0), call_.q.dim(2),
+                     {bench_call_.pos_begin(), bench_call_.n_tokens}, caps_.page_size))},
+        {"seconds", seconds_}};
   }
 
  private:
   /// What kvscope cost --check predicts a time from.
   static Json work_json(const LayerWork& work) {
-    return {{"is_dense", work.is_dense},       {"pairs", work.attend.pairs},     {"keys", work.attend.keys},
-            {"runs", work.attend.runs},        {"rows", work.attend.rows},       {"score_flops", work.score_flops},
-            {"score_bytes", work.score_bytes}, {"ranked", work.ranked},          {"summaries", work.summaries}};
+    return {{"is_dense", work.is_dense},       {"pairs", work.attend.pairs},
+            {"keys", work.attend.keys},        {"runs", work.attend.runs},
+            {"rows", work.attend.rows},        {"score_flops", work.score_flops},
+            {"score_bytes", work.score_bytes}, {"ranked", work.ranked},
+            {"summaries", work.summaries}};
   }
 
   /// A selector that has seen all keys; returns the seconds of telling it.
@@ -212,7 +221,8 @@ class SelectorBench {
     shape.d_head = call_.q.dim(2);
     shape.max_tokens = bench_call_.n_tokens;
     shape.score_scale = call_.score_scale;
-    if (engine_ == nullptr) engine_ = std::make_unique<ScoreEngine>(precision_, pool_);  // lives as long as a sequence
+    if (engine_ == nullptr)
+      engine_ = std::make_unique<ScoreEngine>(precision_, pool_);  // lives as long as a sequence
     call_.engine = engine_.get();
     return seconds_of([&] {
       selector_->reset(shape);
@@ -293,8 +303,10 @@ class BenchSelect final : public Command {
     options.add("repeat", "N", "measured rounds, after one that is not", n_repeats_);
     options.add("seed", "N", "seed of the numbers", shape_.seed);
     options.add("threads", "N", "threads of selecting and attending", n_threads_);
-    options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay", precision_);
-    options.add("kv-dtype", "WORD", "keys and values of attention: f32 or bf16; scores are computed in f32", kv_dtype_);
+    options.add("precision", "WORD", "of scores: f32 as in live runs, or f64 as in replay",
+                precision_);
+    options.add("kv-dtype", "WORD",
+                "keys and values of attention: f32 or bf16; scores are computed in f32", kv_dtype_);
     options.add("progress", "HOW",
                 "what to show on standard error; auto is a bar on a terminal, else nothing",
                 progress_);
@@ -403,7 +415,8 @@ class BenchSelect final : public Command {
                             static_cast<double>(shape_.n_q * chunk_));
     if (n_bytes > kMostWorkloadBytes) {
       throw UsageError(fmt::format("--tokens: {} tokens of this shape take {}, more than {}",
-                                   lengths.back(), bytes_text(n_bytes), bytes_text(kMostWorkloadBytes)));
+                                   lengths.back(), bytes_text(n_bytes),
+                                   bytes_text(kMostWorkloadBytes)));
     }
     return lengths;
   }
@@ -505,7 +518,8 @@ class BenchSelect final : public Command {
                          one.at("queries").get<Index>(),
                          seconds_text(one.at("dense").at("seconds_median").get<double>()),
                          one.at("dense").at("gflops_per_second").get<double>());
-      TextTable table({"selector", "budget", "select", "time", "append", "FLOPs", "kept", "speedup"});
+      TextTable table(
+          {"selector", "budget", "select", "time", "append", "FLOPs", "kept", "speedup"});
       for (const Json& row : one.at("selectors")) {
         const auto number = [&](const char* key) {
           return number_text(row.at(key).get<double>(), 3);
@@ -516,7 +530,8 @@ class BenchSelect final : public Command {
              number("select_over_dense"),
              fmt::format("{} ms", number_text(1e3 * row.at("seconds_median").get<double>(), 3)),
              number("append_over_dense"), number("flops_over_dense"),
-             number_text(row.at("kept").get<double>(), 6), row.at("speedup").is_null() ? "" : number("speedup")});
+             number_text(row.at("kept").get<double>(), 6),
+             row.at("speedup").is_null() ? "" : number("speedup")});
       }
       out += table.text();
     }

@@ -99,7 +99,8 @@ void Workload::round_to_bf16() {
 
 HalfRows Workload::halves(Index n_tokens) const {
   if (k_halves.count() == 0) return {};
-  return {k_halves.view().range(1, 0, n_tokens), v_halves.view().range(1, 0, n_tokens), matmul_from_name("bf16")};
+  return {k_halves.view().range(1, 0, n_tokens), v_halves.view().range(1, 0, n_tokens),
+          matmul_from_name("bf16")};
 }
 
 }  // namespace kvscope::cli

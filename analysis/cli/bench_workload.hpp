@@ -25,9 +25,9 @@ struct WorkloadShape {
 /// n_tokens.
 struct Workload {
   Workload(const WorkloadShape& shape, ThreadPool& pool);
-  Tensor<float> q;  // [n_q, n_queries, d_head]
-  Tensor<float> k;  // [n_kv, n_tokens, d_head]
-  Tensor<float> v;  // [n_kv, n_tokens, d_head]
+  Tensor<float> q;                           // [n_q, n_queries, d_head]
+  Tensor<float> k;                           // [n_kv, n_tokens, d_head]
+  Tensor<float> v;                           // [n_kv, n_tokens, d_head]
   Tensor<std::uint16_t> k_halves, v_halves;  // the same in bf16 after round_to_bf16()
 
   /// Keys and values as a cache in bf16 holds them; k and v become these values.

@@ -11,9 +11,9 @@ namespace kvscope::cli {
 
 namespace {
 
-const std::vector<std::string> kCaptureWords = {"qkv",    "lse",    "logits",    "attn",   "stats",
-                                                "no-qkv", "no-lse", "attn-topk", "routing",
-                                                "k-pre-rope"};
+const std::vector<std::string> kCaptureWords = {"qkv",     "lse",       "logits", "attn",
+                                                "stats",   "no-qkv",    "no-lse", "attn-topk",
+                                                "routing", "k-pre-rope"};
 constexpr std::string_view kTopkPrefix = "attn-topk=";
 constexpr Index kMaxTopk = 65536;
 

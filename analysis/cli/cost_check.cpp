@@ -34,11 +34,12 @@ nlohmann::json bench_report(const std::string& text, const std::string& where) {
 
 std::string bench_now(int n_threads, const ProgressFn& progress, const std::stop_token& stop) {
   const CommandOutcome outcome =
-      run_inside({"bench", "select", "--tokens", "4096,8192,16384,32768", "--repeat", "3", "--threads",
-                  std::to_string(n_threads), "--json"},
+      run_inside({"bench", "select", "--tokens", "4096,8192,16384,32768", "--repeat", "3",
+                  "--threads", std::to_string(n_threads), "--json"},
                  progress, stop);
   if (stop.stop_requested()) throw Interrupted("cost --check stopped");
-  if (outcome.code != 0) throw ConfigError(fmt::format("bench select failed: {}", outcome.last_note));
+  if (outcome.code != 0)
+    throw ConfigError(fmt::format("bench select failed: {}", outcome.last_note));
   return outcome.printed;
 }
 
@@ -63,35 +64,41 @@ struct CheckRow {
   double tokens = 0.0;
   double measured = 0.0;
   double predicted = 0.0;
-  double with_rate = 0.0;  // one factor per method and phase, of its shortest call on the fewest threads
+  double with_rate =
+      0.0;  // one factor per method and phase, of its shortest call on the fewest threads
   bool gave_rate = false;
 };
 
-void add_rows(const nlohmann::json& report, const HardwareProfile& hardware, const std::string& where,
-              std::vector<CheckRow>& rows) {
+void add_rows(const nlohmann::json& report, const HardwareProfile& hardware,
+              const std::string& where, std::vector<CheckRow>& rows) {
   const JsonObject top(report, where);
   const auto n_threads = static_cast<int>(top.integer("threads", 1, 1024));
   CostSetting setting;
   setting.kv_bytes = top.string_if("kv_dtype").value_or("f32") == "f32" ? 4.0 : 2.0;
   CostSetting of_lists = setting;
   if (hardware.kernels.contains("lists")) of_lists.attend = hardware.kernels.at("lists").value;
-  CallShape shape{top.number("n_q", 1, 1e6), top.number("n_kv", 1, 1e6), top.number("d_head", 1, 1e6), 1.0, 1.0};
+  CallShape shape{top.number("n_q", 1, 1e6), top.number("n_kv", 1, 1e6),
+                  top.number("d_head", 1, 1e6), 1.0, 1.0};
   for (const auto& one : top.list("cases")) {
     const JsonObject item(one, where, "cases.");
     shape.n_tok = item.number("queries", 1, 1e9);
     shape.n_ctx = item.number("tokens", 1, 1e9);
     const JsonObject dense = item.object("dense");
-    CheckRow row{"dense attention", item.string("phase"), n_threads, shape.n_ctx,
+    CheckRow row{"dense attention",
+                 item.string("phase"),
+                 n_threads,
+                 shape.n_ctx,
                  dense.number("seconds_median", 0.0, 1e9),
                  predict_layer(dense_work(shape), hardware, setting).total()};
     rows.push_back(row);
     for (const auto& entry : item.list("selectors")) {
       const JsonObject selector(entry, where, "selectors.");
-      if (selector.find("attend_seconds_median") == nullptr) continue;  // chose everything: nothing was attended to
+      if (selector.find("attend_seconds_median") == nullptr)
+        continue;  // chose everything: nothing was attended to
       const LayerWork work = work_of(selector, shape);
       row.selector = selector.string("selector");
-      row.measured =
-          selector.number("seconds_median", 0.0, 1e9) + selector.number("attend_seconds_median", 0.0, 1e9);
+      row.measured = selector.number("seconds_median", 0.0, 1e9) +
+                     selector.number("attend_seconds_median", 0.0, 1e9);
       row.predicted = predict_layer(work, hardware, of_lists).total();
       rows.push_back(row);
     }
@@ -102,7 +109,8 @@ void set_rates(std::vector<CheckRow>& rows) {
   std::map<std::pair<std::string, std::string>, const CheckRow*> first;
   for (const CheckRow& row : rows) {
     const CheckRow*& known = first[{row.selector, row.phase}];
-    if (known == nullptr || std::pair(row.n_threads, row.tokens) < std::pair(known->n_threads, known->tokens))
+    if (known == nullptr ||
+        std::pair(row.n_threads, row.tokens) < std::pair(known->n_threads, known->tokens))
       known = &row;
   }
   for (CheckRow& row : rows) {
@@ -119,12 +127,14 @@ double relative_error(double predicted, double measured) {
 }  // namespace
 
 nlohmann::ordered_json cost_check(const std::vector<std::string>& hardware,
-                                  const std::vector<std::filesystem::path>& reports, const ProgressFn& progress,
-                                  const std::stop_token& stop) {
-  if (hardware.size() > 1) throw UsageError("--check takes one profile of --hardware: this machine's");
+                                  const std::vector<std::filesystem::path>& reports,
+                                  const ProgressFn& progress, const std::stop_token& stop) {
+  if (hardware.size() > 1)
+    throw UsageError("--check takes one profile of --hardware: this machine's");
   std::vector<std::pair<std::string, nlohmann::json>> measured;
   for (const auto& file : reports)
-    measured.emplace_back(file.string(), bench_report(read_whole_file(file, kMostReportBytes), file.string()));
+    measured.emplace_back(file.string(),
+                          bench_report(read_whole_file(file, kMostReportBytes), file.string()));
   std::optional<HardwareProfile> given;
   if (!hardware.empty()) given = find_hardware(hardware[0]);
   if (measured.empty()) {
@@ -192,8 +202,9 @@ std::string describe_check(const nlohmann::ordered_json& report) {
     return row.at(key).is_number() ? percent_text(row.at(key).get<double>()) : std::string("-");
   };
   for (const Json& row : report.at("methods")) {
-    table.add_row({row.at("selector").get<std::string>(), std::to_string(row.at("calls").get<int>()),
-                   share(row, "median_error"), share(row, "median_error_with_rate")});
+    table.add_row({row.at("selector").get<std::string>(),
+                   std::to_string(row.at("calls").get<int>()), share(row, "median_error"),
+                   share(row, "median_error_with_rate")});
   }
   return fmt::format(
       "{}\nmedian error {} of choosing and attending together on {}. With a rate of its own: a method's measured over "

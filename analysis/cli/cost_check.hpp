@@ -16,8 +16,8 @@ namespace kvscope::cli {
 /// of kvscope bench select --json; none = made now, with one thread and with all. Throws UsageError
 /// for several profiles, FormatError for a report of another kind.
 nlohmann::ordered_json cost_check(const std::vector<std::string>& hardware,
-                                  const std::vector<std::filesystem::path>& reports, const ProgressFn& progress,
-                                  const std::stop_token& stop);
+                                  const std::vector<std::filesystem::path>& reports,
+                                  const ProgressFn& progress, const std::stop_token& stop);
 
 std::string describe_check(const nlohmann::ordered_json& report);
 

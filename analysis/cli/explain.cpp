@@ -35,19 +35,22 @@ class ExplainCommand final : public Command {
            "the margin to the last key that was kept (in units of the score, negative if lost).";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --length 4096 --depths 5 "
-             "--trials 3",
-             "the misses of that grid"}};
+    return {
+        {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --length 4096 --depths 5 "
+         "--trials 3",
+         "the misses of that grid"}};
   }
   void declare(OptionSet& options) override {
     options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
         ValueKind::folder;
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
-    options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens", budget_);
+    options.add("budget", "BUDGET", "tokens=256, ratio=0.25, ...; a bare number is tokens",
+                budget_);
     options.add("text", "FILE", "UTF-8 text to fill prompts with [embedded book]", text_);
     options.add("length", "N", "tokens of a prompt", length_);
     options.add("facts", "N", "facts hidden; 1 is a pass key, more are magic numbers", n_facts_);
-    options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle", n_depths_);
+    options.add("depths", "N", "depths of the fact, equally spaced; 1 stands in the middle",
+                n_depths_);
     options.add("trials", "N", "prompts per depth", n_trials_);
     options.add("least", "X", "share of a head's attention from which it is shown", least_);
     options.flag("all", "explain prompts that were answered, too", all_);
@@ -72,12 +75,9 @@ class ExplainCommand final : public Command {
     ThreadPool pool(work_.n_threads());
     ProgressReporter progress(work_.progress);
     const ProgressFn report = progress.callback();
-    Json json = {{"kind", "explain"},
-                 {"command_line", command_line},
-                 {"selector", options_.selector.text()},
-                 {"budget", budget_},
-                 {"prompts", Json::array()},
-                 {"rows", Json::array()}};
+    Json json = {
+        {"kind", "explain"}, {"command_line", command_line}, {"selector", options_.selector.text()},
+        {"budget", budget_}, {"prompts", Json::array()},     {"rows", Json::array()}};
     std::string text;
     Index n_missed = 0;
     for (Index depth = 0; depth < n_depths_; ++depth) {
@@ -110,8 +110,9 @@ class ExplainCommand final : public Command {
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
     if (length_ < 1 || n_facts_ < 1 || n_depths_ < 1 || n_trials_ < 1 || chunk_ < 1 ||
         n_depths_ > 1000 || n_trials_ > 100'000) {
-      throw UsageError("--length, --facts, --depths, --trials and --chunk: expected at least 1 of "
-                       "each, at most 1000 depths and 100000 trials");
+      throw UsageError(
+          "--length, --facts, --depths, --trials and --chunk: expected at least 1 of "
+          "each, at most 1000 depths and 100000 trials");
     }
     options_.selector = as_usage([&] { return MethodSpec(selector_); });
     if (options_.selector.caps().needs_draft || options_.selector.caps().needs_calibration)
@@ -127,27 +128,27 @@ class ExplainCommand final : public Command {
   }
 
   void add(const Explanation& found, Json& json, std::string& text) const {
-    Json prompt = {{"depth", options_.prompt.depth},
-                   {"trial", options_.prompt.trial},
-                   {"expected", found.expected},
-                   {"generated", found.sparse.generated},
-                   {"dense", found.dense.generated},
-                   {"found", found.sparse.score >= 1.0},
-                   {"fact_begin", found.fact.front()},
-                   {"first_wrong", found.first_wrong}};
+    Json prompt = {{"depth", options_.prompt.depth},   {"trial", options_.prompt.trial},
+                   {"expected", found.expected},       {"generated", found.sparse.generated},
+                   {"dense", found.dense.generated},   {"found", found.sparse.score >= 1.0},
+                   {"fact_begin", found.fact.front()}, {"first_wrong", found.first_wrong}};
     json["prompts"].push_back(prompt);
     if (found.dense.tokens.empty()) return;
     const Index step = std::max<Index>(found.first_wrong, 0);
-    text += fmt::format("depth {}, trial {}: expected {}, got \"{}\", densely \"{}\"; token {} of the "
-                        "answer is the first that differs\n",
-                        number_text(options_.prompt.depth), options_.prompt.trial, found.expected,
-                        found.sparse.generated, found.dense.generated, found.first_wrong);
+    text += fmt::format(
+        "depth {}, trial {}: expected {}, got \"{}\", densely \"{}\"; token {} of the "
+        "answer is the first that differs\n",
+        number_text(options_.prompt.depth), options_.prompt.trial, found.expected,
+        found.sparse.generated, found.dense.generated, found.first_wrong);
     TextTable table({"layer", "q_head", "dense weight", "weight under method", "fact kept", "rank",
                      "of", "budget", "margin"});
     for (const LookPair& pair : heads_that_look(found, step, least_)) {
-      Json row = {{"depth", options_.prompt.depth}, {"trial", options_.prompt.trial},
-                  {"step", step},                   {"layer", pair.dense->layer},
-                  {"q_head", pair.dense->q_head},   {"dense_weight", pair.dense->weight}};
+      Json row = {{"depth", options_.prompt.depth},
+                  {"trial", options_.prompt.trial},
+                  {"step", step},
+                  {"layer", pair.dense->layer},
+                  {"q_head", pair.dense->q_head},
+                  {"dense_weight", pair.dense->weight}};
       std::vector<std::string> cells = {fmt::format("{}", pair.dense->layer),
                                         fmt::format("{}", pair.dense->q_head),
                                         number_text(pair.dense->weight, 3)};
@@ -164,12 +165,13 @@ class ExplainCommand final : public Command {
                     {"scored", look->scored},
                     {"budget", look->budget},
                     {"margin", json_number(margin)}});
-        cells.insert(cells.end(),
-                     {number_text(look->weight, 3),
-                      look->answered ? fmt::format("{} of {}", look->kept, found.fact.size()) : "dense",
-                      ranked ? fmt::format("{}", look->rank) : "-",
-                      ranked ? fmt::format("{}", look->scored) : "-", fmt::format("{}", look->budget),
-                      number_text(margin, 3)});
+        cells.insert(
+            cells.end(),
+            {number_text(look->weight, 3),
+             look->answered ? fmt::format("{} of {}", look->kept, found.fact.size()) : "dense",
+             ranked ? fmt::format("{}", look->rank) : "-",
+             ranked ? fmt::format("{}", look->scored) : "-", fmt::format("{}", look->budget),
+             number_text(margin, 3)});
       }
       json["rows"].push_back(row);
       table.add_row(cells);

@@ -82,8 +82,9 @@ class FigureCommand final : public Command {
   int run(const OptionSet& options, const std::string& command_line) override {
     const Target target = target_of(out_, figure_);
     if (figure_options_.metric.find("mass_p5") != std::string::npos)
-      note("kvscope: metric mass_p5 is called mass_p05 now; the old name goes with the next "
-           "version");
+      note(
+          "kvscope: metric mass_p5 is called mass_p05 now; the old name goes with the next "
+          "version");
     if (target.format && options.given("format")) {
       throw UsageError(
           "--out names one file, so --format has nothing to say; leave one of them out");
@@ -105,9 +106,10 @@ class FigureCommand final : public Command {
                                     "\n"});
     for (const OutputFile& file : outcome.files) {
       if (const auto input = input_behind(target.folder / file.name, results_)) {
-        throw UsageError(fmt::format("--out: {} would be written over the input {}; name another "
-                                     "folder or file",
-                                     file.name, input->string()));
+        throw UsageError(
+            fmt::format("--out: {} would be written over the input {}; name another "
+                        "folder or file",
+                        file.name, input->string()));
       }
     }
     write_output_files(target.folder, outcome.files, force_);

@@ -60,10 +60,10 @@ Json describe_trace(const fs::path& file) {
   json["capture"] = capture_words(info.capture);
   if (const IndexShape& index = info.index; !index.empty()) {
     json["capture"].push_back("index");
-    json["index"] = {{"layers", index.layers},       {"n_heads", index.n_heads},
+    json["index"] = {{"layers", index.layers},           {"n_heads", index.n_heads},
                      {"n_key_heads", index.n_key_heads}, {"width", index.width},
-                     {"gates", index.has_gates},     {"n_lists", index.n_lists},
-                     {"n_selected", index.n_selected}, {"block", index.block}};
+                     {"gates", index.has_gates},         {"n_lists", index.n_lists},
+                     {"n_selected", index.n_selected},   {"block", index.block}};
   }
   json["dtype"] = name_of(info.dtype);
   json["layers"] = info.layers;

@@ -48,14 +48,17 @@ std::string config_json_of(const fs::path& dir) {
 
 void EngineOptions::declare(OptionSet& options) {
   declare_matmul(options);
-  options.add("kv-dtype", "WORD", "how keys and values are stored, and multiplied in attention: f32 or bf16", kv_dtype);
+  options.add("kv-dtype", "WORD",
+              "how keys and values are stored, and multiplied in attention: f32 or bf16", kv_dtype);
 }
 
 void EngineOptions::declare_matmul(OptionSet& options) {
-  options.add("matmul", "WORD",
-              "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best kernel); or one of "
-              "bf16-amx, bf16-avx512, bf16-portable",
-              matmul)
+  options
+      .add(
+          "matmul", "WORD",
+          "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best kernel); or one of "
+          "bf16-amx, bf16-avx512, bf16-portable",
+          matmul)
       .default_text = "f32";
 }
 

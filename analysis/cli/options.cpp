@@ -125,9 +125,9 @@ void OptionSet::parse(std::span<const std::string> typed) {
     for (const auto& [old_name, name] : renamed_) {
       if (arg != "--" + old_name && !arg.starts_with("--" + old_name + "=")) continue;
       arg.replace(2, old_name.size(), name);
-      remarks_.push_back(fmt::format(
-          "kvscope: --{} is called --{} now; the old name goes with the next version", old_name,
-          name));
+      remarks_.push_back(
+          fmt::format("kvscope: --{} is called --{} now; the old name goes with the next version",
+                      old_name, name));
     }
   }
   const auto parsed = parse_with_boost(args, description, options_);

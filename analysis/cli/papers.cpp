@@ -79,7 +79,8 @@ class PapersCommand final : public Command {
     PapersRunner runner(folder(), progress.callback(), stop.token(),
                         [](const std::string& line) { note("kvscope papers: " + line); });
     std::vector<papers::ItemOutcome> outcomes;
-    for (const papers::Item* item : chosen) outcomes.push_back(outcome_of(*item, runner, stop.token()));
+    for (const papers::Item* item : chosen)
+      outcomes.push_back(outcome_of(*item, runner, stop.token()));
     papers::ReportHead head;
     head.model = model_;
     head.draft = draft_word().value_or("");
@@ -135,8 +136,8 @@ class PapersCommand final : public Command {
                                         const std::stop_token& stop) {
     papers::ItemOutcome outcome;
     outcome.item = &item;
-    outcome.measured = papers::measure(
-        item, [&](const std::string& run) { return runner.result(run); });
+    outcome.measured =
+        papers::measure(item, [&](const std::string& run) { return runner.result(run); });
     outcome.judgement = papers::judge(item, outcome.measured);
     std::set<std::string> told;
     for (const papers::Value& value : item.values) {
@@ -160,7 +161,8 @@ class PapersCommand final : public Command {
     save_text(*out_ / "report.tex", papers::report_tex(head, outcomes), /*overwrite=*/true);
   }
 
-  void tell(const papers::ReportHead& head, const std::vector<papers::ItemOutcome>& outcomes) const {
+  void tell(const papers::ReportHead& head,
+            const std::vector<papers::ItemOutcome>& outcomes) const {
     if (json_) {
       print_json(papers::report_json(head, outcomes));
       return;
@@ -169,8 +171,7 @@ class PapersCommand final : public Command {
     for (const papers::ItemOutcome& outcome : outcomes) {
       const auto& values = outcome.item->values;
       table.add_row({outcome.item->id, papers::verdict_word(outcome.judgement.verdict),
-                     values.empty() ? "-"
-                                    : papers::number_of(outcome.measured[0], values[0].unit),
+                     values.empty() ? "-" : papers::number_of(outcome.measured[0], values[0].unit),
                      values.empty() ? "" : values[0].label});
     }
     print(table.text());

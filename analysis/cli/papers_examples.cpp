@@ -33,14 +33,20 @@ Constructed b1_example() {
   return {.n_layers = 2,
           .n_prompt = 2,
           .n_decode = 0,
-          .q = [](Index, Index) { return Constructed::Vector{1.0F, 0.0F}; },
+          .q =
+              [](Index, Index) {
+                return Constructed::Vector{1.0F, 0.0F};
+              },
           .k =
               [](Index layer, Index pos) {
                 const float other = layer == 0 ? -1.0F : -0.1F;
                 const float star = layer == 0 ? -0.001F : 0.1F;
                 return Constructed::Vector{pos == 0 ? other : star, 0.0F};
               },
-          .v = [](Index, Index) { return Constructed::Vector{1.0F, 0.0F}; }};
+          .v =
+              [](Index, Index) {
+                return Constructed::Vector{1.0F, 0.0F};
+              }};
 }
 
 Constructed error_bound_example() {
@@ -50,14 +56,18 @@ Constructed error_bound_example() {
   return {.n_layers = 1,
           .n_prompt = kKeys - 1,
           .n_decode = 1,
-          .q = [](Index, Index) { return Constructed::Vector{1.0F, 0.0F}; },
+          .q =
+              [](Index, Index) {
+                return Constructed::Vector{1.0F, 0.0F};
+              },
           .k =
               [](Index, Index pos) {
                 return Constructed::Vector{pos < kKeys / 2 ? 0.25F : 0.0F, 0.0F};
               },
-          .v = [](Index, Index pos) {
-            return Constructed::Vector{0.0F, pos < kKeys / 2 ? 1.0F : -1.0F};
-          }};
+          .v =
+              [](Index, Index pos) {
+                return Constructed::Vector{0.0F, pos < kKeys / 2 ? 1.0F : -1.0F};
+              }};
 }
 
 TraceInfo info_of(const Constructed& example, const std::string& name) {
@@ -89,7 +99,7 @@ TraceInfo info_of(const Constructed& example, const std::string& name) {
 
 /// [1, n, width] of one layer's vectors over a unit's positions.
 Tensor<float> unit_rows(const std::function<Constructed::Vector(Index, Index)>& vector, Index layer,
-                      TokenRange range) {
+                        TokenRange range) {
   Tensor<float> out(Shape{1, range.size(), kConstructedWidth});
   for (Index i = 0; i < range.size(); ++i) {
     const Constructed::Vector x = vector(layer, range.begin + i);

@@ -62,7 +62,8 @@ std::string identity_of(const std::string& word) {
 
 /// The embedded names as they are, a folder by its full name: the report's commands run anywhere.
 std::string model_word(const std::string& word) {
-  return word == "verifier" || word == "draft" ? word : fs::absolute(word).lexically_normal().string();
+  return word == "verifier" || word == "draft" ? word
+                                               : fs::absolute(word).lexically_normal().string();
 }
 
 /// "simulate" and "sweep" keep a journal, from which they go on.
@@ -118,7 +119,8 @@ std::string PapersRunner::picked(std::string_view name) {
     parts.emplace_back(name.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (parts.size() != 4) throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
+  if (parts.size() != 4)
+    throw ConfigError(fmt::format("\"{}\": expected pick:RUN:BY:COLUMN", name));
   const papers::RunResult found = result(parts[1]);
   if (found.view == nullptr) throw ConfigError(found.missing);
   const Table table = rows_of(*found.view);
@@ -130,7 +132,8 @@ std::string PapersRunner::picked(std::string_view name) {
   return table.at(parts[3]).cell(best);
 }
 
-std::string PapersRunner::substitute(std::string_view name, const std::string& out, bool in_folder) {
+std::string PapersRunner::substitute(std::string_view name, const std::string& out,
+                                     bool in_folder) {
   if (name == "out") return out;
   if (name == "--model") return "--model\n" + model_word(folder_.model);
   if (name == "--draft") {
@@ -144,9 +147,8 @@ std::string PapersRunner::substitute(std::string_view name, const std::string& o
 
 std::vector<std::string> PapersRunner::words_of(const std::string& command, const std::string& out,
                                                 bool in_folder) {
-  return papers::expand(command, [&](std::string_view name) {
-    return substitute(name, out, in_folder);
-  });
+  return papers::expand(command,
+                        [&](std::string_view name) { return substitute(name, out, in_folder); });
 }
 
 std::string PapersRunner::typed(const std::string& name) {
@@ -244,7 +246,8 @@ void PapersRunner::execute(const papers::Run& run, State& state) {
   std::vector<std::string> words = words_of(command, out.string(), /*in_folder=*/false);
   if (!command.starts_with("papers "))
     words.insert(words.end(), {"--threads", fmt::format("{}", folder_.n_threads)});
-  for (const fs::path& old : {out, fs::path(out.string() + ".part"), fs::path(out.string() + ".done")})
+  for (const fs::path& old :
+       {out, fs::path(out.string() + ".part"), fs::path(out.string() + ".done")})
     remove_quietly(old);
   const Stopwatch watch;
   CommandOutcome outcome;

@@ -59,7 +59,8 @@ class PapersRunner {
   /// What a command's answer depends on besides its words: the results that it names.
   std::string stamp_of(const std::string& command);
   /// The words of `command`; `in_folder`: paths as they are typed in the report's folder.
-  std::vector<std::string> words_of(const std::string& command, const std::string& out, bool in_folder);
+  std::vector<std::string> words_of(const std::string& command, const std::string& out,
+                                    bool in_folder);
 
   const PapersFolder& folder() const { return folder_; }
 

@@ -119,8 +119,8 @@ int fail(int code, std::string_view message) {
 
 // In a signal handler: nothing but system calls.
 void end_after_crash(const char* file) {
-  for (const char* part : {"kvscope: ", file,
-                           ": the HDF5 library crashed on it: the file is damaged\n"}) {
+  for (const char* part :
+       {"kvscope: ", file, ": the HDF5 library crashed on it: the file is damaged\n"}) {
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   }
   ::_exit(kInputError);

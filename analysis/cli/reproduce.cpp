@@ -123,9 +123,10 @@ class ReproduceCommand final : public Command {
     pid_t child = 0;
     if (const int problem =
             posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv.data(), environ)) {
-      throw IoError(fmt::format("{} is a view of the explorer, which draws it again, but {} cannot "
-                                "be started: {}",
-                                manifest_.string(), program, std::strerror(problem)));
+      throw IoError(
+          fmt::format("{} is a view of the explorer, which draws it again, but {} cannot "
+                      "be started: {}",
+                      manifest_.string(), program, std::strerror(problem)));
     }
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

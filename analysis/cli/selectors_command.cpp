@@ -38,7 +38,8 @@ std::vector<std::string> needs_of(const SelectorCaps& caps) {
   std::vector<std::string> needs;
   if (caps.needs_draft) needs.emplace_back("draft trace");
   if (caps.needs_values) needs.emplace_back("values");
-  if (caps.needs_calibration) needs.push_back(fmt::format("calibration (or {}=FILE)", caps.artifact_option));
+  if (caps.needs_calibration)
+    needs.push_back(fmt::format("calibration (or {}=FILE)", caps.artifact_option));
   if (caps.cross_layer) needs.emplace_back("layers in order");
   if (caps.needs_side) needs.emplace_back("a recording of the model's indexer");
   return needs;
@@ -79,7 +80,8 @@ Json json_of(const SelectorEntry& entry) {
     json["presets"][preset] = Json::object();
     for (const auto& [option, value] : assignments) json["presets"][preset][option] = value;
   }
-  for (const auto& [preset, wrapper] : entry.preset_wrappers) json["preset_wrappers"][preset] = wrapper;
+  for (const auto& [preset, wrapper] : entry.preset_wrappers)
+    json["preset_wrappers"][preset] = wrapper;
   for (const auto& [name, part] : lacking_of(entry)) json["lacks"][name] = part;
   return json;
 }
@@ -89,9 +91,10 @@ std::string details_of(const SelectorEntry& entry) {
     return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
   };
   std::string text = fmt::format(
-      "{}: {}\n{}\nfamily: {}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n", entry.name,
-      entry.title, entry.idea, title_of(entry.family), entry.source, list(phases_of(entry.caps)),
-      words_for(entry.caps.owner), list(budgets_of(entry.caps)), list(needs_of(entry.caps)));
+      "{}: {}\n{}\nfamily: {}\nsource: {}\nphases: {}; one list per {}; budgets: {}; needs: {}\n\n",
+      entry.name, entry.title, entry.idea, title_of(entry.family), entry.source,
+      list(phases_of(entry.caps)), words_for(entry.caps.owner), list(budgets_of(entry.caps)),
+      list(needs_of(entry.caps)));
   TextTable options({"option", "default", "expected", "meaning"});
   for (const SelectorOption& option : entry.options) {
     options.add_row({option.name, option.default_value, option.expected, option.help});
@@ -105,7 +108,8 @@ std::string details_of(const SelectorEntry& entry) {
     text += fmt::format("preset {}: {}{}\n", preset, list(words),
                         wrapper == entry.preset_wrappers.end() ? "" : " +" + wrapper->second);
   }
-  for (const auto& [name, part] : lacking_of(entry)) text += fmt::format("{} lacks {}\n", name, part);
+  for (const auto& [name, part] : lacking_of(entry))
+    text += fmt::format("{} lacks {}\n", name, part);
   return text;
 }
 
@@ -114,8 +118,9 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
   TextTable table({"  name", "phases", "list per", "budgets", "idea"});
   std::vector<const SelectorEntry*> order;
   for (const SelectorEntry& entry : entries) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const SelectorEntry* a, const SelectorEntry* b) { return a->family < b->family; });
+  std::stable_sort(order.begin(), order.end(), [](const SelectorEntry* a, const SelectorEntry* b) {
+    return a->family < b->family;
+  });
   for (const SelectorEntry* entry : order) {
     const std::vector<std::string> phases = phases_of(entry->caps);
     table.add_row({"  " + entry->name,
@@ -126,10 +131,12 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
   std::istringstream lines(table.text());
   std::string text;
   std::string line;
-  for (int i = 0; i < 2 && std::getline(lines, line); ++i) text += line + "\n";  // the header and its rule
+  for (int i = 0; i < 2 && std::getline(lines, line); ++i)
+    text += line + "\n";  // the header and its rule
   const SelectorEntry* before = nullptr;
   for (const SelectorEntry* entry : order) {
-    if (before == nullptr || before->family != entry->family) text += fmt::format("\n{}\n", title_of(entry->family));
+    if (before == nullptr || before->family != entry->family)
+      text += fmt::format("\n{}\n", title_of(entry->family));
     before = entry;
     std::getline(lines, line);
     text += line + "\n";
@@ -145,8 +152,8 @@ std::string details_of(const WrapperEntry& entry) {
   for (const SelectorOption& option : entry.options) {
     options.add_row({option.name, option.default_value, option.expected, option.help});
   }
-  return fmt::format("{}: a wrapper, written behind a method with a plus sign\n{}\n\n{}", entry.name, entry.idea,
-                     options.text());
+  return fmt::format("{}: a wrapper, written behind a method with a plus sign\n{}\n\n{}",
+                     entry.name, entry.idea, options.text());
 }
 
 class SelectorsCommand final : public Command {

@@ -75,7 +75,9 @@ std::string matches_text(const ColumnTable& table) {
   std::string notes;
   for (const ColumnTable::Row& row : table.rows) {
     const std::string label = row.texts[2] + ", " + text_of(table, row, "match");
-    if (text_of(table, row, "match").empty() || std::find(done.begin(), done.end(), label) != done.end()) continue;
+    if (text_of(table, row, "match").empty() ||
+        std::find(done.begin(), done.end(), label) != done.end())
+      continue;
     done.push_back(label);
     double least = std::nan("");
     double most = least;
@@ -87,11 +89,13 @@ std::string matches_text(const ColumnTable& table) {
       most = std::fmax(most, reached);
       if (note.empty()) note = text_of(table, other, "match_note");
     }
-    const std::string range = std::isnan(least)                            ? "-"
-                              : number_text(least) == number_text(most) ? number_text(least)
-                                                                        : number_text(least) + " to " + number_text(most);
+    const std::string range = std::isnan(least) ? "-"
+                              : number_text(least) == number_text(most)
+                                  ? number_text(least)
+                                  : number_text(least) + " to " + number_text(most);
     const std::string knob = text_of(table, row, "knob");
-    text.add_row({row.texts[2], text_of(table, row, "match"), knob.empty() ? "-" : knob, range + (note.empty() ? "" : " *")});
+    text.add_row({row.texts[2], text_of(table, row, "match"), knob.empty() ? "-" : knob,
+                  range + (note.empty() ? "" : " *")});
     if (!note.empty()) notes += fmt::format("* {}: {}\n", label, clean_text(note));
   }
   return "\n" + text.text() + notes;
@@ -113,13 +117,15 @@ void SimulateCommand::declare(OptionSet& options) {
   options.add("budget", "LIST",
               "tokens=64,128 or pages=..., ratio=0.25,... or p=0.95,...; a bare number is tokens",
               budgets_);
-  options.add("match", "LIST",
-              "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
-              "bytes=65536 (read per call and layer), as measured; every method's own knob is turned until it costs that",
-              match_);
+  options.add(
+      "match", "LIST",
+      "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
+      "bytes=65536 (read per call and layer), as measured; every method's own knob is turned until it costs that",
+      match_);
   options.add("text", "FILE",
-              takes_texts() ? "UTF-8 text to read; several: intervals are over texts too [embedded book]"
-                            : "UTF-8 text to read and to fill prompts with [embedded book]",
+              takes_texts()
+                  ? "UTF-8 text to read; several: intervals are over texts too [embedded book]"
+                  : "UTF-8 text to read and to fill prompts with [embedded book]",
               texts_);
   options.add("tokens", "FILE", "token ids instead of text, as in kvscope record", tokens_);
   options.flag("no-special-tokens",
@@ -181,7 +187,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (n_shown_ < 0)
     throw UsageError(fmt::format("--show-prompts: expected at least 0, found {}", n_shown_));
   if (!match_.empty() && !budgets_.empty())
-    throw UsageError("--match and --budget exclude each other: a match finds every method's budget");
+    throw UsageError(
+        "--match and --budget exclude each other: a match finds every method's budget");
   check_task();
   std::vector<fs::path> inputs = texts_;
   if (tokens_) inputs.push_back(*tokens_);
@@ -224,7 +231,8 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   }
   models.text = texts.front().ids;
   models.text_name = texts.front().source;
-  for (std::size_t i = 1; i < texts.size(); ++i) models.more_texts.push_back({texts[i].ids, texts[i].source});
+  for (std::size_t i = 1; i < texts.size(); ++i)
+    models.more_texts.push_back({texts[i].ids, texts[i].source});
   if (!no_special_) models.leading = leading_special_tokens(tokenizer);
 
   ThreadPool pool(n_threads);
@@ -233,24 +241,25 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
     const StopOnSignal stop;
     ProgressReporter progress(work_.progress);
     match_setup(
-        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool, progress.callback(), stop.token());
+        setup, [&](const SimulationSetup& alone) { return make_task(alone); }, pool,
+        progress.callback(), stop.token());
   }
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
   SimulationResult result = compute(*task, setup, pool);
   // threads, files and interruptions do not decide the numbers
-  constexpr std::string_view kNotShown[] = {"out",     "resume",   "force",
-                                            "threads", "progress", "json", "show-prompts"};
+  constexpr std::string_view kNotShown[] = {"out",      "resume", "force",       "threads",
+                                            "progress", "json",   "show-prompts"};
   result.command_line = given.command_line(name(), kNotShown);
   if (out_) write_output(*task, result);
   if (json_) {
     print_json(simulation_json(*task, result));
     return kOk;
   }
-  if (n_shown_ > 0)
-    print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
-  print(summary_table(answered_rows(result)) + matches_text(result.table) + doubts_text(result.doubts));
+  if (n_shown_ > 0) print(task->show(result.units, static_cast<std::size_t>(n_shown_)) + "\n");
+  print(summary_table(answered_rows(result)) + matches_text(result.table) +
+        doubts_text(result.doubts));
   return kOk;
 }
 
@@ -308,9 +317,12 @@ std::vector<Index> parse_counts(const std::string& text, std::string_view option
   return counts;
 }
 
-std::string text_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {
+std::string text_of(const ColumnTable& table, const ColumnTable::Row& row,
+                    std::string_view column) {
   const auto at = std::find(table.text_names.begin(), table.text_names.end(), column);
-  return at == table.text_names.end() ? "" : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
+  return at == table.text_names.end()
+             ? ""
+             : row.texts[static_cast<std::size_t>(at - table.text_names.begin())];
 }
 
 double cell_of(const ColumnTable& table, const ColumnTable::Row& row, std::string_view column) {

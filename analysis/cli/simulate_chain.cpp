@@ -24,15 +24,16 @@ class SimulateChain final : public SimulateCommand {
            "what it cannot continue is marked.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope simulate chain --kinds copy --steps 8192 --selector quest,streamingllm --budget "
-             "256",
-             "eight thousand steps of copying"}};
+    return {
+        {"kvscope simulate chain --kinds copy --steps 8192 --selector quest,streamingllm --budget "
+         "256",
+         "eight thousand steps of copying"}};
   }
 
  protected:
   void declare_task(OptionSet& options) override {
-    options.add("kinds", "LIST",
-                fmt::format("of {}", fmt::join(EnumNames<ChainKind>::value, ", ")), kinds_);
+    options.add("kinds", "LIST", fmt::format("of {}", fmt::join(EnumNames<ChainKind>::value, ", ")),
+                kinds_);
     options.fields(task_);
   }
   std::vector<Phase> phases() const override { return {Phase::decode}; }
@@ -48,13 +49,16 @@ class SimulateChain final : public SimulateCommand {
     TextTable table({"kind", "method", "steps right", "of", "accuracy", "95 %", "same as dense",
                      "first difference", "KV reduction", "dense solves it"});
     for (const ColumnTable::Row& row : result.table.rows) {
-      const auto value = [&](std::string_view column) { return cell_of(result.table, row, column); };
-      table.add_row({row.texts[4], method_of(result.table, row), number_text(value("steps_right"), 5),
-                     number_text(value("steps"), 9), percent_text(value("accuracy")),
-                     fmt::format("[{:.0f}, {:.0f}]", 100.0 * value("accuracy_low"),
-                                 100.0 * value("accuracy_high")),
-                     percent_text(value("same_as_dense")), number_text(value("first_difference"), 9),
-                     percent_text(value("kv_reduction")), row.texts[5]});
+      const auto value = [&](std::string_view column) {
+        return cell_of(result.table, row, column);
+      };
+      table.add_row(
+          {row.texts[4], method_of(result.table, row), number_text(value("steps_right"), 5),
+           number_text(value("steps"), 9), percent_text(value("accuracy")),
+           fmt::format("[{:.0f}, {:.0f}]", 100.0 * value("accuracy_low"),
+                       100.0 * value("accuracy_high")),
+           percent_text(value("same_as_dense")), number_text(value("first_difference"), 9),
+           percent_text(value("kv_reduction")), row.texts[5]});
     }
     return table.text();
   }

@@ -56,23 +56,24 @@ class SimulatePerplexity final : public SimulateCommand {
     return make_perplexity_task(setup, task_);
   }
   std::string summary_table(const SimulationResult& result) const override {
-    TextTable table({"method", "perplexity", "95 %", "rel. increase", "95 %", "KV reduction",
-                     "of KV heads"});
+    TextTable table(
+        {"method", "perplexity", "95 %", "rel. increase", "95 %", "KV reduction", "of KV heads"});
     for (const ColumnTable::Row& row : result.table.rows) {
-      const auto value = [&](std::string_view column) { return cell_of(result.table, row, column); };
+      const auto value = [&](std::string_view column) {
+        return cell_of(result.table, row, column);
+      };
       const double increase = value("relative_increase");
-      table.add_row({method_of(result.table, row),
-                     fmt::format("{:.3f}", value("perplexity")),
-                     std::isnan(value("perplexity_low"))
-                         ? "-"
-                         : fmt::format("[{:.2f}, {:.2f}]", value("perplexity_low"),
-                                       value("perplexity_high")),
-                     std::isnan(increase) ? "-" : fmt::format("{:+.2f} %", 100.0 * increase),
-                     std::isnan(value("relative_increase_low"))
-                         ? "-"
-                         : fmt::format("[{:+.2f}, {:+.2f}]", 100.0 * value("relative_increase_low"),
-                                       100.0 * value("relative_increase_high")),
-                     percent_text(value("kv_reduction")), percent_text(value("kv_union_reduction"))});
+      table.add_row(
+          {method_of(result.table, row), fmt::format("{:.3f}", value("perplexity")),
+           std::isnan(value("perplexity_low"))
+               ? "-"
+               : fmt::format("[{:.2f}, {:.2f}]", value("perplexity_low"), value("perplexity_high")),
+           std::isnan(increase) ? "-" : fmt::format("{:+.2f} %", 100.0 * increase),
+           std::isnan(value("relative_increase_low"))
+               ? "-"
+               : fmt::format("[{:+.2f}, {:+.2f}]", 100.0 * value("relative_increase_low"),
+                             100.0 * value("relative_increase_high")),
+           percent_text(value("kv_reduction")), percent_text(value("kv_union_reduction"))});
     }
     return table.text();
   }

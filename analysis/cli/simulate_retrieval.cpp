@@ -133,9 +133,11 @@ class SimulateRetrieval : public SimulateCommand {
     options.add("max-trials", "N", "with --until-interval: prompts per length and depth at most",
                 task_.max_trials);
     options.add("protocol", "WORD[,WORD]", protocol_help(), protocols_);
-    options.add("turns", "N", "questions one after the other over one cache, for kinds with several",
+    options.add("turns", "N",
+                "questions one after the other over one cache, for kinds with several",
                 task_.turns);
-    options.flag("shared-prefix", "every turn starts from the context again: one prefill, N questions",
+    options.flag("shared-prefix",
+                 "every turn starts from the context again: one prefill, N questions",
                  task_.shared_prefix);
     options.add("fed", "N", "protocol decode: last tokens of the prompt, fed one by one",
                 task_.n_fed);
@@ -208,17 +210,18 @@ class SimulateNeedle final : public SimulateRetrieval {
            ".h5 results.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
-             "the grid of the paper's figure"},
-            {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
-             "eight facts, one asked for"},
-            {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
-             "128 --lengths 2048 --until-interval 0.1",
-             "the same methods under each paper's protocol, as many prompts as intervals of ten "
-             "points take"},
-            {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
-             "--lengths 2048 --show-prompts 1",
-             "three questions over one cache, the first prompt in words"}};
+    return {
+        {"kvscope simulate needle --selector full,quoka --budget ratio=0.25 --out needle.h5",
+         "the grid of the paper's figure"},
+        {"kvscope simulate needle --facts 8 --selector full,quoka --budget 512",
+         "eight facts, one asked for"},
+        {"kvscope simulate needle --protocol papers --selector full,quoka,streamingllm --budget "
+         "128 --lengths 2048 --until-interval 0.1",
+         "the same methods under each paper's protocol, as many prompts as intervals of ten "
+         "points take"},
+        {"kvscope simulate needle --facts 4 --turns 3 --selector full,quoka --budget 256 "
+         "--lengths 2048 --show-prompts 1",
+         "three questions over one cache, the first prompt in words"}};
   }
 
  protected:

@@ -54,35 +54,39 @@ class SweepCommand final : public Command {
            "is asked for; rows say the knob, what was reached, and why where that is something else.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
-             "three selectors, three budgets, prefill in chunks of 128"},
-            {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
-             "ratio=0.1,0.2 --out q.csv",
-             "decode steps; the table as CSV"},
-            {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
-             "the first quarter of a sweep that a file describes"},
-            {"kvscope sweep trace.h5 --phase decode --budget 64 "
-             "--selector quest,keydiff@tokens=512+quest",
-             "Quest on all keys, and on the 512 that KeyDiff leaves"},
-            {"kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out equal.h5",
-             "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}};
+    return {
+        {"kvscope sweep trace.h5 --selector quoka,quest,streamingllm --budget 64,128,256",
+         "three selectors, three budgets, prefill in chunks of 128"},
+        {"kvscope sweep trace.h5 --phase decode --selector quest:page-size=32 --budget "
+         "ratio=0.1,0.2 --out q.csv",
+         "decode steps; the table as CSV"},
+        {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
+         "the first quarter of a sweep that a file describes"},
+        {"kvscope sweep trace.h5 --phase decode --budget 64 "
+         "--selector quest,keydiff@tokens=512+quest",
+         "Quest on all keys, and on the 512 that KeyDiff leaves"},
+        {"kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out equal.h5",
+         "every method, each at a twentieth of the keys; kvscope figure equal-cost draws it"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "recorded traces", traces_, /*required=*/false);
     replay_.declare(options);
-    options.add("match", "LIST",
-                "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
-                "bytes=65536 (read per call and layer), as measured",
-                match_);
+    options.add(
+        "match", "LIST",
+        "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
+        "bytes=65536 (read per call and layer), as measured",
+        match_);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
-    options.add("calibration", "TRACE",
-                "the same model's trace over another text, for methods that learn before they see a sequence and "
-                "name no file of kvscope fit (loki:basis=calibrated, kascade)",
-                calibration_);
-    options.add("hardware", "NAME",
-                "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope bench machine",
-                hardware_);
+    options.add(
+        "calibration", "TRACE",
+        "the same model's trace over another text, for methods that learn before they see a sequence and "
+        "name no file of kvscope fit (loki:basis=calibrated, kascade)",
+        calibration_);
+    options.add(
+        "hardware", "NAME",
+        "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope bench machine",
+        hardware_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
     options
@@ -142,7 +146,8 @@ class SweepCommand final : public Command {
     if (!replay_.has_selectors())
       throw UsageError("--selector is missing: expected at least one method");
     if (!match_.empty() && replay_.has_budgets())
-      throw UsageError("--match and --budget exclude each other: a match finds every method's budget");
+      throw UsageError(
+          "--match and --budget exclude each other: a match finds every method's budget");
     if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
     if ((resume_ || shard_) && !out_)
       throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));

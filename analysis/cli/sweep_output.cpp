@@ -95,10 +95,12 @@ std::string sweep_summary(const SweepResult& result) {
       cells[1] = row.text(SweepText::knob).empty() ? "-" : row.text(SweepText::knob);
       const std::string& note = row.text(SweepText::match_note);
       cells.insert(cells.begin() + 2, {row.text(SweepText::match),
-                                       number_text(row.number(SweepNumber::match_reached)) + (note.empty() ? "" : " *")});
+                                       number_text(row.number(SweepNumber::match_reached)) +
+                                           (note.empty() ? "" : " *")});
       if (!note.empty())
-        notes.push_back(fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
-                                    row.text(SweepText::selector), row.text(SweepText::match), note));
+        notes.push_back(
+            fmt::format("* {}{}, {}: {}", many_traces ? row.text(SweepText::trace) + ", " : "",
+                        row.text(SweepText::selector), row.text(SweepText::match), note));
     }
     if (many_traces) cells.insert(cells.begin(), row.text(SweepText::trace));
     table.add_row(std::move(cells));
@@ -106,7 +108,8 @@ std::string sweep_summary(const SweepResult& result) {
   }
   std::string text = table.text();
   for (const std::string& note : notes) text += note + "\n";
-  for (const std::string& sentence : calibration_warnings(result.config)) text += fmt::format("warning: {}\n", sentence);
+  for (const std::string& sentence : calibration_warnings(result.config))
+    text += fmt::format("warning: {}\n", sentence);
   return text;
 }
 

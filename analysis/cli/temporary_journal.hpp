@@ -27,7 +27,8 @@ class TemporaryJournal {
                                 named == nullptr ? "not set" : named));
     }
     // Named like a file on its way, but without the end that outputs may not have.
-    const std::string name = NewFile(folder / fmt::format("kvscope-{}", command), true).temporary().string();
+    const std::string name =
+        NewFile(folder / fmt::format("kvscope-{}", command), true).temporary().string();
     file_ = name.substr(0, name.rfind('.')) + ".journal";
   }
   ~TemporaryJournal() {

@@ -25,8 +25,8 @@ std::vector<TokenId> ids_from_json(std::string_view text, const std::string& whe
   ids.reserve(list.size());
   for (const auto& item : list) {
     if (!item.is_number_integer() || item < 0 || item > std::numeric_limits<TokenId>::max()) {
-      throw FormatError(fmt::format("{}: ids[{}] is {}, expected a token id", where, ids.size(),
-                                    describe(item)));
+      throw FormatError(
+          fmt::format("{}: ids[{}] is {}, expected a token id", where, ids.size(), describe(item)));
     }
     ids.push_back(item.get<TokenId>());
   }

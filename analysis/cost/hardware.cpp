@@ -36,7 +36,8 @@ SourcedCurve curve_of(const JsonObject& parent, const std::string& field, double
   SourcedCurve curve;
   curve.source = source_of(object);
   for (const auto& point : object.list("points")) {
-    const bool is_pair = point.is_array() && point.size() == 2 && point[0].is_number() && point[1].is_number();
+    const bool is_pair =
+        point.is_array() && point.size() == 2 && point[0].is_number() && point[1].is_number();
     if (!is_pair) object.refuse("points", "pairs [x, y] of numbers");
     const double x = point[0].get<double>();
     const double y = point[1].get<double>();
@@ -54,7 +55,8 @@ std::map<std::string, Sourced> table_of_numbers(const JsonObject& parent, const 
                                                 double low, double high) {
   const JsonObject object = parent.object(field);
   std::map<std::string, Sourced> table;
-  for (const auto& [key, value] : object.value().items()) table[key] = sourced_of(object, key, low, high);
+  for (const auto& [key, value] : object.value().items())
+    table[key] = sourced_of(object, key, low, high);
   return table;
 }
 
@@ -87,7 +89,8 @@ double SourcedCurve::at(double x) const {
 HardwareProfile parse_hardware(std::string_view text, const std::string& where) {
   const nlohmann::json json = parse_json(text, where);
   const JsonObject top(json, where);
-  if (top.string("format") != kHardwareFormat) top.refuse("format", fmt::format("\"{}\"", kHardwareFormat));
+  if (top.string("format") != kHardwareFormat)
+    top.refuse("format", fmt::format("\"{}\"", kHardwareFormat));
   HardwareProfile profile;
   profile.name = top.string("name");
   profile.title = top.string("title");
@@ -105,7 +108,8 @@ HardwareProfile parse_hardware(std::string_view text, const std::string& where) 
   profile.matmul = sourced_of(top, "matmul", kLeast, 1.0);
   profile.gather = curve_of(top, "gather", 1.0);
   profile.topk = sourced_of(top, "topk", 0.0, 1.0);
-  if (top.find("kernels") != nullptr) profile.kernels = table_of_numbers(top, "kernels", kLeast, 1.0);
+  if (top.find("kernels") != nullptr)
+    profile.kernels = table_of_numbers(top, "kernels", kLeast, 1.0);
   return profile;
 }
 

@@ -35,16 +35,18 @@ struct HardwareProfile {
   /// The format of attention's products ("bf16", "fp16", "f32"): a key of `peak`.
   std::string compute;
   std::map<std::string, Sourced> peak;  // FLOP/s by format
-  SourcedCurve bandwidth;    // bytes/s by bytes that a stage reads: what is reached, not what is printed
-  Sourced memory;            // bytes
-  Sourced launch;            // seconds from one stage's end to the next one's work
-  Sourced attend;            // share of peak of dense attention over many rows
+  SourcedCurve
+      bandwidth;   // bytes/s by bytes that a stage reads: what is reached, not what is printed
+  Sourced memory;  // bytes
+  Sourced launch;  // seconds from one stage's end to the next one's work
+  Sourced attend;  // share of peak of dense attention over many rows
   SourcedCurve attend_rows;  // share of that by rows that share their keys
   Sourced score;             // share of peak of scoring
   Sourced matmul;            // share of peak of the other layers' products
   SourcedCurve gather;       // share of the bandwidth by bytes of a granule
   Sourced topk;              // seconds per ranked score, all lists side by side
-  std::map<std::string, Sourced> kernels;  // `attend` of other attention kernels, by name; may be empty
+  std::map<std::string, Sourced>
+      kernels;  // `attend` of other attention kernels, by name; may be empty
 
   double peak_flops() const { return peak.at(compute).value; }
 };

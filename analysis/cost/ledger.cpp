@@ -108,7 +108,8 @@ LayerWork score_call(const LedgerSetting& setting, const CallShape& shape) {
 LayerWork sparse_call(const LedgerSetting& setting, const CallShape& shape) {
   LayerWork work = score_call(setting, shape);
   const AttendWork dense = dense_call(setting, shape).attend;
-  const double own = setting.mode == LedgerMode::chunks ? shape.n_tok : 0.0;  // kept beside the list
+  const double own =
+      setting.mode == LedgerMode::chunks ? shape.n_tok : 0.0;  // kept beside the list
   const double past = shape.n_ctx - own;
   if (setting.mode == LedgerMode::prefill) {  // each query sees what is before it
     const double n = shape.n_ctx;
@@ -129,14 +130,14 @@ LayerWork sparse_call(const LedgerSetting& setting, const CallShape& shape) {
 }
 
 struct Seconds {
-  double dense = 0.0;   // attention of all layers
+  double dense = 0.0;  // attention of all layers
   double sparse = 0.0;
   double dense_attend = 0.0;  // the kernels of attending alone, of one layer
   double sparse_attend = 0.0;
-  double dense_flops = 0.0;   // of one layer
+  double dense_flops = 0.0;  // of one layer
   double sparse_flops = 0.0;
   double dense_bytes = 0.0;
-  double rest = 0.0;    // of the model
+  double rest = 0.0;  // of the model
 };
 
 Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& hardware,
@@ -145,7 +146,8 @@ Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& har
   if (!attend && !setting.kernel.empty()) {
     const auto kernel = hardware.kernels.find(setting.kernel);
     if (kernel == hardware.kernels.end())
-      throw ConfigError(fmt::format("the profile {} has no kernel \"{}\"", hardware.name, setting.kernel));
+      throw ConfigError(
+          fmt::format("the profile {} has no kernel \"{}\"", hardware.name, setting.kernel));
     how.attend = kernel->second.value;
   }
   const double chosen = setting.layers - setting.dense_layers - setting.anchor_layers;
@@ -155,13 +157,16 @@ Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& har
     const LayerWork sparse = sparse_call(setting, shape);
     const double dense_seconds = predict_layer(dense, hardware, how).total();
     const StageTimes sparse_times = predict_layer(sparse, hardware, how);
-    const double anchor = setting.anchor_layers > 0.0
-                              ? dense_seconds + predict_layer(score_call(setting, shape), hardware, how).total()
-                              : 0.0;
+    const double anchor =
+        setting.anchor_layers > 0.0
+            ? dense_seconds + predict_layer(score_call(setting, shape), hardware, how).total()
+            : 0.0;
     // an anchor's scores serve the others
-    const double other = setting.anchor_layers > 0.0 ? sparse_times.of(CostStage::attend) : sparse_times.total();
+    const double other =
+        setting.anchor_layers > 0.0 ? sparse_times.of(CostStage::attend) : sparse_times.total();
     out.dense += setting.layers * dense_seconds;
-    out.sparse += setting.dense_layers * dense_seconds + setting.anchor_layers * anchor + chosen * other;
+    out.sparse +=
+        setting.dense_layers * dense_seconds + setting.anchor_layers * anchor + chosen * other;
     out.dense_attend += dense_seconds;
     out.sparse_attend += sparse_times.of(CostStage::attend);
     const double per_pair = 4.0 * shape.d_head * setting.batch;
@@ -169,15 +174,16 @@ Seconds predict_seconds(const LedgerSetting& setting, const HardwareProfile& har
     out.sparse_flops += per_pair * sparse.attend.pairs;
     out.dense_bytes += 2.0 * shape.d_head * setting.kv_bytes * setting.batch * dense.attend.keys;
     if (setting.parameters > 0.0) {
-      out.rest += predict_rest(rest_of_model(setting.parameters, setting.layers, setting.weight_bits), shape.n_tok,
-                               hardware, how);
+      out.rest +=
+          predict_rest(rest_of_model(setting.parameters, setting.layers, setting.weight_bits),
+                       shape.n_tok, hardware, how);
     }
   }
   return out;
 }
 
-double quantity_of(const LedgerSetting& setting, std::string_view quantity, const HardwareProfile& hardware,
-                   std::optional<double> attend) {
+double quantity_of(const LedgerSetting& setting, std::string_view quantity,
+                   const HardwareProfile& hardware, std::optional<double> attend) {
   const Seconds s = predict_seconds(setting, hardware, attend);
   if (quantity == "dense_ms") return 1e3 * s.dense;
   if (quantity == "sparse_ms") return 1e3 * s.sparse;
@@ -191,28 +197,32 @@ double quantity_of(const LedgerSetting& setting, std::string_view quantity, cons
   throw ConfigError(fmt::format("the ledger has no quantity \"{}\"", quantity));
 }
 
-std::string headline_sentence(const LedgerRow& row, const HardwareProfile& hardware, double predicted) {
+std::string headline_sentence(const LedgerRow& row, const HardwareProfile& hardware,
+                              double predicted) {
   const double error = predicted / row.published - 1.0;
-  const std::string begin =
-      fmt::format("{}: published {}{}, predicted {}{} on {}", row.headline, number_text(row.published, 3), row.unit,
-                  number_text(predicted, 3), row.unit, hardware.title);
+  const std::string begin = fmt::format("{}: published {}{}, predicted {}{} on {}", row.headline,
+                                        number_text(row.published, 3), row.unit,
+                                        number_text(predicted, 3), row.unit, hardware.title);
   if (std::abs(error) <= kConsistent) return begin + ": consistent.";
   std::vector<std::string> ways;
   for (const std::string& name : row.vary) {
     const auto needed = needed_value(row, name, hardware);
     if (!needed) continue;
     if (name == "attend") {
-      ways.push_back(fmt::format("attention kernels at {:.1f} % of the peak instead of {:.0f} %", 100.0 * *needed,
-                                 100.0 * hardware.attend.value));
+      ways.push_back(fmt::format("attention kernels at {:.1f} % of the peak instead of {:.0f} %",
+                                 100.0 * *needed, 100.0 * hardware.attend.value));
     } else if (name == "share") {
       ways.push_back(fmt::format("{:.1f} % of the keys kept instead of {:.1f} %", 100.0 * *needed,
                                  100.0 * row.setting.share));
     } else {
-      ways.push_back(fmt::format("{} = {}", name == "keys" ? "a budget" : name, number_text(*needed, 4)));
+      ways.push_back(
+          fmt::format("{} = {}", name == "keys" ? "a budget" : name, number_text(*needed, 4)));
     }
   }
-  if (ways.empty()) return begin + ": not consistent, and no single one of the settings explains it.";
-  return begin + fmt::format(": it would have to be {}, everything else as assumed.", fmt::join(ways, ", or "));
+  if (ways.empty())
+    return begin + ": not consistent, and no single one of the settings explains it.";
+  return begin + fmt::format(": it would have to be {}, everything else as assumed.",
+                             fmt::join(ways, ", or "));
 }
 
 }  // namespace
@@ -233,7 +243,8 @@ std::vector<LedgerRow> parse_ledger(std::string_view text, const std::string& wh
     row.unit = object.string_if("unit").value_or("");
     row.note = object.string_if("note").value_or("");
     row.headline = object.string_if("headline").value_or("");
-    if (row.role != "predicts" && row.role != "calibrates" && row.role != "bound" && row.role != "untold")
+    if (row.role != "predicts" && row.role != "calibrates" && row.role != "bound" &&
+        row.role != "untold")
       object.refuse("role", "predicts, calibrates, bound or untold");
     if (row.source.empty()) object.refuse("source", "who published the figure");
     if (row.role == "untold") {
@@ -261,11 +272,13 @@ std::vector<LedgerRow> ledger_rows() {
   throw ConfigError("the ledger was not built in");
 }
 
-double predict_quantity(const LedgerSetting& setting, std::string_view quantity, const HardwareProfile& hardware) {
+double predict_quantity(const LedgerSetting& setting, std::string_view quantity,
+                        const HardwareProfile& hardware) {
   return quantity_of(setting, quantity, hardware, std::nullopt);
 }
 
-std::optional<double> needed_value(const LedgerRow& row, const std::string& name, const HardwareProfile& hardware) {
+std::optional<double> needed_value(const LedgerRow& row, const std::string& name,
+                                   const HardwareProfile& hardware) {
   double low = 0.0;
   double high = 0.0;
   std::function<double(double)> at;
@@ -275,17 +288,22 @@ std::optional<double> needed_value(const LedgerRow& row, const std::string& name
   } else {
     const auto found = std::find_if(setting_numbers().begin(), setting_numbers().end(),
                                     [&](const auto& number) { return number.first == name; });
-    if (found == setting_numbers().end()) throw ConfigError(fmt::format("the ledger cannot vary \"{}\"", name));
+    if (found == setting_numbers().end())
+      throw ConfigError(fmt::format("the ledger cannot vary \"{}\"", name));
     const auto member = found->second;
     const bool is_share = name == "share";
     low = is_share ? 1e-4 : 1.0;
-    high = is_share ? 1.0 : name == "batch" ? 4096.0 : name == "keys" ? row.setting.context : 1 << 22;
+    high = is_share          ? 1.0
+           : name == "batch" ? 4096.0
+           : name == "keys"  ? row.setting.context
+                             : 1 << 22;
     at = [&row, &hardware, member](double x) {
       LedgerSetting setting = row.setting;
       setting.*member = x;
       return quantity_of(setting, row.quantity, hardware, std::nullopt);
     };
-    if (row.setting.mode == LedgerMode::chunks) low = std::max(low, name == "context" ? row.setting.chunk : low);
+    if (row.setting.mode == LedgerMode::chunks)
+      low = std::max(low, name == "context" ? row.setting.chunk : low);
   }
   const double at_low = at(low) - row.published;
   const double at_high = at(high) - row.published;
@@ -298,9 +316,16 @@ std::optional<double> needed_value(const LedgerRow& row, const std::string& name
 }
 
 Json ledger_json(const LedgerRow& row) {
-  Json json = {{"id", row.id},       {"source", row.source},       {"figure", row.figure}, {"hardware", row.hardware},
-               {"role", row.role},   {"predicted", nullptr},       {"published", row.published},
-               {"error", nullptr},   {"unit", row.unit},           {"note", row.note}};
+  Json json = {{"id", row.id},
+               {"source", row.source},
+               {"figure", row.figure},
+               {"hardware", row.hardware},
+               {"role", row.role},
+               {"predicted", nullptr},
+               {"published", row.published},
+               {"error", nullptr},
+               {"unit", row.unit},
+               {"note", row.note}};
   if (row.role == "untold") return json;
   const double predicted = predict_quantity(row.setting, row.quantity, find_hardware(row.hardware));
   json["predicted"] = predicted;
@@ -316,13 +341,15 @@ Json ledger_report() {
     Json json = ledger_json(row);
     if (row.role == "predicts") errors.push_back(std::abs(json["error"].get<double>()));
     if (!row.headline.empty() && json["predicted"].is_number())
-      headlines.push_back(headline_sentence(row, find_hardware(row.hardware), json["predicted"].get<double>()));
+      headlines.push_back(
+          headline_sentence(row, find_hardware(row.hardware), json["predicted"].get<double>()));
     rows.push_back(std::move(json));
   }
   return {{"kind", "cost-ledger"},
           {"predicted_rows", errors.size()},
           {"median_error", quantile(errors, 0.5)},
-          {"within_20_percent", std::count_if(errors.begin(), errors.end(), [](double e) { return e <= 0.2; })},
+          {"within_20_percent",
+           std::count_if(errors.begin(), errors.end(), [](double e) { return e <= 0.2; })},
           {"headlines", headlines},
           {"rows", rows}};
 }

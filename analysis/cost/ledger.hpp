@@ -34,15 +34,15 @@ struct LedgerSetting {
   double batch = 1;
   double kv_bytes = 2;
   bool causal = true;
-  std::string kernel;      // of HardwareProfile::kernels, for dense attention; empty: the profile's
-  double layers = 1;       // attention layers
+  std::string kernel;  // of HardwareProfile::kernels, for dense attention; empty: the profile's
+  double layers = 1;   // attention layers
   double dense_layers = 0;   // of them: left dense
   double anchor_layers = 0;  // of them: dense, and scored and ranked for the others
-  double keys = 0;         // that a query's list holds; 0: see share
-  double share = 1;        // of the keys that a query sees
-  double run = 1;          // adjacent keys
-  double rows = 0;         // query rows that share what is loaded; 0: all of a KV head's in the call
-  double list_rows = 0;    // queries of a list; 0: all of the call
+  double keys = 0;           // that a query's list holds; 0: see share
+  double share = 1;          // of the keys that a query sees
+  double run = 1;            // adjacent keys
+  double rows = 0;       // query rows that share what is loaded; 0: all of a KV head's in the call
+  double list_rows = 0;  // queries of a list; 0: all of the call
   double score_flops = 0;  // per query head, query and key
   double score_bytes = 0;  // per KV head and key, in elements of two bytes
   double ranked = 0;       // scores per KV head, list and key
@@ -59,9 +59,9 @@ struct LedgerRow {
   std::string role;
   double published = 0.0;
   std::string unit;
-  std::string note;      // what is assumed, or why nothing is predicted
+  std::string note;  // what is assumed, or why nothing is predicted
   LedgerSetting setting;
-  std::string headline;  // of the three papers: how the claim is called; else empty
+  std::string headline;           // of the three papers: how the claim is called; else empty
   std::vector<std::string> vary;  // headline: what is turned to see what would have to be true
 };
 
@@ -73,12 +73,14 @@ std::vector<LedgerRow> ledger_rows();
 /// attending. attention_speedup. dense_tokens, sparse_tokens: tokens/s with the rest of the model.
 /// model_speedup: a whole call (decode) or prompt (prefill, chunks). Throws ConfigError for a word
 /// that is none of these.
-double predict_quantity(const LedgerSetting& setting, std::string_view quantity, const HardwareProfile& hardware);
+double predict_quantity(const LedgerSetting& setting, std::string_view quantity,
+                        const HardwareProfile& hardware);
 
 /// What one setting would have to be for the prediction to meet the published value; nothing if no
 /// value between `low` and `high` does. name: context, batch, keys, share, or attend (the share of
 /// peak of dense attention).
-std::optional<double> needed_value(const LedgerRow& row, const std::string& name, const HardwareProfile& hardware);
+std::optional<double> needed_value(const LedgerRow& row, const std::string& name,
+                                   const HardwareProfile& hardware);
 
 /// One row with its prediction and error (predicted / published - 1); both null where nothing is predicted.
 nlohmann::ordered_json ledger_json(const LedgerRow& row);

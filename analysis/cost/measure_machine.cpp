@@ -24,11 +24,11 @@ constexpr Index kQueryHeads = 24;
 constexpr Index kKvHeads = 8;
 constexpr Index kChannels = 128;
 constexpr Index kKeys = 32768;
-constexpr Index kFewKeys = 512;    // 4 MiB of K and V: arithmetic, not memory, limits the kernels
+constexpr Index kFewKeys = 512;  // 4 MiB of K and V: arithmetic, not memory, limits the kernels
 constexpr Index kQueryRows = 128;
 constexpr Index kListKeys = 2048;
 constexpr int kRepeats = 9;
-constexpr double kElement = 4.0;   // bytes of f32
+constexpr double kElement = 4.0;  // bytes of f32
 
 /// The least of some repeats, after one that does not count: other programs only add. Short work is repeated inside.
 template <class Work>
@@ -100,7 +100,8 @@ class Machine {
     Tensor<float> y({n_tasks, kSide, kWideLanes});
     const double seconds = least_seconds([&] {
       pool_.parallel_for(n_tasks, [&](Index task, int) {
-        lane_matmul(k_.data(), kSide, kSide, kSide, nullptr, x.data(), y.view().sub(task).data(), kWideLanes);
+        lane_matmul(k_.data(), kSide, kSide, kSide, nullptr, x.data(), y.view().sub(task).data(),
+                    kWideLanes);
       });
     });
     return 2.0 * static_cast<double>(kSide * kSide * kWideLanes * n_tasks) / seconds;
@@ -121,8 +122,11 @@ class Machine {
     Tensor<float> out({kQueryHeads, n_tok, kChannels});
     Tensor<float> lse({kQueryHeads, n_tok});
     const AttentionQuestion asked = question(n_tok, n_keys);
-    const double seconds = least_seconds([&] { attend_dense(asked, {out.view(), lse.view()}, pool_); });
-    const double pairs = static_cast<double>(n_tok * (n_keys - n_tok)) + 0.5 * static_cast<double>(n_tok * (n_tok + 1));
+    const double seconds = least_seconds([&] {
+      attend_dense(asked, {out.view(), lse.view()}, pool_);
+    });
+    const double pairs = static_cast<double>(n_tok * (n_keys - n_tok)) +
+                         0.5 * static_cast<double>(n_tok * (n_tok + 1));
     return 4.0 * static_cast<double>(kQueryHeads * kChannels) * pairs / seconds;
   }
 
@@ -132,7 +136,8 @@ class Machine {
     const Index n_runs = kListKeys / run;
     KeyList list;
     for (Index r = 0; r < n_runs; ++r) {
-      for (Index i = 0; i < run; ++i) list.scored.push_back(static_cast<KeyPos>(r * (past / n_runs) + i));
+      for (Index i = 0; i < run; ++i)
+        list.scored.push_back(static_cast<KeyPos>(r * (past / n_runs) + i));
     }
     Selection selection(ListOwner::kv_head, n_tok, n_tok);
     for (Index head = 0; head < kKvHeads; ++head) selection.add(list);
@@ -141,7 +146,9 @@ class Machine {
     Tensor<float> lse({kQueryHeads, n_tok});
     ListMemory memory;
     const AttentionQuestion asked = question(n_tok, n_keys);
-    return least_seconds([&] { attend_lists(asked, selection, {lanes, out.data(), lse.view()}, pool_, {}, &memory); });
+    return least_seconds([&] {
+      attend_lists(asked, selection, {lanes, out.data(), lse.view()}, pool_, {}, &memory);
+    });
   }
 
   double score_rate() {
@@ -155,10 +162,13 @@ class Machine {
     call.engine = &engine;
     constexpr Index kVectors = 4;  // per KV head
     std::vector<double> vectors(static_cast<std::size_t>(kKvHeads * kVectors * kChannels), 0.1);
-    std::vector<std::vector<double>> scores(static_cast<std::size_t>(kKvHeads * kVectors),
-                                            std::vector<double>(static_cast<std::size_t>(kKeys / 2)));
+    std::vector<std::vector<double>> scores(
+        static_cast<std::size_t>(kKvHeads * kVectors),
+        std::vector<double>(static_cast<std::size_t>(kKeys / 2)));
     std::vector<std::span<double>> views(scores.begin(), scores.end());
-    const double seconds = least_seconds([&] { linear_scores(call, vectors, {0, kKeys / 2}, views); });
+    const double seconds = least_seconds([&] {
+      linear_scores(call, vectors, {0, kKeys / 2}, views);
+    });
     return static_cast<double>(kKvHeads * kVectors * kKeys * kChannels) / seconds;
   }
 
@@ -170,7 +180,9 @@ class Machine {
     const std::vector<Index> ks = {1024};
     std::vector<TopCuts> finders(static_cast<std::size_t>(n_tasks));
     const double seconds = least_seconds([&] {
-      pool_.parallel_for(n_tasks, [&](Index task, int) { finders[static_cast<std::size_t>(task)].find(scores, ks); });
+      pool_.parallel_for(n_tasks, [&](Index task, int) {
+        finders[static_cast<std::size_t>(task)].find(scores, ks);
+      });
     });
     return seconds / static_cast<double>(n_tasks * kKeys);
   }
@@ -187,10 +199,10 @@ class Machine {
 
 }  // namespace
 
-HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu, const ProgressFn& progress,
-                                const std::stop_token& stop) {
-  const std::string here = fmt::format("measured by kvscope bench machine on {} with {} thread{}", cpu,
-                                       pool.n_threads(), pool.n_threads() == 1 ? "" : "s");
+HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu,
+                                const ProgressFn& progress, const std::stop_token& stop) {
+  const std::string here = fmt::format("measured by kvscope bench machine on {} with {} thread{}",
+                                       cpu, pool.n_threads(), pool.n_threads() == 1 ? "" : "s");
   constexpr std::int64_t kSteps = 8;
   std::int64_t done = 0;
   const auto step = [&] {
@@ -204,8 +216,9 @@ HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu, const 
   profile.title = cpu;
   profile.kind = "cpu";
   profile.compute = "f32";
-  profile.memory = {static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)),
-                    "the operating system: physical memory"};
+  profile.memory = {
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)),
+      "the operating system: physical memory"};
   profile.launch = {machine.loop(), here + ": an empty parallel loop"};
   step();
   profile.bandwidth.source = here + ": reading an array of that size again and again";
@@ -216,7 +229,8 @@ HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu, const 
   step();
   std::vector<std::pair<double, double>> rates;  // rows of a KV head, FLOP/s
   for (const Index n_tok : {1, 2, 4, 8, 16, 32, 64, 128}) {
-    rates.emplace_back(static_cast<double>(n_tok * kQueryHeads / kKvHeads), machine.dense_rate(n_tok, kFewKeys));
+    rates.emplace_back(static_cast<double>(n_tok * kQueryHeads / kKvHeads),
+                       machine.dense_rate(n_tok, kFewKeys));
   }
   step();
   const double dense = std::max(machine.dense_rate(kQueryRows, 4096), rates.back().second);
@@ -230,11 +244,14 @@ HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu, const 
   profile.matmul = {product / peak, here + ": products of 512 x 512 with a block of columns"};
   profile.attend = {dense / peak, here + ": dense attention of 128 queries"};
   profile.attend_rows.source = here + ": dense attention over 512 keys, 3 query heads to a KV head";
-  for (const auto& [rows, rate] : rates) profile.attend_rows.points.emplace_back(rows, std::min(rate / dense, 1.0));
+  for (const auto& [rows, rate] : rates)
+    profile.attend_rows.points.emplace_back(rows, std::min(rate / dense, 1.0));
   profile.score = {score / peak, here + ": products of four vectors per KV head with 16384 keys"};
-  profile.kernels["lists"] = {lists / peak, here + ": attention of 128 queries over a list of 2048 single keys"};
+  profile.kernels["lists"] = {lists / peak,
+                              here + ": attention of 128 queries over a list of 2048 single keys"};
   step();
-  profile.gather.source = here + ": one query over 2048 of 32768 keys, against the bandwidth for as many bytes";
+  profile.gather.source =
+      here + ": one query over 2048 of 32768 keys, against the bandwidth for as many bytes";
   const double bytes = 2.0 * static_cast<double>(kListKeys * kKvHeads * kChannels) * kElement;
   double before = 0.0;
   for (const Index run : {1, 2, 4, 16, 64, 256}) {

@@ -12,8 +12,8 @@ namespace {
 constexpr double kLaunchesPerLayer = 9.0;
 
 /// One kernel that does the FLOPs and reads the bytes at the same time.
-double stage_seconds(const HardwareProfile& hardware, double flops, double compute_share, double bytes,
-                     double memory_share) {
+double stage_seconds(const HardwareProfile& hardware, double flops, double compute_share,
+                     double bytes, double memory_share) {
   const double compute = flops / (compute_share * hardware.peak_flops());
   const double memory = bytes > 0.0 ? bytes / (memory_share * hardware.bandwidth.at(bytes)) : 0.0;
   return hardware.launch.value + std::max(compute, memory);
@@ -36,7 +36,8 @@ StageTimes StageTimes::scaled(double factor) const {
   return out;
 }
 
-StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware, const CostSetting& setting) {
+StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
+                         const CostSetting& setting) {
   const CallShape& shape = work.shape;
   const double scale = setting.kv_bytes / 2.0;  // SelectCost counts elements of two bytes
   const double attend = setting.attend.value_or(hardware.attend.value);
@@ -48,17 +49,21 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
         stage_seconds(hardware, 0.0, 1.0, setting.batch * (work.append_bytes * scale + keys), 1.0);
   }
   if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
-    times.of(CostStage::score) = stage_seconds(hardware, setting.batch * work.score_flops, hardware.score.value,
-                                               setting.batch * work.score_bytes * scale, 1.0);
+    times.of(CostStage::score) =
+        stage_seconds(hardware, setting.batch * work.score_flops, hardware.score.value,
+                      setting.batch * work.score_bytes * scale, 1.0);
   }
   if (work.ranked > 0.0)
-    times.of(CostStage::topk) = hardware.launch.value + setting.batch * work.ranked * hardware.topk.value;
+    times.of(CostStage::topk) =
+        hardware.launch.value + setting.batch * work.ranked * hardware.topk.value;
   if (work.attend.pairs > 0.0) {
-    const double granule = work.attend.runs > 0.0 ? work.attend.keys / work.attend.runs * row_bytes : row_bytes;
-    times.of(CostStage::attend) = stage_seconds(
-        hardware, setting.batch * 4.0 * shape.d_head * work.attend.pairs,
-        attend * hardware.attend_rows.at(work.attend.rows), setting.batch * 2.0 * work.attend.keys * row_bytes,
-        work.is_dense ? 1.0 : hardware.gather.at(granule));
+    const double granule =
+        work.attend.runs > 0.0 ? work.attend.keys / work.attend.runs * row_bytes : row_bytes;
+    times.of(CostStage::attend) =
+        stage_seconds(hardware, setting.batch * 4.0 * shape.d_head * work.attend.pairs,
+                      attend * hardware.attend_rows.at(work.attend.rows),
+                      setting.batch * 2.0 * work.attend.keys * row_bytes,
+                      work.is_dense ? 1.0 : hardware.gather.at(granule));
   }
   if (work.summaries > 0.0) {
     const double pairs = work.summaries * shape.group() * shape.n_tok;
@@ -77,14 +82,15 @@ RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bi
 RestOfModel rest_of_model(const ModelConfig& config, double weight_bits) {
   double n = static_cast<double>(config.n_active_parameters());
   // one row of the embedding is read; a tied one is the output projection too
-  if (!config.tied_embeddings) n -= static_cast<double>(config.n_vocab) * static_cast<double>(config.d_model);
+  if (!config.tied_embeddings)
+    n -= static_cast<double>(config.n_vocab) * static_cast<double>(config.d_model);
   return rest_of_model(n, static_cast<double>(config.n_layers), weight_bits);
 }
 
 double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware,
                     const CostSetting& setting) {
-  const double compute =
-      rest.flops_per_token * n_tok * setting.batch / (hardware.matmul.value * hardware.peak_flops());
+  const double compute = rest.flops_per_token * n_tok * setting.batch /
+                         (hardware.matmul.value * hardware.peak_flops());
   const double memory = rest.weight_bytes / hardware.bandwidth.at(rest.weight_bytes);
   return rest.n_launches * hardware.launch.value + std::max(compute, memory);
 }

@@ -19,7 +19,8 @@ namespace kvscope {
 
 /// append: writing what the method keeps about new keys. estimate: attending to pseudo-keys.
 enum class CostStage : std::size_t { append, score, topk, attend, estimate };
-inline constexpr std::array<std::string_view, 5> kCostStages = {"append", "score", "topk", "attend", "estimate"};
+inline constexpr std::array<std::string_view, 5> kCostStages = {"append", "score", "topk", "attend",
+                                                                "estimate"};
 
 /// Seconds.
 struct StageTimes {
@@ -33,17 +34,18 @@ struct StageTimes {
 
 /// How the work is done, besides the card.
 struct CostSetting {
-  double batch = 1.0;              // sequences side by side: their caches are not shared
-  double kv_bytes = 2.0;           // of a stored element of K or V
-  std::optional<double> attend;    // share of peak of dense attention, in place of the profile's
+  double batch = 1.0;            // sequences side by side: their caches are not shared
+  double kv_bytes = 2.0;         // of a stored element of K or V
+  std::optional<double> attend;  // share of peak of dense attention, in place of the profile's
 };
 
 /// One layer of one call.
-StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware, const CostSetting& setting);
+StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
+                         const CostSetting& setting);
 
 /// What a model does besides attention, of one forward call.
 struct RestOfModel {
-  double weight_bytes = 0.0;      // read once per call, whatever the batch
+  double weight_bytes = 0.0;  // read once per call, whatever the batch
   double flops_per_token = 0.0;
   double n_launches = 0.0;
 };
@@ -54,7 +56,8 @@ RestOfModel rest_of_model(const ModelConfig& config, double weight_bits);
 RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bits);
 
 /// Seconds of that for n_tok tokens of each sequence.
-double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware, const CostSetting& setting);
+double predict_rest(const RestOfModel& rest, double n_tok, const HardwareProfile& hardware,
+                    const CostSetting& setting);
 
 /// The same call at another context: keys and runs stay as they are where the budget is a count and
 /// grow with the context otherwise; scoring, ranking and pseudo-keys grow with it.

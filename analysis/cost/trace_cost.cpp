@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 constexpr double kLongestContext = 16.0 * 1024 * 1024;
 
 bool keeps_count(const ReplayPair& pair) {
-  if (pair.budget) return pair.budget->kind == Budget::Kind::tokens || pair.budget->kind == Budget::Kind::pages;
+  if (pair.budget)
+    return pair.budget->kind == Budget::Kind::tokens || pair.budget->kind == Budget::Kind::pages;
   return pair.selector.caps().is_static;  // a window; what decides by mass grows
 }
 
@@ -45,13 +46,14 @@ LayerWork mean_work(const std::vector<LayerWork>& calls) {
   mean.append_bytes = average([](const LayerWork& w) { return w.append_bytes; });
   mean.ranked = average([](const LayerWork& w) { return w.ranked; });
   mean.summaries = average([](const LayerWork& w) { return w.summaries; });
-  mean.is_dense = std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
+  mean.is_dense =
+      std::all_of(calls.begin(), calls.end(), [](const LayerWork& w) { return w.is_dense; });
   return mean;
 }
 
 /// What the layers with a sliding window take, all together.
-double window_seconds(const TraceInfo& info, const CallShape& shape, const HardwareProfile& hardware,
-                      const CostSetting& setting) {
+double window_seconds(const TraceInfo& info, const CallShape& shape,
+                      const HardwareProfile& hardware, const CostSetting& setting) {
   double seconds = 0.0;
   for (const auto& window : info.window) {
     if (window) seconds += predict_layer(dense_work(shape, window), hardware, setting).total();
@@ -62,7 +64,8 @@ double window_seconds(const TraceInfo& info, const CallShape& shape, const Hardw
 std::optional<RestOfModel> rest_of(const TraceInfo& info, double weight_bits) {
   if (info.model_config.empty()) return std::nullopt;
   try {
-    return rest_of_model(parse_model_config(info.model_config, "the recording's model"), weight_bits);
+    return rest_of_model(parse_model_config(info.model_config, "the recording's model"),
+                         weight_bits);
   } catch (const Error&) {
     return std::nullopt;  // a model that this program does not compute, recorded elsewhere
   }
@@ -71,8 +74,8 @@ std::optional<RestOfModel> rest_of(const TraceInfo& info, double weight_bits) {
 }  // namespace
 
 void WorkCollector::add(const AnsweredCall& answer) {
-  const LayerWork work =
-      measured_work(answer.selection, answer.cost, n_q_, n_kv_, d_head_, answer.tokens, answer.page_size);
+  const LayerWork work = measured_work(answer.selection, answer.cost, n_q_, n_kv_, d_head_,
+                                       answer.tokens, answer.page_size);
   const std::scoped_lock lock(mutex_);
   works_[{answer.pair, answer.layer}][answer.call] = work;
 }
@@ -90,7 +93,8 @@ double usual_kv_bytes(const HardwareProfile& hardware) {
   return hardware.kind == "cpu" ? 4.0 : 2.0;
 }
 
-LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware, const CostSetting& setting) {
+LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
+                    const CostSetting& setting) {
   LayerCost cost;
   for (const LayerWork& work : calls) {
     cost.stages += predict_layer(work, hardware, setting);
@@ -103,7 +107,8 @@ LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& 
 }
 
 std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
-                                         const HardwareProfile& hardware, const CostSetting& setting) {
+                                         const HardwareProfile& hardware,
+                                         const CostSetting& setting) {
   const auto gain = [&](double n_ctx) {  // seconds that the method saves
     double seconds = 0.0;
     for (const LayerWork& work : layers) {
@@ -114,7 +119,8 @@ std::optional<double> break_even_context(const std::vector<LayerWork>& layers, b
     }
     return seconds;
   };
-  const bool is_dense = std::all_of(layers.begin(), layers.end(), [](const LayerWork& w) { return w.is_dense; });
+  const bool is_dense =
+      std::all_of(layers.begin(), layers.end(), [](const LayerWork& w) { return w.is_dense; });
   if (layers.empty() || is_dense || gain(kLongestContext) < 0.0) return std::nullopt;
   double high = kLongestContext;
   const double least = layers.front().shape.n_tok + 1.0;
@@ -128,18 +134,21 @@ std::optional<double> break_even_context(const std::vector<LayerWork>& layers, b
   return std::ceil(high);
 }
 
-Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers, const std::vector<ReplayPair>& pairs,
-                       const WorkCollector& works, Phase phase, const CostOptions& options) {
+Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
+                       const std::vector<ReplayPair>& pairs, const WorkCollector& works,
+                       Phase phase, const CostOptions& options) {
   Json rows = Json::array();
   const std::optional<RestOfModel> rest = rest_of(info, options.weight_bits);
   Index n_full = 0;  // layers of the model without a window
   for (Index layer = 0; layer < info.n_layers; ++layer) {
-    const bool has_window = !info.window.empty() && info.window[static_cast<std::size_t>(layer)].has_value();
+    const bool has_window =
+        !info.window.empty() && info.window[static_cast<std::size_t>(layer)].has_value();
     n_full += has_window ? 0 : 1;
   }
   for (const HardwareProfile& hardware : options.hardware) {
     for (const double batch : options.batches) {
-      const CostSetting setting{batch, options.kv_bytes.value_or(usual_kv_bytes(hardware)), std::nullopt};
+      const CostSetting setting{batch, options.kv_bytes.value_or(usual_kv_bytes(hardware)),
+                                std::nullopt};
       for (std::size_t c = 0; c <= options.contexts.size(); ++c) {
         for (std::size_t p = 0; p < pairs.size(); ++p) {
           std::vector<LayerWork> means;  // of the layers
@@ -148,14 +157,16 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers, 
             std::vector<LayerWork> calls = works.calls(p, layer);
             if (calls.empty()) continue;
             if (c > 0) {
-              for (LayerWork& work : calls) work = at_context(work, options.contexts[c - 1], keeps_count(pairs[p]));
+              for (LayerWork& work : calls)
+                work = at_context(work, options.contexts[c - 1], keeps_count(pairs[p]));
             }
             const LayerCost one = mean_cost(calls, hardware, setting);
             cost.stages += one.stages;
             cost.dense += one.dense;
             means.push_back(mean_work(calls));
           }
-          if (means.empty()) throw ConfigError("cost: every layer that was asked for has a sliding window");
+          if (means.empty())
+            throw ConfigError("cost: every layer that was asked for has a sliding window");
           const auto n = static_cast<double>(means.size());
           cost.stages = cost.stages.scaled(1.0 / n);
           cost.dense /= n;
@@ -191,8 +202,8 @@ Json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers, 
           row["call_us"] = rest ? Json(1e6 * (all + more)) : Json(nullptr);
           row["dense_call_us"] = rest ? Json(1e6 * (all_dense + more)) : Json(nullptr);
           row["call_speedup"] = rest ? Json((all_dense + more) / (all + more)) : Json(nullptr);
-          const double cache = 2.0 * static_cast<double>(info.n_layers) * shape.n_kv * shape.n_ctx * shape.d_head *
-                               setting.kv_bytes * batch;
+          const double cache = 2.0 * static_cast<double>(info.n_layers) * shape.n_kv * shape.n_ctx *
+                               shape.d_head * setting.kv_bytes * batch;
           row["memory_share"] = ((rest ? rest->weight_bytes : 0.0) + cache) / hardware.memory.value;
           rows.push_back(std::move(row));
         }

@@ -31,8 +31,8 @@ class WorkCollector {
 struct CostOptions {
   std::vector<HardwareProfile> hardware;
   std::vector<double> batches = {1.0};
-  std::vector<double> contexts;     // besides the measured one: lists scaled by the rule of at_context
-  std::optional<double> kv_bytes;   // empty: two on a GPU, four on a CPU
+  std::vector<double> contexts;  // besides the measured one: lists scaled by the rule of at_context
+  std::optional<double> kv_bytes;  // empty: two on a GPU, four on a CPU
   double weight_bits = 16.0;
 };
 
@@ -44,17 +44,20 @@ struct LayerCost {
   StageTimes stages;
   double dense = 0.0;
 };
-LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware, const CostSetting& setting);
+LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
+                    const CostSetting& setting);
 
 /// The least context from which on a method costs no more than dense attention, as far as 16M tokens;
 /// nothing if it never does. keeps_count: see at_context.
 std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
-                                         const HardwareProfile& hardware, const CostSetting& setting);
+                                         const HardwareProfile& hardware,
+                                         const CostSetting& setting);
 
 /// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch, context, pair. Fields
 /// of the whole call are null where the recording holds no configuration of its model.
 nlohmann::ordered_json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
-                                         const std::vector<ReplayPair>& pairs, const WorkCollector& works,
-                                         Phase phase, const CostOptions& options);
+                                         const std::vector<ReplayPair>& pairs,
+                                         const WorkCollector& works, Phase phase,
+                                         const CostOptions& options);
 
 }  // namespace kvscope

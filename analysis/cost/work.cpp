@@ -22,7 +22,8 @@ double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, T
     for (Index row = 0; row < tokens.size(); row += selection.rows_per_list) {
       const Index last = std::min(row + selection.rows_per_list, tokens.size()) - 1;
       const TokenRange seen{0, tokens.begin + last + 1};
-      for (const KeyPos key : inside(selection.list(owner, row).keys, seen)) marks[static_cast<std::size_t>(key)] = 1;
+      for (const KeyPos key : inside(selection.list(owner, row).keys, seen))
+        marks[static_cast<std::size_t>(key)] = 1;
     }
   }
   return count_runs(marks);
@@ -49,14 +50,16 @@ LayerWork dense_work(const CallShape& shape, std::optional<Index> window) {
 
 double count_runs(std::span<const std::uint8_t> marks) {
   double n = 0.0;
-  for (std::size_t i = 0; i < marks.size(); ++i) n += marks[i] != 0 && (i == 0 || marks[i - 1] == 0) ? 1.0 : 0.0;
+  for (std::size_t i = 0; i < marks.size(); ++i)
+    n += marks[i] != 0 && (i == 0 || marks[i - 1] == 0) ? 1.0 : 0.0;
   return n;
 }
 
-LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv, Index d_head,
-                        TokenRange tokens, Index page_size) {
-  const CallShape shape{static_cast<double>(n_q), static_cast<double>(n_kv), static_cast<double>(d_head),
-                        static_cast<double>(tokens.size()), static_cast<double>(tokens.end)};
+LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv,
+                        Index d_head, TokenRange tokens, Index page_size) {
+  const CallShape shape{static_cast<double>(n_q), static_cast<double>(n_kv),
+                        static_cast<double>(d_head), static_cast<double>(tokens.size()),
+                        static_cast<double>(tokens.end)};
   LayerWork work = dense_work(shape);
   work.score_flops = cost.score_flops;
   work.score_bytes = cost.score_bytes;
@@ -78,7 +81,8 @@ LayerWork measured_work(const Selection& selection, const SelectCost& cost, Inde
   const Index rows = std::min(selection.rows_per_list, tokens.size());
   work.attend.rows = static_cast<double>(rows * (is_shared ? group : 1));
   if (cost.score_flops > 0.0) {
-    const double units = std::ceil(shape.n_ctx / static_cast<double>(std::max<Index>(page_size, 1)));
+    const double units =
+        std::ceil(shape.n_ctx / static_cast<double>(std::max<Index>(page_size, 1)));
     work.ranked = units * static_cast<double>(selection.n_lists());
   }
   return work;

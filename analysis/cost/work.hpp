@@ -48,7 +48,7 @@ double count_runs(std::span<const std::uint8_t> marks);
 
 /// The work behind an answer. `tokens`: positions of the call's queries. cost: the method's own. A
 /// dense answer without scoring is dense_work.
-LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv, Index d_head,
-                        TokenRange tokens, Index page_size);
+LayerWork measured_work(const Selection& selection, const SelectCost& cost, Index n_q, Index n_kv,
+                        Index d_head, TokenRange tokens, Index page_size);
 
 }  // namespace kvscope

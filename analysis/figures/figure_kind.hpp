@@ -53,8 +53,11 @@ struct FigureOptions {
     visit(Field{"heads", "query heads shown, as 0,4-7 [all, or the one the figure names]"},
           self.heads);
     visit(Field{"phase", "phase shown, where a table has several [the first]"}, self.phase);
-    visit(Field{"x", "the first axis: keys or bytes as measured, or the nominal budget [the figure's own]"},
-          self.x);
+    visit(
+        Field{
+            "x",
+            "the first axis: keys or bytes as measured, or the nominal budget [the figure's own]"},
+        self.x);
     visit(Field{"band",
                 "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "
                 "and range, or none"},

@@ -46,7 +46,8 @@ Atlas grid_of(const std::vector<std::size_t>& layers, const std::vector<std::siz
   atlas.n_columns = heads.size();
   atlas.n_rows = layers.size();
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    for (std::size_t h = 0; h < heads.size(); ++h) atlas.tiles.push_back({layers[l], heads[h], h, l});
+    for (std::size_t h = 0; h < heads.size(); ++h)
+      atlas.tiles.push_back({layers[l], heads[h], h, l});
   }
   return atlas;
 }
@@ -85,7 +86,8 @@ plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
     const Index top = static_cast<Index>(tile.row + 1) * step - 1 - gap / 2;
     for (Index q = 0; q < cells; ++q) {
       for (Index k = 0; k < cells; ++k) {
-        const double value = maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
+        const double value =
+            maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
         map.values[static_cast<std::size_t>((top - q) * map.n_cols + left + k)] =
             static_cast<float>(value);  // the first query on top
       }
@@ -121,8 +123,8 @@ HeadNumbers numbers_of(const FigureInput& input) {
       result, options.metric.empty() ? "distance" : options.metric, options.selector);
   const std::size_t n_heads = result.read("layer").size() * result.read("q_head").size();
   if (numbers.values.size() != n_heads) {
-    throw FormatError(fmt::format("{}: {} numbers for {} heads", result.name(),
-                                  numbers.values.size(), n_heads));
+    throw FormatError(
+        fmt::format("{}: {} numbers for {} heads", result.name(), numbers.values.size(), n_heads));
   }
   return numbers;
 }
@@ -130,9 +132,9 @@ HeadNumbers numbers_of(const FigureInput& input) {
 Atlas make_atlas(const FigureInput& input, AtlasOrder order, const HeadNumbers& numbers) {
   const ResultView& result = *input.results[0];
   const auto heads = result.read("q_head");
-  Atlas atlas = grid_of(
-      slots_of(result.read("layer"), input.options.layers, "layers", result.name()),
-      slots_of(heads, input.options.heads, "heads", result.name()));
+  Atlas atlas =
+      grid_of(slots_of(result.read("layer"), input.options.layers, "layers", result.name()),
+              slots_of(heads, input.options.heads, "heads", result.name()));
   atlas.n_all = atlas.tiles.size();
   if (order == AtlasOrder::by_number) sort_atlas(atlas, numbers.values, heads.size());
   return atlas;
@@ -150,7 +152,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const auto layers = result.read("layer");
   const auto heads = result.read("q_head");
   const Index cells = maps.spec.shape.rank == 4 ? maps.spec.shape[2] : 0;
-  maps.require_shape({static_cast<Index>(layers.size()), static_cast<Index>(heads.size()), cells, cells});
+  maps.require_shape(
+      {static_cast<Index>(layers.size()), static_cast<Index>(heads.size()), cells, cells});
   const HeadNumbers numbers = numbers_of(input);
   const auto value_of = [&](const HeadTile& tile) {
     return numbers.values[tile.layer * heads.size() + tile.head];
@@ -188,8 +191,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
                    [&](const HeadTile& a, const HeadTile& b) { return value_of(a) > value_of(b); });
   most.resize(std::min(most.size(), kMostBoxed));
   if (!most.empty() && !is_sorted) {
-    panel.marks.emplace_back(outlines(most, {plot::Role::highlight, 0},
-                                      fmt::format("the {} largest", most.size())));
+    panel.marks.emplace_back(
+        outlines(most, {plot::Role::highlight, 0}, fmt::format("the {} largest", most.size())));
   }
   const bool has_words = atlas.n_columns <= kMostWords;
   for (const HeadTile& tile : atlas.tiles) {
@@ -225,7 +228,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
                        : fmt::format("Retrieval: weight on positions {}.", needle));
   }
   if (atlas.tiles.size() < atlas.n_all)
-    figure.caption.push_back(fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
+    figure.caption.push_back(
+        fmt::format("The first {} of {} heads.", atlas.tiles.size(), atlas.n_all));
   return figure;
 }
 

@@ -63,16 +63,15 @@ HeadNumbers read_head_numbers(const ResultView& result, std::string_view name,
   const Methods methods(result);
   if (name == "lost_mass") {
     if (methods.selectors.empty()) {
-      throw ConfigError(fmt::format("{} holds no losses: it was made without --selector",
-                                    result.name()));
+      throw ConfigError(
+          fmt::format("{} holds no losses: it was made without --selector", result.name()));
     }
     return loss_of(result, methods, selector.empty() ? 0 : method_of(result, methods, selector));
   }
   std::vector<std::string> names;
   for (const HeadMeasure& measure : kHeadMeasures) {
     if (measure.name == name) {
-      return {std::string(name), std::string(measure.label), measure.is_share,
-              result.read(name)};
+      return {std::string(name), std::string(measure.label), measure.is_share, result.read(name)};
     }
     names.emplace_back(measure.name);
   }

@@ -44,8 +44,8 @@ Index one_of(std::string_view option_text, std::string_view option, Index fallba
 
 MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   // in the order in which colours are told apart best
-  static constexpr std::string_view kFixed[] = {
-      "quoka", "quest", "specattn", "snapkv", "h2o", "streamingllm", "random", "keydiff"};
+  static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
+                                                "h2o",   "streamingllm", "random",   "keydiff"};
   std::set<int> taken;
   for (const std::string& selector : selectors) {
     const std::string_view base = method_name(selector);

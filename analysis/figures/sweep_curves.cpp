@@ -78,8 +78,8 @@ std::vector<bool> wanted_codes(const TextColumn& column, const std::vector<std::
   }
   for (const std::string& word : words) {
     if (contains(column.categories, word)) continue;
-    throw ConfigError(fmt::format("{}: there is no {} in this table; it has {}", option, quote(word),
-                                  some_of(column.categories)));
+    throw ConfigError(fmt::format("{}: there is no {} in this table; it has {}", option,
+                                  quote(word), some_of(column.categories)));
   }
   return wanted;
 }
@@ -204,7 +204,8 @@ Along along_of(const FigureOptions& options, Along own) {
   if (options.x == "keys") return Along::keys;
   if (options.x == "bytes") return Along::bytes;
   if (options.x == "budget") return Along::budget;
-  throw ConfigError(fmt::format("x: expected keys or bytes (as measured) or budget (nominal), found \"{}\"", options.x));
+  throw ConfigError(fmt::format(
+      "x: expected keys or bytes (as measured) or budget (nominal), found \"{}\"", options.x));
 }
 
 std::string curve_label(std::string_view selector) {
@@ -276,11 +277,14 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
 /// A difference that can be seen.
 constexpr double kVisible = 0.002;
 
-bool is_error(const SweepMetric& metric) { return metric.column.starts_with("output_error"); }
+bool is_error(const SweepMetric& metric) {
+  return metric.column.starts_with("output_error");
+}
 
 /// Whether no selection of as many keys can lie beyond the oracle, or one should not: mass, recall, errors.
 bool is_bounded_by_oracle(const SweepMetric& metric) {
-  return metric.column.starts_with("mass") || metric.column.starts_with("recall") || is_error(metric);
+  return metric.column.starts_with("mass") || metric.column.starts_with("recall") ||
+         is_error(metric);
 }
 
 std::string short_label(const std::string& selector) {
@@ -288,9 +292,10 @@ std::string short_label(const std::string& selector) {
 }
 
 std::string is_beyond_text(const std::string& who, std::size_t n_methods, bool is_error) {
-  return fmt::format("{}{} {} the oracle", short_label(who),
-                     n_methods > 1 ? fmt::format(" and {} more are", n_methods - 1) : std::string(" is"),
-                     is_error ? "below" : "above");
+  return fmt::format(
+      "{}{} {} the oracle", short_label(who),
+      n_methods > 1 ? fmt::format(" and {} more are", n_methods - 1) : std::string(" is"),
+      is_error ? "below" : "above");
 }
 
 /// Why methods lie beyond the oracle, as words above the panel: it is bound by the nominal budget,
@@ -325,7 +330,8 @@ std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) 
   const double kept = worst->kept.value();
   const double bound_kept = bound->kept.value();
   const bool keeps_more = is_error(metric) ? kept > 1.05 * bound_kept : kept > bound_kept + 0.5;
-  return fmt::format("at budget {:g} {}{}", budget, is_beyond_text(who, methods.size(), is_error(metric)),
+  return fmt::format("at budget {:g} {}{}", budget,
+                     is_beyond_text(who, methods.size(), is_error(metric)),
                      keeps_more ? fmt::format(": {:.0f} keys to its {:.0f}", kept, bound_kept)
                      : is_error(metric) ? ", which does not minimise errors"
                                         : ", with other keys");
@@ -353,7 +359,8 @@ std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric
       const double x = std::log2(cell.x.value());
       constexpr double kSame = 0.015;  // of log2: one in a hundred keys
       auto right = curve.lower_bound(x);
-      if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame) right = std::prev(curve.end());
+      if (right == curve.end() && !curve.empty() && x - curve.rbegin()->first < kSame)
+        right = std::prev(curve.end());
       if (right == curve.end()) continue;
       const bool meets = std::abs(right->first - x) < kSame;
       if (right == curve.begin() && !meets) continue;
@@ -372,10 +379,12 @@ std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric
   }
   if (who.empty()) return "";
   if (along == Along::bytes) {
-    return fmt::format("at {:.3g} KiB {}{}", at_most / 1024.0, is_beyond_text(who, methods.size(), is_error(metric)),
+    return fmt::format("at {:.3g} KiB {}{}", at_most / 1024.0,
+                       is_beyond_text(who, methods.size(), is_error(metric)),
                        ", which reads every key to choose");
   }
-  return fmt::format("at {:.0f} keys {}{}", at_most, is_beyond_text(who, methods.size(), is_error(metric)),
+  return fmt::format("at {:.0f} keys {}{}", at_most,
+                     is_beyond_text(who, methods.size(), is_error(metric)),
                      is_error(metric) ? ", which does not minimise errors"
                      : is_between     ? "'s line between two of its budgets"
                                       : ": it gives some rows more keys");
@@ -393,7 +402,8 @@ std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<L
     // of a value that may be large: a thousandth of it cannot be seen
     if (!(beyond > 1e-3 * std::max(1.0, std::abs(oracle.value)))) continue;
     methods.insert(one.selector);
-    if (worst == nullptr || (one.value - worst->value) * (is_better_low ? -1.0 : 1.0) > 0.0) worst = &one;
+    if (worst == nullptr || (one.value - worst->value) * (is_better_low ? -1.0 : 1.0) > 0.0)
+      worst = &one;
   }
   if (worst == nullptr) return "";
   const bool keeps_more = worst->kept > oracle.kept + 0.5;
@@ -472,13 +482,15 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         }
         n_min = std::min(n_min, s.n);
         n_max = std::max(n_max, s.n);
-        if (key.second < 0.0 && (along == Along::budget || (along == Along::keys && selector == "full"))) {
+        if (key.second < 0.0 &&
+            (along == Along::budget || (along == Along::keys && selector == "full"))) {
           plot::Rule rule{plot::Rule::Kind::horizontal, s.middle, line.label, line.tone};
           panel.marks.emplace_back(rule);
           continue;
         }
         const double x = along == Along::budget ? key.second : cell.x.value();
-        if (along == Along::keys && !(x > 0.0)) continue;  // a logarithmic axis has no place for an empty list
+        if (along == Along::keys && !(x > 0.0))
+          continue;  // a logarithmic axis has no place for an empty list
         points.emplace_back(x, s);
       }
       std::sort(points.begin(), points.end(),
@@ -506,7 +518,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     figure.panels.push_back(std::move(panel));
   }
   figure.caption = selection.sentences;
-  if (lacks_keys) figure.caption.emplace_back("The table has no column kept: the first axis is the nominal budget.");
+  if (lacks_keys)
+    figure.caption.emplace_back(
+        "The table has no column kept: the first axis is the nominal budget.");
   if (along == Along::keys) {
     figure.caption.emplace_back(
         "First axis: the keys that a query attended to, as measured, with those kept beside the budget (--x budget: "

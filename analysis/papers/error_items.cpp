@@ -41,20 +41,23 @@ std::vector<Item> quoka_errors() {
        .paper = Paper::quoka,
        .place = "Theorem B.1",
        .title = "Theorem B.1 as printed is false",
-       .claim = "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
-                "CosSim(k*, q).",
+       .claim =
+           "For ||q|| = 1 and all squared norms below M: (log(n/(n+1)) - log(1-w)) / (2M) - 1 <= "
+           "CosSim(k*, q).",
        .published = "Printed without conditions on the norms.",
        .values = {{.key = "violations",
-                   .label = "number of rows of the constructed recording that violate the printed bound",
+                   .label =
+                       "number of rows of the constructed recording that violate the printed bound",
                    .run = "b1-example",
                    .column = "totals.printed_violations"},
                   {.key = "repaired",
                    .label = "number of rows that violate a proved bound",
                    .run = "b1-example",
                    .column = "totals.violations_of_proved_bounds"}},
-       .checks = {{Role::form, "violations", Op::at_most, "0", 0.0,
-                   "two counterexamples are enough (keys of unequal norm; norms below 1/2, where the "
-                   "squared norm is no bound of the logits)"}},
+       .checks =
+           {{Role::form, "violations", Op::at_most, "0", 0.0,
+             "two counterexamples are enough (keys of unequal norm; norms below 1/2, where the "
+             "squared norm is no bound of the logits)"}},
        .pictures = {{"table --rows layer --value rows,printed_violations,jensen_violations "
                      "{b1-example}"}},
        .note = "Layer 0: q = (1, 0), k = (-1, 0), k* = (-0.001, 0): w = .731, the printed bound is "
@@ -66,15 +69,17 @@ std::vector<Item> quoka_errors() {
        .place = "Algorithm 1, lines 7 and 12",
        .title = "Normalised keys, if taken literally",
        .claim = "Line 7 replaces K by unit keys and line 12 gathers K* from that K.",
-       .published = "Algorithm 1 overwrites K (and Q, of which N_Q rows are left) before gathering.",
+       .published =
+           "Algorithm 1 overwrites K (and Q, of which N_Q rows are left) before gathering.",
        .values = {{.key = "norm",
                    .label = "norm of the keys that attention needs, mean over heads and layers",
                    .run = "geometry",
                    .column = "totals.k_norm_mean",
                    .spread = Spread::rows}},
-       .checks = {{Role::form, "norm", Op::at_most, "1", 0.05,
-                   "attention over the gathered unit keys would divide every logit by that norm; the "
-                   "original rows must be meant"}},
+       .checks =
+           {{Role::form, "norm", Op::at_most, "1", 0.05,
+             "attention over the gathered unit keys would divide every logit by that norm; the "
+             "original rows must be meant"}},
        .pictures = {{"table --rows layer --value k_norm_mean,k_norm_p05,k_norm_p95 {geometry}"}},
        .is_error = true},
       {.id = "error-pairing",
@@ -116,22 +121,25 @@ std::vector<Item> quest_errors() {
        .title = "Budget 32 was 48 tokens",
        .claim = "The first column of the pass-key table has a budget of 32 tokens.",
        .published = "65 % at budget 32. The published evaluator takes max(3, budget / 16) pages.",
-       .values = {{.key = "kept",
-                   .label = "number of keys that the evaluator's rule keeps at budget 32, largest layer mean",
-                   .run = "pages",
-                   .column = "kept",
-                   .where = "selector=quest-paper;q_head=",
-                   .unit = Unit::tokens,
-                   .reduce = Reduce::max},
-                  {.key = "kernel",
-                   .label = "keys that the published kernels' rule keeps",
-                   .run = "pages",
-                   .column = "kept",
-                   .where = "selector=quest;q_head=",
-                   .unit = Unit::tokens,
-                   .reduce = Reduce::max}},
-       .checks = {{Role::form, "kept", Op::at_most, "32", 0.0,
-                   "three pages of 16 are 48 tokens (a little less where the last page is not full)"}},
+       .values =
+           {{.key = "kept",
+             .label =
+                 "number of keys that the evaluator's rule keeps at budget 32, largest layer mean",
+             .run = "pages",
+             .column = "kept",
+             .where = "selector=quest-paper;q_head=",
+             .unit = Unit::tokens,
+             .reduce = Reduce::max},
+            {.key = "kernel",
+             .label = "keys that the published kernels' rule keeps",
+             .run = "pages",
+             .column = "kept",
+             .where = "selector=quest;q_head=",
+             .unit = Unit::tokens,
+             .reduce = Reduce::max}},
+       .checks =
+           {{Role::form, "kept", Op::at_most, "32", 0.0,
+             "three pages of 16 are 48 tokens (a little less where the last page is not full)"}},
        .pictures = {{"table --rows selector --columns layer --value kept --where q_head= {pages}"}},
        .is_error = true},
   };
@@ -153,9 +161,10 @@ std::vector<Item> specattn_errors() {
        .checks = {{Role::form, "ten", Op::at_least, "0.95", 1e-6,
                    "the last midpoint failed its test and was returned all the same"},
                   {Role::form, "printed", Op::at_least, "0.95", 1e-6}},
-       .pictures = {{"table --rows keys --value "
-                     "least_mass_paper_eps,least_mass_paper_10,least_mass_safe_low,least_mass_exact "
-                     "{nucleus-time}"}},
+       .pictures =
+           {{"table --rows keys --value "
+             "least_mass_paper_eps,least_mass_paper_10,least_mass_safe_low,least_mass_exact "
+             "{nucleus-time}"}},
        .note = "Made-up rows, softmax of normal numbers; the same on recorded rows with kvscope "
                "sweep --phase verify --selector specattn:nucleus=paper_10.",
        .is_error = true},
@@ -185,30 +194,33 @@ std::vector<Item> specattn_errors() {
        .title = "77.4 % KV reduction leaves the dense layers out",
        .claim = "A window of 256 keys reduces the KV loads of the model by 77.4 %.",
        .published = "77.4 %; the first two layers are dense and 10 % of 2048 tokens prefilled.",
-       .values = {{.key = "all",
-                   .label = "KV reduction of all layers, with 2 of 32 dense (30/32 of the sparse layers')",
-                   .run = "perplexity",
-                   .column = "kv_reduction",
-                   .where = "selector=streamingllm",
-                   .unit = Unit::percent,
-                   .factor = 30.0 / 32.0},
-                  {.key = "kv",
-                   .label = "KV reduction of a window of 256 keys, dense layers not counted",
-                   .run = "perplexity",
-                   .column = "kv_reduction",
-                   .where = "selector=streamingllm",
-                   .unit = Unit::percent},
-                  {.key = "quest",
-                   .label = "Quest's",
-                   .run = "perplexity",
-                   .column = "kv_reduction",
-                   .where = "selector=quest",
-                   .unit = Unit::percent}},
-       .checks = {{Role::needs, "kv", Op::at_least, "0.774", 0.001},
-                  {Role::needs, "kv", Op::at_most, "0.774", 0.001},
-                  {Role::form, "all", Op::at_least, "0.774", 0.001,
-                   "the printed number comes out only if the two dense layers are left out, which the "
-                   "paper does not say"}},
+       .values =
+           {{.key = "all",
+             .label =
+                 "KV reduction of all layers, with 2 of 32 dense (30/32 of the sparse layers')",
+             .run = "perplexity",
+             .column = "kv_reduction",
+             .where = "selector=streamingllm",
+             .unit = Unit::percent,
+             .factor = 30.0 / 32.0},
+            {.key = "kv",
+             .label = "KV reduction of a window of 256 keys, dense layers not counted",
+             .run = "perplexity",
+             .column = "kv_reduction",
+             .where = "selector=streamingllm",
+             .unit = Unit::percent},
+            {.key = "quest",
+             .label = "Quest's",
+             .run = "perplexity",
+             .column = "kv_reduction",
+             .where = "selector=quest",
+             .unit = Unit::percent}},
+       .checks =
+           {{Role::needs, "kv", Op::at_least, "0.774", 0.001},
+            {Role::needs, "kv", Op::at_most, "0.774", 0.001},
+            {Role::form, "all", Op::at_least, "0.774", 0.001,
+             "the printed number comes out only if the two dense layers are left out, which the "
+             "paper does not say"}},
        .is_error = true},
   };
 }

@@ -20,10 +20,10 @@ std::string verdict_word(Verdict verdict);
 
 /// A command whose result lies below runs/. Words in braces are put in by expand() (analysis/papers/expand.hpp).
 struct Run {
-  std::string name;   // "needle": the result is runs/needle + ending
-  std::string ending; // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
-  std::string full;   // the command line without "kvscope"
-  std::string quick;  // the same for --quick; empty: as full
+  std::string name;    // "needle": the result is runs/needle + ending
+  std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
+  std::string full;    // the command line without "kvscope"
+  std::string quick;   // the same for --quick; empty: as full
   bool needs_draft = false;
 };
 
@@ -38,17 +38,19 @@ enum class Derive { none, ratio, difference, per_lost };
 
 /// A number that is read from a run.
 struct Value {
-  std::string key;     // what checks call it
-  std::string label;   // what people call it
+  std::string key;    // what checks call it
+  std::string label;  // what people call it
   std::string run;
   std::string column;  // of the rows, or "totals.NAME" of an analysis
-  std::string where;   // "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell)
+  std::string
+      where;  // "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell)
   Unit unit = Unit::number;
   Spread spread = Spread::none;
   Reduce reduce = Reduce::mean;
   Derive derive = Derive::none;
-  std::string than;    // derive: the key of the value it is compared with
-  double factor = 1.0;  // of what was read; only for a share that a paper's own setting fixes, and said in the label
+  std::string than;  // derive: the key of the value it is compared with
+  double factor =
+      1.0;  // of what was read; only for a share that a paper's own setting fixes, and said in the label
 };
 
 enum class Op { above, below, at_least, at_most };
@@ -68,16 +70,17 @@ struct Check {
 
 /// A figure or table in the paper's form, made by a command into items/ID/.
 struct Picture {
-  std::string command;  // "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}"
+  std::string
+      command;  // "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}"
 };
 
 struct Item {
-  std::string id;         // "quoka-fig-4"
+  std::string id;  // "quoka-fig-4"
   Paper paper = Paper::quoka;
-  std::string place;      // "Figures 4 and 7"
+  std::string place;  // "Figures 4 and 7"
   std::string title;
-  std::string claim;      // what the paper says, in a sentence
-  std::string published;  // its numbers and their setting
+  std::string claim;          // what the paper says, in a sentence
+  std::string published;      // its numbers and their setting
   std::vector<Value> values;  // the first one is "ours"
   std::vector<Check> checks;
   std::vector<Picture> pictures;

@@ -126,9 +126,8 @@ class Reader {
     const std::string ends[2] = {value.column + "_low", value.column + "_high"};
     const bool has_ends = table.has(ends[0]) && table.has(ends[1]);
     for (std::size_t row = 0; row < table.n_rows(); ++row) {
-      const bool counts = std::all_of(conditions.begin(), conditions.end(), [&](const Condition& c) {
-        return matches(table, row, c);
-      });
+      const bool counts = std::all_of(conditions.begin(), conditions.end(),
+                                      [&](const Condition& c) { return matches(table, row, c); });
       if (!counts || std::isnan(column[row])) continue;
       x.push_back(column[row]);
       if (has_ends) {

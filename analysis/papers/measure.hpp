@@ -15,12 +15,12 @@ namespace kvscope::papers {
 /// A value as it was found. NaN where the result does not hold it; then `missing` says why.
 struct Measured {
   double value = 0.0;
-  double low = 0.0;   // = value where there is no interval
+  double low = 0.0;  // = value where there is no interval
   double high = 0.0;
   std::int64_t rows = 0;     // rows it is made of
   std::int64_t prompts = 0;  // of accuracies; 0 elsewhere
   std::string interval;      // "95 % interval", "range over 8 rows"; empty: none
-  bool is_range = false;     // low and high are the extreme rows: shown, but no uncertainty of value
+  bool is_range = false;  // low and high are the extreme rows: shown, but no uncertainty of value
   std::string missing;
 };
 

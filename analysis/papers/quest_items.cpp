@@ -47,7 +47,8 @@ std::vector<Item> quest_motivation_items() {
        .paper = Paper::quest,
        .place = "Motivation",
        .title = "A long key-value cache slows decoding",
-       .claim = "Decoding slows down as the sequence grows, because attention loads the whole cache.",
+       .claim =
+           "Decoding slows down as the sequence grows, because attention loads the whole cache.",
        .published = "Words; in the paper 21.6 ms a token at 8k and 36.8 ms at 32k (FP16).",
        .values = {{.key = "slower",
                    .label = "time of decode steps at 8192 tokens over that at 1024",
@@ -73,8 +74,9 @@ std::vector<Item> quest_motivation_items() {
        .place = "The Sparsity in Attention",
        .title = "A small portion of the tokens holds the attention",
        .claim = "A small portion of tokens, the critical ones, gathers most of the attention.",
-       .published = "A picture after H2O; in the paper, \"over 90 % sparsity\" in all but the first "
-                    "two layers.",
+       .published =
+           "A picture after H2O; in the paper, \"over 90 % sparsity\" in all but the first "
+           "two layers.",
        .values = {{.key = "keys",
                    .label = "share of the visible keys that hold 90 % of a row's attention",
                    .run = "coverage",
@@ -113,10 +115,12 @@ std::vector<Item> quest_motivation_items() {
        .values = {},
        .checks = {},
        .pictures = {{"figure attention-map {abcd-map}"}},
-       .note = "The same words, recorded and drawn (layer 0, head 0); compare the last row with the rows "
-               "above.",
-       .never = "The claim is one drawn example without a number, so there is nothing to compare with; "
-                "the same words are recorded and drawn."},
+       .note =
+           "The same words, recorded and drawn (layer 0, head 0); compare the last row with the rows "
+           "above.",
+       .never =
+           "The claim is one drawn example without a number, so there is nothing to compare with; "
+           "the same words are recorded and drawn."},
   };
 }
 
@@ -126,19 +130,21 @@ std::vector<Item> quest_quality_items() {
        .paper = Paper::quest,
        .place = "Pass-key tables (10k and 100k tokens)",
        .title = "Pass keys by budget",
-       .claim = "Quest finds nearly all pass keys with 64 tokens (1 % of the context); H2O, TOVA and "
-                "StreamingLLM find next to none.",
-       .published = "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / 99 / "
-                    "99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; StreamingLLM 1 / 1 "
-                    "/ 1 / 3 / 5 %.",
+       .claim =
+           "Quest finds nearly all pass keys with 64 tokens (1 % of the context); H2O, TOVA and "
+           "StreamingLLM find next to none.",
+       .published =
+           "LongChat-7b, 10k tokens, budgets 32 / 64 / 128 / 256 / 512: Quest 65 / 99 / 99 / "
+           "99 / 100 %; TOVA 0 / 1 / 1 / 3 / 8 %; H2O 0 / 1 / 1 / 1 / 3 %; StreamingLLM 1 / 1 "
+           "/ 1 / 3 / 5 %.",
        .values = {quest_accuracy("quest", "Quest (current page kept), 64 tokens and more",
-                           "selector=quest;budget>=64"),
+                                 "selector=quest;budget>=64"),
                   quest_accuracy("full", "full attention", "selector=full"),
                   quest_accuracy("h2o", "H2O", "selector=h2o;budget>=64"),
                   quest_accuracy("tova", "TOVA", "selector=tova;budget>=64"),
                   quest_accuracy("window", "StreamingLLM", "selector=streamingllm;budget>=64"),
                   quest_accuracy("paper", "Quest as its evaluator chooses (current page competes)",
-                           "selector=quest-paper;budget>=64")},
+                                 "selector=quest-paper;budget>=64")},
        .checks = {{Role::needs, "full", Op::at_least, "0.75", 0.0,
                    "this model does not find the keys with full attention"},
                   {Role::form, "quest", Op::above, "h2o"},
@@ -181,17 +187,19 @@ std::vector<Item> quest_quality_items() {
        .place = "Figure 4 (recall)",
        .title = "Recall of the ten heaviest keys",
        .claim = "Quest keeps nearly all of the ten heaviest keys; H2O about half of them.",
-       .published = "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, H2O "
-                    "about .45 / .47 / .50.",
+       .published =
+           "Read from the plot, budgets 64 / 256 / 1024: Quest about .96 / .99 / 1.00, H2O "
+           "about .45 / .47 / .50.",
        .values = {quest_recall10("quest", "Quest's recall of the ten heaviest, 64 tokens",
-                           "selector=quest;budget=64"),
+                                 "selector=quest;budget=64"),
                   quest_recall10("h2o", "H2O's", "selector=h2o;budget=64"),
                   quest_recall10("tova", "TOVA's", "selector=tova;budget=64"),
                   quest_recall10("window", "StreamingLLM's", "selector=streamingllm;budget=64")},
        .checks = {{Role::form, "quest", Op::above, "h2o"},
                   {Role::size, "quest", Op::at_least, "0.96", 0.02}},
        .pictures = {{"figure top10-recall {sweep-decode}"}},
-       .note = "Decode steps of a recording, layers 2 and up; the first two are dense, as published."},
+       .note =
+           "Decode steps of a recording, layers 2 and up; the first two are dense, as published."},
   };
 }
 
@@ -210,35 +218,40 @@ std::vector<Item> quest_speed_items() {
        .place = "Attention time breakdown",
        .title = "Self-attention speedup",
        .claim = "Quest speeds up self-attention by 7.03x at 32k tokens with budget 2048.",
-       .published = "7.03x on an RTX 4090 (the paper's figure for budget 4096: 1.69 / 2.92 / 4.86x at "
-                    "8k / 16k / 32k).",
+       .published =
+           "7.03x on an RTX 4090 (the paper's figure for budget 4096: 1.69 / 2.92 / 4.86x at "
+           "8k / 16k / 32k).",
        .values = {speed("long", "dense attention over Quest's choice and attention, 32k",
                         "tokens=32768"),
                   speed("middle", "the same at 16k", "tokens=16384"),
                   speed("short", "the same at 8k", "tokens=8192")},
-       .checks = {{Role::form, "long", Op::above, "1"},
-                  {Role::form, "long", Op::above, "short"},
-                  {Role::size, "long", Op::at_least, "7.03", 0.0,
-                   "here three query heads share a KV head and each has its own list, so more than an "
-                   "eighth of the cache is read"}},
+       .checks =
+           {{Role::form, "long", Op::above, "1"},
+            {Role::form, "long", Op::above, "short"},
+            {Role::size, "long", Op::at_least, "7.03", 0.0,
+             "here three query heads share a KV head and each has its own list, so more than an "
+             "eighth of the cache is read"}},
        .pictures = {{"table --rows selector --columns tokens --value speedup,select_over_dense "
                      "{select}"}},
-       .note = "One thread of a CPU, made-up numbers in the shape of Llama-3.2-3B (24 query and 8 KV "
-               "heads)."},
+       .note =
+           "One thread of a CPU, made-up numbers in the shape of Llama-3.2-3B (24 query and 8 KV "
+           "heads)."},
       {.id = "quest-end-to-end",
        .paper = Paper::quest,
        .place = "End-to-end latency",
        .title = "Decode latency, FP16 and 4-bit weights",
        .claim = "Quest makes decoding 1.74x (FP16) and 2.23x (4-bit weights) as fast at 32k.",
        .published = "36.8 to 21.2 ms and 29.6 to 13.3 ms a token, Llama-2-7b, RTX 6000 Ada.",
-       .never = "It needs a GPU, 4-bit weights and a model in which the cache outweighs the weights; "
-                "this program measures the attention alone (previous item)."},
+       .never =
+           "It needs a GPU, 4-bit weights and a model in which the cache outweighs the weights; "
+           "this program measures the attention alone (previous item)."},
       {.id = "quest-efficiency",
        .paper = Paper::quest,
        .place = "Efficiency comparison",
        .title = "Cost at equal quality",
-       .claim = "At the same quality Quest is up to 4.54 times as fast as the baselines, which need "
-                "nearly the full cache.",
+       .claim =
+           "At the same quality Quest is up to 4.54 times as fast as the baselines, which need "
+           "nearly the full cache.",
        .published = "3.82x on GovReport and 4.54x on TriviaQA against TOVA.",
        .values = {{.key = "gain",
                    .label = "bytes of the full cache over bytes of Quest at 64 tokens",
@@ -264,9 +277,10 @@ std::vector<Item> quest_speed_items() {
                   {Role::form, "quest", Op::above, "h2o"},
                   {Role::size, "gain", Op::at_least, "4.54"}},
        .pictures = {{"figure bytes {sweep-decode}"}},
-       .note = "Bytes instead of time, pass keys instead of LongBench. In kept attention (the figure) "
-               "TOVA is level with Quest on this recording at half the bytes: the next word of a novel "
-               "needs no far fact."},
+       .note =
+           "Bytes instead of time, pass keys instead of LongBench. In kept attention (the figure) "
+           "TOVA is level with Quest on this recording at half the bytes: the next word of a novel "
+           "needs no far fact."},
   };
 }
 

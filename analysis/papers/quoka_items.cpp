@@ -16,7 +16,7 @@ Value quoka_accuracy(std::string key, std::string label, std::string run, std::s
 }
 
 Value quoka_total(std::string key, std::string label, std::string run, std::string name,
-            Spread spread = Spread::rows, Unit unit = Unit::number) {
+                  Spread spread = Spread::rows, Unit unit = Unit::number) {
   return {.key = std::move(key),
           .label = std::move(label),
           .run = std::move(run),
@@ -27,7 +27,11 @@ Value quoka_total(std::string key, std::string label, std::string run, std::stri
 
 /// What a retrieval claim needs before a sparse method can be judged by it.
 Check quoka_dense_finds() {
-  return {Role::needs, "full", Op::at_least, "0.75", 0.0,
+  return {Role::needs,
+          "full",
+          Op::at_least,
+          "0.75",
+          0.0,
           "this model does not find the facts with full attention, so a sparse method's misses say "
           "nothing"};
 }
@@ -38,13 +42,14 @@ std::vector<Item> quoka_geometry_items() {
        .paper = Paper::quoka,
        .place = "Figure 2 (a)",
        .title = "Attention map: some queries matter more than others",
-       .claim = "Some queries score consistently higher across keys, so a few of them can speak for "
-                "a chunk.",
+       .claim =
+           "Some queries score consistently higher across keys, so a few of them can speak for "
+           "a chunk.",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture, no number.",
-       .values = {quoka_total("recall", "share of the oracle's keys that the 16 queries find", "quoka",
-                        "oracle_recall", Spread::rows, Unit::percent),
-                  quoka_total("mass", "attention kept with 256 keys", "quoka", "mass_mean", Spread::rows,
-                        Unit::percent)},
+       .values = {quoka_total("recall", "share of the oracle's keys that the 16 queries find",
+                              "quoka", "oracle_recall", Spread::rows, Unit::percent),
+                  quoka_total("mass", "attention kept with 256 keys", "quoka", "mass_mean",
+                              Spread::rows, Unit::percent)},
        .checks = {{Role::form, "recall", Op::at_least, "0.5"},
                   {Role::size, "mass", Op::at_least, "0.9", 0.0,
                    "near-lossless selection would keep nearly all attention"}},
@@ -60,10 +65,11 @@ std::vector<Item> quoka_geometry_items() {
                 "point different ways.",
        .published = "Llama-3.2-3B-Instruct, layer 0, head 11; a picture of two clouds.",
        .values = {quoka_total("queries", "mean cosine of queries with their mean", "geometry",
-                        "query_clustering"),
-                  quoka_total("keys", "mean cosine of keys with their mean", "geometry", "key_clustering"),
+                              "query_clustering"),
+                  quoka_total("keys", "mean cosine of keys with their mean", "geometry",
+                              "key_clustering"),
                   quoka_total("means", "cosine between the two means", "geometry",
-                        "mean_query_mean_key")},
+                              "mean_query_mean_key")},
        .checks = {{Role::form, "queries", Op::above, "means"},
                   {Role::form, "keys", Op::above, "means"},
                   {Role::size, "queries", Op::at_least, "0.5", 0.0,
@@ -81,13 +87,13 @@ std::vector<Item> quoka_geometry_items() {
        .published = "Correlation 0.737 in layer 0, head 11 of Llama-3.2-3B-Instruct (as readers of "
                     "the full paper quote it; the slides print no number).",
        .values = {quoka_total("mean", "Pearson correlation with log max weight, mean over heads",
-                        "query-selection", "prompt_pearson_log"),
+                              "query-selection", "prompt_pearson_log"),
                   quoka_total("partial", "the same with the query's position held fixed",
-                        "query-selection", "prompt_partial_pearson"),
-                  quoka_total("best", "best head of each layer, mean over layers", "query-selection",
-                        "best_pearson_log"),
+                              "query-selection", "prompt_partial_pearson"),
+                  quoka_total("best", "best head of each layer, mean over layers",
+                              "query-selection", "best_pearson_log"),
                   quoka_total("chunk", "within one chunk, as QuoKA uses it", "query-selection",
-                        "chunk_pearson_log")},
+                              "chunk_pearson_log")},
        .checks = {{Role::form, "mean", Op::above, "0"},
                   {Role::form, "partial", Op::above, "0"},
                   {Role::size, "mean", Op::at_least, "0.737", 0.05,
@@ -105,13 +111,13 @@ std::vector<Item> quoka_geometry_items() {
                 "towards its query.",
        .published = "A theorem; no number. See also the error \"Theorem B.1 as printed\".",
        .values = {quoka_total("gap", "cosine minus the printed bound, mean", "theorem-b1",
-                        "printed_mean_gap"),
-                  quoka_total("violations", "number of rows that violate the printed bound", "theorem-b1",
-                        "printed_violations", Spread::none),
+                              "printed_mean_gap"),
+                  quoka_total("violations", "number of rows that violate the printed bound",
+                              "theorem-b1", "printed_violations", Spread::none),
                   quoka_total("proved", "number of rows that violate a proved bound", "theorem-b1",
-                        "violations_of_proved_bounds", Spread::none),
-                  quoka_total("jensen", "cosine minus the repaired bound (Jensen), mean", "theorem-b1",
-                        "jensen_mean_gap")},
+                              "violations_of_proved_bounds", Spread::none),
+                  quoka_total("jensen", "cosine minus the repaired bound (Jensen), mean",
+                              "theorem-b1", "jensen_mean_gap")},
        .checks = {{Role::form, "violations", Op::at_most, "0"},
                   {Role::form, "proved", Op::at_most, "0"},
                   {Role::size, "gap", Op::at_most, "0.5", 0.0,
@@ -121,8 +127,9 @@ std::vector<Item> quoka_geometry_items() {
        .paper = Paper::quoka,
        .place = "Key and Query Geometry",
        .title = "Norms are bounded; deviation comes mostly from RoPE",
-       .claim = "Norms of keys and queries are bounded within all layers, and most of the geometric "
-                "deviation comes from RoPE.",
+       .claim =
+           "Norms of keys and queries are bounded within all layers, and most of the geometric "
+           "deviation comes from RoPE.",
        .published = "Words; no number.",
        .values = {quoka_total("q", "norm of queries, mean", "geometry", "q_norm_mean"),
                   quoka_total("q95", "norm of queries, 95th percentile", "geometry", "q_norm_p95"),
@@ -151,12 +158,14 @@ std::vector<Item> quoka_accuracy_items() {
        .paper = Paper::quoka,
        .place = "Figures 4 and 7",
        .title = "Needle in a haystack",
-       .claim = "QuoKA finds needles as the dense model does at all depths and lengths, where other "
-                "methods lose them.",
+       .claim =
+           "QuoKA finds needles as the dense model does at all depths and lengths, where other "
+           "methods lose them.",
        .published = "Llama-3.2-3B-Instruct, B_SA = 2048, B_CP = 128, up to 32k tokens: as dense.",
        .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
-                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
+                                 "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
                   {Role::form, "quoka", Op::above, "window"},
                   {Role::size, "quoka", Op::at_least, "full", 0.05,
@@ -198,7 +207,8 @@ std::vector<Item> quoka_accuracy_items() {
                     "87.87, SmolLM3 75.18 and 73.55.",
        .values = {quoka_accuracy("quoka", "QuoKA, 25 % of the cache", "needle", "selector=quoka"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
-                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
+                                 "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
                   {Role::form, "quoka", Op::above, "window"},
                   {Role::size, "quoka", Op::at_least, "full", 0.03,
@@ -256,8 +266,9 @@ std::vector<Item> quoka_cost_items() {
                   {Role::form, "quoka", Op::below, "loki"}},
        .pictures = {{"table --rows selector --value score_flops,attend_flops,bytes --where q_head= "
                      "{sweep-prefill}"}},
-       .note = "Counted operations of one prefill call and layer, chunks of 128. LessIsMore chooses "
-               "in some layers only and is shown, not judged."},
+       .note =
+           "Counted operations of one prefill call and layer, chunks of 128. LessIsMore chooses "
+           "in some layers only and is shown, not judged."},
       {.id = "quoka-fig-5b",
        .paper = Paper::quoka,
        .place = "Figure 5 (b)",
@@ -278,7 +289,8 @@ std::vector<Item> quoka_cost_items() {
        .paper = Paper::quoka,
        .place = "Figure 5 (a, c, d)",
        .title = "Attention speedup",
-       .claim = "Attention becomes about five times as fast on GPUs and up to seven times on a CPU.",
+       .claim =
+           "Attention becomes about five times as fast on GPUs and up to seven times on a CPU.",
        .published = "5x on an A100, 5 to 6x on an RTX 2080, 7x on a Xeon W-2125; Qwen3-4B.",
        .values = {ratio("best", "dense attention over QuoKA's choice and attention, longest prompt",
                         "attention_ratio", Reduce::max),
@@ -304,7 +316,8 @@ std::vector<Item> quoka_cost_items() {
                    .spread = Spread::rows},
                   quoka_accuracy("quoka", "QuoKA's accuracy there", "needle", "selector=quoka"),
                   quoka_accuracy("full", "full attention", "needle", "selector=full"),
-                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle", "selector=streamingllm")},
+                  quoka_accuracy("window", "StreamingLLM, 25 %", "needle",
+                                 "selector=streamingllm")},
        .checks = {quoka_dense_finds(),
                   {Role::form, "kv", Op::at_least, "0.5"},
                   {Role::form, "quoka", Op::above, "window"},

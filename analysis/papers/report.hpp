@@ -13,37 +13,39 @@ namespace kvscope::papers {
 
 /// A picture that was made. Figures have svg and a PDF for TeX; tables have cells and a .tex file.
 struct DrawnPicture {
-  std::string svg;      // the file's text
-  std::string pdf;      // path relative to the report: "items/quoka-fig-4/needle.pdf"
-  std::string tex;      // of a table, relative to the report
+  std::string svg;  // the file's text
+  std::string pdf;  // path relative to the report: "items/quoka-fig-4/needle.pdf"
+  std::string tex;  // of a table, relative to the report
   std::vector<std::vector<std::string>> cells;  // of a table, the header first
   std::string caption;  // what the program says of it: left out rows, intervals
   std::string command;
-  std::string failed;   // a sentence if it could not be made
+  std::string failed;  // a sentence if it could not be made
 };
 
 struct ItemOutcome {
   const Item* item = nullptr;
   std::vector<Measured> measured;
   Judgement judgement;
-  std::vector<std::string> commands;  // of the runs it reads, as they can be typed in the report's folder
-  std::vector<std::string> files;     // their results, relative to the report's folder
+  std::vector<std::string>
+      commands;  // of the runs it reads, as they can be typed in the report's folder
+  std::vector<std::string> files;  // their results, relative to the report's folder
   std::vector<DrawnPicture> pictures;
 };
 
 struct ReportHead {
-  std::string model;    // "verifier"
-  std::string draft;    // empty: none
+  std::string model;  // "verifier"
+  std::string draft;  // empty: none
   bool quick = false;
-  std::string writer;   // program, version, commit
+  std::string writer;  // program, version, commit
   std::string command_line;
-  double seconds = 0.0;   // of all runs, also those of earlier starts
-  bool complete = true;   // false: stopped before the last run
+  double seconds = 0.0;  // of all runs, also those of earlier starts
+  bool complete = true;  // false: stopped before the last run
 };
 
 /// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "published", "ours", "low", "high", "unit",
 /// "verdict", "reason", "command", "values", "files", ...}]}.
-nlohmann::ordered_json report_json(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
+nlohmann::ordered_json report_json(const ReportHead& head,
+                                   const std::vector<ItemOutcome>& outcomes);
 std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
 std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
 

@@ -48,7 +48,8 @@ std::string chip(Verdict verdict) {
 std::string cell_html(std::string text) {
   std::string before, after;
   const auto strip = [&](std::string_view open, std::string_view close, const char* tag) {
-    if (text.size() < open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close))
+    if (text.size() < open.size() + close.size() || !text.starts_with(open) ||
+        !text.ends_with(close))
       return;
     text = text.substr(open.size(), text.size() - open.size() - close.size());
     before += fmt::format("<{}>", tag);
@@ -86,15 +87,16 @@ std::string overview_html(const std::vector<ItemOutcome>& outcomes) {
 
 std::string values_html(const ItemOutcome& outcome) {
   if (outcome.item->values.empty()) return "";
-  std::string html = "<div class=\"scroll\"><table><tr><th>Measured on this model</th><th></th>"
-                     "<th>Interval</th></tr>\n";
+  std::string html =
+      "<div class=\"scroll\"><table><tr><th>Measured on this model</th><th></th>"
+      "<th>Interval</th></tr>\n";
   for (std::size_t i = 0; i < outcome.item->values.size(); ++i) {
     const Value& value = outcome.item->values[i];
     const Measured& measured = outcome.measured[i];
     const std::string interval = measured.missing.empty() ? measured.interval : measured.missing;
-    html += fmt::format("<tr><td>{}</td><td class=\"number\">{}</td><td class=\"soft\">{}</td></tr>\n",
-                        xml_escape(value.label), xml_escape(number_of(measured, value.unit)),
-                        xml_escape(interval));
+    html += fmt::format(
+        "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"soft\">{}</td></tr>\n",
+        xml_escape(value.label), xml_escape(number_of(measured, value.unit)), xml_escape(interval));
   }
   return html + "</table></div>\n";
 }
@@ -125,11 +127,12 @@ std::string commands_html(const ItemOutcome& outcome) {
   for (const std::string& command : outcome.commands)
     lines += fmt::format("<pre>{}</pre>", xml_escape(command));
   for (const DrawnPicture& picture : outcome.pictures) {
-    if (!picture.command.empty()) lines += fmt::format("<pre>{}</pre>", xml_escape(picture.command));
+    if (!picture.command.empty())
+      lines += fmt::format("<pre>{}</pre>", xml_escape(picture.command));
   }
   if (lines.empty()) return "";
-  return fmt::format("<details open><summary>Commands, in the report's folder</summary>{}</details>\n",
-                     lines);
+  return fmt::format(
+      "<details open><summary>Commands, in the report's folder</summary>{}</details>\n", lines);
 }
 
 std::string item_html(const ItemOutcome& outcome) {
@@ -140,8 +143,7 @@ std::string item_html(const ItemOutcome& outcome) {
       "<dt>{}</dt><dd>{}</dd><dt>Published</dt><dd>{}</dd><dt>Because</dt><dd>{}</dd>",
       item.id, xml_escape(item.title), paper_name(item.paper), xml_escape(item.place),
       chip(outcome.judgement.verdict), item.is_error ? "As printed" : "Claim",
-      xml_escape(item.claim), xml_escape(item.published),
-      xml_escape(outcome.judgement.reason));
+      xml_escape(item.claim), xml_escape(item.published), xml_escape(outcome.judgement.reason));
   if (!item.note.empty()) html += fmt::format("<dt>Note</dt><dd>{}</dd>", xml_escape(item.note));
   html += "</dl>\n" + values_html(outcome);
   for (std::size_t i = 0; i < outcome.pictures.size(); ++i)
@@ -185,20 +187,22 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
       xml_escape(fmt::format("\"{}\"", head.model)),
       head.draft.empty() ? "" : xml_escape(fmt::format(" (draft: \"{}\")", head.draft)),
       tally(outcomes, false), tally(outcomes, true));
-  html += "<p><b>How to read it.</b> <i>Holds</i>: the claim and its size. <i>Holds in form</i>: the "
-          "order or the sign, not the size. <i>Does not hold</i>: this model shows the opposite. "
-          "<i>Cannot be tested</i>: this model, machine or number of prompts cannot tell; the reason "
-          "is given. A verdict is about this model: the papers measured others, most of them a "
-          "thousand times larger. A comparison is decided only if the 95 % intervals are apart. The "
-          "mass of a choice of keys is the share of full attention that falls on them.</p>\n";
+  html +=
+      "<p><b>How to read it.</b> <i>Holds</i>: the claim and its size. <i>Holds in form</i>: the "
+      "order or the sign, not the size. <i>Does not hold</i>: this model shows the opposite. "
+      "<i>Cannot be tested</i>: this model, machine or number of prompts cannot tell; the reason "
+      "is given. A verdict is about this model: the papers measured others, most of them a "
+      "thousand times larger. A comparison is decided only if the 95 % intervals are apart. The "
+      "mass of a choice of keys is the share of full attention that falls on them.</p>\n";
   if (head.quick) {
-    html += "<p><b>Quick mode</b>: short prompts and few of them, so intervals are wide and more items "
-            "cannot be told apart. Without --quick the same command asks more.</p>\n";
+    html +=
+        "<p><b>Quick mode</b>: short prompts and few of them, so intervals are wide and more items "
+        "cannot be told apart. Without --quick the same command asks more.</p>\n";
   }
-  html += fmt::format("<p class=\"soft small\">Made by {} with <code>{}</code>; its runs took {}. Every "
-                      "number is read from a result in the folder runs; items.json has them all.</p>\n",
-                      xml_escape(head.writer), xml_escape(head.command_line),
-                      seconds_text(head.seconds));
+  html += fmt::format(
+      "<p class=\"soft small\">Made by {} with <code>{}</code>; its runs took {}. Every "
+      "number is read from a result in the folder runs; items.json has them all.</p>\n",
+      xml_escape(head.writer), xml_escape(head.command_line), seconds_text(head.seconds));
   html += overview_html(outcomes);
   std::string section;
   for (const ItemOutcome& outcome : outcomes) {

@@ -48,7 +48,8 @@ std::string section_of(const Item& item) {
 std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors) {
   std::array<int, 4> counts{};
   for (const ItemOutcome& outcome : outcomes) {
-    if (outcome.item->is_error == errors) ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
+    if (outcome.item->is_error == errors)
+      ++counts[static_cast<std::size_t>(outcome.judgement.verdict)];
   }
   return fmt::format("{} hold, {} hold in form, {} do not hold, {} cannot be tested", counts[0],
                      counts[1], counts[2], counts[3]);

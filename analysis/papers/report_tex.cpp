@@ -38,8 +38,8 @@ std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
     const Item& item = *outcome.item;
     const std::string ours =
         item.values.empty() ? "" : plain_number(outcome.measured[0].value, item.values[0].unit);
-    tex += fmt::format("{} & \\hyperref[{}]{{{}}} & {} & {} \\\\\n", paper_name(item.paper), item.id,
-                       tex_escape(item.title), tex_escape(ours),
+    tex += fmt::format("{} & \\hyperref[{}]{{{}}} & {} & {} \\\\\n", paper_name(item.paper),
+                       item.id, tex_escape(item.title), tex_escape(ours),
                        verdict_word(outcome.judgement.verdict));
   }
   return tex + "\\end{longtable}}\n";
@@ -47,9 +47,10 @@ std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
 
 std::string values_tex(const ItemOutcome& outcome) {
   if (outcome.item->values.empty()) return "";
-  std::string tex = "\\begin{center}\\small\n\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{.55"
-                    "\\linewidth}>{\\raggedright\\arraybackslash}p{.4\\linewidth}@{}}\n\\toprule\n"
-                    "Measured on this model & \\\\\n\\midrule\n";
+  std::string tex =
+      "\\begin{center}\\small\n\\begin{tabular}{@{}>{\\raggedright\\arraybackslash}p{.55"
+      "\\linewidth}>{\\raggedright\\arraybackslash}p{.4\\linewidth}@{}}\n\\toprule\n"
+      "Measured on this model & \\\\\n\\midrule\n";
   for (std::size_t i = 0; i < outcome.item->values.size(); ++i) {
     const Value& value = outcome.item->values[i];
     const Measured& measured = outcome.measured[i];
@@ -65,13 +66,15 @@ std::string picture_tex(const DrawnPicture& picture) {
   if (!picture.failed.empty()) return fmt::format("Not drawn: {}.\n\n", tex_escape(picture.failed));
   std::string tex = "\\begin{center}\n";
   if (!picture.pdf.empty()) {
-    tex += fmt::format("\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}"
-                       "{{\\includegraphics{{{}}}}}\n",
-                       picture.pdf);
+    tex += fmt::format(
+        "\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}{{!}}"
+        "{{\\includegraphics{{{}}}}}\n",
+        picture.pdf);
   } else {
-    tex += fmt::format("\\small\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}"
-                       "{{!}}{{\\input{{{}}}}}\n",
-                       picture.tex);
+    tex += fmt::format(
+        "\\small\\resizebox{{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}}"
+        "{{!}}{{\\input{{{}}}}}\n",
+        picture.tex);
   }
   tex += "\\end{center}\n";
   if (!picture.caption.empty())
@@ -102,9 +105,10 @@ std::string item_tex(const ItemOutcome& outcome) {
 
 std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& outcomes) {
   std::string tex = kPreamble;
-  tex += fmt::format("\\title{{QuoKA, Quest and SpecAttn: what holds on the model {}}}\n"
-                     "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",
-                     tex_escape(head.model), tex_escape(head.writer));
+  tex += fmt::format(
+      "\\title{{QuoKA, Quest and SpecAttn: what holds on the model {}}}\n"
+      "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",
+      tex_escape(head.model), tex_escape(head.writer));
   tex += fmt::format(
       "Of the claims {}. Of what is printed in error, {}.{} \\emph{{Holds}}: the claim and its size. "
       "\\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not hold}}: this "

@@ -5,8 +5,8 @@ namespace kvscope::papers {
 
 namespace {
 
-Value specattn_of_perplexity(std::string key, std::string label, std::string column, std::string where,
-                    Unit unit = Unit::number) {
+Value specattn_of_perplexity(std::string key, std::string label, std::string column,
+                             std::string where, Unit unit = Unit::number) {
   return {.key = std::move(key),
           .label = std::move(label),
           .run = "perplexity",
@@ -17,7 +17,7 @@ Value specattn_of_perplexity(std::string key, std::string label, std::string col
 }
 
 Value specattn_total(std::string key, std::string label, std::string run, std::string name,
-            Unit unit = Unit::number) {
+                     Unit unit = Unit::number) {
   return {.key = std::move(key),
           .label = std::move(label),
           .run = std::move(run),
@@ -27,7 +27,7 @@ Value specattn_total(std::string key, std::string label, std::string run, std::s
 }
 
 Value specattn_speed(std::string key, std::string label, std::string where, std::string column,
-            Unit unit = Unit::number) {
+                     Unit unit = Unit::number) {
   return {.key = std::move(key),
           .label = std::move(label),
           .run = "speculative",
@@ -37,7 +37,11 @@ Value specattn_speed(std::string key, std::string label, std::string where, std:
 }
 
 Check specattn_knows_language() {
-  return {Role::needs, "full", Op::at_most, "200", 0.0,
+  return {Role::needs,
+          "full",
+          Op::at_most,
+          "200",
+          0.0,
           "this model does not know the language of the text, so its perplexity says nothing"};
 }
 
@@ -49,13 +53,15 @@ std::vector<Item> specattn_method_items() {
        .title = "The pipeline",
        .claim = "The draft's attention chooses the verifier's keys.",
        .published = "A drawing and pseudo-code; no number.",
-       .never = "A drawing makes no claim in numbers; what the pipeline does is in the other items."},
+       .never =
+           "A drawing makes no claim in numbers; what the pipeline does is in the other items."},
       {.id = "specattn-fig-2",
        .paper = Paper::specattn,
        .place = "Figure 2",
        .title = "KL divergence between draft and verifier layers, the map boxed",
-       .claim = "For each verifier layer some draft layer attends alike, and these draft layers rise "
-                "with depth, so a monotone map loses little against the best layer of each.",
+       .claim =
+           "For each verifier layer some draft layer attends alike, and these draft layers rise "
+           "with depth, so a monotone map loses little against the best layer of each.",
        .published = "TinyLlama-1.1B and Llama-2-7b on wikitext; a heat map, no number in the text.",
        .values = {{.key = "excess",
                    .label = "divergence of the monotone map over that of the best layers",
@@ -65,9 +71,9 @@ std::vector<Item> specattn_method_items() {
                    .derive = Derive::ratio,
                    .than = "best"},
                   specattn_total("best", "sum of the smallest divergences, nats", "layer-map",
-                        "argmax_cost"),
-                  specattn_total("mapped", "divergence of the mapped pairs, mean, nats", "layer-map",
-                        "kl_mean_mapped")},
+                                 "argmax_cost"),
+                  specattn_total("mapped", "divergence of the mapped pairs, mean, nats",
+                                 "layer-map", "kl_mean_mapped")},
        .checks = {{Role::form, "excess", Op::at_most, "1.2"},
                   {Role::size, "mapped", Op::at_most, "0.5", 0.0,
                    "at 0.5 nats Pinsker's inequality promises half of the nucleus' mass; beyond, "
@@ -80,18 +86,20 @@ std::vector<Item> specattn_method_items() {
        .title = "The top-p choice bounds the error by (1 - p) ||V||",
        .claim = "Choosing tokens by p of the attention bounds the output error by (1 - p) ||V||.",
        .published = "A bound; no number. See also the error \"The bound's factor\".",
-       .values = {specattn_total("kept", "the verifier's attention kept by p = .95 of the draft's", "pinsker",
-                        "specattn_mass", Unit::percent),
-                  specattn_total("nucleus", "the same without whole blocks", "pinsker", "nucleus_mass",
-                        Unit::percent),
+       .values = {specattn_total("kept", "the verifier's attention kept by p = .95 of the draft's",
+                                 "pinsker", "specattn_mass", Unit::percent),
+                  specattn_total("nucleus", "the same without whole blocks", "pinsker",
+                                 "nucleus_mass", Unit::percent),
                   specattn_total("floor", "what Pinsker's inequality promises of it", "pinsker",
-                        "pinsker_floor", Unit::percent),
-                  specattn_total("violations", "number of rows below that floor", "pinsker", "violations")},
+                                 "pinsker_floor", Unit::percent),
+                  specattn_total("violations", "number of rows below that floor", "pinsker",
+                                 "violations")},
        .checks = {{Role::form, "violations", Op::at_most, "0"},
                   {Role::form, "nucleus", Op::at_least, "0.95", 0.0,
                    "p is a share of the draft's attention; of the verifier's own attention, which "
                    "the bound is about, less is kept"}},
-       .note = "The bound holds for the rows that the nucleus was computed on, which are the draft's."},
+       .note =
+           "The bound holds for the rows that the nucleus was computed on, which are the draft's."},
   };
 }
 
@@ -105,18 +113,20 @@ std::vector<Item> specattn_quality_items() {
                 "Quest (21.58 % at 77.4 %) and StreamingLLM (2794 %).",
        .published = "Full 6.435; StreamingLLM 186.242 (77.4 %); Quest 7.823 (77.4 %); SpecAttn p = "
                     ".95 / .97 / .99: 7.419 / 6.720 / 6.471 at 78.4 / 68.8 / 44.3 %.",
-       .values = {specattn_of_perplexity("spec", "SpecAttn's perplexity at p = .6, its match in keys",
-                                "perplexity", "selector=specattn;budget=0.6"),
+       .values = {specattn_of_perplexity("spec",
+                                         "SpecAttn's perplexity at p = .6, its match in keys",
+                                         "perplexity", "selector=specattn;budget=0.6"),
                   specattn_of_perplexity("full", "full attention's", "perplexity", "selector=full"),
                   specattn_of_perplexity("window", "StreamingLLM's, 256 keys", "perplexity",
-                                "selector=streamingllm"),
-                  specattn_of_perplexity("quest", "Quest's, 256 keys", "perplexity", "selector=quest"),
+                                         "selector=streamingllm"),
+                  specattn_of_perplexity("quest", "Quest's, 256 keys", "perplexity",
+                                         "selector=quest"),
                   specattn_of_perplexity("kv95", "KV reduction at p = .95", "kv_reduction",
-                                "selector=specattn;budget=0.95", Unit::percent),
+                                         "selector=specattn;budget=0.95", Unit::percent),
                   specattn_of_perplexity("kv6", "KV reduction at p = .6", "kv_reduction",
-                                "selector=specattn;budget=0.6", Unit::percent),
+                                         "selector=specattn;budget=0.6", Unit::percent),
                   specattn_of_perplexity("kvquest", "Quest's KV reduction", "kv_reduction",
-                                "selector=quest", Unit::percent)},
+                                         "selector=quest", Unit::percent)},
        .checks = {specattn_knows_language(),
                   {Role::needs, "kv6", Op::at_least, "kvquest", 0.05},
                   {Role::form, "spec", Op::below, "quest", 0.0,
@@ -132,12 +142,14 @@ std::vector<Item> specattn_quality_items() {
        .title = "Cumulative log perplexity by decode step",
        .claim = "Quest diverges from full attention faster than SpecAttn as decoding goes on.",
        .published = "PG-19, 2048 tokens; curves.",
-       .values = {specattn_of_perplexity("spec", "SpecAttn's perplexity at the end, p = .6", "perplexity",
-                                "selector=specattn;budget=0.6"),
-                  specattn_of_perplexity("quest", "Quest's, 256 keys", "perplexity", "selector=quest"),
+       .values = {specattn_of_perplexity("spec", "SpecAttn's perplexity at the end, p = .6",
+                                         "perplexity", "selector=specattn;budget=0.6"),
+                  specattn_of_perplexity("quest", "Quest's, 256 keys", "perplexity",
+                                         "selector=quest"),
                   specattn_of_perplexity("spec95", "SpecAttn's at p = .95", "perplexity",
-                                "selector=specattn;budget=0.95"),
-                  specattn_of_perplexity("full", "full attention's", "perplexity", "selector=full")},
+                                         "selector=specattn;budget=0.95"),
+                  specattn_of_perplexity("full", "full attention's", "perplexity",
+                                         "selector=full")},
        .checks = {specattn_knows_language(),
                   {Role::form, "spec", Op::below, "quest", 0.0,
                    "at equal keys the curve of SpecAttn ends above Quest's on this pair"}},
@@ -157,13 +169,14 @@ std::vector<Item> specattn_speed_items() {
                 "reduction is slower than dense speculation but faster than none.",
        .published = "No speculation 42.00, dense speculation 68.26, SpecAttn 59.95 tokens/s, RTX "
                     "4090.",
-       .values = {specattn_speed("spec", "SpecAttn's tokens/s", "selector=specattn", "tokens_per_second"),
-                  specattn_speed("dense", "dense speculation's", "selector=full", "tokens_per_second"),
-                  specattn_speed("greedy", "plain decoding's", "selector=greedy", "tokens_per_second"),
-                  specattn_speed("kv", "SpecAttn's KV reduction", "selector=specattn", "kv_reduction",
-                        Unit::percent),
-                  specattn_speed("pass", "tokens per pass, dense speculation", "selector=full",
-                        "tokens_per_pass")},
+       .values =
+           {specattn_speed("spec", "SpecAttn's tokens/s", "selector=specattn", "tokens_per_second"),
+            specattn_speed("dense", "dense speculation's", "selector=full", "tokens_per_second"),
+            specattn_speed("greedy", "plain decoding's", "selector=greedy", "tokens_per_second"),
+            specattn_speed("kv", "SpecAttn's KV reduction", "selector=specattn", "kv_reduction",
+                           Unit::percent),
+            specattn_speed("pass", "tokens per pass, dense speculation", "selector=full",
+                           "tokens_per_pass")},
        .checks = {{Role::form, "spec", Op::above, "greedy", 0.0,
                    "this draft has a quarter of the verifier's weights and runs on the same cores, "
                    "so speculation does not pay in time"},
@@ -176,8 +189,9 @@ std::vector<Item> specattn_speed_items() {
        .paper = Paper::specattn,
        .place = "Figure 3",
        .title = "The nucleus without sorting",
-       .claim = "Finding the nucleus by a search for its threshold is at least four times as fast as "
-                "sorting, up to 8192 keys.",
+       .claim =
+           "Finding the nucleus by a search for its threshold is at least four times as fast as "
+           "sorting, up to 8192 keys.",
        .published = "At least 4x, Triton against PyTorch's sort, RTX 4090.",
        .values = {{.key = "long",
                    .label = "sorting over searching, 8192 keys",
@@ -197,8 +211,9 @@ std::vector<Item> specattn_speed_items() {
                   {Role::size, "long", Op::at_least, "4"},
                   {Role::size, "short", Op::at_least, "4"}},
        .pictures = {{"table --rows keys --value sort_seconds,search_seconds,ratio {nucleus-time}"}},
-       .note = "One thread of a CPU. Sorting is of the bare weights, without their positions, so the ratio is "
-               "a lower one."},
+       .note =
+           "One thread of a CPU. Sorting is of the bare weights, without their positions, so the ratio is "
+           "a lower one."},
       {.id = "specattn-fig-4",
        .paper = Paper::specattn,
        .place = "Figure 4",
@@ -215,9 +230,9 @@ std::vector<Item> specattn_speed_items() {
                    .derive = Derive::ratio,
                    .than = "spec"},
                   specattn_speed("spec", "SpecAttn's seconds of attention", "selector=specattn",
-                        "attention_seconds"),
-                  specattn_speed("kv", "SpecAttn's KV reduction", "selector=specattn", "kv_reduction",
-                        Unit::percent)},
+                                 "attention_seconds"),
+                  specattn_speed("kv", "SpecAttn's KV reduction", "selector=specattn",
+                                 "kv_reduction", Unit::percent)},
        .checks = {{Role::needs, "kv", Op::at_least, "0.5", 0.0,
                    "at p = .97 this pair keeps nearly every block, so there is nothing that could "
                    "be faster"},

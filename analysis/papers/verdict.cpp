@@ -41,11 +41,11 @@ Measured comparable(Measured measured, Role role) {
 Answer answer_of(const Check& check, const Measured& left, const Measured& right) {
   switch (check.op) {
     case Op::above:
-      return left.low > right.high    ? Answer::yes
+      return left.low > right.high                             ? Answer::yes
              : left.high < right.low || left.high == right.low ? Answer::no
                                                                : Answer::open;
     case Op::below:
-      return left.high < right.low    ? Answer::yes
+      return left.high < right.low                             ? Answer::yes
              : left.low > right.high || left.low == right.high ? Answer::no
                                                                : Answer::open;
     case Op::at_least: {
@@ -93,8 +93,7 @@ std::string sentence(const Check& check, const Side& left, const Side& right, An
   } else if (check.slack != 0.0) {
     bar += fmt::format(" to within {}", plain_number(check.slack, unit));
   }
-  std::string text =
-      fmt::format("{} {} {}", words_of(left, unit), relation(check.op, answer), bar);
+  std::string text = fmt::format("{} {} {}", words_of(left, unit), relation(check.op, answer), bar);
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
   if (answer != Answer::yes && !check.says.empty()) text += ": " + check.says;
   return text + ".";
@@ -120,9 +119,8 @@ Judgement judge(const Item& item, const std::vector<Measured>& measured) {
       const Side right = side_of(item, measured, check.right);
       for (const Side* side : {&left, &right}) {
         if (!side->measured.missing.empty() && role != Role::size) {
-          return {Verdict::cannot_test,
-                  fmt::format("{} was not measured: {}.", side->value->label,
-                              side->measured.missing)};
+          return {Verdict::cannot_test, fmt::format("{} was not measured: {}.", side->value->label,
+                                                    side->measured.missing)};
         }
       }
       const bool missing = !left.measured.missing.empty() || !right.measured.missing.empty();

@@ -72,8 +72,8 @@ class Asking {
     for (std::size_t at = 0; at < tokens.size(); at += size, size = chunk) {
       check_stop(stop_, "simulate");
       const bool is_read = at + size + static_cast<std::size_t>(n) > tokens.size();
-      const Tensor<float> logits = live_.run(Phase::prefill, tokens.subspan(at, size),
-                                             is_read ? Logits::all : Logits::none);
+      const Tensor<float> logits =
+          live_.run(Phase::prefill, tokens.subspan(at, size), is_read ? Logits::all : Logits::none);
       if (!is_read) continue;
       for (Index row = 0; row < static_cast<Index>(size); ++row) {
         if (static_cast<Index>(at) + row + n >= static_cast<Index>(tokens.size()))
@@ -124,7 +124,8 @@ class Asking {
 };
 
 /// What follows the dense tokens of a prompt of n tokens.
-std::vector<PromptPart> parts_of(const Protocol& protocol, Index n_dense, Index n_context, Index n) {
+std::vector<PromptPart> parts_of(const Protocol& protocol, Index n_dense, Index n_context,
+                                 Index n) {
   if (protocol.fed) return {{n_dense, n, true, true}};
   if (protocol.sparse_context && protocol.sparse_question && !protocol.unseen)
     return {{0, n, true, false}};
@@ -235,8 +236,8 @@ std::vector<AskedTurn> ask_prompt(const SimulationSetup& setup, const LivePair& 
     }
   }
   for (const PromptTurn& next : prompt.more) {
-    const auto turn = ask_prompt(setup, pair, kind, with_question(prompt, next), options, dense,
-                                 pool, stop);
+    const auto turn =
+        ask_prompt(setup, pair, kind, with_question(prompt, next), options, dense, pool, stop);
     turns.push_back(turn.front());
   }
   return turns;

@@ -95,7 +95,8 @@ class Chains final : public SimulationTask {
   Json config() const override {
     Json json = fields_to_json(options_);
     json["kinds"] = Json::array();
-    for (const ChainKind kind : options_.kinds) json["kinds"].push_back(std::string(enum_name(kind)));
+    for (const ChainKind kind : options_.kinds)
+      json["kinds"].push_back(std::string(enum_name(kind)));
     json["protocol"] = protocol_.name;
     return json;
   }
@@ -115,8 +116,8 @@ class Chains final : public SimulationTask {
     prompt.n_answer_tokens = options_.steps;
     prompt.answers = {"none"};  // the tokens are compared below
     LiveSequence dense(*setup_.models.verifier, {}, prompt.n_context, pool);
-    prefill_chunks(dense, std::span(prompt.tokens).first(prompt.tokens.size() - 1), setup_.options.chunk, stop,
-                   PrefillMode::dense);
+    prefill_chunks(dense, std::span(prompt.tokens).first(prompt.tokens.size() - 1),
+                   setup_.options.chunk, stop, PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
       const AskedTurn turn = ask_prompt(setup_, setup_.pairs[p], PromptKind::local, prompt, ask,
                                         dense.cache(), own, stop)
@@ -133,16 +134,17 @@ class Chains final : public SimulationTask {
 
   ColumnTable table(const SimulationUnits& units) const override {
     ColumnTable table;
-    table.text_names = {"model", "task", "selector", "budget_kind", "kind",
-                        "dense_solves", "protocol", "doubt"};
-    table.number_names = {"budget",         "prompt_tokens", "steps",
-                          "prompts",        "accuracy",      "accuracy_low",
-                          "accuracy_high",  "steps_right",   "same_as_dense",
-                          "first_difference", "kv_reduction", "kv_union_reduction"};
+    table.text_names = {"model", "task",         "selector", "budget_kind",
+                        "kind",  "dense_solves", "protocol", "doubt"};
+    table.number_names = {"budget",           "prompt_tokens", "steps",
+                          "prompts",          "accuracy",      "accuracy_low",
+                          "accuracy_high",    "steps_right",   "same_as_dense",
+                          "first_difference", "kv_reduction",  "kv_union_reduction"};
     add_cost_columns(table, setup_);
     const auto rows = judged(units);
     const auto words = doubt_words(doubts(units), rows.size());
-    for (std::size_t r = 0; r < rows.size(); ++r) table.rows.push_back(make_row(units, r, words[r]));
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      table.rows.push_back(make_row(units, r, words[r]));
     return table;
   }
 
@@ -158,10 +160,9 @@ class Chains final : public SimulationTask {
     const auto piece = [&](std::span<const TokenId> ids) {
       return ids.size() <= 2 * kShown
                  ? shown_text(tokenizer.decode(ids))
-                 : fmt::format("{} [... {} tokens ...] {}",
-                               shown_text(tokenizer.decode(ids.first(kShown))),
-                               ids.size() - 2 * kShown,
-                               shown_text(tokenizer.decode(ids.last(kShown))));
+                 : fmt::format(
+                       "{} [... {} tokens ...] {}", shown_text(tokenizer.decode(ids.first(kShown))),
+                       ids.size() - 2 * kShown, shown_text(tokenizer.decode(ids.last(kShown))));
     };
     std::string text;
     for (std::size_t c = 0; c < std::min(n, units.size()); ++c) {
@@ -172,8 +173,8 @@ class Chains final : public SimulationTask {
       for (std::size_t p = 0; p < units[c].size(); ++p) {
         const auto& series = units[c][p].series;
         const std::vector<TokenId> ids(series.begin(), series.end());
-        text += fmt::format("{:g} steps  {}: {}\n", units[c][p].values[0],
-                            setup_.pairs[p].label(), piece(ids));
+        text += fmt::format("{:g} steps  {}: {}\n", units[c][p].values[0], setup_.pairs[p].label(),
+                            piece(ids));
       }
     }
     return text;
@@ -208,9 +209,10 @@ class Chains final : public SimulationTask {
       const std::size_t pair = r % setup_.pairs.size();
       const JudgedBudget budget = judged_budget(setup_, pair);
       rows.push_back({fmt::format("{}, {} steps, protocol {}",
-                                  enum_name(options_.kinds[r / setup_.pairs.size()]), options_.steps,
-                                  protocol_.name),
-                      setup_.pairs[pair].asked.selector.text(), budget.kind, budget.value, mean(shares(units, r))});
+                                  enum_name(options_.kinds[r / setup_.pairs.size()]),
+                                  options_.steps, protocol_.name),
+                      setup_.pairs[pair].asked.selector.text(), budget.kind, budget.value,
+                      mean(shares(units, r))});
     }
     return rows;
   }

@@ -28,8 +28,9 @@ struct ChainOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"prompt", "tokens of a prompt, which holds the chain's beginning"}.in(16, 1'000'000),
-          self.prompt);
+    visit(
+        Field{"prompt", "tokens of a prompt, which holds the chain's beginning"}.in(16, 1'000'000),
+        self.prompt);
     visit(Field{"steps", "tokens to decode"}.in(1, 1'000'000), self.steps);
     visit(Field{"trials", "chains of each kind"}.in(1, 100'000), self.trials);
   }

@@ -24,8 +24,9 @@ bool is_ranked_row(const JudgedRow& row) {
 }
 
 std::string row_name(const JudgedRow& row) {
-  return std::isnan(row.budget) ? row.selector
-                                : fmt::format("{} {}={:g}", row.selector, row.budget_kind, row.budget);
+  return std::isnan(row.budget)
+             ? row.selector
+             : fmt::format("{} {}={:g}", row.selector, row.budget_kind, row.budget);
 }
 
 std::string value_text(const JudgedRow& row) {
@@ -78,9 +79,10 @@ class CellJudge {
     });
     if (all_right && members_.size() > 1) {
       add(kSaturated, members_,
-          fmt::format("saturated: {} and all other methods at 100 %, so that nothing is told apart; "
-                      "smaller budgets or harder prompts would",
-                      rows_[dense].selector));
+          fmt::format(
+              "saturated: {} and all other methods at 100 %, so that nothing is told apart; "
+              "smaller budgets or harder prompts would",
+              rows_[dense].selector));
     }
   }
 
@@ -90,9 +92,10 @@ class CellJudge {
       const PairedTest test = test_(r, dense);
       if (!(test.difference > 0.0 && test.p < kAboveDenseLevel)) continue;
       add(kSparseAboveDense, {r},
-          fmt::format("{} with {} is better than the dense model with {} beyond chance (p = {:.2g}): "
-                      "the task rewards what the model does not do by itself",
-                      row_name(rows_[r]), value_text(rows_[r]), value_text(rows_[dense]), test.p));
+          fmt::format(
+              "{} with {} is better than the dense model with {} beyond chance (p = {:.2g}): "
+              "the task rewards what the model does not do by itself",
+              row_name(rows_[r]), value_text(rows_[r]), value_text(rows_[dense]), test.p));
     }
   }
 
@@ -152,8 +155,9 @@ class CellJudge {
       }
       std::sort(unclear.begin(), unclear.end());
       add(kTooFewTrials, unclear,
-          fmt::format("{} trial{} not tell the best, {} ({}), from {}", n, n == 1 ? " does" : "s do",
-                      row_name(rows_[best]), value_text(rows_[best]), names));
+          fmt::format("{} trial{} not tell the best, {} ({}), from {}", n,
+                      n == 1 ? " does" : "s do", row_name(rows_[best]), value_text(rows_[best]),
+                      names));
     }
   }
 

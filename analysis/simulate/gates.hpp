@@ -17,7 +17,7 @@ namespace kvscope {
 // The gates, by the names that they have in results.
 inline constexpr std::string_view kSparseAboveDense = "sparse-above-dense";  // beyond chance
 inline constexpr std::string_view kMoreBudgetWorse = "more-budget-worse";
-inline constexpr std::string_view kSaturated = "saturated";     // dense and all methods at 100 %
+inline constexpr std::string_view kSaturated = "saturated";       // dense and all methods at 100 %
 inline constexpr std::string_view kDenseCannot = "dense-cannot";  // the dense model fails
 inline constexpr std::string_view kTooFewTrials = "too-few-trials";  // the best is not told apart
 
@@ -27,7 +27,7 @@ struct JudgedRow {
   std::string selector;     // "full" is the dense model; oracles are never ranked
   std::string budget_kind;  // "none" for methods that take none
   double budget = 0.0;
-  double mean = 0.0;  // higher is better
+  double mean = 0.0;     // higher is better
   bool is_share = true;  // of prompts, in [0, 1]: 1 is everything
   std::string shown;     // the value in a sentence; empty: the mean as percent
 };

@@ -36,7 +36,7 @@ Interval percentiles95(std::span<const double> resampled) {
 }
 
 Interval score_interval(std::span<const double> scores,
-                       std::initializer_list<std::uint64_t> stream) {
+                        std::initializer_list<std::uint64_t> stream) {
   if (scores.empty()) return {kNan, kNan};
   const bool is_share =
       std::all_of(scores.begin(), scores.end(), [](double x) { return x == 0.0 || x == 1.0; });

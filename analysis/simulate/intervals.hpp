@@ -19,7 +19,8 @@ Interval wilson_interval(double hits, double n);
 
 /// Of the mean of `scores` in [0, 1]: Wilson's if all are 0 or 1, else the percentile bootstrap over
 /// prompts, with the draws that `stream` names.
-Interval score_interval(std::span<const double> scores, std::initializer_list<std::uint64_t> stream);
+Interval score_interval(std::span<const double> scores,
+                        std::initializer_list<std::uint64_t> stream);
 
 /// Two-sided exact test of McNemar (1947) for b pairs that only the first gets right and c that only
 /// the second does: min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). 1 without such pairs.
@@ -28,10 +29,10 @@ double mcnemar_exact(Index b, Index c);
 /// Two methods on the same prompts.
 struct PairedTest {
   Index n = 0;
-  Index only_first = 0;   // prompts on which the first scores higher
-  Index only_second = 0;  // ... the second
+  Index only_first = 0;     // prompts on which the first scores higher
+  Index only_second = 0;    // ... the second
   double difference = 0.0;  // mean of first - second
-  Interval interval;         // of the difference: paired bootstrap
+  Interval interval;        // of the difference: paired bootstrap
   double p = 1.0;           // two-sided: McNemar's exact test (the sign test, if scores are shares)
 };
 

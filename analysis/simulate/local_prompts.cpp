@@ -61,8 +61,7 @@ std::vector<LocalExample> read_local_examples(const std::filesystem::path& file)
 Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
                          const Tokenizer& tokenizer) {
   std::vector<TokenId> context = tokenizer.encode(example.context);
-  const std::vector<TokenId> question =
-      tokenizer.encode(example.question + example.answer_prefix);
+  const std::vector<TokenId> question = tokenizer.encode(example.question + example.answer_prefix);
   const Index room =
       spec.length - static_cast<Index>(spec.leading.size()) - static_cast<Index>(question.size());
   if (room < 1) {

@@ -14,8 +14,8 @@ namespace kvscope {
 namespace {
 
 /// What the task's probes cost under one method alone.
-CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePair pair, ThreadPool& pool,
-                 const std::stop_token& stop) {
+CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePair pair,
+                 ThreadPool& pool, const std::stop_token& stop) {
   SimulationSetup alone = setup;
   alone.pairs = {std::move(pair)};
   const std::unique_ptr<SimulationTask> task = make_task(alone);
@@ -26,15 +26,16 @@ CostTotals probe(const SimulationSetup& setup, const MakeTask& make_task, LivePa
     if (!task->takes(c, only)) continue;
     check_stop(stop, "simulate");
     task->run_case(
-        c, {&only, 1}, [&](std::size_t, const UnitResult& unit) { costs.add(costs_of({&unit}, places)); },
-        pool, stop);
+        c, {&only, 1},
+        [&](std::size_t, const UnitResult& unit) { costs.add(costs_of({&unit}, places)); }, pool,
+        stop);
   }
   return costs;
 }
 
 /// One pair with its knob where its cost is nearest to its target.
-LivePair matched_pair(const SimulationSetup& setup, const MakeTask& make_task, const LivePair& pair, ThreadPool& pool,
-                      const MatchContext& context, const std::stop_token& stop) {
+LivePair matched_pair(const SimulationSetup& setup, const MakeTask& make_task, const LivePair& pair,
+                      ThreadPool& pool, const MatchContext& context, const std::stop_token& stop) {
   const auto at = [&](const KnobSetting& setting) {
     LivePair tried = pair;
     tried.options.selector = setting.selector;
@@ -53,8 +54,8 @@ LivePair matched_pair(const SimulationSetup& setup, const MakeTask& make_task, c
 
 }  // namespace
 
-void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& pool, const ProgressFn& progress,
-                 std::stop_token stop) {
+void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& pool,
+                 const ProgressFn& progress, std::stop_token stop) {
   if (!setup.is_matched()) return;
   std::vector<LivePair> matched(setup.pairs.size());
   std::vector<std::size_t> places(setup.pairs.size());
@@ -67,7 +68,8 @@ void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& 
   std::mutex mutex;
   std::int64_t n_done = 0;
   const auto report = [&] {
-    if (progress) progress({"equal cost", n_done, static_cast<std::int64_t>(matched.size()), "methods"});
+    if (progress)
+      progress({"equal cost", n_done, static_cast<std::int64_t>(matched.size()), "methods"});
   };
   report();
   for_each_pair(places, pool, [&](std::size_t p, ThreadPool& own) {
@@ -83,7 +85,8 @@ void match_setup(SimulationSetup& setup, const MakeTask& make_task, ThreadPool& 
     (is_refused ? setup.refused : setup.pairs).push_back(std::move(pair));
   }
   if (setup.pairs.empty())
-    throw ConfigError(fmt::format("simulate: nothing is left to do: {}", fmt::join(setup.skipped, "; ")));
+    throw ConfigError(
+        fmt::format("simulate: nothing is left to do: {}", fmt::join(setup.skipped, "; ")));
 }
 
 }  // namespace kvscope

@@ -29,9 +29,10 @@ std::string row_note(const LivePair& pair, double reached) {
   if (!pair.labels.note.empty() || !pair.match) return pair.labels.note;
   const double target = pair.match->value;
   if (std::abs(reached - target) <= kMatchTolerance * target) return "";
-  return fmt::format("the knob was set on the first prompts of every length, which reach {}={:.4g} together; those of this row "
-                     "reach {:.4g}",
-                     enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
+  return fmt::format(
+      "the knob was set on the first prompts of every length, which reach {}={:.4g} together; those of this row "
+      "reach {:.4g}",
+      enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_
   return {reduction(sums[0], sums[1]), reduction(sums[2], sums[3])};
 }
 
-CostTotals costs_of(const std::vector<const UnitResult*>& units, std::span<const std::size_t> places) {
+CostTotals costs_of(const std::vector<const UnitResult*>& units,
+                    std::span<const std::size_t> places) {
   CostTotals costs;
   for (const UnitResult* unit : units) {
     for (const std::size_t place : places) {
@@ -88,11 +90,13 @@ void add_cost_columns(ColumnTable& table, const SimulationSetup& setup) {
 void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place) {
   const CostTotals costs = costs_of(units, {&place, 1});
-  for (const double x : {costs.keys(), costs.density(), costs.bytes_per_call()}) row.numbers.push_back(x);
+  for (const double x : {costs.keys(), costs.density(), costs.bytes_per_call()})
+    row.numbers.push_back(x);
   if (!setup.is_matched()) return;
   const LivePair& live = setup.pairs[pair];
   const double reached = live.match ? quantity_of(costs, live.match->quantity) : kNan;
-  row.texts.insert(row.texts.end(), {live.labels.target, live.labels.knob, row_note(live, reached)});
+  row.texts.insert(row.texts.end(),
+                   {live.labels.target, live.labels.knob, row_note(live, reached)});
   row.numbers.push_back(reached);
 }
 
@@ -102,8 +106,10 @@ void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const st
     row.texts = {setup.models.verifier_name, task, pair.asked.selector.text(), "none"};
     row.texts.resize(table.text_names.size());
     row.numbers.assign(table.number_names.size(), kNan);
-    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.knob, pair.labels.note};
-    std::copy(texts.begin(), texts.end(), row.texts.end() - static_cast<std::ptrdiff_t>(texts.size()));
+    const std::array<std::string, 3> texts = {pair.labels.target, pair.labels.knob,
+                                              pair.labels.note};
+    std::copy(texts.begin(), texts.end(),
+              row.texts.end() - static_cast<std::ptrdiff_t>(texts.size()));
     table.rows.push_back(std::move(row));
   }
 }

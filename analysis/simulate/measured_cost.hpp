@@ -25,7 +25,8 @@ struct Reductions {
 Reductions reductions_of(const std::vector<const UnitResult*>& units, std::size_t at);
 
 /// The costs of the totals from values[place] on, summed over units and places.
-CostTotals costs_of(const std::vector<const UnitResult*>& units, std::span<const std::size_t> places);
+CostTotals costs_of(const std::vector<const UnitResult*>& units,
+                    std::span<const std::size_t> places);
 double quantity_of(const CostTotals& costs, MatchQuantity quantity);
 
 /// Declares kept, density and bytes behind the columns that the table has, and those of a match if there

@@ -113,14 +113,14 @@ class Perplexity final : public SimulationTask {
       std::vector<std::string> texts = pair_texts(setup_, name(), p);
       texts.push_back(protocol());
       texts.push_back(words[p]);
-      table.rows.push_back({std::move(texts),
-                            {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
-                             static_cast<double>(texts_.size()),
-                             static_cast<double>(n_scored()) * static_cast<double>(n_cases()), perplexity,
-                             std::exp(interval.low), std::exp(interval.high),
-                             perplexity / dense - 1.0, std::exp(increase.low) - 1.0,
-                             std::exp(increase.high) - 1.0, log_perplexity, kept.per_head,
-                             kept.per_union}});
+      table.rows.push_back(
+          {std::move(texts),
+           {budget_value(setup_.pairs[p]), static_cast<double>(options_.n_tokens),
+            static_cast<double>(texts_.size()),
+            static_cast<double>(n_scored()) * static_cast<double>(n_cases()), perplexity,
+            std::exp(interval.low), std::exp(interval.high), perplexity / dense - 1.0,
+            std::exp(increase.low) - 1.0, std::exp(increase.high) - 1.0, log_perplexity,
+            kept.per_head, kept.per_union}});
       add_cost_cells(table.rows.back(), setup_, p, mine, 0);
     }
     return table;
@@ -185,9 +185,7 @@ class Perplexity final : public SimulationTask {
 
   std::size_t n_windows() const { return static_cast<std::size_t>(options_.windows); }
 
-  LiveCalibration calibration() const {
-    return {setup_.calibration.get()};
-  }
+  LiveCalibration calibration() const { return {setup_.calibration.get()}; }
 
   /// Losses of the tokens after each position from the prefill's end on, [n_scored].
   std::vector<double> losses(LiveSequence& live, const LivePair& pair,
@@ -243,7 +241,8 @@ class Perplexity final : public SimulationTask {
     constexpr Index kBlock = 64;  // tokens; losses of neighbours depend on each other
     constexpr Index kFewestBlocks = 8;
     const Index n_blocks = std::max<Index>(1, n_scored() / kBlock);
-    if (n_blocks * static_cast<Index>(n_cases()) < kFewestBlocks) return Resampled(setup_.pairs.size());
+    if (n_blocks * static_cast<Index>(n_cases()) < kFewestBlocks)
+      return Resampled(setup_.pairs.size());
     std::vector<std::vector<std::vector<std::vector<double>>>> losses(setup_.pairs.size());
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       losses[p].resize(texts_.size());
@@ -287,9 +286,9 @@ class Perplexity final : public SimulationTask {
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
       const JudgedBudget budget = judged_budget(setup_, p);
       const double loss = mean_loss(units_of(units, p));
-      rows.push_back({fmt::format("perplexity, {}", protocol()), setup_.pairs[p].asked.selector.text(), budget.kind,
-                      budget.value, -loss, /*is_share=*/false,
-                      fmt::format("perplexity {:.4g}", std::exp(loss))});
+      rows.push_back({fmt::format("perplexity, {}", protocol()),
+                      setup_.pairs[p].asked.selector.text(), budget.kind, budget.value, -loss,
+                      /*is_share=*/false, fmt::format("perplexity {:.4g}", std::exp(loss))});
     }
     return find_doubts(rows, [&](std::size_t a, std::size_t b) {
       const std::vector<double> gains = differences(resampled, b, a);  // of a over b, in nats

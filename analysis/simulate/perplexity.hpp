@@ -39,8 +39,10 @@ struct PerplexityOptions {
     visit(
         Field{"prefill", "share of a window that is filled in densely and not scored"}.in(0.0, 1.0),
         self.prefill);
-    visit(Field{"offset", "first token of a text's first window"}.in(0, 1'000'000'000), self.offset);
-    visit(Field{"windows", "windows of a text, one after the other"}.in(1, 1'000'000), self.windows);
+    visit(Field{"offset", "first token of a text's first window"}.in(0, 1'000'000'000),
+          self.offset);
+    visit(Field{"windows", "windows of a text, one after the other"}.in(1, 1'000'000),
+          self.windows);
   }
 };
 

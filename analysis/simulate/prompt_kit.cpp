@@ -198,7 +198,8 @@ Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
   prompt.answers = content.questions.front().answers;
   prompt.n_answer_tokens = content.n_answer_tokens;
   for (std::size_t t = 1; t < static_cast<std::size_t>(spec.n_turns); ++t) {
-    prompt.more.push_back({tokenizer.encode(content.questions[t].text), content.questions[t].answers});
+    prompt.more.push_back(
+        {tokenizer.encode(content.questions[t].text), content.questions[t].answers});
   }
   return prompt;
 }

@@ -150,7 +150,8 @@ PromptContent make_content(const PromptSpec& spec, std::span<const TokenId> fill
     case PromptKind::story_filtering:
       return story_content(spec, tokenizer, draws);
     case PromptKind::local:
-      throw ConfigError("prompt: examples of a file are not made: expected another kind than local");
+      throw ConfigError(
+          "prompt: examples of a file are not made: expected another kind than local");
     default:
       return ruler_content(spec, filler, tokenizer, draws);
   }
@@ -189,9 +190,11 @@ bool is_word_sign(char c) {
 
 /// True if `word` stands in the text with neither letters nor digits beside it.
 bool has_word(std::string_view text, std::string_view word) {
-  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+  for (std::size_t at = text.find(word); at != std::string_view::npos;
+       at = text.find(word, at + 1)) {
     const std::size_t end = at + word.size();
-    if ((at == 0 || !is_word_sign(text[at - 1])) && (end == text.size() || !is_word_sign(text[end])))
+    if ((at == 0 || !is_word_sign(text[at - 1])) &&
+        (end == text.size() || !is_word_sign(text[end])))
       return true;
   }
   return false;
@@ -202,9 +205,17 @@ using Kinds = std::vector<PromptKind>;
 Kinds family_of(std::string_view word) {
   using enum PromptKind;
   if (word == "ruler") {
-    return {niah_single_1,   niah_single_2, niah_single_3,   niah_multikey_1,
-            niah_multikey_2, niah_multikey_3, multi_value,   niah_multiquery,
-            variable_tracking, common_words, fwe};
+    return {niah_single_1,
+            niah_single_2,
+            niah_single_3,
+            niah_multikey_1,
+            niah_multikey_2,
+            niah_multikey_3,
+            multi_value,
+            niah_multiquery,
+            variable_tracking,
+            common_words,
+            fwe};
   }
   if (word == "infinitebench") return {passkey, number_string, kv_pairs, math_find, code_run};
   if (word == "story") return {story_retrieval, story_multihop, story_filtering};

@@ -41,13 +41,27 @@ enum class PromptKind {
 };
 template <>
 struct EnumNames<PromptKind> {
-  static constexpr std::array<std::string_view, 21> value = {
-      "passkey",         "multi_key",       "multi_value",     "variable_tracking",
-      "common_words",    "niah_single_1",   "niah_single_2",   "niah_single_3",
-      "niah_multikey_1", "niah_multikey_2", "niah_multikey_3", "niah_multiquery",
-      "fwe",             "number_string",   "kv_pairs",        "math_find",
-      "code_run",        "story_retrieval", "story_multihop",  "story_filtering",
-      "local"};
+  static constexpr std::array<std::string_view, 21> value = {"passkey",
+                                                             "multi_key",
+                                                             "multi_value",
+                                                             "variable_tracking",
+                                                             "common_words",
+                                                             "niah_single_1",
+                                                             "niah_single_2",
+                                                             "niah_single_3",
+                                                             "niah_multikey_1",
+                                                             "niah_multikey_2",
+                                                             "niah_multikey_3",
+                                                             "niah_multiquery",
+                                                             "fwe",
+                                                             "number_string",
+                                                             "kv_pairs",
+                                                             "math_find",
+                                                             "code_run",
+                                                             "story_retrieval",
+                                                             "story_multihop",
+                                                             "story_filtering",
+                                                             "local"};
 };
 
 /// Kinds between commas: a kind, a name of RULER's paper (niah_multivalue, vt, cwe), or a family:

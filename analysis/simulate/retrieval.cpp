@@ -55,9 +55,10 @@ RetrievalOptions checked(RetrievalOptions options) {
         options.task, options.kinds.size(), options.lengths.size(), options.protocols.size(),
         options.n_depths, options.trials, options.n_fed, options.turns));
   }
-  const double n_prompts =
-      static_cast<double>(options.kinds.size() * options.lengths.size() * options.protocols.size()) *
-      static_cast<double>(options.n_depths) * static_cast<double>(most_trials(options));
+  const double n_prompts = static_cast<double>(options.kinds.size() * options.lengths.size() *
+                                               options.protocols.size()) *
+                           static_cast<double>(options.n_depths) *
+                           static_cast<double>(most_trials(options));
   if (options.n_depths > kMostDepths || most_trials(options) > kMostTrials ||
       options.turns > kMostTurns || n_prompts > kMostPrompts) {
     throw ConfigError(fmt::format(
@@ -161,7 +162,8 @@ class Retrieval final : public SimulationTask {
 
   UnitShape unit_shape() const override {
     UnitShape shape{n_turns() * kTurnValues, n_turns() * n_kept_tokens_};
-    for (std::size_t turn = 0; turn < n_turns(); ++turn) shape.kept_at.push_back(turn * kTurnValues + 1);
+    for (std::size_t turn = 0; turn < n_turns(); ++turn)
+      shape.kept_at.push_back(turn * kTurnValues + 1);
     return shape;
   }
 
@@ -203,8 +205,8 @@ class Retrieval final : public SimulationTask {
                             options_.shared_prefix};
     const Index n_dense = n_dense_tokens(prompt, ask);
     LiveSequence dense(*setup_.models.verifier, {}, std::max<Index>(1, n_dense), pool);
-    prefill_chunks(dense, std::span(prompt.tokens).first(static_cast<std::size_t>(n_dense)), setup_.options.chunk, stop,
-                   PrefillMode::dense);
+    prefill_chunks(dense, std::span(prompt.tokens).first(static_cast<std::size_t>(n_dense)),
+                   setup_.options.chunk, stop, PrefillMode::dense);
     for_each_pair(pairs, pool, [&](std::size_t p, ThreadPool& own) {
       UnitResult unit;
       for (const AskedTurn& turn :
@@ -212,7 +214,8 @@ class Retrieval final : public SimulationTask {
         unit.values.push_back(turn.score);
         unit.values.insert(unit.values.end(), turn.kept.begin(), turn.kept.end());
         for (std::size_t i = 0; i < n_kept_tokens_; ++i)
-          unit.series.push_back(i < turn.answer.size() ? static_cast<double>(turn.answer[i]) : kNan);
+          unit.series.push_back(i < turn.answer.size() ? static_cast<double>(turn.answer[i])
+                                                       : kNan);
       }
       done(p, std::move(unit));
     });
@@ -373,9 +376,9 @@ class Retrieval final : public SimulationTask {
     spec.leading = setup_.models.leading;
     if (spec.kind == PromptKind::local) {
       if (options_.turns > 1) {
-        throw ConfigError(fmt::format(
-            "{}: examples of a file have one question each, found {} turns", options_.task,
-            options_.turns));
+        throw ConfigError(
+            fmt::format("{}: examples of a file have one question each, found {} turns",
+                        options_.task, options_.turns));
       }
       return make_local_prompt(options_.examples[place.trial], spec, *setup_.models.tokenizer);
     }
@@ -410,8 +413,7 @@ class Retrieval final : public SimulationTask {
   bool is_wide(const SimulationUnits& units, const RetrievalPlace& place, std::size_t n) const {
     bool wide = false;
     for_each_cell(units, place, n, [&](const RetrievalCell& cell) {
-      const double reach =
-          std::max(cell.interval.high - cell.mean, cell.mean - cell.interval.low);
+      const double reach = std::max(cell.interval.high - cell.mean, cell.mean - cell.interval.low);
       wide = wide || reach > options_.until_interval;
     });
     return wide;
@@ -419,8 +421,8 @@ class Retrieval final : public SimulationTask {
 
   /// The rows of a place: by turn, pair and depth.
   template <class Body>
-  void for_each_cell(const SimulationUnits& units, const RetrievalPlace& place, std::size_t n_trials,
-                     const Body& body) const {
+  void for_each_cell(const SimulationUnits& units, const RetrievalPlace& place,
+                     std::size_t n_trials, const Body& body) const {
     for (std::size_t turn = 0; turn < n_turns(); ++turn) {
       for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
         if (!runs_under(place.protocol, p)) continue;
@@ -445,9 +447,8 @@ class Retrieval final : public SimulationTask {
 
   static std::vector<Doubt> doubts_of(const std::vector<RetrievalCell>& cells,
                                       const std::vector<JudgedRow>& judged) {
-    return find_doubts(judged, [&](std::size_t a, std::size_t b) {
-      return test_cells(cells[a], cells[b]);
-    });
+    return find_doubts(
+        judged, [&](std::size_t a, std::size_t b) { return test_cells(cells[a], cells[b]); });
   }
 
   /// Of selector full over all depths; NaN if it was not asked for.

@@ -22,16 +22,16 @@ struct RetrievalOptions {
   std::vector<Protocol> protocols = {parse_protocol("decode")};
   std::vector<PromptKind> kinds = {PromptKind::passkey};
   std::vector<Index> lengths = {1024, 2048, 4096, 8192};
-  Index n_depths = 10;    // equally spaced from 0 to 1; one stands in the middle
-  Index trials = 1;       // prompts per kind, length and depth
-  Index n_fed = 100;      // protocol decode: tokens fed one by one
-  Index n_facts = 8;      // multi_key
-  bool by_depth = false;  // one row per depth
-  Index turns = 1;        // questions per prompt, one after the other over one cache
-  bool shared_prefix = false;    // each turn starts from the context again instead
-  double until_interval = 0.0;   // > 0: prompts are added until no row's interval reaches further
-                                 // than this to either side, or max_trials is reached
-  Index max_trials = 200;        // per kind, length and depth; only with until_interval
+  Index n_depths = 10;          // equally spaced from 0 to 1; one stands in the middle
+  Index trials = 1;             // prompts per kind, length and depth
+  Index n_fed = 100;            // protocol decode: tokens fed one by one
+  Index n_facts = 8;            // multi_key
+  bool by_depth = false;        // one row per depth
+  Index turns = 1;              // questions per prompt, one after the other over one cache
+  bool shared_prefix = false;   // each turn starts from the context again instead
+  double until_interval = 0.0;  // > 0: prompts are added until no row's interval reaches further
+                                // than this to either side, or max_trials is reached
+  Index max_trials = 200;       // per kind, length and depth; only with until_interval
   std::vector<LocalExample> examples;  // kind local: asked instead of made prompts
 };
 

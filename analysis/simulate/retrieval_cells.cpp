@@ -69,12 +69,13 @@ std::vector<JudgedRow> judged_cells(const std::vector<RetrievalCell>& cells,
   std::vector<JudgedRow> rows;
   for (const RetrievalCell& cell : cells) {
     const JudgedBudget budget = judged_budget(setup, cell.pair);
-    std::string name =
-        fmt::format("{}, {} tokens, protocol {}", enum_name(options.kinds[cell.place.kind]),
-                    options.lengths[cell.place.length], options.protocols[cell.place.protocol].name);
+    std::string name = fmt::format(
+        "{}, {} tokens, protocol {}", enum_name(options.kinds[cell.place.kind]),
+        options.lengths[cell.place.length], options.protocols[cell.place.protocol].name);
     if (cell.depth) name += fmt::format(", depth {:g}", depths[*cell.depth]);
     if (options.turns > 1) name += fmt::format(", turn {}", cell.turn + 1);
-    rows.push_back({std::move(name), setup.pairs[cell.pair].asked.selector.text(), budget.kind, budget.value, cell.mean,
+    rows.push_back({std::move(name), setup.pairs[cell.pair].asked.selector.text(), budget.kind,
+                    budget.value, cell.mean,
                     /*is_share=*/true});
   }
   return rows;

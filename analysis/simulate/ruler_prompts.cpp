@@ -26,9 +26,10 @@ std::string draw_uuid(PromptDraws& draws) {
 
 void require_items(const PromptSpec& spec, std::size_t n, std::size_t least) {
   if (n >= least) return;
-  throw ConfigError(fmt::format("prompt: {} tokens are too few for a {} prompt: {} of its parts fit, "
-                                "expected at least {}",
-                                spec.length, enum_name(spec.kind), n, least));
+  throw ConfigError(
+      fmt::format("prompt: {} tokens are too few for a {} prompt: {} of its parts fit, "
+                  "expected at least {}",
+                  spec.length, enum_name(spec.kind), n, least));
 }
 
 PromptContent common_words(const PromptSpec& spec, std::span<const TokenId> filler,
@@ -41,7 +42,8 @@ PromptContent common_words(const PromptSpec& spec, std::span<const TokenId> fill
   content.n_answer_tokens = 60;
   std::vector<std::string> answers;
   const auto things = prompt_things();
-  for (const std::size_t at : draws.choose(things.size(), kCommon)) answers.emplace_back(things[at]);
+  for (const std::size_t at : draws.choose(things.size(), kCommon))
+    answers.emplace_back(things[at]);
   content.questions = {
       {" What are the 10 most common words above? The most common words are", answers}};
   const TokenCounter counter(tokenizer);
@@ -81,8 +83,9 @@ PromptContent frequent_words(const PromptSpec& spec, const Tokenizer& tokenizer,
     for (int i = 0; i < 6; ++i) word += static_cast<char>('a' + draws.below(26));
     if (known.insert(word).second) words.push_back(std::move(word));
   }
-  content.questions = {{" What are the 3 most frequent coded words above? The most frequent coded words are",
-                        {words.begin(), words.begin() + kAsked}}};
+  content.questions = {
+      {" What are the 3 most frequent coded words above? The most frequent coded words are",
+       {words.begin(), words.begin() + kAsked}}};
   const TokenCounter counter(tokenizer);
   const Index room = room_of(spec, content, counter);
   const auto count_of = [&](Index n_words, std::size_t rank) {
@@ -115,9 +118,10 @@ PromptContent noise_key(const PromptSpec& spec, const Tokenizer& tokenizer, Prom
   const std::string_view thing = things[draws.choose(things.size(), 1).front()];
   const std::string number = draws.number();
   content.facts = {{magic_number(thing, number), spec.depth}};
-  content.questions = {{fmt::format(" What is the magic number of the {}? The magic number of the {} is",
-                                    thing, thing),
-                        {number}}};
+  content.questions = {
+      {fmt::format(" What is the magic number of the {}? The magic number of the {} is", thing,
+                   thing),
+       {number}}};
   const auto sentence = tokenizer.encode(
       " The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.");
   while (static_cast<Index>(content.own_filler.size()) < spec.length)
@@ -215,16 +219,18 @@ PromptContent only_codes(const PromptSpec& spec, const Tokenizer& tokenizer, Pro
 PromptContent largest_number(const PromptSpec& spec, const Tokenizer& tokenizer,
                              PromptDraws& draws) {
   const TokenCounter counter(tokenizer);
-  const Index top = 500 + draws.below(499);  // another in every prompt, so that it cannot be guessed
+  const Index top =
+      500 + draws.below(499);  // another in every prompt, so that it cannot be guessed
   PromptContent content;
-  content.questions = {{" What is the largest number in the list? The largest number in the list is",
-                        {fmt::format("{}", top)}}};
+  content.questions = {
+      {" What is the largest number in the list? The largest number in the list is",
+       {fmt::format("{}", top)}}};
   std::vector<std::string> items =
       items_that_fit(room_of(spec, content, counter), counter,
                      [&](Index) { return fmt::format(" {},", 100 + draws.below(top - 100)); });
   require_items(spec, items.size(), 2);
-  const auto at = static_cast<std::size_t>(
-      std::llround(spec.depth * static_cast<double>(items.size() - 1)));
+  const auto at =
+      static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(items.size() - 1)));
   std::string own = fmt::format(" {},", top);
   while (counter.of(own) > counter.of(items[at]) && items.size() > at + 1) items.pop_back();
   items[at] = std::move(own);
@@ -250,20 +256,19 @@ PromptContent function_chain(const PromptSpec& spec, const Tokenizer& tokenizer,
                                    : fmt::format(" def {}(x): return x + {}.", name(i), constant));
   }
   PromptContent content;
-  content.questions = {{fmt::format(" What is {}({})? The value of {}({}) is", name(0), argument,
-                                    name(0), argument),
-                        {fmt::format("{}", value)}}};
+  content.questions = {
+      {fmt::format(" What is {}({})? The value of {}({}) is", name(0), argument, name(0), argument),
+       {fmt::format("{}", value)}}};
   Index room = room_of(spec, content, counter);
   for (const std::string& line : chain) room -= counter.of(line);
   std::size_t next = kChain;
-  std::vector<std::string> items =
-      items_that_fit(std::max<Index>(0, room), counter, [&](Index) {
-        if (next + 1 >= numbers.size()) return std::string();
-        std::string line = fmt::format(" def {}(x): return {}(x) + {}.", name(next), name(next + 1),
-                                       1 + draws.below(20));
-        ++next;
-        return line;
-      });
+  std::vector<std::string> items = items_that_fit(std::max<Index>(0, room), counter, [&](Index) {
+    if (next + 1 >= numbers.size()) return std::string();
+    std::string line = fmt::format(" def {}(x): return {}(x) + {}.", name(next), name(next + 1),
+                                   1 + draws.below(20));
+    ++next;
+    return line;
+  });
   require_items(spec, room < 0 ? 0 : kChain, kChain);
   std::vector<std::size_t> places = {
       static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(items.size())))};

@@ -55,7 +55,9 @@ PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const 
   for (const Phase phase : phases) {
     std::vector<MethodSpec> own;
     for (const MethodSpec& spec : defined) {
-      const auto is_known = [&](const ReplayPair& pair) { return pair.selector.text() == spec.text(); };
+      const auto is_known = [&](const ReplayPair& pair) {
+        return pair.selector.text() == spec.text();
+      };
       const bool is_new = std::none_of(plan.pairs.begin(), plan.pairs.end(), is_known);
       if (is_new && spec.caps().is_defined(phase)) own.push_back(spec);
     }
@@ -65,13 +67,12 @@ PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const 
     plan.skipped.insert(plan.skipped.end(), of_phase.skipped.begin(), of_phase.skipped.end());
   }
   const auto place = [&](const ReplayPair& pair) {
-    return std::find_if(options.selectors.begin(), options.selectors.end(), [&](const MethodSpec& spec) {
-      return spec.text() == pair.selector.text();
-    });
+    return std::find_if(
+        options.selectors.begin(), options.selectors.end(),
+        [&](const MethodSpec& spec) { return spec.text() == pair.selector.text(); });
   };
-  std::stable_sort(plan.pairs.begin(), plan.pairs.end(), [&](const ReplayPair& a, const ReplayPair& b) {
-    return place(a) < place(b);
-  });
+  std::stable_sort(plan.pairs.begin(), plan.pairs.end(),
+                   [&](const ReplayPair& a, const ReplayPair& b) { return place(a) < place(b); });
   plan.skipped.insert(plan.skipped.begin(), skipped.begin(), skipped.end());
   return plan;
 }
@@ -100,7 +101,8 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
     }
   }
   if (!plan.pairs.empty()) return plan;
-  throw ConfigError(fmt::format("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
+  throw ConfigError(
+      fmt::format("simulate: nothing is left to do: {}", fmt::join(plan.skipped, "; ")));
 }
 
 }  // namespace
@@ -114,12 +116,13 @@ std::vector<TokenId> text_window(const SimulationModels& models, Index begin, In
   return text_window(models, models.text, begin, n);
 }
 
-std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text, Index begin, Index n) {
-  std::vector<TokenId> window(models.leading.begin(),
-                              models.leading.begin() +
-                                  std::min(n, static_cast<Index>(models.leading.size())));
-  const auto own = text.subspan(static_cast<std::size_t>(begin),
-                                       static_cast<std::size_t>(n) - window.size());
+std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
+                                 Index begin, Index n) {
+  std::vector<TokenId> window(
+      models.leading.begin(),
+      models.leading.begin() + std::min(n, static_cast<Index>(models.leading.size())));
+  const auto own =
+      text.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(n) - window.size());
   window.insert(window.end(), own.begin(), own.end());
   return window;
 }
@@ -140,7 +143,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
     }
   }
   if (!options.match.empty() && !options.budgets.empty())
-    throw ConfigError("simulate: expected budgets or costs to match, found both: a match finds the budgets");
+    throw ConfigError(
+        "simulate: expected budgets or costs to match, found both: a match finds the budgets");
   std::vector<std::optional<MatchTarget>> targets;
   PairPlan plan = options.match.empty() ? plan_pairs_of_phases(options, phases)
                                         : plan_matched_pairs(options, phases, targets);

@@ -30,8 +30,8 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
       {"task", task.name()},
       // Names of files may be no UTF-8, and what JSON replaces must be the same when it is read back.
       {"model", clean_text(setup.models.verifier_name)},
-      {"draft", setup.models.draft == nullptr ? Json(nullptr)
-                                              : Json(clean_text(setup.models.draft_name))},
+      {"draft",
+       setup.models.draft == nullptr ? Json(nullptr) : Json(clean_text(setup.models.draft_name))},
       {"text", clean_text(setup.models.text_name)},
       {"text_tokens", setup.models.text.size()},
       {"text_checksum", text_checksum({reinterpret_cast<const char*>(setup.models.text.data()),
@@ -47,12 +47,14 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   if (setup.is_matched()) {
     for (const LivePair& pair : setup.pairs) config["knobs"].push_back(pair.labels.knob);
   }
-  if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty()) config["artifacts"] = std::move(artifacts);
+  if (Json artifacts = artifacts_json(options.selectors); !artifacts.empty())
+    config["artifacts"] = std::move(artifacts);
   for (const FurtherText& text : setup.models.more_texts) {
     config["more_texts"].push_back(
         {{"text", clean_text(text.name)},
          {"tokens", text.tokens.size()},
-         {"checksum", text_checksum({reinterpret_cast<const char*>(text.tokens.data()), text.tokens.size_bytes()})}});
+         {"checksum", text_checksum({reinterpret_cast<const char*>(text.tokens.data()),
+                                     text.tokens.size_bytes()})}});
   }
   if (!setup.models.leading.empty()) config["leading_tokens"] = setup.models.leading;
   if (options.matmul != "f32") config["matmul"] = options.matmul;

@@ -46,13 +46,15 @@ struct SimulationModels {
 struct SimulationOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
-  std::vector<MatchTarget> match;     // instead of budgets: the measured costs that every method is to meet
+  std::vector<MatchTarget>
+      match;  // instead of budgets: the measured costs that every method is to meet
   std::optional<Index> dense_layers;  // empty = each method's own default
   Index chunk = 128;                  // B_CP: tokens per prefill call
   Index gamma = 4;                    // tokens per verification for methods that need a draft
   Index n_calibration = 1024;  // tokens at the text's end that methods and layer maps learn from
   Index seed = 0;
-  std::string matmul = "f32";    // how the models compute: named in results where it is not the default
+  std::string matmul =
+      "f32";  // how the models compute: named in results where it is not the default
   std::string kv_dtype = "f32";  // and how they store keys and values
 };
 
@@ -67,7 +69,8 @@ struct UnitResult {
 struct UnitShape {
   std::size_t n_values = 0;
   std::size_t n_series = 0;
-  std::vector<std::size_t> kept_at = {};  // where kept_values (measured_cost.hpp) begin among the values
+  std::vector<std::size_t> kept_at =
+      {};  // where kept_values (measured_cost.hpp) begin among the values
 };
 
 /// A (selector, budget) pair as it runs: the layer map that was measured is part of the spec.
@@ -75,8 +78,9 @@ struct LivePair {
   ReplayPair asked;
   LiveOptions options;
   bool needs_draft = false;
-  std::optional<MatchTarget> match;  // what it is to cost; the knob is in `options` (match_live.hpp)
-  MatchLabels labels;                // of the match
+  std::optional<MatchTarget>
+      match;           // what it is to cost; the knob is in `options` (match_live.hpp)
+  MatchLabels labels;  // of the match
   /// "quest tokens=256", "quest density=0.05".
   std::string label() const;
   /// True if the method is defined for the phase.
@@ -88,10 +92,11 @@ struct SimulationSetup {
   SimulationModels models;
   SimulationOptions options;
   std::vector<LivePair> pairs;
-  std::vector<LivePair> refused;       // of a match: no value of the knob can be run; a row says so
-  std::vector<std::string> skipped;    // sentences: combinations that were left out
-  std::string layer_map;               // as measured for specattn; empty if nobody needed it
-  std::shared_ptr<const TraceSource> calibration;  // a dense pass over the calibration text, if a method learns
+  std::vector<LivePair> refused;     // of a match: no value of the knob can be run; a row says so
+  std::vector<std::string> skipped;  // sentences: combinations that were left out
+  std::string layer_map;             // as measured for specattn; empty if nobody needed it
+  std::shared_ptr<const TraceSource>
+      calibration;  // a dense pass over the calibration text, if a method learns
   bool is_matched() const { return !options.match.empty(); }
 };
 
@@ -107,7 +112,8 @@ SimulationSetup set_up_simulation(const SimulationModels& models, const Simulati
 /// many of its own.
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
 /// The same of another text.
-std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text, Index begin, Index n);
+std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
+                                 Index begin, Index n);
 
 /// Called with a finished unit; from any thread.
 using UnitDone = std::function<void(std::size_t pair, UnitResult)>;
@@ -165,7 +171,7 @@ struct SimulationResult {
   ColumnTable table;
   std::vector<std::vector<UnitResult>> units;  // [n_cases][n_pairs]
   std::vector<Doubt> doubts;
-  std::string command_line;                    // the caller's, as far as it decides the numbers
+  std::string command_line;  // the caller's, as far as it decides the numbers
 };
 
 /// Runs what the journal does not hold yet and returns everything. Throws ConfigError if the

@@ -20,7 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Units = std::vector<std::vector<UnitResult>>;
 
-
 /// Places in UnitResult::values.
 enum Value : std::size_t {
   kPasses,
@@ -81,7 +80,8 @@ class Speculative final : public SimulationTask {
   /// One prompt of every gamma.
   std::vector<std::size_t> match_cases() const override {
     std::vector<std::size_t> cases;
-    for (std::size_t g = 0; g < gammas_.size(); ++g) cases.push_back(g * static_cast<std::size_t>(options_.prompts));
+    for (std::size_t g = 0; g < gammas_.size(); ++g)
+      cases.push_back(g * static_cast<std::size_t>(options_.prompts));
     return cases;
   }
 

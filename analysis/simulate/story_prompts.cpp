@@ -31,9 +31,9 @@ std::string chapter_text(const Chapter& chapter) {
 /// As many chapters as fit. In about one of eight nothing is bought; a thing is bought once in any
 /// ten chapters.
 std::vector<Chapter> write_chapters(Index room, const TokenCounter& counter, PromptDraws& draws) {
-  constexpr std::string_view kPlaceNames[kPlaces] = {
-      "castle", "bridge", "forest", "island", "market", "harbor", "meadow",
-      "valley", "garden", "river",  "orchard"};
+  constexpr std::string_view kPlaceNames[kPlaces] = {"castle", "bridge", "forest", "island",
+                                                     "market", "harbor", "meadow", "valley",
+                                                     "garden", "river",  "orchard"};
   const auto things = prompt_things();
   const auto people = things.last(kPeople);
   std::vector<std::string_view> goods;
@@ -50,7 +50,8 @@ std::vector<Chapter> write_chapters(Index room, const TokenCounter& counter, Pro
     chapter.person = people[who[0]];
     chapter.other = people[who[1]];
     chapter.place = kPlaceNames[static_cast<std::size_t>(draws.below(static_cast<Index>(kPlaces)))];
-    if (draws.below(8) != 0) chapter.item = goods[order[static_cast<std::size_t>(i) % order.size()]];
+    if (draws.below(8) != 0)
+      chapter.item = goods[order[static_cast<std::size_t>(i) % order.size()]];
     chapters.push_back(chapter);
     return chapter_text(chapter);
   });
@@ -103,8 +104,8 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
         "prompt: {} tokens are too few for a {} prompt: {} chapters fit, expected at least {}",
         spec.length, enum_name(spec.kind), chapters.size(), std::max<Index>(4, spec.n_turns)));
   }
-  const auto first = static_cast<std::size_t>(
-      std::llround(spec.depth * static_cast<double>(chapters.size() - 1)));
+  const auto first =
+      static_cast<std::size_t>(std::llround(spec.depth * static_cast<double>(chapters.size() - 1)));
   PromptContent content;
   if (spec.kind == PromptKind::story_filtering) {
     // three chapters, fixed: the one at the depth and two others
@@ -141,8 +142,9 @@ PromptContent story_content(const PromptSpec& spec, const Tokenizer& tokenizer,
     used += counter.of(items.back());
   }
   if (used > room + kQuestion - counter.of(content.questions.front().text)) {
-    throw ConfigError(fmt::format("prompt: {} tokens are too few for a {} prompt, expected some more",
-                                  spec.length, enum_name(spec.kind)));
+    throw ConfigError(
+        fmt::format("prompt: {} tokens are too few for a {} prompt, expected some more",
+                    spec.length, enum_name(spec.kind)));
   }
   add_items(std::move(items), content);
   return content;

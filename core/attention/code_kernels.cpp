@@ -13,8 +13,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// kKeys keys side by side, along the channels.
 template <int kKeys>
-HWY_INLINE void DotsOfCodes(const float* q, const std::uint8_t* codes, const std::int32_t* keys, Index d_head,
-                            double* out) {
+HWY_INLINE void DotsOfCodes(const float* q, const std::uint8_t* codes, const std::int32_t* keys,
+                            Index d_head, double* out) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> whole;
   const hn::Rebind<std::uint8_t, decltype(d)> narrow;
@@ -31,13 +31,14 @@ HWY_INLINE void DotsOfCodes(const float* q, const std::uint8_t* codes, const std
   }
   for (int i = 0; i < kKeys; ++i) {
     float total = hn::GetLane(hn::SumOfLanes(d, sum[i]));
-    for (Index rest = c; rest < d_head; ++rest) total += q[rest] * static_cast<float>(codes[keys[i] * d_head + rest]);
+    for (Index rest = c; rest < d_head; ++rest)
+      total += q[rest] * static_cast<float>(codes[keys[i] * d_head + rest]);
     out[i] = static_cast<double>(total);
   }
 }
 
-void CodeDots(const float* q, const std::uint8_t* codes, const std::int32_t* keys, Index n_keys, Index d_head,
-              double* out) {
+void CodeDots(const float* q, const std::uint8_t* codes, const std::int32_t* keys, Index n_keys,
+              Index d_head, double* out) {
   Index t = 0;
   for (; t + 4 <= n_keys; t += 4) DotsOfCodes<4>(q, codes, keys + t, d_head, out + t);
   for (; t < n_keys; ++t) DotsOfCodes<1>(q, codes, keys + t, d_head, out + t);
@@ -58,11 +59,13 @@ FloatRange RangeOf(const float* x, std::size_t n) {
     }
     range = {hn::GetLane(hn::MinOfLanes(d, low)), hn::GetLane(hn::MaxOfLanes(d, high))};
   }
-  for (; i < n; ++i) range = {x[i] < range.low ? x[i] : range.low, x[i] > range.high ? x[i] : range.high};
+  for (; i < n; ++i)
+    range = {x[i] < range.low ? x[i] : range.low, x[i] > range.high ? x[i] : range.high};
   return range;
 }
 
-void RoundToCodes(const float* x, std::size_t n, double low, double inverse_step, std::uint8_t* codes) {
+void RoundToCodes(const float* x, std::size_t n, double low, double inverse_step,
+                  std::uint8_t* codes) {
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> narrow;
   const hn::Rebind<std::int32_t, decltype(d)> whole;
@@ -70,11 +73,13 @@ void RoundToCodes(const float* x, std::size_t n, double low, double inverse_step
   HWY_ALIGN std::int32_t buffer[8];
   std::size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto place = hn::Mul(hn::Sub(hn::PromoteTo(d, hn::LoadU(narrow, x + i)), hn::Set(d, low)), hn::Set(d, inverse_step));
+    const auto place = hn::Mul(hn::Sub(hn::PromoteTo(d, hn::LoadU(narrow, x + i)), hn::Set(d, low)),
+                               hn::Set(d, inverse_step));
     hn::Store(hn::DemoteTo(whole, hn::Add(place, hn::Set(d, 0.5))), whole, buffer);
     for (std::size_t j = 0; j < lanes; ++j) codes[i + j] = static_cast<std::uint8_t>(buffer[j]);
   }
-  for (; i < n; ++i) codes[i] = static_cast<std::uint8_t>((static_cast<double>(x[i]) - low) * inverse_step + 0.5);
+  for (; i < n; ++i)
+    codes[i] = static_cast<std::uint8_t>((static_cast<double>(x[i]) - low) * inverse_step + 0.5);
 }
 
 }  // namespace kvscope::HWY_NAMESPACE
@@ -87,16 +92,20 @@ HWY_EXPORT(CodeDots);
 HWY_EXPORT(RangeOf);
 HWY_EXPORT(RoundToCodes);
 
-FloatRange range_of(std::span<const float> x) { return HWY_DYNAMIC_DISPATCH(RangeOf)(x.data(), x.size()); }
+FloatRange range_of(std::span<const float> x) {
+  return HWY_DYNAMIC_DISPATCH(RangeOf)(x.data(), x.size());
+}
 
-void round_to_codes(std::span<const float> x, double low, double inverse_step, std::uint8_t* codes) {
+void round_to_codes(std::span<const float> x, double low, double inverse_step,
+                    std::uint8_t* codes) {
   HWY_DYNAMIC_DISPATCH(RoundToCodes)(x.data(), x.size(), low, inverse_step, codes);
 }
 
-void code_dots(std::span<const float> q, const std::uint8_t* codes, std::span<const std::int32_t> keys,
-               std::span<double> out) {
+void code_dots(std::span<const float> q, const std::uint8_t* codes,
+               std::span<const std::int32_t> keys, std::span<double> out) {
   HWY_DYNAMIC_DISPATCH(CodeDots)
-  (q.data(), codes, keys.data(), static_cast<Index>(keys.size()), static_cast<Index>(q.size()), out.data());
+  (q.data(), codes, keys.data(), static_cast<Index>(keys.size()), static_cast<Index>(q.size()),
+   out.data());
 }
 
 }  // namespace kvscope

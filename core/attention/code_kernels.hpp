@@ -9,8 +9,8 @@
 namespace kvscope {
 
 /// out[i] = sum_c q[c] * codes[keys[i] * d + c], d = q.size(). codes [n_keys, d]; out [keys.size()].
-void code_dots(std::span<const float> q, const std::uint8_t* codes, std::span<const std::int32_t> keys,
-               std::span<double> out);
+void code_dots(std::span<const float> q, const std::uint8_t* codes,
+               std::span<const std::int32_t> keys, std::span<double> out);
 
 /// Smallest and largest element of x, which is not empty.
 struct FloatRange {

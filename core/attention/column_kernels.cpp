@@ -15,7 +15,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// kRows queries against one block, two vectors of keys at a time. sums [kRows, kColumnKeys].
 template <int kRows>
-HWY_INLINE void DotsOfColumns(const float* q, const Index* channels, Index n_channels, const float* block, float* sums) {
+HWY_INLINE void DotsOfColumns(const float* q, const Index* channels, Index n_channels,
+                              const float* block, float* sums) {
   const hn::CappedTag<float, 16> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
@@ -40,8 +41,8 @@ HWY_INLINE void DotsOfColumns(const float* q, const Index* channels, Index n_cha
   }
 }
 
-void ColumnDots(const float* q, Index n_rows, const Index* channels, Index n_channels, const float* blocks, Index width,
-                Index n_keys, double* out, Index out_stride) {
+void ColumnDots(const float* q, Index n_rows, const Index* channels, Index n_channels,
+                const float* blocks, Index width, Index n_keys, double* out, Index out_stride) {
   HWY_ALIGN float sums[4 * kColumnKeys];
   for (Index first = 0; first < n_keys; first += kColumnKeys) {
     const float* block = blocks + first * width;
@@ -49,10 +50,18 @@ void ColumnDots(const float* q, Index n_rows, const Index* channels, Index n_cha
     for (Index row = 0; row < n_rows; row += 4) {
       const float* queries = q + row * n_channels;
       switch (n_rows - row) {
-        case 1: DotsOfColumns<1>(queries, channels, n_channels, block, sums); break;
-        case 2: DotsOfColumns<2>(queries, channels, n_channels, block, sums); break;
-        case 3: DotsOfColumns<3>(queries, channels, n_channels, block, sums); break;
-        default: DotsOfColumns<4>(queries, channels, n_channels, block, sums); break;
+        case 1:
+          DotsOfColumns<1>(queries, channels, n_channels, block, sums);
+          break;
+        case 2:
+          DotsOfColumns<2>(queries, channels, n_channels, block, sums);
+          break;
+        case 3:
+          DotsOfColumns<3>(queries, channels, n_channels, block, sums);
+          break;
+        default:
+          DotsOfColumns<4>(queries, channels, n_channels, block, sums);
+          break;
       }
       for (Index r = 0; r < std::min<Index>(4, n_rows - row); ++r) {
         double* to = out + (row + r) * out_stride + first;
@@ -70,10 +79,11 @@ namespace kvscope {
 
 HWY_EXPORT(ColumnDots);
 
-void column_dots(std::span<const float> q, Index n_rows, std::span<const Index> channels, const float* blocks, Index width,
-                 Index n_keys, double* out, Index out_stride) {
+void column_dots(std::span<const float> q, Index n_rows, std::span<const Index> channels,
+                 const float* blocks, Index width, Index n_keys, double* out, Index out_stride) {
   HWY_DYNAMIC_DISPATCH(ColumnDots)
-  (q.data(), n_rows, channels.data(), static_cast<Index>(channels.size()), blocks, width, n_keys, out, out_stride);
+  (q.data(), n_rows, channels.data(), static_cast<Index>(channels.size()), blocks, width, n_keys,
+   out, out_stride);
 }
 
 }  // namespace kvscope

@@ -11,7 +11,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kMaxBlocksPerTask = 12;  // lane blocks whose queries and outputs stay in the second-level cache
+constexpr Index kMaxBlocksPerTask =
+    12;  // lane blocks whose queries and outputs stay in the second-level cache
 
 // One lane of work: a query head and a token of the call.
 struct LaneQuery {
@@ -213,7 +214,8 @@ void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadP
   pool.parallel_for(n_kv * n_spans, [&](Index index, int worker) {
     float* scratch = memory[static_cast<std::size_t>(worker)].data();
     LaneMemory lane_memory;
-    LaneAttention task = prepare(call, items, index / n_spans, /*item=*/0, lane_memory, scratch + lane_attention_scratch(d));
+    LaneAttention task = prepare(call, items, index / n_spans, /*item=*/0, lane_memory,
+                                 scratch + lane_attention_scratch(d));
     const Index span = first_span + index % n_spans;
     task.key_begin = std::max(task.key_begin, span * kKeySpan);
     task.key_end = std::min(task.key_end, (span + 1) * kKeySpan);
@@ -223,9 +225,11 @@ void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadP
   });
   pool.parallel_for(n_kv, [&](Index kv_head, int worker) {
     LaneMemory lane_memory;
-    const LaneAttention task = prepare(call, items, kv_head, /*item=*/0, lane_memory,
-                                       memory[static_cast<std::size_t>(worker)].data() + lane_attention_scratch(d));
-    lane_attention_join(parts.sub(kv_head).data(), n_spans, part_floats, d, lanes, task.sinks, task.out, task.lse);
+    const LaneAttention task =
+        prepare(call, items, kv_head, /*item=*/0, lane_memory,
+                memory[static_cast<std::size_t>(worker)].data() + lane_attention_scratch(d));
+    lane_attention_join(parts.sub(kv_head).data(), n_spans, part_floats, d, lanes, task.sinks,
+                        task.out, task.lse);
     write_results(call, lane_memory, task.out);
   });
 }

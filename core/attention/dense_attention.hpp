@@ -20,9 +20,9 @@ struct LaneAttentionCall {
   std::optional<Index> window;
   Index n_q = 0;
   std::span<const float> sinks;  // [n_q] or empty, see AttentionQuestion
-  TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
+  TensorView<const float> k;     // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
   TensorView<const float> v;
-  HalfRows halves;            // in place of k and v where the cache holds bf16
+  HalfRows halves;  // in place of k and v where the cache holds bf16
   const float* q_lanes = nullptr;
   float* out_lanes = nullptr;
   TensorView<float> lse;  // [n_q, n_tok]

@@ -143,8 +143,8 @@ double add_weighted_rows(const WeightedRows& rows, Index width, double* out) {
 /// R rows of weights for the same keys, each channel summed up as add_rows_of_block does: a value that was read and
 /// widened serves all of them.
 template <int R, int N>
-HWY_INLINE void add_shared_rows_of_block(const WeightedRows& rows, const double* const* weights, Index c,
-                                         double* const* out) {
+HWY_INLINE void add_shared_rows_of_block(const WeightedRows& rows, const double* const* weights,
+                                         Index c, double* const* out) {
   const D d;
   const hn::Rebind<float, D> narrow;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
@@ -184,11 +184,13 @@ HWY_INLINE void add_shared_rows(const WeightedRows& rows, const double* const* w
   }
 }
 
-void add_weighted_rows_shared(const WeightedRows& rows, const double* const* weights, Index n_weights, Index width,
-                              double* const* out, double* masses) {
+void add_weighted_rows_shared(const WeightedRows& rows, const double* const* weights,
+                              Index n_weights, Index width, double* const* out, double* masses) {
   Index r = 0;
-  for (; r + 4 <= n_weights; r += 4) add_shared_rows<4>(rows, weights + r, width, out + r, masses + r);
-  for (; r + 2 <= n_weights; r += 2) add_shared_rows<2>(rows, weights + r, width, out + r, masses + r);
+  for (; r + 4 <= n_weights; r += 4)
+    add_shared_rows<4>(rows, weights + r, width, out + r, masses + r);
+  for (; r + 2 <= n_weights; r += 2)
+    add_shared_rows<2>(rows, weights + r, width, out + r, masses + r);
   for (; r < n_weights; ++r) {
     WeightedRows one = rows;
     one.weights = weights[r];
@@ -229,15 +231,16 @@ double add_weighted_rows(std::span<const double> weights, Index first,
       {weights.data(), first, keys.data(), n, v.data(), v.stride(0)}, v.dim(1), out.data());
 }
 
-void add_weighted_rows(std::span<const double* const> weights, Index first, std::span<const std::int32_t> keys,
-                       TensorView<const float> v, std::span<double* const> out, std::span<double> masses) {
+void add_weighted_rows(std::span<const double* const> weights, Index first,
+                       std::span<const std::int32_t> keys, TensorView<const float> v,
+                       std::span<double* const> out, std::span<double> masses) {
   assert(out.size() == weights.size() && masses.size() == weights.size());
   std::fill(masses.begin(), masses.end(), 0.0);
   const auto n = static_cast<Index>(keys.size());
   if (n == 0) return;
   HWY_DYNAMIC_DISPATCH(add_weighted_rows_shared)
-  ({nullptr, first, keys.data(), n, v.data(), v.stride(0)}, weights.data(), static_cast<Index>(weights.size()), v.dim(1),
-   out.data(), masses.data());
+  ({nullptr, first, keys.data(), n, v.data(), v.stride(0)}, weights.data(),
+   static_cast<Index>(weights.size()), v.dim(1), out.data(), masses.data());
 }
 
 double add_weighted_rows(std::span<const double> weights, TensorView<const float> v,

@@ -19,7 +19,8 @@ using Narrow = hn::CappedTag<std::int32_t, 16>;
 /// One run of a row: scores above the cut, and with kTies those equal to it. Two vectors of scores at a time, whose masks
 /// side by side are that of one vector of positions (Compress of 64-bit lanes is slow where it reads a table).
 template <bool kTies>
-HWY_INLINE std::size_t keep_run(const double* scores, std::size_t n, double cut, std::int32_t first, std::int32_t* out) {
+HWY_INLINE std::size_t keep_run(const double* scores, std::size_t n, double cut, std::int32_t first,
+                                std::int32_t* out) {
   std::size_t n_kept = 0;
   std::size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -37,7 +38,8 @@ HWY_INLINE std::size_t keep_run(const double* scores, std::size_t n, double cut,
   };
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const unsigned bits = bits_of(scores + i) | bits_of(scores + i + lanes) << lanes;
-    const std::uint8_t bytes[8] = {static_cast<std::uint8_t>(bits), static_cast<std::uint8_t>(bits >> 8)};
+    const std::uint8_t bytes[8] = {static_cast<std::uint8_t>(bits),
+                                   static_cast<std::uint8_t>(bits >> 8)};
     const auto is_in = hn::LoadMaskBits(positions, bytes);
     hn::StoreU(hn::Compress(position, is_in), positions, out + n_kept);
     n_kept += static_cast<std::size_t>(std::popcount(bits));
@@ -51,15 +53,17 @@ HWY_INLINE std::size_t keep_run(const double* scores, std::size_t n, double cut,
   return n_kept;
 }
 
-std::size_t keep_positions(const double* scores, std::size_t n, const TopCut& cut, std::int32_t first, std::int32_t* out) {
-  const std::size_t n_tied = cut.last_tie < 0 ? 0 : std::min(n, static_cast<std::size_t>(cut.last_tie) + 1);
+std::size_t keep_positions(const double* scores, std::size_t n, const TopCut& cut,
+                           std::int32_t first, std::int32_t* out) {
+  const std::size_t n_tied =
+      cut.last_tie < 0 ? 0 : std::min(n, static_cast<std::size_t>(cut.last_tie) + 1);
   const std::size_t n_kept = keep_run<true>(scores, n_tied, cut.score, first, out);
-  return n_kept + keep_run<false>(scores + n_tied, n - n_tied, cut.score, first + static_cast<std::int32_t>(n_tied),
-                                  out + n_kept);
+  return n_kept + keep_run<false>(scores + n_tied, n - n_tied, cut.score,
+                                  first + static_cast<std::int32_t>(n_tied), out + n_kept);
 }
 
-void count_in_cuts(const double* scores, Index first, const std::int32_t* keys, std::size_t n, const TopCut* cuts,
-                   Index* counts) {
+void count_in_cuts(const double* scores, Index first, const std::int32_t* keys, std::size_t n,
+                   const TopCut* cuts, Index* counts) {
   const D d;
   const hn::Rebind<std::int64_t, D> wide;
   const hn::Rebind<std::int32_t, D> narrow;
@@ -89,8 +93,8 @@ void count_in_cuts(const double* scores, Index first, const std::int32_t* keys, 
   for (int c = 0; c < 3; ++c) counts[c] = static_cast<Index>(n_in[c]);
 }
 
-std::size_t find_buckets(const std::int32_t* buckets, std::size_t n, const std::int32_t* wanted, std::size_t n_wanted,
-                         std::int32_t* out) {
+std::size_t find_buckets(const std::int32_t* buckets, std::size_t n, const std::int32_t* wanted,
+                         std::size_t n_wanted, std::int32_t* out) {
   const Narrow d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t n_found = 0;
@@ -98,7 +102,8 @@ std::size_t find_buckets(const std::int32_t* buckets, std::size_t n, const std::
   for (; i + lanes <= n; i += lanes) {
     const auto bucket = hn::LoadU(d, buckets + i);
     auto is_in = hn::Eq(bucket, hn::Set(d, wanted[0]));
-    for (std::size_t w = 1; w < n_wanted; ++w) is_in = hn::Or(is_in, hn::Eq(bucket, hn::Set(d, wanted[w])));
+    for (std::size_t w = 1; w < n_wanted; ++w)
+      is_in = hn::Or(is_in, hn::Eq(bucket, hn::Set(d, wanted[w])));
     if (hn::AllFalse(d, is_in)) continue;
     const auto position = hn::Iota(d, static_cast<std::int32_t>(i));
     hn::StoreU(hn::Compress(position, is_in), d, out + n_found);
@@ -138,20 +143,25 @@ HWY_EXPORT(count_in_cuts);
 HWY_EXPORT(find_buckets);
 HWY_EXPORT(is_ascending);
 
-std::size_t keep_positions(std::span<const double> scores, const TopCut& cut, std::int32_t first, std::int32_t* out) {
+std::size_t keep_positions(std::span<const double> scores, const TopCut& cut, std::int32_t first,
+                           std::int32_t* out) {
   return HWY_DYNAMIC_DISPATCH(keep_positions)(scores.data(), scores.size(), cut, first, out);
 }
 
-std::array<Index, 3> count_in_cuts(std::span<const double> scores, Index first, std::span<const std::int32_t> keys,
+std::array<Index, 3> count_in_cuts(std::span<const double> scores, Index first,
+                                   std::span<const std::int32_t> keys,
                                    const std::array<TopCut, 3>& cuts) {
   std::array<Index, 3> counts{};
-  HWY_DYNAMIC_DISPATCH(count_in_cuts)(scores.data(), first, keys.data(), keys.size(), cuts.data(), counts.data());
+  HWY_DYNAMIC_DISPATCH(count_in_cuts)
+  (scores.data(), first, keys.data(), keys.size(), cuts.data(), counts.data());
   return counts;
 }
 
-std::size_t find_buckets(std::span<const std::int32_t> buckets, std::span<const std::int32_t> wanted, std::int32_t* out) {
+std::size_t find_buckets(std::span<const std::int32_t> buckets,
+                         std::span<const std::int32_t> wanted, std::int32_t* out) {
   if (wanted.empty()) return 0;
-  return HWY_DYNAMIC_DISPATCH(find_buckets)(buckets.data(), buckets.size(), wanted.data(), wanted.size(), out);
+  return HWY_DYNAMIC_DISPATCH(find_buckets)(buckets.data(), buckets.size(), wanted.data(),
+                                            wanted.size(), out);
 }
 
 bool is_ascending(std::span<const std::int32_t> keys) {

@@ -17,15 +17,18 @@ inline constexpr std::size_t kListSlack = 16;
 
 /// Writes first + i for each score i inside the cut, ascending, and returns how many there are. out: room for them and
 /// kListSlack more.
-std::size_t keep_positions(std::span<const double> scores, const TopCut& cut, std::int32_t first, std::int32_t* out);
+std::size_t keep_positions(std::span<const double> scores, const TopCut& cut, std::int32_t first,
+                           std::int32_t* out);
 
 /// How many of `keys` lie in each cut, where scores[key - first] is the score of a key.
-std::array<Index, 3> count_in_cuts(std::span<const double> scores, Index first, std::span<const std::int32_t> keys,
+std::array<Index, 3> count_in_cuts(std::span<const double> scores, Index first,
+                                   std::span<const std::int32_t> keys,
                                    const std::array<TopCut, 3>& cuts);
 
 /// Writes each i with buckets[i] among `wanted`, ascending, and returns how many there are. out: room for them and
 /// kListSlack more.
-std::size_t find_buckets(std::span<const std::int32_t> buckets, std::span<const std::int32_t> wanted, std::int32_t* out);
+std::size_t find_buckets(std::span<const std::int32_t> buckets,
+                         std::span<const std::int32_t> wanted, std::int32_t* out);
 
 /// True if each key is larger than the one before it.
 bool is_ascending(std::span<const std::int32_t> keys);

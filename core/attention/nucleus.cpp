@@ -72,7 +72,9 @@ float smallest_kept(std::span<const float> weights, double target, std::span<dou
   for (const int bits : kDigitBits) {
     shift -= bits;
     const std::uint32_t mask = (1U << bits) - 1;
-    const auto digit_of = [&](float x) { return (std::bit_cast<std::uint32_t>(x) >> shift) & mask; };
+    const auto digit_of = [&](float x) {
+      return (std::bit_cast<std::uint32_t>(x) >> shift) & mask;
+    };
     if (left.data() != weights.data()) {
       std::fill(mass_of.begin(), mass_of.end(), 0.0);
       for (const float x : left) mass_of[digit_of(x)] += static_cast<double>(x);
@@ -86,7 +88,8 @@ float smallest_kept(std::span<const float> weights, double target, std::span<dou
       n_same += digit_of(x) == digit ? 1 : 0;
     }
     same.resize(n_same);
-    if (same.empty()) return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());  // rounding of sums
+    if (same.empty())
+      return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());  // rounding of sums
     inside.swap(same);
     left = inside;
     if (shift == 0 || left.size() < 64) break;
@@ -105,7 +108,8 @@ std::vector<Index> smallest_set(std::span<const float> weights, double p) {
   double total = 0.0;
   for (const float x : weights) {
     total += static_cast<double>(x);
-    mass_of[std::bit_cast<std::uint32_t>(x) >> (31 - kDigitBits[0]) & (kMostDigits - 1)] += static_cast<double>(x);
+    mass_of[std::bit_cast<std::uint32_t>(x) >> (31 - kDigitBits[0]) & (kMostDigits - 1)] +=
+        static_cast<double>(x);
   }
   if (!(total > 0.0)) return {};
   const double target = p * total;

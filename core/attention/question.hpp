@@ -17,7 +17,7 @@ struct AttentionQuestion {
   Index pos_begin = 0;
   Index n_tok = 0;
   float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
+  float score_cap = 0.0f;       // 0 = none; see ScoreRule
   std::optional<Index> window;  // positions that a query sees, its own included; empty = all
   TensorView<const float> q;    // [n_q, n_tok, d_head]
   TensorView<const float> k;    // [n_kv, pos_begin + n_tok, d_head]

@@ -78,7 +78,8 @@ struct QuokaRules {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-queries", "N_Q: representative queries of a chunk, per query head"}.in(1, 1'000'000),
+    visit(Field{"n-queries", "N_Q: representative queries of a chunk, per query head"}.in(
+              1, 1'000'000),
           self.n_queries);
     visit(Field{"queries",
                 "which queries score keys: farthest from the chunk's mean query, or an ablation"},

@@ -69,7 +69,8 @@ void panel_dots(const double* q, Index n_rows, const double* panels, Index n_pan
       const double* panel = panels + p * d_head * kPanelKeys;
       double* column = out + p * kPanelKeys;
       Index r = first;
-      for (; HWY_CAP_GE512 && r + 8 <= end; r += 8) {  // smaller vectors have half as many registers
+      for (; HWY_CAP_GE512 && r + 8 <= end;
+           r += 8) {  // smaller vectors have half as many registers
         dots_of_panel<8>(q + r * d_head, panel, d_head, column + r * out_stride, out_stride);
       }
       for (; r + 4 <= end; r += 4) {

@@ -22,7 +22,8 @@ constexpr int kKeysAtOnce = 4;
 
 /// Products of kRows queries [kRows, width] with kKeys keys side by side, along the channels.
 template <int kRows, int kKeys>
-HWY_INLINE void FewDots(const float* q, Index width, const float* k, Index stride, double* out, Index out_stride) {
+HWY_INLINE void FewDots(const float* q, Index width, const float* k, Index stride, double* out,
+                        Index out_stride) {
   const D d;
   const auto lanes = static_cast<Index>(hn::Lanes(d));
   V sum[kRows][kKeys];
@@ -41,15 +42,16 @@ HWY_INLINE void FewDots(const float* q, Index width, const float* k, Index strid
   for (int r = 0; r < kRows; ++r) {
     for (int i = 0; i < kKeys; ++i) {
       float total = hn::GetLane(hn::SumOfLanes(d, sum[r][i]));
-      for (Index rest = c; rest < width; ++rest) total += q[r * width + rest] * k[i * stride + rest];
+      for (Index rest = c; rest < width; ++rest)
+        total += q[r * width + rest] * k[i * stride + rest];
       out[r * out_stride + i] = static_cast<double>(total);
     }
   }
 }
 
 template <int kRows>
-HWY_INLINE void FewRows(const float* q, const float* k, Index stride, Index n_keys, Index width, double* out,
-                        Index out_stride) {
+HWY_INLINE void FewRows(const float* q, const float* k, Index stride, Index n_keys, Index width,
+                        double* out, Index out_stride) {
   Index t = 0;
   for (; t + kKeysAtOnce <= n_keys; t += kKeysAtOnce) {
     FewDots<kRows, kKeysAtOnce>(q, width, k + t * stride, stride, out + t, out_stride);
@@ -57,13 +59,17 @@ HWY_INLINE void FewRows(const float* q, const float* k, Index stride, Index n_ke
   for (; t < n_keys; ++t) FewDots<kRows, 1>(q, width, k + t * stride, stride, out + t, out_stride);
 }
 
-void KeyDotsFew(const float* q, Index n_rows, const float* k, Index stride, Index n_keys, Index width, double* out,
-                Index out_stride) {
+void KeyDotsFew(const float* q, Index n_rows, const float* k, Index stride, Index n_keys,
+                Index width, double* out, Index out_stride) {
   switch (n_rows) {
-    case 1: return FewRows<1>(q, k, stride, n_keys, width, out, out_stride);
-    case 2: return FewRows<2>(q, k, stride, n_keys, width, out, out_stride);
-    case 3: return FewRows<3>(q, k, stride, n_keys, width, out, out_stride);
-    default: return FewRows<4>(q, k, stride, n_keys, width, out, out_stride);
+    case 1:
+      return FewRows<1>(q, k, stride, n_keys, width, out, out_stride);
+    case 2:
+      return FewRows<2>(q, k, stride, n_keys, width, out, out_stride);
+    case 3:
+      return FewRows<3>(q, k, stride, n_keys, width, out, out_stride);
+    default:
+      return FewRows<4>(q, k, stride, n_keys, width, out, out_stride);
   }
 }
 
@@ -73,7 +79,8 @@ void LargestOfLanes(const float* products, Index n_keys, Index lanes, bool joins
   const auto step = static_cast<Index>(hn::Lanes(d));
   for (Index t = 0; t < n_keys; ++t) {
     V largest = hn::LoadU(d, products + t * lanes);
-    for (Index j = step; j < lanes; j += step) largest = hn::Max(largest, hn::LoadU(d, products + t * lanes + j));
+    for (Index j = step; j < lanes; j += step)
+      largest = hn::Max(largest, hn::LoadU(d, products + t * lanes + j));
     const auto value = static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, largest)));
     out[t] = joins && out[t] > value ? out[t] : value;
   }
@@ -90,7 +97,8 @@ HWY_EXPORT(LargestOfLanes);
 
 namespace {
 
-constexpr Index kFewQueries = 4;   // up to here a vector runs along the channels, above along the queries
+constexpr Index kFewQueries =
+    4;  // up to here a vector runs along the channels, above along the queries
 constexpr Index kBlockOfKeys = 32;  // their products stay in the first-level cache
 constexpr Index kLineFloats = 16;   // of a cache line
 
@@ -105,8 +113,8 @@ void ask_for_rows(TensorView<const float> k, Index begin, Index end) {
 /// Calls visit(first_row, n, lanes, first_key, n_keys, products [n_keys, lanes]) for lanes of rows and blocks of keys.
 /// Lanes without a row repeat the first one of their group.
 template <class Visit>
-void for_each_block(std::span<const float> q, Index n_rows, TensorView<const float> k, std::vector<float>& scratch,
-                    const Visit& visit) {
+void for_each_block(std::span<const float> q, Index n_rows, TensorView<const float> k,
+                    std::vector<float>& scratch, const Visit& visit) {
   const Index d = k.dim(1);
   const Index n_keys = k.dim(0);
   scratch.resize(static_cast<std::size_t>((d + kBlockOfKeys) * kWideLanes));
@@ -131,29 +139,32 @@ void for_each_block(std::span<const float> q, Index n_rows, TensorView<const flo
 
 }  // namespace
 
-void key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k, std::vector<float>& scratch,
-                  double* out, Index out_stride) {
+void key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k,
+                  std::vector<float>& scratch, double* out, Index out_stride) {
   if (n_rows == 0 || k.dim(0) == 0) return;
   if (n_rows <= kFewQueries) {
-    HWY_DYNAMIC_DISPATCH(KeyDotsFew)(q.data(), n_rows, k.data(), k.stride(0), k.dim(0), k.dim(1), out, out_stride);
+    HWY_DYNAMIC_DISPATCH(KeyDotsFew)
+    (q.data(), n_rows, k.data(), k.stride(0), k.dim(0), k.dim(1), out, out_stride);
     return;
   }
-  for_each_block(q, n_rows, k, scratch,
-                 [&](Index first, Index n, Index lanes, Index key, Index n_keys, const float* products) {
-                   for (Index r = 0; r < n; ++r) {
-                     double* row = out + (first + r) * out_stride + key;
-                     for (Index t = 0; t < n_keys; ++t) row[t] = static_cast<double>(products[t * lanes + r]);
-                   }
-                 });
+  for_each_block(
+      q, n_rows, k, scratch,
+      [&](Index first, Index n, Index lanes, Index key, Index n_keys, const float* products) {
+        for (Index r = 0; r < n; ++r) {
+          double* row = out + (first + r) * out_stride + key;
+          for (Index t = 0; t < n_keys; ++t) row[t] = static_cast<double>(products[t * lanes + r]);
+        }
+      });
 }
 
 void largest_key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k,
                           std::vector<float>& scratch, std::span<double> out) {
   if (k.dim(0) == 0) return;
-  for_each_block(q, n_rows, k, scratch,
-                 [&](Index first, Index, Index lanes, Index key, Index n_keys, const float* products) {
-                   HWY_DYNAMIC_DISPATCH(LargestOfLanes)(products, n_keys, lanes, first > 0, out.data() + key);
-                 });
+  for_each_block(
+      q, n_rows, k, scratch,
+      [&](Index first, Index, Index lanes, Index key, Index n_keys, const float* products) {
+        HWY_DYNAMIC_DISPATCH(LargestOfLanes)(products, n_keys, lanes, first > 0, out.data() + key);
+      });
 }
 
 }  // namespace kvscope

@@ -39,7 +39,8 @@ void Selection::add(const KeyList& list) {
   if (n_forced == 0 || n_scored == 0 || list.scored.back() < list.forced.front()) {
     keys_.resize(n_before + n_scored + n_forced);
     is_forced_.resize(keys_.size());
-    std::copy(list.forced.begin(), list.forced.end(), std::copy(list.scored.begin(), list.scored.end(), keys_.begin() + end));
+    std::copy(list.forced.begin(), list.forced.end(),
+              std::copy(list.scored.begin(), list.scored.end(), keys_.begin() + end));
     const auto flags = is_forced_.begin() + end;
     std::fill_n(flags, n_scored, std::uint8_t{0});
     std::fill_n(flags + static_cast<std::ptrdiff_t>(n_scored), n_forced, std::uint8_t{1});
@@ -120,13 +121,16 @@ bool is_sound(std::span<const KeyPos> keys, Index n_keys) {
 [[noreturn]] void throw_unsound(Index list, std::span<const KeyPos> keys, Index n_keys) {
   for (std::size_t j = 0; j < keys.size(); ++j) {
     if (keys[j] < 0 || keys[j] >= n_keys) {
-      throw ShapeError(fmt::format("selection list {}: key {} is outside [0, {})", list, keys[j], n_keys));
+      throw ShapeError(
+          fmt::format("selection list {}: key {} is outside [0, {})", list, keys[j], n_keys));
     }
     if (j > 0 && keys[j] <= keys[j - 1]) break;
   }
-  const auto at = std::adjacent_find(keys.begin(), keys.end(), [](KeyPos a, KeyPos b) { return b <= a; });
-  throw ShapeError(fmt::format("selection list {}: key {} after {}: expected ascending keys without repeats", list,
-                               *(at + 1), *at));
+  const auto at =
+      std::adjacent_find(keys.begin(), keys.end(), [](KeyPos a, KeyPos b) { return b <= a; });
+  throw ShapeError(
+      fmt::format("selection list {}: key {} after {}: expected ascending keys without repeats",
+                  list, *(at + 1), *at));
 }
 
 void check_summaries(const Summaries& summaries, Index n_keys) {
@@ -136,10 +140,11 @@ void check_summaries(const Summaries& summaries, Index n_keys) {
   const bool has_keys = states_share || (summaries.k.shape().rank == 2 && summaries.k.dim(0) == n &&
                                          static_cast<Index>(summaries.log_count.size()) == n);
   const bool has_values = summaries.v.shape().rank == 2 && summaries.v.dim(0) == n;
-  if (!std::is_sorted(summaries.begin.begin(), summaries.begin.end()) || summaries.begin.front() != 0 || !has_keys ||
-      !has_values) {
-    throw ShapeError(fmt::format("selection: summaries: expected k, v [{}, d_head] and log_count [{}] for {} keys", n,
-                                 n, n_keys));
+  if (!std::is_sorted(summaries.begin.begin(), summaries.begin.end()) ||
+      summaries.begin.front() != 0 || !has_keys || !has_values) {
+    throw ShapeError(fmt::format(
+        "selection: summaries: expected k, v [{}, d_head] and log_count [{}] for {} keys", n, n,
+        n_keys));
   }
 }
 
@@ -149,15 +154,17 @@ void check_selection(const Selection& selection, Index n_owners, Index n_keys) {
   if (selection.is_dense) return;
   const Index expected = n_owners * selection.n_row_blocks();
   if (selection.n_lists() != expected) {
-    throw ShapeError(fmt::format("selection: expected {} lists ({} owners x {} row blocks), found {}", expected,
-                                 n_owners, selection.n_row_blocks(), selection.n_lists()));
+    throw ShapeError(
+        fmt::format("selection: expected {} lists ({} owners x {} row blocks), found {}", expected,
+                    n_owners, selection.n_row_blocks(), selection.n_lists()));
   }
   for (Index i = 0; i < expected; ++i) {
     const ListView list = selection.at(i);
     if (!is_sound(list.keys, n_keys)) throw_unsound(i, list.keys, n_keys);
     for (std::size_t j = 0; j < list.log_weight.size(); ++j) {
       if (!std::isfinite(list.log_weight[j])) {
-        throw ShapeError(fmt::format("selection list {}: the weight of key {} is not finite", i, list.keys[j]));
+        throw ShapeError(
+            fmt::format("selection list {}: the weight of key {} is not finite", i, list.keys[j]));
       }
     }
   }

@@ -56,9 +56,7 @@ struct Summaries {
 
   bool empty() const { return begin.empty(); }
   bool has_stated_share() const { return list_share.count() > 0; }
-  Index count(Index kv_head) const {
-    return empty() ? 0 : end_of(kv_head) - begin_of(kv_head);
-  }
+  Index count(Index kv_head) const { return empty() ? 0 : end_of(kv_head) - begin_of(kv_head); }
   Index begin_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head)]; }
   Index end_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head) + 1]; }
 };
@@ -89,7 +87,9 @@ class Selection {
   void reserve(std::size_t n_keys);
 
   Index n_lists() const { return static_cast<Index>(begin_.size()) - 1; }
-  Index n_row_blocks() const { return rows_per_list == 0 ? 0 : (n_tok + rows_per_list - 1) / rows_per_list; }
+  Index n_row_blocks() const {
+    return rows_per_list == 0 ? 0 : (n_tok + rows_per_list - 1) / rows_per_list;
+  }
   /// The list at a place of the order [n_owners][n_row_blocks].
   ListView at(Index index) const;
   /// The list that query `row` of the call uses under owner `owner_index`.
@@ -115,9 +115,12 @@ class Selection {
 /// Index of the list owner that serves a query head. group = n_q / n_kv.
 inline Index owner_of(ListOwner owner, Index q_head, Index group) {
   switch (owner) {
-    case ListOwner::q_head: return q_head;
-    case ListOwner::kv_head: return q_head / group;
-    case ListOwner::layer: return 0;
+    case ListOwner::q_head:
+      return q_head;
+    case ListOwner::kv_head:
+      return q_head / group;
+    case ListOwner::layer:
+      return 0;
   }
   return 0;
 }

@@ -28,8 +28,9 @@ struct Task {
 
 /// A list's keys and values side by side: summaries first, then keys, as far as somebody sees them.
 struct ListRows {
-  Tensor<float> k, v;              // [capacity, width]
-  Tensor<std::uint16_t> k16, v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
+  Tensor<float> k, v;  // [capacity, width]
+  Tensor<std::uint16_t> k16,
+      v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
 
   void reserve(Index n, Index width, bool as_halves) {
     if ((as_halves ? k16.count() : k.count()) >= n * width) return;
@@ -86,7 +87,8 @@ Index queries_per_task(const AttentionQuestion& call, Index n_threads) {
   return std::clamp(share, kWideLanes, kQueriesPerTask);
 }
 
-std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& selection, Index n_threads) {
+std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& selection,
+                             Index n_threads) {
   const Index n_q = call.q.dim(0);
   const Index n_kv = call.k.dim(0);
   const Index group = n_q / n_kv;
@@ -109,9 +111,15 @@ std::vector<Task> plan_tasks(const AttentionQuestion& call, const Selection& sel
   return tasks;
 }
 
-void take(const float* from, Index n, float* to) { std::copy_n(from, n, to); }
-void take(const std::uint16_t* from, Index n, std::uint16_t* to) { std::copy_n(from, n, to); }
-void take(const std::uint16_t* from, Index n, float* to) { to_float(DType::bf16, from, to, static_cast<std::size_t>(n)); }
+void take(const float* from, Index n, float* to) {
+  std::copy_n(from, n, to);
+}
+void take(const std::uint16_t* from, Index n, std::uint16_t* to) {
+  std::copy_n(from, n, to);
+}
+void take(const std::uint16_t* from, Index n, float* to) {
+  to_float(DType::bf16, from, to, static_cast<std::size_t>(n));
+}
 
 /// Copies rows of the cache that lie at ascending positions, runs of neighbours at once.
 template <class From, class To>
@@ -125,14 +133,16 @@ void copy_rows(TensorView<const From> rows, std::span<const KeyPos> keys, To* ou
     if (width == d) {
       take(rows.row(begin).data(), (last - first) * d, out + first * d);
     } else {
-      for (Index i = first; i < last; ++i) take(rows.row(begin + i - first).data(), d, out + i * width);
+      for (Index i = first; i < last; ++i)
+        take(rows.row(begin + i - first).data(), d, out + i * width);
     }
     first = last;
   }
 }
 
 /// The part of the list that the task's last query sees, and how wide rows are.
-void look_at(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Scratch& scratch) {
+void look_at(const AttentionQuestion& call, const Summaries& summaries, const Task& task,
+             Scratch& scratch) {
   const auto last_pos = static_cast<KeyPos>(call.pos_begin + task.first_row + task.n_rows - 1);
   const auto end = std::upper_bound(task.list.keys.begin(), task.list.keys.end(), last_pos);
   scratch.keys = task.list.keys.first(static_cast<std::size_t>(end - task.list.keys.begin()));
@@ -142,8 +152,9 @@ void look_at(const AttentionQuestion& call, const Summaries& summaries, const Ta
 }
 
 /// Copies the rows [begin, end) of summaries and seen keys, in this order, to `rows` from row `at` on, where there is room.
-void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task, Index begin, Index end,
-            const Scratch& seen, const HalfRows& halves, ListRows& rows, Index at) {
+void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task,
+            Index begin, Index end, const Scratch& seen, const HalfRows& halves, ListRows& rows,
+            Index at) {
   const Index d = call.q.dim(2);
   const Index width = seen.width;
   const Index first_key = std::clamp(seen.n_summaries, begin, end);
@@ -208,12 +219,17 @@ void write_result(const Selection& selection, const QueryResult& result, Index n
 }
 
 /// Query heads vary fastest among a task's queries.
-Index head_of(const Task& task, Index query) { return task.first_head + query % task.n_heads; }
-Index row_of(const Task& task, Index query) { return task.first_row + query / task.n_heads; }
+Index head_of(const Task& task, Index query) {
+  return task.first_head + query % task.n_heads;
+}
+Index row_of(const Task& task, Index query) {
+  return task.first_row + query / task.n_heads;
+}
 
 /// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
-void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task, const ListRows& rows,
-                   Scratch& scratch, const AttentionLanes& answer, const HalfRows& halves) {
+void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task,
+                   const ListRows& rows, Scratch& scratch, const AttentionLanes& answer,
+                   const HalfRows& halves) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
   const Index n_queries = task.n_rows * task.n_heads;
@@ -231,9 +247,11 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     for (Index lane = 0; lane < lanes; ++lane) {
       const Index query = std::min(b * lanes + lane, n_queries - 1);
       const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(task, query));
-      const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
+      const auto n_seen =
+          std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
       block.last_slot[lane] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
-      block.sinks[lane] = call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(task, query))];
+      block.sinks[lane] =
+          call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(task, query))];
       const bool is_used = b * lanes + lane < n_queries;
       const float scale = is_used ? call.score_scale : 0.0f;
       const float* src = &call.q(head_of(task, query), row_of(task, query), Index{0});
@@ -268,8 +286,10 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     const Index lane = query % lanes;
     const QueryBlock& block = scratch.blocks[static_cast<std::size_t>(query / lanes)];
     const float* out = scratch.kernels[static_cast<std::size_t>(query / lanes)].out;
-    const float lse = block.last_slot[lane] >= 0 ? block.lse[lane] : -std::numeric_limits<float>::infinity();
-    write_result(selection, {head_of(task, query), row_of(task, query), out + lane, lanes, lse}, call.q.dim(0), d, answer);
+    const float lse =
+        block.last_slot[lane] >= 0 ? block.lse[lane] : -std::numeric_limits<float>::infinity();
+    write_result(selection, {head_of(task, query), row_of(task, query), out + lane, lanes, lse},
+                 call.q.dim(0), d, answer);
   }
 }
 
@@ -282,7 +302,8 @@ struct FewQueries {
 };
 
 /// Room for the queries of the task and `n_more` floats behind them.
-FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch& scratch, Index n_more) {
+FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch& scratch,
+                       Index n_more) {
   const Index d = call.q.dim(2);
   const Index width = scratch.width;
   FewQueries few;
@@ -293,7 +314,8 @@ FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch&
   few.q = scratch.lanes.data();
   for (Index i = 0; i < few.n; ++i) {
     const auto pos = static_cast<KeyPos>(call.pos_begin + row_of(task, i));
-    const auto n_seen = std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
+    const auto n_seen =
+        std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
     few.last_slot[i] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
     const float* src = &call.q(head_of(task, i), row_of(task, i), Index{0});
     for (Index f = 0; f < d; ++f) few.q[i * width + f] = call.score_scale * src[f];
@@ -303,13 +325,14 @@ FewQueries few_queries(const AttentionQuestion& call, const Task& task, Scratch&
 }
 
 /// The part of one span of the list. part [few.n, width + 2]
-void attend_span(const AttentionQuestion& call, const Selection& selection, const Task& task, const FewQueries& few,
-                 Index span, Scratch& scratch, float* part) {
+void attend_span(const AttentionQuestion& call, const Selection& selection, const Task& task,
+                 const FewQueries& few, Index span, Scratch& scratch, float* part) {
   const Index n = scratch.n_rows();
   const Index begin = span * kKeySpan;
   const Index end = std::min(n, begin + kKeySpan);
   std::int32_t slot_in_span[kMaxRowTokens];
-  for (Index i = 0; i < few.n; ++i) slot_in_span[i] = few.last_slot[i] - static_cast<std::int32_t>(begin);
+  for (Index i = 0; i < few.n; ++i)
+    slot_in_span[i] = few.last_slot[i] - static_cast<std::int32_t>(begin);
   RowAttention kernel;
   kernel.q = few.q;
   kernel.pos = slot_in_span;
@@ -320,7 +343,8 @@ void attend_span(const AttentionQuestion& call, const Selection& selection, cons
     kernel.rows = scratch.keys.data() + begin;
   } else {
     scratch.rows.reserve(end - begin, scratch.width, /*as_halves=*/false);
-    gather(call, selection.summaries, task, begin, end, scratch, HalfRows{}, scratch.rows, /*at=*/0);
+    gather(call, selection.summaries, task, begin, end, scratch, HalfRows{}, scratch.rows,
+           /*at=*/0);
     kernel.k = scratch.rows.k.data();
     kernel.v = scratch.rows.v.data();
   }
@@ -333,24 +357,27 @@ void attend_span(const AttentionQuestion& call, const Selection& selection, cons
 }
 
 /// Joins the spans' parts [n_spans, few.n, width + 2]. out: room for [width]
-void join_spans(const AttentionQuestion& call, const Selection& selection, const Task& task, const FewQueries& few,
-                Index width, const float* parts, float* out, const AttentionLanes& answer) {
+void join_spans(const AttentionQuestion& call, const Selection& selection, const Task& task,
+                const FewQueries& few, Index width, const float* parts, float* out,
+                const AttentionLanes& answer) {
   const Index part = width + 2;
   for (Index i = 0; i < few.n; ++i) {
     float lse = -std::numeric_limits<float>::infinity();
     if (few.last_slot[i] >= 0) {
       const Index n_parts = few.last_slot[i] / kKeySpan + 1;
-      const float* sink = call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(task, i))];
+      const float* sink =
+          call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(task, i))];
       lse = join_row_parts(parts + i * part, n_parts, few.n * part, width, sink, out);
     }
-    write_result(selection, {head_of(task, i), row_of(task, i), out, /*lanes=*/1, lse}, call.q.dim(0), call.q.dim(2),
-                 answer);
+    write_result(selection, {head_of(task, i), row_of(task, i), out, /*lanes=*/1, lse},
+                 call.q.dim(0), call.q.dim(2), answer);
   }
 }
 
 /// The few queries of a decode step, a span of the list at a time; threads share the spans of a list.
-void attend_few(const AttentionQuestion& call, const Selection& selection, std::span<const Task> tasks,
-                std::vector<Scratch>& scratch, const AttentionLanes& answer, ThreadPool& pool) {
+void attend_few(const AttentionQuestion& call, const Selection& selection,
+                std::span<const Task> tasks, std::vector<Scratch>& scratch,
+                const AttentionLanes& answer, ThreadPool& pool) {
   struct Unit {
     std::size_t task;
     Index span;
@@ -375,27 +402,30 @@ void attend_few(const AttentionQuestion& call, const Selection& selection, std::
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, tasks[unit.task], memory);
     const FewQueries few = few_queries(call, tasks[unit.task], memory, 0);
-    attend_span(call, selection, tasks[unit.task], few, unit.span, memory, parts.data() + unit.part_begin);
+    attend_span(call, selection, tasks[unit.task], few, unit.span, memory,
+                parts.data() + unit.part_begin);
   });
   pool.parallel_for(static_cast<Index>(tasks.size()), [&](Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, task, memory);
     const FewQueries few = few_queries(call, task, memory, memory.width);
-    join_spans(call, selection, task, few, memory.width, parts.data() + parts_of[static_cast<std::size_t>(index)],
+    join_spans(call, selection, task, few, memory.width,
+               parts.data() + parts_of[static_cast<std::size_t>(index)],
                memory.lanes.data() + few.n * memory.width, answer);
   });
 }
 
 /// Gathers the rows of all lists, one `shared` per group, with all threads. False where tasks had better gather for
 /// themselves: where there are lists for all threads, or all together would take more than 64 MiB.
-bool gather_shared(const AttentionQuestion& call, const Selection& selection, std::span<const Task> tasks,
-                   std::vector<Scratch>& scratch, const HalfRows& halves, ThreadPool& pool,
-                   std::vector<ListRows>& shared) {
+bool gather_shared(const AttentionQuestion& call, const Selection& selection,
+                   std::span<const Task> tasks, std::vector<Scratch>& scratch,
+                   const HalfRows& halves, ThreadPool& pool, std::vector<ListRows>& shared) {
   constexpr Index kMaxFloats = Index{16} << 20;
   constexpr Index kRowsOfPiece = 128;
   const Index n_groups = tasks.empty() ? 0 : tasks.back().group + 1;
-  if (static_cast<Index>(tasks.size()) == n_groups || n_groups >= 2 * pool.n_threads()) return false;
+  if (static_cast<Index>(tasks.size()) == n_groups || n_groups >= 2 * pool.n_threads())
+    return false;
   struct Piece {
     const Task* task;
     Index begin, end;
@@ -408,7 +438,8 @@ bool gather_shared(const AttentionQuestion& call, const Selection& selection, st
   };
   std::vector<Size> sizes(static_cast<std::size_t>(n_groups));
   for (std::size_t t = 0; t < tasks.size(); ++t) {
-    if (t + 1 < tasks.size() && tasks[t + 1].group == tasks[t].group) continue;  // the last one sees most
+    if (t + 1 < tasks.size() && tasks[t + 1].group == tasks[t].group)
+      continue;  // the last one sees most
     look_at(call, selection.summaries, tasks[t], seen);
     sizes[static_cast<std::size_t>(tasks[t].group)] = {seen.n_rows(), seen.width};
     n_floats += 2 * (seen.n_rows() + seen.n_rows() / 4 + kKeyBlock) * seen.width;
@@ -426,7 +457,8 @@ bool gather_shared(const AttentionQuestion& call, const Selection& selection, st
     const auto& [task, begin, end] = pieces[static_cast<std::size_t>(index)];
     Scratch& memory = scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, *task, memory);
-    gather(call, selection.summaries, *task, begin, end, memory, halves, shared[static_cast<std::size_t>(task->group)], begin);
+    gather(call, selection.summaries, *task, begin, end, memory, halves,
+           shared[static_cast<std::size_t>(task->group)], begin);
   });
   return true;
 }
@@ -434,24 +466,29 @@ bool gather_shared(const AttentionQuestion& call, const Selection& selection, st
 }  // namespace
 
 void attend_lists(const AttentionQuestion& call, const Selection& selection,
-                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves, ListMemory* memory) {
+                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves,
+                  ListMemory* memory) {
   const std::vector<Task> tasks = plan_tasks(call, selection, pool.n_threads());
   ListMemory own;
   auto& [scratch, shared] = (memory == nullptr ? own : *memory).impl();
-  if (scratch.size() < static_cast<std::size_t>(pool.n_threads())) scratch.resize(static_cast<std::size_t>(pool.n_threads()));
-  const bool is_few = std::all_of(tasks.begin(), tasks.end(),
-                                  [](const Task& task) { return task.n_rows * task.n_heads <= kMaxRowTokens; });
+  if (scratch.size() < static_cast<std::size_t>(pool.n_threads()))
+    scratch.resize(static_cast<std::size_t>(pool.n_threads()));
+  const bool is_few = std::all_of(tasks.begin(), tasks.end(), [](const Task& task) {
+    return task.n_rows * task.n_heads <= kMaxRowTokens;
+  });
   if (is_few && !halves) {
     attend_few(call, selection, tasks, scratch, answer, pool);
     return;
   }
   const bool is_shared = gather_shared(call, selection, tasks, scratch, halves, pool, shared);
-  pool.parallel_for(static_cast<Index>(tasks.size()), [&, &own_scratch = scratch, &rows = shared](Index index, int worker) {
+  pool.parallel_for(static_cast<Index>(tasks.size()), [&, &own_scratch = scratch, &rows = shared](
+                                                          Index index, int worker) {
     const Task& task = tasks[static_cast<std::size_t>(index)];
     Scratch& mine = own_scratch[static_cast<std::size_t>(worker)];
     look_at(call, selection.summaries, task, mine);
     if (is_shared) {
-      attend_blocks(call, selection, task, rows[static_cast<std::size_t>(task.group)], mine, answer, halves);
+      attend_blocks(call, selection, task, rows[static_cast<std::size_t>(task.group)], mine, answer,
+                    halves);
       return;
     }
     mine.rows.reserve(mine.n_rows(), mine.width, halves && mine.width == call.q.dim(2));

@@ -40,6 +40,7 @@ class ListMemory {
 /// values of the longest list. halves: the cache's own rows, where it holds bf16; the question's are then not read. memory: kept between calls; null = of this
 /// call.
 void attend_lists(const AttentionQuestion& question, const Selection& selection,
-                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves = {}, ListMemory* memory = nullptr);
+                  const AttentionLanes& answer, ThreadPool& pool, const HalfRows& halves = {},
+                  ListMemory* memory = nullptr);
 
 }  // namespace kvscope

@@ -44,14 +44,16 @@ void TopCuts::count(std::span<const double> scores) {
 void TopCuts::collect(std::span<const double> scores) {
   const auto add = [&](std::size_t i) {
     const std::int32_t slot = slot_[static_cast<std::size_t>(bucket_of_[i])];
-    if (slot > 0) members_[static_cast<std::size_t>(slot - 1)].push_back({scores[i], static_cast<Index>(i)});
+    if (slot > 0)
+      members_[static_cast<std::size_t>(slot - 1)].push_back({scores[i], static_cast<Index>(i)});
   };
   if (wanted_.size() > kFewBuckets) {
     for (std::size_t i = 0; i < scores.size(); ++i) add(i);
     return;
   }
   std::size_t n_members = 0;
-  for (const std::int32_t bucket : wanted_) n_members += static_cast<std::size_t>(n_in_[static_cast<std::size_t>(bucket)]);
+  for (const std::int32_t bucket : wanted_)
+    n_members += static_cast<std::size_t>(n_in_[static_cast<std::size_t>(bucket)]);
   found_.resize(n_members + kListSlack);
   const std::size_t n_found = find_buckets(bucket_of_, wanted_, found_.data());
   for (std::size_t i = 0; i < n_found; ++i) add(static_cast<std::size_t>(found_[i]));

@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kvscope {
 namespace HWY_NAMESPACE {
 
-void ExpOfBlock(float* scores, Index n_keys, Index lanes, const std::int32_t* begin, const std::int32_t* end,
-                float* max, float* sum) {
+void ExpOfBlock(float* scores, Index n_keys, Index lanes, const std::int32_t* begin,
+                const std::int32_t* end, float* max, float* sum) {
   const D d;
   const DI di;
   const auto step = static_cast<Index>(hn::Lanes(d));
@@ -26,13 +26,15 @@ void ExpOfBlock(float* scores, Index n_keys, Index lanes, const std::int32_t* be
       const auto last = hn::LoadU(di, end + j);
       for (Index t = 0; t < n_keys; ++t) {
         const auto key = hn::Set(di, static_cast<std::int32_t>(t));
-        const auto hidden = hn::RebindMask(d, hn::Or(hn::Lt(key, first), hn::Not(hn::Lt(key, last))));
+        const auto hidden =
+            hn::RebindMask(d, hn::Or(hn::Lt(key, first), hn::Not(hn::Lt(key, last))));
         const V score = hn::IfThenElse(hidden, nothing, hn::LoadU(d, scores + t * lanes + j));
         hn::StoreU(score, d, scores + t * lanes + j);
         largest = hn::Max(largest, score);
       }
     } else {
-      for (Index t = 0; t < n_keys; ++t) largest = hn::Max(largest, hn::LoadU(d, scores + t * lanes + j));
+      for (Index t = 0; t < n_keys; ++t)
+        largest = hn::Max(largest, hn::LoadU(d, scores + t * lanes + j));
     }
     const V shift = hn::IfThenElse(hn::Eq(largest, nothing), hn::Zero(d), largest);
     V total = hn::Zero(d);
@@ -47,14 +49,15 @@ void ExpOfBlock(float* scores, Index n_keys, Index lanes, const std::int32_t* be
   }
 }
 
-void JoinMaxima(const float* max, const float* sum, Index n_blocks, Index lanes, const float* sinks, float* max_of_all,
-                float* scale) {
+void JoinMaxima(const float* max, const float* sum, Index n_blocks, Index lanes, const float* sinks,
+                float* max_of_all, float* scale) {
   const D d;
   const auto step = static_cast<Index>(hn::Lanes(d));
   for (Index j = 0; j < lanes; j += step) {
     V largest = hn::Set(d, -std::numeric_limits<float>::infinity());
     if (sinks != nullptr) largest = hn::LoadU(d, sinks + j);
-    for (Index b = 0; b < n_blocks; ++b) largest = hn::Max(largest, hn::LoadU(d, max + b * lanes + j));
+    for (Index b = 0; b < n_blocks; ++b)
+      largest = hn::Max(largest, hn::LoadU(d, max + b * lanes + j));
     V total = hn::Zero(d);
     if (sinks != nullptr) total = ExpOfNegative(hn::Sub(hn::LoadU(d, sinks + j), largest));
     for (Index b = 0; b < n_blocks; ++b) {
@@ -68,7 +71,8 @@ void JoinMaxima(const float* max, const float* sum, Index n_blocks, Index lanes,
   }
 }
 
-void BlockFactors(const float* max, const float* max_of_all, const float* scale, Index lanes, float* out) {
+void BlockFactors(const float* max, const float* max_of_all, const float* scale, Index lanes,
+                  float* out) {
   const D d;
   const auto step = static_cast<Index>(hn::Lanes(d));
   for (Index j = 0; j < lanes; j += step) {
@@ -77,13 +81,15 @@ void BlockFactors(const float* max, const float* max_of_all, const float* scale,
   }
 }
 
-void AddWeightsOfLanes(const float* exponentials, Index n_keys, Index lanes, const float* factors, float* sums) {
+void AddWeightsOfLanes(const float* exponentials, Index n_keys, Index lanes, const float* factors,
+                       float* sums) {
   const D d;
   const auto step = static_cast<Index>(hn::Lanes(d));
   for (Index t = 0; t < n_keys; ++t) {
     V total = hn::Zero(d);
     for (Index j = 0; j < lanes; j += step) {
-      total = hn::MulAdd(hn::LoadU(d, exponentials + t * lanes + j), hn::LoadU(d, factors + j), total);
+      total =
+          hn::MulAdd(hn::LoadU(d, exponentials + t * lanes + j), hn::LoadU(d, factors + j), total);
     }
     sums[t] += hn::GetLane(hn::SumOfLanes(d, total));
   }
@@ -101,21 +107,23 @@ HWY_EXPORT(JoinMaxima);
 HWY_EXPORT(BlockFactors);
 HWY_EXPORT(AddWeightsOfLanes);
 
-void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* begin, const std::int32_t* end,
-                  float* max, float* sum) {
+void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* begin,
+                  const std::int32_t* end, float* max, float* sum) {
   HWY_DYNAMIC_DISPATCH(ExpOfBlock)(scores, n_keys, lanes, begin, end, max, sum);
 }
 
-void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes, const float* sinks, float* max_of_all,
-                 float* scale) {
+void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes,
+                 const float* sinks, float* max_of_all, float* scale) {
   HWY_DYNAMIC_DISPATCH(JoinMaxima)(max, sum, n_blocks, lanes, sinks, max_of_all, scale);
 }
 
-void block_factors(const float* max, const float* max_of_all, const float* scale, Index lanes, float* out) {
+void block_factors(const float* max, const float* max_of_all, const float* scale, Index lanes,
+                   float* out) {
   HWY_DYNAMIC_DISPATCH(BlockFactors)(max, max_of_all, scale, lanes, out);
 }
 
-void add_weights_of_lanes(const float* exponentials, Index n_keys, Index lanes, const float* factors, float* sums) {
+void add_weights_of_lanes(const float* exponentials, Index n_keys, Index lanes,
+                          const float* factors, float* sums) {
   HWY_DYNAMIC_DISPATCH(AddWeightsOfLanes)(exponentials, n_keys, lanes, factors, sums);
 }
 

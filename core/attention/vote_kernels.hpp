@@ -12,18 +12,20 @@ namespace kvscope {
 
 /// scores [n_keys, lanes] become exp(score - max), max and sum [lanes] over the block's keys. Lane l sees the keys
 /// begin[l] <= t < end[l]; others get 0, and a lane that sees none has max -infinity. begin, end: null = sees all.
-void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* begin, const std::int32_t* end,
-                  float* max, float* sum);
+void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* begin,
+                  const std::int32_t* end, float* max, float* sum);
 
 /// Over the blocks' max and sum [n_blocks, lanes]: the largest maximum, and 1 / the sum of all exponentials relative
 /// to it; scale 0 for a lane that sees nothing. sinks [lanes] or null: a logit that joins the sum. max_of_all, scale [lanes].
-void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes, const float* sinks, float* max_of_all,
-                 float* scale);
+void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes,
+                 const float* sinks, float* max_of_all, float* scale);
 
 /// out[l] = scale[l] * exp(max[l] - max_of_all[l]): turns a block's exponentials into softmax weights.
-void block_factors(const float* max, const float* max_of_all, const float* scale, Index lanes, float* out);
+void block_factors(const float* max, const float* max_of_all, const float* scale, Index lanes,
+                   float* out);
 
 /// sums[t] += sum_l exponentials[t, l] * factors[l]. exponentials [n_keys, lanes]; sums [n_keys].
-void add_weights_of_lanes(const float* exponentials, Index n_keys, Index lanes, const float* factors, float* sums);
+void add_weights_of_lanes(const float* exponentials, Index n_keys, Index lanes,
+                          const float* factors, float* sums);
 
 }  // namespace kvscope

@@ -43,14 +43,14 @@ using Sign = std::pair<std::string_view, std::string_view>;
 
 /// Characters that LaTeX knows by name, in math mode.
 constexpr std::array<Sign, 34> kMathNames = {{
-    {"α", "\\alpha "},   {"β", "\\beta "},  {"γ", "\\gamma "},  {"δ", "\\delta "},
-    {"ε", "\\epsilon "}, {"θ", "\\theta "}, {"λ", "\\lambda "}, {"μ", "\\mu "},
-    {"π", "\\pi "},      {"ρ", "\\rho "},   {"σ", "\\sigma "},  {"τ", "\\tau "},
-    {"Δ", "\\Delta "},   {"Σ", "\\Sigma "}, {"≤", "\\le "},     {"≥", "\\ge "},
-    {"−", "-"},          {"×", "\\times "}, {"·", "\\cdot "},   {"∞", "\\infty "},
-    {"→", "\\to "},      {"±", "\\pm "},    {"≈", "\\approx "}, {"√", "\\surd "},
-    {"∈", "\\in "},      {"ŝ", "\\hat s"},  {"Ŝ", "\\hat S"},   {"‖", "\\|"},
-    {"∩", "\\cap "},     {"∪", "\\cup "},   {"µ", "\\mu "},     {"²", "{}^{2}"},
+    {"α", "\\alpha "},   {"β", "\\beta "},     {"γ", "\\gamma "},  {"δ", "\\delta "},
+    {"ε", "\\epsilon "}, {"θ", "\\theta "},    {"λ", "\\lambda "}, {"μ", "\\mu "},
+    {"π", "\\pi "},      {"ρ", "\\rho "},      {"σ", "\\sigma "},  {"τ", "\\tau "},
+    {"Δ", "\\Delta "},   {"Σ", "\\Sigma "},    {"≤", "\\le "},     {"≥", "\\ge "},
+    {"−", "-"},          {"×", "\\times "},    {"·", "\\cdot "},   {"∞", "\\infty "},
+    {"→", "\\to "},      {"±", "\\pm "},       {"≈", "\\approx "}, {"√", "\\surd "},
+    {"∈", "\\in "},      {"ŝ", "\\hat s"},     {"Ŝ", "\\hat S"},   {"‖", "\\|"},
+    {"∩", "\\cap "},     {"∪", "\\cup "},      {"µ", "\\mu "},     {"²", "{}^{2}"},
     {"³", "{}^{3}"},     {"°", "{}^{\\circ}"},
 }};
 
@@ -187,11 +187,10 @@ std::string tex_character(std::string_view character, bool in_math) {
   if (c < 0x80) return std::string(character);
   if (c == 0x2013) return in_math ? "-" : "--";
   if (c == 0x2014) return in_math ? "-" : "---";
-  const std::string known =
-      is_known_to_pdftex(c)
-          ? std::string(character)
-          : fmt::format("\\ifdefined\\Umathcode {}\\else U+{:04X}\\fi{{}}", character,
-                        static_cast<std::uint32_t>(c));
+  const std::string known = is_known_to_pdftex(c)
+                                ? std::string(character)
+                                : fmt::format("\\ifdefined\\Umathcode {}\\else U+{:04X}\\fi{{}}",
+                                              character, static_cast<std::uint32_t>(c));
   return in_math ? fmt::format("\\mbox{{{}}}", known) : known;
 }
 
@@ -255,9 +254,9 @@ std::string some_of(const std::vector<std::string>& names, std::size_t most) {
   std::string out;
   const std::size_t n = names.size() > most + 1 ? most : names.size();
   for (std::size_t i = 0; i < n; ++i) {
-    const bool is_plain = names[i].size() <= 80 && !names[i].empty() &&
-                          std::all_of(names[i].begin(), names[i].end(),
-                                      [](char c) { return c > 0x20 && c < 0x7f; });
+    const bool is_plain =
+        names[i].size() <= 80 && !names[i].empty() &&
+        std::all_of(names[i].begin(), names[i].end(), [](char c) { return c > 0x20 && c < 0x7f; });
     out += (i == 0 ? "" : ", ") + (is_plain ? names[i] : quote(names[i], 60));
   }
   if (n < names.size()) out += fmt::format(" and {} more", names.size() - n);

@@ -36,8 +36,7 @@ template <class E>
 struct EnumNames;
 
 template <class E>
-  requires std::is_enum_v<E>
-std::string_view enum_name(E value) {
+requires std::is_enum_v<E> std::string_view enum_name(E value) {
   return EnumNames<E>::value[static_cast<std::size_t>(value)];
 }
 
@@ -72,7 +71,8 @@ std::string expected_text() {
 template <class T>
 void parse_field(const Field& field, std::string_view text, T& value) {
   const auto fail = [&] {
-    throw ConfigError(fmt::format("{}: expected {}, found \"{}\"", field.name, expected_text<T>(), text));
+    throw ConfigError(
+        fmt::format("{}: expected {}, found \"{}\"", field.name, expected_text<T>(), text));
   };
   if constexpr (std::is_enum_v<T>) {
     const auto& names = EnumNames<T>::value;
@@ -106,8 +106,9 @@ void check_fields(const Options& options) {
       if (!(x >= field.min && x <= field.max)) {
         throw ConfigError(fmt::format("{}: expected {} {}, found {}", field.name,
                                       std::isinf(field.max) ? "at least" : "a value in",
-                                      std::isinf(field.max) ? fmt::format("{}", field.min)
-                                                            : fmt::format("[{}, {}]", field.min, field.max),
+                                      std::isinf(field.max)
+                                          ? fmt::format("{}", field.min)
+                                          : fmt::format("[{}, {}]", field.min, field.max),
                                       value));
       }
     }

@@ -104,8 +104,8 @@ class ValueBuilder {
 
   bool open(Value&& value) {
     if (open_.size() == kMostJsonDepth) {
-      throw FormatError(fmt::format("{}: expected brackets nested at most {} deep, found more", where_,
-                                    kMostJsonDepth));
+      throw FormatError(fmt::format("{}: expected brackets nested at most {} deep, found more",
+                                    where_, kMostJsonDepth));
     }
     open_.push_back(&place(std::move(value)));
     return true;

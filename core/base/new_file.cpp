@@ -49,8 +49,7 @@ bool can_sync(int reason) {
 
 void sync_descriptor(int fd, const std::string& name) {
   if (::fsync(fd) != 0 && can_sync(errno)) {
-    throw IoError(
-        fmt::format("cannot write {} to the device: {}", name, std::strerror(errno)));
+    throw IoError(fmt::format("cannot write {} to the device: {}", name, std::strerror(errno)));
   }
 }
 
@@ -90,7 +89,8 @@ void check_output(const fs::path& out, bool overwrite) {
   }
   const fs::path folder = folder_holding(out);
   std::error_code error;
-  if (!fs::is_directory(folder, error)) refuse(fmt::format("there is no folder {}", folder.string()));
+  if (!fs::is_directory(folder, error))
+    refuse(fmt::format("there is no folder {}", folder.string()));
   if (is_there && !S_ISREG(status.st_mode)) {
     refuse("it is a device or a pipe, expected the name of a file");
   }

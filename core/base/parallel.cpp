@@ -30,7 +30,9 @@ bool spin_until(Condition condition) {
 }
 
 /// More threads than this never help, and their stacks would take the memory that work needs.
-int most_threads() { return std::max(64, 4 * available_cores()); }
+int most_threads() {
+  return std::max(64, 4 * available_cores());
+}
 }  // namespace
 
 struct ThreadPool::Impl {
@@ -38,7 +40,8 @@ struct ThreadPool::Impl {
   std::mutex mutex;  // for sleeping and `failure`
   std::condition_variable work_ready;
   std::condition_variable work_done;
-  std::atomic<std::uint64_t> generation{0};  // counts loops, so that a worker takes part in each one once
+  std::atomic<std::uint64_t> generation{
+      0};  // counts loops, so that a worker takes part in each one once
   std::atomic<int> n_busy{0};
   std::atomic<bool> stopping{false};
   std::atomic<bool> in_use{false};  // by a loop
@@ -123,10 +126,11 @@ ThreadPool::~ThreadPool() {
   for (auto& thread : impl_->threads) thread.join();
 }
 
-int ThreadPool::n_threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
+int ThreadPool::n_threads() const {
+  return static_cast<int>(impl_->threads.size()) + 1;
+}
 
-void ThreadPool::parallel_for(std::int64_t n,
-                              const std::function<void(std::int64_t, int)>& body) {
+void ThreadPool::parallel_for(std::int64_t n, const std::function<void(std::int64_t, int)>& body) {
   if (n <= 0) return;
   // Within a loop of this pool, or beside another thread's loop, the indices run here.
   if (n == 1 || impl_->threads.empty() || impl_->in_use.exchange(true)) {

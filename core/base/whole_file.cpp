@@ -34,9 +34,10 @@ std::FILE* open_without_waiting(const std::filesystem::path& file) {
   struct stat status {};
   if (::fstat(fd, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
     ::close(fd);
-    throw IoError(S_ISDIR(status.st_mode)
-                      ? fmt::format("{} is a folder, expected a file", file.string())
-                      : fmt::format("cannot read {}: it is a device, expected a file", file.string()));
+    throw IoError(
+        S_ISDIR(status.st_mode)
+            ? fmt::format("{} is a folder, expected a file", file.string())
+            : fmt::format("cannot read {}: it is a device, expected a file", file.string()));
   }
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);  // from now on its writer is waited for
   std::FILE* opened = ::fdopen(fd, "rb");
@@ -50,8 +51,8 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t max_b
   const bool is_stdin = file == "-";
   const std::string name = is_stdin ? "standard input" : file.string();
   const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> in(is_stdin ? stdin : open_without_waiting(file),
-                                                       close);
+  const std::unique_ptr<std::FILE, decltype(close)> in(
+      is_stdin ? stdin : open_without_waiting(file), close);
   if (!in) fail_reading(name, errno);
   struct stat status {};
   // Told before the memory is filled. What has no size (a pipe) is counted as it comes.
@@ -76,9 +77,8 @@ void check_regular_file(const std::filesystem::path& file) {
   struct stat status {};
   if (::stat(file.c_str(), &status) != 0) fail_reading(file.string(), errno);
   if (S_ISREG(status.st_mode)) return;
-  throw IoError(fmt::format(
-      "cannot read {}: it is {}, expected a regular file", file.string(),
-      S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe"));
+  throw IoError(fmt::format("cannot read {}: it is {}, expected a regular file", file.string(),
+                            S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe"));
 }
 
 std::string read_regular_file(const std::filesystem::path& file, std::size_t max_bytes) {

@@ -93,8 +93,9 @@ using BackendFactory =
 
 /// How the lane backend computes and stores.
 struct LaneOptions {
-  Matmul matmul = default_matmul();  // of linear layers; with keys in bf16 also of attention (f32: their best)
-  DType kv_dtype = DType::f32;       // of new stores: f32 or bf16
+  Matmul matmul =
+      default_matmul();  // of linear layers; with keys in bf16 also of attention (f32: their best)
+  DType kv_dtype = DType::f32;  // of new stores: f32 or bf16
 };
 
 /// The default: vector code on lane blocks (core/tensor/lane_kernels.hpp), stores are KvCache.

@@ -45,9 +45,10 @@ void read_sizes(const JsonObject& json, const FamilyTraits& defaults, ModelConfi
   config.n_kv = read_count_or(json, "num_key_value_heads", kMaxHeads,
                               defaults.n_kv.value_or(config.n_q), config.n_q);
   if (defaults.plan.fused_by_head && config.n_kv != config.n_q) {
-    throw ConfigError(fmt::format("{}: expected num_attention_heads = {} (a {} model stores q, k and v of each head "
-                                  "together), found {}",
-                                  json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv));
+    throw ConfigError(fmt::format(
+        "{}: expected num_attention_heads = {} (a {} model stores q, k and v of each head "
+        "together), found {}",
+        json.name_of("num_key_value_heads"), config.n_q, defaults.name, config.n_kv));
   }
   if (config.n_q % config.n_kv != 0) {
     throw ConfigError(fmt::format("{}: expected a divisor of num_attention_heads = {}, found {}",
@@ -157,8 +158,7 @@ void read_windows(const JsonObject& json, const FamilyTraits& traits, ModelConfi
     }
     return;
   }
-  const bool use_window =
-      !traits.window_needs_flag || json.boolean_or("use_sliding_window", false);
+  const bool use_window = !traits.window_needs_flag || json.boolean_or("use_sliding_window", false);
   const std::optional<Index> window = use_window ? read_window(json, traits) : std::nullopt;
   if (!window && any_slides) {
     refuse_sliding(json, use_window ? "sliding_window is null" : "use_sliding_window is false");

@@ -83,18 +83,20 @@ struct LayerPlan {
   enum class Names { llama, gpt_neox };
   Norms norms = Norms::pre;
   Activation activation = Activation::silu;
-  bool norm_adds_one = false;    // norms multiply by 1 + weight: Gemma
-  bool layer_norm = false;       // norms take the mean away and add a bias: GPT-NeoX
-  bool is_parallel = false;      // x += attention(norm(x)) + mlp(norm(x)), of the same x: GPT-NeoX
-  bool is_gated = true;          // the MLP is down(activation(gate) * up); else down(activation(up))
+  bool norm_adds_one = false;  // norms multiply by 1 + weight: Gemma
+  bool layer_norm = false;     // norms take the mean away and add a bias: GPT-NeoX
+  bool is_parallel = false;    // x += attention(norm(x)) + mlp(norm(x)), of the same x: GPT-NeoX
+  bool is_gated = true;        // the MLP is down(activation(gate) * up); else down(activation(up))
   bool norms_all_heads = false;  // QK-norm runs over all heads of a token together: OLMo 2
   bool fused_qkv = false;        // one stored matrix holds q, k and v: Phi-3
-  bool fused_by_head = false;    // one stored matrix holds head after head, each its q, k and v: GPT-NeoX
-  bool fused_gate_up = false;    // one stored matrix holds gate and up: Phi-3
+  bool fused_by_head =
+      false;  // one stored matrix holds head after head, each its q, k and v: GPT-NeoX
+  bool fused_gate_up = false;  // one stored matrix holds gate and up: Phi-3
   Names names = Names::llama;
   double embedding_scale = 1.0;
-  double score_softcap = 0.0;    // attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2
-  double logit_softcap = 0.0;    // logits become cap * tanh(logits / cap); 0 = they stay
+  double score_softcap =
+      0.0;  // attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2
+  double logit_softcap = 0.0;  // logits become cap * tanh(logits / cap); 0 = they stay
 
   bool has_norm(NormAt at) const {
     const bool is_out = at == NormAt::attention_out || at == NormAt::mlp_out;
@@ -106,9 +108,9 @@ struct LayerPlan {
 struct ModelConfig {
   ModelFamily family = ModelFamily::llama;
   Index n_layers = 0;
-  Index n_q = 0;        // query heads
-  Index n_kv = 0;       // key/value heads; divides n_q
-  Index d_head = 0;     // even
+  Index n_q = 0;     // query heads
+  Index n_kv = 0;    // key/value heads; divides n_q
+  Index d_head = 0;  // even
   Index d_model = 0;
   Index d_ff = 0;
   Index n_vocab = 0;
@@ -117,13 +119,13 @@ struct ModelConfig {
   LayerPlan plan;
   RopeConfig rope;
   std::optional<RopeConfig> local_rope;  // of layers with a window; empty = as the others
-  Index rotary_dim = 0;    // the first channels of a head, which RoPE turns; even
-  double query_scale = 0;  // score_scale is query_scale^(-1/2); 0 = d_head
+  Index rotary_dim = 0;                  // the first channels of a head, which RoPE turns; even
+  double query_scale = 0;                // score_scale is query_scale^(-1/2); 0 = d_head
   bool tied_embeddings = false;
-  bool qkv_bias = false;   // q, k and v projections add a bias
-  bool o_bias = false;     // the output projection adds a bias
-  bool mlp_bias = false;   // gate (where there is one), up and down projections add a bias
-  bool qk_norm = false;    // RMSNorm over d_head on q and k before RoPE
+  bool qkv_bias = false;  // q, k and v projections add a bias
+  bool o_bias = false;    // the output projection adds a bias
+  bool mlp_bias = false;  // gate (where there is one), up and down projections add a bias
+  bool qk_norm = false;   // RMSNorm over d_head on q and k before RoPE
   /// Per layer: how many positions a query sees, itself included; empty = all. Size n_layers.
   std::vector<std::optional<Index>> window;
   std::vector<bool> has_rope;     // per layer: q and k are rotated. Size n_layers

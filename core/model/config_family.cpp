@@ -199,8 +199,8 @@ FamilyTraits gpt_neox() {
 // In the order of ModelFamily.
 const std::array<FamilyTraits, 12>& table() {
   static const std::array<FamilyTraits, 12> rows = {
-      llama(),   mistral(),     qwen2(), qwen3(), qwen3_moe(), smollm3(),
-      gpt_oss(), gemma2(),      gemma3_text(), phi3(), olmo2(), gpt_neox()};
+      llama(),   mistral(), qwen2(),       qwen3(), qwen3_moe(), smollm3(),
+      gpt_oss(), gemma2(),  gemma3_text(), phi3(),  olmo2(),     gpt_neox()};
   return rows;
 }
 

@@ -18,10 +18,10 @@ struct FamilyTraits {
   /// Which layers have the sliding window where layer_types does not say it.
   enum class Sliding {
     never,
-    everywhere,           // whatever layer_types says
-    late_layers,          // from max_window_layers on
+    everywhere,   // whatever layer_types says
+    late_layers,  // from max_window_layers on
     layers_without_rope,
-    all_but_every,        // all but every sliding_period-th
+    all_but_every,  // all but every sliding_period-th
   };
   enum class Bias {
     none,
@@ -47,29 +47,30 @@ struct FamilyTraits {
   bool tied_embeddings = false;
 
   Sliding sliding = Sliding::never;
-  std::optional<Index> window;             // sliding_window
-  bool window_needs_flag = false;          // use_sliding_window has to be true
-  Index sliding_period = 0;                // all_but_every
-  std::string_view sliding_period_field;   // a field that overrides it, if there is one
+  std::optional<Index> window;            // sliding_window
+  bool window_needs_flag = false;         // use_sliding_window has to be true
+  Index sliding_period = 0;               // all_but_every
+  std::string_view sliding_period_field;  // a field that overrides it, if there is one
 
   RopeConfig rope;                         // where config.json has no settings
   std::optional<double> local_rope_theta;  // layers with a window have settings of their own
   bool partial_rotary = false;             // partial_rotary_factor is read
   double rotary_factor = 1.0;              // where it is not said
-  std::string_view rotary_factor_field = "partial_rotary_factor";  // beside those in groups of settings
-  std::string_view rope_theta_field = "rope_theta";                // likewise
-  bool reads_layers_without_rope = false;  // no_rope_layers
+  std::string_view rotary_factor_field =
+      "partial_rotary_factor";                       // beside those in groups of settings
+  std::string_view rope_theta_field = "rope_theta";  // likewise
+  bool reads_layers_without_rope = false;            // no_rope_layers
 
   Bias attention_bias = Bias::none;
   bool reads_mlp_bias = false;
-  bool has_mlp_bias = false;               // always
-  bool reads_parallel_residual = false;    // use_parallel_residual; true unless said
+  bool has_mlp_bias = false;             // always
+  bool reads_parallel_residual = false;  // use_parallel_residual; true unless said
   bool qk_norm = false;
   bool has_sinks = false;
-  std::optional<double> query_scale;       // query_pre_attn_scalar is read
-  bool scales_embeddings = false;          // by sqrt(d_model)
-  double score_softcap = 0.0;              // attn_logit_softcapping, where it is not said
-  double logit_softcap = 0.0;              // final_logit_softcapping, likewise
+  std::optional<double> query_scale;  // query_pre_attn_scalar is read
+  bool scales_embeddings = false;     // by sqrt(d_model)
+  double score_softcap = 0.0;         // attn_logit_softcapping, where it is not said
+  double logit_softcap = 0.0;         // final_logit_softcapping, likewise
   Experts experts = Experts::none;
   std::string_view activation_field = "hidden_act";
   LayerPlan plan;

@@ -108,9 +108,10 @@ std::optional<JsonObject> settings_of(const JsonObject& json, const std::string&
   const JsonObject all = json.object("rope_parameters");
   for (const auto& [name, value] : all.value().items()) {
     if (name != "full_attention" && name != "sliding_attention") {
-      throw ConfigError(fmt::format("{}: expected settings for full_attention and "
-                                    "sliding_attention, found {}",
-                                    json.name_of("rope_parameters"), quote(name)));
+      throw ConfigError(
+          fmt::format("{}: expected settings for full_attention and "
+                      "sliding_attention, found {}",
+                      json.name_of("rope_parameters"), quote(name)));
     }
   }
   if (all.find(layer_type) == nullptr) return std::nullopt;
@@ -120,7 +121,8 @@ std::optional<JsonObject> settings_of(const JsonObject& json, const std::string&
 }  // namespace
 
 RopeConfig read_rope(const JsonObject& json, const FamilyTraits& traits, Index max_positions) {
-  const double theta = json.number_or(std::string(traits.rope_theta_field), kLeastTheta, kMostTheta, traits.rope.theta);
+  const double theta = json.number_or(std::string(traits.rope_theta_field), kLeastTheta, kMostTheta,
+                                      traits.rope.theta);
   const bool has_parameters = json.find("rope_parameters") != nullptr;
   if (traits.local_rope_theta && has_parameters) {
     const auto fields = settings_of(json, "full_attention");
@@ -161,7 +163,8 @@ Index read_rotary_dim(const JsonObject& json, const FamilyTraits& traits, Index 
     }
     return d_head;
   }
-  double factor = json.number_or(std::string(traits.rotary_factor_field), 0.0, 1.0, traits.rotary_factor);
+  double factor =
+      json.number_or(std::string(traits.rotary_factor_field), 0.0, 1.0, traits.rotary_factor);
   for (const char* group : {"rope_scaling", "rope_parameters"}) {
     if (json.find(group) == nullptr) continue;
     factor = json.object(group).number_or("partial_rotary_factor", 0.0, 1.0, factor);

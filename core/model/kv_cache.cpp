@@ -23,10 +23,12 @@ DType kv_dtype_from_name(std::string_view name) {
   throw ConfigError(fmt::format("keys and values as \"{}\": expected f32 or bf16", name));
 }
 
-KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype) : capacity_(capacity), dtype_(dtype) {
+KvCache::KvCache(const ModelConfig& config, Index capacity, DType dtype)
+    : capacity_(capacity), dtype_(dtype) {
   if (capacity < 1 || capacity > config.max_positions) {
-    throw ConfigError(fmt::format("context of {} tokens: expected 1 to {} (max_position_embeddings of the model)",
-                                  capacity, config.max_positions));
+    throw ConfigError(
+        fmt::format("context of {} tokens: expected 1 to {} (max_position_embeddings of the model)",
+                    capacity, config.max_positions));
   }
   for (auto* all : {&k_, &v_}) {
     all->resize(static_cast<std::size_t>(config.n_layers));
@@ -81,22 +83,27 @@ void KvCache::Rows::copy_from(TensorView<const std::uint16_t> from, Index n_toke
   n_widened = 0;
 }
 
-void KvCache::advance(Index n) { n_tokens_ += n; }
+void KvCache::advance(Index n) {
+  n_tokens_ += n;
+}
 
 void KvCache::truncate(Index n_tokens) {
   if (n_tokens < 0 || n_tokens > n_tokens_) {
-    throw ConfigError(fmt::format("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_));
+    throw ConfigError(
+        fmt::format("cannot cut the cache to {} tokens: it holds {}", n_tokens, n_tokens_));
   }
   n_tokens_ = n_tokens;
 }
 
 void KvCache::copy_from(const KvStore& other) {
   if (other.n_tokens() > capacity_ || other.n_layers() != n_layers()) {
-    throw ConfigError(fmt::format("cannot copy a cache of {} layers and {} tokens into one of {} layers and room for {}",
-                                  other.n_layers(), other.n_tokens(), n_layers(), capacity_));
+    throw ConfigError(fmt::format(
+        "cannot copy a cache of {} layers and {} tokens into one of {} layers and room for {}",
+        other.n_layers(), other.n_tokens(), n_layers(), capacity_));
   }
   const auto* cache = dynamic_cast<const KvCache*>(&other);
-  const bool has_same_halves = cache != nullptr && cache->dtype() == DType::bf16 && dtype_ == DType::bf16;
+  const bool has_same_halves =
+      cache != nullptr && cache->dtype() == DType::bf16 && dtype_ == DType::bf16;
   for (Index layer = 0; layer < n_layers(); ++layer) {
     if (has_same_halves) {
       at(k_, layer).copy_from(cache->k_halves(layer), other.n_tokens());

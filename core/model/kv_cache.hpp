@@ -21,16 +21,21 @@ DType kv_dtype_from_name(std::string_view name);
 class KvCache final : public KvStore {
   /// Keys, or values, of one layer.
   struct Rows {
-    mutable Tensor<float> floats;   // [n_kv, capacity, d_head]; of bf16 ones: a copy, made when first asked for
-    Tensor<std::uint16_t> halves;   // [n_kv, capacity, d_head] or empty
-    mutable Index n_widened = 0;    // positions of halves that floats holds
+    mutable Tensor<float>
+        floats;  // [n_kv, capacity, d_head]; of bf16 ones: a copy, made when first asked for
+    Tensor<std::uint16_t> halves;  // [n_kv, capacity, d_head] or empty
+    mutable Index n_widened = 0;   // positions of halves that floats holds
     TensorView<std::uint16_t> halves_from(Index pos_begin);
     TensorView<const float> host(Index begin, Index end) const;
     void copy_from(TensorView<const float> from);
     void copy_from(TensorView<const std::uint16_t> from, Index n_tokens);
   };
-  static Rows& at(std::vector<Rows>& rows, Index layer) { return rows[static_cast<std::size_t>(layer)]; }
-  static const Rows& at(const std::vector<Rows>& rows, Index layer) { return rows[static_cast<std::size_t>(layer)]; }
+  static Rows& at(std::vector<Rows>& rows, Index layer) {
+    return rows[static_cast<std::size_t>(layer)];
+  }
+  static const Rows& at(const std::vector<Rows>& rows, Index layer) {
+    return rows[static_cast<std::size_t>(layer)];
+  }
 
  public:
   /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions. dtype: f32 or bf16.
@@ -49,11 +54,19 @@ class KvCache final : public KvStore {
   TensorView<const float> v(Index layer) const { return at(v_, layer).floats.view(); }
 
   /// The same of a cache in bf16, with the bits of bf16.
-  TensorView<const std::uint16_t> k_halves(Index layer) const { return at(k_, layer).halves.view(); }
-  TensorView<const std::uint16_t> v_halves(Index layer) const { return at(v_, layer).halves.view(); }
+  TensorView<const std::uint16_t> k_halves(Index layer) const {
+    return at(k_, layer).halves.view();
+  }
+  TensorView<const std::uint16_t> v_halves(Index layer) const {
+    return at(v_, layer).halves.view();
+  }
   /// Where the rows of positions >= pos_begin go, which are about to be written: host rows of them are stale.
-  TensorView<std::uint16_t> k_halves_from(Index layer, Index pos_begin) { return at(k_, layer).halves_from(pos_begin); }
-  TensorView<std::uint16_t> v_halves_from(Index layer, Index pos_begin) { return at(v_, layer).halves_from(pos_begin); }
+  TensorView<std::uint16_t> k_halves_from(Index layer, Index pos_begin) {
+    return at(k_, layer).halves_from(pos_begin);
+  }
+  TensorView<std::uint16_t> v_halves_from(Index layer, Index pos_begin) {
+    return at(v_, layer).halves_from(pos_begin);
+  }
 
   TensorView<const float> host_k(Index layer, Index begin, Index end) const override {
     return at(k_, layer).host(begin, end);

@@ -33,31 +33,33 @@ struct MoeWeights {
 struct LayerWeights {
   std::array<Tensor<float>, 4> norms;  // [d_model] by NormAt; those that the plan lacks are empty
   std::array<Tensor<float>, 4> norm_biases;  // [d_model] or empty, likewise
-  Matrix qkv;                    // [n_q * 3 * d_head, d_model] head after head, instead of q, k, v
-  Tensor<float> qkv_bias;        // [n_q * 3 * d_head] or empty
-  Matrix q, k, v;                // [n_q * d_head, d_model], [n_kv * d_head, d_model] twice
+  Matrix qkv;              // [n_q * 3 * d_head, d_model] head after head, instead of q, k, v
+  Tensor<float> qkv_bias;  // [n_q * 3 * d_head] or empty
+  Matrix q, k, v;          // [n_q * d_head, d_model], [n_kv * d_head, d_model] twice
   Tensor<float> q_bias, k_bias, v_bias;
   Tensor<float> q_norm, k_norm;  // [d_head], or [n_q * d_head] and [n_kv * d_head]
   Matrix o;                      // [d_model, n_q * d_head]
   Tensor<float> o_bias;          // [d_model]
   Matrix gate, up;               // [d_ff, d_model]; no gate where the plan has none
   Tensor<float> gate_bias, up_bias;
-  Matrix down;                   // [d_model, d_ff]
+  Matrix down;  // [d_model, d_ff]
   Tensor<float> down_bias;
   MoeWeights moe;       // instead of gate, up and down
   Tensor<float> sinks;  // [n_q] or empty
 
   const Tensor<float>& norm(NormAt at) const { return norms[static_cast<std::size_t>(at)]; }
-  const Tensor<float>& norm_bias(NormAt at) const { return norm_biases[static_cast<std::size_t>(at)]; }
+  const Tensor<float>& norm_bias(NormAt at) const {
+    return norm_biases[static_cast<std::size_t>(at)];
+  }
 };
 
 /// All weights of a model.
 struct ModelWeights {
-  Matrix embedding;           // [n_vocab, d_model]
+  Matrix embedding;  // [n_vocab, d_model]
   std::vector<LayerWeights> layers;
-  Tensor<float> final_norm;   // [d_model]
+  Tensor<float> final_norm;       // [d_model]
   Tensor<float> final_norm_bias;  // [d_model] or empty
-  Matrix lm_head;             // [n_vocab, d_model]; empty if tied to the embedding
+  Matrix lm_head;                 // [n_vocab, d_model]; empty if tied to the embedding
 };
 
 /// Throws ConfigError, naming the method, if the weights are quantised in a way that the runtime

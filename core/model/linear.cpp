@@ -13,9 +13,11 @@ namespace kvscope {
 namespace {
 
 constexpr Index kMaxTileRows = 64;
-constexpr Index kMaxBf16TileRows = 256;  // each task of a bf16 kernel reads all activations: few tall tasks
+constexpr Index kMaxBf16TileRows =
+    256;  // each task of a bf16 kernel reads all activations: few tall tasks
 constexpr Index kRowTileRows = 32;  // of a task with few tokens
-constexpr Index kMaxScratchFloats = 1 << 17;  // 512 KiB: a widened tile stays in the second-level cache
+constexpr Index kMaxScratchFloats =
+    1 << 17;  // 512 KiB: a widened tile stays in the second-level cache
 
 bool uses_pairs(Matmul matmul) {
   return matmul == Matmul::bf16_amx || matmul == Matmul::bf16_avx512;
@@ -116,9 +118,9 @@ void multiply(const LinearTile& tile, const LinearInput& input, Index block_begi
   const Matrix& matrix = *tile.matrix;
   if (uses_pairs(matmul)) {
     const bool is_stored = matrix.stored_bf16(tile.begin) != nullptr;
-    const std::uint16_t* w =
-        matrix.rows_bf16(tile.begin, tile.end, is_stored ? nullptr : scratch.get_floats(n * (k + 16)),
-                         is_stored ? nullptr : scratch.get_halves(n * k));
+    const std::uint16_t* w = matrix.rows_bf16(
+        tile.begin, tile.end, is_stored ? nullptr : scratch.get_floats(n * (k + 16)),
+        is_stored ? nullptr : scratch.get_halves(n * k));
     const Index n_pairs = bf16_pairs_size(k, lanes);
     bf16_matmul(matmul, w, k, n, k, tile.bias,
                 {input.pairs.data() + block_begin * n_pairs, n_pairs, y, y_stride,
@@ -196,8 +198,8 @@ void linear(std::span<const LinearProduct> products, ThreadPool& pool, Matmul ma
     const Index n_rows = product.matrix->n_rows();
     const Index lanes = product.shape.lanes;
     const LinearTile tile{product.matrix,
-                       product.bias == nullptr ? nullptr : product.bias + task.row_begin,
-                       task.row_begin, task.row_end};
+                          product.bias == nullptr ? nullptr : product.bias + task.row_begin,
+                          task.row_begin, task.row_end};
     multiply(tile, *task.input, task.block_begin, task.block_end, matmul,
              product.y + (task.block_begin * n_rows + task.row_begin) * lanes, n_rows * lanes,
              scratch[static_cast<std::size_t>(worker)]);
@@ -219,7 +221,8 @@ void linear_to_rows(const Matrix& matrix, const float* x, LaneShape shape, Tenso
                     ThreadPool& pool, Matmul matmul) {
   const Index n_cols = matrix.n_cols();
   const Index n_tok = rows.dim(0);
-  const Index tile = std::clamp<Index>(kMaxScratchFloats / (n_cols + 16) / 8 * 8, kRowTileRows, kMaxTileRows);
+  const Index tile =
+      std::clamp<Index>(kMaxScratchFloats / (n_cols + 16) / 8 * 8, kRowTileRows, kMaxTileRows);
   const Index n_tiles = (matrix.n_rows() + tile - 1) / tile;
   const LinearInput input = prepare(x, n_cols, shape, matmul, pool);
   std::vector<LinearScratch> scratch(static_cast<std::size_t>(pool.n_threads()));
@@ -228,7 +231,8 @@ void linear_to_rows(const Matrix& matrix, const float* x, LaneShape shape, Tenso
     const Index begin = index * tile;
     const Index end = std::min(matrix.n_rows(), begin + tile);
     auto& product = outputs[static_cast<std::size_t>(worker)];
-    if (product.count() == 0) product = Tensor<float>::uninitialized({shape.n_blocks, tile * shape.lanes});
+    if (product.count() == 0)
+      product = Tensor<float>::uninitialized({shape.n_blocks, tile * shape.lanes});
     multiply({&matrix, nullptr, begin, end}, input, 0, shape.n_blocks, matmul, product.data(),
              tile * shape.lanes, scratch[static_cast<std::size_t>(worker)]);
     for (Index block = 0; block < shape.n_blocks; ++block) {

@@ -15,7 +15,8 @@ namespace kvscope {
 struct LaneShape {
   Index n_blocks = 0;
   Index lanes = 0;
-  Index n_tok = 0;  // of all blocks, the first lanes in use; 0: all. Few tokens take a quicker way to the same bits
+  Index n_tok =
+      0;  // of all blocks, the first lanes in use; 0: all. Few tokens take a quicker way to the same bits
 };
 
 /// What the environment variable KVSCOPE_MATMUL names (see matmul_from_name), f32 without it. Read once;

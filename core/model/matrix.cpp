@@ -124,7 +124,8 @@ const float* Matrix::rows(Index begin, Index end, float* scratch, Index& stride)
 }
 
 const std::uint16_t* Matrix::stored_bf16(Index begin) const {
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(std::uint16_t) == 0;
+  const bool is_aligned =
+      reinterpret_cast<std::uintptr_t>(stored_.data) % alignof(std::uint16_t) == 0;
   if (storage_ != Storage::rows || stored_.dtype != DType::bf16 || !is_aligned) return nullptr;
   return reinterpret_cast<const std::uint16_t*>(stored_.data) + begin * n_cols_;
 }
@@ -135,7 +136,8 @@ const std::uint16_t* Matrix::rows_bf16(Index begin, Index end, float* floats,
   Index stride = 0;
   const float* wide = rows(begin, end, floats, stride);
   for (Index r = 0; r < end - begin; ++r) {
-    from_float(wide + r * stride, DType::bf16, scratch + r * n_cols_, static_cast<std::size_t>(n_cols_));
+    from_float(wide + r * stride, DType::bf16, scratch + r * n_cols_,
+               static_cast<std::size_t>(n_cols_));
   }
   return scratch;
 }

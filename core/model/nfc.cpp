@@ -30,7 +30,9 @@ void decompose(char32_t c, std::vector<std::int32_t>& out) {
   out.insert(out.end(), parts.begin(), parts.begin() + n);
 }
 
-int combining_class(std::int32_t c) { return utf8proc_get_property(c)->combining_class; }
+int combining_class(std::int32_t c) {
+  return utf8proc_get_property(c)->combining_class;
+}
 
 // Marks between two starters (characters of class 0) are ordered by class. utf8proc's own ordering
 // takes quadratic time for a long row of marks.

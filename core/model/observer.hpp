@@ -16,13 +16,14 @@ struct AttentionEvent {
   Index pos_begin = 0;
   Index n_tok = 0;
   float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
-  TensorView<const float> q;        // [n_q, n_tok, d_head] after QK-norm and RoPE, unscaled
-  TensorView<const float> k;        // [n_kv, n_tok, d_head] after QK-norm and RoPE
-  TensorView<const float> v;        // [n_kv, n_tok, d_head]
-  TensorView<const float> lse;      // [n_q, n_tok] log of the sum of exp(score) over visible keys
-                                    // and the sink, if the layer has one
-  TensorView<const float> k_cache;  // [n_kv, pos_begin + n_tok, d_head] all keys so far, these included
+  float score_cap = 0.0f;       // 0 = none; see ScoreRule
+  TensorView<const float> q;    // [n_q, n_tok, d_head] after QK-norm and RoPE, unscaled
+  TensorView<const float> k;    // [n_kv, n_tok, d_head] after QK-norm and RoPE
+  TensorView<const float> v;    // [n_kv, n_tok, d_head]
+  TensorView<const float> lse;  // [n_q, n_tok] log of the sum of exp(score) over visible keys
+                                // and the sink, if the layer has one
+  TensorView<const float>
+      k_cache;  // [n_kv, pos_begin + n_tok, d_head] all keys so far, these included
   TensorView<const float> v_cache;  // [n_kv, pos_begin + n_tok, d_head]
 
   ScoreRule score_rule() const { return {score_scale, score_cap}; }

@@ -121,11 +121,10 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& value
       known ? entry.count <= kMaxCount / type->size && entry.count * type->size == n_bytes
             : entry.count / 8 <= n_bytes;
   if (!fits) {
-    throw FormatError(
-        fmt::format("{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its "
-                    "data_offsets",
-                    quote(name), file, entry.count, quote(entry.dtype_name),
-                    shape_text(entry.shape), n_bytes));
+    throw FormatError(fmt::format(
+        "{} ({}): {} elements of {} in shape {} do not fill the {} bytes of its "
+        "data_offsets",
+        quote(name), file, entry.count, quote(entry.dtype_name), shape_text(entry.shape), n_bytes));
   }
   entry.bytes = data.subspan(begin, end - begin);
   return entry;
@@ -135,8 +134,8 @@ void check_metadata(const nlohmann::json& value, const std::string& file) {
   const JsonObject metadata(value, file, "__metadata__");
   for (const auto& [key, text] : metadata.value().items()) {
     if (!text.is_string()) {
-      throw FormatError(fmt::format("__metadata__.{} ({}): expected a string, found {}",
-                                    quote(key), file, describe(text)));
+      throw FormatError(fmt::format("__metadata__.{} ({}): expected a string, found {}", quote(key),
+                                    file, describe(text)));
     }
   }
 }

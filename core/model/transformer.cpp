@@ -85,8 +85,8 @@ class Forward {
     AttentionPolicy* policy = options_.policy;
     if (policy != nullptr && !policy->takes(layer)) policy = nullptr;
     const bool watched = options_.observer != nullptr && options_.observer->wants(layer);
-    const auto q_rows = policy != nullptr || watched ? backend_.to_host_rows(*q_)
-                                                     : TensorView<const float>{};
+    const auto q_rows =
+        policy != nullptr || watched ? backend_.to_host_rows(*q_) : TensorView<const float>{};
     if (policy != nullptr) {
       const bool gives_values = policy->reads_values() || store_.dtype() == DType::f32;
       attend_by_policy(question(layer, q_rows, gives_values), *policy);
@@ -147,7 +147,7 @@ class Forward {
   }
 
   template <class Work>
-  void timed(double ForwardTimes::* seconds, const Work& work) {
+  void timed(double ForwardTimes::*seconds, const Work& work) {
     if (options_.times == nullptr) return work();
     backend_.wait();
     const Stopwatch watch;
@@ -201,13 +201,21 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 Transformer::~Transformer() = default;
 
-const ModelConfig& Transformer::config() const { return impl_->config; }
-const WeightFiles& Transformer::weights() const { return impl_->files; }
-const Backend& Transformer::backend() const { return *impl_->backend; }
+const ModelConfig& Transformer::config() const {
+  return impl_->config;
+}
+const WeightFiles& Transformer::weights() const {
+  return impl_->files;
+}
+const Backend& Transformer::backend() const {
+  return *impl_->backend;
+}
 std::unique_ptr<KvStore> Transformer::make_store(Index capacity) const {
   return impl_->backend->make_store(capacity);
 }
-std::vector<float> Transformer::sinks() const { return impl_->sinks; }
+std::vector<float> Transformer::sinks() const {
+  return impl_->sinks;
+}
 
 Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cache,
                                    ThreadPool& pool, const ForwardOptions& options) const {
@@ -216,8 +224,9 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   const Index pos_begin = cache.n_tokens();
   if (n_tok == 0) throw ConfigError("forward: expected at least one token, found none");
   if (pos_begin + n_tok > cache.capacity()) {
-    throw ConfigError(fmt::format("context full: {} tokens are cached and {} more do not fit into {}",
-                                  pos_begin, n_tok, cache.capacity()));
+    throw ConfigError(
+        fmt::format("context full: {} tokens are cached and {} more do not fit into {}", pos_begin,
+                    n_tok, cache.capacity()));
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= config.n_vocab) {
@@ -227,8 +236,7 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   }
 
   const auto call = impl_->backend->begin(n_tok, cache, pool);
-  Tensor<float> logits =
-      Forward(config, impl_->sinks, *call, cache, n_tok, options).run(tokens);
+  Tensor<float> logits = Forward(config, impl_->sinks, *call, cache, n_tok, options).run(tokens);
   if (options.observer != nullptr) options.observer->on_call_end(pos_begin, n_tok);
   cache.advance(n_tok);
   return logits;

@@ -162,12 +162,12 @@ const std::byte* WeightFiles::get_bytes(std::string_view name, const Shape& expe
   return tensor.bytes.data();
 }
 
-void require_finite(std::span<const float> values, std::string_view name,
-                    const std::string& file) {
+void require_finite(std::span<const float> values, std::string_view name, const std::string& file) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      throw FormatError(fmt::format("tensor {}: expected finite values, found {} at element {} ({})",
-                                    quote(name), values[i], i, file));
+      throw FormatError(
+          fmt::format("tensor {}: expected finite values, found {} at element {} ({})", quote(name),
+                      values[i], i, file));
     }
   }
 }

@@ -44,8 +44,7 @@ void visit_weight_rows(const TraceSource& text, Index layer, Index kv_head,
   ScoreRows scratch;
   for (Index q_head = kv_head * info.group(); q_head < (kv_head + 1) * info.group(); ++q_head) {
     const Tensor<float> q = text.read_q(layer, q_head, rows);
-    const RowSource source{q.view(), rows.begin, keys, info.score_rule(),
-                           std::nullopt};
+    const RowSource source{q.view(), rows.begin, keys, info.score_rule(), std::nullopt};
     visit_score_rows(source, positions, scratch,
                      [&](Index index, std::span<double> scores, TokenRange) {
                        softmax_in_place(scores, info.sink(layer, q_head));

@@ -92,7 +92,8 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
 void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
                      std::span<const KeyPos> forced, std::span<Selection> answers) {
   thread_local TopCuts finder;  // both keep their memory from row to row
-  thread_local std::vector<KeyList> lists;  // of one budget each: hardly any of their elements are made anew
+  thread_local std::vector<KeyList>
+      lists;  // of one budget each: hardly any of their elements are made anew
   if (lists.size() < ks.size()) lists.resize(ks.size());
   const std::span<const TopCut> cuts = finder.find(scores, ks);
   for (std::size_t i = 0; i < ks.size(); ++i) {
@@ -100,7 +101,8 @@ void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span
     list.forced.assign(forced.begin(), forced.end());
     const Index most = std::clamp<Index>(ks[i], 0, static_cast<Index>(scores.size()));
     list.scored.resize(static_cast<std::size_t>(most) + kListSlack);
-    list.scored.resize(keep_positions(scores, cuts[i], static_cast<KeyPos>(range.begin), list.scored.data()));
+    list.scored.resize(
+        keep_positions(scores, cuts[i], static_cast<KeyPos>(range.begin), list.scored.data()));
     answers[i].add(list);
   }
 }

@@ -39,7 +39,8 @@ std::vector<double> ClusterSelector::cluster_weights(const SelectCall& call, Ind
   std::vector<double> weights(static_cast<std::size_t>(n_clusters), 0.0);
   std::vector<double> log_sizes;
   for (Index i = 0; weighs_sizes() && i < n_clusters; ++i)
-    log_sizes.push_back(std::log(static_cast<double>(clusters.members[static_cast<std::size_t>(i)].size())));
+    log_sizes.push_back(
+        std::log(static_cast<double>(clusters.members[static_cast<std::size_t>(i)].size())));
   for (Index q_head = kv_head * group; q_head < (kv_head + 1) * group; ++q_head) {
     const std::vector<double> q =
         query_rows(call, q_head, all_rows(call), static_cast<double>(call.score_scale));

@@ -71,7 +71,8 @@ class Coarsen final : public Selector {
     return chooses_again() ? "" : method_->why_no_scores();
   }
 
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     method_->calibrate(text, layers, pool);
   }
   Learned learned() const override { return method_->learned(); }

@@ -50,7 +50,8 @@ class Every final : public Selector {
     return n_ == 1 ? method_->why_no_scores()
                    : "has no scores in the steps between (put every behind)";
   }
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     method_->calibrate(text, layers, pool);
   }
   Learned learned() const override { return method_->learned(); }

@@ -21,20 +21,27 @@ void KeyColumns::truncate(Index n_keys) {
 void KeyColumns::append_up_to(const SelectCall& call, Index width, const Directions& directions) {
   append_made(call, width, [&](Index kv_head) -> WriteColumns {
     if (!directions) {
-      return [width](std::span<const float> key, std::span<float> columns) { std::copy_n(key.begin(), width, columns.begin()); };
+      return [width](std::span<const float> key, std::span<float> columns) {
+        std::copy_n(key.begin(), width, columns.begin());
+      };
     }
     const double* from = directions(kv_head).data();
     const Index d = call.k.dim(2);
-    return [width, d, axes = std::vector<float>(from, from + width * d), row = std::vector<double>(static_cast<std::size_t>(width)),
-            memory = std::vector<float>()](std::span<const float> key, std::span<float> columns) mutable {
-      // the axes are the "keys" of this product
-      key_dots_f32(key, 1, TensorView<const float>(axes.data(), Shape{width, d}), memory, row.data(), 0);
-      std::transform(row.begin(), row.end(), columns.begin(), [](double x) { return static_cast<float>(x); });
-    };
+    return
+        [width, d, axes = std::vector<float>(from, from + width * d),
+         row = std::vector<double>(static_cast<std::size_t>(width)), memory = std::vector<float>()](
+            std::span<const float> key, std::span<float> columns) mutable {
+          // the axes are the "keys" of this product
+          key_dots_f32(key, 1, TensorView<const float>(axes.data(), Shape{width, d}), memory,
+                       row.data(), 0);
+          std::transform(row.begin(), row.end(), columns.begin(),
+                         [](double x) { return static_cast<float>(x); });
+        };
   });
 }
 
-void KeyColumns::append_made(const SelectCall& call, Index width, const std::function<WriteColumns(Index kv_head)>& make) {
+void KeyColumns::append_made(const SelectCall& call, Index width,
+                             const std::function<WriteColumns(Index kv_head)>& make) {
   const Index n_kv = call.k.dim(0);
   std::vector<Head*> heads;
   for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
@@ -60,9 +67,10 @@ void KeyColumns::append_made(const SelectCall& call, Index width, const std::fun
   });
 }
 
-void KeyColumns::scores(const SelectCall& call, std::span<const Question> questions, TokenRange keys,
-                        std::span<const std::span<double>> out) const {
-  const Index first_block = keys.begin / kColumnKeys;  // tasks begin at blocks; what lies before the range is left out
+void KeyColumns::scores(const SelectCall& call, std::span<const Question> questions,
+                        TokenRange keys, std::span<const std::span<double>> out) const {
+  const Index first_block =
+      keys.begin / kColumnKeys;  // tasks begin at blocks; what lies before the range is left out
   const Index begin = first_block * kColumnKeys;
   const Index n_parts = (std::max<Index>(keys.end - begin, 0) + kColumnsPart - 1) / kColumnsPart;
   const auto n_kv = static_cast<Index>(questions.size());
@@ -75,16 +83,20 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     const Index to = std::min(keys.end, from + kColumnsPart);
     const Index skipped = std::max<Index>(keys.begin - from, 0);
     const float* blocks = head.blocks.data() + from * head.width;
-    const auto row_of = [&](Index row) { return out[static_cast<std::size_t>(kv_head * n_rows + row)]; };
+    const auto row_of = [&](Index row) {
+      return out[static_cast<std::size_t>(kv_head * n_rows + row)];
+    };
     if (engine_of(call).precision() == ScorePrecision::f64) {
       const std::size_t width = question.channels.size();
       for (Index row = 0; row < n_rows; ++row) {
         const auto q = std::span(question.q).subspan(static_cast<std::size_t>(row) * width, width);
         for (Index t = std::max(from, keys.begin); t < to; ++t) {
-          const float* key = head.blocks.data() + t / kColumnKeys * head.width * kColumnKeys + t % kColumnKeys;
+          const float* key =
+              head.blocks.data() + t / kColumnKeys * head.width * kColumnKeys + t % kColumnKeys;
           double sum = 0.0;
           for (std::size_t c = 0; c < width; ++c)
-            sum += static_cast<double>(q[c]) * static_cast<double>(key[question.channels[c] * kColumnKeys]);
+            sum += static_cast<double>(q[c]) *
+                   static_cast<double>(key[question.channels[c] * kColumnKeys]);
           row_of(row)[static_cast<std::size_t>(t - keys.begin)] = sum;
         }
       }
@@ -92,17 +104,20 @@ void KeyColumns::scores(const SelectCall& call, std::span<const Question> questi
     }
     const Index stride = n_rows > 1 ? row_of(1).data() - row_of(0).data() : 0;
     bool is_table = skipped == 0;  // rows at equal distances
-    for (Index row = 2; row < n_rows; ++row) is_table = is_table && row_of(row).data() - row_of(row - 1).data() == stride;
+    for (Index row = 2; row < n_rows; ++row)
+      is_table = is_table && row_of(row).data() - row_of(row - 1).data() == stride;
     if (is_table) {
       column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from,
                   row_of(0).data() + (from - keys.begin), stride);
       return;
     }
     std::vector<double> part(static_cast<std::size_t>(n_rows * kColumnsPart));
-    column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from, part.data(), kColumnsPart);
+    column_dots(question.q, n_rows, question.channels, blocks, head.width, to - from, part.data(),
+                kColumnsPart);
     for (Index row = 0; row < n_rows; ++row) {
       const double* source = part.data() + row * kColumnsPart;
-      std::copy(source + skipped, source + (to - from), row_of(row).begin() + (from + skipped - keys.begin));
+      std::copy(source + skipped, source + (to - from),
+                row_of(row).begin() + (from + skipped - keys.begin));
     }
   });
 }

@@ -29,7 +29,8 @@ class KeyColumns {
   /// The same with columns that a method makes itself: make(kv_head) returns what writes the columns [width] of one key
   /// [d_head]; it is used by one thread.
   using WriteColumns = std::function<void(std::span<const float> key, std::span<float> columns)>;
-  void append_made(const SelectCall& call, Index width, const std::function<WriteColumns(Index kv_head)>& make);
+  void append_made(const SelectCall& call, Index width,
+                   const std::function<WriteColumns(Index kv_head)>& make);
 
   /// What one KV head scores with: rows [n_rows, channels.size()] of queries in the columns named, ascending.
   struct Question {

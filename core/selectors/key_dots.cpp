@@ -1,9 +1,9 @@
 #include "core/selectors/key_dots.hpp"
 
+#include <hwy/cache_control.h>
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <hwy/cache_control.h>
 
 #include "core/attention/key_kernels.hpp"
 #include "core/attention/row_kernels.hpp"
@@ -16,7 +16,7 @@ namespace {
 constexpr Index kBlockKeys = 16 * kPanelKeys;
 constexpr std::size_t kKeysAhead = 8;
 constexpr Index kLineFloats = 16;  // of a cache line
-constexpr Index kFewRows = 2;  // up to here a transposed block costs more than it saves
+constexpr Index kFewRows = 2;      // up to here a transposed block costs more than it saves
 
 }  // namespace
 
@@ -69,8 +69,8 @@ void KeyDots::compute_in_place(std::span<const double> q, Index n_rows, TensorVi
   if (n_keys_ > 0) key_dots(q, n_rows, k.range(0, range.begin, range.end), dots_.data(), stride_);
 }
 
-void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-                          std::span<const Index> channels) {
+void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                          TokenRange range, std::span<const Index> channels) {
   if (n_keys_ == 0) return;
   const auto d_head = static_cast<std::size_t>(k.dim(1));
   q_f32_.assign(static_cast<std::size_t>(n_rows) * d_head, 0.0f);
@@ -84,7 +84,8 @@ void KeyDots::compute_f32(std::span<const double> q, Index n_rows, TensorView<co
   key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, dots_.data(), stride_);
 }
 
-void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> k, std::span<const std::int32_t> keys) {
+void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> k,
+                             std::span<const std::int32_t> keys) {
   assert(static_cast<Index>(q.size()) == k.dim(1));
   n_keys_ = stride_ = static_cast<Index>(keys.size());
   if (dots_.size() < keys.size()) dots_.resize(keys.size());
@@ -92,7 +93,8 @@ void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> 
   for (std::size_t first = 0; first < keys.size();) {
     std::size_t end = first + 1;
     while (end < keys.size() && keys[end] == keys[end - 1] + 1) ++end;
-    if (const std::size_t ahead = end + kKeysAhead; ahead < keys.size()) {  // scattered keys: the processor foresees none
+    if (const std::size_t ahead = end + kKeysAhead;
+        ahead < keys.size()) {  // scattered keys: the processor foresees none
       for (Index c = 0; c < k.dim(1); c += kLineFloats) hwy::Prefetch(&k(keys[ahead], c));
     }
     const TensorView<const float> run = k.range(0, keys[first], keys[end - 1] + 1);
@@ -105,14 +107,16 @@ void KeyDots::compute_listed(std::span<const double> q, TensorView<const float> 
   }
 }
 
-void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-                              std::span<const Index> row_end, double none, std::span<double> out) {
+void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                              TokenRange range, std::span<const Index> row_end, double none,
+                              std::span<double> out) {
   const bool sees_all =
       std::all_of(row_end.begin(), row_end.end(), [&](Index end) { return end >= range.end; });
   if (precision_ == ScorePrecision::f32 && sees_all && n_rows > 0) {
     q_f32_.assign(q.begin(), q.end());
     if (n_rows == 1) {  // decode: no lanes to fill with queries
-      key_dots_f32(q_f32_, 1, k.range(0, range.begin, range.end), block_, out.data(), /*out_stride=*/0);
+      key_dots_f32(q_f32_, 1, k.range(0, range.begin, range.end), block_, out.data(),
+                   /*out_stride=*/0);
       return;
     }
     largest_key_dots_f32(q_f32_, n_rows, k.range(0, range.begin, range.end), block_, out);
@@ -123,7 +127,8 @@ void KeyDots::compute_largest(std::span<const double> q, Index n_rows, TensorVie
   for (Index r = 0; r < n_rows; ++r) {
     const Index end = std::min(range.end, row_end[static_cast<std::size_t>(r)]);
     const std::span<double> products = row(r);
-    for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - range.begin, 0)); ++t) {
+    for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - range.begin, 0));
+         ++t) {
       out[t] = std::max(out[t], products[t]);
     }
   }

@@ -35,12 +35,14 @@ class KeyDots {
 
   /// The same for one query and the keys at `keys`, in any order: row(0) has one product per entry, bit by bit that of
   /// compute(). Reads them where they lie, keys that follow each other together.
-  void compute_listed(std::span<const double> q, TensorView<const float> k, std::span<const std::int32_t> keys);
+  void compute_listed(std::span<const double> q, TensorView<const float> k,
+                      std::span<const std::int32_t> keys);
 
   /// out[t] = the largest product of key range.begin + t with those rows r of q [n_rows, d_head] for which the key lies
   /// before row_end[r]; `none` where there is no such row. out [range.size()].
-  void compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-                       std::span<const Index> row_end, double none, std::span<double> out);
+  void compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                       TokenRange range, std::span<const Index> row_end, double none,
+                       std::span<double> out);
 
   /// Products of row r, [range.size()]; valid until the next compute, and free to be overwritten.
   std::span<double> row(Index r) {
@@ -50,8 +52,8 @@ class KeyDots {
  private:
   void compute_in_place(std::span<const double> q, Index n_rows, TensorView<const float> k,
                         TokenRange range, std::span<const Index> channels);
-  void compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
-                   std::span<const Index> channels);
+  void compute_f32(std::span<const double> q, Index n_rows, TensorView<const float> k,
+                   TokenRange range, std::span<const Index> channels);
   ScorePrecision precision_ = ScorePrecision::f64;
   Index n_keys_ = 0;
   Index stride_ = 0;

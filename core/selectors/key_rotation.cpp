@@ -182,8 +182,8 @@ std::map<Index, KeyRotation> load_rotations(const ArtifactFile& file, const Atte
   check_shape(file.get(), shape);
   const std::vector<Index> layers = file.layers();
   const auto& frequencies = file.list("frequencies", layers.size());
-  const std::vector<Index> interleaved = file.indices(file.list("interleaved", layers.size()),
-                                                      layers.size(), 0, 1, "interleaved");
+  const std::vector<Index> interleaved =
+      file.indices(file.list("interleaved", layers.size()), layers.size(), 0, 1, "interleaved");
   const std::vector<double> amplitudes =
       file.numbers(file.list("amplitude", layers.size()), layers.size(), "amplitude");
   std::map<Index, KeyRotation> rotations;

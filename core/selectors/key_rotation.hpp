@@ -14,7 +14,7 @@ namespace kvscope {
 /// The rotary embedding of one layer: pair i of channels turns by position * frequencies[i] and
 /// grows by `amplitude`. Channels beyond 2 * frequencies.size() stay as they are.
 struct KeyRotation {
-  bool is_interleaved = false;      // pairs (0, 1), (2, 3), ...; else i and i + half of the width
+  bool is_interleaved = false;  // pairs (0, 1), (2, 3), ...; else i and i + half of the width
   double amplitude = 1.0;
   std::vector<double> frequencies;  // radians per position; none: the layer does not rotate
 

@@ -23,7 +23,8 @@ void linear_scores(const SelectCall& call, std::span<const double> vectors, Toke
   const std::vector<float> narrow(vectors.begin(), vectors.end());
   const auto stride = static_cast<Index>(out.size() > 1 ? out[1].data() - out[0].data() : 0);
   bool is_table = true;  // rows at equal distances: one kernel call serves them all
-  for (std::size_t i = 1; i < out.size(); ++i) is_table = is_table && out[i].data() - out[i - 1].data() == stride;
+  for (std::size_t i = 1; i < out.size(); ++i)
+    is_table = is_table && out[i].data() - out[i - 1].data() == stride;
   engine.run(call.k.dim(0) * n_parts, [&](Index task, ScoreWorker& worker) {
     const Index kv_head = task / n_parts;
     const TokenRange range{keys.begin + task % n_parts * kLinearPart,

@@ -17,7 +17,8 @@ SelectorCaps block_share_caps(PatternSize sizes, Index block) {
   return caps;
 }
 
-double block_share(std::string_view method, PatternSize sizes, double option, const Budget& budget) {
+double block_share(std::string_view method, PatternSize sizes, double option,
+                   const Budget& budget) {
   if (sizes == PatternSize::options) return option;
   check_budget_kind(method, block_share_caps(sizes, 1), budget);
   return budget.value;
@@ -32,7 +33,8 @@ Selection select_past(const SelectCall& call, const ChoosePast& choose) {
     list.forced = candidates(call, heads.kv_head, chunk_range(call));
     answers.front().add(list);
   };
-  return std::move(select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
+  return std::move(
+      select_by_owner(call, ListOwner::kv_head, call.n_tok, /*n_answers=*/1, add).front());
 }
 
 KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const double> scores,
@@ -42,9 +44,10 @@ KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const
       std::clamp(call.pos_begin - n_recent, middle_begin, std::max(middle_begin, keys.end));
   const auto middle = scores.subspan(static_cast<std::size_t>(middle_begin - keys.begin),
                                      static_cast<std::size_t>(middle_end - middle_begin));
-  const auto n_candidates = static_cast<Index>(std::count_if(middle.begin(), middle.end(), [](double x) {
-    return x > -std::numeric_limits<double>::infinity();
-  }));
+  const auto n_candidates =
+      static_cast<Index>(std::count_if(middle.begin(), middle.end(), [](double x) {
+        return x > -std::numeric_limits<double>::infinity();
+      }));
   KeyList list = top_k_list(middle, TokenRange{middle_begin, middle_end},
                             call.budget.tokens(n_candidates, /*page_size=*/1));
   list.forced = candidates(call, kv_head, TokenRange{keys.begin, middle_begin});
@@ -54,8 +57,7 @@ KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const
 
 Selection select_rows(const SelectCall& call, const RowPattern& pattern) {
   Selection selection(ListOwner::layer, call.n_tok, /*list_rows=*/1);
-  for (Index row = 0; row < call.n_tok; ++row)
-    selection.add(pattern(call.pos_begin + row));
+  for (Index row = 0; row < call.n_tok; ++row) selection.add(pattern(call.pos_begin + row));
   return without_dead_keys(std::move(selection), call);
 }
 

@@ -14,8 +14,7 @@ namespace kvscope {
 class LowRankKeys {
  public:
   /// share: of the n_kv * d_head channels of a token's keys, at least one.
-  LowRankKeys(KeyRotation rotation, double share)
-      : rotation_(std::move(rotation)), share_(share) {}
+  LowRankKeys(KeyRotation rotation, double share) : rotation_(std::move(rotation)), share_(share) {}
 
   /// Channels that stand for n of them.
   static Index rank_of(double share, Index n);

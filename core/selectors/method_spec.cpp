@@ -86,7 +86,8 @@ void add_wrapper(MethodSpec::Stage& stage, std::string_view word, std::string_vi
   WrapperSpec wrapper = parse_wrapper(word);
   for (const WrapperSpec& earlier : stage.wrappers) {
     if (earlier.name != wrapper.name) continue;
-    throw ConfigError(fmt::format("selector {}: {} is given twice around {}", text, wrapper.name, stage.name));
+    throw ConfigError(
+        fmt::format("selector {}: {} is given twice around {}", text, wrapper.name, stage.name));
   }
   stage.wrappers.push_back(std::move(wrapper));
   update_caps(stage);
@@ -122,14 +123,16 @@ std::unique_ptr<Selector> MethodSpec::Stage::make() const {
 
 MethodSpec MethodSpec::parse(const SelectorRegistry& registry, std::string_view text) {
   const std::vector<std::string_view> words = split_stages(text);
-  const auto n_methods = words.size() - static_cast<std::size_t>(std::ranges::count_if(words, is_wrapper));
+  const auto n_methods =
+      words.size() - static_cast<std::size_t>(std::ranges::count_if(words, is_wrapper));
   const bool is_stack = n_methods > 1;
   MethodSpec spec;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string_view word = words[i];
     if (is_wrapper(word)) {
       if (spec.stages_.empty()) {
-        throw ConfigError(fmt::format("selector {}: {} goes around the method before it, as quest+{}", text, word, word));
+        throw ConfigError(fmt::format(
+            "selector {}: {} goes around the method before it, as quest+{}", text, word, word));
       }
       add_wrapper(spec.stages_.back(), word, text);
       continue;

@@ -34,8 +34,9 @@ class MethodSpec {
     /// As written and in that order, each name once; what a preset stands for is not among them.
     std::vector<std::pair<std::string, std::string>> options;
     std::optional<Budget> budget;  // of a lower stage of a stack
-    std::vector<WrapperSpec> wrappers;  // as written, inner ones first; a preset's own are not among them
-    SelectorCaps caps;                  // with these options and wrappers
+    std::vector<WrapperSpec>
+        wrappers;       // as written, inner ones first; a preset's own are not among them
+    SelectorCaps caps;  // with these options and wrappers
 
     bool takes(std::string_view option) const;
     bool sets(std::string_view option) const;

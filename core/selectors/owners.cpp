@@ -8,7 +8,8 @@ ScoreEngine& engine_of(const SelectCall& call) {
 }
 
 std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
-                                       std::size_t n_answers, const AddLists& add_lists, ListOwner task) {
+                                       std::size_t n_answers, const AddLists& add_lists,
+                                       ListOwner task) {
   const Index n_q = call.q.dim(0);
   const Index group = n_q / call.k.dim(0);
   const Index heads_per_task = task == ListOwner::q_head ? 1 : group;
@@ -25,7 +26,9 @@ std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, 
   std::vector<Selection> answers = empty();
   ScoreEngine& engine = engine_of(call);
   if (engine.n_workers() == 1) {
-    engine.run(n_tasks, [&](Index index, ScoreWorker& worker) { add_lists(heads_of(index), worker, answers); });
+    engine.run(n_tasks, [&](Index index, ScoreWorker& worker) {
+      add_lists(heads_of(index), worker, answers);
+    });
     return answers;
   }
   std::vector<std::vector<Selection>> parts(static_cast<std::size_t>(n_tasks));
@@ -48,7 +51,8 @@ Selection select_by_query(const SelectCall& call, const MakeList& make_list) {
   const auto add = [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
     for (Index row = 0; row < call.n_tok; ++row) answers.front().add(make_list(heads, row, worker));
   };
-  return std::move(select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1, add).front());
+  return std::move(
+      select_by_owner(call, ListOwner::q_head, /*rows_per_list=*/1, /*n_answers=*/1, add).front());
 }
 
 Selection select_by_kv_head(
@@ -57,8 +61,9 @@ Selection select_by_kv_head(
   const auto add = [&](const ListHeads& group, ScoreWorker& worker, std::span<Selection> answers) {
     add_lists(group, worker, answers.front());
   };
-  return std::move(
-      select_by_owner(call, ListOwner::q_head, rows_per_list, /*n_answers=*/1, add, ListOwner::kv_head).front());
+  return std::move(select_by_owner(call, ListOwner::q_head, rows_per_list, /*n_answers=*/1, add,
+                                   ListOwner::kv_head)
+                       .front());
 }
 
 }  // namespace kvscope

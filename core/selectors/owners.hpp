@@ -18,15 +18,18 @@ struct ListHeads {
 };
 
 /// Adds the lists of one owner, all blocks of rows in order, to each answer.
-using AddLists = std::function<void(const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers)>;
+using AddLists =
+    std::function<void(const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers)>;
 
 /// n_answers selections of lists per `owner` (q_head or kv_head). rows_per_list: queries of the call that share a list.
 /// Each call of add_lists adds the lists of one `task`: an owner, or all query heads of a KV head in order, where these
 /// share what is costly to make.
 std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
-                                       std::size_t n_answers, const AddLists& add_lists, ListOwner task);
-inline std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner, Index rows_per_list,
-                                              std::size_t n_answers, const AddLists& add_lists) {
+                                       std::size_t n_answers, const AddLists& add_lists,
+                                       ListOwner task);
+inline std::vector<Selection> select_by_owner(const SelectCall& call, ListOwner owner,
+                                              Index rows_per_list, std::size_t n_answers,
+                                              const AddLists& add_lists) {
   return select_by_owner(call, owner, rows_per_list, n_answers, add_lists, owner);
 }
 
@@ -36,7 +39,8 @@ Selection select_by_query(const SelectCall& call, const MakeList& make_list);
 
 /// The same for one answer whose query heads share what is made per KV head.
 Selection select_by_kv_head(const SelectCall& call, Index rows_per_list,
-                            const std::function<void(const ListHeads& group, ScoreWorker& worker, Selection& answer)>& add_lists);
+                            const std::function<void(const ListHeads& group, ScoreWorker& worker,
+                                                     Selection& answer)>& add_lists);
 
 /// The call's engine; a stand-in of this thread that keeps nothing where the call has none.
 ScoreEngine& engine_of(const SelectCall& call);

@@ -9,7 +9,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kPagesOfPart = 128;  // of one KV head, below which sharing them among threads costs more than it saves
+constexpr Index kPagesOfPart =
+    128;  // of one KV head, below which sharing them among threads costs more than it saves
 
 bool is_decode(const SelectCall& call) {
   return call.phase == Phase::decode && call.n_tok == 1;
@@ -55,18 +56,20 @@ std::vector<Selection> PageSelector::select_budgets(SelectCall call,
     call.trace->scored = pages;
     call.trace->scores = scores;
   }
-  return select_by_owner(call, owner_kind, call.n_tok, budgets.size(),
-                         [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
-                           SelectCall question = call;
-                           for (std::size_t i = 0; i < budgets.size(); ++i) {
-                             question.budget = budgets[i];
-                             answers[i].add(make_list(question, heads.kv_head,
-                                                      scores[static_cast<std::size_t>(heads.index)], pages));
-                           }
-                         });
+  return select_by_owner(
+      call, owner_kind, call.n_tok, budgets.size(),
+      [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+        SelectCall question = call;
+        for (std::size_t i = 0; i < budgets.size(); ++i) {
+          question.budget = budgets[i];
+          answers[i].add(make_list(question, heads.kv_head,
+                                   scores[static_cast<std::size_t>(heads.index)], pages));
+        }
+      });
 }
 
-std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& call, ListOwner owner_kind,
+std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& call,
+                                                            ListOwner owner_kind,
                                                             TokenRange pages) {
   ScoreEngine& engine = engine_of(call);
   const Index n_kv = call.k.dim(0);
@@ -78,7 +81,8 @@ std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& ca
   const Index heads_per_task = call.q.dim(0) / n_tasks;
   Index n_parts = 1;
   if (is_apart && engine.n_workers() > 1) {
-    n_parts = std::clamp<Index>(2 * engine.n_workers() / n_tasks, 1, std::max<Index>(1, pages.size() / kPagesOfPart));
+    n_parts = std::clamp<Index>(2 * engine.n_workers() / n_tasks, 1,
+                                std::max<Index>(1, pages.size() / kPagesOfPart));
   }
   std::vector<std::vector<double>> scores(static_cast<std::size_t>(n_tasks * rows_per_task));
   for (auto& row : scores) row.resize(static_cast<std::size_t>(pages.size()));
@@ -87,30 +91,38 @@ std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& ca
     const Index part = index % n_parts;
     const Index begin = pages.size() * part / n_parts;
     const Index end = pages.size() * (part + 1) / n_parts;
-    const ListHeads heads{task, {task * heads_per_task, (task + 1) * heads_per_task}, task * heads_per_task / group};
+    const ListHeads heads{
+        task, {task * heads_per_task, (task + 1) * heads_per_task}, task * heads_per_task / group};
     std::vector<std::span<double>> rows;
     for (Index row = task * rows_per_task; row < (task + 1) * rows_per_task; ++row) {
-      rows.push_back(std::span(scores[static_cast<std::size_t>(row)])
-                         .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+      rows.push_back(
+          std::span(scores[static_cast<std::size_t>(row)])
+              .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
     }
-    page_scores(call, heads, {pages.begin + begin, pages.begin + end}, call_range(call), worker, rows);
+    page_scores(call, heads, {pages.begin + begin, pages.begin + end}, call_range(call), worker,
+                rows);
   });
   return scores;
 }
 
 Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages) {
-  if (budget >= n_keys) return n_pages;  // whole and partial pages together may exceed budget / page
+  if (budget >= n_keys)
+    return n_pages;  // whole and partial pages together may exceed budget / page
   switch (rule) {
-    case PageRule::eval: return std::min(std::max<Index>(3, budget / page_size), n_pages);
-    case PageRule::kernel: return std::min(std::max<Index>(1, budget / page_size), n_pages);
-    case PageRule::frontier: return budget / page_size;
-    case PageRule::hub: return std::max<Index>(1, (budget + page_size - 1) / page_size);
+    case PageRule::eval:
+      return std::min(std::max<Index>(3, budget / page_size), n_pages);
+    case PageRule::kernel:
+      return std::min(std::max<Index>(1, budget / page_size), n_pages);
+    case PageRule::frontier:
+      return budget / page_size;
+    case PageRule::hub:
+      return std::max<Index>(1, (budget + page_size - 1) / page_size);
   }
   return 0;
 }
 
-KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
-                                TokenRange pages) const {
+KeyList PageSelector::make_list(const SelectCall& call, Index kv_head,
+                                std::span<const double> page_scores, TokenRange pages) const {
   std::vector<double> of_alive;  // -infinity for pages that lost all keys
   std::span<const double> scores = page_scores;
   const TokenRange visible = call_range(call);
@@ -129,7 +141,8 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::span
       const auto n_alive = static_cast<Index>(keys_of(page).size());
       n_keys += n_alive;
       if (n_alive == 0) {
-        of_alive[static_cast<std::size_t>(page - pages.begin)] = -std::numeric_limits<double>::infinity();
+        of_alive[static_cast<std::size_t>(page - pages.begin)] =
+            -std::numeric_limits<double>::infinity();
       }
     }
   }
@@ -139,11 +152,12 @@ KeyList PageSelector::make_list(const SelectCall& call, Index kv_head, std::span
   std::optional<Index> last_page;
   if (is_decode(call) && (rule_ == PageRule::kernel || rule_ == PageRule::frontier)) {
     last_page = pages.end - 1;
-    const Index n =
-        pages_kept(rule_, budget, page_size_, n_keys, pages.size()) - (rule_ == PageRule::kernel ? 1 : 0);
+    const Index n = pages_kept(rule_, budget, page_size_, n_keys, pages.size()) -
+                    (rule_ == PageRule::kernel ? 1 : 0);
     kept = top_k_sorted_by_index(scores.first(scores.size() - 1), n);
   } else {
-    kept = top_k_sorted_by_index(scores, pages_kept(rule_, budget, page_size_, n_keys, pages.size()));
+    kept =
+        top_k_sorted_by_index(scores, pages_kept(rule_, budget, page_size_, n_keys, pages.size()));
   }
 
   KeyList list;

@@ -51,8 +51,9 @@ class PageSelector : public Selector {
   /// Fills `rows`, one of [pages.size()] per list: all rows of the call together, for the lists of `heads`. One row means
   /// the heads' sum (or their largest, owner=group_max in decode); else each head has its own. Only alive keys in
   /// `visible` may count; pages without any are dropped whatever their score. Called for several heads at a time.
-  virtual void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange visible,
-                           ScoreWorker& worker, std::span<const std::span<double>> rows) = 0;
+  virtual void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
+                           TokenRange visible, ScoreWorker& worker,
+                           std::span<const std::span<double>> rows) = 0;
   /// True if a page's score depends on no other page: threads share the pages of a KV head, whose query heads are
   /// then scored together.
   virtual bool scores_pages_apart() const { return false; }
@@ -64,7 +65,8 @@ class PageSelector : public Selector {
 
  private:
   /// Scores of all lists' owners. [n_owners][pages.size()]
-  std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange pages);
+  std::vector<std::vector<double>> score_owners(const SelectCall& call, ListOwner owner_kind,
+                                                TokenRange pages);
   KeyList make_list(const SelectCall& call, Index kv_head, std::span<const double> page_scores,
                     TokenRange pages) const;
   PageRule rule_;

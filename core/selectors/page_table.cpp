@@ -33,7 +33,8 @@ void quantise_corner(std::span<float> x, int bits) {
   const double step = (static_cast<double>(*high) - base) / static_cast<double>((1 << bits) - 1);
   if (step == 0.0) return;
   for (float& value : x) {
-    value = static_cast<float>(base + step * std::round((static_cast<double>(value) - base) / step));
+    value =
+        static_cast<float>(base + step * std::round((static_cast<double>(value) - base) / step));
   }
 }
 
@@ -75,12 +76,14 @@ double PageTable::bound_of_keys(std::span<const double> doubled_query, TensorVie
   for (const std::int32_t pos : keys) include_key(k.row(pos), box);
   quantise(box);
   double bound = 0.0;
-  for (std::size_t c = 0; c < box.size(); ++c) bound += doubled_query[c] * static_cast<double>(box[c]);
+  for (std::size_t c = 0; c < box.size(); ++c)
+    bound += doubled_query[c] * static_cast<double>(box[c]);
   return bound;
 }
 
 void PageTable::store(Index page, std::span<const float> box) {
-  const auto row = std::span(boxes_).subspan(static_cast<std::size_t>(page * 2 * d_head_), box.size());
+  const auto row =
+      std::span(boxes_).subspan(static_cast<std::size_t>(page * 2 * d_head_), box.size());
   std::copy(box.begin(), box.end(), row.begin());
   quantise(row);
 }

@@ -32,7 +32,9 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
 }
 
 bool is_method_name(std::string_view name) {
-  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
   return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), fits);
 }
 
@@ -49,13 +51,15 @@ void put_own_selector(SelectorEntry entry) {
 void SelectorRegistry::put(SelectorEntry entry) {
   if (!is_method_name(entry.name)) {
     throw ConfigError(fmt::format(
-        "a selector's name: expected lower-case letters, digits and dashes, found \"{}\"", entry.name));
+        "a selector's name: expected lower-case letters, digits and dashes, found \"{}\"",
+        entry.name));
   }
   entry.is_own = true;
   for (SelectorEntry& known : entries_) {
     if (known.name != entry.name && !known.presets.contains(entry.name)) continue;
     if (!known.is_own) {
-      throw ConfigError(fmt::format("selector {}: kvscope has a method of this name; expected another one", entry.name));
+      throw ConfigError(fmt::format(
+          "selector {}: kvscope has a method of this name; expected another one", entry.name));
     }
     known = std::move(entry);
     return;
@@ -77,11 +81,13 @@ std::unique_ptr<Selector> SelectorRegistry::make(std::string_view spec) const {
   return MethodSpec::parse(*this, spec).make();
 }
 
-void SelectorRegistry::throw_unknown(const std::string& method, const std::vector<std::string>& known,
+void SelectorRegistry::throw_unknown(const std::string& method,
+                                     const std::vector<std::string>& known,
                                      const SelectorOptions& assignments) {
   for (const auto& [name, value] : assignments) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw ConfigError(fmt::format("selector {} has no option {}: {}", method, name, suggestion(name, known)));
+      throw ConfigError(
+          fmt::format("selector {} has no option {}: {}", method, name, suggestion(name, known)));
     }
   }
   throw ConfigError(fmt::format("selector {}: options do not fit", method));

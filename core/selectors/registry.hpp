@@ -34,30 +34,31 @@ using SelectorOptions = std::map<std::string, std::string, std::less<>>;
 /// What makes a method without a budget keep more or fewer keys: the option that a search for equal cost turns
 /// (core/selectors/method_knob.hpp). A method that takes a budget is turned by that and declares none.
 struct SelectorKnob {
-  std::string option;      // empty: the budget that the method takes once `sets` is assigned
-  double low = 0.0;        // numbers of the option that make sense
+  std::string option;  // empty: the budget that the method takes once `sets` is assigned
+  double low = 0.0;    // numbers of the option that make sense
   double high = 1.0;
-  bool falls = false;      // a larger number keeps fewer keys
+  bool falls = false;  // a larger number keeps fewer keys
   bool is_whole = false;
-  bool is_log = false;     // numbers are tried by their ratios; low > 0
-  SelectorOptions where;   // the knob of these assignments (defaults count); empty: of all
-  SelectorOptions sets;    // assigned beside it
+  bool is_log = false;    // numbers are tried by their ratios; low > 0
+  SelectorOptions where;  // the knob of these assignments (defaults count); empty: of all
+  SelectorOptions sets;   // assigned beside it
 };
 
 struct SelectorEntry {
-  std::string name;     // "quoka"
-  std::string title;    // "QuoKA: query-oriented KV selection"
-  std::string source;   // paper and identifier
-  std::string idea;     // one sentence
-  MethodFamily family = MethodFamily::keys;  // its heading in listings: usual_family unless its file says another
-  SelectorCaps caps;    // with default options
+  std::string name;    // "quoka"
+  std::string title;   // "QuoKA: query-oriented KV selection"
+  std::string source;  // paper and identifier
+  std::string idea;    // one sentence
+  MethodFamily family =
+      MethodFamily::keys;  // its heading in listings: usual_family unless its file says another
+  SelectorCaps caps;       // with default options
   std::vector<SelectorOption> options;
   std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
   /// What a preset puts around the method besides, inner ones first: "lserve" -> "coarsen:page=64+every=4" (core/selectors/wrappers.hpp).
   std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
   std::vector<SelectorKnob> knobs;  // the first one whose `where` holds is turned
-  bool is_own = false;  // came at run time: put_own_selector
+  bool is_own = false;              // came at run time: put_own_selector
 };
 
 class SelectorRegistry {
@@ -81,9 +82,11 @@ class SelectorRegistry {
       } else {
         text = fmt::format("{}", value);
       }
-      entry.options.push_back({std::string(field.name), std::string(field.help), text, expected_text<T>()});
+      entry.options.push_back(
+          {std::string(field.name), std::string(field.help), text, expected_text<T>()});
     });
-    entry.make = [method = entry.name](const SelectorOptions& assignments) -> std::unique_ptr<Selector> {
+    entry.make = [method =
+                      entry.name](const SelectorOptions& assignments) -> std::unique_ptr<Selector> {
       Options options;
       std::size_t n_used = 0;
       Options::visit_fields(options, [&](const Field& field, auto& value) {
@@ -105,7 +108,9 @@ class SelectorRegistry {
   void put(SelectorEntry entry);
 
   /// Says which part of the published method a method or preset of this name does not have, in words that follow "lacks".
-  void say_lacking(std::string name, std::string part) { lacking_[std::move(name)] = std::move(part); }
+  void say_lacking(std::string name, std::string part) {
+    lacking_[std::move(name)] = std::move(part);
+  }
   /// The same by name; of those that say so.
   const std::map<std::string, std::string, std::less<>>& lacking() const { return lacking_; }
 
@@ -119,13 +124,16 @@ class SelectorRegistry {
 
  private:
   template <class Options>
-  [[noreturn]] static void throw_unknown_option(const std::string& method, const SelectorOptions& assignments) {
+  [[noreturn]] static void throw_unknown_option(const std::string& method,
+                                                const SelectorOptions& assignments) {
     std::vector<std::string> known;
     const Options none;
-    Options::visit_fields(none, [&](const Field& field, const auto&) { known.emplace_back(field.name); });
+    Options::visit_fields(none,
+                          [&](const Field& field, const auto&) { known.emplace_back(field.name); });
     throw_unknown(method, known, assignments);
   }
-  [[noreturn]] static void throw_unknown(const std::string& method, const std::vector<std::string>& known,
+  [[noreturn]] static void throw_unknown(const std::string& method,
+                                         const std::vector<std::string>& known,
                                          const SelectorOptions& assignments);
   std::deque<SelectorEntry> entries_;
   std::map<std::string, std::string, std::less<>> lacking_;

@@ -18,7 +18,8 @@ struct Levels {
 Levels levels_of(std::span<const float> key, int bits) {
   const FloatRange range = range_of(key);
   const auto low = static_cast<double>(range.low);
-  const double step = (static_cast<double>(range.high) - low) / static_cast<double>((Index{1} << bits) - 1);
+  const double step =
+      (static_cast<double>(range.high) - low) / static_cast<double>((Index{1} << bits) - 1);
   return {low, step, step == 0.0 ? 0.0 : 1.0 / step};
 }
 
@@ -29,7 +30,8 @@ void round_to_levels(std::span<const float> key, int bits, std::span<double> out
   const bool is_exact = bits == 16 || levels.step == 0.0;
   for (std::size_t c = 0; c < key.size(); ++c) {
     const auto x = static_cast<double>(key[c]);
-    const auto code = static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);  // nearest, as x >= low
+    const auto code =
+        static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);  // nearest, as x >= low
     out[c] = is_exact ? x : levels.low + levels.step * static_cast<double>(code);
   }
 }
@@ -56,8 +58,9 @@ void RoundedKeys::truncate(Index n_keys) {
   codes_.resize(static_cast<std::size_t>(n_keys * d_head_));
 }
 
-void RoundedKeys::dots(std::span<const double> q, TensorView<const float> k, std::span<const KeyPos> keys,
-                       ScorePrecision precision, std::span<double> out) const {
+void RoundedKeys::dots(std::span<const double> q, TensorView<const float> k,
+                       std::span<const KeyPos> keys, ScorePrecision precision,
+                       std::span<double> out) const {
   if (!stores_codes()) {
     std::vector<double> key(q.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -72,7 +75,8 @@ void RoundedKeys::dots(std::span<const double> q, TensorView<const float> k, std
       const auto at = static_cast<std::size_t>(keys[i]);
       const std::uint8_t* codes = codes_.data() + keys[i] * d_head_;
       const auto low = static_cast<double>(low_[at]);
-      for (std::size_t c = 0; c < key.size(); ++c) key[c] = low + step_[at] * static_cast<double>(codes[c]);
+      for (std::size_t c = 0; c < key.size(); ++c)
+        key[c] = low + step_[at] * static_cast<double>(codes[c]);
       out[i] = dot_of(q, key);
     }
     return;

@@ -29,8 +29,8 @@ class RoundedKeys {
 
   /// out[i] = q . rounded key at position keys[i]; q [d_head]; k as given to append_up_to. f64 sums over the rounded
   /// channels; f32 over the codes, which are scaled afterwards.
-  void dots(std::span<const double> q, TensorView<const float> k, std::span<const KeyPos> keys, ScorePrecision precision,
-            std::span<double> out) const;
+  void dots(std::span<const double> q, TensorView<const float> k, std::span<const KeyPos> keys,
+            ScorePrecision precision, std::span<double> out) const;
 
  private:
   bool stores_codes() const { return bits_ <= 8; }

@@ -26,7 +26,8 @@ void ScoreEngine::run(Index n, const std::function<void(Index, ScoreWorker&)>& t
     for (Index i = 0; i < n; ++i) task(i, *workers_.front());
     return;
   }
-  pool_->parallel_for(n, [&](Index i, int worker) { task(i, *workers_[static_cast<std::size_t>(worker)]); });
+  pool_->parallel_for(
+      n, [&](Index i, int worker) { task(i, *workers_[static_cast<std::size_t>(worker)]); });
 }
 
 std::byte* ScoreEngine::scratch_bytes(Use use, std::size_t n_bytes) {
@@ -42,8 +43,9 @@ std::byte* ScoreEngine::scratch_bytes(Use use, std::size_t n_bytes) {
   return static_cast<std::byte*>(std::align(kLine, memory.size, place, space));
 }
 
-std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
-                                                   TokenRange range, double eps) {
+std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head,
+                                                   TensorView<const float> k, TokenRange range,
+                                                   double eps) {
   Norms* kept = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -61,11 +63,13 @@ std::span<const double> ScoreEngine::inverse_norms(Index layer, Index kv_head, T
     squared_norms(k.range(0, static_cast<Index>(n_known), range.end), fresh);
     for (double& x : fresh) x = 1.0 / std::max(std::sqrt(x), eps);
   }
-  return std::span<const double>(inverse).subspan(static_cast<std::size_t>(range.begin),
-                                                  static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
+  return std::span<const double>(inverse).subspan(
+      static_cast<std::size_t>(range.begin),
+      static_cast<std::size_t>(std::max<Index>(range.size(), 0)));
 }
 
-const PageTable& ScoreEngine::pages(Index layer, Index kv_head, TensorView<const float> k, Index page_size, int bits) {
+const PageTable& ScoreEngine::pages(Index layer, Index kv_head, TensorView<const float> k,
+                                    Index page_size, int bits) {
   Pages* kept = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -81,7 +85,8 @@ const PageTable& ScoreEngine::pages(Index layer, Index kv_head, TensorView<const
 
 void ScoreEngine::truncate(Index n_keys) {
   for (auto& [place, norms] : norms_) {
-    if (static_cast<Index>(norms->inverse.size()) > n_keys) norms->inverse.resize(static_cast<std::size_t>(n_keys));
+    if (static_cast<Index>(norms->inverse.size()) > n_keys)
+      norms->inverse.resize(static_cast<std::size_t>(n_keys));
   }
   for (auto& [place, pages] : pages_) pages->table.truncate(n_keys);
 }

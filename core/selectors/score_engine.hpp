@@ -48,19 +48,22 @@ class ScoreEngine {
   }
 
   /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head], from position 0.
-  std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k, TokenRange range,
-                                        double eps);
+  std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
+                                        TokenRange range, double eps);
   /// Boxes of all pages of one KV head's keys. bits: see PageTable.
-  const PageTable& pages(Index layer, Index kv_head, TensorView<const float> k, Index page_size, int bits);
+  const PageTable& pages(Index layer, Index kv_head, TensorView<const float> k, Index page_size,
+                         int bits);
 
   /// Forgets what it keeps of positions >= n_keys. Threads must not be scoring.
   void truncate(Index n_keys);
 
  private:
-  using Place = std::tuple<Index, Index, Index, double>;  // layer, KV head, and what distinguishes several
+  using Place =
+      std::tuple<Index, Index, Index, double>;  // layer, KV head, and what distinguishes several
   ScorePrecision precision_;
   ThreadPool* pool_ = nullptr;
-  bool keeps_keys_ = true;  // false: a stand-in for calls without an engine, which remembers nothing
+  bool keeps_keys_ =
+      true;  // false: a stand-in for calls without an engine, which remembers nothing
   std::vector<std::unique_ptr<ScoreWorker>> workers_;
   struct Scratch {
     std::unique_ptr<std::byte[]> bytes;

@@ -15,11 +15,14 @@ Budget Budget::parse(std::string_view text) {
     throw ConfigError(fmt::format("budget \"{}\": expected {}", text, expected));
   };
   const std::size_t equals = text.find('=');
-  const std::string_view kind = equals == std::string_view::npos ? "tokens" : text.substr(0, equals);
+  const std::string_view kind =
+      equals == std::string_view::npos ? "tokens" : text.substr(0, equals);
   const std::string_view number = equals == std::string_view::npos ? text : text.substr(equals + 1);
   Budget budget;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), budget.value);
-  if (error != std::errc{} || end != number.data() + number.size() || !std::isfinite(budget.value)) {
+  const auto [end, error] =
+      std::from_chars(number.data(), number.data() + number.size(), budget.value);
+  if (error != std::errc{} || end != number.data() + number.size() ||
+      !std::isfinite(budget.value)) {
     fail("tokens=N, pages=N, ratio=X or p=X");
   }
   if (kind == "tokens" || kind == "pages") {
@@ -43,14 +46,19 @@ std::string Budget::to_string() const {
 
 Index Budget::tokens(Index n_candidates, Index page_size) const {
   switch (kind) {
-    case Kind::tokens: return static_cast<Index>(value);
-    case Kind::pages: return static_cast<Index>(value) * page_size;
+    case Kind::tokens:
+      return static_cast<Index>(value);
+    case Kind::pages:
+      return static_cast<Index>(value) * page_size;
     case Kind::ratio:
-      return std::max<Index>(1, static_cast<Index>(std::floor(value * static_cast<double>(n_candidates))));
-    case Kind::mass: break;
+      return std::max<Index>(
+          1, static_cast<Index>(std::floor(value * static_cast<double>(n_candidates))));
+    case Kind::mass:
+      break;
   }
-  throw ConfigError(fmt::format("budget {} states a share of attention: this method needs tokens, pages or a ratio",
-                                to_string()));
+  throw ConfigError(fmt::format(
+      "budget {} states a share of attention: this method needs tokens, pages or a ratio",
+      to_string()));
 }
 
 void AliveMask::append(Index n_keys) {
@@ -77,8 +85,12 @@ bool AliveMask::is_alive(Index kv_head, KeyPos pos) const {
   return bits_[static_cast<std::size_t>(kv_head)][static_cast<std::size_t>(pos)] != 0;
 }
 
-Index AliveMask::n_alive(Index kv_head) const { return n_keys_ - n_dead_[static_cast<std::size_t>(kv_head)]; }
+Index AliveMask::n_alive(Index kv_head) const {
+  return n_keys_ - n_dead_[static_cast<std::size_t>(kv_head)];
+}
 
-bool AliveMask::all_alive(Index kv_head) const { return n_dead_[static_cast<std::size_t>(kv_head)] == 0; }
+bool AliveMask::all_alive(Index kv_head) const {
+  return n_dead_[static_cast<std::size_t>(kv_head)] == 0;
+}
 
 }  // namespace kvscope

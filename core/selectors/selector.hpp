@@ -44,7 +44,9 @@ template <>
 struct EnumNames<Phase> {
   static constexpr std::array<std::string_view, 3> value = {"prefill", "decode", "verify"};
 };
-inline std::string_view name_of(Phase phase) { return enum_name(phase); }
+inline std::string_view name_of(Phase phase) {
+  return enum_name(phase);
+}
 
 class ScoreEngine;
 class ThreadPool;
@@ -101,19 +103,20 @@ struct SelectorCaps {
   bool needs_draft = false;  // SelectCall::draft_rows must be there
   bool needs_side = false;   // SelectCall::side must be there: a recording with the model's indexer
   bool needs_values = false;
-  bool cross_layer = false;           // uses SelectCall::context, or compares layers when it calibrates
-  bool is_static = false;             // ignores q and k
-  bool uses_pool = false;             // so heavy that replay gives it all threads, one method at a time
+  bool cross_layer = false;  // uses SelectCall::context, or compares layers when it calibrates
+  bool is_static = false;    // ignores q and k
+  bool uses_pool = false;    // so heavy that replay gives it all threads, one method at a time
   std::vector<Budget::Kind> budgets;  // kinds it understands; empty = takes none
   bool forced_inside_budget = false;
   bool keeps_by_option = false;  // permanent, and an option says how many keys stay, not the budget
-  Index page_size = 1;     // granularity of the lists
-  Index dense_layers = 0;  // the method's own default of leading layers kept dense
+  Index page_size = 1;           // granularity of the lists
+  Index dense_layers = 0;        // the method's own default of leading layers kept dense
   /// The option that names a file of `kvscope fit`; empty: the method has nothing to learn.
   std::string_view artifact_option = {};
   /// A budget of N tokens is N on the average of a layer's KV heads; one of them may hold more.
   bool divides_budget = false;
-  Index steps_per_choice = 1;  // steps that one list serves: those between must be gone through too (wrapper every)
+  Index steps_per_choice =
+      1;  // steps that one list serves: those between must be gone through too (wrapper every)
 
   /// True if the method answers in this phase; elsewhere it rests and attention is dense.
   bool is_defined(Phase phase) const {
@@ -145,17 +148,20 @@ class AliveMask {
 /// call.
 struct CrossLayerContext {
   std::map<std::string, std::vector<KeyPos>, std::less<>> lists;
-  std::map<std::string, Selection, std::less<>> selections;  // lists of all owners and blocks of rows
+  std::map<std::string, Selection, std::less<>>
+      selections;  // lists of all owners and blocks of rows
 };
 
 /// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as the method has it.
 struct SelectionTrace {
-  TokenRange scored;                              // positions that got scores; pages of methods that score pages
-  std::vector<std::vector<double>> scores;        // [n_owners][scored.size()], dead keys at -infinity
-  std::vector<std::vector<double>> cosines;       // QuoKA: [n_q][n_tok] of each query with its head's mean query
-  std::vector<std::vector<Index>> picks;          // QuoKA: [n_q][n_slots] rows of the call, slot by slot
-  std::vector<std::uint8_t> has_zero_mean;        // QuoKA: [n_kv] a head's mean query is zero
-  std::vector<std::vector<double>> denominator_errors;  // vAttention: [n_q][n_tok] of the list's softmax denominator, relative
+  TokenRange scored;  // positions that got scores; pages of methods that score pages
+  std::vector<std::vector<double>> scores;  // [n_owners][scored.size()], dead keys at -infinity
+  std::vector<std::vector<double>>
+      cosines;  // QuoKA: [n_q][n_tok] of each query with its head's mean query
+  std::vector<std::vector<Index>> picks;    // QuoKA: [n_q][n_slots] rows of the call, slot by slot
+  std::vector<std::uint8_t> has_zero_mean;  // QuoKA: [n_kv] a head's mean query is zero
+  std::vector<std::vector<double>>
+      denominator_errors;  // vAttention: [n_q][n_tok] of the list's softmax denominator, relative
 };
 
 /// What a layer's own indexer made of a call and its context (core/trace/side.hpp); empty views:
@@ -174,7 +180,7 @@ struct SelectCall {
   Index pos_begin = 0;  // position of the first query
   Index n_tok = 0;
   float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
+  float score_cap = 0.0f;       // 0 = none; see ScoreRule
   std::optional<Index> window;  // the layer's sliding window
   /// [n_q] or empty: a logit per query head that joins every softmax, without a key
   std::span<const float> sinks;

@@ -13,7 +13,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kKeysOfPart = 1024;  // of one owner, below which sharing them among threads costs more than it saves
+constexpr Index kKeysOfPart =
+    1024;  // of one owner, below which sharing them among threads costs more than it saves
 constexpr std::size_t kRowBatch = 128;  // rows whose scores are held at a time: a block of keys is
                                         // transposed once for all of them
 
@@ -47,24 +48,30 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   const TokenRange keys = scored_range(call);
   if (call.trace != nullptr) {
     call.trace->scored = keys;
-    call.trace->scores.resize(static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
+    call.trace->scores.resize(
+        static_cast<std::size_t>(owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0)));
   }
   const Index n_owners = owner_kind == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
   const auto n_keys = static_cast<std::size_t>(std::max<Index>(keys.size(), 0));
-  const std::span<double> memory = engine_of(call).scratch<double>(ScoreEngine::Use::scores_of_owners,
-                                                                   static_cast<std::size_t>(n_owners) * n_keys);
+  const std::span<double> memory = engine_of(call).scratch<double>(
+      ScoreEngine::Use::scores_of_owners, static_cast<std::size_t>(n_owners) * n_keys);
   std::vector<std::span<double>> rows;
-  for (Index i = 0; i < n_owners; ++i) rows.push_back(memory.subspan(static_cast<std::size_t>(i) * n_keys, n_keys));
-  const bool is_shared = score_owners(call, owner_kind, keys, rows) || share_score_keys(call, owner_kind, keys, rows);
+  for (Index i = 0; i < n_owners; ++i)
+    rows.push_back(memory.subspan(static_cast<std::size_t>(i) * n_keys, n_keys));
+  const bool is_shared =
+      score_owners(call, owner_kind, keys, rows) || share_score_keys(call, owner_kind, keys, rows);
   std::vector<Selection> answers = select_by_owner(
       call, owner_kind, call.n_tok, budgets.size(),
       [&](const Owner& owner, ScoreWorker& worker, std::span<Selection> parts) {
         SelectCall question = call;
         std::vector<double> own;
         if (!is_shared) own = score_keys(call, owner, keys, worker);
-        const std::span<double> scores = is_shared ? rows[static_cast<std::size_t>(owner.index)] : std::span<double>(own);
+        const std::span<double> scores =
+            is_shared ? rows[static_cast<std::size_t>(owner.index)] : std::span<double>(own);
         mask_dead(call, owner.kv_head, keys, scores);
-        if (call.trace != nullptr) call.trace->scores[static_cast<std::size_t>(owner.index)].assign(scores.begin(), scores.end());
+        if (call.trace != nullptr)
+          call.trace->scores[static_cast<std::size_t>(owner.index)].assign(scores.begin(),
+                                                                           scores.end());
         for (std::size_t i = 0; i < budgets.size(); ++i) {
           question.budget = budgets[i];
           parts[i].add(make_list(question, owner, scores, keys, worker, summaries[i]));
@@ -78,7 +85,8 @@ std::vector<Selection> SharedScoreSelector::select_budgets(SelectCall call,
   return answers;
 }
 
-bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
+bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner owner_kind,
+                                           TokenRange keys,
                                            std::span<const std::span<double>> scores) {
   ScoreEngine& engine = engine_of(call);
   const Index group = call.q.dim(0) / call.k.dim(0);
@@ -86,13 +94,16 @@ bool SharedScoreSelector::share_score_keys(const SelectCall& call, ListOwner own
   const Index n_owners = call.q.dim(0) / heads_per_owner;
   const Index most_parts = keys.size() / kKeysOfPart;
   const Index n_parts = std::min(most_parts, (4 * engine.n_workers() + n_owners - 1) / n_owners);
-  if (!scores_keys_apart() || call.trace != nullptr || n_owners >= 2 * engine.n_workers() || n_parts < 2) return false;
+  if (!scores_keys_apart() || call.trace != nullptr || n_owners >= 2 * engine.n_workers() ||
+      n_parts < 2)
+    return false;
   engine.run(n_owners * n_parts, [&](Index task, ScoreWorker& worker) {
     const Index index = task / n_parts;
     const Index part = task % n_parts;
     const Index first_head = index * heads_per_owner;
     const Owner owner{index, {first_head, first_head + heads_per_owner}, first_head / group};
-    const TokenRange range{keys.begin + keys.size() * part / n_parts, keys.begin + keys.size() * (part + 1) / n_parts};
+    const TokenRange range{keys.begin + keys.size() * part / n_parts,
+                           keys.begin + keys.size() * (part + 1) / n_parts};
     const std::vector<double> values = score_keys(call, owner, range, worker);
     std::copy(values.begin(), values.end(),
               scores[static_cast<std::size_t>(index)].begin() + (range.begin - keys.begin));

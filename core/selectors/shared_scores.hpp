@@ -42,11 +42,13 @@ class SharedScoreSelector : public Selector {
   virtual void prepare(const SelectCall& call) { (void)call; }
   /// Before the first owner of a call, once per answer: what owners share is made here, since they are answered in
   /// parallel. `summaries` become part of the answer.
-  virtual void begin_call(const SelectCall& call, Summaries& summaries) { (void)call, (void)summaries; }
+  virtual void begin_call(const SelectCall& call, Summaries& summaries) {
+    (void)call, (void)summaries;
+  }
   /// Scores of the positions in `keys`, [keys.size()], higher is better. Never NaN; -infinity: not
   /// a candidate. Called for several owners at a time.
-  virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner, TokenRange keys,
-                                         ScoreWorker& worker) {
+  virtual std::vector<double> score_keys(const SelectCall& call, const Owner& owner,
+                                         TokenRange keys, ScoreWorker& worker) {
     (void)call, (void)owner, (void)keys, (void)worker;
     return {};
   }

@@ -16,9 +16,10 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kFewVoters = 4;       // rows of a KV head up to which vectors run along the channels
-constexpr Index kVoteBlock = 64;      // keys whose exponentials share a maximum: their scores stay in the first-level cache
-constexpr Index kVotePart = 512;      // keys of a task, a multiple of kVoteBlock
+constexpr Index kFewVoters = 4;  // rows of a KV head up to which vectors run along the channels
+constexpr Index kVoteBlock =
+    64;  // keys whose exponentials share a maximum: their scores stay in the first-level cache
+constexpr Index kVotePart = 512;  // keys of a task, a multiple of kVoteBlock
 constexpr Index kFewVotersPart = 2048;
 constexpr Index kVoteFloats = Index{1} << 24;  // exponentials that are held at a time
 
@@ -28,7 +29,9 @@ struct VoterKeys {
   std::span<const KeyPos> positions;  // empty: first, first + 1, ...
   Index first = 0;
   Index size() const { return k.dim(0); }
-  Index position(Index i) const { return positions.empty() ? first + i : positions[static_cast<std::size_t>(i)]; }
+  Index position(Index i) const {
+    return positions.empty() ? first + i : positions[static_cast<std::size_t>(i)];
+  }
   /// How many lie before `pos`.
   Index count_before(Index pos) const {
     if (positions.empty()) return std::clamp<Index>(pos - first, 0, size());
@@ -44,7 +47,8 @@ struct VoterKeys {
 /// The keys of all KV heads, copied together where only some are attended to.
 class AllVoterKeys {
  public:
-  AllVoterKeys(const SelectCall& call, std::span<const std::span<const KeyPos>> lists, ScoreEngine& engine) {
+  AllVoterKeys(const SelectCall& call, std::span<const std::span<const KeyPos>> lists,
+               ScoreEngine& engine) {
     const Index d = call.k.dim(2);
     const TokenRange seen = call_range(call);
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) {
@@ -66,7 +70,9 @@ class AllVoterKeys {
       }
     });
   }
-  const VoterKeys& operator[](Index kv_head) const { return heads_[static_cast<std::size_t>(kv_head)]; }
+  const VoterKeys& operator[](Index kv_head) const {
+    return heads_[static_cast<std::size_t>(kv_head)];
+  }
   Index longest() const {
     Index n = 0;
     for (const VoterKeys& head : heads_) n = std::max(n, head.size());
@@ -80,8 +86,8 @@ class AllVoterKeys {
 
 /// sums[pos - keys.begin] += factor * votes[i] for the keys first .. first + votes.size() - 1.
 template <class T>
-void add_at_positions(const VoterKeys& from, Index first, std::span<const T> votes, double factor, TokenRange keys,
-                      std::span<double> sums) {
+void add_at_positions(const VoterKeys& from, Index first, std::span<const T> votes, double factor,
+                      TokenRange keys, std::span<double> sums) {
   if (from.positions.empty()) {
     const Index begin = std::max(keys.begin, from.first + first);
     const Index end = std::min(keys.end, from.first + first + static_cast<Index>(votes.size()));
@@ -98,8 +104,9 @@ void add_at_positions(const VoterKeys& from, Index first, std::span<const T> vot
 }
 
 /// The few rows of decode: scores [n_q * n_rows][longest] as rows of doubles.
-void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys,
-                      std::span<const std::span<double>> sums, ScoreEngine& engine) {
+void add_votes_of_few(const SelectCall& call, const VoteQuestion& question,
+                      const AllVoterKeys& keys, std::span<const std::span<double>> sums,
+                      ScoreEngine& engine) {
   const Index n_kv = call.k.dim(0);
   const Index d = call.k.dim(2);
   const Index group = call.q.dim(0) / n_kv;
@@ -107,16 +114,20 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
   const Index n_voters = group * n_rows;  // per KV head: head by head
   const Index stride = keys.longest();
   const Index n_parts = (stride + kFewVotersPart - 1) / kFewVotersPart;
-  const std::span<double> memory = engine.scratch<double>(
-      ScoreEngine::Use::softmax, static_cast<std::size_t>(n_kv * n_voters * (stride + 2 * n_parts)));
+  const std::span<double> memory =
+      engine.scratch<double>(ScoreEngine::Use::softmax,
+                             static_cast<std::size_t>(n_kv * n_voters * (stride + 2 * n_parts)));
   double* const scores = memory.data();
-  double* const maxima = scores + n_kv * n_voters * stride;  // [n_kv * n_voters][n_parts], then weights of the parts
+  double* const maxima =
+      scores + n_kv * n_voters * stride;  // [n_kv * n_voters][n_parts], then weights of the parts
   double* const totals = maxima + n_kv * n_voters * n_parts;
   std::vector<float> q(static_cast<std::size_t>(n_kv * n_voters * d));
   for (Index voter = 0; voter < n_kv * n_voters; ++voter) {
-    const auto row = call.q.sub(voter / n_rows).row(question.rows[static_cast<std::size_t>(voter % n_rows)]);
+    const auto row =
+        call.q.sub(voter / n_rows).row(question.rows[static_cast<std::size_t>(voter % n_rows)]);
     for (Index c = 0; c < d; ++c)
-      q[static_cast<std::size_t>(voter * d + c)] = call.score_scale * row[static_cast<std::size_t>(c)];
+      q[static_cast<std::size_t>(voter * d + c)] =
+          call.score_scale * row[static_cast<std::size_t>(c)];
   }
   engine.run(n_kv * n_parts, [&](Index task, ScoreWorker&) {
     const Index kv_head = task / n_parts;
@@ -126,12 +137,17 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
     const Index end = std::min(begin + kFewVotersPart, head.size());
     const Index first = kv_head * n_voters;
     std::vector<float> unused;
-    key_dots_f32(std::span<const float>(q).subspan(static_cast<std::size_t>(first * d), static_cast<std::size_t>(n_voters * d)),
-                 n_voters, head.k.range(0, begin, end), unused, scores + first * stride + begin, stride);
+    key_dots_f32(std::span<const float>(q).subspan(static_cast<std::size_t>(first * d),
+                                                   static_cast<std::size_t>(n_voters * d)),
+                 n_voters, head.k.range(0, begin, end), unused, scores + first * stride + begin,
+                 stride);
     for (Index voter = first; voter < first + n_voters; ++voter) {
-      soft_cap(std::span(scores + voter * stride + begin, static_cast<std::size_t>(end - begin)), call.score_rule().cap);
-      const TokenRange seen = head.seen_by(call, question.rows[static_cast<std::size_t>(voter % n_rows)]);
-      const std::span<double> row(scores + voter * stride + begin, static_cast<std::size_t>(end - begin));
+      soft_cap(std::span(scores + voter * stride + begin, static_cast<std::size_t>(end - begin)),
+               call.score_rule().cap);
+      const TokenRange seen =
+          head.seen_by(call, question.rows[static_cast<std::size_t>(voter % n_rows)]);
+      const std::span<double> row(scores + voter * stride + begin,
+                                  static_cast<std::size_t>(end - begin));
       const auto low = static_cast<std::ptrdiff_t>(std::clamp(seen.begin, begin, end) - begin);
       const auto high = static_cast<std::ptrdiff_t>(std::clamp(seen.end, begin, end) - begin);
       const double nothing = -std::numeric_limits<double>::infinity();
@@ -146,7 +162,8 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
     const std::span<double> max(maxima + voter * n_parts, static_cast<std::size_t>(n_parts));
     const double* total = totals + voter * n_parts;
     const std::optional<double> sink = sink_of(call, voter / n_rows);
-    const double largest = std::max(max_of(max), sink.value_or(-std::numeric_limits<double>::infinity()));
+    const double largest =
+        std::max(max_of(max), sink.value_or(-std::numeric_limits<double>::infinity()));
     double sum = sink ? std::exp(*sink - largest) : 0.0;
     for (Index part = 0; part < n_parts; ++part) {
       double& weight = max[static_cast<std::size_t>(part)];
@@ -165,7 +182,8 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question, cons
     for (Index voter = kv_head * n_voters; voter < (kv_head + 1) * n_voters; ++voter) {
       const double weight = maxima[voter * n_parts + part];
       if (weight > 0.0)
-        add_at_positions<double>(head, begin, {scores + voter * stride + begin, n}, weight, question.keys,
+        add_at_positions<double>(head, begin, {scores + voter * stride + begin, n}, weight,
+                                 question.keys,
                                  sums[static_cast<std::size_t>(voter / voters_per_owner)]);
     }
   });
@@ -179,24 +197,31 @@ struct VoterLanes {
   Index n_voters = 0;
   Index q_head[kWideLanes] = {};
   Index row[kWideLanes] = {};
-  std::int32_t begin[kWideLanes] = {};  // keys that each lane sees, counted inside its KV head's keys
+  std::int32_t begin[kWideLanes] =
+      {};  // keys that each lane sees, counted inside its KV head's keys
   std::int32_t end[kWideLanes] = {};
   float sinks[kWideLanes] = {};
   bool has_sinks = false;
   float max[kWideLanes] = {};  // of all keys
   float scale[kWideLanes] = {};
-  RawVector<float> q;                // [d_head, lanes]
-  float* exponentials = nullptr;     // [n_blocks][kVoteBlock, lanes]
-  float* block_max = nullptr;        // [n_blocks, lanes]
+  RawVector<float> q;             // [d_head, lanes]
+  float* exponentials = nullptr;  // [n_blocks][kVoteBlock, lanes]
+  float* block_max = nullptr;     // [n_blocks, lanes]
   float* block_sum = nullptr;
 };
 
 /// Many rows: lane blocks of voters against blocks of keys, as many at a time as the memory for exponentials holds.
 class LaneVotes {
  public:
-  LaneVotes(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys, ScoreEngine& engine,
-            std::span<const std::span<double>> sums, std::span<const std::span<double>> offsets)
-      : call_(call), question_(question), keys_(keys), engine_(engine), sums_(sums), offsets_(offsets) {
+  LaneVotes(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys,
+            ScoreEngine& engine, std::span<const std::span<double>> sums,
+            std::span<const std::span<double>> offsets)
+      : call_(call),
+        question_(question),
+        keys_(keys),
+        engine_(engine),
+        sums_(sums),
+        offsets_(offsets) {
     const Index group = call.q.dim(0) / call.k.dim(0);
     const Index heads_per_owner = question.owner == ListOwner::q_head ? 1 : group;
     const auto n_rows = static_cast<Index>(question.rows.size());
@@ -221,7 +246,8 @@ class LaneVotes {
     for (std::size_t first = 0; first < blocks_.size();) {
       std::size_t last = first;
       Index n_floats = 0;
-      while (last < blocks_.size() && (last == first || n_floats + floats_of(blocks_[last]) <= kVoteFloats))
+      while (last < blocks_.size() &&
+             (last == first || n_floats + floats_of(blocks_[last]) <= kVoteFloats))
         n_floats += floats_of(blocks_[last++]);
       run_batch(std::span(blocks_).subspan(first, last - first), n_floats);
       first = last;
@@ -235,7 +261,8 @@ class LaneVotes {
   }
 
   /// Calls task(voters, part) for the voters of each KV head and each part of its keys.
-  void for_each_part(std::span<VoterLanes> batch, const std::function<void(std::span<VoterLanes>, Index)>& task) {
+  void for_each_part(std::span<VoterLanes> batch,
+                     const std::function<void(std::span<VoterLanes>, Index)>& task) {
     struct Part {
       std::span<VoterLanes> voters;
       Index part;
@@ -245,7 +272,8 @@ class LaneVotes {
       std::size_t last = first;
       while (last < batch.size() && batch[last].kv_head == batch[first].kv_head) ++last;
       const Index n_keys = keys_[batch[first].kv_head].size();
-      for (Index part = 0; part * kVotePart < n_keys; ++part) parts.push_back({batch.subspan(first, last - first), part});
+      for (Index part = 0; part * kVotePart < n_keys; ++part)
+        parts.push_back({batch.subspan(first, last - first), part});
       first = last;
     }
     engine_.run(static_cast<Index>(parts.size()), [&](Index i, ScoreWorker&) {
@@ -255,7 +283,9 @@ class LaneVotes {
   }
 
   void run_batch(std::span<VoterLanes> batch, Index n_floats) {
-    float* memory = engine_.scratch<float>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_floats)).data();
+    float* memory =
+        engine_.scratch<float>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_floats))
+            .data();
     for (VoterLanes& voters : batch) {
       const Index n_blocks = blocks_of(keys_[voters.kv_head].size());
       voters.exponentials = memory;
@@ -263,28 +293,33 @@ class LaneVotes {
       voters.block_sum = voters.block_max + n_blocks * voters.lanes;
       memory += floats_of(voters);
     }
-    engine_.run(static_cast<Index>(batch.size()), [&](Index i, ScoreWorker&) { prepare(batch[static_cast<std::size_t>(i)]); });
+    engine_.run(static_cast<Index>(batch.size()),
+                [&](Index i, ScoreWorker&) { prepare(batch[static_cast<std::size_t>(i)]); });
     for_each_part(batch, [&](std::span<VoterLanes> voters, Index part) { score(voters, part); });
     engine_.run(static_cast<Index>(batch.size()), [&](Index i, ScoreWorker&) {
       VoterLanes& voters = batch[static_cast<std::size_t>(i)];
-      join_maxima(voters.block_max, voters.block_sum, blocks_of(keys_[voters.kv_head].size()), voters.lanes,
-                  voters.has_sinks ? voters.sinks : nullptr, voters.max, voters.scale);
+      join_maxima(voters.block_max, voters.block_sum, blocks_of(keys_[voters.kv_head].size()),
+                  voters.lanes, voters.has_sinks ? voters.sinks : nullptr, voters.max,
+                  voters.scale);
       std::fill(voters.scale + voters.n_voters, voters.scale + voters.lanes, 0.0f);
     });
     partial_offsets_.assign(offsets_.empty() ? 0 : batch.size(), {});
     for (std::size_t i = 0; i < partial_offsets_.size(); ++i)
-      partial_offsets_[i].resize(static_cast<std::size_t>((keys_[batch[i].kv_head].size() + kVotePart - 1) / kVotePart));
+      partial_offsets_[i].resize(
+          static_cast<std::size_t>((keys_[batch[i].kv_head].size() + kVotePart - 1) / kVotePart));
     for_each_part(batch, [&](std::span<VoterLanes> voters, Index part) {
       add_columns(voters, part);
       if (!offsets_.empty()) {
-        for (VoterLanes& one : voters) add_offsets(one, part, static_cast<std::size_t>(&one - batch.data()));
+        for (VoterLanes& one : voters)
+          add_offsets(one, part, static_cast<std::size_t>(&one - batch.data()));
       }
     });
     for (std::size_t i = 0; i < partial_offsets_.size(); ++i) {
       const std::span<double> out = offsets_[static_cast<std::size_t>(batch[i].owner)];
       for (const Offsets& part : partial_offsets_[i]) {
         for (std::size_t j = 0; j < part.weights.size(); ++j)
-          out[static_cast<std::size_t>(part.first) + j] += question_.factor * static_cast<double>(part.weights[j]);
+          out[static_cast<std::size_t>(part.first) + j] +=
+              question_.factor * static_cast<double>(part.weights[j]);
       }
     }
   }
@@ -296,7 +331,8 @@ class LaneVotes {
       const Index source = lane < voters.n_voters ? lane : 0;  // spare lanes repeat the first one
       const auto row = call_.q.sub(voters.q_head[source]).row(voters.row[source]);
       for (Index c = 0; c < d; ++c)
-        voters.q[static_cast<std::size_t>(c * voters.lanes + lane)] = call_.score_scale * row[static_cast<std::size_t>(c)];
+        voters.q[static_cast<std::size_t>(c * voters.lanes + lane)] =
+            call_.score_scale * row[static_cast<std::size_t>(c)];
       const TokenRange seen = keys_[voters.kv_head].seen_by(call_, voters.row[source]);
       voters.begin[lane] = static_cast<std::int32_t>(seen.begin);
       voters.end[lane] = static_cast<std::int32_t>(seen.end);
@@ -325,8 +361,8 @@ class LaneVotes {
           last[lane] = voters.end[lane] - static_cast<std::int32_t>(t);
           sees_all = sees_all && begin[lane] <= 0 && last[lane] >= n;
         }
-        exp_of_block(out, n, lanes, sees_all ? nullptr : begin, last, voters.block_max + block * lanes,
-                     voters.block_sum + block * lanes);
+        exp_of_block(out, n, lanes, sees_all ? nullptr : begin, last,
+                     voters.block_max + block * lanes, voters.block_sum + block * lanes);
       }
     }
   }
@@ -342,11 +378,13 @@ class LaneVotes {
         const VoterLanes& voters = batch[i];
         const Index block = t / kVoteBlock;
         float factors[kWideLanes];
-        block_factors(voters.block_max + block * voters.lanes, voters.max, voters.scale, voters.lanes, factors);
-        add_weights_of_lanes(voters.exponentials + block * kVoteBlock * voters.lanes, n, voters.lanes, factors, votes);
+        block_factors(voters.block_max + block * voters.lanes, voters.max, voters.scale,
+                      voters.lanes, factors);
+        add_weights_of_lanes(voters.exponentials + block * kVoteBlock * voters.lanes, n,
+                             voters.lanes, factors, votes);
         if (i + 1 == batch.size() || batch[i + 1].owner != voters.owner) {
-          add_at_positions<float>(keys, t, {votes, static_cast<std::size_t>(n)}, question_.factor, question_.keys,
-                                  sums_[static_cast<std::size_t>(voters.owner)]);
+          add_at_positions<float>(keys, t, {votes, static_cast<std::size_t>(n)}, question_.factor,
+                                  question_.keys, sums_[static_cast<std::size_t>(voters.owner)]);
         }
       }
     }
@@ -362,7 +400,8 @@ class LaneVotes {
     const VoterKeys& keys = keys_[voters.kv_head];
     const Index begin = part * kVotePart;
     const Index end = std::min(keys.size(), begin + kVotePart);
-    const auto [first_row, last_row] = std::minmax_element(voters.row, voters.row + voters.n_voters);
+    const auto [first_row, last_row] =
+        std::minmax_element(voters.row, voters.row + voters.n_voters);
     Offsets& out = partial_offsets_[index_in_batch][static_cast<std::size_t>(part)];
     out.first = std::max<Index>(0, call_.pos_begin + *first_row - keys.position(end - 1));
     const Index n = call_.pos_begin + *last_row - keys.position(begin) + 1 - out.first;
@@ -371,7 +410,8 @@ class LaneVotes {
     for (Index t = begin; t < end; t += kVoteBlock) {
       const Index block = t / kVoteBlock;
       float factors[kWideLanes];
-      block_factors(voters.block_max + block * voters.lanes, voters.max, voters.scale, voters.lanes, factors);
+      block_factors(voters.block_max + block * voters.lanes, voters.max, voters.scale, voters.lanes,
+                    factors);
       const float* e = voters.exponentials + block * kVoteBlock * voters.lanes;
       for (Index lane = 0; lane < voters.n_voters; ++lane) {
         const Index row_pos = call_.pos_begin + voters.row[lane];
@@ -384,7 +424,8 @@ class LaneVotes {
           continue;
         }
         for (Index i = 0; i < n_seen; ++i)
-          out.weights[static_cast<std::size_t>(row_pos - keys.position(t + i) - out.first)] += factor * from[i * voters.lanes];
+          out.weights[static_cast<std::size_t>(row_pos - keys.position(t + i) - out.first)] +=
+              factor * from[i * voters.lanes];
       }
     }
   }
@@ -401,8 +442,10 @@ class LaneVotes {
 
 }  // namespace
 
-void add_votes_f32(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<const KeyPos>> lists,
-                   std::span<const std::span<double>> sums, std::span<const std::span<double>> offsets) {
+void add_votes_f32(const SelectCall& call, const VoteQuestion& question,
+                   std::span<const std::span<const KeyPos>> lists,
+                   std::span<const std::span<double>> sums,
+                   std::span<const std::span<double>> offsets) {
   if (question.rows.empty()) return;
   ScoreEngine& engine = engine_of(call);
   const AllVoterKeys keys(call, lists, engine);
@@ -414,9 +457,11 @@ void add_votes_f32(const SelectCall& call, const VoteQuestion& question, std::sp
   }
 }
 
-std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call, std::vector<std::vector<KeyPos>>& memory) {
+std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call,
+                                                 std::vector<std::vector<KeyPos>>& memory) {
   bool is_complete = true;
-  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head) is_complete = is_complete && all_alive(call, kv_head);
+  for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
+    is_complete = is_complete && all_alive(call, kv_head);
   memory.clear();
   if (is_complete) return {};
   for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)
@@ -424,7 +469,8 @@ std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call, std::ve
   return {memory.begin(), memory.end()};
 }
 
-std::vector<std::vector<double>> softmax_votes(const SelectCall& call, const VoteQuestion& question) {
+std::vector<std::vector<double>> softmax_votes(const SelectCall& call,
+                                               const VoteQuestion& question) {
   const Index n_owners = question.owner == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
   std::vector<std::vector<double>> sums(static_cast<std::size_t>(n_owners));
   for (auto& row : sums) row.resize(static_cast<std::size_t>(question.keys.size()));
@@ -432,7 +478,8 @@ std::vector<std::vector<double>> softmax_votes(const SelectCall& call, const Vot
   return sums;
 }
 
-void softmax_votes(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<double>> sums) {
+void softmax_votes(const SelectCall& call, const VoteQuestion& question,
+                   std::span<const std::span<double>> sums) {
   const Index group = call.q.dim(0) / call.k.dim(0);
   const Index heads_per_owner = question.owner == ListOwner::q_head ? 1 : group;
   ScoreEngine& engine = engine_of(call);
@@ -442,8 +489,8 @@ void softmax_votes(const SelectCall& call, const VoteQuestion& question, std::sp
     std::fill(row.begin(), row.end(), 0.0);
     const TokenRange q_heads{owner * heads_per_owner, (owner + 1) * heads_per_owner};
     if (is_exact) {
-      add_softmax_weights(call, q_heads, q_heads.begin / group, question.rows, question.keys, question.factor, worker.dots,
-                          row);
+      add_softmax_weights(call, q_heads, q_heads.begin / group, question.rows, question.keys,
+                          question.factor, worker.dots, row);
     }
   });
   if (is_exact) return;

@@ -22,20 +22,27 @@ struct VoteQuestion {
 };
 
 /// [n_owners][keys.size()]; dead keys get 0.
-std::vector<std::vector<double>> softmax_votes(const SelectCall& call, const VoteQuestion& question);
+std::vector<std::vector<double>> softmax_votes(const SelectCall& call,
+                                               const VoteQuestion& question);
 /// The same to sums, whose elements need not be set.
-void softmax_votes(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<double>> sums);
+void softmax_votes(const SelectCall& call, const VoteQuestion& question,
+                   std::span<const std::span<double>> sums);
 
 /// The f32 way. lists: what the rows of each KV head attend to as far as they see it, [n_kv] ascending positions, or
 /// none: everything. Adds to sums [n_owners][keys.size()] and, unless empty, to offsets [n_owners][n_ctx]: the weights of
 /// keys at each distance before their query.
-void add_votes_f32(const SelectCall& call, const VoteQuestion& question, std::span<const std::span<const KeyPos>> lists,
-                   std::span<const std::span<double>> sums, std::span<const std::span<double>> offsets = {});
+void add_votes_f32(const SelectCall& call, const VoteQuestion& question,
+                   std::span<const std::span<const KeyPos>> lists,
+                   std::span<const std::span<double>> sums,
+                   std::span<const std::span<double>> offsets = {});
 
 /// One span per row, as add_votes_f32 takes them.
-inline std::vector<std::span<double>> rows_of(std::span<std::vector<double>> rows) { return {rows.begin(), rows.end()}; }
+inline std::vector<std::span<double>> rows_of(std::span<std::vector<double>> rows) {
+  return {rows.begin(), rows.end()};
+}
 
 /// The lists of alive keys for add_votes_f32: none where no key is dead. `memory` holds them.
-std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call, std::vector<std::vector<KeyPos>>& memory);
+std::vector<std::span<const KeyPos>> alive_lists(const SelectCall& call,
+                                                 std::vector<std::vector<KeyPos>>& memory);
 
 }  // namespace kvscope

@@ -35,7 +35,8 @@ KeyList common_keys(const ListView& list, std::span<const KeyPos> allowed) {
     if (next == allowed.end()) break;
     if (*next != list.keys[i]) continue;
     (list.is_forced[i] != 0 ? both.forced : both.scored).push_back(list.keys[i]);
-    if (!list.log_weight.empty() && list.is_forced[i] == 0) both.log_weight.push_back(list.log_weight[i]);
+    if (!list.log_weight.empty() && list.is_forced[i] == 0)
+      both.log_weight.push_back(list.log_weight[i]);
   }
   return both;
 }
@@ -50,7 +51,8 @@ Selection cut(Selection answer, const Selection& before, const SelectCall& call)
   }
   const Index n_q = call.q.dim(0);
   const Index group = n_q / call.k.dim(0);
-  Selection both(finer(answer.owner, before.owner), call.n_tok, std::gcd(answer.rows_per_list, before.rows_per_list));
+  Selection both(finer(answer.owner, before.owner), call.n_tok,
+                 std::gcd(answer.rows_per_list, before.rows_per_list));
   both.summaries = std::move(answer.summaries);
   const Index n_lists = n_owners(both.owner, n_q, n_q / group);
   const Index heads_per_owner = n_q / n_lists;
@@ -96,7 +98,8 @@ class Stack final : public Selector {
   std::string_view name() const override { return name_; }
   SelectorCaps caps() const override { return caps_; }
 
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     for (StackStage& stage : stages_) {
       if (stage.caps.needs_calibration) stage.selector->calibrate(text, layers, pool);
     }
@@ -238,7 +241,8 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.steps_per_choice = std::max(upper.steps_per_choice, lower.steps_per_choice);
   upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
   if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
-  upper.keeps_by_option |= lower.permanent && !upper.permanent;  // that stage has a budget of its own
+  upper.keeps_by_option |=
+      lower.permanent && !upper.permanent;  // that stage has a budget of its own
   upper.permanent |= lower.permanent;
   upper.divides_budget |= lower.divides_budget;
   return upper;

@@ -33,12 +33,13 @@ std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index
                                   Index pos_begin, Index row, std::optional<Index> window) {
   const TokenRange visible = visible_keys(pos_begin + row, window);
   if (selection.is_dense) return positions(visible);
-  const auto keys = inside(selection.list(owner_of(selection.owner, q_head, group), row).keys, visible);
+  const auto keys =
+      inside(selection.list(owner_of(selection.owner, q_head, group), row).keys, visible);
   return {keys.begin(), keys.end()};
 }
 
-std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query,
-                                   double score_cap) {
+std::vector<double> summary_scores(const Summaries& summaries, Index kv_head,
+                                   std::span<const double> scaled_query, double score_cap) {
   std::vector<double> scores;
   if (summaries.has_stated_share()) return scores;
   for (Index i = 0; i < summaries.count(kv_head); ++i) {
@@ -62,7 +63,8 @@ const ListProbs::Gathered& ListProbs::gathered(Index q_head, Index row) const {
   ListView list;
   if (!selection_.is_dense) list = selection_.list(owner_of(selection_.owner, q_head, group_), row);
   const KeyPos* place = list.keys.data();
-  if (gathered_ && gathered_->list == place && gathered_->kv_head == kv_head && !list.keys.empty()) return *gathered_;
+  if (gathered_ && gathered_->list == place && gathered_->kv_head == kv_head && !list.keys.empty())
+    return *gathered_;
   if (gathered_ && selection_.is_dense && gathered_->kv_head == kv_head) return *gathered_;
   gathered_ = Gathered{kv_head, place, /*keys=*/{}, list.log_weight, /*table=*/std::nullopt};
   const TensorView<const float> k = call_.k.sub(kv_head);
@@ -95,7 +97,8 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
       weights[i] += static_cast<double>(list.log_weight[static_cast<std::size_t>(first) + i]);
   }
   std::optional<double> others = sink_of(call_, q_head);  // scores without a key of the list
-  std::vector<double> extra = summary_scores(selection_.summaries, q_head / group_, query, score.cap);
+  std::vector<double> extra =
+      summary_scores(selection_.summaries, q_head / group_, query, score.cap);
   if (!extra.empty()) {
     if (others) extra.push_back(*others);
     others = log_sum_exp(extra);
@@ -113,27 +116,33 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
   const bool has_plain_lists = selection_.is_dense || (selection_.n_row_blocks() == 1 &&
                                                        selection_.owner != ListOwner::q_head &&
                                                        selection_.log_weights().empty());
-  if (engine.precision() == ScorePrecision::f32 && has_plain_lists && selection_.summaries.empty()) {
+  if (engine.precision() == ScorePrecision::f32 && has_plain_lists &&
+      selection_.summaries.empty()) {
     std::vector<Index> voters(static_cast<std::size_t>(rows.size()));
     std::iota(voters.begin(), voters.end(), rows.begin);
     std::vector<std::span<const KeyPos>> lists;
     for (Index kv_head = 0; kv_head < n_kv && !selection_.is_dense; ++kv_head)
-      lists.push_back(selection_.list(owner_of(selection_.owner, kv_head * group_, group_), 0).keys);
-    const VoteQuestion question{.owner = ListOwner::kv_head, .rows = voters, .keys = {0, call_.k.dim(1)}, .factor = factor};
+      lists.push_back(
+          selection_.list(owner_of(selection_.owner, kv_head * group_, group_), 0).keys);
+    const VoteQuestion question{
+        .owner = ListOwner::kv_head, .rows = voters, .keys = {0, call_.k.dim(1)}, .factor = factor};
     if (owner == ListOwner::kv_head) {
       add_votes_f32(call_, question, lists, rows_of(sums));
       return;
     }
     const std::size_t n = sums[0].size();
-    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners, static_cast<std::size_t>(n_kv) * n);
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners,
+                                               static_cast<std::size_t>(n_kv) * n);
     std::vector<std::span<double>> by_head;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(n_kv); ++i) by_head.push_back(memory.subspan(i * n, n));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n_kv); ++i)
+      by_head.push_back(memory.subspan(i * n, n));
     engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
       std::ranges::fill(by_head[static_cast<std::size_t>(kv_head)], 0.0);
     });
     add_votes_f32(call_, question, lists, by_head);
     constexpr Index kPositions = 4096;  // of a task
-    engine.run((static_cast<Index>(n) + kPositions - 1) / kPositions, [&](Index part, ScoreWorker&) {
+    engine.run((static_cast<Index>(n) + kPositions - 1) / kPositions, [&](Index part,
+                                                                          ScoreWorker&) {
       const auto first = static_cast<std::size_t>(part * kPositions);
       const std::size_t n_part = std::min(n - first, static_cast<std::size_t>(kPositions));
       for (const std::span<double> votes : by_head)
@@ -146,7 +155,8 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       for (Index row = rows.begin; row < rows.end; ++row) {
         probs.row(q_head, row, weights);
-        for (std::size_t j = 0; j < votes.size(); ++j) votes[j] += factor * static_cast<double>(weights[j]);
+        for (std::size_t j = 0; j < votes.size(); ++j)
+          votes[j] += factor * static_cast<double>(weights[j]);
       }
     }
   };
@@ -155,7 +165,8 @@ void ListProbs::add_votes(ListOwner owner, TokenRange rows, double factor,
     return;
   }
   engine.run(n_kv, [&](Index kv_head, ScoreWorker&) {
-    add(ListProbs(call_, selection_), {kv_head * group_, (kv_head + 1) * group_}, sums[static_cast<std::size_t>(kv_head)]);
+    add(ListProbs(call_, selection_), {kv_head * group_, (kv_head + 1) * group_},
+        sums[static_cast<std::size_t>(kv_head)]);
   });
 }
 

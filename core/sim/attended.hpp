@@ -18,8 +18,8 @@ std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range);
 
 /// Scores of the summaries of a query head's KV head for one scaled query (f64 [d_head]): products plus log_count.
 /// Empty where there are none, or where their share is stated.
-std::vector<double> summary_scores(const Summaries& summaries, Index kv_head, std::span<const double> scaled_query,
-                                   double score_cap);
+std::vector<double> summary_scores(const Summaries& summaries, Index kv_head,
+                                   std::span<const double> scaled_query, double score_cap);
 
 /// Sorted keys of a row: the list of its owner (everything for a dense selection), cut to what the
 /// query at pos_begin + row sees. group = n_q / n_kv.
@@ -35,13 +35,14 @@ class ListProbs final : public ObservedProbs {
   /// `selection` is the answer to `call`.
   ListProbs(const SelectCall& call, const Selection& selection);
   void row(Index q_head, Index row, std::span<float> probs) const override;
-  void add_votes(ListOwner owner, TokenRange rows, double factor, std::span<std::vector<double>> sums) const override;
+  void add_votes(ListOwner owner, TokenRange rows, double factor,
+                 std::span<std::vector<double>> sums) const override;
 
  private:
   struct Gathered {
     Index kv_head;
-    const KeyPos* list;             // where the list lies that was gathered; null for a dense selection
-    std::vector<KeyPos> keys;       // ascending
+    const KeyPos* list;        // where the list lies that was gathered; null for a dense selection
+    std::vector<KeyPos> keys;  // ascending
     std::span<const float> log_weight;
     std::optional<KeyTable> table;  // of those keys, in order
   };

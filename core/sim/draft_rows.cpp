@@ -24,8 +24,9 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
     for (Index q_head : info.q_heads) {
       if (q_head / info.group() != kv_head) continue;
       const Tensor<float> q = draft.read_q(layer, q_head, rows);
-      add_attention_rows(q.flat(), info.score_rule(), rows.size(), rows.begin, keys, window, 1.0 / static_cast<double>(info.q_heads.size()),
-                         info.sink(layer, q_head), scratch, sums);
+      add_attention_rows(q.flat(), info.score_rule(), rows.size(), rows.begin, keys, window,
+                         1.0 / static_cast<double>(info.q_heads.size()), info.sink(layer, q_head),
+                         scratch, sums);
     }
   }
   return narrowed(sums);
@@ -33,9 +34,10 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
 
 }  // namespace
 
-void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows, Index pos_begin,
-                        const KeyTable& keys, std::optional<Index> window, double share,
-                        std::optional<double> sink, ScoreRows& scratch, Tensor<double>& sums) {
+void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
+                        Index pos_begin, const KeyTable& keys, std::optional<Index> window,
+                        double share, std::optional<double> sink, ScoreRows& scratch,
+                        Tensor<double>& sums) {
   scratch.compute(widened(q, score.scale), n_rows, keys, {0, keys.n_keys()});
   for (Index r = 0; r < n_rows; ++r) {
     const TokenRange visible = visible_keys(pos_begin + r, window);

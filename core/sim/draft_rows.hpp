@@ -15,9 +15,10 @@ namespace kvscope {
 /// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
 /// to `sums` [n_rows, >= keys.n_keys()]. q [n_rows, d_head]; `score`: how scores follow from q.k; sink: the head's
 /// attention sink, if it has one.
-void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows, Index pos_begin,
-                        const KeyTable& keys, std::optional<Index> window, double share,
-                        std::optional<double> sink, ScoreRows& scratch, Tensor<double>& sums);
+void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
+                        Index pos_begin, const KeyTable& keys, std::optional<Index> window,
+                        double share, std::optional<double> sink, ScoreRows& scratch,
+                        Tensor<double>& sums);
 
 /// The sink of a query head among a model's sinks [n_layers, n_q] (Transformer::sinks); empty if
 /// there are none.

@@ -31,8 +31,8 @@ class RowObserver final : public Observer {
       for (Index r = 0; r < config_.group(); ++r) {
         const auto q = event.q.sub(kv_head * config_.group() + r).range(0, first, event.n_tok);
         const std::span<const float> rows(q.data(), static_cast<std::size_t>(n_rows_ * q.dim(1)));
-        add_attention_rows(rows, event.score_rule(), n_rows_,
-                           event.pos_begin + first, keys, config_.window[at], share,
+        add_attention_rows(rows, event.score_rule(), n_rows_, event.pos_begin + first, keys,
+                           config_.window[at], share,
                            sink_of(sinks_, config_, event.layer, kv_head * config_.group() + r),
                            scratch_, sums);
       }

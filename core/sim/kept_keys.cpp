@@ -46,7 +46,8 @@ KeptKeys count_kept_keys(const Selection& selection, Index group, Index kv_head,
     for (Index row = 0; row < call.size(); ++row) {
       const TokenRange visible = visible_keys(call.begin + row, window);
       const auto keys = selection.list(owner_of(selection.owner, q_head, group), row).keys;
-      kept.attended[static_cast<std::size_t>(r)] += static_cast<double>(count_inside(keys, visible));
+      kept.attended[static_cast<std::size_t>(r)] +=
+          static_cast<double>(count_inside(keys, visible));
       const bool is_block_end = row + 1 == call.size() || (row + 1) % selection.rows_per_list == 0;
       if (!is_block_end) continue;
       const Index first_row = row / selection.rows_per_list * selection.rows_per_list;

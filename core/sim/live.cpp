@@ -40,7 +40,8 @@ class LiveSequence::Policy final : public AttentionPolicy {
 
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {
     if (!live_.is_sparse_) return;
-    live_.stats_.add(phase_, answer, live_.shape_, {question.pos_begin, question.pos_begin + question.n_tok},
+    live_.stats_.add(phase_, answer, live_.shape_,
+                     {question.pos_begin, question.pos_begin + question.n_tok},
                      live_.run_->selects_in(question.layer), live_.run_->cost(0).score_bytes);
   }
 
@@ -67,11 +68,12 @@ LiveSequence::LiveSequence(const Transformer& model, const LiveOptions& options,
   has_history_ = caps.permanent || caps.needs_probs;
   if (!caps.needs_calibration) return;
   if (calibration.text == nullptr) {
-    throw ConfigError(fmt::format(
-        "selector {}: needs a calibration text, and there is none", options.selector));
+    throw ConfigError(
+        fmt::format("selector {}: needs a calibration text, and there is none", options.selector));
   }
   std::vector<Index> layers;
-  for (Index layer = shape_.next_asked(0); layer < shape_.n_layers; layer = shape_.next_asked(layer + 1))
+  for (Index layer = shape_.next_asked(0); layer < shape_.n_layers;
+       layer = shape_.next_asked(layer + 1))
     layers.push_back(layer);
   run_->calibrate(*calibration.text, layers, pool_);
 }
@@ -140,7 +142,8 @@ void LiveSequence::adopt(const KvStore& dense) {
                                   {0, 0, 1, 0});
   for (Index layer = 0; layer < shape_.n_layers; ++layer) {
     if (model_.config().window[static_cast<std::size_t>(layer)]) continue;
-    run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()), cache_->host_v(layer, 0, n_tokens()),
+    run_->layer_call({layer, q, cache_->host_k(layer, 0, n_tokens()),
+                      cache_->host_v(layer, 0, n_tokens()),
                       /*window=*/std::nullopt,
                       /*sinks=*/{}});  // nothing is attended to here
   }

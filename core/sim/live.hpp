@@ -28,7 +28,8 @@ struct LiveOptions {
   MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
-  ScorePrecision score_precision = ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
+  ScorePrecision score_precision =
+      ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
 };
 
 /// How a prompt is filled in.

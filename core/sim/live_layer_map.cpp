@@ -109,8 +109,7 @@ Tensor<double> measure_layer_divergences(const Transformer& verifier, const Tran
 std::vector<Index> measure_layer_map(const Transformer& verifier, const Transformer& draft,
                                      std::span<const TokenId> text, Index stride,
                                      ThreadPool& pool) {
-  return monotone_layer_map(
-             measure_layer_divergences(verifier, draft, text, stride, pool).view())
+  return monotone_layer_map(measure_layer_divergences(verifier, draft, text, stride, pool).view())
       .draft_of;
 }
 

@@ -89,16 +89,16 @@ double CostTotals::bytes_per_call() const {
   return n_calls > 0.0 ? bytes / n_calls : kNan;
 }
 
-void LiveStats::add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call, bool is_own,
-                    double score_bytes) {
+void LiveStats::add(Phase phase, const Selection& answer, const AttentionShape& shape,
+                    TokenRange call, bool is_own, double score_bytes) {
   KeptTotals kept_here;
   kept_here.add(answer, shape.n_q, shape.n_kv, call);
   CostTotals cost_here;
   cost_here.attended = kept_here.n_attended();
   cost_here.visible = kept_here.n_visible();
   cost_here.n_rows = static_cast<double>(shape.n_q * call.size());
-  cost_here.bytes =
-      score_bytes + 2.0 * kept_here.n_loaded() * static_cast<double>(shape.d_head) * kBytesPerElement;
+  cost_here.bytes = score_bytes + 2.0 * kept_here.n_loaded() * static_cast<double>(shape.d_head) *
+                                      kBytesPerElement;
   cost_here.n_calls = 1.0;
   cost_here.longest = static_cast<double>(call.end);
   cost[static_cast<std::size_t>(phase)].add(cost_here);

@@ -69,8 +69,8 @@ struct LiveStats {
   const CostTotals& cost_of(Phase phase) const { return cost[static_cast<std::size_t>(phase)]; }
   /// One layer's answer to one call of `phase`. is_own: the method answered, and did not leave the layer dense; score_bytes:
   /// read to choose.
-  void add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call, bool is_own,
-           double score_bytes);
+  void add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call,
+           bool is_own, double score_bytes);
   /// All phases together.
   KeptTotals all() const;
   CostTotals all_costs() const;

@@ -82,12 +82,13 @@ void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) co
 }
 
 /// raw: the estimate of the dense output with weights and summaries, not renormalised; y: renormalised.
-void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,
-                          std::span<double> y) const {
+void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras,
+                          std::span<double> raw, std::span<double> y) const {
   if (extras.list_share) {
     const double share = *extras.list_share;
     const auto rest = extras.summary_v.row(0);
-    for (std::size_t c = 0; c < y.size(); ++c) y[c] = share * y[c] + (1.0 - share) * static_cast<double>(rest[c]);
+    for (std::size_t c = 0; c < y.size(); ++c)
+      y[c] = share * y[c] + (1.0 - share) * static_cast<double>(rest[c]);
     return;
   }
   double total = sink_prob_;
@@ -97,8 +98,10 @@ void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras,
     for (std::size_t c = 0; c < raw.size(); ++c) raw[c] += weight * static_cast<double>(value[c]);
   };
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    const double log_weight = extras.log_weight.empty() ? 0.0 : static_cast<double>(extras.log_weight[i]);
-    add(std::exp(scores_[static_cast<std::size_t>(keys[i] - visible_.begin)] + log_weight - lse_), v_.row(keys[i]));
+    const double log_weight =
+        extras.log_weight.empty() ? 0.0 : static_cast<double>(extras.log_weight[i]);
+    add(std::exp(scores_[static_cast<std::size_t>(keys[i] - visible_.begin)] + log_weight - lse_),
+        v_.row(keys[i]));
   }
   for (std::size_t m = 0; m < extras.summary_scores.size(); ++m) {
     add(std::exp(extras.summary_scores[m] - lse_), extras.summary_v.row(static_cast<Index>(m)));
@@ -116,15 +119,16 @@ double DenseRow::sink_weight(std::span<const KeyPos> keys, Index n_sink) const {
   return sink;
 }
 
-RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras) {
+RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
+                             const RowExtras& extras) {
   DenseRow* const self = this;
   RowQuality quality;
   compare(std::span(&self, 1), keys, k, n_sink, std::span(&extras, 1), std::span(&quality, 1));
   return quality;
 }
 
-void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k, Index n_sink,
-                       std::span<const RowExtras> extras, std::span<RowQuality> out) {
+void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k,
+                       Index n_sink, std::span<const RowExtras> extras, std::span<RowQuality> out) {
   constexpr std::size_t kMostRows = 8;  // summed up at a time
   std::array<const double*, kMostRows> weights;
   std::array<double*, kMostRows> sums;
@@ -146,8 +150,8 @@ void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> 
     }
     if (n == 0) continue;
     const DenseRow& any = *rows[places[0]];
-    add_weighted_rows(std::span(weights).first(n), any.visible_.begin, keys, any.v_, std::span(sums).first(n),
-                      std::span(masses).first(n));
+    add_weighted_rows(std::span(weights).first(n), any.visible_.begin, keys, any.v_,
+                      std::span(sums).first(n), std::span(masses).first(n));
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t at = places[i];
       out[at] = rows[at]->compare_sums(keys, k, n_sink, extras[at], masses[i]);
@@ -155,8 +159,8 @@ void DenseRow::compare(std::span<DenseRow* const> rows, std::span<const KeyPos> 
   }
 }
 
-RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras,
-                                  double mass) {
+RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink,
+                                  const RowExtras& extras, double mass) {
   RowQuality quality;
   const auto n = static_cast<Index>(probs_.size());
   const auto size = static_cast<Index>(keys.size());
@@ -164,8 +168,8 @@ RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n
   const bool is_all = size == n;
   const Index top_budget = std::min(n, k > 0 ? k : size);
   const Index top_ten = std::min<Index>(n, 10);
-  auto [in_ten, in_budget, in_oracle] =
-      count_in_cuts(scores_, visible_.begin, keys, {cut_of(top_ten), cut_of(top_budget), cut_of(size)});
+  auto [in_ten, in_budget, in_oracle] = count_in_cuts(
+      scores_, visible_.begin, keys, {cut_of(top_ten), cut_of(top_budget), cut_of(size)});
   if (is_all || top_budget == n) in_budget = size;
   if (is_all) in_oracle = size;
   quality.mass = is_all ? 1.0 : std::min(mass / keys_prob_, 1.0);

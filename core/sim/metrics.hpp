@@ -81,10 +81,10 @@ struct RowQuality {
 
 /// What else than its keys forms the output of a row: weights of the keys, and summaries (see Selection).
 struct RowExtras {
-  std::span<const float> log_weight;    // [keys.size()] or empty
-  std::vector<double> summary_scores;   // [m] with log_count, or empty
-  TensorView<const float> summary_v;    // [m, d_head]
-  std::optional<double> list_share;     // stated: y = share * y_S + (1 - share) * the one summary
+  std::span<const float> log_weight;   // [keys.size()] or empty
+  std::vector<double> summary_scores;  // [m] with log_count, or empty
+  TensorView<const float> summary_v;   // [m, d_head]
+  std::optional<double> list_share;    // stated: y = share * y_S + (1 - share) * the one summary
   bool changes_output() const {
     return !log_weight.empty() || !summary_scores.empty() || list_share.has_value();
   }
@@ -107,16 +107,18 @@ class DenseRow {
   /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
   /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and recall count keys as
   /// they are; outputs are made with weights and summaries.
-  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras = {});
+  RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink,
+                     const RowExtras& extras = {});
 
   /// The same for several rows that see the same keys of the same values and keep the same list: values are read once.
   /// extras, out [rows.size()]. Bit by bit what compare gives for each row.
-  static void compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k, Index n_sink,
-                      std::span<const RowExtras> extras, std::span<RowQuality> out);
+  static void compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k,
+                      Index n_sink, std::span<const RowExtras> extras, std::span<RowQuality> out);
 
  private:
   /// What compare does once the sum of weights (mass) and of weighted values (raw_) of the list is known.
-  RowQuality compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink, const RowExtras& extras, double mass);
+  RowQuality compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink,
+                          const RowExtras& extras, double mass);
   double sink_weight(std::span<const KeyPos> keys, Index n_sink) const;
   void list_output(std::span<const KeyPos> keys, std::span<double> y) const;
   void add_extras(std::span<const KeyPos> keys, const RowExtras& extras, std::span<double> raw,

@@ -72,9 +72,10 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
   }
   if (options.calibration != nullptr && !info.uuid.empty() &&
       options.calibration->info().uuid == info.uuid) {
-    throw ConfigError(fmt::format("calibration: {} is the recording that is replayed, expected one "
-                                  "of another text",
-                                  options.calibration->where()));
+    throw ConfigError(
+        fmt::format("calibration: {} is the recording that is replayed, expected one "
+                    "of another text",
+                    options.calibration->where()));
   }
   for (ReplayRun& run : runs) run.calibrate(options.calibration, data, pool);
   const Index n_prompt = prompt_end(info, options.calls);
@@ -128,7 +129,8 @@ std::vector<LayerReplay> replay_layers(const TraceSource& trace, const TraceSour
           answers[pair] = {&run.answers()[m], run.costs()[m], pairs[pair].budget,
                            run.caps().page_size};
           if (options.on_answer)
-            options.on_answer({data[i].layer, c, call, pair, run.answers()[m], run.costs()[m], run.caps().page_size});
+            options.on_answer({data[i].layer, c, call, pair, run.answers()[m], run.costs()[m],
+                               run.caps().page_size});
         }
       }
       measure.measure(measured[i]->result, c, answers, q.view(), data[i], measured[i]->tables,

@@ -35,8 +35,9 @@ std::vector<TokenRange> plan_calls(const TraceInfo& info, const CallPlan& plan,
   Index end = 0;
   for (const TokenRange& call : plan.at) {
     if (call.begin < end || call.end <= call.begin || call.end > info.n_tokens) {
-      throw ConfigError(fmt::format("{}: expected calls in order within {} tokens, found [{}, {}) after {}", where,
-                                    info.n_tokens, call.begin, call.end, end));
+      throw ConfigError(
+          fmt::format("{}: expected calls in order within {} tokens, found [{}, {}) after {}",
+                      where, info.n_tokens, call.begin, call.end, end));
     }
     end = call.end;
   }

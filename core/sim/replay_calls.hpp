@@ -14,7 +14,8 @@ struct CallPlan {
   Index chunk = 128;  // B_CP: queries of a prefill call
   Index steps = 16;   // decode, verify: calls measured, evenly spaced
   Index drafts = 4;   // verify: tokens verified at once
-  std::vector<TokenRange> at;  // these calls instead, ascending and apart, wherever the prompt ends; empty = as above
+  std::vector<TokenRange>
+      at;  // these calls instead, ascending and apart, wherever the prompt ends; empty = as above
 };
 
 /// Where the prompt ends for these calls: decode and verify take the later half of the prompt as

@@ -94,8 +94,8 @@ LayerReplay ReplayMeasure::make_layer(Index layer, bool has_window,
 }
 
 /// What else than its keys forms the output of query head `head` of the row.
-RowExtras ReplayMeasure::extras_of(const Selection& selection, const ListView& list, std::span<const KeyPos> keys,
-                                   const RowHead& head) const {
+RowExtras ReplayMeasure::extras_of(const Selection& selection, const ListView& list,
+                                   std::span<const KeyPos> keys, const RowHead& head) const {
   RowExtras extras;
   if (!list.log_weight.empty()) {
     const auto first = static_cast<std::size_t>(keys.data() - list.keys.data());
@@ -104,9 +104,12 @@ RowExtras ReplayMeasure::extras_of(const Selection& selection, const ListView& l
   if (selection.summaries.empty()) return extras;
   const Summaries& summaries = selection.summaries;
   const Index kv_head = head.q_head / info_.group();
-  extras.summary_scores = summary_scores(summaries, kv_head, widened(head.query, info_.score_rule().scale), info_.score_rule().cap);
-  extras.summary_v = summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
-  if (summaries.has_stated_share()) extras.list_share = static_cast<double>(summaries.list_share(head.q_head, head.row));
+  extras.summary_scores = summary_scores(
+      summaries, kv_head, widened(head.query, info_.score_rule().scale), info_.score_rule().cap);
+  extras.summary_v =
+      summaries.v.view().range(0, summaries.begin_of(kv_head), summaries.end_of(kv_head));
+  if (summaries.has_stated_share())
+    extras.list_share = static_cast<double>(summaries.list_share(head.q_head, head.row));
   return extras;
 }
 
@@ -127,7 +130,8 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   heads.clear();
   for (Index r = 0; r < group; ++r) {
     const Index q_head = kv_head * group + r;
-    if (const auto slot = slot_of_head(q_head)) heads.push_back({q_head, row, *slot, queries[static_cast<std::size_t>(r)]});
+    if (const auto slot = slot_of_head(q_head))
+      heads.push_back({q_head, row, *slot, queries[static_cast<std::size_t>(r)]});
   }
   if (worker.dense.size() < heads.size()) worker.dense.resize(heads.size());
 
@@ -137,22 +141,26 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   for (std::size_t h = 0; h < heads.size(); ++h) {
     const Index q_head = heads[h].q_head;
     const std::span<ListView> lists = std::span(worker.lists).subspan(h * n_pairs, n_pairs);
-    const std::span<std::span<const KeyPos>> keys = std::span(worker.keys).subspan(h * n_pairs, n_pairs);
+    const std::span<std::span<const KeyPos>> keys =
+        std::span(worker.keys).subspan(h * n_pairs, n_pairs);
     worker.ks.clear();
     for (std::size_t p = 0; p < n_pairs; ++p) {
       const PairAnswer& answer = job.answers[p];
       const Selection& selection = *answer.selection;
-      lists[p] = selection.is_dense ? ListView{} : selection.list(owner_of(selection.owner, q_head, group), row);
-      keys[p] = inside(selection.is_dense ? std::span<const KeyPos>(job.all_positions) : lists[p].keys, visible);
+      lists[p] = selection.is_dense ? ListView{}
+                                    : selection.list(owner_of(selection.owner, q_head, group), row);
+      keys[p] = inside(
+          selection.is_dense ? std::span<const KeyPos>(job.all_positions) : lists[p].keys, visible);
       worker.ks.push_back(static_cast<Index>(keys[p].size()));
       worker.ks.push_back(nominal_keys(answer, visible.size()));
     }
     if (!with_rows) continue;
     const std::span<double> row_scores = worker.scores.row(q_head - kv_head * group, visible);
     soft_cap(row_scores, info_.score_rule().cap);
-    worker.dense[h].prepare(row_scores, visible,
-                            job.layer.v.view().sub(kv_head), worker.ks, info_.sink(job.layer.layer, q_head));
-    if (options_.on_row) options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
+    worker.dense[h].prepare(row_scores, visible, job.layer.v.view().sub(kv_head), worker.ks,
+                            info_.sink(job.layer.layer, q_head));
+    if (options_.on_row)
+      options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
   }
   for (std::size_t p = 0; p < n_pairs; ++p) {
     // heads that keep the same list are compared together
@@ -160,13 +168,14 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     const bool is_shared = selection.is_dense || selection.owner != ListOwner::q_head;
     const std::size_t n_together = is_shared ? heads.size() : 1;
     for (std::size_t h = 0; h < heads.size(); h += n_together)
-      measure_list(job, p, {pos, visible.size(), static_cast<std::size_t>(row_slot)}, h, n_together, worker);
+      measure_list(job, p, {pos, visible.size(), static_cast<std::size_t>(row_slot)}, h, n_together,
+                   worker);
   }
 }
 
 /// Files what answer `p` gives heads [first, first + n) of the worker's row, which keep the same list.
-void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& at, std::size_t first, std::size_t n,
-                                 Worker& worker) {
+void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& at,
+                                 std::size_t first, std::size_t n, Worker& worker) {
   const PairAnswer& answer = job.answers[p];
   const Selection& selection = *answer.selection;
   const ListView& list = worker.lists[first * job.answers.size() + p];
@@ -179,8 +188,8 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
       worker.rows.push_back(&worker.dense[h]);
       worker.extras.push_back(extras_of(selection, list, keys, worker.heads[h]));
     }
-    DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink, worker.extras,
-                      worker.qualities);
+    DenseRow::compare(worker.rows, keys, nominal_keys(answer, at.n_visible), options_.n_sink,
+                      worker.extras, worker.qualities);
   }
   Index n_forced = 0;
   if (!selection.is_dense && !keys.empty()) {
@@ -191,28 +200,25 @@ void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& 
   const double forced_share = n_kept > 0.0 ? static_cast<double>(n_forced) / n_kept : 0.0;
   AgeHistogram ages{};
   count_ages(keys, at.pos, ages);
-  for (std::size_t bin = 0; bin < kAgeBins; ++bin) worker.ages[p][bin] += static_cast<std::int64_t>(n) * ages[bin];
+  for (std::size_t bin = 0; bin < kAgeBins; ++bin)
+    worker.ages[p][bin] += static_cast<std::int64_t>(n) * ages[bin];
   const std::size_t n_rows = job.rows.size();
   for (std::size_t h = 0; h < n; ++h) {
     const RowQuality& quality = worker.qualities[h];
     const std::size_t slot = worker.heads[first + h].slot;
-    const double values[kRowMetrics] = {quality.mass,
-                                        quality.recall10,
-                                        quality.recallk,
-                                        quality.output_error,
-                                        quality.output_error_rel,
-                                        quality.output_error_raw,
-                                        quality.jaccard,
-                                        quality.sink_share,
-                                        n_kept,
-                                        forced_share};
+    const double values[kRowMetrics] = {
+        quality.mass,         quality.recall10,         quality.recallk,
+        quality.output_error, quality.output_error_rel, quality.output_error_raw,
+        quality.jaccard,      quality.sink_share,       n_kept,
+        forced_share};
     for (std::size_t m = 0; m < kRowMetrics; ++m)
       rows_[((p * kRowMetrics + m) * q_heads_.size() + slot) * n_rows + at.row_slot] = values[m];
     if (at.row_slot + 1 < n_rows || options_.only_costs) continue;
     auto& before = job.previous[p * q_heads_.size() + slot];
     auto& churn = job.out.pairs[p].of(ReplayMetric::churn);
     if (job.call_index > 0 && n_kept > 0.0) {
-      churn[slot * job.n_calls() + job.call_index] = static_cast<double>(symmetric_difference(before, keys)) / n_kept;
+      churn[slot * job.n_calls() + job.call_index] =
+          static_cast<double>(symmetric_difference(before, keys)) / n_kept;
     }
     before.assign(keys.begin(), keys.end());
   }
@@ -250,8 +256,7 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
   const std::size_t n_pairs = answers.size();
   std::vector<KeyPos> all_positions(static_cast<std::size_t>(call.end));
   std::iota(all_positions.begin(), all_positions.end(), KeyPos{0});
-  const Job job{out,      index,    call,  answers,      q, layer, tables,
-                measured, previous, all_positions};
+  const Job job{out, index, call, answers, q, layer, tables, measured, previous, all_positions};
   const std::size_t n_heads = q_heads_.size();
   const std::size_t n_rows = job.rows.size();
   rows_.assign(n_pairs * kRowMetrics * n_heads * n_rows, kNan);
@@ -277,7 +282,8 @@ void ReplayMeasure::measure(LayerReplay& out, std::size_t index,
         double sum = 0.0;
         for (std::size_t r = 0; r < n_rows; ++r) sum += values[r];
         pair.values[m][h * out.calls.size() + index] = sum / static_cast<double>(n_rows);
-        if (m == 0 && !options_.only_costs) std::copy_n(values, n_rows, pair.mass_rows.data() + h * all_rows + first_row);
+        if (m == 0 && !options_.only_costs)
+          std::copy_n(values, n_rows, pair.mass_rows.data() + h * all_rows + first_row);
       }
     }
     for (const Worker& worker : workers_) {

@@ -67,9 +67,10 @@ class ReplayMeasure {
   };
   struct Job;  // what one call's workers share
   void measure_row(const Job& job, Index kv_head, Index row_slot, Worker& worker);
-  void measure_list(const Job& job, std::size_t p, const RowPlace& at, std::size_t first, std::size_t n, Worker& worker);
-  RowExtras extras_of(const Selection& selection, const ListView& list, std::span<const KeyPos> keys,
-                      const RowHead& head) const;
+  void measure_list(const Job& job, std::size_t p, const RowPlace& at, std::size_t first,
+                    std::size_t n, Worker& worker);
+  RowExtras extras_of(const Selection& selection, const ListView& list,
+                      std::span<const KeyPos> keys, const RowHead& head) const;
   void measure_cost(const Job& job, std::size_t pair, Index kv_head) const;
   std::optional<std::size_t> slot_of_head(Index q_head) const;  // empty: not measured
 

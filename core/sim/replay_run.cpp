@@ -67,7 +67,8 @@ ReplayRun::ReplayRun(const std::vector<ReplayPair>& pairs, std::vector<std::size
   has_history_ = caps().permanent || caps().needs_probs;
 }
 
-void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers, ThreadPool& pool) {
+void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer>& layers,
+                          ThreadPool& pool) {
   if (!caps().needs_calibration) return;
   if (text == nullptr) {
     throw ConfigError(fmt::format(
@@ -90,7 +91,8 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
   }
   std::vector<Index> asked;
   for (const ReplayLayer& layer : layers) {
-    if (!layer.window) asked.push_back(layer.layer);  // the others stay dense: nobody asks about them
+    if (!layer.window)
+      asked.push_back(layer.layer);  // the others stay dense: nobody asks about them
   }
   run_->calibrate(*text, asked, pool);
 }
@@ -108,7 +110,8 @@ LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
                         Index begin, Index chunk, Index n_prompt) {
   const Index n = caps().steps_per_choice;
-  const Index first_step = begin - begin % n;  // from here on a list may serve that is still in use at `begin`
+  const Index first_step =
+      begin - begin % n;  // from here on a list may serve that is still in use at `begin`
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();
     const bool in_prompt = from < n_prompt;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/sim/protocol.hpp"
-#include "core/sim/replay_side.hpp"
 #include "core/sim/replay.hpp"
+#include "core/sim/replay_side.hpp"
 
 namespace kvscope {
 
@@ -17,9 +17,9 @@ namespace kvscope {
 struct ReplayLayer {
   Index layer = 0;
   std::optional<Index> window;
-  std::span<const float> sinks;  // [n_q] or empty; of the trace's info
-  Tensor<float> k;               // [n_kv, n_tokens, d_head]
-  Tensor<float> v;               // [n_kv, n_tokens, d_head]
+  std::span<const float> sinks;        // [n_q] or empty; of the trace's info
+  Tensor<float> k;                     // [n_kv, n_tokens, d_head]
+  Tensor<float> v;                     // [n_kv, n_tokens, d_head]
   const TraceSource* trace = nullptr;  // where side tensors are read from; must outlive the layer
 };
 
@@ -67,7 +67,7 @@ class ReplayRun {
   std::span<const Selection> answers_;
   std::vector<SelectCost> costs_;
   std::unique_ptr<ReplaySide> side_;  // of methods that need it
-  std::vector<float> no_query_;  // [d_head]: stands for queries that nobody looks at
+  std::vector<float> no_query_;       // [d_head]: stands for queries that nobody looks at
 };
 
 /// The fewest runs that answer all pairs.

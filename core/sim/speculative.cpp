@@ -34,8 +34,8 @@ SpeculativeResult decode_speculatively(LiveSequence& verifier, DraftRunner& draf
   }
   const Stopwatch start;
   SpeculativeResult result;
-  const ProposalRows rows = verifier.selector_run().caps().needs_draft ? ProposalRows::kept
-                                                                       : ProposalRows::none;
+  const ProposalRows rows =
+      verifier.selector_run().caps().needs_draft ? ProposalRows::kept : ProposalRows::none;
   std::vector<TokenId> unseen = {last};  // known tokens that the draft has not run
   while (static_cast<Index>(result.tokens.size()) < n_new) {
     const Index begin = verifier.n_tokens();

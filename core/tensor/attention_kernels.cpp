@@ -80,13 +80,15 @@ HWY_INLINE void SoftmaxStep(const LaneAttention& t, Index n_keys, float* scores)
 }
 
 // Caps the scores of a block of keys; addends (one per key, `stride` apart, or null) join behind the cap.
-HWY_INLINE void CapScores(const LaneAttention& t, Index n_keys, const float* addends, Index stride, float* scores) {
+HWY_INLINE void CapScores(const LaneAttention& t, Index n_keys, const float* addends, Index stride,
+                          float* scores) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   for (Index i = 0; i < n_keys; ++i) {
     const V addend = hn::Set(d, addends == nullptr ? 0.0f : addends[i * stride]);
     float* s = scores + i * t.lanes;
-    for (Index j = 0; j < t.lanes; j += step) hn::StoreU(hn::Add(SoftCap(hn::LoadU(d, s + j), t.cap), addend), d, s + j);
+    for (Index j = 0; j < t.lanes; j += step)
+      hn::StoreU(hn::Add(SoftCap(hn::LoadU(d, s + j), t.cap), addend), d, s + j);
   }
 }
 
@@ -117,8 +119,7 @@ HWY_INLINE void AddPackedValues(const LaneAttention& t, const float* packed, Ind
   }
   if (f < t.d_head) {
     TileRest<kVecs, Init::kScaleOld>(t.d_head - f, packed + f * n_packed, 1, kTileRows, scores + j,
-                                     t.lanes, n_keys, nullptr, alpha + j,
-                                     t.out + f * t.lanes + j);
+                                     t.lanes, n_keys, nullptr, alpha + j, t.out + f * t.lanes + j);
   }
 }
 
@@ -130,12 +131,15 @@ class F32Block {
   F32Block(const LaneAttention* tasks, Index n_tasks, float* packed)
       : t_(tasks[0]), packed_(n_tasks > 1 ? packed : nullptr) {}
 
-  void Begin(Index key0, Index n_keys) { Take(t_.k + key0 * t_.d_head, t_.v + key0 * t_.d_head, n_keys); }
+  void Begin(Index key0, Index n_keys) {
+    Take(t_.k + key0 * t_.d_head, t_.v + key0 * t_.d_head, n_keys);
+  }
   // Keys that scores are computed for, those behind the last one included: masked, and without weight.
   Index n_scores(Index n_keys) const { return n_keys; }
 
   HWY_INLINE void Scores(const LaneAttention& t, Index, Index n_keys, float* scores) const {
-    const bool is_apart = t.cap > 0.0f && t.has_addends;  // the last channel is not part of the product
+    const bool is_apart =
+        t.cap > 0.0f && t.has_addends;  // the last channel is not part of the product
     const Index d_dot = is_apart ? t.d_head - 1 : t.d_head;
     Product<Init::kBias>(k_, t.d_head, 1, n_keys, t.q, t.lanes, d_dot, nullptr, nullptr, scores);
     if (t.cap > 0.0f) CapScores(t, n_keys, is_apart ? k_ + d_dot : nullptr, t.d_head, scores);
@@ -144,7 +148,8 @@ class F32Block {
     SoftmaxStep(t, n_keys, scores);
     const float* alpha = LaneState(t).alpha;
     if (packed_ == nullptr) {
-      Product<Init::kScaleOld>(v_, 1, t.d_head, t.d_head, scores, t.lanes, n_keys, nullptr, alpha, t.out);
+      Product<Init::kScaleOld>(v_, 1, t.d_head, t.d_head, scores, t.lanes, n_keys, nullptr, alpha,
+                               t.out);
       return;
     }
     const Index n = static_cast<Index>(hn::Lanes(D()));
@@ -177,7 +182,8 @@ class F32Block {
 class WidenedBlock final : public F32Block {
  public:
   WidenedBlock(const LaneAttention* tasks, Index n_tasks, float* packed)
-      : F32Block(tasks, n_tasks, packed), rows_(static_cast<std::size_t>(2 * kKeyBlock * tasks[0].d_head)) {}
+      : F32Block(tasks, n_tasks, packed),
+        rows_(static_cast<std::size_t>(2 * kKeyBlock * tasks[0].d_head)) {}
   void Begin(Index key0, Index n_keys) {
     const auto n = static_cast<std::size_t>(n_keys * t_.d_head);
     to_float(DType::bf16, t_.k16 + key0 * t_.d_head, rows_.data(), n);
@@ -200,12 +206,14 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundedPairs(V even, V odd) {
   return hn::Or(hn::ShiftRight<16>(rounded(even)), hn::And(rounded(odd), hn::Set(du, 0xffff0000u)));
 }
 
-constexpr float kMaxGrowth = 8.0f;  // a running maximum may lag behind by this much: weights up to e^8 are no harm
+constexpr float kMaxGrowth =
+    8.0f;  // a running maximum may lag behind by this much: weights up to e^8 are no harm
 
 // Scores of a block of keys (even n_keys) to pairs of weights relative to the running maximum, and the state with them.
 // The maximum moves only where it lags too far behind: then what was summed before must be scaled by alpha. Returns true
 // if any lane's alpha is not 1.
-HWY_INLINE bool SoftmaxToPairs(const LaneAttention& t, Index n_keys, const float* scores, std::uint16_t* pairs) {
+HWY_INLINE bool SoftmaxToPairs(const LaneAttention& t, Index n_keys, const float* scores,
+                               std::uint16_t* pairs) {
   const D d;
   const hn::RebindToUnsigned<D> du;
   const Index step = static_cast<Index>(hn::Lanes(d));
@@ -232,7 +240,8 @@ HWY_INLINE bool SoftmaxToPairs(const LaneAttention& t, Index n_keys, const float
       const V odd = ExpOfNegative(hn::Sub(hn::LoadU(d, s + lanes), safe_max));
       sum_even = hn::Add(sum_even, even);
       sum_odd = hn::Add(sum_odd, odd);
-      hn::StoreU(RoundedPairs(even, odd), du, reinterpret_cast<std::uint32_t*>(pairs) + i / 2 * lanes + j);
+      hn::StoreU(RoundedPairs(even, odd), du,
+                 reinterpret_cast<std::uint32_t*>(pairs) + i / 2 * lanes + j);
     }
     const V block_sum = hn::Add(sum_even, sum_odd);
     V factor = hn::Set(d, 1.0f);
@@ -249,17 +258,20 @@ HWY_INLINE bool SoftmaxToPairs(const LaneAttention& t, Index n_keys, const float
 
 // out[j][r] = row[r][c + j] for eight rows and eight elements; rows of out are `stride` apart.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void Transpose8x8(const std::uint16_t* const row[8], Index c, std::uint16_t* out, Index stride) {
+HWY_INLINE void Transpose8x8(const std::uint16_t* const row[8], Index c, std::uint16_t* out,
+                             Index stride) {
   for (Index j = 0; j < 8; ++j) {
     for (Index r = 0; r < 8; ++r) out[j * stride + r] = row[r][c + j];
   }
 }
 #else
-HWY_INLINE void Transpose8x8(const std::uint16_t* const row[8], Index c, std::uint16_t* out, Index stride) {
+HWY_INLINE void Transpose8x8(const std::uint16_t* const row[8], Index c, std::uint16_t* out,
+                             Index stride) {
   const hn::FixedTag<std::uint16_t, 8> d16;
   const hn::FixedTag<std::uint32_t, 4> d32;
   const hn::FixedTag<std::uint64_t, 2> d64;
-  hn::Vec<hn::FixedTag<std::uint32_t, 4>> pairs[4][2];  // of rows 2r and 2r + 1: elements 0 to 3, and 4 to 7
+  hn::Vec<hn::FixedTag<std::uint32_t, 4>>
+      pairs[4][2];  // of rows 2r and 2r + 1: elements 0 to 3, and 4 to 7
   for (int r = 0; r < 4; ++r) {
     const auto even = hn::LoadU(d16, row[2 * r] + c);
     const auto odd = hn::LoadU(d16, row[2 * r + 1] + c);
@@ -286,9 +298,11 @@ class Bf16Block {
   Bf16Block(const LaneAttention* tasks, Index n_tasks, const Bf16Products& products)
       : t_(tasks[0]), products_(products), n_q_pairs_(t_.d_head * t_.lanes) {
     const auto block = static_cast<std::size_t>(kKeyBlock * t_.d_head);
-    memory_.resize(static_cast<std::size_t>(n_tasks * n_q_pairs_ + kKeyBlock * t_.lanes) + 2 * block + kAlign);
+    memory_.resize(static_cast<std::size_t>(n_tasks * n_q_pairs_ + kKeyBlock * t_.lanes) +
+                   2 * block + kAlign);
     auto* first = memory_.data();
-    while (reinterpret_cast<std::uintptr_t>(first) % (2 * kAlign) != 0) ++first;  // tiles are read line by line
+    while (reinterpret_cast<std::uintptr_t>(first) % (2 * kAlign) != 0)
+      ++first;  // tiles are read line by line
     q_pairs_ = first;
     values_ = q_pairs_ + n_tasks * n_q_pairs_;
     last_keys_ = values_ + block;
@@ -298,8 +312,8 @@ class Bf16Block {
         const float* q = tasks[i].q + c * t_.lanes;
         auto* to = reinterpret_cast<std::uint32_t*>(q_pairs_ + i * n_q_pairs_ + c * t_.lanes);
         for (Index j = 0; j < t_.lanes; j += static_cast<Index>(hn::Lanes(D()))) {
-          hn::StoreU(RoundedPairs(hn::LoadU(D(), q + j), hn::LoadU(D(), q + t_.lanes + j)), hn::RebindToUnsigned<D>(),
-                     to + j);
+          hn::StoreU(RoundedPairs(hn::LoadU(D(), q + j), hn::LoadU(D(), q + t_.lanes + j)),
+                     hn::RebindToUnsigned<D>(), to + j);
         }
       }
     }
@@ -347,11 +361,13 @@ class Bf16Block {
   // Values as rows of channels [d_head, n_padded_], zero from n_keys on.
   void Transpose(const std::uint16_t* v, Index n_keys) {
     const Index d_head = t_.d_head;
-    const std::vector<std::uint16_t> none(n_keys < n_padded_ ? static_cast<std::size_t>(d_head) : 0, 0);
+    const std::vector<std::uint16_t> none(n_keys < n_padded_ ? static_cast<std::size_t>(d_head) : 0,
+                                          0);
     for (Index i = 0; i < n_padded_; i += 8) {
       const std::uint16_t* row[8];
       for (Index r = 0; r < 8; ++r) row[r] = i + r < n_keys ? v + (i + r) * d_head : none.data();
-      for (Index c = 0; c < d_head; c += 8) Transpose8x8(row, c, values_ + c * n_padded_ + i, n_padded_);
+      for (Index c = 0; c < d_head; c += 8)
+        Transpose8x8(row, c, values_ + c * n_padded_ + i, n_padded_);
     }
   }
 
@@ -369,8 +385,8 @@ class Bf16Block {
 
 // One block of keys for one task.
 template <class Block>
-HWY_INLINE void KeyBlockStep(const LaneAttention& t, Index task, const Block& block, Index key0, std::int32_t first_pos,
-                             std::int32_t last_pos, float* scores) {
+HWY_INLINE void KeyBlockStep(const LaneAttention& t, Index task, const Block& block, Index key0,
+                             std::int32_t first_pos, std::int32_t last_pos, float* scores) {
   const Index n_keys = block.n_scores(t.key_end - key0 < kKeyBlock ? t.key_end - key0 : kKeyBlock);
   block.Scores(t, task, n_keys, scores);
   const bool crosses_diagonal = key0 + n_keys - 1 > first_pos;
@@ -389,7 +405,8 @@ HWY_INLINE void StartSpan(const LaneAttention& t) {
 }
 
 // total = total joined with a span. Both [d_head + 2, lanes]: maximum, sum, output.
-HWY_INLINE void JoinSpan(const float* max, const float* sum, const float* out, Index d_head, Index lanes, float* total) {
+HWY_INLINE void JoinSpan(const float* max, const float* sum, const float* out, Index d_head,
+                         Index lanes, float* total) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   float* sums = total + lanes;
@@ -412,8 +429,8 @@ HWY_INLINE void StartTotal(const float* sinks, Index lanes, float* total) {
   }
 }
 
-HWY_INLINE void Finish(const float* max, const float* sum, const float* from, Index d_head, Index lanes, float* out,
-                       float* lse) {
+HWY_INLINE void Finish(const float* max, const float* sum, const float* from, Index d_head,
+                       Index lanes, float* out, float* lse) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   for (Index j = 0; j < lanes; j += step) {
@@ -423,7 +440,8 @@ HWY_INLINE void Finish(const float* max, const float* sum, const float* from, In
     }
   }
   for (Index j = 0; j < lanes; ++j) {
-    lse[j] = static_cast<float>(static_cast<double>(max[j]) + std::log(static_cast<double>(sum[j])));
+    lse[j] =
+        static_cast<float>(static_cast<double>(max[j]) + std::log(static_cast<double>(sum[j])));
   }
 }
 
@@ -493,7 +511,8 @@ void AttendBlocks(const LaneAttention* tasks, Index n_tasks, float* scores, Bloc
   }
 }
 
-void Attention(const LaneAttention* tasks, Index n_tasks, float* scores, float* packed, Matmul matmul) {
+void Attention(const LaneAttention* tasks, Index n_tasks, float* scores, float* packed,
+               Matmul matmul) {
   const LaneAttention& t = tasks[0];
   const Bf16Products* products = bf16_products(matmul);
   if (t.k16 == nullptr) {
@@ -505,8 +524,8 @@ void Attention(const LaneAttention* tasks, Index n_tasks, float* scores, float* 
   }
 }
 
-void JoinParts(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes, const float* sinks,
-               float* out, float* lse) {
+void JoinParts(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
+               const float* sinks, float* out, float* lse) {
   std::vector<float> total(static_cast<std::size_t>((d_head + 2) * lanes), 0.0f);
   StartTotal(sinks, lanes, total.data());
   for (Index i = 0; i < n_parts; ++i) {
@@ -529,16 +548,19 @@ void lane_attention(const LaneAttention& task) {
   HWY_DYNAMIC_DISPATCH(Attention)(&task, 1, task.scratch + 3 * task.lanes, nullptr, Matmul::f32);
 }
 
-Index lane_attention_scratch(Index d_head) { return kKeyBlock * (kWideLanes + d_head + 16); }
+Index lane_attention_scratch(Index d_head) {
+  return kKeyBlock * (kWideLanes + d_head + 16);
+}
 
 void lane_attention(std::span<const LaneAttention> tasks, float* scratch, Matmul matmul) {
   if (tasks.empty()) return;
   HWY_DYNAMIC_DISPATCH(Attention)
-  (tasks.data(), static_cast<Index>(tasks.size()), scratch, scratch + kKeyBlock * kWideLanes, matmul);
+  (tasks.data(), static_cast<Index>(tasks.size()), scratch, scratch + kKeyBlock * kWideLanes,
+   matmul);
 }
 
-void lane_attention_join(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes, const float* sinks,
-                         float* out, float* lse) {
+void lane_attention_join(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
+                         const float* sinks, float* out, float* lse) {
   HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, lanes, sinks, out, lse);
 }
 

@@ -26,12 +26,15 @@ namespace {
 
 constexpr Index kTile = 16;       // rows of a tile of weights, and lanes of a tile of activations
 constexpr Index kTileDepth = 32;  // values of k in a tile
-constexpr Index kDepth = 512;     // values of k per pass: 32 rows, and a lane block, stay in the first-level cache
+constexpr Index kDepth =
+    512;  // values of k per pass: 32 rows, and a lane block, stay in the first-level cache
 
 constexpr std::array<Matmul, 4> kAll = {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512,
                                         Matmul::bf16_amx};
 
-Index padded(Index k) { return (k + kTileDepth - 1) / kTileDepth * kTileDepth; }
+Index padded(Index k) {
+  return (k + kTileDepth - 1) / kTileDepth * kTileDepth;
+}
 
 #if KVSCOPE_HAS_X86_BF16
 
@@ -128,7 +131,9 @@ struct alignas(64) TileConfig {
 #define KVSCOPE_AMX __attribute__((target("amx-tile,amx-bf16")))
 
 // Tile loads do not tell the compiler which memory they read: what was written must be there before them.
-inline void finish_writes() { __asm__ volatile("" ::: "memory"); }
+inline void finish_writes() {
+  __asm__ volatile("" ::: "memory");
+}
 
 // Weights as tiles of 16 rows by 32 values: rows, steps along k and tiles of rows are so many values apart.
 struct TiledWeights {
@@ -236,10 +241,13 @@ void amx_add(TiledWeights w, Index n_tiles, Index n_steps, const std::uint16_t* 
 }
 
 KVSCOPE_AMX void amx_start() {
-  static constexpr TileConfig config;  // in memory as a whole: the intrinsic names its first bytes only
+  static constexpr TileConfig
+      config;  // in memory as a whole: the intrinsic names its first bytes only
   _tile_loadconfig(&config);
 }
-KVSCOPE_AMX void amx_stop() { _tile_release(); }
+KVSCOPE_AMX void amx_stop() {
+  _tile_release();
+}
 
 // Tiles one after another, [n_tiles][n_steps][16][32]: rows that are a power of two apart would share cache sets.
 TiledWeights pack(const std::uint16_t* w, Index ldw, Index n_tiles, Index n_steps,
@@ -253,7 +261,8 @@ TiledWeights pack(const std::uint16_t* w, Index ldw, Index n_tiles, Index n_step
   return {packed, kTileDepth, kTile * kTileDepth, n_steps * kTile * kTileDepth};
 }
 
-void amx_matmul(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const Bf16Blocks& blocks) {
+void amx_matmul(const std::uint16_t* w, Index ldw, Index n_rows, Index k,
+                const Bf16Blocks& blocks) {
   amx_start();
   const Index lanes = blocks.lanes;
   const Index n_tiles = n_rows / kTile;
@@ -294,14 +303,15 @@ void amx_matmul(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const 
 }
 
 template <bool kFromZero>
-void amx_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
-                 Index lanes) {
-  amx_add<kFromZero>({w, ldw, kTileDepth, kTile * ldw}, n_rows / kTile, k / kTileDepth, pairs, y, lanes);
+void amx_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k,
+                 const std::uint16_t* pairs, float* y, Index lanes) {
+  amx_add<kFromZero>({w, ldw, kTileDepth, kTile * ldw}, n_rows / kTile, k / kTileDepth, pairs, y,
+                     lanes);
 }
 
 template <bool kFromZero>
-void avx512_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
-                    Index lanes) {
+void avx512_product(const std::uint16_t* w, Index ldw, Index n_rows, Index k,
+                    const std::uint16_t* pairs, float* y, Index lanes) {
   if (kFromZero) std::fill_n(y, n_rows * lanes, 0.0f);
   avx512_matmul(w, ldw, n_rows, k, pairs, y, lanes);
 }
@@ -313,7 +323,8 @@ void nothing() {}
 std::string names_available() {
   std::string names;
   for (const Matmul matmul : kAll) {
-    if (is_available(matmul)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(matmul));
+    if (is_available(matmul))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(matmul));
   }
   return names;
 }
@@ -367,7 +378,8 @@ Matmul matmul_from_name(std::string_view name) {
 const Bf16Products* bf16_products(Matmul matmul) {
 #if KVSCOPE_HAS_X86_BF16
   static constexpr Bf16Products amx{amx_start, amx_stop, amx_product<true>, amx_product<false>};
-  static constexpr Bf16Products avx512{nothing, nothing, avx512_product<true>, avx512_product<false>};
+  static constexpr Bf16Products avx512{nothing, nothing, avx512_product<true>,
+                                       avx512_product<false>};
   if (matmul == Matmul::bf16_amx) return &amx;
   if (matmul == Matmul::bf16_avx512) return &avx512;
 #endif
@@ -375,7 +387,9 @@ const Bf16Products* bf16_products(Matmul matmul) {
   return nullptr;
 }
 
-Index bf16_pairs_size(Index k, Index lanes) { return padded(k) * lanes; }
+Index bf16_pairs_size(Index k, Index lanes) {
+  return padded(k) * lanes;
+}
 
 void bf16_pairs_from_lanes(const float* x, Index k, Index lanes, std::uint16_t* pairs) {
   std::vector<std::uint16_t> rounded(static_cast<std::size_t>(padded(k) * lanes), 0);

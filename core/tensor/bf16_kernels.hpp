@@ -30,12 +30,13 @@ Index bf16_pairs_size(Index k, Index lanes);
 
 /// Lane blocks of a product: activations in pairs, and where the results go.
 struct Bf16Blocks {
-  const std::uint16_t* pairs = nullptr;  // [n_blocks], pairs_stride apart, from bf16_pairs_from_lanes
+  const std::uint16_t* pairs =
+      nullptr;  // [n_blocks], pairs_stride apart, from bf16_pairs_from_lanes
   Index pairs_stride = 0;
-  float* y = nullptr;                    // [n_blocks] of [n_rows, lanes], y_stride apart
+  float* y = nullptr;  // [n_blocks] of [n_rows, lanes], y_stride apart
   Index y_stride = 0;
   Index n_blocks = 0;
-  Index lanes = 0;                       // a multiple of 16
+  Index lanes = 0;  // a multiple of 16
 
   const std::uint16_t* pairs_of(Index block) const { return pairs + block * pairs_stride; }
   float* y_of(Index block) const { return y + block * y_stride; }
@@ -50,11 +51,14 @@ void bf16_matmul(Matmul matmul, const std::uint16_t* w, Index ldw, Index n_rows,
 /// ldw, n_rows a multiple of 16 and k of 32; pairs [k / 2, lanes, 2]; y [n_rows, lanes]; lanes 16 or 32. Every sum is one
 /// chain over k whatever the number of rows and lanes.
 struct Bf16Products {
-  void (*start)();  // before the first product of a thread's stretch of work, and stop() after the last one
+  void (
+      *start)();  // before the first product of a thread's stretch of work, and stop() after the last one
   void (*stop)();
-  void (*set)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+  void (*set)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs,
+              float* y,
               Index lanes);  // y = w x
-  void (*add)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs, float* y,
+  void (*add)(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const std::uint16_t* pairs,
+              float* y,
               Index lanes);  // y += w x
 };
 

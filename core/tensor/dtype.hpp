@@ -12,7 +12,9 @@ namespace kvscope {
 enum class DType { f32, f16, bf16 };
 
 /// Bytes of one element.
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f32 ? 4 : 2;
+}
 
 /// "f32", "f16" or "bf16".
 std::string_view name_of(DType dtype);

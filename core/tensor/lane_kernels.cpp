@@ -57,14 +57,17 @@ void Rope(float* x, const float* cos, const float* sin, Index d_head, Index lane
   }
 }
 
-constexpr float kMostExponent = 80.0f;  // of exp in a sigmoid: beyond it Highway's exp is not defined, and 1 / (1 + e^80) is 0
+constexpr float kMostExponent =
+    80.0f;  // of exp in a sigmoid: beyond it Highway's exp is not defined, and 1 / (1 + e^80) is 0
 
 void SwiGlu(float* gate, const float* up, Index n) {
   const D d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   for (Index i = 0; i < n; i += step) {
     const V g = hn::LoadU(d, gate + i);
-    const V sigmoid = hn::Div(hn::Set(d, 1.0f), hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Min(hn::Neg(g), hn::Set(d, kMostExponent)))));
+    const V sigmoid = hn::Div(
+        hn::Set(d, 1.0f),
+        hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Min(hn::Neg(g), hn::Set(d, kMostExponent)))));
     hn::StoreU(hn::Mul(hn::Mul(g, sigmoid), hn::LoadU(d, up + i)), d, gate + i);
   }
 }
@@ -82,7 +85,8 @@ void ClampedSwiGlu(const float* gate_up, Index n, float alpha, float limit, floa
     for (Index j = 0; j < lanes; j += step) {
       const V g = hn::Min(hn::LoadU(d, gate + j), high);
       const V u = hn::Min(hn::Max(hn::LoadU(d, up + j), low), high);
-      const V e = hn::Exp(d, hn::Min(hn::Neg(hn::Mul(hn::Set(d, alpha), g)), hn::Set(d, kMostExponent)));
+      const V e =
+          hn::Exp(d, hn::Min(hn::Neg(hn::Mul(hn::Set(d, alpha), g)), hn::Set(d, kMostExponent)));
       const V glu = hn::Mul(g, hn::Div(one, hn::Add(one, e)));
       hn::StoreU(hn::Mul(hn::Add(u, one), glu), d, out + f * lanes + j);
     }
@@ -97,7 +101,9 @@ void Add(float* x, const float* y, Index n) {
   }
 }
 
-const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+const char* TargetName() {
+  return hwy::TargetName(HWY_TARGET);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace kvscope
@@ -123,17 +129,24 @@ void lane_rms_norm(const float* x, const float* weight, Index n, float eps, floa
 void lane_rope(float* x, const float* cos, const float* sin, Index d, Index lanes) {
   HWY_DYNAMIC_DISPATCH(Rope)(x, cos, sin, d, lanes);
 }
-void lane_swiglu(float* gate, const float* up, Index n) { HWY_DYNAMIC_DISPATCH(SwiGlu)(gate, up, n); }
+void lane_swiglu(float* gate, const float* up, Index n) {
+  HWY_DYNAMIC_DISPATCH(SwiGlu)(gate, up, n);
+}
 void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit, float* out,
                          Index lanes) {
   HWY_DYNAMIC_DISPATCH(ClampedSwiGlu)(gate_up, n, alpha, limit, out, lanes);
 }
-void lane_add(float* x, const float* y, Index n) { HWY_DYNAMIC_DISPATCH(Add)(x, y, n); }
-const char* lane_target_name() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+void lane_add(float* x, const float* y, Index n) {
+  HWY_DYNAMIC_DISPATCH(Add)(x, y, n);
+}
+const char* lane_target_name() {
+  return HWY_DYNAMIC_DISPATCH(TargetName)();
+}
 
 void rows_from_lanes(const float* x, Index n_features, Index lanes, Index n_tok, float* rows,
                      Index row_stride) {
-  constexpr Index kStep = 8;  // features per pass: reads stay in few cache lines, writes are runs of 8
+  constexpr Index kStep =
+      8;  // features per pass: reads stay in few cache lines, writes are runs of 8
   for (Index f0 = 0; f0 < n_features; f0 += kStep) {
     const Index f1 = f0 + kStep < n_features ? f0 + kStep : n_features;
     for (Index t = 0; t < n_tok; ++t) {

@@ -78,8 +78,8 @@ HWY_INLINE void TileRest(Index rows, const float* a, Index row_stride, Index k_s
 
 template <int kVecs, Init kInit>
 HWY_INLINE void Columns(const float* a, Index row_stride, Index k_stride, Index n_rows,
-                        const float* b, Index lanes, Index k, const float* bias,
-                        const float* alpha, float* c) {
+                        const float* b, Index lanes, Index k, const float* bias, const float* alpha,
+                        float* c) {
   Index r = 0;
   for (; r + kTileRows <= n_rows; r += kTileRows) {
     Tile<kTileRows, kVecs, kInit>(a + r * row_stride, row_stride, k_stride, b, lanes, k,
@@ -94,8 +94,8 @@ HWY_INLINE void Columns(const float* a, Index row_stride, Index k_stride, Index 
 // All lanes, two vectors at a time where there are two.
 template <Init kInit>
 HWY_INLINE void Product(const float* a, Index row_stride, Index k_stride, Index n_rows,
-                        const float* b, Index lanes, Index k, const float* bias,
-                        const float* alpha, float* c) {
+                        const float* b, Index lanes, Index k, const float* bias, const float* alpha,
+                        float* c) {
   const Index n = static_cast<Index>(hn::Lanes(D()));
   Index j = 0;
   for (; j + 2 * n <= lanes; j += 2 * n) {
@@ -115,7 +115,8 @@ HWY_INLINE V ExpOfNegative(V x) {
   const DI di;
   const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.442695041f)));  // x = n ln 2 + r
   const V nf = hn::ConvertTo(d, n);
-  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693145752f), x);  // ln 2 in two parts, the first exact in nf * part
+  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693145752f),
+                      x);  // ln 2 in two parts, the first exact in nf * part
   r = hn::NegMulAdd(nf, hn::Set(d, 1.42860677e-6f), r);
   V p = hn::Set(d, 1.0f / 5040.0f);  // Taylor series of e^r, |r| <= ln 2 / 2
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720.0f));
@@ -137,7 +138,8 @@ HWY_INLINE V SoftCap(V x, float cap) {
   const V one = hn::Set(d, 1.0f);
   const V e = ExpOfNegative(hn::Mul(size, hn::Set(d, -2.0f)));
   const V far = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), u);
-  const V square = hn::Mul(u, u);  // near 0 the difference above loses digits: Taylor's series of tanh
+  const V square =
+      hn::Mul(u, u);  // near 0 the difference above loses digits: Taylor's series of tanh
   V p = hn::Set(d, 62.0f / 2835.0f);
   p = hn::MulAdd(p, square, hn::Set(d, -17.0f / 315.0f));
   p = hn::MulAdd(p, square, hn::Set(d, 2.0f / 15.0f));

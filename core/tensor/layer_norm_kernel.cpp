@@ -14,7 +14,8 @@ namespace kvscope {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-void LayerNorm(const float* x, const float* weight, const float* bias, Index n, float eps, float* y, Index lanes) {
+void LayerNorm(const float* x, const float* weight, const float* bias, Index n, float eps, float* y,
+               Index lanes) {
   const hn::CappedTag<float, 16> d;
   const Index step = static_cast<Index>(hn::Lanes(d));
   const auto share = hn::Set(d, 1.0f / static_cast<float>(n));
@@ -31,7 +32,8 @@ void LayerNorm(const float* x, const float* weight, const float* bias, Index n, 
     const auto scale = hn::Div(one, hn::Sqrt(hn::MulAdd(squares, share, hn::Set(d, eps))));
     for (Index f = 0; f < n; ++f) {
       const auto unit = hn::Mul(hn::Sub(hn::LoadU(d, x + f * lanes + lane), mean), scale);
-      hn::StoreU(hn::MulAdd(unit, hn::Set(d, weight[f]), hn::Set(d, bias[f])), d, y + f * lanes + lane);
+      hn::StoreU(hn::MulAdd(unit, hn::Set(d, weight[f]), hn::Set(d, bias[f])), d,
+                 y + f * lanes + lane);
     }
   }
 }
@@ -43,7 +45,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvscope {
 HWY_EXPORT(LayerNorm);
-void lane_layer_norm(const float* x, const float* weight, const float* bias, Index n, float eps, float* y, Index lanes) {
+void lane_layer_norm(const float* x, const float* weight, const float* bias, Index n, float eps,
+                     float* y, Index lanes) {
   HWY_DYNAMIC_DISPATCH(LayerNorm)(x, weight, bias, n, eps, y, lanes);
 }
 

@@ -2,8 +2,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/tensor/row_kernels.cpp"
-#include <hwy/foreach_target.h>  // compiles this file once per instruction set
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // compiles this file once per instruction set
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -60,12 +60,14 @@ template <class Rows>
 HWY_INLINE V LoadBlocks(const Rows& rows, Index r, Index c) {
   const D d;
 #if HWY_TARGET <= HWY_AVX3
-  const V low = hn::OddEvenBlocks(hn::LoadDup128(d, rows(r + 4) + c), hn::LoadDup128(d, rows(r) + c));
+  const V low =
+      hn::OddEvenBlocks(hn::LoadDup128(d, rows(r + 4) + c), hn::LoadDup128(d, rows(r) + c));
   const V high =
       hn::OddEvenBlocks(hn::LoadDup128(d, rows(r + 12) + c), hn::LoadDup128(d, rows(r + 8) + c));
   return hn::ConcatUpperLower(d, high, low);
 #elif HWY_TARGET <= HWY_AVX2
-  return hn::ConcatUpperLower(d, hn::LoadDup128(d, rows(r + 4) + c), hn::LoadDup128(d, rows(r) + c));
+  return hn::ConcatUpperLower(d, hn::LoadDup128(d, rows(r + 4) + c),
+                              hn::LoadDup128(d, rows(r) + c));
 #else
   return hn::LoadU(d, rows(r) + c);
 #endif
@@ -103,8 +105,8 @@ struct Bf16Weights {
   static HWY_INLINE V Get(V column, Index i) {
     const DU du;
     const auto bits = hn::BitCast(du, column);
-    return hn::BitCast(D(), i == 0 ? hn::ShiftLeft<16>(bits)
-                                   : hn::And(bits, hn::Set(du, 0xffff0000u)));
+    return hn::BitCast(D(),
+                       i == 0 ? hn::ShiftLeft<16>(bits) : hn::And(bits, hn::Set(du, 0xffff0000u)));
   }
 };
 
@@ -130,8 +132,8 @@ HWY_INLINE void RowTile(const typename Weights::Stored* w, Index ldw, Index k, c
         for (Index e = 0; e < Weights::kPerFloat; ++e) {
           const V value = Weights::Get(column[j], e);
           for (int t = 0; t < kTokens; ++t) {
-            acc[g][t] = hn::MulAdd(value, hn::Set(d, x[t * k + i + j * Weights::kPerFloat + e]),
-                                   acc[g][t]);
+            acc[g][t] =
+                hn::MulAdd(value, hn::Set(d, x[t * k + i + j * Weights::kPerFloat + e]), acc[g][t]);
           }
         }
       }
@@ -177,7 +179,9 @@ void RowMatmulBf16(const std::uint16_t* w, Index ldw, Index n_rows, Index k, con
                    const float* x, Index n_tok, float* y, Index lanes) {
   RowMatmul<Bf16Weights>(w, ldw, n_rows, k, bias, x, n_tok, y, lanes);
 }
-Index VectorFloats() { return static_cast<Index>(hn::Lanes(D())); }
+Index VectorFloats() {
+  return static_cast<Index>(hn::Lanes(D()));
+}
 
 // Scores of one vector of keys by their first d_dot channels, lane = key. q [kRows, d_head]; scores: row r at r * kKeyBlock.
 template <int kRows, class Keys>
@@ -230,7 +234,8 @@ HWY_INLINE void ValueTile(Tag d, const Keys& v, Index f, Index n_keys, const flo
     for (int j = 0; j < kVecs; ++j) acc[r][j] = hn::Zero(d);
   }
   for (Index i = 0; i < n_keys; ++i) {
-    for (Index c = 0; c < kVecs * n; c += kLineFloats) v.Prefetch(i + kValuesAhead, i + kValuesAhead + 1, f + c);
+    for (Index c = 0; c < kVecs * n; c += kLineFloats)
+      v.Prefetch(i + kValuesAhead, i + kValuesAhead + 1, f + c);
     Vec value[kVecs];
     for (int j = 0; j < kVecs; ++j) value[j] = hn::LoadU(d, v(i) + f + j * n);
     for (int r = 0; r < kRows; ++r) {
@@ -261,8 +266,7 @@ HWY_INLINE float SoftmaxRow(const RowAttention& t, Index row, Index key0, Index 
   V most = hn::Set(d, *max);
   for (Index i = 0; i < n_keys; i += n) most = hn::Max(most, hn::LoadU(d, s + i));
   most = hn::MaxOfLanes(d, most);
-  const V safe_max =
-      hn::IfThenElse(hn::Eq(most, hn::Set(d, minus_inf)), hn::Zero(d), most);
+  const V safe_max = hn::IfThenElse(hn::Eq(most, hn::Set(d, minus_inf)), hn::Zero(d), most);
   const V factor = ExpOfNegative(hn::Sub(hn::Set(d, *max), safe_max));
   for (Index i = 0; i < n_keys; i += n) {
     hn::StoreU(ExpOfNegative(hn::Sub(hn::LoadU(d, s + i), safe_max)), d, s + i);
@@ -275,8 +279,8 @@ HWY_INLINE float SoftmaxRow(const RowAttention& t, Index row, Index key0, Index 
 }
 
 template <int kRows, class Keys>
-HWY_INLINE void Values(const Keys& v, Index d_head, Index n_keys, const float* p, const float* alpha,
-                       float* out, Index out_stride) {
+HWY_INLINE void Values(const Keys& v, Index d_head, Index n_keys, const float* p,
+                       const float* alpha, float* out, Index out_stride) {
   const D d;
   const Index n = static_cast<Index>(hn::Lanes(d));
   constexpr int kVecs = kRows <= 4 ? 4 : 2;
@@ -318,7 +322,8 @@ void AttendRows(const RowAttention& t, const RowsOf& rows_of) {
     if (i < n_keys) {
       last_keys.assign(static_cast<std::size_t>(n * d_head), 0.0f);
       for (Index j = i; j < n_keys; ++j) {
-        for (Index c = 0; c < d_head; ++c) last_keys[static_cast<std::size_t>((j - i) * d_head + c)] = k(j)[c];
+        for (Index c = 0; c < d_head; ++c)
+          last_keys[static_cast<std::size_t>((j - i) * d_head + c)] = k(j)[c];
       }
       ScoreTile<kRows>(StridedRows{last_keys.data(), d_head}, d_dot, d_head, t.q, scores + i);
     }
@@ -335,7 +340,9 @@ void Attend(const RowAttention& t) {
   if (t.rows == nullptr) {
     AttendRows<1>(t, [&](const float* matrix) { return StridedRows{matrix, t.d_head}; });
   } else {
-    AttendRows<1>(t, [&](const float* matrix) { return ListedRows{matrix, t.d_head, t.rows, t.key_end}; });
+    AttendRows<1>(t, [&](const float* matrix) {
+      return ListedRows{matrix, t.d_head, t.rows, t.key_end};
+    });
   }
 }
 
@@ -374,7 +381,8 @@ float JoinParts(const float* parts, Index n_parts, Index stride, Index d_head, c
     JoinOutput(d, parts + 2 + c, n_parts, stride, before, after, sum, out + c);
   }
   for (; c < d_head; ++c) {
-    JoinOutput(hn::CappedTag<float, 1>(), parts + 2 + c, n_parts, stride, before, after, sum, out + c);
+    JoinOutput(hn::CappedTag<float, 1>(), parts + 2 + c, n_parts, stride, before, after, sum,
+               out + c);
   }
   return static_cast<float>(static_cast<double>(max) + std::log(static_cast<double>(sum)));
 }
@@ -402,7 +410,9 @@ void row_matmul(const std::uint16_t* w, Index ldw, Index n_rows, Index k, const 
                 const float* x, Index n_tok, float* y, Index lanes) {
   HWY_DYNAMIC_DISPATCH(RowMatmulBf16)(w, ldw, n_rows, k, bias, x, n_tok, y, lanes);
 }
-void row_attention(const RowAttention& task) { HWY_DYNAMIC_DISPATCH(Attend)(task); }
+void row_attention(const RowAttention& task) {
+  HWY_DYNAMIC_DISPATCH(Attend)(task);
+}
 float join_row_parts(const float* parts, Index n_parts, Index stride, Index d_head,
                      const float* sink, float* out) {
   return HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, sink, out);

@@ -8,7 +8,8 @@
 
 namespace kvscope {
 
-constexpr Index kMaxRowTokens = 8;  // tokens (or query rows of a KV head) up to which these kernels are quicker
+constexpr Index kMaxRowTokens =
+    8;  // tokens (or query rows of a KV head) up to which these kernels are quicker
 
 /// True if row_matmul takes this shape; otherwise use lane_matmul.
 bool row_matmul_takes(Index n_rows, Index k, Index n_tok);
@@ -31,12 +32,12 @@ struct RowAttention {
   /// Rows of k and v that are keys key_begin, ... (keys are then counted along this list, as `pos` is); null = all.
   const std::int32_t* rows = nullptr;
   Index d_head = 0;
-  Index key_begin = 0;                // a multiple of kKeyBlock
-  Index key_end = 0;                  // in the span of key_begin
-  Index window = 0;                   // keys seen per query, itself included; 0 = all
-  float cap = 0.0f;                   // as in LaneAttention
+  Index key_begin = 0;  // a multiple of kKeyBlock
+  Index key_end = 0;    // in the span of key_begin
+  Index window = 0;     // keys seen per query, itself included; 0 = all
+  float cap = 0.0f;     // as in LaneAttention
   bool has_addends = false;
-  float* part = nullptr;              // [n_rows, d_head + 2]: maximum, sum, output before division
+  float* part = nullptr;  // [n_rows, d_head + 2]: maximum, sum, output before division
 };
 
 /// Fills task.part.

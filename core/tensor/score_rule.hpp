@@ -10,7 +10,9 @@ namespace kvscope {
 struct ScoreRule {
   double scale = 1.0;
   double cap = 0.0;  // 0 = none
-  double of(double dot) const { return cap > 0.0 ? cap * std::tanh(scale * dot / cap) : scale * dot; }
+  double of(double dot) const {
+    return cap > 0.0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
+  }
 };
 
 }  // namespace kvscope

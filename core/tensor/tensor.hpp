@@ -62,8 +62,8 @@ class TensorView {
   TensorView(T* data, Shape shape, std::array<Index, Shape::kMaxRank> stride)
       : data_(data), shape_(shape), stride_(stride) {}
   template <class U>
-    requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
-  TensorView(TensorView<U> other)  // NOLINT: a writable window is a readable one
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
+      TensorView(TensorView<U> other)  // NOLINT: a writable window is a readable one
       : data_(other.data()), shape_(other.shape()), stride_(other.strides()) {}
 
   T* data() const { return data_; }

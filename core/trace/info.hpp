@@ -70,7 +70,7 @@ struct TraceInfo {
   Index d_model = 0;
   Index n_vocab = 0;
   float score_scale = 1.0f;
-  float score_cap = 0.0f;  // 0 = none; see ScoreRule
+  float score_cap = 0.0f;                    // 0 = none; see ScoreRule
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   /// Attention sinks [n_layers, n_q]: a logit per query head that joins every softmax of its layer
   /// and has no key; empty = the model has none.

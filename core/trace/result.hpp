@@ -17,11 +17,26 @@ enum class ResultType { f32, f64, i32, i64, u8 };
 
 template <class T>
 constexpr ResultType result_type_of();
-template <> constexpr ResultType result_type_of<float>() { return ResultType::f32; }
-template <> constexpr ResultType result_type_of<double>() { return ResultType::f64; }
-template <> constexpr ResultType result_type_of<std::int32_t>() { return ResultType::i32; }
-template <> constexpr ResultType result_type_of<std::int64_t>() { return ResultType::i64; }
-template <> constexpr ResultType result_type_of<std::uint8_t>() { return ResultType::u8; }
+template <>
+constexpr ResultType result_type_of<float>() {
+  return ResultType::f32;
+}
+template <>
+constexpr ResultType result_type_of<double>() {
+  return ResultType::f64;
+}
+template <>
+constexpr ResultType result_type_of<std::int32_t>() {
+  return ResultType::i32;
+}
+template <>
+constexpr ResultType result_type_of<std::int64_t>() {
+  return ResultType::i64;
+}
+template <>
+constexpr ResultType result_type_of<std::uint8_t>() {
+  return ResultType::u8;
+}
 
 /// Calls visit(T{}) with the C++ type of the elements, for code that converts them.
 template <class Visit>
@@ -53,20 +68,20 @@ struct ResultArray {
 
 /// One plot for h5web or silx: NXdata with a signal and, per axis, an optional coordinate array. Names are array names.
 struct ResultPlot {
-  std::string name;                   // group name
+  std::string name;  // group name
   std::string signal;
-  std::vector<std::string> axes;      // array names, "." for none; size = rank of the signal
+  std::vector<std::string> axes;  // array names, "." for none; size = rank of the signal
   std::string title;
 };
 
 /// Provenance of a result.
 struct ResultInfo {
-  std::string kind;                   // "quoka", "theorem-b1", "quest", "layer-map"
+  std::string kind;  // "quoka", "theorem-b1", "quest", "layer-map"
   std::vector<std::string> trace_uuids;
   std::vector<std::string> trace_hashes;
   std::vector<std::string> trace_files;
-  nlohmann::ordered_json config;      // every option that decided the numbers
-  std::string config_hash;            // filled by the sink
+  nlohmann::ordered_json config;  // every option that decided the numbers
+  std::string config_hash;        // filled by the sink
   std::string command_line;
   std::string writer;
   std::string created;

@@ -167,8 +167,8 @@ void App::draw_top_bar() {
 }
 
 void App::draw_banners() {
-  constexpr std::size_t kMostBanners = 2;    // more become one line
-  constexpr float kMostHeight = 0.3f;        // of the window, when all are shown
+  constexpr std::size_t kMostBanners = 2;  // more become one line
+  constexpr float kMostHeight = 0.3f;      // of the window, when all are shown
   const std::size_t n = session_->notices().size();
   if (n <= kMostBanners) {
     shows_all_banners_ = false;

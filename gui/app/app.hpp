@@ -129,10 +129,10 @@ class App {
   float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
   bool shows_all_banners_ = false;
-  bool has_drawn_ = false;            // a frame: files are opened by hand from now on
-  bool shows_next_result_ = false;    // one that was opened by hand is on its way
-  std::size_t n_results_ = 0;         // of the last frame
-  std::size_t n_documents_ = 0;       // of the last frame
+  bool has_drawn_ = false;                 // a frame: files are opened by hand from now on
+  bool shows_next_result_ = false;         // one that was opened by hand is on its way
+  std::size_t n_results_ = 0;              // of the last frame
+  std::size_t n_documents_ = 0;            // of the last frame
   std::vector<std::string> panel_errors_;  // of the last frame
   bool wants_quit_ = false;
   bool wants_redraw_ = false;

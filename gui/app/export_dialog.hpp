@@ -15,9 +15,10 @@ class ExportDialog {
   /// Opens the dialog for what the panel shows now. Files go to the folder chosen last, at first
   /// the current one.
   /// `session_of`: the session with paths relative to a folder; called when the folder is settled.
-  void ask(const Panel& panel,
-           const std::function<ExportRequest(const Panel&, const std::filesystem::path&)>& request_of,
-           std::function<nlohmann::ordered_json(const std::filesystem::path&)> session_of);
+  void ask(
+      const Panel& panel,
+      const std::function<ExportRequest(const Panel&, const std::filesystem::path&)>& request_of,
+      std::function<nlohmann::ordered_json(const std::filesystem::path&)> session_of);
   /// Draws it while it is open; `report` gets a sentence on what was written.
   void draw(PanelContext& context, const std::function<void(std::string)>& report);
 

@@ -77,8 +77,8 @@ struct AttentionHead::CellSums {
   }
 };
 
-AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, const ScoreRule& rule,
-                             std::optional<double> sink)
+AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys,
+                             const ScoreRule& rule, std::optional<double> sink)
     : grid_(grid),
       q_(std::move(q)),
       keys_(std::move(keys)),
@@ -106,9 +106,8 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
   check_stop(stop, kName);
   const Tensor<float> k = trace.read_k(layer, q_head / info.group(), {0, grid.n_tokens});
   check_stop(stop, kName);
-  std::shared_ptr<AttentionHead> head(new AttentionHead(grid, std::move(q), KeyTable(k.view()),
-                                                        info.score_rule(),
-                                                        info.sink(layer, q_head)));
+  std::shared_ptr<AttentionHead> head(new AttentionHead(
+      grid, std::move(q), KeyTable(k.view()), info.score_rule(), info.sink(layer, q_head)));
   if (info.capture.lse) head->take_lse(trace, layer, q_head);
   return head;
 }
@@ -143,7 +142,8 @@ void AttentionHead::compute_scores(ScoreRows& out, TokenRange queries, TokenRang
   for (Index query = queries.begin; query < queries.end; ++query)
     rows.push_back(q_.view().row(query - grid_.rows.begin));
   out.compute(widened_rows(rows, rule_.scale), queries.size(), keys_, keys);
-  for (Index row = 0; rule_.cap > 0.0 && row < queries.size(); ++row) soft_cap(out.row(row, keys), rule_.cap);
+  for (Index row = 0; rule_.cap > 0.0 && row < queries.size(); ++row)
+    soft_cap(out.row(row, keys), rule_.cap);
 }
 
 std::optional<double> AttentionHead::known_lse(Index query) const {

@@ -141,8 +141,9 @@ JobRunner::JobRunner(std::function<void()> wake, int n_threads) : impl_(new Impl
     impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
   } catch (const std::system_error&) {
     end();
-    throw IoError("cannot start the two threads for background work: a limit on processes or memory "
-                  "(ulimit -u, -v) is reached; end other programs or raise it");
+    throw IoError(
+        "cannot start the two threads for background work: a limit on processes or memory "
+        "(ulimit -u, -v) is reached; end other programs or raise it");
   }
 }
 

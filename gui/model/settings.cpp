@@ -48,9 +48,9 @@ Settings load_settings(const fs::path& file) {
   std::error_code error;
   if (file.empty() || !fs::exists(file, error)) return settings;
   const std::string text = read_regular_file(file, kMaxSettingsBytes);
-  const std::string where = fmt::format(
-      "{}: not the settings of kvscope-explorer; delete it to start with the defaults",
-      file.string());
+  const std::string where =
+      fmt::format("{}: not the settings of kvscope-explorer; delete it to start with the defaults",
+                  file.string());
   const Json json = parse_ordered_json(text, where);
   if (!json.is_object()) throw FormatError(where);
   fields_from_json(json, settings);

@@ -225,7 +225,7 @@ class GeometryPanel final : public Panel {
 
   /// What the session's method keeps for the selected query; empty while it is not there.
   std::optional<KeptKeysOfQuery> ask_kept(PanelContext& context,
-                                      const std::shared_ptr<const Document>& document) {
+                                          const std::shared_ptr<const Document>& document) {
     if (switches_.colour != GeometryColour::kept) return std::nullopt;
     const Session& session = context.session;
     const Selection& selected = session.selection();

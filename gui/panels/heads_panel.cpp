@@ -18,11 +18,13 @@ struct HeadsSwitches {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"number",
-                "the number of each head: how far back it looks (tokens), entropy (nats), its share of "
-                "the first tokens, of the nearest keys, of tokens that followed an earlier occurrence "
-                "of the current one (retrieval), or what the selected method loses of it"},
-          self.number);
+    visit(
+        Field{
+            "number",
+            "the number of each head: how far back it looks (tokens), entropy (nats), its share of "
+            "the first tokens, of the nearest keys, of tokens that followed an earlier occurrence "
+            "of the current one (retrieval), or what the selected method loses of it"},
+        self.number);
     visit(Field{"sort", "heads by layer, or the largest number first"}, self.sort);
   }
 };
@@ -30,9 +32,10 @@ struct HeadsSwitches {
 class HeadsPanel final : public Panel {
  public:
   PanelInfo info() const override {
-    return {"heads", "Head atlas",
-            "Which heads do what: a small attention map and a number of every layer and query head. "
-            "Click one to select it."};
+    return {
+        "heads", "Head atlas",
+        "Which heads do what: a small attention map and a number of every layer and query head. "
+        "Click one to select it."};
   }
 
   void controls(PanelContext& context) override {
@@ -90,7 +93,9 @@ class HeadsPanel final : public Panel {
   bool is_busy() const override { return waiting_; }
 
  private:
-  static bool has_loss(const HeadAtlas& atlas) { return !atlas.result.summary()["methods"].empty(); }
+  static bool has_loss(const HeadAtlas& atlas) {
+    return !atlas.result.summary()["methods"].empty();
+  }
 
   /// What is measured besides the maps: the loss under the selected method, where prefill has it.
   HeadsOptions options_of(const PanelContext& context) const {
@@ -111,10 +116,11 @@ class HeadsPanel final : public Panel {
 
   SlotView<HeadAtlas> ask(PanelContext& context, const std::shared_ptr<const Document>& document) {
     const HeadsOptions options = options_of(context);
-    return slot_.ask(context.session.bench(),
-                     fmt::format("{}heads/{}", document->key(), fields_to_json(options).dump()),
-                     {fmt::format("Heads of {}", document->name()), Lane::heavy},
-                     [=](JobContext& job) { return head_atlas_of(document->source(), options, job); });
+    return slot_.ask(
+        context.session.bench(),
+        fmt::format("{}heads/{}", document->key(), fields_to_json(options).dump()),
+        {fmt::format("Heads of {}", document->name()), Lane::heavy},
+        [=](JobContext& job) { return head_atlas_of(document->source(), options, job); });
   }
 
   void update_picture(const std::shared_ptr<const HeadAtlas>& atlas) {

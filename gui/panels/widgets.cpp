@@ -4,8 +4,8 @@
 #include <imgui_stdlib.h>
 
 #include <algorithm>
-#include <utility>
 #include <cmath>
+#include <utility>
 
 #include "gui/panels/landmarks.hpp"
 #include "gui/render/colour.hpp"

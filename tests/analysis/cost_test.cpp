@@ -63,7 +63,8 @@ TEST_CASE("cost: dense work is what loops count", "[cost]") {
         }
       }
     }
-    const LayerWork work = dense_work(shape, window > 0 ? std::optional<Index>(window) : std::nullopt);
+    const LayerWork work =
+        dense_work(shape, window > 0 ? std::optional<Index>(window) : std::nullopt);
     CHECK(work.is_dense);
     CHECK(work.attend.pairs == pairs);
     CHECK(work.attend.keys == 2.0 * (10.0 - first));
@@ -135,10 +136,12 @@ TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 ke
 TEST_CASE("cost: the work behind a selection is what loops count", "[cost]") {
   // two KV heads with two query heads each, three queries at 7 to 9, a list for all of them
   Selection selection(ListOwner::q_head, 3, 3);
-  const std::vector<std::vector<KeyPos>> lists = {{0, 1, 2, 7, 8, 9}, {1, 2, 3, 7, 8, 9}, {0, 5, 9}, {6}};
+  const std::vector<std::vector<KeyPos>> lists = {
+      {0, 1, 2, 7, 8, 9}, {1, 2, 3, 7, 8, 9}, {0, 5, 9}, {6}};
   for (const auto& keys : lists) selection.add(KeyList{keys, {}, {}});
-  const LayerWork work = measured_work(selection, {.score_flops = 10, .score_bytes = 20, .metadata_bytes = 100}, 4, 2, 8,
-                                       {7, 10}, 4);
+  const LayerWork work =
+      measured_work(selection, {.score_flops = 10, .score_bytes = 20, .metadata_bytes = 100}, 4, 2,
+                    8, {7, 10}, 4);
   double pairs = 0.0;
   double keys = 0.0;
   double runs = 0.0;
@@ -158,7 +161,7 @@ TEST_CASE("cost: the work behind a selection is what loops count", "[cost]") {
   CHECK(work.attend.pairs == pairs);
   CHECK(work.attend.keys == keys);
   CHECK(work.attend.runs == runs);
-  CHECK(work.attend.rows == 3.0);  // lists of a query head serve its own rows
+  CHECK(work.attend.rows == 3.0);   // lists of a query head serve its own rows
   CHECK(work.ranked == 4.0 * 3.0);  // four lists over ceil(10 / 4) pages
   CHECK(work.append_bytes == 30.0);
   CHECK_FALSE(work.is_dense);
@@ -191,7 +194,8 @@ TEST_CASE("cost: break-even is where the method stops being slower", "[cost]") {
   const auto gain = [&](double n) {
     CallShape shape = work.shape;
     shape.n_ctx = n;
-    return predict_layer(dense_work(shape), card, {}).total() - predict_layer(at_context(work, n, true), card, {}).total();
+    return predict_layer(dense_work(shape), card, {}).total() -
+           predict_layer(at_context(work, n, true), card, {}).total();
   };
   CHECK(gain(*even) >= 0.0);
   CHECK(gain(*even - 2.0) < 0.0);
@@ -201,7 +205,8 @@ TEST_CASE("cost: break-even is where the method stops being slower", "[cost]") {
 TEST_CASE("cost: every built-in profile has all fields with sources and sensible sizes", "[cost]") {
   const std::vector<std::string> names = hardware_names();
   CHECK(std::set<std::string>(names.begin(), names.end()) ==
-        std::set<std::string>{"a100-80", "a6000", "b200", "h100-sxm", "h200", "rtx-2080", "rtx-4090", "xeon-w-2125"});
+        std::set<std::string>{"a100-80", "a6000", "b200", "h100-sxm", "h200", "rtx-2080",
+                              "rtx-4090", "xeon-w-2125"});
   for (const std::string& name : names) {
     INFO(name);
     const HardwareProfile profile = find_hardware(name);  // refuses what lacks a field or a source
@@ -221,7 +226,8 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it",
     nlohmann::ordered_json bad = good;
     bad.erase(key);
     INFO(key);
-    CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"), ContainsSubstring(key) && ContainsSubstring("card.json"));
+    CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"),
+                      ContainsSubstring(key) && ContainsSubstring("card.json"));
   }
   nlohmann::ordered_json bad = good;
   bad["launch"].erase("source");
@@ -240,7 +246,8 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it",
   CHECK_THROWS_AS(find_hardware("./nothing.json"), IoError);
 }
 
-TEST_CASE("cost: the ledger's rows name sources, are predicted, and calibrating rows are met", "[cost]") {
+TEST_CASE("cost: the ledger's rows name sources, are predicted, and calibrating rows are met",
+          "[cost]") {
   std::set<std::string> ids;
   std::size_t n_headlines = 0;
   for (const LedgerRow& row : ledger_rows()) {
@@ -269,7 +276,8 @@ TEST_CASE("cost: a row of InfLLMv2's table by hand", "[cost]") {
   const double rows = card.attend_rows.at(32768.0 * 16.0);
   const double ms = 1e3 * (3e-6 + flops / (0.35 * rows * 989e12));
   for (const LedgerRow& row : ledger_rows()) {
-    if (row.id == "infllmv2-dense-32k") CHECK(predict_quantity(row.setting, row.quantity, card) == Approx(ms));
+    if (row.id == "infllmv2-dense-32k")
+      CHECK(predict_quantity(row.setting, row.quantity, card) == Approx(ms));
   }
 }
 
@@ -293,8 +301,9 @@ TEST_CASE("cost: a replay's answers become rows", "[cost]") {
   plant.n_tokens = 64;
   const MemoryTrace trace = test::planted_trace(plant);
   const TraceInfo& info = trace.info();
-  const std::vector<ReplayPair> pairs = {{MethodSpec("full"), std::nullopt},
-                                         {MethodSpec("oracle-topk"), Budget{Budget::Kind::tokens, 8.0}}};
+  const std::vector<ReplayPair> pairs = {
+      {MethodSpec("full"), std::nullopt},
+      {MethodSpec("oracle-topk"), Budget{Budget::Kind::tokens, 8.0}}};
   ReplayOptions options;
   options.calls.phase = Phase::decode;
   options.calls.steps = 4;
@@ -310,7 +319,8 @@ TEST_CASE("cost: a replay's answers become rows", "[cost]") {
     const auto& unions = layers[slot].pairs[1].of(ReplayMetric::union_keys);
     for (std::size_t c = 0; c < calls.size(); ++c) {
       double keys = 0.0;
-      for (Index kv = 0; kv < info.n_kv; ++kv) keys += unions[static_cast<std::size_t>(kv * info.group()) * calls.size() + c];
+      for (Index kv = 0; kv < info.n_kv; ++kv)
+        keys += unions[static_cast<std::size_t>(kv * info.group()) * calls.size() + c];
       CHECK(calls[c].attend.keys == keys);
     }
   }
@@ -353,7 +363,8 @@ TEST_CASE("cost: a sweep on a card has predicted microseconds in the rows of lay
       CHECK(std::isnan(row.number(SweepNumber::predicted_us)) == (r > 0));
       if (r > 0) continue;
       CHECK(row.number(SweepNumber::predicted_dense_us) > 0.0);
-      if (row.text(SweepText::selector) == "full") CHECK(row.number(SweepNumber::predicted_speedup) == Approx(1.0));
+      if (row.text(SweepText::selector) == "full")
+        CHECK(row.number(SweepNumber::predicted_speedup) == Approx(1.0));
     }
   }
 }

@@ -384,7 +384,7 @@ TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[co
           map[layer]);
     for (std::size_t call = 0; call < 3; ++call) {
       const Index begin = positions[call * 4];
-      std::set<Index> chosen;  // union of the rows' nuclei, closed over blocks of 16
+      std::set<Index> chosen;           // union of the rows' nuclei, closed over blocks of 16
       for (Index r = -1; r < 3; ++r) {  // of the queries that proposed the four tokens
         const auto b = naive_head_mean(draft, map[layer], begin + r);
         double mass = 0.0;

@@ -67,8 +67,8 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
                  trace.tokens()[static_cast<std::size_t>(key - 1)] ==
                      trace.tokens()[static_cast<std::size_t>(pos)];
       } else {
-        wanted = pos > needle.back() &&
-                 std::find(needle.begin(), needle.end(), key) != needle.end();
+        wanted =
+            pos > needle.back() && std::find(needle.begin(), needle.end(), key) != needle.end();
       }
       found += wanted ? a : 0.0;
       n_found += wanted ? 1.0 : 0.0;
@@ -127,8 +127,8 @@ TEST_CASE("heads: every number equals the three-loop reference", "[heads]") {
         const auto row = test::naive_row(trace, layer, head, pos);
         const Index first = test::naive_first_visible(trace, layer, pos);
         for (std::size_t t = 0; t < row.size(); ++t) {
-          const auto cell = static_cast<std::size_t>(pos / 4 * 16) +
-                            (static_cast<std::size_t>(first) + t) / 4;
+          const auto cell =
+              static_cast<std::size_t>(pos / 4 * 16) + (static_cast<std::size_t>(first) + t) / 4;
           largest[cell] = std::max(largest[cell], row[t]);
           sum[cell] += row[t];
           count[cell] += 1.0;
@@ -201,7 +201,8 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1", "[heads]") {
       const auto& mass = layers[0].pairs[p].of(ReplayMetric::mass);
       const double kept =
           std::accumulate(mass.begin() + static_cast<std::ptrdiff_t>(heads[h] * n_calls),
-                          mass.begin() + static_cast<std::ptrdiff_t>((heads[h] + 1) * n_calls), 0.0) /
+                          mass.begin() + static_cast<std::ptrdiff_t>((heads[h] + 1) * n_calls),
+                          0.0) /
           static_cast<double>(n_calls);
       CHECK(lost[h * 2 + p] == Approx(1.0 - kept).margin(1e-12));
       CHECK(std::isnan(lost[6 + h * 2 + p]));  // the windowed layer stays dense

@@ -170,7 +170,8 @@ TEST_CASE("journals with right checksums but missing or foreign rows are refused
   const auto journal = dir.path() / "j";
   run(plan(), journal);
   const std::string text = text_of(journal);
-  const auto refuses = [&](const char* words, const std::function<void(nlohmann::ordered_json&)>& change) {
+  const auto refuses = [&](const char* words,
+                           const std::function<void(nlohmann::ordered_json&)>& change) {
     write_text(journal, forged(text, [&](nlohmann::ordered_json& data, std::size_t line) {
                  if (line == 1) change(data["blocks"][0]);
                }));
@@ -181,7 +182,8 @@ TEST_CASE("journals with right checksums but missing or foreign rows are refused
   refuses("lacks rows", [](auto& block) { block["rows"].erase(1); });
   refuses("lacks rows", [](auto& block) { block["rows"] = nlohmann::ordered_json::array(); });
   refuses("lacks rows", [](auto& block) { block["rows"].push_back(block["rows"][0]); });
-  refuses("another layer or head", [](auto& block) { std::swap(block["rows"][0], block["rows"][1]); });
+  refuses("another layer or head",
+          [](auto& block) { std::swap(block["rows"][0], block["rows"][1]); });
   refuses("another layer or head", [](auto& block) { block["rows"][0][1][0] = 77; });
   refuses("another size", [](auto& block) { block["ages"].erase(0); });
   write_text(journal, forged(text, [](nlohmann::ordered_json&, std::size_t) {}));
@@ -242,8 +244,10 @@ TEST_CASE("what cannot be swept is refused, what makes no sense is left out and 
   sweep.budgets = {Budget::parse("8"), Budget::parse("p=0.9")};
   const SweepPlan left = plan(sweep);
   CHECK(left.pairs.size() == 2);
-  CHECK(left.skipped == std::vector<std::string>{"oracle-topp takes no budget tokens=..., expected p=...",
-                                                 "streamingllm takes no budget p=..., expected tokens=... or ratio=..."});
+  CHECK(left.skipped ==
+        std::vector<std::string>{
+            "oracle-topp takes no budget tokens=..., expected p=...",
+            "streamingllm takes no budget p=..., expected tokens=... or ratio=..."});
   sweep.budgets = {};
   CHECK_THROWS_AS(plan(sweep), ConfigError);
   sweep = options();

@@ -80,7 +80,8 @@ TEST_CASE("broken CSV is refused with its line") {
   refuses("a,a\n1,2\n", "occurs twice");
 }
 
-TEST_CASE("wide tables are read in time that grows with their size, and errors name a few columns") {
+TEST_CASE(
+    "wide tables are read in time that grows with their size, and errors name a few columns") {
   std::string csv;
   for (int c = 0; c < 200000; ++c) csv += fmt::format("{}k{}", c == 0 ? "" : ",", c);
   std::string line(199999, ',');

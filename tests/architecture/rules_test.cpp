@@ -102,7 +102,8 @@ std::vector<std::string> case_names(const std::string& text) {
 
 // ctest hands a case's name to the test program, which takes what begins with a dash for an option.
 TEST_CASE("no test's name begins with a dash") {
-  CHECK(case_names("TEST_CASE(\"-a\") TEMPLATE_TEST_CASE(\n  \"b\", int) TEST_CASE_METHOD(F, \"c\")") ==
+  CHECK(case_names(
+            "TEST_CASE(\"-a\") TEMPLATE_TEST_CASE(\n  \"b\", int) TEST_CASE_METHOD(F, \"c\")") ==
         std::vector<std::string>{"-a", "b", "c"});
   std::size_t n_names = 0;
   for (const auto& file : source_files()) {

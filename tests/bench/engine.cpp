@@ -2,15 +2,15 @@
 // usage: bench_engine attention|matmul|nucleus [--name value ...]; prints one JSON object. See tests/bench/README.md.
 #include <fmt/format.h>
 
+#include <time.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <random>
-#include <vector>
 #include <string>
-#include <time.h>
+#include <vector>
 
 #include "core/attention/dense_attention.hpp"
 #include "core/attention/nucleus.hpp"
@@ -108,11 +108,11 @@ std::string attention(const Options& options) {
   call.q_lanes = q.data();
   call.out_lanes = out.data();
   call.lse = lse.view();
-  const Seconds seconds =
-      fastest(number(options, "repeat", 5), [&] { attend_lanes(call, pool); });
+  const Seconds seconds = fastest(number(options, "repeat", 5), [&] { attend_lanes(call, pool); });
   const double flop = 4.0 * static_cast<double>(n_q * d * n_tok) *
                       (static_cast<double>(n_ctx) - 0.5 * static_cast<double>(n_tok - 1));
-  const double bytes = 2.0 * (kind == Matmul::f32 ? 4.0 : 2.0) * static_cast<double>(n_kv * n_ctx * d);
+  const double bytes =
+      2.0 * (kind == Matmul::f32 ? 4.0 : 2.0) * static_cast<double>(n_kv * n_ctx * d);
   return report(seconds, flop, bytes, sum_of_squares(out));
 }
 
@@ -125,7 +125,8 @@ std::string matmul(const Options& options) {
   const Matmul kind = matmul_from_name(named == options.end() ? "f32" : named->second);
   const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
   const Index n_blocks = (n_tok + lanes - 1) / lanes;
-  const Index tile_rows = kind == Matmul::f32 ? 64 : 256;  // as core/model/linear.cpp divides the rows
+  const Index tile_rows =
+      kind == Matmul::f32 ? 64 : 256;  // as core/model/linear.cpp divides the rows
   ThreadPool pool(static_cast<int>(number(options, "threads", 1)));
   Tensor<float> w({rows, k}), x({n_blocks, k, lanes}), y({n_blocks, rows, lanes});
   fill(w, 1);
@@ -151,25 +152,28 @@ std::string matmul(const Options& options) {
       const Index r = tile * tile_rows;
       const Index n = std::min(tile_rows, rows - r);
       if (kind == Matmul::f32 && by_rows) {
-        row_matmul(halves.data() + r * k, k, n, k, nullptr, few.data(), n_tok, &y(Index{0}, r, Index{0}), lanes);
+        row_matmul(halves.data() + r * k, k, n, k, nullptr, few.data(), n_tok,
+                   &y(Index{0}, r, Index{0}), lanes);
         return;
       }
       float* widened = scratch[static_cast<std::size_t>(worker)].data();
       if (kind != Matmul::f32) {
-        bf16_matmul(kind, halves.data() + r * k, k, n, k, nullptr,
-                    {pairs.data(), n_pairs, &y(Index{0}, r, Index{0}), rows * lanes, n_blocks, lanes});
+        bf16_matmul(
+            kind, halves.data() + r * k, k, n, k, nullptr,
+            {pairs.data(), n_pairs, &y(Index{0}, r, Index{0}), rows * lanes, n_blocks, lanes});
         return;
       }
       for (Index i = 0; i < n; ++i) {  // the stride of Matrix::rows
-        to_float(DType::bf16, halves.data() + (r + i) * k, widened + i * (k + 16), static_cast<std::size_t>(k));
+        to_float(DType::bf16, halves.data() + (r + i) * k, widened + i * (k + 16),
+                 static_cast<std::size_t>(k));
       }
       for (Index b = 0; b < n_blocks; ++b) {
         lane_matmul(widened, k + 16, n, k, nullptr, x.sub(b).data(), &y(b, r, Index{0}), lanes);
       }
     });
   });
-  return report(seconds, 2.0 * static_cast<double>(rows * k * n_tok), 2.0 * static_cast<double>(rows * k),
-                sum_of_squares(y));
+  return report(seconds, 2.0 * static_cast<double>(rows * k * n_tok),
+                2.0 * static_cast<double>(rows * k), sum_of_squares(y));
 }
 
 // The nucleus of a softmax row against sorting the row and adding up from the largest.
@@ -184,7 +188,8 @@ std::string nucleus_of_row(const Options& options) {
   for (float& x : row) x = static_cast<float>(x / total);
   const Index n_repeats = number(options, "repeat", 200);
   std::size_t n_kept = 0, n_sorted = 0;
-  const Seconds ours = fastest(n_repeats, [&] { n_kept = nucleus(row, p, NucleusMode::exact).size(); });
+  const Seconds ours =
+      fastest(n_repeats, [&] { n_kept = nucleus(row, p, NucleusMode::exact).size(); });
   std::vector<std::pair<float, Index>> order(n);
   const Seconds sorted = fastest(n_repeats, [&] {
     for (std::size_t i = 0; i < n; ++i) order[i] = {-row[i], static_cast<Index>(i)};
@@ -194,8 +199,9 @@ std::string nucleus_of_row(const Options& options) {
     double mass = 0.0;
     for (n_sorted = 0; n_sorted < n && mass < p * sum; ++n_sorted) mass -= order[n_sorted].first;
   });
-  return fmt::format(R"({{"seconds": {:.6g}, "sort_seconds": {:.6g}, "ratio": {:.4g}, "kept": {}, "kept_by_sort": {}}})",
-                     ours.wall, sorted.wall, sorted.wall / ours.wall, n_kept, n_sorted);
+  return fmt::format(
+      R"({{"seconds": {:.6g}, "sort_seconds": {:.6g}, "ratio": {:.4g}, "kept": {}, "kept_by_sort": {}}})",
+      ours.wall, sorted.wall, sorted.wall / ours.wall, n_kept, n_sorted);
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ void lay_out(const fs::path& file, const TraceInfo& info) {
   TraceLayout layout = create_layout(file, info);
   const std::int64_t n_units = static_cast<std::int64_t>(info.units.size());
   layout.progress->write({0}, {1}, &n_units);
-  std::vector<std::uint64_t> checksums;  // of the tokens, which are compared when the file is opened: all are 0
+  std::vector<std::uint64_t>
+      checksums;  // of the tokens, which are compared when the file is opened: all are 0
   for (const TraceUnit& unit : info.units) {
     const std::vector<TokenId> tokens(static_cast<std::size_t>(unit.tokens.size()));
     Checksum checksum;
@@ -94,14 +95,18 @@ double processor_ms() {
 double milliseconds(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 void measure(const std::string& what, const fs::path& file, int repeats) {
   std::vector<double> with, without, processor;
   for (int i = 0; i < repeats; ++i) {
-    ::chmod(file.c_str(), i % 2 == 0 ? 0600 : 0644);  // another state of the file: it is looked at again
-    const auto open = [&] { const TraceFile trace = TraceFile::open(file, {.allow_partial = true}); };
+    ::chmod(file.c_str(),
+            i % 2 == 0 ? 0600 : 0644);  // another state of the file: it is looked at again
+    const auto open = [&] {
+      const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
+    };
     const double before = processor_ms();
     with.push_back(milliseconds(open));
     processor.push_back(processor_ms() - before);
@@ -111,8 +116,9 @@ void measure(const std::string& what, const fs::path& file, int repeats) {
   std::sort(without.begin(), without.end());
   std::sort(processor.begin(), processor.end());
   const std::size_t middle = with.size() / 2;
-  fmt::print("{:30} {:7.2f} / {:7.2f} ms; opening here {:6.2f} / {:6.2f} ms; processors {:6.2f} / {:6.2f} ms\n", what,
-             with[0], with[middle], without[0], without[middle], processor[0], processor[middle]);
+  fmt::print(
+      "{:30} {:7.2f} / {:7.2f} ms; opening here {:6.2f} / {:6.2f} ms; processors {:6.2f} / {:6.2f} ms\n",
+      what, with[0], with[middle], without[0], without[middle], processor[0], processor[middle]);
 }
 
 }  // namespace
@@ -121,14 +127,19 @@ int main(int argc, char** argv) {
   try {
     const fs::path folder = argc > 1 ? argv[1] : ".";
     const int repeats = std::max(argc > 2 ? std::atoi(argv[2]) : 50, 1);
-    const std::size_t heap = static_cast<std::size_t>(std::max(argc > 3 ? std::atoll(argv[3]) : 1024, 0LL)) << 20U;
+    const std::size_t heap =
+        static_cast<std::size_t>(std::max(argc > 3 ? std::atoll(argv[3]) : 1024, 0LL)) << 20U;
     const fs::path small = folder / "first_look_small.h5.part";
     const fs::path large = folder / "first_look_large.h5.part";
     lay_out(small, plan(2, 4, 2, 64, 2048, 256));
     lay_out(large, plan(36, 32, 8, 128, 28672, 4096));
     fmt::print("{:30} smallest / median of {}\n", "", repeats);
-    measure(fmt::format("small trace ({:.1f} MiB)", static_cast<double>(fs::file_size(small)) / (1 << 20)), small, repeats);
-    measure(fmt::format("large trace ({:.1f} GiB)", static_cast<double>(fs::file_size(large)) / (1 << 30)), large, repeats);
+    measure(fmt::format("small trace ({:.1f} MiB)",
+                        static_cast<double>(fs::file_size(small)) / (1 << 20)),
+            small, repeats);
+    measure(fmt::format("large trace ({:.1f} GiB)",
+                        static_cast<double>(fs::file_size(large)) / (1 << 30)),
+            large, repeats);
     const std::vector<char> used(heap, 'x');
     measure(fmt::format("small trace, {} MiB in use", used.size() >> 20U), small, repeats);
     measure(fmt::format("large trace, {} MiB in use", used.size() >> 20U), large, repeats);

@@ -14,8 +14,8 @@ using Catch::Matchers::ContainsSubstring;
 using testing::read_file;
 using testing::TempDir;
 
-const std::vector<std::string> kKinds = {"quoka",     "theorem-b1", "quest",
-                                         "layer-map", "geometry",   "query-selection", "ties", "heads"};
+const std::vector<std::string> kKinds = {"quoka",    "theorem-b1",      "quest", "layer-map",
+                                         "geometry", "query-selection", "ties",  "heads"};
 
 struct Pair {
   TempDir dir;
@@ -85,8 +85,9 @@ TEST_CASE("an analysis does not depend on the thread count") {
 TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, whatever the threads") {
   const Pair pair;
   const auto ladder = [&](const std::string& out, const std::string& threads) {
-    return kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows", "3", "--chunk", "16",
-                        "--out", (pair.dir.path() / out).string(), "--threads", threads, "--json"});
+    return kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows",
+                        "3", "--chunk", "16", "--out", (pair.dir.path() / out).string(),
+                        "--threads", threads, "--json"});
   };
   const auto one = ladder("one.h5", "1");
   INFO(one.err);
@@ -97,17 +98,22 @@ TEST_CASE("the serving ladder prints its rungs, writes arrays and is drawn, what
   auto many = ladder("many.h5", "3").json();
   CHECK(report.at("rows") == many.at("rows"));
   CHECK(report.at("layers") == many.at("layers"));
-  const auto table = kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32", "--rows", "3", "--chunk", "16"});
-  CHECK_THAT(table.out, ContainsSubstring("one list for all heads") && ContainsSubstring("not taken: quest chooses in pages of 16") &&
+  const auto table = kvscope_run({"ladder", pair.verifier, "--selector", "quest", "--budget", "32",
+                                  "--rows", "3", "--chunk", "16"});
+  CHECK_THAT(table.out, ContainsSubstring("one list for all heads") &&
+                            ContainsSubstring("not taken: quest chooses in pages of 16") &&
                             ContainsSubstring("\nladder: quest keeps"));
   for (const std::string figure : {"ladder", "ties"}) {
     const std::string result = figure == "ladder" ? "one.h5" : "ties.h5";
     if (figure == "ties") {
-      const auto census = kvscope_run(pair.command("ties", {"--steps", "2", "--budget", "32", "--out", (pair.dir.path() / result).string()}));
+      const auto census =
+          kvscope_run(pair.command("ties", {"--steps", "2", "--budget", "32", "--out",
+                                            (pair.dir.path() / result).string()}));
       INFO(census.err);
       REQUIRE(census.code == 0);
     }
-    const auto drawn = kvscope_run({"figure", figure, (pair.dir.path() / result).string(), "--out", pair.dir.path().string()});
+    const auto drawn = kvscope_run(
+        {"figure", figure, (pair.dir.path() / result).string(), "--out", pair.dir.path().string()});
     INFO(drawn.err);
     CHECK(drawn.code == 0);
     CHECK(fs::exists(pair.dir.path() / (figure + ".svg")));

@@ -36,7 +36,8 @@ TEST_CASE("every column that any command writes is known by its whole name") {
   REQUIRE(kvscope_run({"record", draft, "--model", "draft", "--tokens", trace}).code == 0);
   const std::vector<Words> commands = {
       {"sweep", trace, "--selector", "full,quest,quoka", "--budget", "16", "--chunk", "16"},
-      {"cost", trace, "--selector", "full,quest", "--budget", "16", "--hardware", "h200", "--chunk", "16"},
+      {"cost", trace, "--selector", "full,quest", "--budget", "16", "--hardware", "h200", "--chunk",
+       "16"},
       {"cost", "--ledger"},
       {"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"},
       {"analyze", "theorem-b1", trace},
@@ -46,16 +47,19 @@ TEST_CASE("every column that any command writes is known by its whole name") {
       {"analyze", "query-selection", trace},
       {"analyze", "coverage", trace, "--draft", draft, "--selector", "quoka", "--budget", "16"},
       {"analyze", "heads", trace, "--budget", "16", "--chunk", "32"},
-      {"analyze", "ties", trace, "--budget", "16", "--steps", "2", "--model", "verifier", "--new-tokens", "2"},
+      {"analyze", "ties", trace, "--budget", "16", "--steps", "2", "--model", "verifier",
+       "--new-tokens", "2"},
       {"ladder", trace, "--selector", "quest", "--budget", "32", "--rows", "2", "--chunk", "16"},
-      {"simulate", "perplexity", "--selector", "full,quest", "--budget", "16", "--max-tokens", "48"},
+      {"simulate", "perplexity", "--selector", "full,quest", "--budget", "16", "--max-tokens",
+       "48"},
       {"simulate", "needle", "--selector", "full,quoka", "--budget", "64", "--lengths", "96",
        "--depths", "1", "--trials", "1", "--by-depth", "--facts", "2", "--turns", "2"},
       {"simulate", "chain", "--selector", "quest", "--budget", "32", "--kinds", "copy", "--prompt",
        "64", "--steps", "4", "--trials", "1"},
       {"simulate", "speculative", "--budget", "16", "--selector", "full,quest", "--prompt", "48",
        "--n-new", "8", "--prompts", "1"},
-      {"bench", "live", "--selector", "quoka", "--budget", "16", "--lengths", "64", "--repeat", "1"},
+      {"bench", "live", "--selector", "quoka", "--budget", "16", "--lengths", "64", "--repeat",
+       "1"},
       {"bench", "select", "--selector", "quoka,quest", "--tokens", "256", "--phase", "decode",
        "--repeat", "1"}};
   std::set<std::string> columns;
@@ -81,10 +85,10 @@ TEST_CASE("every column that any command writes is known by its whole name") {
 TEST_CASE("a simulation's JSON is drawn as its HDF5 is, and says the whole command") {
   const TempDir dir;
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
-  const Words needle = {"simulate", "needle",   "--selector", "full,quoka", "--budget", "ratio=0.5",
+  const Words needle = {"simulate",  "needle", "--selector", "full,quoka", "--budget", "ratio=0.5",
                         "--lengths", "96,128", "--depths",   "2",          "--trials", "1"};
-  const Words perplexity = {"simulate", "perplexity", "--selector", "full,recent", "--budget", "16",
-                            "--max-tokens", "48"};
+  const Words perplexity = {"simulate", "perplexity", "--selector",   "full,recent",
+                            "--budget", "16",         "--max-tokens", "48"};
   for (const auto& [figure, command] :
        {std::pair<std::string, Words>{"needle", needle}, {"perplexity", perplexity}}) {
     for (const std::string ending : {".h5", ".json"}) {
@@ -115,22 +119,23 @@ TEST_CASE("a sweep says its whole command, whatever the threads and shards were"
   const auto file = [&](const std::string& name) { return (dir.path() / name).string(); };
   const std::string trace = file("t.h5");
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "64"}).code == 0);
-  const auto run = kvscope_run({"sweep", trace, "--budget", "16,32", "--selector",
-                                "quest:page-size=8,full", "--chunk", "16", "--layers", "2-3",
-                                "--threads", "1", "--json"});
+  const auto run =
+      kvscope_run({"sweep", trace, "--budget", "16,32", "--selector", "quest:page-size=8,full",
+                   "--chunk", "16", "--layers", "2-3", "--threads", "1", "--json"});
   INFO(run.err);
   REQUIRE(run.code == 0);
-  CHECK(run.json().at("command_line") ==
-        "kvscope sweep t.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
-        "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
-        "--resamples 200 --seed 0");
+  CHECK(
+      run.json().at("command_line") ==
+      "kvscope sweep t.h5 --selector quest:page-size=8,full --budget tokens=16 --budget tokens=32 "
+      "--phase prefill --chunk 16 --steps 16 --drafts 4 --rows-per-chunk 8 --layers 2,3 "
+      "--resamples 200 --seed 0");
 }
 
 TEST_CASE("options of earlier versions are taken, with a remark") {
   const auto now = kvscope_run({"simulate", "perplexity", "--selector", "full,recent", "--budget",
                                 "16", "--max-tokens", "48"});
-  const auto before = kvscope_run({"simulate", "perplexity", "--selector", "full,recent",
-                                   "--budget", "16", "--n-tokens=48"});
+  const auto before = kvscope_run(
+      {"simulate", "perplexity", "--selector", "full,recent", "--budget", "16", "--n-tokens=48"});
   REQUIRE(now.code == 0);
   CHECK(before.code == 0);
   CHECK(before.out == now.out);

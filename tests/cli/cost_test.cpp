@@ -19,9 +19,10 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
   const std::string trace = (dir.path() / "t.h5").string();
   const std::string out = (dir.path() / "cost.json").string();
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "200", "--decode", "4"}).code == 0);
-  const auto run = kvscope_run({"cost", trace, "--phase", "decode", "--steps", "3", "--selector", "full,quest:page-size=4",
-                                "--budget", "32", "--hardware", "h100-sxm,rtx-4090", "--batch", "1,8", "--context",
-                                "32768,2097152", "--out", out, "--json"});
+  const auto run =
+      kvscope_run({"cost", trace, "--phase", "decode", "--steps", "3", "--selector",
+                   "full,quest:page-size=4", "--budget", "32", "--hardware", "h100-sxm,rtx-4090",
+                   "--batch", "1,8", "--context", "32768,2097152", "--out", out, "--json"});
   INFO(run.err);
   REQUIRE(run.code == 0);
   const auto json = run.json();
@@ -32,13 +33,16 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
     CHECK(row.at("call_us").is_number());  // the recording knows its model
   }
   CHECK(std::filesystem::exists(out));
-  const auto figure = kvscope_run({"figure", "cost", out, "--out", (dir.path() / "figures").string()});
+  const auto figure =
+      kvscope_run({"figure", "cost", out, "--out", (dir.path() / "figures").string()});
   INFO(figure.err);
   CHECK(figure.code == 0);
-  const auto text = kvscope_run({"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
+  const auto text = kvscope_run(
+      {"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
   CHECK(text.code == 0);
   CHECK_THAT(text.out, ContainsSubstring("pays from") && ContainsSubstring("a100-80"));
-  CHECK(kvscope_run({"cost", trace, "--selector", "full", "--hardware", "a100-80", "--out", out}).code != 0);  // exists
+  CHECK(kvscope_run({"cost", trace, "--selector", "full", "--hardware", "a100-80", "--out", out})
+            .code != 0);  // exists
 }
 
 TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
@@ -54,11 +58,12 @@ TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
 TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]") {
   const TempDir dir;
   const std::string bench = (dir.path() / "bench.json").string();
-  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--tokens", "256,512", "--chunk",
-                                     "16", "--repeat", "2", "--json"});
+  const auto measured = kvscope_run({"bench", "select", "--selector", "quest,quoka", "--tokens",
+                                     "256,512", "--chunk", "16", "--repeat", "2", "--json"});
   REQUIRE(measured.code == 0);
   std::ofstream(bench) << measured.out;
-  const auto run = kvscope_run({"cost", "--check", "--measured", bench, "--hardware", "xeon-w-2125", "--json"});
+  const auto run =
+      kvscope_run({"cost", "--check", "--measured", bench, "--hardware", "xeon-w-2125", "--json"});
   INFO(run.err);
   REQUIRE(run.code == 0);
   const auto json = run.json();

@@ -69,7 +69,9 @@ struct Workshop {
             {"sweep .csv", with(sweep_words, csv), csv},
             {"sweep .h5", with(sweep_words, h5), h5},
             {"merge .json", {"merge", shard, "--out", json}, json},
-            {"table", {"table", sweep, "--rows", "selector", "--value", "mass_mean", "--out", file("o.md")}, file("o.md")},
+            {"table",
+             {"table", sweep, "--rows", "selector", "--value", "mass_mean", "--out", file("o.md")},
+             file("o.md")},
             {"figure", {"figure", "budget", sweep, "--out", file("o.svg")}, file("o.svg")}};
   }
   /// What earlier runs left: everything that begins with "o.".
@@ -190,16 +192,31 @@ TEST_CASE("no command writes over what it reads") {
   fs::create_hard_link(shop.trace, shop.file("second.h5"));
   fs::copy_file(shop.sweep, shop.file("budget.csv"));
   const std::vector<Writing> tries = {
-      {"analyze --out", {"analyze", "quest", shop.trace, "--overwrite", "--out", shop.trace}, shop.trace},
-      {"analyze --csv", {"analyze", "quest", shop.trace, "--overwrite", "--csv", shop.trace}, shop.trace},
-      {"another name", {"analyze", "quest", shop.trace, "--overwrite", "--csv", shop.file("second.h5")}, shop.trace},
+      {"analyze --out",
+       {"analyze", "quest", shop.trace, "--overwrite", "--out", shop.trace},
+       shop.trace},
+      {"analyze --csv",
+       {"analyze", "quest", shop.trace, "--overwrite", "--csv", shop.trace},
+       shop.trace},
+      {"another name",
+       {"analyze", "quest", shop.trace, "--overwrite", "--csv", shop.file("second.h5")},
+       shop.trace},
       {"attention-map",
-       {"analyze", "attention-map", shop.trace, "--layer", "2", "--head", "0", "--overwrite", "--out", shop.trace},
+       {"analyze", "attention-map", shop.trace, "--layer", "2", "--head", "0", "--overwrite",
+        "--out", shop.trace},
        shop.trace},
       {"record --text", {"record", text, "--text", text, "--overwrite"}, text},
-      {"record --tokens", {"record", shop.trace, "--tokens", shop.trace, "--overwrite"}, shop.trace},
-      {"sweep", {"sweep", shop.trace, "--selector", "quest", "--budget", "16", "--force", "--out", shop.trace}, shop.trace},
-      {"table", {"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--overwrite", "--format", "csv", "--out", shop.sweep}, shop.sweep},
+      {"record --tokens",
+       {"record", shop.trace, "--tokens", shop.trace, "--overwrite"},
+       shop.trace},
+      {"sweep",
+       {"sweep", shop.trace, "--selector", "quest", "--budget", "16", "--force", "--out",
+        shop.trace},
+       shop.trace},
+      {"table",
+       {"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--overwrite",
+        "--format", "csv", "--out", shop.sweep},
+       shop.sweep},
       {"merge", {"merge", shop.shard, "--force", "--out", shop.shard}, shop.shard},
       {"figure",
        {"figure", "budget", shop.file("budget.csv"), "--force", "--out", shop.file("budget.svg")},
@@ -240,8 +257,10 @@ TEST_CASE("a user's own .part files stay, and links planted there lead nowhere")
   const std::string mine = shop.dir.write("mine.txt", "mine").string();
   for (const char* name : {"o.md.part", "o.h5.result.part", "o.h5.rewrite.part", "o.csv.part"})
     fs::create_symlink(mine, shop.file(name));
-  Workshop::run({"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--out", shop.file("o.md")});
-  Workshop::run({"analyze", "quest", shop.trace, "--out", shop.file("o.h5"), "--csv", shop.file("o.csv")});
+  Workshop::run({"table", shop.sweep, "--rows", "selector", "--value", "mass_mean", "--out",
+                 shop.file("o.md")});
+  Workshop::run(
+      {"analyze", "quest", shop.trace, "--out", shop.file("o.h5"), "--csv", shop.file("o.csv")});
   CHECK(read_file(mine) == "mine");
   for (const char* name : {"o.md.part", "o.h5.result.part", "o.h5.rewrite.part", "o.csv.part"})
     CHECK(fs::is_symlink(shop.file(name)));

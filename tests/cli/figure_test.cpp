@@ -48,7 +48,8 @@ TEST_CASE("results of the program become figures, and come out the same again") 
       {"sweep", trace, "--selector", "quest", "--budget", "16,32", "--chunk", "16"}, "sweep.json");
   const auto quoka =
       result({"analyze", "quoka", trace, "--chunk", "16", "--budget", "16"}, "quoka.h5");
-  const auto heads = result({"analyze", "heads", trace, "--budget", "16", "--cells", "8"}, "heads.h5");
+  const auto heads =
+      result({"analyze", "heads", trace, "--budget", "16", "--cells", "8"}, "heads.h5");
   const auto map = result(
       {"analyze", "attention-map", trace, "--layer", "2", "--head", "3", "--max-cells", "50"},
       "map.h5");

@@ -38,14 +38,13 @@ TEST_CASE("a pipe without a writer, a device and a folder are no inputs") {
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const std::string out = (dir.path() / "out").string();
   for (const std::string& input : {pipe, std::string("/dev/zero"), dir.path().string()}) {
-    for (const Words& words : {Words{"figure", "budget", input, "--out", out + ".svg"},
-                               Words{"table", input, "--rows", "selector", "--value", "mass_mean"},
-                               Words{"merge", input, "--out", out + ".csv"},
-                               Words{"notebook", "recall", input, "--out", out + ".ipynb"},
-                               Words{"recover", input, "--out", out + ".h5"},
-                               Words{"info", input}, Words{"verify", input},
-                               Words{"analyze", "quest", input},
-                               Words{"reproduce", input}}) {
+    for (const Words& words :
+         {Words{"figure", "budget", input, "--out", out + ".svg"},
+          Words{"table", input, "--rows", "selector", "--value", "mass_mean"},
+          Words{"merge", input, "--out", out + ".csv"},
+          Words{"notebook", "recall", input, "--out", out + ".ipynb"},
+          Words{"recover", input, "--out", out + ".h5"}, Words{"info", input},
+          Words{"verify", input}, Words{"analyze", "quest", input}, Words{"reproduce", input}}) {
       INFO(words[0] << " " << input);
       const RunResult run = run_within(words, 30);
       INFO(run.err);
@@ -75,7 +74,8 @@ TEST_CASE("overwriting does not take a .part file that is no recording") {
   const std::string out = (dir.path() / "trace.h5").string();
   const std::string part = out + ".part";
   const Words words = {"record", out, "--max-tokens", "16", "--layers", "0", "--overwrite"};
-  for (const std::string& theirs : {std::string("half of a download"), std::string("\x89HDF\r\n\x1a\n") + std::string(9000, 'x')}) {
+  for (const std::string& theirs : {std::string("half of a download"),
+                                    std::string("\x89HDF\r\n\x1a\n") + std::string(9000, 'x')}) {
     std::ofstream(part) << theirs;
     const RunResult run = kvscope_run(words);
     INFO(run.err);
@@ -85,7 +85,8 @@ TEST_CASE("overwriting does not take a .part file that is no recording") {
     CHECK_FALSE(fs::exists(out));
   }
   fs::remove(part);
-  for (const std::string& ours : {std::string(), std::string("\x89HDF\r\n\x1a\n") + std::string(1000, '\0')}) {
+  for (const std::string& ours :
+       {std::string(), std::string("\x89HDF\r\n\x1a\n") + std::string(1000, '\0')}) {
     std::ofstream(part) << ours;  // a recorder that was killed while it laid the file out
     CHECK(kvscope_run(words).code == 0);
     CHECK_FALSE(fs::exists(part));
@@ -95,7 +96,9 @@ TEST_CASE("overwriting does not take a .part file that is no recording") {
 TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") {
   const TempDir dir;
   const fs::path trace = dir.path() / "trace.h5";
-  REQUIRE(kvscope_run({"record", trace.string(), "--max-tokens", "48", "--decode", "2", "--layers", "2,3"}).code == 0);
+  REQUIRE(kvscope_run(
+              {"record", trace.string(), "--max-tokens", "48", "--decode", "2", "--layers", "2,3"})
+              .code == 0);
   const std::string good = read_file(trace);
   const auto damage = [&](const char* array) {
     std::uint64_t offset = 0;
@@ -110,15 +113,20 @@ TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") 
   for (const char* array : {"/layers/3/k", "/layers/3/q", "/layers/3/v"}) {
     std::ofstream(trace, std::ios::binary | std::ios::trunc) << good;
     damage(array);
-    for (const Words& words : {Words{"analyze", "quest", trace.string()}, Words{"analyze", "quoka", trace.string()},
-                               Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--force", "--out", (dir.path() / "s.csv").string()}}) {
-      if (std::string(array).ends_with("q") && words[1] == "quest") continue;  // reads the queries of decoding alone
-      if (std::string(array).ends_with("v") && words[0] == "analyze") continue;  // which read no values
+    for (const Words& words :
+         {Words{"analyze", "quest", trace.string()}, Words{"analyze", "quoka", trace.string()},
+          Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--force",
+                "--out", (dir.path() / "s.csv").string()}}) {
+      if (std::string(array).ends_with("q") && words[1] == "quest")
+        continue;  // reads the queries of decoding alone
+      if (std::string(array).ends_with("v") && words[0] == "analyze")
+        continue;  // which read no values
       INFO(words[0] << " " << words[1] << " " << array);
       const RunResult run = kvscope_run(words);
       INFO(run.err);
       CHECK(run.code == 3);
-      CHECK_THAT(run.err, ContainsSubstring(array) && ContainsSubstring("recorded checksum") && ContainsSubstring("kvscope verify"));
+      CHECK_THAT(run.err, ContainsSubstring(array) && ContainsSubstring("recorded checksum") &&
+                              ContainsSubstring("kvscope verify"));
       CHECK_FALSE(fs::exists(dir.path() / "s.csv"));
     }
   }

@@ -23,7 +23,8 @@ TEST_CASE("papers judges items from results, and does not run them again") {
   const TempDir dir;
   const fs::path out = dir.path() / "report";
   const std::vector<std::string> command = {
-      "papers", "--quick", "--out", out.string(),
+      "papers",  "--quick",
+      "--out",   out.string(),
       "--items", "error-theorem-b1,error-bound-factor,error-last-midpoint,quest-longbench"};
   const auto first = kvscope_run(command);
   INFO(first.err);
@@ -35,15 +36,18 @@ TEST_CASE("papers judges items from results, and does not run them again") {
     CHECK(item.at("verdict") ==
           (item.at("item") == "quest-longbench" ? "cannot be tested" : "does not hold"));
     CHECK(!item.at("reason").get<std::string>().empty());
-    if (item.at("item") == "error-theorem-b1") CHECK(item.at("ours") == 2);  // both layers' last rows
-    if (item.at("item") == "error-bound-factor") CHECK(item.at("ours").get<double>() == Approx(2.0));
+    if (item.at("item") == "error-theorem-b1")
+      CHECK(item.at("ours") == 2);  // both layers' last rows
+    if (item.at("item") == "error-bound-factor")
+      CHECK(item.at("ours").get<double>() == Approx(2.0));
   }
   CHECK_THAT(read_file(out / "report.html"), ContainsSubstring("</html>"));
   CHECK_THAT(read_file(out / "report.tex"), ContainsSubstring("\\end{document}"));
 
   // The same numbers as the single command's.
   const auto alone =
-      kvscope_run({"analyze", "theorem-b1", (out / "runs/b1-recording.h5").string(), "--json"}).json();
+      kvscope_run({"analyze", "theorem-b1", (out / "runs/b1-recording.h5").string(), "--json"})
+          .json();
   CHECK(alone.at("totals").at("printed_violations") == 2);
   CHECK(alone.at("totals").at("violations_of_proved_bounds") == 0);
 
@@ -62,8 +66,8 @@ TEST_CASE("papers on a checkpoint without a tokenizer: items say why, the rest g
   const fs::path out = dir.path() / "report";
   const fs::path golden = fs::path(KVSCOPE_SOURCE_DIR) / "tests/golden/llama3_gqa";
   const auto run =
-      kvscope_run({"papers", "--quick", "--model", golden.string(), "--out", out.string(), "--items",
-                   "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
+      kvscope_run({"papers", "--quick", "--model", golden.string(), "--out", out.string(),
+                   "--items", "quoka-fig-2b,quoka-fig-4,specattn-fig-2,error-theorem-b1"});
   INFO(run.err);
   REQUIRE(run.code == 0);
   for (const auto& item : items_of(out)) {
@@ -87,12 +91,13 @@ TEST_CASE("papers refuses what it cannot mean") {
       kvscope_run({"papers", "--out", (dir.path() / "r").string(), "--items", "quoka-fig-99"});
   CHECK(unknown.code == 2);
   CHECK_THAT(unknown.err, ContainsSubstring("quoka-fig-99 is no item"));
-  CHECK(kvscope_run({"papers", "--example", "nothing", "--out", (dir.path() / "x.h5").string()}).code ==
-        2);
+  CHECK(kvscope_run({"papers", "--example", "nothing", "--out", (dir.path() / "x.h5").string()})
+            .code == 2);
 }
 
 TEST_CASE("bench nucleus finds the exact nucleus both ways and shows the printed search's loss") {
-  const auto json = kvscope_run({"bench", "nucleus", "--keys", "256,2048", "--rows", "5", "--json"}).json();
+  const auto json =
+      kvscope_run({"bench", "nucleus", "--keys", "256,2048", "--rows", "5", "--json"}).json();
   REQUIRE(json.at("rows").size() == 2);
   for (const auto& row : json.at("rows")) {
     CHECK(row.at("least_mass_exact").get<double>() >= 0.95 - 1e-6);

@@ -28,7 +28,7 @@ Words with(Words words, const Words& more) {
 
 const Words kPerplexity = {
     "simulate",          "perplexity", "--max-tokens", "80",       "--selector",
-    "full,quest,recent", "--budget",   "32",         "--offset", "0"};
+    "full,quest,recent", "--budget",   "32",           "--offset", "0"};
 
 TEST_CASE("simulate perplexity prints a table and writes the same rows in three formats") {
   const TempDir dir;
@@ -104,14 +104,16 @@ TEST_CASE("retrieval and speculation run from the command line") {
 TEST_CASE("simulate --match says knob and cost in every row, and marks what is not met") {
   const TempDir dir;
   const std::string out = (dir.path() / "equal.json").string();
-  const auto run = kvscope_run({"simulate", "passkey", "--lengths", "200,300", "--depths", "1", "--fed", "8",
-                                "--selector", "full,oracle-topk,vattention", "--match", "keys=40", "--dense-layers",
-                                "0", "--out", out});
+  const auto run = kvscope_run({"simulate", "passkey", "--lengths", "200,300", "--depths", "1",
+                                "--fed", "8", "--selector", "full,oracle-topk,vattention",
+                                "--match", "keys=40", "--dense-layers", "0", "--out", out});
   INFO(run.err);
   REQUIRE(run.code == 0);
-  CHECK_THAT(run.out, ContainsSubstring("equal cost") && ContainsSubstring("oracle-topk keys=40 (tokens=40)") &&
-                          ContainsSubstring("* full, keys=40: no knob") &&
-                          ContainsSubstring("* vattention, keys=40: not reached: the least is keys="));
+  CHECK_THAT(run.out,
+             ContainsSubstring("equal cost") &&
+                 ContainsSubstring("oracle-topk keys=40 (tokens=40)") &&
+                 ContainsSubstring("* full, keys=40: no knob") &&
+                 ContainsSubstring("* vattention, keys=40: not reached: the least is keys="));
   const auto json = nlohmann::ordered_json::parse(read_file(out));
   REQUIRE(json.at("rows").size() == 6);
   for (const auto& row : json.at("rows")) {
@@ -124,21 +126,23 @@ TEST_CASE("simulate --match says knob and cost in every row, and marks what is n
   }
   CHECK_THAT(json.at("command_line").get<std::string>(), ContainsSubstring("--match keys=40"));
   const auto fails = [](const Words& more, const std::string& says) {
-    const auto result = kvscope_run(with({"simulate", "passkey", "--selector", "full,quest"}, more));
+    const auto result =
+        kvscope_run(with({"simulate", "passkey", "--selector", "full,quest"}, more));
     CHECK(result.code == 2);
     CHECK(result.err_is_one_line());
     CHECK_THAT(result.err, ContainsSubstring(says));
   };
   fails({"--match", "tokens=5"}, "match \"tokens=5\": expected density=X");
   fails({"--match", "density=0.1", "--budget", "64"}, "--match and --budget exclude each other");
-  fails({"--text", "a.txt", "--text", "b.txt", "--budget", "64"}, "simulate passkey reads one text, found 2");
+  fails({"--text", "a.txt", "--text", "b.txt", "--budget", "64"},
+        "simulate passkey reads one text, found 2");
   fails({"--text", "a.txt", "--text", "a.txt", "--budget", "64"}, "--text: ");
 }
 
 TEST_CASE("protocols, turns, intervals and doubts from the command line") {
-  const Words needle = {"simulate", "needle",    "--lengths", "300",     "--depths", "1",
-                        "--facts",  "3",         "--chunk",   "64",      "--budget", "64",
-                        "--selector", "full,quoka"};
+  const Words needle = {"simulate", "needle",  "--lengths",  "300",       "--depths",
+                        "1",        "--facts", "3",          "--chunk",   "64",
+                        "--budget", "64",      "--selector", "full,quoka"};
   const auto papers = kvscope_run(with(needle, {"--protocol", "papers", "--json"}));
   INFO(papers.err);
   REQUIRE(papers.code == 0);
@@ -172,10 +176,11 @@ TEST_CASE("protocols, turns, intervals and doubts from the command line") {
 TEST_CASE("examples of a file and chains from the command line") {
   const TempDir dir;
   const auto file =
-      dir.write("mine.jsonl",
-                "{\"context\": \" The magic number of the stone is 12345. The rest is prose.\", "
-                "\"question\": \" What is the magic number of the stone?\", \"answer_prefix\": \" The "
-                "magic number of the stone is\", \"answer\": \"12345\", \"max_new_tokens\": 8}\n")
+      dir.write(
+             "mine.jsonl",
+             "{\"context\": \" The magic number of the stone is 12345. The rest is prose.\", "
+             "\"question\": \" What is the magic number of the stone?\", \"answer_prefix\": \" The "
+             "magic number of the stone is\", \"answer\": \"12345\", \"max_new_tokens\": 8}\n")
           .string();
   const auto own = kvscope_run({"simulate", "ruler", "--examples", file, "--lengths", "200",
                                 "--selector", "recent", "--budget", "64", "--json"});
@@ -183,8 +188,9 @@ TEST_CASE("examples of a file and chains from the command line") {
   REQUIRE(own.code == 0);
   CHECK(own.json().at("rows").at(0).at("kind") == "local");
   CHECK(own.json().at("rows").at(0).at("accuracy") == 1);
-  const auto chain = kvscope_run({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps",
-                                  "8", "--trials", "1", "--selector", "quest", "--budget", "64"});
+  const auto chain =
+      kvscope_run({"simulate", "chain", "--kinds", "copy", "--prompt", "110", "--steps", "8",
+                   "--trials", "1", "--selector", "quest", "--budget", "64"});
   INFO(chain.err);
   REQUIRE(chain.code == 0);
   CHECK_THAT(chain.out, ContainsSubstring("steps right"));
@@ -203,8 +209,7 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check(perplexity, 2, "--selector is missing");
   check({"simulate"}, 2, "needs a kind");
   check(with(perplexity, {"--selector", "nothing"}), 2, "unknown selector");
-  check(with(perplexity, {"--selector", "quest"}), 2,
-        "quest: needs a budget");
+  check(with(perplexity, {"--selector", "quest"}), 2, "quest: needs a budget");
   check(with(perplexity, {"--selector", "full", "--max-tokens", "500000"}), 2,
         "expected at least 505000");
   check(with(perplexity, {"--selector", "full", "--max-tokens", "40000"}), 2, "32768 positions");
@@ -222,8 +227,9 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, "too few");
   check({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, "--facts");
   check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "kinds: expected");
-  check({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
-        "protocol: expected one of decode, all, inside, prefill, answer, question, compress, context");
+  check(
+      {"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
+      "protocol: expected one of decode, all, inside, prefill, answer, question, compress, context");
   check({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
         "has 1 question");
   check({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,

@@ -31,7 +31,8 @@ TEST_CASE("a signal ends every long command within seconds") {
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "2048"}).code == 0);
   {
     std::ofstream table(file("long.csv"));
-    table << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,mass_high\n";
+    table
+        << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,mass_high\n";
     for (int i = 0; i < 400000; ++i)
       table << "t,prefill,quest,tokens," << i / 400 << ',' << i % 400 << ",64,0,0,64,0.5,0.4,0.6\n";
   }
@@ -47,13 +48,19 @@ TEST_CASE("a signal ends every long command within seconds") {
       {"analyze", "attention-map", trace, "--out", file("o8.h5")},
       {"analyze", "ties", trace},
       {"ladder", trace, "--selector", "quest", "--budget", "64"},
-      {"sweep", trace, "--selector", "quest,quoka,h2o,snapkv", "--budget", "64,256,1024", "--out", file("o11.csv")},
+      {"sweep", trace, "--selector", "quest,quoka,h2o,snapkv", "--budget", "64,256,1024", "--out",
+       file("o11.csv")},
       {"fit", "loki", trace, "--out", file("o12.json")},
-      {"simulate", "perplexity", "--selector", "quest,quoka,full", "--budget", "64,256", "--out", file("o13.csv")},
-      {"simulate", "passkey", "--selector", "full,quest", "--budget", "64", "--lengths", "8000", "--out", file("o14.csv")},
-      {"simulate", "needle", "--selector", "full,quest", "--budget", "64", "--lengths", "8000", "--out", file("o15.csv")},
-      {"simulate", "ruler", "--selector", "full,quest", "--budget", "64", "--lengths", "8000", "--out", file("o16.csv")},
-      {"simulate", "speculative", "--selector", "full,quest", "--budget", "64", "--out", file("o17.csv")},
+      {"simulate", "perplexity", "--selector", "quest,quoka,full", "--budget", "64,256", "--out",
+       file("o13.csv")},
+      {"simulate", "passkey", "--selector", "full,quest", "--budget", "64", "--lengths", "8000",
+       "--out", file("o14.csv")},
+      {"simulate", "needle", "--selector", "full,quest", "--budget", "64", "--lengths", "8000",
+       "--out", file("o15.csv")},
+      {"simulate", "ruler", "--selector", "full,quest", "--budget", "64", "--lengths", "8000",
+       "--out", file("o16.csv")},
+      {"simulate", "speculative", "--selector", "full,quest", "--budget", "64", "--out",
+       file("o17.csv")},
       {"bench", "prefill", "--tokens", "20000"},
       {"bench", "decode", "--tokens", "20000"},
       {"bench", "record", "--tokens", "20000", "--dir", dir.path().string()},
@@ -77,7 +84,8 @@ TEST_CASE("a signal ends every long command within seconds") {
     const bool ended = !program.is_running();
     if (!ended) program.send(SIGKILL);
     const RunResult run = program.wait();
-    INFO(words[0] << " " << words[1] << ": " << seconds << " s, exit code " << run.code << ": " << run.err);
+    INFO(words[0] << " " << words[1] << ": " << seconds << " s, exit code " << run.code << ": "
+                  << run.err);
     CHECK(ended);
     if (was_running) {
       std::cout << "stop: " << words[0] << ' ' << words[1] << ' ' << seconds << " s\n";

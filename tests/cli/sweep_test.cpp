@@ -145,10 +145,17 @@ TEST_CASE("selectors lists every method with its options") {
   CHECK(has_quest);
   // the listing groups by family: headings in one order, each once, every method below its own
   const std::string text = kvscope_run({"selectors"}).out;
-  const std::vector<std::string> in_order = {"controls and oracles", "\n  full ", "single keys by score", "\n  quoka ",
-                                             "pages, blocks and chunks of keys by score", "\n  quest ",
-                                             "presets: lserve, quest-frontier, quest-hub", "patterns of prefill",
-                                             "\n  minference-a-shape ", "eviction for good", "\n  h2o "};
+  const std::vector<std::string> in_order = {"controls and oracles",
+                                             "\n  full ",
+                                             "single keys by score",
+                                             "\n  quoka ",
+                                             "pages, blocks and chunks of keys by score",
+                                             "\n  quest ",
+                                             "presets: lserve, quest-frontier, quest-hub",
+                                             "patterns of prefill",
+                                             "\n  minference-a-shape ",
+                                             "eviction for good",
+                                             "\n  h2o "};
   std::size_t at = 0;
   for (const std::string& part : in_order) {
     INFO(part);

@@ -67,7 +67,8 @@ TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one
       kvscope_run({"table", "--rows", "layer", "--value", "eval_mass,kernel_mass", quest});
   INFO(layers.err);
   REQUIRE(layers.code == 0);
-  CHECK_THAT(layers.out, ContainsSubstring("| Layer | Attention kept | Attention kept by the kernel's rule |"));
+  CHECK_THAT(layers.out,
+             ContainsSubstring("| Layer | Attention kept | Attention kept by the kernel's rule |"));
   const auto not_a_result = kvscope_run({"table", "--rows", "layer", "--value", "mass", trace});
   CHECK(not_a_result.code == 3);
   CHECK(not_a_result.err_is_one_line());

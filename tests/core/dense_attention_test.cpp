@@ -1,8 +1,8 @@
 // Dense attention and the lane kernels against three loops in double, on every instruction set of this machine.
+#include <hwy/targets.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
-#include <hwy/targets.h>
 #include <random>
 #include <vector>
 
@@ -93,11 +93,11 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
       CHECK(std::string(lane_target_name()) == hwy::TargetName(target));
       check_attention({4, 2, 16, 0, 1, {}}, 1.0f);
       check_attention({4, 1, 8, 0, 40, {}}, 1.0f);
-      check_attention({6, 2, 24, 130, 3, {}}, 3.0f);       // decode-like, heads share a block
-      check_attention({2, 2, 64, 100, 200, {}}, 1.0f);     // several key blocks
+      check_attention({6, 2, 24, 130, 3, {}}, 3.0f);         // decode-like, heads share a block
+      check_attention({2, 2, 64, 100, 200, {}}, 1.0f);       // several key blocks
       check_attention({3, 1, 10, 0, 300, Index{12}}, 1.0f);  // sliding window
       check_attention({2, 1, 16, 400, 5, Index{150}}, 1.0f);
-      check_attention({2, 1, 32, 0, 140, Index{1}}, 1.0f);   // each token sees itself only
+      check_attention({2, 1, 32, 0, 140, Index{1}}, 1.0f);  // each token sees itself only
       check_attention({4, 2, 16, 0, 1, {}, /*has_sinks=*/true}, 1.0f);
       check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/true}, 3.0f);  // heads share a block
       check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true}, 1.0f);
@@ -140,8 +140,8 @@ TEST_CASE("products, norms and SwiGLU equal plain loops on every instruction set
         for (Index i = 0; i < k; ++i) sum += static_cast<double>(x(i, t)) * x(i, t);
         const double scale = 1.0 / std::sqrt(sum / static_cast<double>(k) + 1e-5);
         for (Index i = 0; i < k; ++i) {
-          REQUIRE(std::abs(static_cast<double>(x(i, t)) * scale * weight(i) - static_cast<double>(normed(i, t))) <
-                  1e-5);
+          REQUIRE(std::abs(static_cast<double>(x(i, t)) * scale * weight(i) -
+                           static_cast<double>(normed(i, t))) < 1e-5);
         }
       }
 

@@ -38,33 +38,41 @@ TEST_CASE("GELU without a gate equals its formula, far tails included", "[kernel
   }
 }
 
-TEST_CASE("the layer norm of every lane equals its formula, whatever the other lanes hold", "[kernels]") {
+TEST_CASE("the layer norm of every lane equals its formula, whatever the other lanes hold",
+          "[kernels]") {
   for (const Index lanes : {16, 32}) {
     for (const Index n : {1, 5, 48}) {
       std::vector<float> x(static_cast<std::size_t>(n * lanes)), weight, bias;
       for (std::size_t i = 0; i < x.size(); ++i)
-        x[i] = 100.0f * static_cast<float>(i % 3) + static_cast<float>((i * 37 + i * i / 5) % 101) / 7.0f;
+        x[i] = 100.0f * static_cast<float>(i % 3) +
+               static_cast<float>((i * 37 + i * i / 5) % 101) / 7.0f;
       for (Index f = 0; f < n; ++f) {
         weight.push_back(0.5f + static_cast<float>(f % 4));
         bias.push_back(static_cast<float>(f % 7) - 3.0f);
       }
       const double eps = 1e-3;
       std::vector<float> y(x.size());
-      lane_layer_norm(x.data(), weight.data(), bias.data(), n, static_cast<float>(eps), y.data(), lanes);
+      lane_layer_norm(x.data(), weight.data(), bias.data(), n, static_cast<float>(eps), y.data(),
+                      lanes);
       for (Index lane = 0; lane < lanes; ++lane) {
         const auto at = [&](Index f) { return static_cast<std::size_t>(f * lanes + lane); };
         double mean = 0.0, variance = 0.0;
-        for (Index f = 0; f < n; ++f) mean += static_cast<double>(x[at(f)]) / static_cast<double>(n);
-        for (Index f = 0; f < n; ++f) variance += std::pow(static_cast<double>(x[at(f)]) - mean, 2) / static_cast<double>(n);
+        for (Index f = 0; f < n; ++f)
+          mean += static_cast<double>(x[at(f)]) / static_cast<double>(n);
+        for (Index f = 0; f < n; ++f)
+          variance += std::pow(static_cast<double>(x[at(f)]) - mean, 2) / static_cast<double>(n);
         for (Index f = 0; f < n; ++f) {
           const auto i = static_cast<std::size_t>(f);
-          const double expected = (static_cast<double>(x[at(f)]) - mean) / std::sqrt(variance + eps) *
-                                      static_cast<double>(weight[i]) + static_cast<double>(bias[i]);
-          CHECK(std::abs(expected - static_cast<double>(y[at(f)])) < 2e-5 * (1.0 + std::abs(expected)));
+          const double expected = (static_cast<double>(x[at(f)]) - mean) /
+                                      std::sqrt(variance + eps) * static_cast<double>(weight[i]) +
+                                  static_cast<double>(bias[i]);
+          CHECK(std::abs(expected - static_cast<double>(y[at(f)])) <
+                2e-5 * (1.0 + std::abs(expected)));
         }
       }
       std::vector<float> in_place = x;
-      lane_layer_norm(in_place.data(), weight.data(), bias.data(), n, static_cast<float>(eps), in_place.data(), lanes);
+      lane_layer_norm(in_place.data(), weight.data(), bias.data(), n, static_cast<float>(eps),
+                      in_place.data(), lanes);
       CHECK(in_place == y);
     }
   }

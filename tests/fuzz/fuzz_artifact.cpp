@@ -26,8 +26,10 @@ struct Method {
   const char* name;
   const char* option;
 };
-constexpr Method kMethods[] = {
-    {"kascade", "map"}, {"duoattention", "gates"}, {"doublesparsity", "channels"}, {"loki", "directions"}};
+constexpr Method kMethods[] = {{"kascade", "map"},
+                               {"duoattention", "gates"},
+                               {"doublesparsity", "channels"},
+                               {"loki", "directions"}};
 constexpr Index kShapeLayers = 4;
 
 /// A file in memory with a name.

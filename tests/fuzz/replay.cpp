@@ -22,14 +22,17 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::uint8_t>;
 
-std::size_t draw(std::mt19937_64& random, std::size_t n) { return n == 0 ? 0 : random() % n; }
+std::size_t draw(std::mt19937_64& random, std::size_t n) {
+  return n == 0 ? 0 : random() % n;
+}
 
 Bytes changed(Bytes bytes, std::mt19937_64& random) {
   const std::size_t n_changes = 1 + draw(random, 4);
   for (std::size_t i = 0; i < n_changes && !bytes.empty(); ++i) {
     const auto at = static_cast<std::ptrdiff_t>(draw(random, bytes.size()));
     const auto left = static_cast<std::size_t>(bytes.end() - (bytes.begin() + at));
-    const auto end = at + static_cast<std::ptrdiff_t>(1 + draw(random, std::min<std::size_t>(left, 64)));
+    const auto end =
+        at + static_cast<std::ptrdiff_t>(1 + draw(random, std::min<std::size_t>(left, 64)));
     switch (draw(random, 5)) {
       case 0:
         bytes[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(random());

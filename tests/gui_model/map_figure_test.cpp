@@ -102,7 +102,8 @@ TEST_CASE("a pooled cell's heaviest pair is the one that its maximum is of", "[m
     const auto best = heaviest_pair(*head, *cell);
     double most = -1.0;
     MapPair expected;
-    for (Index query = std::max<Index>(40, cell->queries.begin); query < cell->queries.end; ++query) {
+    for (Index query = std::max<Index>(40, cell->queries.begin); query < cell->queries.end;
+         ++query) {
       for (Index key = cell->keys.begin; key < std::min(cell->keys.end, query + 1); ++key) {
         const double weight = map[static_cast<std::size_t>(query * n + key)];
         if (!(weight > most)) continue;

@@ -224,7 +224,8 @@ TEST_CASE("recall view: curves are those of kvscope figure budget", "[recall_vie
       const auto& marks = expected.panels.at(0).marks;
       REQUIRE(picture.figure.panels[0].marks.size() == marks.size());
       for (std::size_t m = 0; m < marks.size(); ++m) {
-        if (std::holds_alternative<plot::Note>(marks[m])) continue;  // why one lies beyond the oracle
+        if (std::holds_alternative<plot::Note>(marks[m]))
+          continue;  // why one lies beyond the oracle
         const auto& line = std::get<plot::Line>(marks[m]);
         const auto& mine = std::get<plot::Line>(picture.figure.panels[0].marks[m]);
         CHECK(mine.x == line.x);

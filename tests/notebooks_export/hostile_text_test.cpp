@@ -78,10 +78,30 @@ TexScan scan_tex(const std::string& tex) {
 }
 
 TEST_CASE("labels become TeX without commands of their own") {
-  const std::set<std::string> allowed = {
-      "\\textbackslash", "\\{", "\\}", "\\$", "\\&", "\\#", "\\%", "\\_", "\\textasciicircum",
-      "\\textasciitilde", "\\textless", "\\textgreater", "\\textbar", "\\backslash", "\\hat",
-      "\\sim", "\\mathrm", "\\ ", "\\mbox", "\\ifdefined", "\\Umathcode", "\\else", "\\fi", "\\\\"};
+  const std::set<std::string> allowed = {"\\textbackslash",
+                                         "\\{",
+                                         "\\}",
+                                         "\\$",
+                                         "\\&",
+                                         "\\#",
+                                         "\\%",
+                                         "\\_",
+                                         "\\textasciicircum",
+                                         "\\textasciitilde",
+                                         "\\textless",
+                                         "\\textgreater",
+                                         "\\textbar",
+                                         "\\backslash",
+                                         "\\hat",
+                                         "\\sim",
+                                         "\\mathrm",
+                                         "\\ ",
+                                         "\\mbox",
+                                         "\\ifdefined",
+                                         "\\Umathcode",
+                                         "\\else",
+                                         "\\fi",
+                                         "\\\\"};
   std::vector<std::string> labels = kHostile;
   std::uint32_t state = 7;
   const std::string signs = "$$$^^__{}\\\\ab1 %&#~\n\xff";
@@ -157,7 +177,8 @@ TEST_CASE("figures with hostile names are drawn in every format") {
     CHECK_FALSE(first_invalid_utf8(text));
     CHECK(text.find("<script") == std::string::npos);
     for (const char c : text) REQUIRE((static_cast<unsigned char>(c) >= 0x20 || c == '\n'));
-    for (const char* sign : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) CHECK(text.find(sign) == std::string::npos);
+    for (const char* sign : {"\xef\xbf\xbe", "\xef\xbf\xbf"})
+      CHECK(text.find(sign) == std::string::npos);
     CHECK(files[1].bytes.find("%%EOF") != std::string::npos);
     CHECK_FALSE(first_invalid_utf8(files[3].bytes));
     const std::string tex_file = without_comments(files[3].bytes);

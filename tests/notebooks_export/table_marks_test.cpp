@@ -119,9 +119,10 @@ TEST_CASE("nothing is marked that a gate doubts, and the note names the gates") 
   CHECK(marked(table.rows[1]) == ".s");
   CHECK(marked(table.rows[2]) == ".b");
   CHECK(marked(table.rows[3]) == "..");
-  CHECK_THAT(table.note, ContainsSubstring("Not marked, since gates doubt it: saturated (1 row of the "
-                                           "result), sparse-above-dense (1 row of the result), "
-                                           "too-few-trials (2 rows of the result)."));
+  CHECK_THAT(table.note,
+             ContainsSubstring("Not marked, since gates doubt it: saturated (1 row of the "
+                               "result), sparse-above-dense (1 row of the result), "
+                               "too-few-trials (2 rows of the result)."));
 }
 
 TEST_CASE("results under two protocols are not averaged") {

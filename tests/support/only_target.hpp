@@ -26,7 +26,8 @@ class OnlyTarget {
 /// Those of the compiled x86 targets that this machine can run.
 inline std::vector<std::int64_t> testable_targets() {
   std::vector<std::int64_t> targets;
-  for (const std::int64_t target : {std::int64_t{HWY_SSSE3}, std::int64_t{HWY_SSE4}, std::int64_t{HWY_AVX2}, std::int64_t{HWY_AVX3}}) {
+  for (const std::int64_t target : {std::int64_t{HWY_SSSE3}, std::int64_t{HWY_SSE4},
+                                    std::int64_t{HWY_AVX2}, std::int64_t{HWY_AVX3}}) {
     if ((hwy::SupportedTargets() & HWY_TARGETS & target) != 0) targets.push_back(target);
   }
   return targets;

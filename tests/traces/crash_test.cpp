@@ -70,7 +70,8 @@ int use_up_the_stack(volatile char* above) {
   return use_up_the_stack(frame) + frame[0];
 }
 
-TEST_CASE("a crash inside HDF5 ends the program with the file's name, one elsewhere stays what it is") {
+TEST_CASE(
+    "a crash inside HDF5 ends the program with the file's name, one elsewhere stays what it is") {
   if (kSanitizer) SKIP("sanitizers have handlers of their own");
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     INFO("signal " << signal);
@@ -118,8 +119,8 @@ struct Edit {
   std::string bytes;
 };
 
-void check_refused(const std::filesystem::path& file, const std::string& whole, const std::vector<Edit>& edits,
-                   const std::function<void()>& open) {
+void check_refused(const std::filesystem::path& file, const std::string& whole,
+                   const std::vector<Edit>& edits, const std::function<void()>& open) {
   std::string damaged = whole;
   for (const Edit& edit : edits) damaged.replace(edit.at, edit.bytes.size(), edit.bytes);
   spill(file, damaged);
@@ -133,7 +134,9 @@ void check_refused(const std::filesystem::path& file, const std::string& whole, 
   CHECK_THAT(said, ContainsSubstring(file.string()));
 }
 
-std::string ones(std::size_t n) { return std::string(n, '\xff'); }
+std::string ones(std::size_t n) {
+  return std::string(n, '\xff');
+}
 
 // Found by 2,221 mutants of this trace and 1,496 of this result, with HDF5 1.10.8; another version lays the file out in another
 // way, and is then asked about other damage.

@@ -38,7 +38,8 @@ std::string message_of(const std::function<void()>& work) {
 }
 
 /// Flips one bit of an array's stored bytes.
-void flip(const fs::path& file, const std::string& array, std::size_t at_byte, bool of_checksums = false) {
+void flip(const fs::path& file, const std::string& array, std::size_t at_byte,
+          bool of_checksums = false) {
   std::uint64_t offset = 0;
   {
     const TraceLayout layout = open_layout(h5::File::open(file));
@@ -59,16 +60,26 @@ TEST_CASE("a flipped bit in the data of a trace is found by whoever reads it") {
   };
   const TokenRange all{0, 24};
   const Case cases[] = {
-      {"/layers/1/q", [&](const TraceFile& t) { t.read_q(1, 0, all); }, [&](const TraceFile& t) { t.read_q(1, 1, all); }},
-      {"/layers/1/k", [&](const TraceFile& t) { t.read_k(1, 0, all); }, [&](const TraceFile& t) { t.read_k(1, 1, all); }},
-      {"/layers/2/v", [&](const TraceFile& t) { t.read_v(2, 0, all); }, [&](const TraceFile& t) { t.read_v(1, 0, all); }},
-      {"/layers/0/lse", [&](const TraceFile& t) { t.read_lse(0, 0, all); }, [&](const TraceFile& t) { t.read_lse(0, 3, all); }},
-      {"/layers/0/attn", [&](const TraceFile& t) { t.read_attn(0, 0, all); }, [&](const TraceFile& t) { t.read_attn(0, 1, all); }},
-      {"/layers/0/topk_pos", [&](const TraceFile& t) { t.read_topk(0, 0, all); }, [&](const TraceFile& t) { t.read_topk(0, 1, all); }},
-      {"/layers/0/topk_prob", [&](const TraceFile& t) { t.read_topk(0, 0, all); }, [&](const TraceFile& t) { t.read_topk(0, 1, all); }},
-      {"/layers/0/stats/q_norm", [&](const TraceFile& t) { t.read_q_norm(0, 0, all); }, [&](const TraceFile& t) { t.read_q_norm(0, 1, all); }},
-      {"/layers/0/stats/k_norm", [&](const TraceFile& t) { t.read_k_norm(0, 0, all); }, [&](const TraceFile& t) { t.read_k_norm(0, 1, all); }},
-      {"/logits", [&](const TraceFile& t) { t.read_logits(all); }, [&](const TraceFile& t) { t.read_q(0, 0, all); }},
+      {"/layers/1/q", [&](const TraceFile& t) { t.read_q(1, 0, all); },
+       [&](const TraceFile& t) { t.read_q(1, 1, all); }},
+      {"/layers/1/k", [&](const TraceFile& t) { t.read_k(1, 0, all); },
+       [&](const TraceFile& t) { t.read_k(1, 1, all); }},
+      {"/layers/2/v", [&](const TraceFile& t) { t.read_v(2, 0, all); },
+       [&](const TraceFile& t) { t.read_v(1, 0, all); }},
+      {"/layers/0/lse", [&](const TraceFile& t) { t.read_lse(0, 0, all); },
+       [&](const TraceFile& t) { t.read_lse(0, 3, all); }},
+      {"/layers/0/attn", [&](const TraceFile& t) { t.read_attn(0, 0, all); },
+       [&](const TraceFile& t) { t.read_attn(0, 1, all); }},
+      {"/layers/0/topk_pos", [&](const TraceFile& t) { t.read_topk(0, 0, all); },
+       [&](const TraceFile& t) { t.read_topk(0, 1, all); }},
+      {"/layers/0/topk_prob", [&](const TraceFile& t) { t.read_topk(0, 0, all); },
+       [&](const TraceFile& t) { t.read_topk(0, 1, all); }},
+      {"/layers/0/stats/q_norm", [&](const TraceFile& t) { t.read_q_norm(0, 0, all); },
+       [&](const TraceFile& t) { t.read_q_norm(0, 1, all); }},
+      {"/layers/0/stats/k_norm", [&](const TraceFile& t) { t.read_k_norm(0, 0, all); },
+       [&](const TraceFile& t) { t.read_k_norm(0, 1, all); }},
+      {"/logits", [&](const TraceFile& t) { t.read_logits(all); },
+       [&](const TraceFile& t) { t.read_q(0, 0, all); }},
   };
   for (const Case& c : cases) {
     INFO(c.array);
@@ -79,9 +90,12 @@ TEST_CASE("a flipped bit in the data of a trace is found by whoever reads it") {
     const TraceFile trace = TraceFile::open(file);
     CHECK_NOTHROW(c.read_elsewhere(trace));
     const std::string said = message_of([&] { c.read(trace); });
-    CHECK_THAT(said, ContainsSubstring(c.array) && ContainsSubstring(file.string()) &&
-                         (ContainsSubstring("unit 0 (tokens 0 to 8), head slot 0: the data do not have the recorded checksum") ||
-                          ContainsSubstring("which it cannot see")));
+    CHECK_THAT(
+        said,
+        ContainsSubstring(c.array) && ContainsSubstring(file.string()) &&
+            (ContainsSubstring(
+                 "unit 0 (tokens 0 to 8), head slot 0: the data do not have the recorded checksum") ||
+             ContainsSubstring("which it cannot see")));
     CHECK(message_of([&] { c.read(trace); }) == said);  // and again
     const TraceFile careless = TraceFile::open(file, {.check_data = false});
     if (std::string(c.array) != "/layers/0/topk_pos") CHECK_NOTHROW(c.read(careless));
@@ -98,15 +112,19 @@ TEST_CASE("a read of a few rows finds damage in the piece that they belong to, a
   CHECK_NOTHROW(trace.read_k(1, 0, {3, 5}));
   CHECK_NOTHROW(trace.read_k(1, 0, {16, 24}));
   CHECK_NOTHROW(trace.read_k(1, 0, {20, 23}));
-  for (const TokenRange range : {TokenRange{9, 10}, {12, 13}, {7, 9}, {15, 17}, {0, 24}, {8, 16}, {10, 22}}) {
+  for (const TokenRange range :
+       {TokenRange{9, 10}, {12, 13}, {7, 9}, {15, 17}, {0, 24}, {8, 16}, {10, 22}}) {
     INFO(range.begin << " to " << range.end);
-    CHECK_THAT(message_of([&] { trace.read_k(1, 0, range); }), ContainsSubstring("unit 1 (tokens 8 to 16)"));
+    CHECK_THAT(message_of([&] { trace.read_k(1, 0, range); }),
+               ContainsSubstring("unit 1 (tokens 8 to 16)"));
   }
 }
 
-TEST_CASE("damage to tokens, their text, checksums and the numbers of the header is found when a trace is used") {
+TEST_CASE(
+    "damage to tokens, their text, checksums and the numbers of the header is found when a trace is used") {
   const SyntheticTrace truth = make_trace(full_plan());
-  const auto damaged = [&](const std::function<void(const fs::path&)>& damage, const std::function<void(const TraceFile&)>& use) {
+  const auto damaged = [&](const std::function<void(const fs::path&)>& damage,
+                           const std::function<void(const TraceFile&)>& use) {
     const TempFolder folder;
     const fs::path file = folder / "t.h5";
     write_all(truth, *create_trace(file, {}));
@@ -117,8 +135,9 @@ TEST_CASE("damage to tokens, their text, checksums and the numbers of the header
   const auto read_k = [](const TraceFile& t) { t.read_k(0, 0, {0, 24}); };
   CHECK_THAT(damaged([](const fs::path& f) { flip(f, "/tokens", 4); }, nothing),
              ContainsSubstring("/tokens: unit 0"));
-  CHECK_THAT(damaged([](const fs::path& f) { flip(f, "/layers/0/k", 0, /*of_checksums=*/true); }, read_k),
-             ContainsSubstring("content hash"));
+  CHECK_THAT(
+      damaged([](const fs::path& f) { flip(f, "/layers/0/k", 0, /*of_checksums=*/true); }, read_k),
+      ContainsSubstring("content hash"));
   const auto edit = [](const char* name, auto value) {
     return [=](const fs::path& file) {
       h5::File opened = h5::File::open(file, h5::File::Access::write);
@@ -130,8 +149,10 @@ TEST_CASE("damage to tokens, their text, checksums and the numbers of the header
       opened.close();
     };
   };
-  CHECK_THAT(damaged(edit(schema::kWindows, std::vector<std::int64_t>{0, 7, 0}), read_k), ContainsSubstring("content hash"));
-  CHECK_THAT(damaged(edit(schema::kTokenBytes, std::uint8_t{'#'}), [](const TraceFile& t) { t.token_bytes(); }),
+  CHECK_THAT(damaged(edit(schema::kWindows, std::vector<std::int64_t>{0, 7, 0}), read_k),
+             ContainsSubstring("content hash"));
+  CHECK_THAT(damaged(edit(schema::kTokenBytes, std::uint8_t{'#'}),
+                     [](const TraceFile& t) { t.token_bytes(); }),
              ContainsSubstring("token text of unit 0"));
   CHECK(damaged([](const fs::path&) {}, read_k) == "no error");
 }
@@ -147,7 +168,8 @@ TEST_CASE("a compressed trace and a recording that goes on are compared too") {
   sink->begin(truth.info);
   write_units(truth, *sink, 0, 2);
   const fs::path part = folder / "g.h5.part";
-  CHECK(TraceFile::open(part, {.allow_partial = true}).read_k(1, 0, {0, 16})(9, 3) == truth.layers[1].k(0, 9, 3));
+  CHECK(TraceFile::open(part, {.allow_partial = true}).read_k(1, 0, {0, 16})(9, 3) ==
+        truth.layers[1].k(0, 9, 3));
   flip(part, "/layers/1/k", 0);
   const TraceFile growing = TraceFile::open(part, {.allow_partial = true});
   CHECK_NOTHROW(growing.read_k(1, 0, {8, 16}));

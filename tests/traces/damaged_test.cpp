@@ -103,9 +103,11 @@ TEST_CASE("what contradicts the header is named") {
   CHECK_THAT(message_after("f.attrs['score_scale'] = float('nan')"),
              ContainsSubstring("score_scale"));
   for (const char* cap : {"float('nan')", "-3.0", "0.0"}) {
-    CHECK_THAT(message_after(fmt::format("f.attrs['features'] = f.attrs['features'] + b',score-cap'\n"
-                                         "f.attrs['score_cap'] = {}", cap)),
-               ContainsSubstring("score_cap"));
+    CHECK_THAT(
+        message_after(fmt::format("f.attrs['features'] = f.attrs['features'] + b',score-cap'\n"
+                                  "f.attrs['score_cap'] = {}",
+                                  cap)),
+        ContainsSubstring("score_cap"));
   }
   CHECK_THAT(message_after("f['/recorded/layers'][:] = [0, 0, 2]"), ContainsSubstring("ascending"));
   CHECK_THAT(message_after("f['/recorded/kv_heads'][:] = [0, 7]"),
@@ -186,7 +188,8 @@ bool survives(const std::function<void()>& work) {
 }
 
 TEST_CASE("flipped bits anywhere give sentences, not crashes") {
-  if (test::kThreadSanitizer) SKIP("ThreadSanitizer allows no first look in another process, and HDF5 1.10 crashes on some");
+  if (test::kThreadSanitizer)
+    SKIP("ThreadSanitizer allows no first look in another process, and HDF5 1.10 crashes on some");
   const TempFolder folder;
   write_all(sample(), *create_trace(folder / "t.h5", {}));
   const std::string bytes = slurp(folder / "t.h5");

@@ -28,7 +28,9 @@ using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
 void do_nothing(const fs::path&, unsigned) {}
-void crash(const fs::path&, unsigned) { std::raise(SIGSEGV); }
+void crash(const fs::path&, unsigned) {
+  std::raise(SIGSEGV);
+}
 
 /// Crashes only where it is asked for the second time, as memory that an earlier file damaged would.
 int n_asked = 0;
@@ -59,7 +61,9 @@ class NewFiles {
   int n_ = 0;
 };
 
-bool is_there(pid_t process) { return ::kill(process, 0) == 0; }
+bool is_there(pid_t process) {
+  return ::kill(process, 0) == 0;
+}
 
 /// True if the process is gone, or waits only for somebody to ask how it ended.
 bool ends(pid_t process) {
@@ -92,9 +96,12 @@ TEST_CASE("one process looks at many files, and another one after a crash") {
   // Also if it was killed while it had nothing to do.
   REQUIRE(::kill(second, SIGKILL) == 0);
   CHECK(said_of(files.next(), do_nothing) == "good");
-  CHECK(said_of(files.next(), [](const fs::path&, unsigned options) {
-          throw FormatError("asked with " + std::to_string(options));
-        }, 7) == "asked with 7");
+  CHECK(said_of(
+            files.next(),
+            [](const fs::path&, unsigned options) {
+              throw FormatError("asked with " + std::to_string(options));
+            },
+            7) == "asked with 7");
 }
 
 TEST_CASE("a file is not blamed for what the files before it did") {

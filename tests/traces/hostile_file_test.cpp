@@ -67,8 +67,9 @@ TEST_CASE("few bytes that claim many layers or units are refused") {
                claim(file, "/recorded/layers", 20'000'000, 1);
              }),
              ContainsSubstring("/recorded/layers"));
-  CHECK_THAT(said_of_trace([](hid_t file, const TempFolder&) { claim(file, "/units", 60'000'000, 2); }),
-             ContainsSubstring("/units"));
+  CHECK_THAT(
+      said_of_trace([](hid_t file, const TempFolder&) { claim(file, "/units", 60'000'000, 2); }),
+      ContainsSubstring("/units"));
 }
 
 TEST_CASE("a virtual dataset over a pipe does not hold anybody up") {
@@ -119,7 +120,8 @@ TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a se
     }
     return "no error";
   };
-  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }),
+             ContainsSubstring("crashes on it"));
   if (!test::kAddressSanitizer) {  // whose own memory a limit would hit
     CHECK_THAT(said([](const Path&, unsigned) {
                  std::vector<std::vector<char>> all;
@@ -135,7 +137,8 @@ TEST_CASE("what keeps opening for ever, takes all memory or crashes becomes a se
   // A file that went well is not looked at again until it changes.
   CHECK(said([](const Path&, unsigned) { std::raise(SIGSEGV); }) == "no error");
   spill(folder / "f.h5", "another file");
-  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }), ContainsSubstring("crashes on it"));
+  CHECK_THAT(said([](const Path&, unsigned) { std::raise(SIGSEGV); }),
+             ContainsSubstring("crashes on it"));
 }
 
 TEST_CASE("first looks from several threads at once do not block each other") {
@@ -170,7 +173,8 @@ TEST_CASE("groups that contain themselves end the reading of a result") {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t group = H5Gcreate2(file, "/loop", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   for (int i = 0; i < 40; ++i)
-    H5Lcreate_hard(file, "/loop", group, ("again" + std::to_string(i)).c_str(), H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_hard(file, "/loop", group, ("again" + std::to_string(i)).c_str(), H5P_DEFAULT,
+                   H5P_DEFAULT);
   H5Gclose(group);
   H5Fclose(file);
   CHECK_THROWS_AS(ResultFile::open(path), FormatError);

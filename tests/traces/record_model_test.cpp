@@ -27,9 +27,9 @@ TensorView<const float> head_of(const Tensor<float>& golden, Index head) {
 }
 
 TEST_CASE("a recording of a checkpoint holds what transformers computed") {
-  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3", "qwen3_moe", "smollm3",
-                                    "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3", "olmo2",
-                                    "gpt_neox", "gpt_neox_serial");
+  const std::string name =
+      GENERATE("llama3_gqa", "mistral_window", "qwen3", "qwen3_moe", "smollm3", "gpt_oss",
+               "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
   const fs::path dir = golden_dir() / name;
   const fs::path golden = dir / "golden.h5";
   const Transformer model = Transformer::load(dir);

@@ -86,11 +86,14 @@ TEST_CASE("keys before rotation: turned back pair by pair, where the layer turns
     for (Index head = 0; head < 2 && layer < 2; ++head) {
       for (Index t = 0; t < 5; ++t) {
         for (Index i = 0; i < 3; ++i) {
-          const double angle = static_cast<double>(40 + t) * std::pow(theta, -2.0 * static_cast<double>(i) / 6.0);
+          const double angle =
+              static_cast<double>(40 + t) * std::pow(theta, -2.0 * static_cast<double>(i) / 6.0);
           const auto x = static_cast<double>(before(head, t, i));
           const auto y = static_cast<double>(before(head, t, i + 3));
-          after(head, t, i) = static_cast<float>(amplitude * (x * std::cos(angle) - y * std::sin(angle)));
-          after(head, t, i + 3) = static_cast<float>(amplitude * (y * std::cos(angle) + x * std::sin(angle)));
+          after(head, t, i) =
+              static_cast<float>(amplitude * (x * std::cos(angle) - y * std::sin(angle)));
+          after(head, t, i + 3) =
+              static_cast<float>(amplitude * (y * std::cos(angle) + x * std::sin(angle)));
         }
       }
     }

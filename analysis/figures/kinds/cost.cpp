@@ -38,7 +38,8 @@ std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& option
   std::map<std::string, std::size_t> known;
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string& selector = table.text("selector").at(r);
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end()) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
+      continue;
     std::string label = figures::method_label(selector);
     if (budgets_of[selector].size() > 1) label += fmt::format(" {:g}", budgets[r]);
     if (cards.size() > 1) label += ", " + plot::verbatim(table.text("hardware").at(r));
@@ -48,7 +49,8 @@ std::vector<CostLine> cost_lines(const Table& table, const FigureOptions& option
     lines[at->second].rows[contexts[r]] = r;
   }
   if (lines.empty())
-    throw ConfigError(fmt::format("{}: the selection is empty: no row of these methods", table.name()));
+    throw ConfigError(
+        fmt::format("{}: the selection is empty: no row of these methods", table.name()));
   return lines;
 }
 
@@ -144,7 +146,8 @@ FigureKind figure_cost() {
       .name = "cost",
       .shows = "predicted speedup of attention by context, and where its time goes",
       .needs = "a report of kvscope cost",
-      .command = "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 --out cost.json",
+      .command =
+          "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 --out cost.json",
       .kinds = {"cost"},
       .options = {"selector"},
       .make = make_cost,

@@ -81,7 +81,8 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
 
   // heads that show more than the oracle's do so with the keys that stand under their names
   bool is_beyond = false;
-  if (const auto oracle = cells.find("oracle-topk"); oracle != cells.end() && metric.is_share && table.has("kept")) {
+  if (const auto oracle = cells.find("oracle-topk");
+      oracle != cells.end() && metric.is_share && table.has("kept")) {
     for (const auto& [selector, of_method] : cells) {
       if (selector == "full" || selector.starts_with("oracle")) continue;
       for (const auto& [place, cell] : of_method) {

@@ -110,8 +110,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
       if (wanted.empty() && shown.size() == 3) break;
       shown.push_back(name);
       figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
-                                        blocks, pages, plot::verbatim(name), colour,
-                                        sentence));
+                                        blocks, pages, plot::verbatim(name), colour, sentence));
     }
     if (!wanted.empty() && shown.empty()) {
       throw ConfigError(

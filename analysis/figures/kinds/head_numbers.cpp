@@ -30,9 +30,8 @@ plot::Figure make_head_numbers(const FigureInput& input) {
     plot::ColourAxis colour;
     colour.axis.label = numbers.label;
     if (numbers.is_share) {
-      const double most = *std::max_element(
-          numbers.values.begin(), numbers.values.end(),
-          [](double a, double b) { return !(a >= b) && b == b; });
+      const double most = *std::max_element(numbers.values.begin(), numbers.values.end(),
+                                            [](double a, double b) { return !(a >= b) && b == b; });
       colour.axis.range = plot::Range{0.0, most > 0.0 ? most : 1.0};
     }
     figure.panels.push_back(figures::head_panel(
@@ -40,10 +39,10 @@ plot::Figure make_head_numbers(const FigureInput& input) {
   }
   figure.columns = std::min<int>(3, static_cast<int>(figure.panels.size()));
   figure.span = figure.panels.size() > 1 ? plot::Span::full : plot::Span::column;
-  figure.caption.push_back(fmt::format("Means over {} query rows of {} tokens; losses are means over "
-                                       "the calls of a replay.",
-                                       result.read("row_pos").size(),
-                                       result.summary().value("tokens", 0)));
+  figure.caption.push_back(
+      fmt::format("Means over {} query rows of {} tokens; losses are means over "
+                  "the calls of a replay.",
+                  result.read("row_pos").size(), result.summary().value("tokens", 0)));
   return figure;
 }
 
@@ -52,7 +51,8 @@ plot::Figure make_head_numbers(const FigureInput& input) {
 FigureKind figure_head_numbers() {
   return {
       .name = "head-numbers",
-      .shows = "layer x head maps of distance, entropy, sink, local and retrieval share, and losses",
+      .shows =
+          "layer x head maps of distance, entropy, sink, local and retrieval share, and losses",
       .needs = "an analysis of heads",
       .command = "kvscope analyze heads trace.h5 --out heads.h5",
       .kinds = {"heads"},

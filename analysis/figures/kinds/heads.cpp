@@ -11,9 +11,10 @@ FigureKind figure_heads() {
       .command = "kvscope analyze heads trace.h5 --out heads.h5",
       .kinds = {"heads"},
       .options = {"metric", "selector", "layers", "heads"},
-      .make = [](const FigureInput& input) {
-        return figures::head_atlas(input, figures::AtlasOrder::as_in_model);
-      },
+      .make =
+          [](const FigureInput& input) {
+            return figures::head_atlas(input, figures::AtlasOrder::as_in_model);
+          },
   };
 }
 

@@ -11,9 +11,10 @@ FigureKind figure_heads_sorted() {
       .command = "kvscope analyze heads trace.h5 --out heads.h5",
       .kinds = {"heads"},
       .options = {"metric", "selector", "layers", "heads"},
-      .make = [](const FigureInput& input) {
-        return figures::head_atlas(input, figures::AtlasOrder::by_number);
-      },
+      .make =
+          [](const FigureInput& input) {
+            return figures::head_atlas(input, figures::AtlasOrder::by_number);
+          },
   };
 }
 

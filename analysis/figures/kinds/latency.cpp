@@ -163,8 +163,8 @@ class LatencyFigure {
         line.x.push_back(length);
         add(method, length, row, line);
       }
-      const bool is_known = std::any_of(line.y.begin(), line.y.end(),
-                                        [](double y) { return std::isfinite(y); });
+      const bool is_known =
+          std::any_of(line.y.begin(), line.y.end(), [](double y) { return std::isfinite(y); });
       if (is_known) panel.marks.emplace_back(std::move(line));
     }
     if (panel.marks.empty()) return false;
@@ -257,8 +257,9 @@ plot::Figure make_latency(const FigureInput& input) {
 FigureKind figure_latency() {
   return {
       .name = "latency",
-      .shows = "time to the first token and time of attention by context length, and speedups over "
-               "dense attention",
+      .shows =
+          "time to the first token and time of attention by context length, and speedups over "
+          "dense attention",
       .needs =
           "a table with selector, length and seconds (seconds_low, seconds_high, budget optional)",
       .command = "kvscope bench live --json > live.json, or a CSV of measured or predicted times",

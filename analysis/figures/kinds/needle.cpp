@@ -44,9 +44,9 @@ struct Answer {
 /// What a grid shows besides its axes.
 struct Answers {
   std::vector<Answer> list;
-  std::string kind;                  // of prompts; empty: the result does not say
-  std::vector<std::string> others;   // kinds that the result has as well
-  std::string protocol;              // where the selector answers; empty: the result does not say
+  std::string kind;                 // of prompts; empty: the result does not say
+  std::vector<std::string> others;  // kinds that the result has as well
+  std::string protocol;             // where the selector answers; empty: the result does not say
   double prompts_low = std::numeric_limits<double>::quiet_NaN();  // per cell
   double prompts_high = std::numeric_limits<double>::quiet_NaN();
 };
@@ -192,9 +192,9 @@ std::vector<std::string> caption_of(const Answers& answers) {
   if (!answers.kind.empty()) {
     caption.push_back(fmt::format("Kind of prompt: {}.", plot::verbatim(answers.kind)));
     if (!answers.others.empty()) {
-      caption.push_back(fmt::format("The result has {} as well, which --metric shows.",
-                                    plot::verbatim(fmt::format("{}", fmt::join(answers.others,
-                                                                               ", ")))));
+      caption.push_back(
+          fmt::format("The result has {} as well, which --metric shows.",
+                      plot::verbatim(fmt::format("{}", fmt::join(answers.others, ", ")))));
     }
   }
   const auto& entries = protocol_entries();
@@ -226,7 +226,8 @@ plot::Figure make_needle(const FigureInput& input) {
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
-  std::map<std::string, std::pair<figures::LiveResult, std::string>> shown;  // by name: with its budget
+  std::map<std::string, std::pair<figures::LiveResult, std::string>>
+      shown;  // by name: with its budget
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
     const bool is_wanted =
@@ -299,10 +300,9 @@ plot::Figure make_needle(const FigureInput& input) {
     panel.aspect = 0.7;
     panel.colour = plot::ColourAxis{};
     const std::string prompts = prompts_text(answers);
-    panel.colour->axis.label =
-        fmt::format("Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
-                    plot::verbatim(answers.kind),
-                    prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
+    panel.colour->axis.label = fmt::format(
+        "Accuracy{}{}{}{}", answers.kind.empty() && prompts.empty() ? "" : "\n",
+        plot::verbatim(answers.kind), prompts.empty() || answers.kind.empty() ? "" : ", ", prompts);
     panel.colour->axis.range = plot::Range{0.0, 1.0};
     panel.colour->axis.format = plot::TickFormat::percent;
     panel.colour->masked_label = "not measured";
@@ -318,7 +318,8 @@ plot::Figure make_needle(const FigureInput& input) {
     for (const auto& [name, other] : shown) {
       if (other.second == budget) others.push_back(other.first);
     }
-    const std::string why = figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
+    const std::string why =
+        figures::why_beyond_live_oracle(oracle, others, /*is_better_low=*/false);
     if (why.empty()) continue;
     figure.panels[i].title += "\n" + why;
     is_beyond = true;

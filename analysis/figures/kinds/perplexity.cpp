@@ -24,7 +24,7 @@ struct Curve {
   std::string label;
   std::vector<double> position;
   std::vector<double> perplexity;
-  std::string budget;  // as text: what curves are compared at
+  std::string budget;          // as text: what curves are compared at
   double kept = std::nan("");  // keys per query, measured
 };
 
@@ -52,10 +52,12 @@ std::vector<Curve> read_curves(const ResultView& result) {
     // rows behind the curves are of methods that could not be run (a match that they refused)
     const auto n_curves = std::min(table.n_rows(), static_cast<std::size_t>(values.spec.shape[0]));
     for (std::size_t p = 0; p < n_curves; ++p) {
-      Curve curve{
-          selectors.at(p), label_of(selectors.at(p), budget_of(p), kind_of(p)), position, {},
-          fmt::format("{} {}", kind_of(p), budget_of(p)),
-          table.has("kept") ? table.numbers("kept")[p] : std::nan("")};
+      Curve curve{selectors.at(p),
+                  label_of(selectors.at(p), budget_of(p), kind_of(p)),
+                  position,
+                  {},
+                  fmt::format("{} {}", kind_of(p), budget_of(p)),
+                  table.has("kept") ? table.numbers("kept")[p] : std::nan("")};
       for (Index i = 0; i < values.spec.shape[1]; ++i) {
         curve.perplexity.push_back(std::exp(values(static_cast<Index>(p), i)));
       }
@@ -69,7 +71,9 @@ std::vector<Curve> read_curves(const ResultView& result) {
   for (std::size_t r = 0; r < table.n_rows(); ++r) {
     const std::string label = label_of(selectors.at(r), budget_of(r), kind_of(r));
     const auto [it, is_new] = slot_of.try_emplace(label, curves.size());
-    if (is_new) curves.push_back({selectors.at(r), label, {}, {}, fmt::format("{} {}", kind_of(r), budget_of(r))});
+    if (is_new)
+      curves.push_back(
+          {selectors.at(r), label, {}, {}, fmt::format("{} {}", kind_of(r), budget_of(r))});
     curves[it->second].position.push_back(position[r]);
     curves[it->second].perplexity.push_back(std::exp(loss[r]));
   }
@@ -115,14 +119,16 @@ plot::Figure make_perplexity(const FigureInput& input) {
     panel.marks.emplace_back(std::move(line));
   }
   for (const Curve& oracle : curves) {
-    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !panel.title.empty()) continue;
+    if (!oracle.selector.starts_with("oracle") || oracle.perplexity.empty() || !panel.title.empty())
+      continue;
     std::vector<figures::LiveResult> others;
     for (const Curve& curve : curves) {
       if (curve.budget == oracle.budget && !curve.perplexity.empty())
         others.push_back({curve.selector, curve.perplexity.back(), curve.kept});
     }
-    panel.title = figures::why_beyond_live_oracle({oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
-                                                  /*is_better_low=*/true);
+    panel.title = figures::why_beyond_live_oracle(
+        {oracle.selector, oracle.perplexity.back(), oracle.kept}, others,
+        /*is_better_low=*/true);
   }
   if (!extent.empty()) {
     panel.y.range = plot::padded(extent.range(), plot::ScaleKind::log10, 1.0, /*keep_zero=*/false);

@@ -28,7 +28,9 @@ struct LaneBlock final : Block {
   Tensor<float> values;  // [n_blocks, n_features, lanes]
 };
 
-Tensor<float>& of(Block& block) { return static_cast<LaneBlock&>(block).values; }
+Tensor<float>& of(Block& block) {
+  return static_cast<LaneBlock&>(block).values;
+}
 const Tensor<float>& of(const Block& block) {
   return static_cast<const LaneBlock&>(block).values;
 }
@@ -43,12 +45,10 @@ struct LaneModel {
   const ModelWeights& weights;
   LaneOptions options;
   Matmul half_matmul = Matmul::bf16_portable;  // of attention to keys in bf16
-  std::vector<float> frequencies;        // of RoPE, see rope.hpp
-  std::vector<float> local_frequencies;  // of layers with a window, where they differ
+  std::vector<float> frequencies;              // of RoPE, see rope.hpp
+  std::vector<float> local_frequencies;        // of layers with a window, where they differ
 
-  const LayerWeights& layer(Index i) const {
-    return weights.layers[static_cast<std::size_t>(i)];
-  }
+  const LayerWeights& layer(Index i) const { return weights.layers[static_cast<std::size_t>(i)]; }
   const Matrix& lm_head() const {
     return config.tied_embeddings ? weights.embedding : weights.lm_head;
   }
@@ -179,8 +179,10 @@ class LaneCall final : public BackendCall {
     }
     if (!config_.plan.is_gated) {
       linear({{&w.up, &w.up_bias, up_.data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
-      for_each_block([&](Index block) { lane_gelu(up_.sub(block).data(), config_.d_ff * shape_.lanes); });
-      linear({{&w.down, &w.down_bias, of(y).data()}}, up_.data(), shape_, pool_, model_.options.matmul);
+      for_each_block(
+          [&](Index block) { lane_gelu(up_.sub(block).data(), config_.d_ff * shape_.lanes); });
+      linear({{&w.down, &w.down_bias, of(y).data()}}, up_.data(), shape_, pool_,
+             model_.options.matmul);
       return;
     }
     linear({{&w.gate, &w.gate_bias, gate_.data()}, {&w.up, &w.up_bias, up_.data()}}, of(x).data(),
@@ -194,7 +196,8 @@ class LaneCall final : public BackendCall {
         lane_gelu_gate(gate, up, config_.d_ff * shape_.lanes);
       }
     });
-    linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_, model_.options.matmul);
+    linear({{&w.down, &w.down_bias, of(y).data()}}, gate_.data(), shape_, pool_,
+           model_.options.matmul);
   }
 
   Routing mix_experts(Index layer, const Block& x, Block& y) override {
@@ -223,7 +226,8 @@ class LaneCall final : public BackendCall {
       normalize(normed, model_.weights.final_norm, model_.weights.final_norm_bias, normed);
     }
     auto out = Tensor<float>::uninitialized({n_rows, config_.n_vocab});
-    linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_, model_.options.matmul);
+    linear_to_rows(model_.lm_head(), normed.data(), shape, out.view(), pool_,
+                   model_.options.matmul);
     const auto cap = static_cast<float>(config_.plan.logit_softcap);
     for (Index t = 0; t < n_rows; ++t) {
       const auto row = out.view().row(t);
@@ -255,9 +259,7 @@ class LaneCall final : public BackendCall {
 
  private:
   Index first_token(Index block) const { return block * shape_.lanes; }
-  Index tokens_in(Index block) const {
-    return std::min(shape_.lanes, n_tok_ - first_token(block));
-  }
+  Index tokens_in(Index block) const { return std::min(shape_.lanes, n_tok_ - first_token(block)); }
 
   template <class Body>
   void for_each_block(const Body& body) {
@@ -281,7 +283,8 @@ class LaneCall final : public BackendCall {
     if (qkv_.count() == 0) {
       qkv_ = Tensor<float>::uninitialized({shape_.n_blocks, w.qkv.n_rows(), shape_.lanes});
     }
-    linear({{&w.qkv, &w.qkv_bias, qkv_.data()}}, of(x).data(), shape_, pool_, model_.options.matmul);
+    linear({{&w.qkv, &w.qkv_bias, qkv_.data()}}, of(x).data(), shape_, pool_,
+           model_.options.matmul);
     for_each_block([&](Index block) {
       const float* from = qkv_.sub(block).data();
       for (Index h = 0; h < config_.n_q; ++h) {
@@ -294,7 +297,8 @@ class LaneCall final : public BackendCall {
   }
 
   // bias: of a norm that takes the mean away; empty for the others.
-  void normalize(const Tensor<float>& x, const Tensor<float>& weight, const Tensor<float>& bias, Tensor<float>& y) {
+  void normalize(const Tensor<float>& x, const Tensor<float>& weight, const Tensor<float>& bias,
+                 Tensor<float>& y) {
     pool_.parallel_for(x.dim(0), [&](Index block, int) {
       if (config_.plan.layer_norm) {
         lane_layer_norm(x.sub(block).data(), weight.data(), bias.data(), config_.d_model,
@@ -341,15 +345,17 @@ class LaneCall final : public BackendCall {
     }
   }
 
-  void append_halves(const Tensor<float>& lanes, TensorView<std::uint16_t> halves, Index layer, const char* what,
-                     Index block) {
+  void append_halves(const Tensor<float>& lanes, TensorView<std::uint16_t> halves, Index layer,
+                     const char* what, Index block) {
     const Index n = tokens_in(block);
     const Index d = config_.d_head;
     auto rows = Tensor<float>::uninitialized({n, d});
     for (Index h = 0; h < config_.n_kv; ++h) {
-      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n, rows.data(), d);
+      rows_from_lanes(lanes.sub(block).data() + h * d * shape_.lanes, d, shape_.lanes, n,
+                      rows.data(), d);
       for (Index t = 0; t < n; ++t) {
-        if (!all_finite(rows.view().row(t))) throw_not_finite(what, layer, pos_begin_ + first_token(block) + t);
+        if (!all_finite(rows.view().row(t)))
+          throw_not_finite(what, layer, pos_begin_ + first_token(block) + t);
       }
       from_float(rows.data(), DType::bf16, &halves(h, pos_begin_ + first_token(block), Index{0}),
                  static_cast<std::size_t>(n * d));
@@ -358,15 +364,15 @@ class LaneCall final : public BackendCall {
 
   HalfRows halves(Index layer) const {
     if (cache_.dtype() != DType::bf16) return {};
-    return {std::as_const(cache_).k_halves(layer), std::as_const(cache_).v_halves(layer), model_.half_matmul};
+    return {std::as_const(cache_).k_halves(layer), std::as_const(cache_).v_halves(layer),
+            model_.half_matmul};
   }
 
   void check_lse(Index layer, bool may_see_nothing) const {
     for (Index h = 0; h < config_.n_q; ++h) {
       for (Index t = 0; t < n_tok_; ++t) {
         const float lse = lse_(h, t);
-        const bool sees_nothing =
-            may_see_nothing && lse == -std::numeric_limits<float>::infinity();
+        const bool sees_nothing = may_see_nothing && lse == -std::numeric_limits<float>::infinity();
         if (!std::isfinite(lse) && !sees_nothing) {
           throw_not_finite("the attention scores", layer, pos_begin_ + t);
         }
@@ -392,7 +398,12 @@ class LaneCall final : public BackendCall {
 class LaneBackend final : public Backend {
  public:
   LaneBackend(const ModelConfig& config, const ModelWeights& weights, const LaneOptions& options)
-      : model_{config, weights, options, options.matmul, rope_frequencies(config.rope, config.rotary_dim), {}} {
+      : model_{config,
+               weights,
+               options,
+               options.matmul,
+               rope_frequencies(config.rope, config.rotary_dim),
+               {}} {
     if (options.matmul == Matmul::f32) model_.half_matmul = matmul_from_name("bf16");
     if (config.local_rope) {
       model_.local_frequencies = rope_frequencies(*config.local_rope, config.rotary_dim);

@@ -79,8 +79,7 @@ class DoubleP final : public ClusterSelector {
 
 void register_doublep(SelectorRegistry& registry) {
   SelectorEntry& entry = registry.add<DoubleP, DoublePOptions>(
-      "doublep", "Double-P: top-p over clusters, twice",
-      "arXiv 2602.05191",
+      "doublep", "Double-P: top-p over clusters, twice", "arXiv 2602.05191",
       "keeps clusters that hold a share of the estimated "
       "attention, the best exactly, the others by centroid");
   entry.family = MethodFamily::summaries;

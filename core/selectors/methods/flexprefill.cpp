@@ -103,9 +103,7 @@ class FlexPrefill final : public Selector {
  public:
   explicit FlexPrefill(const FlexPrefillOptions& options) : options_(options) {}
   std::string_view name() const override { return "flexprefill"; }
-  SelectorCaps caps() const override {
-    return block_share_caps(options_.sizes, options_.block);
-  }
+  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block); }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
@@ -226,8 +224,8 @@ class FlexPrefill final : public Selector {
                                 -std::numeric_limits<double>::infinity());
     for (Index b = 0; b < n_blocks; ++b) {
       if (keys.n_rows[static_cast<std::size_t>(b)] > 0)
-        weights[static_cast<std::size_t>(b)] = call.score_rule().of(
-            dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d}));
+        weights[static_cast<std::size_t>(b)] =
+            call.score_rule().of(dot_of(query, {keys.mean.data() + b * keys.mean.dim(1), d}));
     }
     const double largest = max_of(weights);
     if (!(largest > -std::numeric_limits<double>::infinity()))

@@ -69,10 +69,12 @@ class KeyDiff final : public Selector {
     heads_.assign(static_cast<std::size_t>(shape.n_layers * shape.n_kv), Head{});
   }
 
-  void on_append(Index layer, Index pos_begin, TensorView<const float> k, TensorView<const float>) override {
+  void on_append(Index layer, Index pos_begin, TensorView<const float> k,
+                 TensorView<const float>) override {
     for (Index kv_head = 0; is_kept_ && kv_head < shape_.n_kv; ++kv_head) {
       Head& head = head_of(layer, kv_head);
-      if (static_cast<Index>(head.inverse_norms.size()) != pos_begin) continue;  // evict() catches up
+      if (static_cast<Index>(head.inverse_norms.size()) != pos_begin)
+        continue;  // evict() catches up
       add_norms(head, k.sub(kv_head));
       head.sum.resize(static_cast<std::size_t>(k.dim(2)), 0.0);
       add_weighted_rows(weights(head, {pos_begin, pos_begin + k.dim(1)}), k.sub(kv_head), head.sum);
@@ -112,7 +114,8 @@ class KeyDiff final : public Selector {
 
   void rollback(Index n_keys) override {
     for (Head& head : heads_) {
-      head.inverse_norms.resize(std::min(head.inverse_norms.size(), static_cast<std::size_t>(n_keys)));
+      head.inverse_norms.resize(
+          std::min(head.inverse_norms.size(), static_cast<std::size_t>(n_keys)));
       head.n_summed = -1;
     }
   }
@@ -130,8 +133,8 @@ class KeyDiff final : public Selector {
   /// What grows with the cache of one layer and KV head.
   struct Head {
     std::vector<double> inverse_norms;  // [n_keys]
-    std::vector<double> sum;            // [d_head] of the unit keys (anchor=raw: of the keys) that are alive
-    Index n_summed = 0;                 // how many these are; another number than is alive: to be made anew
+    std::vector<double> sum;  // [d_head] of the unit keys (anchor=raw: of the keys) that are alive
+    Index n_summed = 0;       // how many these are; another number than is alive: to be made anew
   };
   /// The keys of a KV head with more than the budget, and their scores.
   struct Crowded {
@@ -155,11 +158,13 @@ class KeyDiff final : public Selector {
 
   /// What the keys of a range weigh in the sum.
   std::vector<double> weights(const Head& head, TokenRange keys) const {
-    if (options_.anchor == Anchor::raw) return std::vector<double>(static_cast<std::size_t>(keys.size()), 1.0);
+    if (options_.anchor == Anchor::raw)
+      return std::vector<double>(static_cast<std::size_t>(keys.size()), 1.0);
     return {head.inverse_norms.begin() + keys.begin, head.inverse_norms.begin() + keys.end};
   }
 
-  std::vector<float> unit_anchor(const SelectCall& call, Index kv_head, std::span<const KeyPos> keys) {
+  std::vector<float> unit_anchor(const SelectCall& call, Index kv_head,
+                                 std::span<const KeyPos> keys) {
     Head& head = head_of(call.layer, kv_head);
     const auto k = call.k.sub(kv_head);
     const auto n_known = static_cast<Index>(head.inverse_norms.size());
@@ -173,7 +178,8 @@ class KeyDiff final : public Selector {
       add_weighted_rows(weights(head, range), range.begin, keys, k, head.sum);
       head.n_summed = static_cast<Index>(keys.size());
     }
-    const double length = std::max(norm_of(head.sum), options_.eps * static_cast<double>(keys.size()));
+    const double length =
+        std::max(norm_of(head.sum), options_.eps * static_cast<double>(keys.size()));
     std::vector<float> anchor;
     for (const double x : head.sum) anchor.push_back(static_cast<float>(x / length));
     return anchor;
@@ -198,7 +204,8 @@ class KeyDiff final : public Selector {
       for (std::size_t at = part.begin; at < part.end;) {  // runs of neighbouring keys
         std::size_t end = at + 1;
         while (end < part.end && one.keys[end] == one.keys[end - 1] + 1) ++end;
-        key_dots_f32(one.anchor, 1, k.range(0, one.keys[at], one.keys[end - 1] + 1), unused, one.scores.data() + at, 0);
+        key_dots_f32(one.anchor, 1, k.range(0, one.keys[at], one.keys[end - 1] + 1), unused,
+                     one.scores.data() + at, 0);
         at = end;
       }
       for (std::size_t at = part.begin; at < part.end; ++at)
@@ -207,10 +214,12 @@ class KeyDiff final : public Selector {
   }
 
   /// Evicts what the budget does not pay for, and takes it out of the running sum.
-  void keep_different(const SelectCall& call, Index kv_head, const Crowded& one, Index budget, AliveMask& alive) {
+  void keep_different(const SelectCall& call, Index kv_head, const Crowded& one, Index budget,
+                      AliveMask& alive) {
     const auto n_recent = static_cast<Index>(options_.recent_share * static_cast<double>(budget));
     const std::size_t n_old = one.keys.size() - static_cast<std::size_t>(n_recent);
-    keep_best(std::span(one.scores).first(n_old), std::span(one.keys).first(n_old), budget - n_recent, kv_head, alive);
+    keep_best(std::span(one.scores).first(n_old), std::span(one.keys).first(n_old),
+              budget - n_recent, kv_head, alive);
     if (one.anchor.empty()) return;
     Head& head = head_of(call.layer, kv_head);
     std::vector<KeyPos> lost;

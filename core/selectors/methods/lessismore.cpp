@@ -147,7 +147,8 @@ class LessIsMore final : public Selector {
     const Index group = n_q / call.k.dim(0);
     ScoreEngine& engine = engine_of(call);
     const auto n_keys = static_cast<std::size_t>(keys.size());
-    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners, static_cast<std::size_t>(n_q) * n_keys);
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::scores_of_owners,
+                                               static_cast<std::size_t>(n_q) * n_keys);
     std::vector<std::span<double>> logits;  // [n_q][n_keys]
     std::vector<double> queries;
     for (Index q_head = 0; q_head < n_q; ++q_head) {
@@ -156,7 +157,8 @@ class LessIsMore final : public Selector {
       queries.insert(queries.end(), mean.begin(), mean.end());
     }
     linear_scores(call, queries, keys, logits);
-    std::vector<std::vector<std::vector<Index>>> ranked(budgets.size(), std::vector<std::vector<Index>>(logits.size()));
+    std::vector<std::vector<std::vector<Index>>> ranked(
+        budgets.size(), std::vector<std::vector<Index>>(logits.size()));
     engine.run(n_q, [&](Index q_head, ScoreWorker&) {
       const auto head = static_cast<std::size_t>(q_head);
       mask_dead(call, q_head / group, keys, logits[head]);
@@ -169,8 +171,9 @@ class LessIsMore final : public Selector {
 
   /// The best keys of one head between sinks and latest keys, by falling logit, as places in that part; equal ones in order.
   static std::vector<Index> best_first(std::span<const double> logits, const Parts& parts) {
-    const auto middle = logits.subspan(static_cast<std::size_t>(parts.n_sink),
-                                       static_cast<std::size_t>(std::max(parts.n_sink, parts.recent_begin) - parts.n_sink));
+    const auto middle = logits.subspan(
+        static_cast<std::size_t>(parts.n_sink),
+        static_cast<std::size_t>(std::max(parts.n_sink, parts.recent_begin) - parts.n_sink));
     std::vector<Index> best = top_k_sorted_by_index(middle, parts.n_merged);
     std::stable_sort(best.begin(), best.end(), [&](Index a, Index b) {
       return middle[static_cast<std::size_t>(a)] > middle[static_cast<std::size_t>(b)];
@@ -179,7 +182,8 @@ class LessIsMore final : public Selector {
   }
 
   /// Sinks, merged keys and latest keys, ascending. ranked: best_first of each head.
-  std::vector<KeyPos> make_list(const std::vector<std::vector<Index>>& ranked, const Budget& budget, Index n_keys) const {
+  std::vector<KeyPos> make_list(const std::vector<std::vector<Index>>& ranked, const Budget& budget,
+                                Index n_keys) const {
     const Parts parts = parts_of(budget, n_keys);
     std::vector<bool> is_kept(static_cast<std::size_t>(n_keys), false);
     std::fill(is_kept.begin(), is_kept.begin() + parts.n_sink, true);
@@ -195,7 +199,8 @@ class LessIsMore final : public Selector {
   static void merge_by_rank(const std::vector<std::vector<Index>>& ranked, const Parts& parts,
                             std::vector<bool>& is_kept) {
     Index n_left = parts.n_merged;
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(parts.n_merged) && n_left > 0; ++rank) {
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(parts.n_merged) && n_left > 0;
+         ++rank) {
       for (const auto& head : ranked) {
         if (n_left == 0) return;
         if (rank >= head.size()) continue;

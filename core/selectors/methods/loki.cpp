@@ -75,17 +75,20 @@ struct LokiOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"rank", "principal directions that score (r); 0: rank-share of the head's channels"}.at_least(0),
+    visit(Field{"rank", "principal directions that score (r); 0: rank-share of the head's channels"}
+              .at_least(0),
           self.rank);
-    visit(Field{"rank-share", "directions as a share of the head's channels, at least one"}.in(0.0, 1.0),
+    visit(Field{"rank-share", "directions as a share of the head's channels, at least one"}.in(0.0,
+                                                                                               1.0),
           self.rank_share);
+    visit(Field{"basis",
+                "self: of the keys that are there when a layer is first asked about, never later "
+                "ones; calibrated: of a calibration text, as published"},
+          self.basis);
     visit(
-        Field{"basis",
-              "self: of the keys that are there when a layer is first asked about, never later "
-              "ones; calibrated: of a calibration text, as published"},
-        self.basis);
-    visit(Field{"directions", "a file of kvscope fit loki: directions of a calibration text, whatever basis says"},
-          self.directions);
+        Field{"directions",
+              "a file of kvscope fit loki: directions of a calibration text, whatever basis says"},
+        self.directions);
     visit(Field{"owner", "decode: one list per query head or per KV head"}, self.owner);
     visit(Field{"dense-layers", "leading layers kept dense"}.at_least(0), self.dense_layers);
   }
@@ -93,7 +96,8 @@ struct LokiOptions {
 
 class Loki final : public SharedScoreSelector {
  public:
-  explicit Loki(const LokiOptions& options) : options_(options), file_("loki", options.directions) {}
+  explicit Loki(const LokiOptions& options)
+      : options_(options), file_("loki", options.directions) {}
   std::string_view name() const override { return "loki"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
@@ -106,16 +110,19 @@ class Loki final : public SharedScoreSelector {
     return caps;
   }
 
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     const TraceInfo& info = text.info();
     std::vector<Tensor<double>> bases(layers.size() * static_cast<std::size_t>(info.n_kv));
     pool.parallel_for(static_cast<Index>(bases.size()), [&](Index i, int) {
       const Index layer = layers[static_cast<std::size_t>(i / info.n_kv)];
-      bases[static_cast<std::size_t>(i)] = key_basis(text.read_k(layer, i % info.n_kv, {0, info.n_tokens}).view());
+      bases[static_cast<std::size_t>(i)] =
+          key_basis(text.read_k(layer, i % info.n_kv, {0, info.n_tokens}).view());
     });
     for (std::size_t i = 0; i < bases.size(); ++i) {
       const auto n_kv = static_cast<std::size_t>(info.n_kv);
-      bases_.insert_or_assign(std::pair(layers[i / n_kv], static_cast<Index>(i % n_kv)), std::move(bases[i]));
+      bases_.insert_or_assign(std::pair(layers[i / n_kv], static_cast<Index>(i % n_kv)),
+                              std::move(bases[i]));
     }
   }
 
@@ -133,8 +140,9 @@ class Loki final : public SharedScoreSelector {
     }
     out.values = {{"layers", layers}, {"bases", bases}};
     out.options = nlohmann::ordered_json::object();
-    out.summary = fmt::format("{} orthogonal directions of the keys in each of {} layers and KV heads",
-                              bases_.empty() ? 0 : bases_.begin()->second.dim(0), bases_.size());
+    out.summary =
+        fmt::format("{} orthogonal directions of the keys in each of {} layers and KV heads",
+                    bases_.empty() ? 0 : bases_.begin()->second.dim(0), bases_.size());
     return out;
   }
   std::vector<ArtifactOrigin> artifacts() const override { return file_.origins(); }
@@ -159,8 +167,7 @@ class Loki final : public SharedScoreSelector {
     const auto r = static_cast<double>(n_directions(call.k.dim(2)));
     const double n_keys = alive_keys(call, past_range(call));  // of all KV heads
     return {
-        .score_flops =
-            2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * (n_q / n_kv) * n_tok * n_keys * r,
+        .score_flops = 2.0 * (n_q + n_kv) * n_tok * d * d + 2.0 * (n_q / n_kv) * n_tok * n_keys * r,
         .score_bytes = n_keys * r * kBytesPerElement,
         .metadata_bytes = n_kv * d * d * kBytesPerElement};
   }
@@ -172,7 +179,7 @@ class Loki final : public SharedScoreSelector {
 
   ListOwner owner_of_call(const SelectCall& call) const override {
     return is_decode(call) && options_.owner == DecodeOwner::q_head ? ListOwner::q_head
-                                                              : ListOwner::kv_head;
+                                                                    : ListOwner::kv_head;
   }
 
   void begin_call(const SelectCall& call, Summaries&) override {
@@ -182,16 +189,20 @@ class Loki final : public SharedScoreSelector {
   bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                     std::span<const std::span<double>> scores) override {
     const Index heads_per_owner = owner_kind == ListOwner::q_head ? 1 : shape_.group();
-    const bool reads_columns = is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
+    const bool reads_columns =
+        is_decode(call) && engine_of(call).precision() == ScorePrecision::f32;
     if (reads_columns) {
-      columns_.append_up_to(call, n_directions(call.k.dim(2)),
-                            [&](Index kv_head) -> const Tensor<double>& { return basis_of(call, kv_head); });
+      columns_.append_up_to(
+          call, n_directions(call.k.dim(2)),
+          [&](Index kv_head) -> const Tensor<double>& { return basis_of(call, kv_head); });
     }
     std::vector<double> queries;
-    std::vector<KeyColumns::Question> questions(reads_columns ? static_cast<std::size_t>(call.k.dim(0)) : 0);
+    std::vector<KeyColumns::Question> questions(
+        reads_columns ? static_cast<std::size_t>(call.k.dim(0)) : 0);
     for (Index first = 0; first < call.q.dim(0); first += heads_per_owner) {
       const Index kv_head = first / shape_.group();
-      const std::vector<double> coordinates = query_coordinates(call, {first, first + heads_per_owner}, kv_head);
+      const std::vector<double> coordinates =
+          query_coordinates(call, {first, first + heads_per_owner}, kv_head);
       if (reads_columns) {
         KeyColumns::Question& question = questions[static_cast<std::size_t>(kv_head)];
         question.q.insert(question.q.end(), coordinates.begin(), coordinates.end());
@@ -202,7 +213,8 @@ class Loki final : public SharedScoreSelector {
       std::vector<double> projected(static_cast<std::size_t>(call.q.dim(2)), 0.0);
       for (std::size_t r = 0; r < coordinates.size(); ++r) {
         const auto direction = basis_of(call, kv_head).view().row(static_cast<Index>(r));
-        for (std::size_t c = 0; c < projected.size(); ++c) projected[c] += coordinates[r] * direction[c];
+        for (std::size_t c = 0; c < projected.size(); ++c)
+          projected[c] += coordinates[r] * direction[c];
       }
       queries.insert(queries.end(), projected.begin(), projected.end());
     }
@@ -223,8 +235,9 @@ class Loki final : public SharedScoreSelector {
     bases_.clear();
     for (std::size_t i = 0; i < layers.size(); ++i) {
       for (std::size_t head = 0; head < n_kv; ++head) {
-        const std::vector<double> flat = file_.numbers(bases[i].is_array() && bases[i].size() == n_kv ? bases[i][head] : bases[i],
-                                                       static_cast<std::size_t>(shape.d_head * shape.d_head), "bases");
+        const std::vector<double> flat = file_.numbers(
+            bases[i].is_array() && bases[i].size() == n_kv ? bases[i][head] : bases[i],
+            static_cast<std::size_t>(shape.d_head * shape.d_head), "bases");
         Tensor<double> basis(Shape{shape.d_head, shape.d_head});
         std::copy(flat.begin(), flat.end(), basis.data());
         bases_.emplace(std::pair(layers[i], static_cast<Index>(head)), std::move(basis));
@@ -232,9 +245,13 @@ class Loki final : public SharedScoreSelector {
     }
   }
 
-  static bool is_decode(const SelectCall& call) { return call.phase == Phase::decode && call.n_tok == 1; }
+  static bool is_decode(const SelectCall& call) {
+    return call.phase == Phase::decode && call.n_tok == 1;
+  }
 
-  Index n_directions(Index d_head) const { return channels_of(options_.rank, options_.rank_share, d_head); }
+  Index n_directions(Index d_head) const {
+    return channels_of(options_.rank, options_.rank_share, d_head);
+  }
 
   /// The first r coordinates of the heads' mean query, scaled.
   std::vector<double> query_coordinates(const SelectCall& call, TokenRange q_heads, Index kv_head) {
@@ -272,7 +289,7 @@ class Loki final : public SharedScoreSelector {
 
   LokiOptions options_;
   ArtifactFile file_;
-  KeyColumns columns_;  // live decode
+  KeyColumns columns_;                                       // live decode
   std::map<std::pair<Index, Index>, Tensor<double>> bases_;  // by (layer, KV head)
 };
 

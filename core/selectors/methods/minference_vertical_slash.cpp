@@ -96,10 +96,12 @@ class VerticalSlash final : public Selector {
     SlashVotes votes = slash_votes(call, options_.n_voters);
     const auto add_lists = [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
       const auto head = static_cast<std::size_t>(heads.index);
-      const Pattern pattern = pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
+      const Pattern pattern =
+          pattern_of(call, std::move(votes.columns[head]), std::move(votes.offsets[head]));
       RowKeys row_keys;
       if (answers.front().n_lists() == 0) {  // of all heads where one thread makes them
-        const std::size_t n_heads = engine.n_workers() == 1 ? static_cast<std::size_t>(call.q.dim(0)) : 1;
+        const std::size_t n_heads =
+            engine.n_workers() == 1 ? static_cast<std::size_t>(call.q.dim(0)) : 1;
         answers.front().reserve(n_heads * static_cast<std::size_t>(call.n_tok / rows_per_list + 1) *
                                 (pattern.columns.size() + pattern.offsets.size()));
       }
@@ -123,7 +125,8 @@ class VerticalSlash final : public Selector {
   }
 
  private:
-  Pattern pattern_of(const SelectCall& call, std::vector<double> columns, std::vector<double> offsets) const {
+  Pattern pattern_of(const SelectCall& call, std::vector<double> columns,
+                     std::vector<double> offsets) const {
     const Index n_ctx = call.pos_begin + call.n_tok;
     put_first(columns, options_.forced_vertical);
     put_first(offsets, options_.forced_slash);
@@ -141,7 +144,8 @@ class VerticalSlash final : public Selector {
 
   static void put_first(std::vector<double>& sums, Index n) {
     const auto count = std::min(static_cast<std::size_t>(n), sums.size());
-    const double above_all = max_of(sums) + 1.0;  // a number: scores are counted between the smallest and the largest
+    const double above_all =
+        max_of(sums) + 1.0;  // a number: scores are counted between the smallest and the largest
     std::fill_n(sums.begin(), count, above_all);
   }
 
@@ -152,17 +156,21 @@ class VerticalSlash final : public Selector {
   };
 
   /// Keys of the query at `pos`: columns and offsets merged in one pass. Good until the next call.
-  ListView keys_of_row(const SelectCall& call, Index kv_head, const Pattern& pattern, Index pos, RowKeys& memory) const {
+  ListView keys_of_row(const SelectCall& call, Index kv_head, const Pattern& pattern, Index pos,
+                       RowKeys& memory) const {
     const auto n_columns = static_cast<std::size_t>(
-        std::upper_bound(pattern.columns.begin(), pattern.columns.end(), pos) - pattern.columns.begin());
+        std::upper_bound(pattern.columns.begin(), pattern.columns.end(), pos) -
+        pattern.columns.begin());
     std::size_t n_offsets = static_cast<std::size_t>(
-        std::upper_bound(pattern.offsets.begin(), pattern.offsets.end(), pos) - pattern.offsets.begin());
+        std::upper_bound(pattern.offsets.begin(), pattern.offsets.end(), pos) -
+        pattern.offsets.begin());
     memory.keys.resize(n_columns + n_offsets);
     KeyPos* out = memory.keys.data();
     std::size_t column = 0;
     while (column < n_columns && n_offsets > 0) {
       const Index from_column = pattern.columns[column];
-      const Index from_offset = pos - pattern.offsets[n_offsets - 1];  // largest offset first: ascending keys
+      const Index from_offset =
+          pos - pattern.offsets[n_offsets - 1];  // largest offset first: ascending keys
       *out++ = static_cast<KeyPos>(std::min(from_column, from_offset));
       column += from_column <= from_offset ? 1 : 0;
       n_offsets -= from_offset <= from_column ? 1 : 0;
@@ -170,12 +178,16 @@ class VerticalSlash final : public Selector {
     while (column < n_columns) *out++ = static_cast<KeyPos>(pattern.columns[column++]);
     while (n_offsets > 0) *out++ = static_cast<KeyPos>(pos - pattern.offsets[--n_offsets]);
     memory.keys.resize(static_cast<std::size_t>(out - memory.keys.data()));
-    if (!all_alive(call, kv_head)) std::erase_if(memory.keys, [&](KeyPos key) { return !is_alive(call, kv_head, key); });
+    if (!all_alive(call, kv_head))
+      std::erase_if(memory.keys, [&](KeyPos key) { return !is_alive(call, kv_head, key); });
     memory.is_forced.assign(memory.keys.size(), 0);
-    const auto first_free = std::lower_bound(memory.keys.begin(), memory.keys.end(), options_.forced_vertical);
+    const auto first_free =
+        std::lower_bound(memory.keys.begin(), memory.keys.end(), options_.forced_vertical);
     std::fill_n(memory.is_forced.begin(), first_free - memory.keys.begin(), 1);
-    const auto first_near = std::upper_bound(memory.keys.begin(), memory.keys.end(), pos - options_.forced_slash);
-    std::fill(memory.is_forced.begin() + (first_near - memory.keys.begin()), memory.is_forced.end(), 1);
+    const auto first_near =
+        std::upper_bound(memory.keys.begin(), memory.keys.end(), pos - options_.forced_slash);
+    std::fill(memory.is_forced.begin() + (first_near - memory.keys.begin()), memory.is_forced.end(),
+              1);
     return {memory.keys, memory.is_forced, {}};
   }
 

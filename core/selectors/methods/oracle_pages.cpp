@@ -67,18 +67,22 @@ class OraclePages final : public PageSelector {
   }
 
  protected:
-  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange, ScoreWorker& worker,
-                   std::span<const std::span<double>> rows) override {
+  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange,
+                   ScoreWorker& worker, std::span<const std::span<double>> rows) override {
     const std::span<double> scores = rows.front();
     const bool takes_max = owner() == PageOwner::group_max && call.n_tok == 1;
-    std::fill(scores.begin(), scores.end(), takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
+    std::fill(scores.begin(), scores.end(),
+              takes_max ? -std::numeric_limits<double>::infinity() : 0.0);
     for (Index q_head = heads.q_heads.begin; q_head < heads.q_heads.end; ++q_head) {
-      for_each_score_row(call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
-        const std::vector<double> row_scores = scores_of_row(call, q_head, heads.kv_head, row, values, pages);
-        for (std::size_t p = 0; p < scores.size(); ++p) {
-          scores[p] = takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
-        }
-      });
+      for_each_score_row(
+          call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
+            const std::vector<double> row_scores =
+                scores_of_row(call, q_head, heads.kv_head, row, values, pages);
+            for (std::size_t p = 0; p < scores.size(); ++p) {
+              scores[p] =
+                  takes_max ? std::max(scores[p], row_scores[p]) : scores[p] + row_scores[p];
+            }
+          });
     }
   }
 

@@ -76,7 +76,8 @@ class OracleTopk final : public Selector {
     return caps;
   }
   std::string why_no_scores() const override {
-    return options_.variant == OracleVariant::per_q_head ? "" : "ranks by weights that it does not show";
+    return options_.variant == OracleVariant::per_q_head ? ""
+                                                         : "ranks by weights that it does not show";
   }
   void reset(const AttentionShape&) override {}
 
@@ -91,10 +92,11 @@ class OracleTopk final : public Selector {
     }
     if (call.trace != nullptr) begin_trace(call);
     const Index rows_per_list = options_.variant == OracleVariant::per_chunk ? call.n_tok : 1;
-    return select_by_owner(call, list_owner(), rows_per_list, budgets.size(),
-                           [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
-                             add_owner(call, heads, budgets, worker.dots, answers);
-                           });
+    return select_by_owner(
+        call, list_owner(), rows_per_list, budgets.size(),
+        [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
+          add_owner(call, heads, budgets, worker.dots, answers);
+        });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -114,7 +116,8 @@ class OracleTopk final : public Selector {
   void begin_trace(const SelectCall& call) const {
     if (options_.variant != OracleVariant::per_q_head || call.n_tok != 1) return;
     const TokenRange visible = row_range(call, 0);
-    call.trace->scored = {visible.begin, forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end};
+    call.trace->scored = {visible.begin,
+                          forces_chunk() ? std::max(visible.begin, call.pos_begin) : visible.end};
     call.trace->scores.resize(static_cast<std::size_t>(call.q.dim(0)));
   }
   static void trace_row(const SelectCall& call, Index q_head, std::span<const double> scores) {
@@ -124,7 +127,8 @@ class OracleTopk final : public Selector {
   }
 
   /// Memory for the lists of all owners whose answers lie together.
-  void reserve(const SelectCall& call, std::span<const Budget> budgets, std::span<Selection> answers) const {
+  void reserve(const SelectCall& call, std::span<const Budget> budgets,
+               std::span<Selection> answers) const {
     const TokenRange seen = call_range(call);
     const bool lie_together = engine_of(call).n_workers() == 1;
     const Index n_owners = list_owner() == ListOwner::q_head ? call.q.dim(0) : call.k.dim(0);
@@ -132,13 +136,14 @@ class OracleTopk final : public Selector {
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       const Index n_keys = std::min(seen.size(), budgets[i].tokens(seen.size(), /*page_size=*/1) +
                                                      (forces_chunk() ? call.n_tok : Index{0}));
-      answers[i].reserve(static_cast<std::size_t>(n_lists * n_keys * (lie_together ? n_owners : 1)));
+      answers[i].reserve(
+          static_cast<std::size_t>(n_lists * n_keys * (lie_together ? n_owners : 1)));
     }
   }
 
   /// The lists of one owner, appended to `answers`.
-  void add_owner(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets, KeyDots& dots,
-                 std::span<Selection> answers) const {
+  void add_owner(const SelectCall& call, const ListHeads& heads, std::span<const Budget> budgets,
+                 KeyDots& dots, std::span<Selection> answers) const {
     const auto [index, q_heads, kv_head] = heads;
     if (answers.front().n_lists() == 0) reserve(call, budgets, answers);
     if (options_.variant != OracleVariant::per_chunk) {
@@ -159,7 +164,8 @@ class OracleTopk final : public Selector {
     if (q_heads.size() == 1 && options_.variant == OracleVariant::per_q_head) {
       for_each_score_row(call, q_heads.begin, kv_head, dots,
                          [&](Index row, std::span<double> scores) {
-                           if (call.trace != nullptr && call.n_tok == 1) trace_row(call, q_heads.begin, scores);
+                           if (call.trace != nullptr && call.n_tok == 1)
+                             trace_row(call, q_heads.begin, scores);
                            add_row(call, kv_head, row, scores, budgets, answers);
                          });
       return;

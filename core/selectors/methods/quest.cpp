@@ -88,18 +88,19 @@ class Quest final : public PageSelector {
     const double n_scored = alive_pages(call, scored_pages(call), page_size());  // of all KV heads
     // a sum of bounds needs one bound of summed queries: linear in (max(q, 0), min(q, 0))
     const bool sums = call.n_tok > 1 || owner() == PageOwner::group_sum;
-    return {.score_flops =
-                sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_scored * d
-                     : 4.0 * group * n_scored * d,
-            .score_bytes = 2.0 * n_scored * d * element,
-            .metadata_bytes = 2.0 * alive_pages(call, all, page_size()) * d * element};
+    return {
+        .score_flops = sums ? 2.0 * n_q * static_cast<double>(call.n_tok) * d + 4.0 * n_scored * d
+                            : 4.0 * group * n_scored * d,
+        .score_bytes = 2.0 * n_scored * d * element,
+        .metadata_bytes = 2.0 * alive_pages(call, all, page_size()) * d * element};
   }
 
  protected:
   bool scores_pages_apart() const override { return true; }
 
-  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages, TokenRange visible,
-                   ScoreWorker& worker, std::span<const std::span<double>> rows) override {
+  void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
+                   TokenRange visible, ScoreWorker& worker,
+                   std::span<const std::span<double>> rows) override {
     const TensorView<const float> k = call.k.sub(heads.kv_head);
     const PageTable& table =
         engine_of(call).pages(call.layer, heads.kv_head, k, page_size(), options_.bound_bits);
@@ -109,7 +110,8 @@ class Quest final : public PageSelector {
     const Index n_queries = is_summed ? 1 : heads.q_heads.size();
     std::vector<double> doubled(static_cast<std::size_t>(n_queries) * width, 0.0);
     for (Index i = 0; i < heads.q_heads.size(); ++i) {
-      const auto to = std::span(doubled).subspan(is_summed ? 0 : static_cast<std::size_t>(i) * width, width);
+      const auto to =
+          std::span(doubled).subspan(is_summed ? 0 : static_cast<std::size_t>(i) * width, width);
       for (Index row = 0; row < call.n_tok; ++row) {
         PageTable::add_doubled(call.q.sub(heads.q_heads.begin + i).row(row), to);
       }
@@ -120,13 +122,15 @@ class Quest final : public PageSelector {
       const std::span<double> bounds = worker.dots.row(i);
       for (const CutPage& page : cut) {
         bounds[static_cast<std::size_t>(page.index - pages.begin)] =
-            page.keys.empty()
-                ? -std::numeric_limits<double>::infinity()
-                : table.bound_of_keys(std::span(doubled).subspan(static_cast<std::size_t>(i) * width, width), k, page.keys);
+            page.keys.empty() ? -std::numeric_limits<double>::infinity()
+                              : table.bound_of_keys(std::span(doubled).subspan(
+                                                        static_cast<std::size_t>(i) * width, width),
+                                                    k, page.keys);
       }
       const std::span<double> out = rows[rows.size() == 1 ? 0 : static_cast<std::size_t>(i)];
       const bool joins = takes_max && i > 0;
-      for (std::size_t p = 0; p < out.size(); ++p) out[p] = joins ? std::max(out[p], bounds[p]) : bounds[p];
+      for (std::size_t p = 0; p < out.size(); ++p)
+        out[p] = joins ? std::max(out[p], bounds[p]) : bounds[p];
     }
   }
 
@@ -137,8 +141,8 @@ class Quest final : public PageSelector {
     std::vector<KeyPos> keys;
   };
 
-  std::vector<CutPage> cut_pages(const SelectCall& call, Index kv_head, const PageTable& table, TokenRange pages,
-                                 TokenRange visible) const {
+  std::vector<CutPage> cut_pages(const SelectCall& call, Index kv_head, const PageTable& table,
+                                 TokenRange pages, TokenRange visible) const {
     std::vector<CutPage> cut;
     const bool has_dead = !all_alive(call, kv_head);
     for (Index page = pages.begin; page < pages.end; ++page) {
@@ -169,8 +173,8 @@ void register_quest(SelectorRegistry& registry) {
   entry.preset_wrappers["quest-sglang"] = "coarsen:owner=layer,query=mean";
   entry.presets["lserve"] = {{"pages", "kernel"}, {"owner", "group_max"}, {"dense-layers", "0"}};
   entry.preset_wrappers["lserve"] = "coarsen:page=64+every=4";
-  registry.say_lacking(
-      "lserve", "its streaming heads (duoattention has them), its KV cache of 4 or 8 bits");
+  registry.say_lacking("lserve",
+                       "its streaming heads (duoattention has them), its KV cache of 4 or 8 bits");
   entry.presets["quest-hub"] = {{"pages", "hub"},
                                 {"owner", "q_head"},
                                 {"page-size", "128"},

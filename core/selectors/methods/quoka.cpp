@@ -87,7 +87,8 @@ class Quoka final : public SharedScoreSelector {
 
   std::string why_no_scores() const override {
     const bool has_row_lists = options_.scope == Scope::whole && options_.force_self;
-    return has_row_lists ? "gives each query a list with its own position (expected scope=past)" : "";
+    return has_row_lists ? "gives each query a list with its own position (expected scope=past)"
+                         : "";
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -95,9 +96,11 @@ class Quoka final : public SharedScoreSelector {
     const auto d = static_cast<double>(call.q.dim(2));
     const auto n_tok = static_cast<double>(call.n_tok);
     const double n_keys = alive_keys(call, scored_range(call));  // of all KV heads
-    const double n_slots = leaves_out_queries(call) ? static_cast<double>(options_.n_queries) : n_tok;
+    const double n_slots =
+        leaves_out_queries(call) ? static_cast<double>(options_.n_queries) : n_tok;
     SelectCost cost;
-    if (takes_cosines(call)) cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
+    if (takes_cosines(call))
+      cost.score_flops += 4.0 * static_cast<double>(call.q.dim(0)) * n_tok * d;
     if (options_.similarity == QuokaSimilarity::cosine) cost.score_flops += 3.0 * n_keys * d;
     cost.score_flops += 2.0 * n_slots * n_keys * d + n_slots * n_keys;
     cost.score_bytes = n_keys * d * kBytesPerElement;
@@ -122,7 +125,8 @@ class Quoka final : public SharedScoreSelector {
     slots_.resize(static_cast<std::size_t>(call.k.dim(0)));
     engine_of(call).run(call.k.dim(0), [&](Index kv_head, ScoreWorker&) {
       if (options_.similarity == QuokaSimilarity::cosine && call.engine != nullptr) {
-        call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call), options_.eps);
+        call.engine->inverse_norms(call.layer, kv_head, call.k.sub(kv_head), scored_range(call),
+                                   options_.eps);
       }
       slots_[static_cast<std::size_t>(kv_head)] =
           slots_of(call, {kv_head, {kv_head * group, (kv_head + 1) * group}, kv_head});
@@ -139,7 +143,8 @@ class Quoka final : public SharedScoreSelector {
     const auto k = call.k.sub(owner.kv_head);
     std::vector<double> scores(static_cast<std::size_t>(keys.size()));
     if (options_.aggregate == QuokaAggregate::max) {
-      worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kQuokaUnscored, scores);
+      worker.dots.compute_largest(slots.flat(), slots.dim(0), k, keys, slot_end, kQuokaUnscored,
+                                  scores);
     } else {
       mean_products(slots, slot_end, k, keys, worker, scores);
     }
@@ -195,7 +200,8 @@ class Quoka final : public SharedScoreSelector {
     }
     const std::vector<std::vector<Index>> picks = pick_queries(call, owner, cosines.heads);
     if (call.trace != nullptr) trace_queries(*call.trace, owner, cosines, picks);
-    return {quoka_slot_means(heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine, options_.eps),
+    return {quoka_slot_means(heads, picks, /*unit=*/options_.similarity == QuokaSimilarity::cosine,
+                             options_.eps),
             slot_ends(call, picks)};
   }
 
@@ -220,14 +226,16 @@ class Quoka final : public SharedScoreSelector {
   }
 
   /// Mean product of each key with the slots that may score it; kQuokaUnscored where there is none.
-  static void mean_products(const Tensor<double>& slots, std::span<const Index> slot_end, TensorView<const float> k,
-                            TokenRange keys, ScoreWorker& worker, std::span<double> scores) {
+  static void mean_products(const Tensor<double>& slots, std::span<const Index> slot_end,
+                            TensorView<const float> k, TokenRange keys, ScoreWorker& worker,
+                            std::span<double> scores) {
     worker.dots.compute(slots.flat(), slots.dim(0), k, keys);
     std::vector<Index> n_scoring(scores.size());
     for (Index slot = 0; slot < slots.dim(0); ++slot) {
       const auto row = worker.dots.row(slot);
       const Index end = std::min(keys.end, slot_end[static_cast<std::size_t>(slot)]);
-      for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - keys.begin, 0)); ++t) {
+      for (std::size_t t = 0; t < static_cast<std::size_t>(std::max<Index>(end - keys.begin, 0));
+           ++t) {
         scores[t] += row[t];
         ++n_scoring[t];
       }

@@ -95,14 +95,16 @@ struct ShadowKvOptions {
     visit(Field{"dense-layers", "leading layers kept dense"}.in(0, 1 << 30), self.dense_layers);
     visit(Field{"keys", "chosen keys as they are, or rebuilt from a factorisation of low rank"},
           self.keys);
-    visit(Field{"rotation",
-                "a file of kvscope fit shadowkv: keys are rebuilt, whatever keys says; without one, "
-                "keys=rebuilt needs a calibration text with keys before rotation"},
-          self.rotation);
-    visit(Field{"rank-share",
-                "rank of the factorisation as a share of the channels of all KV heads, at least one"}
-              .in(0.0, 1.0),
-          self.rank_share);
+    visit(
+        Field{"rotation",
+              "a file of kvscope fit shadowkv: keys are rebuilt, whatever keys says; without one, "
+              "keys=rebuilt needs a calibration text with keys before rotation"},
+        self.rotation);
+    visit(
+        Field{"rank-share",
+              "rank of the factorisation as a share of the channels of all KV heads, at least one"}
+            .in(0.0, 1.0),
+        self.rank_share);
   }
 };
 
@@ -276,8 +278,8 @@ class ShadowKv final : public Selector {
     const Index n_kv = call.k.dim(0);
     const Index group = call.q.dim(0) / n_kv;
     const auto n = static_cast<double>(n_kv * call.k.dim(2));
-    const auto rank = static_cast<double>(
-        LowRankKeys::rank_of(options_.rank_share, n_kv * call.k.dim(2)));
+    const auto rank =
+        static_cast<double>(LowRankKeys::rank_of(options_.rank_share, n_kv * call.k.dim(2)));
     std::vector<bool> is_read(static_cast<std::size_t>(call.k.dim(1)), false);
     double n_rebuilt = 0.0;
     for (Index kv_head = 0; kv_head < n_kv; ++kv_head) {
@@ -286,8 +288,9 @@ class ShadowKv final : public Selector {
       for (const KeyPos pos : chosen) is_read[static_cast<std::size_t>(pos)] = true;
     }
     const auto n_read = static_cast<double>(std::count(is_read.begin(), is_read.end(), true));
-    cost.score_flops += 2.0 * rank * (n_rebuilt * static_cast<double>(call.k.dim(2)) +
-                                      static_cast<double>(call.n_tok) * n);
+    cost.score_flops +=
+        2.0 * rank *
+        (n_rebuilt * static_cast<double>(call.k.dim(2)) + static_cast<double>(call.n_tok) * n);
     cost.score_bytes += (n_read + n) * rank * kBytesPerElement;
     cost.metadata_bytes += (static_cast<double>(call.k.dim(1)) + n) * rank * kBytesPerElement;
   }

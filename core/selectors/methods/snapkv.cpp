@@ -95,7 +95,8 @@ class SnapKv final : public Selector {
     }
     const Index budget = eviction_budget(call);
     Index most_alive = 0;
-    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head) most_alive = std::max(most_alive, alive.n_alive(kv_head));
+    for (Index kv_head = 0; kv_head < shape_.n_kv; ++kv_head)
+      most_alive = std::max(most_alive, alive.n_alive(kv_head));
     if (most_alive <= budget) return;
     const std::vector<Index> voters = voting_rows(call);
     const std::vector<std::vector<double>> sums =
@@ -104,7 +105,8 @@ class SnapKv final : public Selector {
                              .keys = call_range(call),
                              .factor = 1.0 / static_cast<double>(group)});
     engine_of(call).run(shape_.n_kv, [&](Index kv_head, ScoreWorker&) {
-      keep_voted(call, kept_keys(call, kv_head, alive), sums[static_cast<std::size_t>(kv_head)], kv_head, alive);
+      keep_voted(call, kept_keys(call, kv_head, alive), sums[static_cast<std::size_t>(kv_head)],
+                 kv_head, alive);
     });
   }
 
@@ -168,18 +170,20 @@ class SnapKv final : public Selector {
     AliveMask own(shape_.n_kv);
     own.append(n_ctx);
     for (Index pos = 0; pos < n_ctx; ++pos) {
-      if (!mask.is_alive(q_head, static_cast<KeyPos>(pos))) own.kill(kv_head, static_cast<KeyPos>(pos));
+      if (!mask.is_alive(q_head, static_cast<KeyPos>(pos)))
+        own.kill(kv_head, static_cast<KeyPos>(pos));
     }
     question.alive = &own;
     const TokenRange seen = call_range(call);
     std::vector<double> sums(static_cast<std::size_t>(seen.size()), 0.0);
-    add_softmax_weights(question, {q_head, q_head + 1}, kv_head, voting_rows(call), seen, 1.0, dots, sums);
+    add_softmax_weights(question, {q_head, q_head + 1}, kv_head, voting_rows(call), seen, 1.0, dots,
+                        sums);
     keep_voted(call, keys, sums, q_head, mask);
   }
 
   /// Keeps the best of head `owner`'s `keys` by `sums` [call_range], and the window.
-  void keep_voted(const SelectCall& call, std::span<const KeyPos> keys, std::span<const double> sums, Index owner,
-                  AliveMask& mask) const {
+  void keep_voted(const SelectCall& call, std::span<const KeyPos> keys,
+                  std::span<const double> sums, Index owner, AliveMask& mask) const {
     const Index budget = eviction_budget(call);
     if (static_cast<Index>(keys.size()) <= budget) return;
     const TokenRange seen = call_range(call);

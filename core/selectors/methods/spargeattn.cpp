@@ -81,9 +81,7 @@ class SpargeAttn final : public Selector {
  public:
   explicit SpargeAttn(const SpargeOptions& options) : options_(options) {}
   std::string_view name() const override { return "spargeattn"; }
-  SelectorCaps caps() const override {
-    return block_share_caps(options_.sizes, options_.block_k);
-  }
+  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block_k); }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
@@ -197,7 +195,8 @@ void register_spargeattn(SelectorRegistry& registry) {
       "spargeattn", "SpargeAttn: compressed block filter", "arXiv 2502.18137",
       "in prefill, keeps key blocks by a softmax of block means, and all blocks that a mean cannot "
       "stand for");
-  entry.knobs = {{.option = "tau", .where = {{"rule", "cdf"}}}, {.option = "top-share", .where = {{"rule", "top"}}}};
+  entry.knobs = {{.option = "tau", .where = {{"rule", "cdf"}}},
+                 {.option = "top-share", .where = {{"rule", "top"}}}};
   entry.presets["spargeattn-topk"] = {{"rule", "top"}, {"theta-sim", "-0.1"}, {"top-share", "0.5"}};
   entry.presets["spargeattn-triton"] = {{"theta-sim", "0.3"}, {"tau", "0.96"}};
   entry.presets["spargeattn-function"] = {{"theta-sim", "0.1"}, {"tau", "0.9"}};

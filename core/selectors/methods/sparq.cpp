@@ -49,9 +49,11 @@ struct SparqOptions {
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
-    visit(Field{"n-channels", "query channels that score (r); 0: channel-share of the head's"}.at_least(0),
+    visit(Field{"n-channels", "query channels that score (r); 0: channel-share of the head's"}
+              .at_least(0),
           self.n_channels);
-    visit(Field{"channel-share", "share of the head's channels that score, at least one"}.in(0.0, 1.0),
+    visit(Field{"channel-share", "share of the head's channels that score, at least one"}.in(0.0,
+                                                                                             1.0),
           self.channel_share);
     visit(Field{"local-share", "decode: share of the budget that goes to the latest keys"}.in(0.0,
                                                                                               1.0),
@@ -105,7 +107,9 @@ class Sparq final : public SharedScoreSelector {
   }
 
   std::string why_no_scores() const override {
-    return options_.mean_value ? "states which share of the output its own list has (expected mean-value=false)" : "";
+    return options_.mean_value
+               ? "states which share of the output its own list has (expected mean-value=false)"
+               : "";
   }
   void reset(const AttentionShape& shape) override {
     SharedScoreSelector::reset(shape);
@@ -158,7 +162,8 @@ class Sparq final : public SharedScoreSelector {
   }
 
   /// f32: each key is read once for all heads of its group, on all threads.
-  bool score_owners(const SelectCall& call, ListOwner, TokenRange keys, std::span<const std::span<double>> scores) override {
+  bool score_owners(const SelectCall& call, ListOwner, TokenRange keys,
+                    std::span<const std::span<double>> scores) override {
     ScoreEngine& engine = engine_of(call);
     approximate_.clear();
     if (engine.precision() == ScorePrecision::f64) return false;
@@ -167,11 +172,14 @@ class Sparq final : public SharedScoreSelector {
     const Index d = call.q.dim(2);
     const Index group = shape_.group();
     const auto n_visible = static_cast<std::size_t>(visible.size());
-    const auto memory = engine.scratch<double>(ScoreEngine::Use::softmax, static_cast<std::size_t>(n_q) * n_visible);
-    for (Index h = 0; h < n_q; ++h) approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
+    const auto memory = engine.scratch<double>(ScoreEngine::Use::softmax,
+                                               static_cast<std::size_t>(n_q) * n_visible);
+    for (Index h = 0; h < n_q; ++h)
+      approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
     const bool reads_columns = is_decode(call);
     std::vector<KeyColumns::Question> questions;
-    std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);  // zero in the channels that are left out
+    std::vector<double> queries(static_cast<std::size_t>(n_q * d),
+                                0.0);  // zero in the channels that are left out
     for (Index first = 0; first < n_q; first += group) {
       const auto [channels, q] = scaled_queries(call, {first, first + group});
       if (reads_columns) {
@@ -197,10 +205,12 @@ class Sparq final : public SharedScoreSelector {
         add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()),
                    1.0 / static_cast<double>(group), out);
     });
-    if (mixes(call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
+    if (mixes(
+            call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
       engine.run(n_q, [&](Index h, ScoreWorker&) {
         soft_cap(approximate_[static_cast<std::size_t>(h)], call.score_rule().cap);
-        softmax_over_visible(call, h / group, /*row=*/0, visible, approximate_[static_cast<std::size_t>(h)],
+        softmax_over_visible(call, h / group, /*row=*/0, visible,
+                             approximate_[static_cast<std::size_t>(h)],
                              /*sink=*/std::nullopt);
       });
     }
@@ -233,7 +243,8 @@ class Sparq final : public SharedScoreSelector {
 
   KeyList make_list(const SelectCall& call, const Owner& owner, std::span<const double> scores,
                     TokenRange keys, ScoreWorker& worker, Summaries& summaries) override {
-    if (!is_decode(call)) return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
+    if (!is_decode(call))
+      return SharedScoreSelector::make_list(call, owner, scores, keys, worker, summaries);
     const std::vector<KeyPos> past = candidates(call, owner.kv_head, keys);
     const Index k = call.budget.tokens(static_cast<Index>(past.size()), /*page_size=*/1);
     const auto n_local =
@@ -261,7 +272,8 @@ class Sparq final : public SharedScoreSelector {
   bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
 
   /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau, meaned over rows.
-  std::pair<std::vector<Index>, std::vector<double>> scaled_queries(const SelectCall& call, TokenRange q_heads) const {
+  std::pair<std::vector<Index>, std::vector<double>> scaled_queries(const SelectCall& call,
+                                                                    TokenRange q_heads) const {
     const std::vector<Index> channels = largest_channels(call, q_heads);
     const auto n_heads = static_cast<std::size_t>(q_heads.size());
     // logits are linear in q, so rows of a head are averaged first; heads stay apart, because alpha
@@ -307,18 +319,20 @@ class Sparq final : public SharedScoreSelector {
   }
 
   /// alpha: the approximate weight that the list has, for each head of the group.
-  void state_share(const SelectCall& call, const Owner& owner, const KeyList& list, ScoreWorker& worker,
-                   Summaries& summaries) const {
+  void state_share(const SelectCall& call, const Owner& owner, const KeyList& list,
+                   ScoreWorker& worker, Summaries& summaries) const {
     const TokenRange visible = call_range(call);
     Selection one;
     one.add(list);
     for (Index h = 0; h < owner.q_heads.size(); ++h) {
-      const std::span<const double> weights = approximate_.empty()
-                                                  ? worker.dots.row(h)
-                                                  : approximate_[static_cast<std::size_t>(owner.q_heads.begin + h)];
+      const std::span<const double> weights =
+          approximate_.empty() ? worker.dots.row(h)
+                               : approximate_[static_cast<std::size_t>(owner.q_heads.begin + h)];
       double alpha = 0.0;
-      for (const KeyPos pos : one.keys()) alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
-      summaries.list_share(owner.q_heads.begin + h, Index{0}) = static_cast<float>(std::min(alpha, 1.0));
+      for (const KeyPos pos : one.keys())
+        alpha += weights[static_cast<std::size_t>(pos - visible.begin)];
+      summaries.list_share(owner.q_heads.begin + h, Index{0}) =
+          static_cast<float>(std::min(alpha, 1.0));
     }
   }
 
@@ -344,7 +358,8 @@ class Sparq final : public SharedScoreSelector {
 
   SparqOptions options_;
   KeyColumns columns_;  // live decode
-  std::vector<std::span<double>> approximate_;  // f32: [n_q][visible keys] of the running call, scores or weights
+  std::vector<std::span<double>>
+      approximate_;  // f32: [n_q][visible keys] of the running call, scores or weights
   std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
 };
 

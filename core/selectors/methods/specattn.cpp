@@ -72,8 +72,7 @@ struct SpecAttnOptions {
 
 class SpecAttn final : public Selector {
  public:
-  explicit SpecAttn(const SpecAttnOptions& options)
-      : options_(options), map_(options.layer_map) {}
+  explicit SpecAttn(const SpecAttnOptions& options) : options_(options), map_(options.layer_map) {}
   std::string_view name() const override { return "specattn"; }
   SelectorCaps caps() const override {
     SelectorCaps caps;
@@ -135,8 +134,8 @@ class SpecAttn final : public Selector {
           "specattn: needs the attention rows of a draft model, which this trace or run does not "
           "have");
     }
-    const Index draft_layer = map_.draft_of(call.layer, shape_.n_layers,
-                                            static_cast<Index>(call.draft_rows.size()));
+    const Index draft_layer =
+        map_.draft_of(call.layer, shape_.n_layers, static_cast<Index>(call.draft_rows.size()));
     const Tensor<float>& rows = call.draft_rows[static_cast<std::size_t>(draft_layer)];
     if (rows.shape().rank != 2 || rows.dim(0) < 1 || rows.dim(1) > call_range(call).end) {
       throw ShapeError(

@@ -46,7 +46,8 @@ class StreamingLlm final : public Selector {
       const Index first_recent = std::max(n_sink, n_visible - (budget - n_sink));
       KeyList list;
       for (Index j = 0; j < n_sink; ++j) list.forced.push_back(static_cast<KeyPos>(j));
-      for (Index j = first_recent; j < n_visible; ++j) list.forced.push_back(static_cast<KeyPos>(j));
+      for (Index j = first_recent; j < n_visible; ++j)
+        list.forced.push_back(static_cast<KeyPos>(j));
       selection.add(list);
     }
     return selection;
@@ -61,9 +62,9 @@ class StreamingLlm final : public Selector {
 }  // namespace
 
 void register_streamingllm(SelectorRegistry& registry) {
-  registry.add<StreamingLlm, StreamingLlmOptions>("streamingllm", "StreamingLLM: sinks and a recent window",
-                                                  "arXiv 2309.17453",
-                                                  "keeps the first tokens and the latest ones, whatever they say");
+  registry.add<StreamingLlm, StreamingLlmOptions>(
+      "streamingllm", "StreamingLLM: sinks and a recent window", "arXiv 2309.17453",
+      "keeps the first tokens and the latest ones, whatever they say");
 }
 
 }  // namespace kvscope

@@ -67,7 +67,8 @@ class Tova final : public Selector {
 
   void observe(const ObservedProbs& probs) override {
     votes_.assign(static_cast<std::size_t>(probs.pos_begin + probs.n_tok), 0.0);
-    probs.add_votes(ListOwner::layer, {probs.n_tok - 1, probs.n_tok}, /*factor=*/1.0, std::span(&votes_, 1));
+    probs.add_votes(ListOwner::layer, {probs.n_tok - 1, probs.n_tok}, /*factor=*/1.0,
+                    std::span(&votes_, 1));
   }
 
   void evict(const SelectCall& call, AliveMask& alive) override {

@@ -100,16 +100,19 @@ class Twilight final : public Selector {
     return caps;
   }
 
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     base().calibrate(text, layers, pool);
   }
   std::vector<ArtifactOrigin> artifacts() const override {
-    return base_ != nullptr ? base_->artifacts() : std::vector<ArtifactOrigin>{};  // the default base names no file
+    return base_ != nullptr ? base_->artifacts()
+                            : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override {
     base().reset(shape);
     rounded_.clear();
-    for (Index i = 0; i < shape.n_layers * shape.n_kv; ++i) rounded_.emplace_back(static_cast<int>(options_.bits));
+    for (Index i = 0; i < shape.n_layers * shape.n_kv; ++i)
+      rounded_.emplace_back(static_cast<int>(options_.bits));
   }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,
                  TensorView<const float> v) override {
@@ -142,12 +145,13 @@ class Twilight final : public Selector {
     engine_of(call).run(n_kv, [&](Index kv_head, ScoreWorker&) {
       rounded[static_cast<std::size_t>(kv_head)].append_up_to(call.k.sub(kv_head));
     });
-    return select_by_owner(
-        call, list_owner(), /*rows_per_list=*/1, budgets.size(),
-        [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
-          const RoundedKeys& keys = rounded[static_cast<std::size_t>(heads.q_heads.begin / group)];
-          for (Index row = 0; row < call.n_tok; ++row) prune(call, kept, heads.q_heads, row, budgets, keys, answers);
-        });
+    return select_by_owner(call, list_owner(), /*rows_per_list=*/1, budgets.size(),
+                           [&](const ListHeads& heads, ScoreWorker&, std::span<Selection> answers) {
+                             const RoundedKeys& keys =
+                                 rounded[static_cast<std::size_t>(heads.q_heads.begin / group)];
+                             for (Index row = 0; row < call.n_tok; ++row)
+                               prune(call, kept, heads.q_heads, row, budgets, keys, answers);
+                           });
   }
 
   SelectCost cost(const SelectCall& call, const Selection& selection) const override {
@@ -223,9 +227,10 @@ class Twilight final : public Selector {
   }
 
   static void prune(const SelectCall& call, const Selection& kept, TokenRange q_heads, Index row,
-                    std::span<const Budget> budgets, const RoundedKeys& rounded, std::span<Selection> answers) {
-    std::vector<KeyPos> keys;       // of the one head, or those that any head of the group has
-    std::vector<float> row_weights; // estimates for them
+                    std::span<const Budget> budgets, const RoundedKeys& rounded,
+                    std::span<Selection> answers) {
+    std::vector<KeyPos> keys;        // of the one head, or those that any head of the group has
+    std::vector<float> row_weights;  // estimates for them
     if (q_heads.size() == 1) {
       keys = base_keys(call, kept, q_heads.begin, row);
       const std::vector<double> weights = estimates(call, q_heads.begin, row, keys, rounded);
@@ -243,7 +248,8 @@ class Twilight final : public Selector {
       }
       keys = candidates(call, q_heads.begin / (call.q.dim(0) / call.k.dim(0)), visible);
       for (const KeyPos pos : keys)
-        row_weights.push_back(static_cast<float>(mean[static_cast<std::size_t>(pos - visible.begin)]));
+        row_weights.push_back(
+            static_cast<float>(mean[static_cast<std::size_t>(pos - visible.begin)]));
     }
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       KeyList list;
@@ -254,8 +260,8 @@ class Twilight final : public Selector {
   }
 
   /// Softmax weights of one query row over `keys` by their rounded copies.
-  static std::vector<double> estimates(const SelectCall& call, Index q_head, Index row, std::span<const KeyPos> keys,
-                                       const RoundedKeys& rounded) {
+  static std::vector<double> estimates(const SelectCall& call, Index q_head, Index row,
+                                       std::span<const KeyPos> keys, const RoundedKeys& rounded) {
     const auto q = widened(call.q.sub(q_head).row(row), static_cast<double>(call.score_scale));
     std::vector<double> weights(keys.size());
     const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
@@ -268,7 +274,7 @@ class Twilight final : public Selector {
   TwilightOptions options_;
   Budget base_budget_;
   std::unique_ptr<Selector> base_;
-  Selection base_answer_;  // of the last call
+  Selection base_answer_;             // of the last call
   std::vector<RoundedKeys> rounded_;  // [n_layers][n_kv]
 };
 

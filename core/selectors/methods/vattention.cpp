@@ -153,11 +153,13 @@ class VAttention final : public Selector {
     return caps;
   }
 
-  void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) override {
+  void calibrate(const TraceSource& text, std::span<const Index> layers,
+                 ThreadPool& pool) override {
     base().calibrate(text, layers, pool);
   }
   std::vector<ArtifactOrigin> artifacts() const override {
-    return base_ != nullptr ? base_->artifacts() : std::vector<ArtifactOrigin>{};  // the default base names no file
+    return base_ != nullptr ? base_->artifacts()
+                            : std::vector<ArtifactOrigin>{};  // the default base names no file
   }
   void reset(const AttentionShape& shape) override { base().reset(shape); }
   void on_append(Index layer, Index pos_begin, TensorView<const float> k,

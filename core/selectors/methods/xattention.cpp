@@ -80,9 +80,7 @@ class XAttention final : public Selector {
     }
   }
   std::string_view name() const override { return "xattention"; }
-  SelectorCaps caps() const override {
-    return block_share_caps(options_.sizes, options_.block);
-  }
+  SelectorCaps caps() const override { return block_share_caps(options_.sizes, options_.block); }
   void reset(const AttentionShape&) override {}
 
   Selection select(const SelectCall& call) override {
@@ -156,10 +154,10 @@ class XAttention final : public Selector {
         std::vector<double> weights(fates.fates.size(), 0.0);
         for (Index row = first; row < end; row += stride_) {
           const Index last_row = std::min(row + stride_, call.n_tok) - 1;
-          const std::span<double> scores = dots.row(head * n_tile_rows + (row - rows.begin) / stride_);
+          const std::span<double> scores =
+              dots.row(head * n_tile_rows + (row - rows.begin) / stride_);
           soft_cap(scores, call.score_rule().cap);
-          add_tile_row(scores, keys,
-                       (call.pos_begin + last_row) / stride_ + 1, weights);
+          add_tile_row(scores, keys, (call.pos_begin + last_row) / stride_ + 1, weights);
         }
         fates.keep_share(weights, tau);
       }

@@ -1,8 +1,8 @@
 // What figures draw, from small results whose numbers can be counted.
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <fmt/format.h>
 
 #include "analysis/analysis.hpp"
 #include "analysis/figures/figure_kind.hpp"
@@ -134,16 +134,26 @@ TEST_CASE("head-budget: heads by their need, and one budget for all", "[figures]
   CHECK(mark_of<plot::Rule>(figure.panels[1]).at == 7.0);
 }
 
-TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken", "[figures]") {
+TEST_CASE("ladder: every rung has its line, alone and together, and says when it is not taken",
+          "[figures]") {
   MemoryResult result;
   begin_result(result, "ladder");
-  const auto rung = [](const std::string& name, const std::string& refused, double mass, double together) {
-    return nlohmann::ordered_json{{"rung", name},      {"refused", refused},        {"mass", refused.empty() ? nlohmann::ordered_json(mass) : nullptr},
-                                  {"output_error", 0.5}, {"bytes", 4096.0},           {"together_mass", together},
-                                  {"together_output_error", 0.25}, {"together_bytes", 2048.0}};
+  const auto rung = [](const std::string& name, const std::string& refused, double mass,
+                       double together) {
+    return nlohmann::ordered_json{
+        {"rung", name},
+        {"refused", refused},
+        {"mass", refused.empty() ? nlohmann::ordered_json(mass) : nullptr},
+        {"output_error", 0.5},
+        {"bytes", 4096.0},
+        {"together_mass", together},
+        {"together_output_error", 0.25},
+        {"together_bytes", 2048.0}};
   };
-  result.finish({{"rows", {rung("as the method is", "", 0.9, 0.9), rung("single tokens", "quest chooses in pages of 16", 0.0, 0.8),
-                           rung("pages of 64", "", 0.7, 0.6)}}});
+  result.finish({{"rows",
+                  {rung("as the method is", "", 0.9, 0.9),
+                   rung("single tokens", "quest chooses in pages of 16", 0.0, 0.8),
+                   rung("pages of 64", "", 0.7, 0.6)}}});
   const plot::Figure figure = drawn(result, "ladder");
   REQUIRE(figure.panels.size() == 3);
   REQUIRE(figure.panels[0].y.ticks.size() == 3);
@@ -153,21 +163,27 @@ TEST_CASE("ladder: every rung has its line, alone and together, and says when it
   CHECK(mark_of<plot::Line>(figure.panels[0]).x == std::vector<double>{0.9, 0.8, 0.6});
   CHECK(mark_of<plot::Rule>(figure.panels[0]).at == 0.9);
   CHECK(mark_of<plot::Note>(figure.panels[0]).text == "not taken");
-  CHECK_THAT(figure.caption.back(), ContainsSubstring("single tokens (quest chooses in pages of 16)"));
+  CHECK_THAT(figure.caption.back(),
+             ContainsSubstring("single tokens (quest chooses in pages of 16)"));
   CHECK(drawn(result, "ladder", {.metric = "bytes"}).panels.size() == 1);
-  CHECK_THROWS_WITH(drawn(result, "ladder", {.metric = "speed"}), ContainsSubstring("expected some of mass"));
+  CHECK_THROWS_WITH(drawn(result, "ladder", {.metric = "speed"}),
+                    ContainsSubstring("expected some of mass"));
 }
 
 TEST_CASE("ties: a point per case and number type", "[figures]") {
   MemoryResult result;
   begin_result(result, "ties");
-  const auto one = [](Index page, const std::string& type, double ties, const std::string& refused = "") {
-    nlohmann::ordered_json row = {{"selector", "quoka"}, {"page", page}, {"scores", type}, {"refused", refused}};
-    if (refused.empty()) row.update({{"tie_share", ties}, {"changed", 10 * ties}, {"close_share", 1.0}});
+  const auto one = [](Index page, const std::string& type, double ties,
+                      const std::string& refused = "") {
+    nlohmann::ordered_json row = {
+        {"selector", "quoka"}, {"page", page}, {"scores", type}, {"refused", refused}};
+    if (refused.empty())
+      row.update({{"tie_share", ties}, {"changed", 10 * ties}, {"close_share", 1.0}});
     return row;
   };
-  result.finish({{"rows", {one(1, "f64", 0.0), one(1, "f32", 0.0), one(1, "bf16", 0.5), one(1, "fp8", 1.0), one(16, "f32", 0.0, "why"),
-                           one(16, "bf16", 0.0, "why")}}});
+  result.finish({{"rows",
+                  {one(1, "f64", 0.0), one(1, "f32", 0.0), one(1, "bf16", 0.5), one(1, "fp8", 1.0),
+                   one(16, "f32", 0.0, "why"), one(16, "bf16", 0.0, "why")}}});
   const plot::Figure figure = drawn(result, "ties");
   REQUIRE(figure.panels.size() == 3);
   CHECK(figure.panels[0].y.ticks.size() == 2);
@@ -202,15 +218,18 @@ std::string equal_cost_csv() {
   std::string csv =
       "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
       "mass_high,output_error_rel,match_reached\n";
-  const auto add = [&](const std::string& method, const std::string& knob, const std::string& note, double mass,
-                       double error, double reached) {
+  const auto add = [&](const std::string& method, const std::string& knob, const std::string& note,
+                       double mass, double error, double reached) {
     for (const int layer : {0, 1}) {
       const double shift = layer == 0 ? -0.1 : 0.1;
-      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},,,0,0,205,{},{},{},{},{}\n", method, knob, note, layer,
-                         mass + shift, mass + shift - 0.01, mass + shift + 0.03, error, reached);
-      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},0,,0,0,205,0,0,0,0,{}\n", method, knob, note, layer, reached);
+      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},,,0,0,205,{},{},{},{},{}\n",
+                         method, knob, note, layer, mass + shift, mass + shift - 0.01,
+                         mass + shift + 0.03, error, reached);
+      csv += fmt::format("t,decode,{},none,density=0.05,{},{},{},0,,0,0,205,0,0,0,0,{}\n", method,
+                         knob, note, layer, reached);
     }
-    csv += fmt::format("t,decode,{},none,density=0.05,{},{},2,,,1,1,205,1,1,1,0,{}\n", method, knob, note, reached);
+    csv += fmt::format("t,decode,{},none,density=0.05,{},{},2,,,1,1,205,1,1,1,0,{}\n", method, knob,
+                       note, reached);
   };
   add("oracle-topk", "ratio=0.05", "", 0.7, 0.2, 0.05);
   add("quest", "ratio=0.06", "", 0.6, 0.3, 0.05);
@@ -220,7 +239,8 @@ std::string equal_cost_csv() {
   return csv;
 }
 
-TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart", "[figures]") {
+TEST_CASE("equal-cost: a dot per method, by family and best first, other costs apart",
+          "[figures]") {
   ResultInfo info;
   info.kind = "sweep";
   MemoryResult result;
@@ -230,9 +250,10 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   const plot::Panel& mass = figure.panels[0];
   std::vector<std::string> names;
   for (const plot::Tick& tick : mass.y.ticks) names.push_back(tick.label);
-  CHECK(names == std::vector<std::string>{"controls and oracles:", "oracle top-$k$", "single keys by score:", "loki", "sparq",
-                                          "pages, blocks and chunks of keys by score:", "quest", "samples with weights:",
-                                          "vattention [0.2]"});
+  CHECK(names == std::vector<std::string>{"controls and oracles:", "oracle top-$k$",
+                                          "single keys by score:", "loki", "sparq",
+                                          "pages, blocks and chunks of keys by score:", "quest",
+                                          "samples with weights:", "vattention [0.2]"});
   std::vector<const plot::Scatter*> dots;
   for (const plot::Mark& mark : mass.marks) {
     if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one);
@@ -246,7 +267,8 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK(dots[1]->x[1] == Approx(0.66));
   CHECK(dots[1]->y[1] == mass.y.ticks[3].at);
   CHECK(mark_of<plot::Rule>(mass).at == Approx(0.7));
-  CHECK(mark_of<plot::Line>(mass).x[0] == Approx(0.89));  // of vattention: ends averaged over layers
+  CHECK(mark_of<plot::Line>(mass).x[0] ==
+        Approx(0.89));  // of vattention: ends averaged over layers
   CHECK(mark_of<plot::Line>(mass).x[1] == Approx(0.93));
   CHECK(mass.title.empty());  // nobody of the same cost is above the oracle
   CHECK(figure.panels[1].title == "1 beyond the oracle: it minimises no error");
@@ -255,10 +277,11 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK(caption.find("vattention (not reached: the least is 0.2)") != std::string::npos);
 
   MemoryResult plain;  // a sweep over budgets met no cost
-  table_to_result(table_from_csv("trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
-                                 "t,decode,quest,tokens,0,,32,0,0,0.5\n",
-                                 "t.csv"),
-                  info, plain);
+  table_to_result(
+      table_from_csv("trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,mass_mean\n"
+                     "t,decode,quest,tokens,0,,32,0,0,0.5\n",
+                     "t.csv"),
+      info, plain);
   CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
 }
 
@@ -277,27 +300,33 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
   table_to_result(table_from_csv(csv, "t.csv"), info, result);
   FigureOptions options;
   options.metric = "mass";
-  const auto x_of = [&](const std::string& figure_name, const std::string& axis, const std::string& label) {
+  const auto x_of = [&](const std::string& figure_name, const std::string& axis,
+                        const std::string& label) {
     options.x = axis;
     const MemoryResultView view(result, "t.csv");
     const plot::Figure figure = make_figure(find_figure_kind(figure_name), {{&view}, options});
     for (const plot::Mark& mark : figure.panels[0].marks) {
       const auto* line = std::get_if<plot::Line>(&mark);
-      if (line != nullptr && line->label == label) return std::pair(line->x.front(), figure.panels[0].title);
+      if (line != nullptr && line->label == label)
+        return std::pair(line->x.front(), figure.panels[0].title);
     }
     return std::pair(-1.0, figure.panels[0].title);
   };
   CHECK(x_of("budget", "", "quoka").first == Approx(128.0));
-  CHECK(x_of("budget", "", "full").first == -1.0);  // a rule: it has no place among keys that are saved
+  CHECK(x_of("budget", "", "full").first ==
+        -1.0);  // a rule: it has no place among keys that are saved
   CHECK(x_of("budget", "budget", "quoka").first == Approx(64.0));
   CHECK(x_of("budget", "bytes", "quoka").first == Approx(2000.0));
   CHECK(x_of("bytes", "", "quoka").first == Approx(2000.0));
   CHECK(x_of("bytes", "keys", "twilight").first == Approx(256.0));
   // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8 does beat 0.7 at 256
-  CHECK(x_of("budget", "budget", "quoka").second == "at budget 64 quoka is above the oracle: 128 keys to its 64");
-  CHECK(x_of("budget", "", "quoka").second == "at 256 keys twilight is above the oracle: it gives some rows more keys");
+  CHECK(x_of("budget", "budget", "quoka").second ==
+        "at budget 64 quoka is above the oracle: 128 keys to its 64");
+  CHECK(x_of("budget", "", "quoka").second ==
+        "at 256 keys twilight is above the oracle: it gives some rows more keys");
   // along bytes: 0.55 at 2000 where the oracle's line has 0.6; twilight's 0.8 at 1500 where it has 0.56
-  CHECK(x_of("bytes", "", "quoka").second == "at 1.46 KiB twilight is above the oracle, which reads every key to choose");
+  CHECK(x_of("bytes", "", "quoka").second ==
+        "at 1.46 KiB twilight is above the oracle, which reads every key to choose");
   CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);
 }
 

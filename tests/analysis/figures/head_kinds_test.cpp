@@ -103,7 +103,8 @@ TEST_CASE("head-numbers: one map per measure that says something", "[figures]") 
   const auto maps = marks_of<plot::HeatMap>(one.panels[0]);
   CHECK(maps[0].values[5] == static_cast<float>(heads.result.values<double>("entropy")[5]));
   options.metric = "entropi";
-  CHECK_THROWS_WITH(heads.drawn("head-numbers", options), ContainsSubstring("Did you mean entropy?"));
+  CHECK_THROWS_WITH(heads.drawn("head-numbers", options),
+                    ContainsSubstring("Did you mean entropy?"));
   options.metric = "lost_mass";
   options.selector = "quoka";
   CHECK_THROWS_WITH(heads.drawn("heads", options), ContainsSubstring("quest:page-size=4"));

@@ -284,9 +284,9 @@ TEST_CASE("bands are the intervals that the result records, those of whole layer
 
 TEST_CASE("no method looks like another, and chance is grey", "[figures]") {
   std::string csv = kSweepHead;
-  const std::vector<std::string> methods = {"full",  "oracle-topk", "quest",        "sparq",
-                                            "loki",  "quoka",       "snapkv",       "keydiff",
-                                            "tova",  "h2o",         "streamingllm", "random"};
+  const std::vector<std::string> methods = {"full", "oracle-topk", "quest",        "sparq",
+                                            "loki", "quoka",       "snapkv",       "keydiff",
+                                            "tova", "h2o",         "streamingllm", "random"};
   double mass = 0.3;
   for (const std::string& method : methods) {
     csv += "a,decode," + method + ",tokens,1,0,64,0,0," + std::to_string(mass += 0.01) +
@@ -343,12 +343,14 @@ TEST_CASE("closed loops: an oracle below a method says why in its panel", "[figu
   const std::string oracle = "oracle-topk,tokens,128,2048,0.5,0.5,128\n";
   const plot::Figure more =
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,210\n", "table").make("needle");
-  CHECK_THAT(more.panels[0].title, ContainsSubstring("\nquoka is above the oracle: 210 keys to its 128"));
+  CHECK_THAT(more.panels[0].title,
+             ContainsSubstring("\nquoka is above the oracle: 210 keys to its 128"));
   CHECK_THAT(more.panels[1].title, !ContainsSubstring("above"));
   CHECK_THAT(more.caption.back(), ContainsSubstring("no bound on answers"));
   const plot::Figure same =
       TableResult(head + oracle + "quoka,tokens,128,2048,0.5,1,128\n", "table").make("needle");
-  CHECK_THAT(same.panels[0].title, ContainsSubstring("quoka is above the oracle: it ranks weights, not answers"));
+  CHECK_THAT(same.panels[0].title,
+             ContainsSubstring("quoka is above the oracle: it ranks weights, not answers"));
   const plot::Figure other =  // of another budget
       TableResult(head + oracle + "quoka,tokens,512,2048,0.5,1,512\n", "table").make("needle");
   CHECK_THAT(other.panels[0].title, !ContainsSubstring("above"));
@@ -389,9 +391,11 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   const plot::Figure figure = result.make("needle");
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[0].colour->axis.label, ContainsSubstring("passkey, 2 prompts"));
-  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));  // Wilson's
+  CHECK_THAT(figure.panels[1].title,
+             ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));  // Wilson's
   const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
-  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);  // of all
+  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] ==
+        0.5F);  // of all
   std::string caption;
   for (const std::string& sentence : figure.caption) caption += sentence + " ";
   CHECK_THAT(caption, ContainsSubstring("Kind of prompt: passkey.") &&
@@ -400,7 +404,8 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
                           ContainsSubstring("common_words as well"));
   FigureOptions options;
   options.metric = "common_words";
-  CHECK(std::get<plot::HeatMap>(result.make("needle", options).panels[0].marks[0]).values[0] == 0.0F);
+  CHECK(std::get<plot::HeatMap>(result.make("needle", options).panels[0].marks[0]).values[0] ==
+        0.0F);
   options.metric = "common";  // no part of a name
   CHECK_THROWS_WITH(result.make("needle", options), ContainsSubstring("no kind \"common\""));
 }

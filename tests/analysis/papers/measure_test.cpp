@@ -55,10 +55,12 @@ Measured one(Value value) {
 
 TEST_CASE("rows are chosen by equal words, equal numbers, bounds and empty cells") {
   CHECK(one({.column = "mass", .where = "selector=quest;q_head="}).value == Approx(0.6));
-  CHECK(one({.column = "mass", .where = "selector=quest;q_head=;budget>=100"}).value == Approx(0.7));
+  CHECK(one({.column = "mass", .where = "selector=quest;q_head=;budget>=100"}).value ==
+        Approx(0.7));
   CHECK(one({.column = "mass", .where = "selector=quest;q_head=;budget<=64"}).value == Approx(0.5));
   CHECK(one({.column = "mass", .where = "selector!=quest;budget=64.0"}).value == Approx(0.2));
-  CHECK(one({.column = "mass", .where = "selector=quest", .reduce = Reduce::min}).value == Approx(0.1));
+  CHECK(one({.column = "mass", .where = "selector=quest", .reduce = Reduce::min}).value ==
+        Approx(0.1));
   CHECK(one({.column = "mass", .where = "nowhere=", .reduce = Reduce::max}).value == Approx(1.0));
   CHECK_THAT(one({.column = "mass", .where = "selector=nobody"}).missing,
              ContainsSubstring("no row with selector=nobody"));
@@ -105,7 +107,10 @@ TEST_CASE("values with respect to others") {
   CHECK(values(Derive::difference).value == Approx(0.3));
   CHECK(values(Derive::difference).low == Approx(0.1));
   CHECK(values(Derive::per_lost).value == Approx(0.5 / 0.8));
-  CHECK_THROWS_AS(measure(item_of({{.key = "a", .run = "run", .column = "mass", .derive = Derive::ratio,
+  CHECK_THROWS_AS(measure(item_of({{.key = "a",
+                                    .run = "run",
+                                    .column = "mass",
+                                    .derive = Derive::ratio,
                                     .than = "nobody"}}),
                           results.find()),
                   ConfigError);
@@ -113,7 +118,8 @@ TEST_CASE("values with respect to others") {
 
 TEST_CASE("a run that failed leaves its sentence") {
   Results results(kTable);
-  const auto measured = measure(item_of({{.key = "a", .run = "other", .column = "mass"}}), results.find());
+  const auto measured =
+      measure(item_of({{.key = "a", .run = "other", .column = "mass"}}), results.find());
   CHECK(measured[0].missing == "other failed");
   CHECK(std::isnan(measured[0].value));
   CHECK(number_of(measured[0], Unit::percent) == "-");

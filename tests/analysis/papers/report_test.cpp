@@ -19,8 +19,8 @@ struct Made {
     item.title = "Keys <of> & 50_percent";
     item.claim = "a claim";
     item.published = "0.737";
-    item.values = {{.key = "a", .label = "share of <b>", .run = "run", .column = "c",
-                    .unit = Unit::percent}};
+    item.values = {
+        {.key = "a", .label = "share of <b>", .run = "run", .column = "c", .unit = Unit::percent}};
     Measured measured;
     measured.value = 0.5;
     measured.low = 0.4;
@@ -35,8 +35,8 @@ struct Made {
     table.tex = "items/quoka-made-up/table.tex";
     DrawnPicture failed;
     failed.failed = "there is no column";
-    ItemOutcome outcome{&item, {measured}, {Verdict::in_form, "A reason."}, {"kvscope x"}, {"runs/x.h5"},
-                        {figure, table, failed}};
+    ItemOutcome outcome{&item,         {measured},    {Verdict::in_form, "A reason."},
+                        {"kvscope x"}, {"runs/x.h5"}, {figure, table, failed}};
     outcomes.push_back(outcome);
   }
 };

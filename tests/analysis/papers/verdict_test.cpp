@@ -30,14 +30,17 @@ Measured between(double value, double low, double high) {
 Item item_of(std::vector<Check> checks) {
   Item item;
   item.id = "made-up";
-  item.values = {{.key = "a", .label = "A"}, {.key = "b", .label = "B"}, {.key = "c", .label = "C"}};
+  item.values = {
+      {.key = "a", .label = "A"}, {.key = "b", .label = "B"}, {.key = "c", .label = "C"}};
   item.checks = std::move(checks);
   return item;
 }
 
 TEST_CASE("each role has its verdict") {
   const std::vector<Measured> values = {number(3), number(2), number(1)};
-  const auto verdict = [&](std::vector<Check> checks) { return judge(item_of(checks), values).verdict; };
+  const auto verdict = [&](std::vector<Check> checks) {
+    return judge(item_of(checks), values).verdict;
+  };
   CHECK(verdict({}) == Verdict::holds);
   CHECK(verdict({{Role::form, "a", Op::above, "b"}}) == Verdict::holds);
   CHECK(verdict({{Role::form, "b", Op::above, "a"}}) == Verdict::does_not_hold);
@@ -59,14 +62,16 @@ TEST_CASE("intervals that overlap decide nothing") {
   CHECK(open.verdict == Verdict::cannot_test);
   CHECK_THAT(open.reason, ContainsSubstring("A (0.9 [0.6, 1]) cannot be told apart from B"));
   CHECK(judge(item_of({{Role::form, "a", Op::above, "c"}}), values).verdict == Verdict::holds);
-  CHECK(judge(item_of({{Role::form, "c", Op::above, "a"}}), values).verdict == Verdict::does_not_hold);
+  CHECK(judge(item_of({{Role::form, "c", Op::above, "a"}}), values).verdict ==
+        Verdict::does_not_hold);
   // At least a bar: sure only if the lower end reaches it, refuted only if the upper end does not.
   CHECK(judge(item_of({{Role::form, "a", Op::at_least, "0.5"}}), values).verdict == Verdict::holds);
   CHECK(judge(item_of({{Role::form, "a", Op::at_least, "0.7"}}), values).verdict ==
         Verdict::cannot_test);
   CHECK(judge(item_of({{Role::form, "b", Op::at_least, "0.8"}}), values).verdict ==
         Verdict::does_not_hold);
-  CHECK(judge(item_of({{Role::size, "a", Op::at_least, "0.7"}}), values).verdict == Verdict::in_form);
+  CHECK(judge(item_of({{Role::size, "a", Op::at_least, "0.7"}}), values).verdict ==
+        Verdict::in_form);
 }
 
 TEST_CASE("a range over layers is shown, and the value alone is compared") {
@@ -82,8 +87,9 @@ TEST_CASE("what was not measured cannot be tested, and says why") {
   CHECK(judged.verdict == Verdict::cannot_test);
   CHECK(judged.reason == "B was not measured: the model has no tokenizer.");
   // A size that is missing leaves the form.
-  CHECK(judge(item_of({{Role::form, "c", Op::above, "a"}, {Role::size, "b", Op::above, "a"}}), values)
-            .verdict == Verdict::in_form);
+  CHECK(
+      judge(item_of({{Role::form, "c", Op::above, "a"}, {Role::size, "b", Op::above, "a"}}), values)
+          .verdict == Verdict::in_form);
   Item never = item_of({});
   never.never = "It needs a GPU.";
   CHECK(judge(never, values).reason == "It needs a GPU.");

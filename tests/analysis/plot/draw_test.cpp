@@ -153,7 +153,8 @@ TEST_CASE("colour maps get lighter evenly, series differ in grey or marker", "[p
   }
 }
 
-TEST_CASE("a million points and a curve of a million are folded to what the page can show", "[plot]") {
+TEST_CASE("a million points and a curve of a million are folded to what the page can show",
+          "[plot]") {
   constexpr std::size_t kN = 1'000'000;
   Figure figure;
   figure.name = "large";

@@ -96,8 +96,8 @@ TEST_CASE("a budget of everything decodes what the dense model does, any threads
       CHECK(std::isnan(number(row, "first_difference")));
     }
   }
-  CHECK_THAT(task->show(result.units, 1), ContainsSubstring("--- copy, trial 1") &&
-                                              ContainsSubstring("quest tokens=16"));
+  CHECK_THAT(task->show(result.units, 1),
+             ContainsSubstring("--- copy, trial 1") && ContainsSubstring("quest tokens=16"));
   options.steps = 40000;
   CHECK_THROWS_WITH(make_chain_task(setup, options), ContainsSubstring("positions"));
 }

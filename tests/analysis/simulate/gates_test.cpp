@@ -104,7 +104,8 @@ TEST_CASE("gate: too few trials to tell the best from the others", "[gates]") {
   REQUIRE(doubts.size() == 1);
   CHECK(doubts[0].gate == kTooFewTrials);
   CHECK(doubts[0].rows == std::vector<std::size_t>{1, 2, 3});  // even 5 of 0: p = 2 / 32
-  CHECK_THAT(doubts[0].sentence, ContainsSubstring("5 trials do not tell the best, first tokens=128"));
+  CHECK_THAT(doubts[0].sentence,
+             ContainsSubstring("5 trials do not tell the best, first tokens=128"));
   // other budgets are other rounds, and the oracle is ranked in none
   Planted apart;
   apart.add("full", kNone, 5, 5);

@@ -23,7 +23,7 @@ TEST_CASE("Wilson's interval: published values, ends, coverage", "[intervals]") 
   CHECK(all.high == 1.0);
   CHECK(wilson_interval(0, 5).low == 0.0);
   CHECK(wilson_interval(0, 5).high == Approx(1.0 - all.low).epsilon(1e-12));
-  CHECK(wilson_interval(8, 10).low == Approx(0.4902).margin(5e-5));   // Newcombe 1998's method 3
+  CHECK(wilson_interval(8, 10).low == Approx(0.4902).margin(5e-5));  // Newcombe 1998's method 3
   CHECK(wilson_interval(8, 10).high == Approx(0.9433).margin(5e-5));
   CHECK(std::isnan(wilson_interval(0, 0).low));
   for (const double p : {0.1, 0.5, 0.8, 0.95}) {
@@ -114,7 +114,8 @@ TEST_CASE("the bootstrap over texts and their blocks is paired", "[intervals]") 
   CHECK(narrow.high - narrow.low < 0.1);
 }
 
-TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows", "[intervals]") {
+TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap of its windows",
+          "[intervals]") {
   // [series][text][window][block]; two texts without any spread of their own
   const std::vector<std::vector<std::vector<std::vector<double>>>> values = {
       {{{1, 1, 1}, {1, 1, 1}}, {{5, 5, 5}, {5, 5, 5}}}};
@@ -127,7 +128,8 @@ TEST_CASE("texts are drawn above windows and blocks; one text is the bootstrap o
   }
   CHECK(std::abs(n_low - 100) < 40);  // a quarter each, by the law of two draws
   CHECK(std::abs(n_high - 100) < 40);
-  const std::vector<std::vector<std::vector<double>>> one = {{{1, 2, 3}, {4, 5, 6}}, {{2, 2, 2}, {0, 1, 0}}};
+  const std::vector<std::vector<std::vector<double>>> one = {{{1, 2, 3}, {4, 5, 6}},
+                                                             {{2, 2, 2}, {0, 1, 0}}};
   CHECK(nested_bootstrap({{one[0]}, {one[1]}}, 50, {3}) == grouped_bootstrap(one, 50, {3}));
   CHECK(nested_bootstrap({}, 50, {3}).empty());
 }

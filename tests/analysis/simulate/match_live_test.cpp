@@ -48,9 +48,10 @@ struct Tiny {
     models.text = text;
     models.text_name = "numbers";
     ThreadPool pool(threads);
-    SimulationSetup setup = set_up_simulation(models, options(std::move(selectors), match, dense_layers),
-                                              Phase::decode, pool);
-    match_setup(setup, [](const SimulationSetup& alone) { return task(alone); }, pool);
+    SimulationSetup setup = set_up_simulation(
+        models, options(std::move(selectors), match, dense_layers), Phase::decode, pool);
+    match_setup(
+        setup, [](const SimulationSetup& alone) { return task(alone); }, pool);
     return setup;
   }
   static std::unique_ptr<SimulationTask> task(const SimulationSetup& setup) {
@@ -77,7 +78,8 @@ const ColumnTable::Row& row_of(const ColumnTable& table, const std::string& sele
 
 double number(const ColumnTable& table, const std::string& selector, std::string_view column) {
   const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
-  return row_of(table, selector).numbers.at(static_cast<std::size_t>(at - table.number_names.begin()));
+  return row_of(table, selector)
+      .numbers.at(static_cast<std::size_t>(at - table.number_names.begin()));
 }
 
 std::string text(const ColumnTable& table, const std::string& selector, std::string_view column) {
@@ -97,11 +99,12 @@ struct ByHand {
   }
 };
 
-TEST_CASE("a matched run costs what was asked for, as counted by hand, dense layers included", "[match]") {
+TEST_CASE("a matched run costs what was asked for, as counted by hand, dense layers included",
+          "[match]") {
   const Tiny tiny;
   for (const Index dense_layers : {0, 1}) {
-    const SimulationSetup setup =
-        tiny.setup({"full", "oracle-topk", "streamingllm", "quest:page-size=4"}, "density=0.4", dense_layers);
+    const SimulationSetup setup = tiny.setup(
+        {"full", "oracle-topk", "streamingllm", "quest:page-size=4"}, "density=0.4", dense_layers);
     REQUIRE(setup.pairs.size() == 4);
     const ColumnTable table = Tiny::run(setup).table;
     for (const std::string selector : {"oracle-topk", "streamingllm"}) {
@@ -134,7 +137,8 @@ TEST_CASE("keys and bytes are matched as the columns count them", "[match]") {
   REQUIRE(by_keys.pairs.size() == 2);
   const SimulationResult keys = Tiny::run(by_keys);
   for (std::size_t p = 0; p < 2; ++p) {
-    const ByHand hand([&](double n) { return std::min(n, by_keys.pairs[p].options.budget->value); });
+    const ByHand hand(
+        [&](double n) { return std::min(n, by_keys.pairs[p].options.budget->value); });
     const auto& row = keys.table.rows[p];
     CHECK(row.numbers.back() == Approx(hand.kept / hand.rows));
     CHECK(row.numbers.back() == Approx(p == 0 ? 12.0 : 20.0).epsilon(0.05));  // budgets are whole
@@ -156,7 +160,8 @@ TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on"
   SimulationSetup setup = tiny.setup({"full", "vattention", "oracle-topk"}, "density=0.3", 0);
   const ColumnTable table = Tiny::run(setup).table;
   REQUIRE(table.rows.size() == 3);
-  CHECK_THAT(text(table, "vattention", "match_note"), ContainsSubstring("not reached: the least is density="));
+  CHECK_THAT(text(table, "vattention", "match_note"),
+             ContainsSubstring("not reached: the least is density="));
   CHECK(std::isfinite(number(table, "vattention", "perplexity")));
   CHECK(text(table, "oracle-topk", "match_note").empty());
 
@@ -174,7 +179,8 @@ TEST_CASE("a cost that a method cannot have marks its row, and the rest goes on"
 
 TEST_CASE("threads change no knob, and budgets beside a match are refused", "[match]") {
   const Tiny tiny;
-  const std::vector<MethodSpec> methods = {"full", "quest:page-size=4", "oracle-topp", "snapkv:window=4"};
+  const std::vector<MethodSpec> methods = {"full", "quest:page-size=4", "oracle-topp",
+                                           "snapkv:window=4"};
   const SimulationSetup one = tiny.setup(methods, "density=0.4,0.6", 0, 1);
   const SimulationSetup three = tiny.setup(methods, "density=0.4,0.6", 0, 3);
   REQUIRE(one.pairs.size() == 1 + 3 * 2);  // full has no knob: once
@@ -191,7 +197,8 @@ TEST_CASE("threads change no knob, and budgets beside a match are refused", "[ma
   models.verifier = &tiny.model;
   models.text = tiny.text;
   ThreadPool pool(1);
-  CHECK_THROWS_WITH(set_up_simulation(models, both, Phase::decode, pool), ContainsSubstring("found both"));
+  CHECK_THROWS_WITH(set_up_simulation(models, both, Phase::decode, pool),
+                    ContainsSubstring("found both"));
 }
 
 }  // namespace

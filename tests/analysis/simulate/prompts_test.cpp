@@ -72,7 +72,8 @@ TEST_CASE("the pass key stands at its depth, in the trained wording", "[simulate
   }
   const Prompt prompt =
       make_prompt({PromptKind::passkey, 600, 0.5, 8, 0, 0}, source.filler, source.tokenizer);
-  CHECK(score_answer(PromptKind::passkey, prompt.answers, " " + prompt.answers.front() + "1") == 0.0);
+  CHECK(score_answer(PromptKind::passkey, prompt.answers, " " + prompt.answers.front() + "1") ==
+        0.0);
 }
 
 TEST_CASE("prompts that cannot be are refused", "[simulate]") {

@@ -36,10 +36,12 @@ TEST_CASE("protocols are read by name and by parts", "[protocol]") {
   for (const char* text : {"", "al", "sparse", "sparse/dense", "sparse/dense/thin",
                            "sparse/dense/dense+later", "all,", "dense/dense/sparse/sparse"}) {
     INFO(text);
-    CHECK_THROWS_WITH(parse_protocols(text), ContainsSubstring("expected one of decode, all, inside"));
+    CHECK_THROWS_WITH(parse_protocols(text),
+                      ContainsSubstring("expected one of decode, all, inside"));
   }
   CHECK_THROWS_WITH(parse_protocol("dense/dense/dense"), ContainsSubstring("nothing runs under"));
-  CHECK_THROWS_WITH(parse_protocol("sparse/dense/sparse+inside"), ContainsSubstring("shares its list"));
+  CHECK_THROWS_WITH(parse_protocol("sparse/dense/sparse+inside"),
+                    ContainsSubstring("shares its list"));
   CHECK_THROWS_WITH(parse_protocols("all,all"), ContainsSubstring("given twice"));
 }
 
@@ -174,7 +176,8 @@ TEST_CASE("turns: several questions over one cache, or each from the context aga
     }
   }
   options.kinds = {PromptKind::passkey};
-  CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("has 1 question, found 3"));
+  CHECK_THROWS_WITH(make_retrieval_task(setup, options),
+                    ContainsSubstring("has 1 question, found 3"));
   options.protocols = parse_protocols("inside");
   options.shared_prefix = false;
   CHECK_THROWS_WITH(make_retrieval_task(setup, options), ContainsSubstring("ends the sequence"));
@@ -189,7 +192,8 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
   options.trials = 1;
   options.until_interval = 0.25;
   options.max_trials = 10;
-  const SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
+  const SimulationSetup setup =
+      world.setup({"full", "streamingllm"}, {"tokens=32"}, {Phase::decode});
   const auto task = make_retrieval_task(setup, options);
   const auto result = world.run(*task, setup);
   const double n = of(result, "full", "decode", "prompts");
@@ -204,11 +208,12 @@ TEST_CASE("a wanted interval adds prompts until it is there, the same after inte
   }
   const TempDir dir;
   std::stop_source source;
-  CHECK_THROWS_AS(run_simulation(*task, setup, dir.path() / "j", JournalMode::fresh, world.pool,
-                                 [&](const Progress& p) {
-                                   if (p.done == 5) source.request_stop();
-                                 },
-                                 source.get_token()),
+  CHECK_THROWS_AS(run_simulation(
+                      *task, setup, dir.path() / "j", JournalMode::fresh, world.pool,
+                      [&](const Progress& p) {
+                        if (p.done == 5) source.request_stop();
+                      },
+                      source.get_token()),
                   Interrupted);
   const auto resumed =
       run_simulation(*task, setup, dir.path() / "j", JournalMode::resume, world.pool);

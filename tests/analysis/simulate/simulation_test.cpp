@@ -134,7 +134,8 @@ TEST_CASE("results are the same for any threads and any interruption", "[simulat
       ContainsSubstring("belongs to another simulation: pairs was"));
 }
 
-TEST_CASE("journals with units of another size are refused, whatever their checksums", "[simulate]") {
+TEST_CASE("journals with units of another size are refused, whatever their checksums",
+          "[simulate]") {
   World world;
   const TempDir dir;
   const SimulationSetup setup = world.setup({"full", "recent"}, {"tokens=16"}, Phase::decode);
@@ -157,7 +158,8 @@ TEST_CASE("journals with units of another size are refused, whatever their check
         forged[field] = other;
         const std::string text = forged.dump();
         std::ofstream(journal) << lines[0] << "\n{\"sum\":\"" << text_checksum(text)
-                               << "\",\"data\":" << text << "}\n" << lines[2] << "\n";
+                               << "\",\"data\":" << text << "}\n"
+                               << lines[2] << "\n";
         CHECK_THROWS_AS(run_simulation(task, setup, journal, JournalMode::resume, world.pool),
                         FormatError);
       }

@@ -66,9 +66,10 @@ TEST_CASE("every kind has exactly the asked tokens, and answers that score", "[t
         CHECK(score_answer(kind, prompt.answers, " 0 nothing") == 0.0);
         const auto n_answer = static_cast<Index>(source.tokenizer.encode(all).size());
         CHECK(prompt.n_answer_tokens >= n_answer - 1);  // without the last comma
-        if (kind == PromptKind::code_run) continue;  // computed, not written
+        if (kind == PromptKind::code_run) continue;     // computed, not written
         const std::string text = source.text(prompt);
-        for (const std::string& answer : prompt.answers) CHECK_THAT(text, ContainsSubstring(answer));
+        for (const std::string& answer : prompt.answers)
+          CHECK_THAT(text, ContainsSubstring(answer));
       }
     }
   }
@@ -183,7 +184,8 @@ TEST_CASE("kinds are read by name and by family", "[tasks]") {
   CHECK(parse_prompt_kinds("infinitebench").size() == 5);
   CHECK(parse_prompt_kinds("story,vt").size() == 4);
   CHECK(parse_prompt_kinds("cwe") == std::vector<PromptKind>{PromptKind::common_words});
-  CHECK_THROWS_WITH(parse_prompt_kinds("poem"), ContainsSubstring("kinds: expected some of passkey"));
+  CHECK_THROWS_WITH(parse_prompt_kinds("poem"),
+                    ContainsSubstring("kinds: expected some of passkey"));
   CHECK_THROWS_WITH(parse_prompt_kinds("local"), ContainsSubstring("kinds: expected"));
   CHECK_THROWS_WITH(parse_prompt_kinds("ruler,vt"), ContainsSubstring("given twice"));
 }
@@ -203,8 +205,7 @@ TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks
   PromptSpec spec;
   spec.kind = PromptKind::local;
   const Prompt whole = make_local_prompt(examples[0], spec, source.tokenizer);
-  CHECK(source.text(whole) ==
-        "Once there was a stone. It was red. Which colour? It is");
+  CHECK(source.text(whole) == "Once there was a stone. It was red. Which colour? It is");
   CHECK(whole.n_answer_tokens == 4);
   spec.length = 16;
   const Prompt cut = make_local_prompt(examples[0], spec, source.tokenizer);
@@ -215,10 +216,10 @@ TEST_CASE("examples of a file: fields, cuts in the middle, wrong lines", "[tasks
   CHECK_THROWS_AS(make_local_prompt(examples[0], spec, source.tokenizer), ConfigError);
   CHECK(score_answer(PromptKind::local, examples[0].answers, " crimson.") == 1.0);
   CHECK(score_answer(PromptKind::local, examples[0].answers, " reddish.") == 0.0);
-  for (const char* line : {"{\"question\": \"q\", \"answer\": \"a\"}", "{\"context\": \"c\"}",
-                           "{\"context\": \"c\", \"answer\": 7}", "{\"context\": \"c\", \"answer\": []}",
-                           "{\"context\": \"c\", \"answer\": \"a\", \"max_new_tokens\": 0}", "[]", "{",
-                           ""}) {
+  for (const char* line :
+       {"{\"question\": \"q\", \"answer\": \"a\"}", "{\"context\": \"c\"}",
+        "{\"context\": \"c\", \"answer\": 7}", "{\"context\": \"c\", \"answer\": []}",
+        "{\"context\": \"c\", \"answer\": \"a\", \"max_new_tokens\": 0}", "[]", "{", ""}) {
     INFO(line);
     CHECK_THROWS_AS(read_local_examples(dir.write("b.jsonl", line)), FormatError);
   }

@@ -32,7 +32,8 @@ TEST_CASE("perplexity over several texts: one mean over all, intervals over text
   options.n_tokens = 70;
   options.windows = 4;  // a block of 64 in each: eight in all
   options.offset = 10;
-  const auto run = [&](std::span<const TokenId> text, std::vector<FurtherText> more, const std::string& journal) {
+  const auto run = [&](std::span<const TokenId> text, std::vector<FurtherText> more,
+                       const std::string& journal) {
     SimulationModels models;
     models.verifier = &model;
     models.verifier_name = "tiny";

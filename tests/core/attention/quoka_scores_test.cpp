@@ -5,7 +5,6 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
-
 namespace kvscope {
 namespace {
 

@@ -32,7 +32,9 @@ struct Problem {
     call.v = fixture.v.view();
     return call;
   }
-  void attend_densely(ThreadPool& pool) { attend_dense(question(), {out.view(), lse.view()}, pool); }
+  void attend_densely(ThreadPool& pool) {
+    attend_dense(question(), {out.view(), lse.view()}, pool);
+  }
   /// By the lists, into lanes, from which the outputs are read back.
   void attend(const Selection& selection, ThreadPool& pool) {
     const Index n_q = out.dim(0);
@@ -91,7 +93,8 @@ void check_against_loops(Problem& problem, const Selection& selection) {
       for (std::size_t i = 0; i < list.keys.size(); ++i) {
         const Index pos = list.keys[i];
         if (pos > f.call.pos_begin + row) continue;
-        const double weight = list.log_weight.empty() ? 0.0 : static_cast<double>(list.log_weight[i]);
+        const double weight =
+            list.log_weight.empty() ? 0.0 : static_cast<double>(list.log_weight[i]);
         add(f.logit(h, row, pos) + weight, &f.v(kv_head, pos, Index{0}));
       }
       const bool states_share = summaries.has_stated_share();
@@ -100,14 +103,16 @@ void check_against_loops(Problem& problem, const Selection& selection) {
         double dot = 0.0;
         for (Index c = 0; c < f.q.dim(2); ++c)
           dot += static_cast<double>(f.q(h, row, c)) * static_cast<double>(summaries.k(from, c));
-        const auto log_count = static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
+        const auto log_count =
+            static_cast<double>(summaries.log_count[static_cast<std::size_t>(from)]);
         add(f.call.score_rule().of(dot) + log_count, &summaries.v(from, Index{0}));
       }
       const double w = states_share ? static_cast<double>(summaries.list_share(h, row)) : 1.0;
       for (std::size_t c = 0; c < expected.size(); ++c) {
         const auto at = static_cast<Index>(c);
         const double y = sum > 0.0 ? expected[c] / sum : 0.0;
-        const double rest = states_share ? static_cast<double>(summaries.v(summaries.begin_of(kv_head), at)) : 0.0;
+        const double rest =
+            states_share ? static_cast<double>(summaries.v(summaries.begin_of(kv_head), at)) : 0.0;
         CHECK(std::abs(static_cast<double>(problem.out(h, row, at)) - (w * y + (1.0 - w) * rest)) <
               2e-5);
       }
@@ -121,7 +126,8 @@ void check_against_loops(Problem& problem, const Selection& selection) {
 }
 
 /// Summaries per KV head: `counts` of them, random.
-Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> counts, std::mt19937& rng) {
+Summaries random_summaries(const CallFixture& f, std::initializer_list<Index> counts,
+                           std::mt19937& rng) {
   Summaries out;
   out.begin = {0};
   for (const Index n : counts) out.begin.push_back(out.begin.back() + n);
@@ -172,7 +178,8 @@ TEST_CASE("log-weights and summaries join the softmax", "[sparse]") {
   const float cap = GENERATE(0.0f, 1.5f);  // of scores; weights and sizes join behind it
   std::mt19937 rng(17);
   ThreadPool pool(2);
-  for (const auto& [n_past, n_tok] : {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
+  for (const auto& [n_past, n_tok] :
+       {std::pair<Index, Index>{40, 5}, {0, 1}, {300, 1}, {150, 37}}) {
     for (const ListOwner owner : {ListOwner::q_head, ListOwner::kv_head, ListOwner::layer}) {
       Problem problem({.n_past = n_past, .n_tok = n_tok, .seed = 11});
       problem.fixture.call.score_cap = cap;

@@ -147,7 +147,8 @@ TEST_CASE("kernels over keys as they lie equal plain loops", "[key_kernels]") {
   }
 }
 
-TEST_CASE("several rows of weights over the same keys get the bits of one row at a time", "[key_kernels]") {
+TEST_CASE("several rows of weights over the same keys get the bits of one row at a time",
+          "[key_kernels]") {
   Random random(10);
   for (const Index d : {1, 8, 33, 64, 72, 128}) {
     for (const std::size_t n_rows : {1u, 2u, 3u, 4u, 7u, 8u}) {
@@ -157,8 +158,10 @@ TEST_CASE("several rows of weights over the same keys get the bits of one row at
       for (float& x : v.flat()) x = static_cast<float>(random.normal());
       std::vector<std::int32_t> keys;
       for (Index t = 0; t < n; t += 2) keys.push_back(static_cast<std::int32_t>(t + first));
-      std::vector<std::vector<double>> weights(n_rows, std::vector<double>(static_cast<std::size_t>(n)));
-      std::vector<std::vector<double>> sums(n_rows, std::vector<double>(static_cast<std::size_t>(d), 0.5));
+      std::vector<std::vector<double>> weights(n_rows,
+                                               std::vector<double>(static_cast<std::size_t>(n)));
+      std::vector<std::vector<double>> sums(n_rows,
+                                            std::vector<double>(static_cast<std::size_t>(d), 0.5));
       std::vector<double> masses(n_rows, -1.0);
       std::vector<const double*> from;
       std::vector<double*> to;
@@ -183,7 +186,8 @@ TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
   Random random(11);
   for (const Index n : {0, 1, 7, 8, 9, 31, 200}) {
     for (const auto& scores : rows(random, n)) {
-      const std::array<TopCut, 3> cuts = {TopCut{n > 2 ? scores[2] : 0.0, n / 2}, TopCut{kInf, -1}, TopCut{-kInf, -1}};
+      const std::array<TopCut, 3> cuts = {TopCut{n > 2 ? scores[2] : 0.0, n / 2}, TopCut{kInf, -1},
+                                          TopCut{-kInf, -1}};
       std::vector<std::int32_t> keys;
       std::array<Index, 3> expected{};
       for (Index t = 0; t < n; ++t) {
@@ -204,7 +208,8 @@ TEST_CASE("kernels over lists equal plain loops", "[top_cuts]") {
       std::vector<std::int32_t> places;
       for (Index t = 0; t < n; ++t) {
         buckets.push_back(static_cast<std::int32_t>(random.below(9)));
-        if (buckets.back() == 3 || buckets.back() == 7) places.push_back(static_cast<std::int32_t>(t));
+        if (buckets.back() == 3 || buckets.back() == 7)
+          places.push_back(static_cast<std::int32_t>(t));
       }
       found.resize(find_buckets(buckets, std::array<std::int32_t, 2>{7, 3}, found.data()));
       CHECK(found == places);

@@ -14,14 +14,15 @@ TEST_CASE("text from outside becomes UTF-8 that any format carries", "[escape]")
   CHECK(clean_text("a\r\nb\rc\n") == "a\nb\nc\n");
   const std::string mark = "\xEF\xBF\xBD";
   CHECK(clean_text("\xff") == mark);
-  CHECK(clean_text("\xc0\xaf") == mark + mark);              // overlong slash
-  CHECK(clean_text("\xed\xa0\x80") == mark + mark + mark);   // surrogate
-  CHECK(clean_text("\xf4\x90\x80\x80").size() == 4 * 3);     // over 10FFFF
+  CHECK(clean_text("\xc0\xaf") == mark + mark);             // overlong slash
+  CHECK(clean_text("\xed\xa0\x80") == mark + mark + mark);  // surrogate
+  CHECK(clean_text("\xf4\x90\x80\x80").size() == 4 * 3);    // over 10FFFF
   CHECK(clean_text("\xef\xbf\xbe|\xef\xbf\xbf") == mark + "|" + mark);
-  CHECK(clean_text("\xf0\x9f\xbf\xbe") == mark);             // U+1FFFE
-  CHECK(clean_text("a\xe2\x82") == "a" + mark + mark);       // cut off
-  CHECK(clean_text(std::string_view("a\0b\x1b[31m\x7f", 9)) == "a" + mark + "b" + mark + "[31m" + mark);
-  CHECK(clean_text("\xc2\x9b") == mark);                     // CSI of 8 bits
+  CHECK(clean_text("\xf0\x9f\xbf\xbe") == mark);        // U+1FFFE
+  CHECK(clean_text("a\xe2\x82") == "a" + mark + mark);  // cut off
+  CHECK(clean_text(std::string_view("a\0b\x1b[31m\x7f", 9)) ==
+        "a" + mark + "b" + mark + "[31m" + mark);
+  CHECK(clean_text("\xc2\x9b") == mark);  // CSI of 8 bits
 }
 
 TEST_CASE("any bytes become well-formed text in every format", "[escape]") {
@@ -37,7 +38,8 @@ TEST_CASE("any bytes become well-formed text in every format", "[escape]") {
           terminal_text(text), short_message(terminal_text(text)), shortened(clean_text(text), 20),
           csv_field(clean_text(text))}) {
       REQUIRE_FALSE(first_invalid_utf8(out));
-      for (const char c : out) REQUIRE((static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t'));
+      for (const char c : out)
+        REQUIRE((static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t'));
       REQUIRE(out.find("\xef\xbf\xbe") == std::string::npos);
     }
     REQUIRE(xml_escape(text).find_first_of("<>\"'") == std::string::npos);
@@ -48,8 +50,7 @@ TEST_CASE("any bytes become well-formed text in every format", "[escape]") {
 
 TEST_CASE("TeX sees text, never commands", "[escape]") {
   CHECK(tex_escape("\\input{/etc/passwd}") == "\\textbackslash{}input\\{/etc/passwd\\}");
-  CHECK(tex_escape("\\^^69") ==
-        "\\textbackslash{}\\textasciicircum{}\\textasciicircum{}69");
+  CHECK(tex_escape("\\^^69") == "\\textbackslash{}\\textasciicircum{}\\textasciicircum{}69");
   CHECK(tex_escape("50% of $x_1$ & {y} #2 ~ ^ \\ <a> ± 1") ==
         "50\\% of \\$x\\_1\\$ \\& \\{y\\} \\#2 \\textasciitilde{} \\textasciicircum{} "
         "\\textbackslash{} \\textless{}a\\textgreater{} $\\pm$ 1");
@@ -114,8 +115,8 @@ std::string unquoted(const std::string& field) {
 }
 
 TEST_CASE("CSV cells are no formulas, and read back as they were", "[escape]") {
-  for (const char* cell : {"=1+1", "@sum", "+cmd|' /C calc'!A0", "-2+3", "\tx", "'=x", "'''=x",
-                           "=\"a,b\""}) {
+  for (const char* cell :
+       {"=1+1", "@sum", "+cmd|' /C calc'!A0", "-2+3", "\tx", "'=x", "'''=x", "=\"a,b\""}) {
     CHECK(csv_field(cell).find('\'') != std::string::npos);
     CHECK(csv_text_of(unquoted(csv_field(cell))) == cell);
   }

@@ -69,8 +69,9 @@ TEST_CASE("ordered and sorted JSON are what nlohmann reads", "[json_reader]") {
   CHECK(parse_json(text, "f") == nlohmann::json::parse(text));
   CHECK(parse_ordered_json(text, "f") == nlohmann::ordered_json::parse(text));
   CHECK(parse_ordered_json(text, "f").dump() == nlohmann::ordered_json::parse(text).dump());
-  for (const char* bad : {"", "{", "[1,]", "{\"a\":1,}", "1 2", "\"\xff\"", "\"\xed\xa0\x80\"",
-                          "\"\\ud800\"", "{\"a\" 1}", "nul", "{\"b\":1,\"a\":2,\"b\":3}", "1e400"}) {
+  for (const char* bad :
+       {"", "{", "[1,]", "{\"a\":1,}", "1 2", "\"\xff\"", "\"\xed\xa0\x80\"", "\"\\ud800\"",
+        "{\"a\" 1}", "nul", "{\"b\":1,\"a\":2,\"b\":3}", "1e400"}) {
     CHECK_THROWS_AS(parse_json(bad, "f"), FormatError);
     CHECK_THROWS_AS(parse_ordered_json(bad, "f"), FormatError);
   }

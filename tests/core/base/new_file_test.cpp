@@ -83,7 +83,8 @@ TEST_CASE("outputs that cannot be are refused with the reason") {
   REQUIRE(::mkfifo((dir.path() / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(reason(dir.path() / "pipe"), ContainsSubstring("pipe"));
   fs::create_symlink("nothing", dir.path() / "link");
-  CHECK_THAT(reason(dir.path() / "link"), ContainsSubstring("link to nothing, which does not exist"));
+  CHECK_THAT(reason(dir.path() / "link"),
+             ContainsSubstring("link to nothing, which does not exist"));
   CHECK(reason(dir.path() / "fine").empty());
 }
 

@@ -161,8 +161,8 @@ TEST_CASE("GPT-NeoX: parallel branches, layer norms, an MLP without a gate", "[c
 TEST_CASE("a small checkpoint of every family stores as many parameters as its shape implies",
           "[config]") {
   const auto golden = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "tests/golden";
-  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "gemma3", "phi3", "olmo2",
-                           "gpt_neox", "gpt_neox_serial"}) {
+  for (const char* name : {"llama3_gqa", "qwen3", "qwen3_moe", "gpt_oss", "gemma2", "gemma3",
+                           "phi3", "olmo2", "gpt_neox", "gpt_neox_serial"}) {
     CAPTURE(name);
     CHECK(load_model_config(golden / name).n_parameters() ==
           WeightFiles::open(golden / name).n_parameters());

@@ -18,8 +18,12 @@ struct Rows final : Block {
   const double* row(Index t) const { return values.data() + t * n_features; }
 };
 
-Rows& of(Block& block) { return static_cast<Rows&>(block); }
-const Rows& of(const Block& block) { return static_cast<const Rows&>(block); }
+Rows& of(Block& block) {
+  return static_cast<Rows&>(block);
+}
+const Rows& of(const Block& block) {
+  return static_cast<const Rows&>(block);
+}
 
 // Keys and values token by token, all heads of a token together. Host rows are copies.
 class RowStore final : public KvStore {
@@ -214,18 +218,21 @@ class RowCall final : public BackendCall {
       const auto w = row_of(matrix, r);
       for (Index t = 0; t < n_; ++t) {
         double sum = bias.count() > 0 ? bias(r) : 0.0;
-        for (Index f = 0; f < matrix.n_cols(); ++f) sum += w[static_cast<std::size_t>(f)] * x.row(t)[f];
+        for (Index f = 0; f < matrix.n_cols(); ++f)
+          sum += w[static_cast<std::size_t>(f)] * x.row(t)[f];
         y.row(t)[r] = sum;
       }
     }
   }
   void normalize(const double* x, const Tensor<float>& weight, double* y) const {
     double mean = 0.0;
-    for (Index f = 0; f < weight.count() && c_.plan.layer_norm; ++f) mean += x[f] / static_cast<double>(weight.count());
+    for (Index f = 0; f < weight.count() && c_.plan.layer_norm; ++f)
+      mean += x[f] / static_cast<double>(weight.count());
     double sum = 0.0;
     for (Index f = 0; f < weight.count(); ++f) sum += (x[f] - mean) * (x[f] - mean);
     const double scale = 1.0 / std::sqrt(sum / static_cast<double>(weight.count()) + c_.rms_eps);
-    for (Index f = 0; f < weight.count(); ++f) y[f] = (x[f] - mean) * scale * static_cast<double>(weight(f));
+    for (Index f = 0; f < weight.count(); ++f)
+      y[f] = (x[f] - mean) * scale * static_cast<double>(weight(f));
   }
   static void add_bias(const Tensor<float>& bias, double* y) {
     for (Index f = 0; f < bias.count(); ++f) y[f] += static_cast<double>(bias(f));
@@ -269,7 +276,8 @@ class RowCall final : public BackendCall {
     std::vector<double> mix(static_cast<std::size_t>(d), 0.0);
     for (const Index pos : keys) {
       double score = 0.0;
-      for (Index f = 0; f < d; ++f) score += q.row(t)[h * d + f] * static_cast<double>(row(stored.k, pos)[f]);
+      for (Index f = 0; f < d; ++f)
+        score += q.row(t)[h * d + f] * static_cast<double>(row(stored.k, pos)[f]);
       score *= static_cast<double>(c_.score_scale());
       const double most = c_.plan.score_softcap;
       if (most > 0.0) score = most * std::tanh(score / most);
@@ -286,7 +294,8 @@ class RowCall final : public BackendCall {
   }
   double activate(double g) const {
     if (c_.plan.activation == LayerPlan::Activation::silu) return g / (1.0 + std::exp(-g));
-    if (c_.plan.activation == LayerPlan::Activation::gelu) return 0.5 * g * (1.0 + std::erf(g / std::numbers::sqrt2));
+    if (c_.plan.activation == LayerPlan::Activation::gelu)
+      return 0.5 * g * (1.0 + std::erf(g / std::numbers::sqrt2));
     const double u = std::sqrt(2.0 / std::numbers::pi) * (g + 0.044715 * g * g * g);
     return 0.5 * g * (1.0 + std::tanh(u));
   }
@@ -318,7 +327,8 @@ class NaiveBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_naive_backend(const ModelConfig& config, const ModelWeights& weights) {
+std::unique_ptr<Backend> make_naive_backend(const ModelConfig& config,
+                                            const ModelWeights& weights) {
   return std::make_unique<NaiveBackend>(config, weights);
 }
 

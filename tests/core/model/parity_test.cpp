@@ -52,8 +52,8 @@ class Capture final : public Observer {
 };
 
 // Runs `tokens` in calls of `chunk` tokens (0: one call) and returns all that was seen.
-Capture run(const Transformer& model, const std::vector<TokenId>& tokens, std::size_t chunk, int n_threads,
-            AttentionPolicy* policy = nullptr) {
+Capture run(const Transformer& model, const std::vector<TokenId>& tokens, std::size_t chunk,
+            int n_threads, AttentionPolicy* policy = nullptr) {
   ThreadPool pool(n_threads);
   const auto store = model.backend().make_store(static_cast<Index>(tokens.size()));
   Capture capture(model.config(), static_cast<Index>(tokens.size()));
@@ -117,7 +117,8 @@ const std::vector<NamedBackend>& backends() {
 const std::vector<NamedBackend>& bf16_backends() {
   static const std::vector<NamedBackend> all = [] {
     std::vector<NamedBackend> found;
-    for (const Matmul matmul : {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
+    for (const Matmul matmul :
+         {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
       if (!is_available(matmul)) continue;
       found.push_back({name_of(matmul).data(), lane_backend({matmul, DType::bf16}), true});
     }
@@ -126,15 +127,17 @@ const std::vector<NamedBackend>& bf16_backends() {
   return all;
 }
 
-bool has_experts(const std::string& name) { return name == "qwen3_moe" || name.starts_with("gpt_oss"); }
+bool has_experts(const std::string& name) {
+  return name == "qwen3_moe" || name.starts_with("gpt_oss");
+}
 
 }  // namespace
 
 TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[parity]") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen2",
-               "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3", "olmo2",
-               "gpt_neox", "gpt_neox_serial");
+               "qwen3", "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3",
+               "phi3", "olmo2", "gpt_neox", "gpt_neox_serial");
   const NamedBackend backend = backends()[GENERATE(0u, 1u)];
   if (has_experts(name) && !backend.has_experts) return;
   INFO(name << " on " << backend.name);
@@ -147,20 +150,25 @@ TEST_CASE("q, k, v, attention and logits equal Hugging Face transformers", "[par
     const std::string path = "/layers/" + std::to_string(layer) + "/";
     const auto at = static_cast<std::size_t>(layer);
     const auto file = dir / "golden.h5";
-    CHECK(test::max_abs_difference(capture.q[at].view(), test::read_golden(file, path + "q").view()) < 2e-4);
-    CHECK(test::max_abs_difference(capture.k[at].view(), test::read_golden(file, path + "k").view()) < 2e-4);
-    CHECK(test::max_abs_difference(capture.v[at].view(), test::read_golden(file, path + "v").view()) < 2e-4);
+    CHECK(test::max_abs_difference(capture.q[at].view(),
+                                   test::read_golden(file, path + "q").view()) < 2e-4);
+    CHECK(test::max_abs_difference(capture.k[at].view(),
+                                   test::read_golden(file, path + "k").view()) < 2e-4);
+    CHECK(test::max_abs_difference(capture.v[at].view(),
+                                   test::read_golden(file, path + "v").view()) < 2e-4);
     CHECK(test::max_abs_difference(attention_maps(model.config(), capture, layer).view(),
                                    test::read_golden(file, path + "attn").view()) < 2e-4);
   }
-  CHECK(test::max_abs_difference(capture.logits.view(), test::read_golden(dir / "golden.h5", "/logits").view()) < 4e-4);
+  CHECK(test::max_abs_difference(capture.logits.view(),
+                                 test::read_golden(dir / "golden.h5", "/logits").view()) < 4e-4);
 }
 
-TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call", "[parity]") {
+TEST_CASE("chunked prefill, decode and any thread count give the same bits as one call",
+          "[parity]") {
   const std::string name =
       GENERATE("llama2_mha", "llama3_gqa", "llama3_bf16_sharded", "mistral_window", "qwen3",
-               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3", "olmo2",
-               "gpt_neox", "gpt_neox_serial");
+               "qwen3_moe", "smollm3", "gpt_oss", "gpt_oss_mxfp4", "gemma2", "gemma3", "phi3",
+               "olmo2", "gpt_neox", "gpt_neox_serial");
   const NamedBackend backend = backends()[GENERATE(0u, 1u)];
   if (has_experts(name) && !backend.has_experts) return;
   INFO(name << " on " << backend.name);
@@ -174,7 +182,8 @@ TEST_CASE("chunked prefill, decode and any thread count give the same bits as on
   check_same_bits(whole, run(model, tokens, /*chunk=*/33, /*n_threads=*/2));
 }
 
-TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, less memory", "[parity][bf16]") {
+TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, less memory",
+          "[parity][bf16]") {
   const auto i = GENERATE(0u, 1u, 2u, 3u);
   if (i >= bf16_backends().size()) return;
   const NamedBackend& backend = bf16_backends()[i];
@@ -194,7 +203,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   const Capture whole = run(model, tokens, /*chunk=*/0, /*n_threads=*/1);
   check_same_bits(whole, run(model, tokens, /*chunk=*/128, /*n_threads=*/3));
   check_same_bits(whole, run(model, tokens, /*chunk=*/47, /*n_threads=*/2));
-  if (name != "embedded draft") check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/2));
+  if (name != "embedded draft")
+    check_same_bits(whole, run(model, tokens, /*chunk=*/1, /*n_threads=*/2));
   const Transformer exact = Transformer::load(dir, make_lane_backend);
   const Capture f32 = run(exact, tokens, /*chunk=*/0, /*n_threads=*/2);
   double worst = 0.0, sum = 0.0, squares = 0.0;
@@ -206,14 +216,15 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
     squares += logit * logit;
   }
   const auto n = static_cast<double>(f32.logits.flat().size());
-  INFO("largest difference of a logit " << worst << ", mean " << sum / n << ", logits' root mean square "
-                                        << std::sqrt(squares / n));
+  INFO("largest difference of a logit " << worst << ", mean " << sum / n
+                                        << ", logits' root mean square " << std::sqrt(squares / n));
   // Random weights in gpt_oss: experts that nearly tie change places, which is why its largest difference says nothing.
   CHECK(sum / n < 0.05 * std::sqrt(squares / n));
 }
 
 TEST_CASE("the same bits over many key blocks and past the sliding window", "[parity]") {
-  const std::string name = GENERATE("llama3_gqa", "mistral_window", "qwen3_moe", "gpt_oss_mxfp4", "gemma2", "gemma3");
+  const std::string name =
+      GENERATE("llama3_gqa", "mistral_window", "qwen3_moe", "gpt_oss_mxfp4", "gemma2", "gemma3");
   INFO(name);
   const Transformer model = Transformer::load(test::golden_dir() / name);
   std::vector<TokenId> tokens;
@@ -294,9 +305,11 @@ TEST_CASE("a failing call leaves the cache as it was") {
   KvCache cache(model.config(), 48);
   model.forward({tokens.data(), 10}, cache, pool);
   Failing failing;
-  CHECK_THROWS_AS(model.forward({tokens.data() + 10, 5}, cache, pool, {Logits::none, &failing}), IoError);
+  CHECK_THROWS_AS(model.forward({tokens.data() + 10, 5}, cache, pool, {Logits::none, &failing}),
+                  IoError);
   CHECK(cache.n_tokens() == 10);
-  const Tensor<float> resumed = model.forward({tokens.data() + 10, 38}, cache, pool, {Logits::last});
+  const Tensor<float> resumed =
+      model.forward({tokens.data() + 10, 38}, cache, pool, {Logits::last});
   KvCache fresh(model.config(), 48);
   const Tensor<float> direct = model.forward(tokens, fresh, pool, {Logits::last});
   CHECK(same_bits(resumed, direct));

@@ -19,7 +19,8 @@ TEST_CASE("plain RoPE frequencies fall from 1 to about 1 / theta", "[rope]") {
 TEST_CASE("linear scaling divides every frequency", "[rope]") {
   const auto plain = rope_frequencies({RopeConfig::Kind::plain, 10000.0}, 32);
   const auto linear = rope_frequencies({RopeConfig::Kind::linear, 10000.0, 4.0}, 32);
-  for (std::size_t i = 0; i < plain.size(); ++i) CHECK(linear[i] == Approx(plain[i] / 4.0).epsilon(1e-6));
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    CHECK(linear[i] == Approx(plain[i] / 4.0).epsilon(1e-6));
 }
 
 TEST_CASE("llama3 scaling keeps short waves, divides long ones and blends between", "[rope]") {

@@ -183,8 +183,9 @@ TEST_CASE("blockmean: a budget buys blocks, beside the forced ones or with them 
   CHECK(made("infllm2", fixture)->select(fixture.call).is_dense);  // below 8192 keys
 }
 
-TEST_CASE("blockmean: one list serves all rows where each keeps all blocks, the same as a row's own",
-          "[blockmean]") {
+TEST_CASE(
+    "blockmean: one list serves all rows where each keeps all blocks, the same as a row's own",
+    "[blockmean]") {
   const std::string sizes = "moba:block=32,kernel=32,stride=32,top-blocks=";
   for (const bool has_dead : {false, true}) {
     CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 100, .n_tok = 6});

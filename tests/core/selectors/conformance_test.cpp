@@ -28,13 +28,18 @@ std::vector<Method> methods() {
     std::vector<std::string> specs = {entry.name};
     for (const auto& [preset, assignments] : entry.presets) specs.push_back(preset);
     for (const std::string& spec : specs)
-      if (!selector_registry().make(spec)->caps().needs_side)  // random sequences have no indexer: indexer_test.cpp
-        all.push_back({spec, entry.preset_wrappers.contains(spec) ? spec : entry.name, selector_registry().make(spec)->caps()});
+      if (!selector_registry()
+               .make(spec)
+               ->caps()
+               .needs_side)  // random sequences have no indexer: indexer_test.cpp
+        all.push_back({spec, entry.preset_wrappers.contains(spec) ? spec : entry.name,
+                       selector_registry().make(spec)->caps()});
   }
   for (const std::string spec :
-       {"quest:page-size=4+coarsen:owner=layer,page=8", "quoka+coarsen:owner=layer,page=4,scores=bf16", "loki+every=2",
-        "oracle-pages:page-size=4+coarsen:owner=kv_head,ties=last+every=3", "loki+coarsen:query=mean,scores=fp8",
-        "sparq+every=4", "streamingllm+every=3"}) {
+       {"quest:page-size=4+coarsen:owner=layer,page=8",
+        "quoka+coarsen:owner=layer,page=4,scores=bf16", "loki+every=2",
+        "oracle-pages:page-size=4+coarsen:owner=kv_head,ties=last+every=3",
+        "loki+coarsen:query=mean,scores=fp8", "sparq+every=4", "streamingllm+every=3"}) {
     all.push_back({spec, spec, MethodSpec(spec).caps()});  // of the wrappers
   }
   return all;
@@ -102,7 +107,8 @@ TEST_CASE("lists are sorted, unique, alive, within the budget; costs are numbers
           CHECK((std::isfinite(cost.metadata_bytes) && cost.metadata_bytes >= 0.0));
           if (!counts_tokens) continue;
           if (method.caps.permanent) {
-            const bool shrinks = phase == Phase::prefill && method.caps.owner != ListOwner::q_head &&
+            const bool shrinks = phase == Phase::prefill &&
+                                 method.caps.owner != ListOwner::q_head &&
                                  !method.caps.keeps_by_option;
             Index n_left = 0;
             for (Index kv_head = 0; shrinks && kv_head < sequence.shape.n_kv; ++kv_head) {

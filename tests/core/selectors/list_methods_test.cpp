@@ -197,7 +197,8 @@ TEST_CASE("oracle-topp reaches p with the fewest keys; oracle-pages keeps the he
     const auto weights = fixture.weights(h, 0);
     const auto n = static_cast<Index>(topp.list(h, 0).scored().size());
     double kept = 0.0;
-    for (const KeyPos pos : topp.list(h, 0).scored()) kept += weights[static_cast<std::size_t>(pos)];
+    for (const KeyPos pos : topp.list(h, 0).scored())
+      kept += weights[static_cast<std::size_t>(pos)];
     double one_less = 0.0;
     for (const KeyPos pos : naive_top_k(weights, n - 1))
       one_less += weights[static_cast<std::size_t>(pos)];

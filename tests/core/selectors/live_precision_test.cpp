@@ -21,11 +21,12 @@ Budget some_budget(const SelectorCaps& caps) {
   return {Budget::Kind::pages, 4.0};
 }
 
-std::vector<Answer> live_answers(const std::string& spec, const Sequence& sequence, ScorePrecision precision,
-                                 ThreadPool& pool) {
+std::vector<Answer> live_answers(const std::string& spec, const Sequence& sequence,
+                                 ScorePrecision precision, ThreadPool& pool) {
   auto selector = make_selector(spec, sequence);
   const SelectorCaps caps = selector->caps();
-  SelectorRun run(std::move(selector), sequence.shape, {some_budget(caps)}, std::nullopt, precision);
+  SelectorRun run(std::move(selector), sequence.shape, {some_budget(caps)}, std::nullopt,
+                  precision);
   std::vector<Answer> answers;
   const auto ask = [&](Phase phase, Index n_tok) {
     const Index begin = run.n_keys();
@@ -33,12 +34,13 @@ std::vector<Answer> live_answers(const std::string& spec, const Sequence& sequen
     run.begin_call(phase, n_tok, drafts);
     for (Index layer = 0; layer < sequence.shape.n_layers; ++layer) {
       const auto at = static_cast<std::size_t>(layer);
-      answers.push_back(answer_of(run.layer_call({.layer = layer,
-                                                  .q = sequence.q[at].view().range(1, begin, begin + n_tok),
-                                                  .k = sequence.k[at].view().range(1, 0, begin + n_tok),
-                                                  .v = sequence.v[at].view().range(1, 0, begin + n_tok),
-                                                  .window = std::nullopt,
-                                                  .pool = &pool})[0]));
+      answers.push_back(
+          answer_of(run.layer_call({.layer = layer,
+                                    .q = sequence.q[at].view().range(1, begin, begin + n_tok),
+                                    .k = sequence.k[at].view().range(1, 0, begin + n_tok),
+                                    .v = sequence.v[at].view().range(1, 0, begin + n_tok),
+                                    .window = std::nullopt,
+                                    .pool = &pool})[0]));
     }
   };
   for (const auto& [phase, n_tok] : sequence.calls) {
@@ -68,16 +70,25 @@ double share_of_equal_lists(const std::vector<Answer>& a, const std::vector<Answ
   return n_lists == 0.0 ? 1.0 : n_equal / n_lists;
 }
 
-TEST_CASE("live precision: the same lists from any number of threads, and those of f64 to rounding", "[selectors]") {
+TEST_CASE("live precision: the same lists from any number of threads, and those of f64 to rounding",
+          "[selectors]") {
   const float cap = GENERATE(0.0f, 2.0f);  // of scores
-  const Sequence sequence = random_sequence({.n_layers = 4, .n_kv = 2, .group = 3, .d_head = 24, .n_tokens = 150,
-                                             .chunk = 40, .n_decode = 12, .score_cap = cap, .has_ties = false});
+  const Sequence sequence = random_sequence({.n_layers = 4,
+                                             .n_kv = 2,
+                                             .group = 3,
+                                             .d_head = 24,
+                                             .n_tokens = 150,
+                                             .chunk = 40,
+                                             .n_decode = 12,
+                                             .score_cap = cap,
+                                             .has_ties = false});
   ThreadPool one(1);
   ThreadPool three(3);
   for (const SelectorEntry& entry : selector_registry().entries()) {
     std::vector<std::string> specs = {entry.name};
     for (const auto& [preset, assignments] : entry.presets) {
-      if (!selector_registry().make(preset)->caps().needs_side) specs.push_back(preset);  // the sequence has no indexer
+      if (!selector_registry().make(preset)->caps().needs_side)
+        specs.push_back(preset);  // the sequence has no indexer
     }
     for (const std::string& spec : specs) {
       INFO(spec);

@@ -76,8 +76,8 @@ MemoryTrace rotated_text(const Turning& how, bool in_bf16) {
 
 TEST_CASE("a rotation is read off keys before and after it", "[rotation]") {
   for (const bool in_bf16 : {false, true}) {
-    for (const Turning& how : {Turning{}, Turning{.is_interleaved = true},
-                               Turning{.width = 8}, Turning{.amplitude = 1.25},
+    for (const Turning& how : {Turning{}, Turning{.is_interleaved = true}, Turning{.width = 8},
+                               Turning{.amplitude = 1.25},
                                Turning{.width = 4, .is_interleaved = true, .amplitude = 0.5}}) {
       INFO(how.width << " channels, interleaved " << how.is_interleaved << ", bf16 " << in_bf16);
       const KeyRotation found = fit_rotation(rotated_text(how, in_bf16), 0);
@@ -108,7 +108,8 @@ TEST_CASE("keys that do not turn, turn otherwise, or have no record before rotat
   const TensorView<float> after = text.k(0);
   std::copy_n(before.data(), before.shape().count(), after.data());
   CHECK(fit_rotation(text, 0).frequencies.empty());
-  for (Index i = 0; i < after.shape().count(); ++i) after.data()[i] = std::cos(0.1f * static_cast<float>(i));
+  for (Index i = 0; i < after.shape().count(); ++i)
+    after.data()[i] = std::cos(0.1f * static_cast<float>(i));
   CHECK_THROWS_WITH(fit_rotation(text, 0), ContainsSubstring("turned by their positions"));
   const MemoryTrace plain(make_trace_info(1, 4, 2, kHead, 30, 30));
   CHECK_THROWS_WITH(fit_rotation(plain, 0), ContainsSubstring("--capture k-pre-rope"));
@@ -156,8 +157,8 @@ std::vector<std::vector<double>> naive_low_rank(const std::vector<std::vector<do
 TEST_CASE("shadowkv: rebuilt keys have the scores of a low-rank factorisation before rotation",
           "[shadowkv]") {
   const Turning how;
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 97, .n_tok = 1, .phase = Phase::decode,
-                       .layer = 0});
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .n_past = 97, .n_tok = 1, .phase = Phase::decode, .layer = 0});
   fixture.call.budget = Budget::parse("tokens=24");
   std::vector<std::vector<double>> before;  // both heads after each other
   for (Index t = 0; t < 98; ++t) {
@@ -207,8 +208,8 @@ TEST_CASE("shadowkv: rebuilt keys have the scores of a low-rank factorisation be
 }
 
 TEST_CASE("shadowkv: what rebuilding costs, counted by hand", "[shadowkv]") {
-  CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 96, .n_tok = 1, .phase = Phase::decode,
-                       .layer = 0});
+  CallFixture fixture(
+      {.n_q = 4, .n_kv = 2, .n_past = 96, .n_tok = 1, .phase = Phase::decode, .layer = 0});
   fixture.call.budget = Budget::parse("tokens=16");
   const MemoryTrace text = rotated_text({}, false);
   ThreadPool pool(1);

@@ -103,9 +103,10 @@ TEST_CASE("every method's text with random options comes back as it was", "[sele
 
 TEST_CASE("wrappers stand behind the method that they are around", "[selectors][wrappers]") {
   for (const std::string text :
-       {"quest+every=4", "quest:page-size=32+coarsen:owner=layer,page=64", "quest+coarsen+every=2", "quest+every=2+coarsen:query=mean",
-        "keydiff@tokens=64+quest+every=4", "quest@tokens=64+coarsen:page=64+every=4+oracle-topp",
-        "quest-sglang+coarsen:page=64", "quoka:n-queries=8+coarsen:scores=bf16,ties=last"}) {
+       {"quest+every=4", "quest:page-size=32+coarsen:owner=layer,page=64", "quest+coarsen+every=2",
+        "quest+every=2+coarsen:query=mean", "keydiff@tokens=64+quest+every=4",
+        "quest@tokens=64+coarsen:page=64+every=4+oracle-topp", "quest-sglang+coarsen:page=64",
+        "quoka:n-queries=8+coarsen:scores=bf16,ties=last"}) {
     INFO(text);
     const MethodSpec spec = text;
     CHECK(spec.text() == text);
@@ -134,20 +135,31 @@ TEST_CASE("wrappers change a method's caps", "[selectors][wrappers]") {
   CHECK(spec.caps().steps_per_choice == 4);
 }
 
-TEST_CASE("a wrapper that does not fit is refused in a sentence that helps", "[selectors][wrappers]") {
-  CHECK_THAT(message("every=4"), ContainsSubstring("goes around the method before it, as quest+every=4"));
+TEST_CASE("a wrapper that does not fit is refused in a sentence that helps",
+          "[selectors][wrappers]") {
+  CHECK_THAT(message("every=4"),
+             ContainsSubstring("goes around the method before it, as quest+every=4"));
   CHECK_THAT(message("quest+every=0"), ContainsSubstring("n: expected"));
-  CHECK_THAT(message("quest+every=many"), ContainsSubstring("expected a whole number, found \"many\""));
-  CHECK_THAT(message("quest+every=2+every=4"), ContainsSubstring("every is given twice around quest"));
+  CHECK_THAT(message("quest+every=many"),
+             ContainsSubstring("expected a whole number, found \"many\""));
+  CHECK_THAT(message("quest+every=2+every=4"),
+             ContainsSubstring("every is given twice around quest"));
   CHECK_THAT(message("quest+every=4@tokens=64"), ContainsSubstring("takes no budget"));
-  CHECK_THAT(message("quest+coarsen:pages=64"), ContainsSubstring("coarsen has no option pages: expected owner, page"));
-  CHECK_THAT(message("quest+coarsen:page"), ContainsSubstring("expected option=value, found \"page\""));
+  CHECK_THAT(message("quest+coarsen:pages=64"),
+             ContainsSubstring("coarsen has no option pages: expected owner, page"));
+  CHECK_THAT(message("quest+coarsen:page"),
+             ContainsSubstring("expected option=value, found \"page\""));
   CHECK_THAT(message("quest+coarsen:scores=fp4"), ContainsSubstring("one of f64, f32, bf16, fp8"));
-  CHECK_THAT(message("quest+coarsen:page=24"), ContainsSubstring("chooses in pages of 16: expected a page that is a multiple, found 24"));
-  CHECK_THAT(message("quoka+coarsen:owner=q_head"), ContainsSubstring("quoka has one list per KV head"));
-  CHECK_THAT(message("streamingllm+coarsen:page=16"), ContainsSubstring("streamingllm gives no score per key or page"));
+  CHECK_THAT(
+      message("quest+coarsen:page=24"),
+      ContainsSubstring("chooses in pages of 16: expected a page that is a multiple, found 24"));
+  CHECK_THAT(message("quoka+coarsen:owner=q_head"),
+             ContainsSubstring("quoka has one list per KV head"));
+  CHECK_THAT(message("streamingllm+coarsen:page=16"),
+             ContainsSubstring("streamingllm gives no score per key or page"));
   CHECK_THAT(message("sparq+coarsen:page=16"), ContainsSubstring("expected mean-value=false"));
-  CHECK_THAT(message("quoka:scope=whole+coarsen:page=16"), ContainsSubstring("expected scope=past"));
+  CHECK_THAT(message("quoka:scope=whole+coarsen:page=16"),
+             ContainsSubstring("expected scope=past"));
   CHECK_THAT(message("keydiff+every=4"), ContainsSubstring("keydiff evicts keys for good"));
   CHECK_THAT(message("h2o+coarsen:query=mean"), ContainsSubstring("attention weights"));
   CHECK_THAT(message("quest+every=4+coarsen:page=64"), ContainsSubstring("put every behind"));

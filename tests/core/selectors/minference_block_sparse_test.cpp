@@ -53,7 +53,8 @@ TEST_CASE("block-sparse keeps the blocks of keys with the best mean product", "[
           }
           const auto at = static_cast<std::size_t>(h * n_query_blocks + qb);
           INFO(forced << ", call " << call << ", head " << h << ", query block " << qb);
-          CHECK(merged(KeyList{answers[call].scored[at], answers[call].forced[at], {}}) == expected);
+          CHECK(merged(KeyList{answers[call].scored[at], answers[call].forced[at], {}}) ==
+                expected);
         }
       }
     }

@@ -15,7 +15,9 @@ class Dense final : public Selector {
   std::string_view name() const override { return "mine"; }
   SelectorCaps caps() const override { return {}; }
   void reset(const AttentionShape&) override {}
-  Selection select(const SelectCall& call) override { return dense_selection(call, ListOwner::kv_head); }
+  Selection select(const SelectCall& call) override {
+    return dense_selection(call, ListOwner::kv_head);
+  }
   SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
@@ -38,7 +40,9 @@ class BuiltIn final : public Selector {
   std::string_view name() const override { return "built-in"; }
   SelectorCaps caps() const override { return {}; }
   void reset(const AttentionShape&) override {}
-  Selection select(const SelectCall& call) override { return dense_selection(call, ListOwner::kv_head); }
+  Selection select(const SelectCall& call) override {
+    return dense_selection(call, ListOwner::kv_head);
+  }
   SelectCost cost(const SelectCall&, const Selection&) const override { return {}; }
 };
 
@@ -49,7 +53,8 @@ SelectorRegistry with_a_builtin() {
   return registry;
 }
 
-TEST_CASE("a method that came at run time is found, and replaced under its name", "[own selectors]") {
+TEST_CASE("a method that came at run time is found, and replaced under its name",
+          "[own selectors]") {
   SelectorRegistry registry = with_a_builtin();
   registry.put(entry("mine"));
   const SelectorEntry& first = registry.find("mine");
@@ -65,7 +70,8 @@ TEST_CASE("a method that came at run time is found, and replaced under its name"
 
 TEST_CASE("names of this build and odd names are refused", "[own selectors]") {
   SelectorRegistry registry = with_a_builtin();
-  for (const char* name : {"built-in", "built-in-paper", "", "Mine", "my method", "a:b", "a+b", "a@b", "-a", "a,b"}) {
+  for (const char* name :
+       {"built-in", "built-in-paper", "", "Mine", "my method", "a:b", "a+b", "a@b", "-a", "a,b"}) {
     INFO(name);
     CHECK_THROWS_AS(registry.put(entry(name)), ConfigError);
   }

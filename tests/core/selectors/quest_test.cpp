@@ -118,7 +118,8 @@ TEST_CASE("pages kept: each published rule, and all of them where the budget cov
   CHECK(pages_kept(kernel, 1 << 20, 16, 10000, 625) == 625);
 }
 
-TEST_CASE("quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their keys") {
+TEST_CASE(
+    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their keys") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 42, .n_tok = 1, .phase = Phase::decode});
   fixture.call.window = 25;  // keys 18 to 42: pages 2 to 5, the first and the last in part
   fixture.call.budget = Budget::parse("pages=2");
@@ -175,9 +176,8 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
   }
   fixture.call.budget =
       Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
-  CHECK(
-      made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).at(0).size() <=
-      16);
+  CHECK(made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).at(0).size() <=
+        16);
   CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).at(0).size() > 16);
 }
 

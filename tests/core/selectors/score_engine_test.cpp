@@ -17,10 +17,12 @@ std::vector<KeyPos> all_keys(const Selection& selection) {
 
 TEST_CASE("lists are the same for any number of threads", "[engine]") {
   const auto precision = GENERATE(ScorePrecision::f64, ScorePrecision::f32);
-  for (const char* spec : {"quoka", "quoka:aggregate=mean", "quoka:scope=whole", "loki:basis=self", "sparq",
-                           "quest:dense-layers=0", "oracle-topk", "snapkv", "sampleattention"}) {
+  for (const char* spec :
+       {"quoka", "quoka:aggregate=mean", "quoka:scope=whole", "loki:basis=self", "sparq",
+        "quest:dense-layers=0", "oracle-topk", "snapkv", "sampleattention"}) {
     for (const Index n_tok : {Index{1}, Index{40}}) {
-      CallFixture fixture({.n_past = 5000, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
+      CallFixture fixture(
+          {.n_past = 5000, .n_tok = n_tok, .phase = n_tok == 1 ? Phase::decode : Phase::prefill});
       fixture.call.budget = Budget::parse("tokens=300");
       std::vector<std::vector<KeyPos>> lists;
       for (const int n_threads : {1, 2, 7}) {
@@ -55,7 +57,8 @@ TEST_CASE("f32 products are those of f64 to rounding, for few and many queries",
       exact.compute(q, n_rows, k.view(), range);
       quick.compute(q, n_rows, k.view(), range);
       std::vector<double> largest(197), naive(197, -1e30);
-      quick.compute_largest(q, n_rows, k.view(), range, std::vector<Index>(static_cast<std::size_t>(n_rows), 200), -1.0,
+      quick.compute_largest(q, n_rows, k.view(), range,
+                            std::vector<Index>(static_cast<std::size_t>(n_rows), 200), -1.0,
                             largest);
       for (Index r = 0; r < n_rows; ++r) {
         for (std::size_t t = 0; t < 197; ++t) {
@@ -103,12 +106,15 @@ TEST_CASE("the nucleus by digits is the sorted one", "[nucleus]") {
         });
         double mass = 0.0;
         std::size_t kept = 0;
-        while (kept < order.size() && mass < p * total) mass += static_cast<double>(weights[static_cast<std::size_t>(order[kept++])]);
+        while (kept < order.size() && mass < p * total)
+          mass += static_cast<double>(weights[static_cast<std::size_t>(order[kept++])]);
         const auto found = nucleus(weights, p, NucleusMode::exact);
         INFO(n << " weights, p " << p);
-        CHECK(std::abs(static_cast<double>(found.size()) - static_cast<double>(kept)) <= 1.0);  // sums differ in rounding
+        CHECK(std::abs(static_cast<double>(found.size()) - static_cast<double>(kept)) <=
+              1.0);  // sums differ in rounding
         double held = 0.0;
-        for (const Index i : found) held += static_cast<double>(weights[static_cast<std::size_t>(i)]);
+        for (const Index i : found)
+          held += static_cast<double>(weights[static_cast<std::size_t>(i)]);
         CHECK(held >= p * total * (1.0 - 1e-12));
       }
     }

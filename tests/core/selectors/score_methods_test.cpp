@@ -48,7 +48,8 @@ TEST_CASE("key dots: listed keys have the bits of a range, in any order") {
     const Tensor<float> keys = random_tensor({300, d}, rng);
     const Tensor<float> row = random_tensor({1, d}, rng);
     const std::vector<double> q(row.flat().begin(), row.flat().end());
-    const std::vector<std::int32_t> listed = {7, 8, 9, 10, 11, 12, 299, 0, 1, 200, 202, 204, 203, 8};
+    const std::vector<std::int32_t> listed = {7, 8, 9,   10,  11,  12,  299,
+                                              0, 1, 200, 202, 204, 203, 8};
     for (const ScorePrecision precision : {ScorePrecision::f64, ScorePrecision::f32}) {
       KeyDots all;
       KeyDots some;
@@ -138,8 +139,7 @@ TEST_CASE("sparq: decode keeps the latest and the best by few channels, and mixe
             Catch::Approx(held / sum).epsilon(1e-6));
       double mean = 0.0;
       for (Index t = 0; t < 61; ++t) mean += static_cast<double>(fixture.v(kv, t, 3)) / 61.0;
-      CHECK(static_cast<double>(selection.summaries.v(kv, 3)) ==
-            Catch::Approx(mean).margin(1e-6));
+      CHECK(static_cast<double>(selection.summaries.v(kv, 3)) == Catch::Approx(mean).margin(1e-6));
     }
   }
 }
@@ -220,12 +220,16 @@ TEST_CASE("sparq and loki take half of a head's channels unless they are told ho
   for (const Index d_head : {Index{16}, Index{64}, Index{128}}) {
     INFO(d_head);
     const Index half = d_head / 2;
-    CHECK(forced_and_scored("sparq", d_head) == forced_and_scored(fmt::format("sparq:n-channels={}", half), d_head));
-    CHECK(forced_and_scored("loki", d_head) == forced_and_scored(fmt::format("loki:rank={}", half), d_head));
+    CHECK(forced_and_scored("sparq", d_head) ==
+          forced_and_scored(fmt::format("sparq:n-channels={}", half), d_head));
+    CHECK(forced_and_scored("loki", d_head) ==
+          forced_and_scored(fmt::format("loki:rank={}", half), d_head));
     CHECK(forced_and_scored("loki", d_head) != forced_and_scored("loki:rank-share=1", d_head));
-    CHECK(forced_and_scored("sparq:n-channels=1000", d_head) == forced_and_scored("sparq:channel-share=1", d_head));
+    CHECK(forced_and_scored("sparq:n-channels=1000", d_head) ==
+          forced_and_scored("sparq:channel-share=1", d_head));
   }
-  CHECK(forced_and_scored("sparq:channel-share=0", 16) == forced_and_scored("sparq:n-channels=1", 16));
+  CHECK(forced_and_scored("sparq:channel-share=0", 16) ==
+        forced_and_scored("sparq:n-channels=1", 16));
   CHECK(forced_and_scored("loki:rank=3,rank-share=1", 16) == forced_and_scored("loki:rank=3", 16));
   CHECK_THROWS_AS(selector_registry().make("sparq:channel-share=1.5"), ConfigError);
   CHECK_THROWS_AS(selector_registry().make("loki:rank=-1"), ConfigError);

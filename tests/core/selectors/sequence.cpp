@@ -167,7 +167,8 @@ std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequ
 MemoryTrace calibration_text(const AttentionShape& shape) {
   constexpr Index kTokens = 400;  // more than DuoAttention's window
   const Index n_tokens = std::max(kTokens, 4 * shape.d_head);
-  TraceInfo info = make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, n_tokens, n_tokens);
+  TraceInfo info =
+      make_trace_info(shape.n_layers, shape.n_q, shape.n_kv, shape.d_head, n_tokens, n_tokens);
   info.capture.k_pre_rope = true;  // the same keys: nothing turns
   MemoryTrace text(info);
   for (Index layer = 0; layer < shape.n_layers; ++layer) {

@@ -31,8 +31,8 @@ struct SequenceOptions {
   Index group = 2;
   Index d_head = 8;
   Index n_tokens = 40;
-  Index chunk = 16;      // of prefill
-  Index n_decode = 5;    // tokens at the end that are decoded one by one
+  Index chunk = 16;    // of prefill
+  Index n_decode = 5;  // tokens at the end that are decoded one by one
   float score_cap = 0.0f;
   bool has_ties = true;  // some keys are copies of others, some are zero
   std::uint64_t seed = 1;

@@ -22,7 +22,8 @@ double largest_gap(const Sums& a, const Sums& b) {
   return gap;
 }
 
-Sums votes_on(SelectCall call, ScorePrecision precision, int n_threads, const VoteQuestion& question) {
+Sums votes_on(SelectCall call, ScorePrecision precision, int n_threads,
+              const VoteQuestion& question) {
   ThreadPool pool(n_threads);
   ScoreEngine engine(precision, &pool);
   call.engine = &engine;
@@ -45,12 +46,14 @@ TEST_CASE("votes in f32 are those of f64 to rounding, for any number of threads"
         if (has_sinks) fixture.call.sinks = sinks;
         if (has_sinks) fixture.call.window = 700;
         if (has_dead_keys) fixture.call.score_cap = 1.5f;
-        const Index first = has_sinks ? 3000 - 690 : 100;  // every key that is asked about is seen by some query
+        const Index first =
+            has_sinks ? 3000 - 690 : 100;  // every key that is asked about is seen by some query
         std::vector<Index> rows(static_cast<std::size_t>(n_tok));
         std::iota(rows.begin(), rows.end(), Index{0});
         for (const ListOwner owner : {ListOwner::kv_head, ListOwner::q_head}) {
           INFO(n_tok << " queries, dead keys " << has_dead_keys << ", sinks " << has_sinks);
-          const VoteQuestion question{.owner = owner, .rows = rows, .keys = {first, n_ctx - 1}, .factor = 0.25};
+          const VoteQuestion question{
+              .owner = owner, .rows = rows, .keys = {first, n_ctx - 1}, .factor = 0.25};
           const Sums exact = votes_on(fixture.call, ScorePrecision::f64, 1, question);
           const Sums quick = votes_on(fixture.call, ScorePrecision::f32, 1, question);
           CHECK(largest_gap(exact, quick) < 2e-6 * static_cast<double>(n_tok));
@@ -72,12 +75,13 @@ TEST_CASE("votes by distance are the weights on the diagonals", "[engine]") {
   const std::vector<Index> rows = {3, 20, 36};
   Sums columns(n_q, std::vector<double>(n_ctx, 0.0));
   Sums offsets = columns;
-  add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, {}, rows_of(columns),
-                rows_of(offsets));
+  add_votes_f32(call, {.owner = ListOwner::q_head, .rows = rows, .keys = {0, call.k.dim(1)}}, {},
+                rows_of(columns), rows_of(offsets));
   Sums naive(n_q, std::vector<double>(n_ctx, 0.0));
   for (const Index row : rows) {
-    const Sums one = votes_on(fixture.call, ScorePrecision::f64, 1,
-                              {.owner = ListOwner::q_head, .rows = std::span(&row, 1), .keys = {0, call.k.dim(1)}});
+    const Sums one = votes_on(
+        fixture.call, ScorePrecision::f64, 1,
+        {.owner = ListOwner::q_head, .rows = std::span(&row, 1), .keys = {0, call.k.dim(1)}});
     const auto pos = static_cast<std::size_t>(call.pos_begin + row);
     for (std::size_t h = 0; h < n_q; ++h) {
       for (std::size_t j = 0; j <= pos; ++j) naive[h][pos - j] += one[h][j];

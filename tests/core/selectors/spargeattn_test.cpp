@@ -105,7 +105,8 @@ TEST_CASE("spargeattn keeps blocks by the compressed softmax, and those a mean c
           const auto at = static_cast<std::size_t>(h * 5 + qb);
           INFO("call " << call << ", head " << h << ", query block " << qb);
           CHECK(merged(KeyList{answers[static_cast<std::size_t>(call)].scored[at],
-                        answers[static_cast<std::size_t>(call)].forced[at], {}}) == expected);
+                               answers[static_cast<std::size_t>(call)].forced[at],
+                               {}}) == expected);
         }
       }
     }

@@ -35,7 +35,8 @@ TEST_CASE("twilight: a sequence changes none of its caps", "[selectors][twilight
   }
 }
 
-TEST_CASE("twilight: a base that cannot be pruned is refused where it is written", "[selectors][twilight]") {
+TEST_CASE("twilight: a base that cannot be pruned is refused where it is written",
+          "[selectors][twilight]") {
   CHECK_THROWS_AS(MethodSpec("twilight:base=quest2"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("twilight:base=h2o"), ConfigError);
   CHECK_THROWS_AS(MethodSpec("twilight:base=twilight"), ConfigError);

@@ -78,8 +78,8 @@ double worst_difference(const std::vector<float>& a, const std::vector<float>& b
 
 TEST_CASE("full is the plain model bit for bit in prefill, decode and verification", "[live]") {
   const std::string name = GENERATE("llama3_gqa", "llama2_mha", "mistral_window", "qwen2", "qwen3",
-                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3", "phi3", "olmo2",
-                                    "gpt_neox", "gpt_neox_serial");
+                                    "qwen3_moe", "smollm3", "gpt_oss", "gemma2", "gemma3", "phi3",
+                                    "olmo2", "gpt_neox", "gpt_neox_serial");
   const int threads = GENERATE(1, 3);
   const Golden golden(name);
   ThreadPool pool(threads);
@@ -91,7 +91,8 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
 
 TEST_CASE("a budget of the context equals the plain model to rounding, for every method",
           "[live]") {
-  const std::string name = GENERATE("llama3_gqa", "gpt_oss", "gemma2");  // plain, attention sinks, a soft cap
+  const std::string name =
+      GENERATE("llama3_gqa", "gpt_oss", "gemma2");  // plain, attention sinks, a soft cap
   const Golden golden(name);
   const auto plain = plain_logits(golden);
   ThreadPool pool(2);
@@ -114,7 +115,8 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
     if (entry.name == "specattn") options.selector.set("layer-map", "identity");
     if (entry.name == "twilight")
       options.selector.set("base", "full");  // else the base has a budget too
-    if (entry.name == "doublep") options.selector.set("refine", 1);  // else centroids stand for keys
+    if (entry.name == "doublep")
+      options.selector.set("refine", 1);  // else centroids stand for keys
     INFO(entry.name);
     LiveSequence live(golden.model, options, golden.n(), pool, {&calibration});
     DraftRunner draft(golden.model, golden.n(), pool);
@@ -199,8 +201,8 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
   KvCache dense(golden.model.config(), 20);
   golden.model.forward(golden.part(0, 20), dense, pool);
   for (const std::string spec :
-       {"quest:page-size=4", "quoka", "streamingllm", "sparq", "oracle-topk", "quest-sglang:page-size=4",
-        "quoka+coarsen:owner=layer,page=4,scores=bf16+every=3"}) {
+       {"quest:page-size=4", "quoka", "streamingllm", "sparq", "oracle-topk",
+        "quest-sglang:page-size=4", "quoka+coarsen:owner=layer,page=4,scores=bf16+every=3"}) {
     INFO(spec);
     const LiveOptions options{spec, Budget{Budget::Kind::tokens, 8}, 0};
     LiveSequence own(golden.model, options, golden.n(), pool);
@@ -219,8 +221,9 @@ TEST_CASE("a dense prefill that was taken over equals one's own", "[live]") {
 }
 
 TEST_CASE("after a rollback the run goes on as if the drafts had never been", "[live]") {
-  const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff", "quest-sglang:page-size=4",
-                                    "quoka+every=4", "quest:page-size=4+coarsen:owner=layer,ties=last+every=4");
+  const std::string spec = GENERATE("full", "quest:page-size=4", "quoka", "tova", "h2o", "keydiff",
+                                    "quest-sglang:page-size=4", "quoka+every=4",
+                                    "quest:page-size=4+coarsen:owner=layer,ties=last+every=4");
   INFO(spec);
   const Golden golden("llama3_gqa");
   ThreadPool pool(1);
@@ -248,7 +251,8 @@ TEST_CASE("what cannot run is refused in a sentence", "[live]") {
   CHECK_THROWS_AS(make({"nothing", std::nullopt, {}}), ConfigError);
   CHECK_THROWS_AS(make({"quest", std::nullopt, {}}), ConfigError);
   CHECK_THROWS_AS(make({"quest", Budget{Budget::Kind::mass, 0.5}, {}}), ConfigError);
-  CHECK_THROWS_AS(make({"loki:basis=calibrated", Budget{Budget::Kind::tokens, 8}, {}}), ConfigError);
+  CHECK_THROWS_AS(make({"loki:basis=calibrated", Budget{Budget::Kind::tokens, 8}, {}}),
+                  ConfigError);
   CHECK_THROWS_AS(make({}, golden.model.config().max_positions + 1), ConfigError);
   LiveSequence evicting = make({"tova", Budget{Budget::Kind::tokens, 8}, {}});
   KvCache dense(golden.model.config(), 20);

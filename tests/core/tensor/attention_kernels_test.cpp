@@ -1,7 +1,7 @@
 // Attention kernels: the same bits for any chunks, any threads and any side of a span of keys, on every instruction set.
+#include <hwy/targets.h>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <hwy/targets.h>
 #include <optional>
 #include <random>
 #include <utility>
@@ -43,7 +43,10 @@ struct Inputs {
   }
 
   explicit Inputs(const Shape3& s)
-      : q({s.n_q, s.n_ctx, s.d}), k({s.n_kv, s.n_ctx, s.d}), v({s.n_kv, s.n_ctx, s.d}), sinks({s.n_q}) {
+      : q({s.n_q, s.n_ctx, s.d}),
+        k({s.n_kv, s.n_ctx, s.d}),
+        v({s.n_kv, s.n_ctx, s.d}),
+        sinks({s.n_q}) {
     std::mt19937 rng(11);
     std::normal_distribution<float> normal;
     for (auto* tensor : {&q, &k, &v, &sinks}) {
@@ -57,7 +60,8 @@ struct Result {
 };
 
 // Positions [begin, end) of the sequence in calls of `chunk` tokens.
-Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index chunk, int n_threads) {
+Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index chunk,
+              int n_threads) {
   ThreadPool pool(n_threads);
   Result result{Tensor<float>({s.n_q, end - begin, s.d}), Tensor<float>({s.n_q, end - begin})};
   for (Index pos = begin; pos < end; pos += chunk) {
@@ -98,12 +102,14 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
       std::vector<double> p;
       for (Index j = first; j <= pos; ++j) {
         double score = 0.0;
-        for (Index f = 0; f < s.d; ++f) score += static_cast<double>(in.q(h, pos, f)) * in.k(g, j, f);
+        for (Index f = 0; f < s.d; ++f)
+          score += static_cast<double>(in.q(h, pos, f)) * in.k(g, j, f);
         score /= std::sqrt(static_cast<double>(s.d));
         if (s.score_cap > 0.0f) score = s.score_cap * std::tanh(score / s.score_cap);
         p.push_back(std::exp(score - static_cast<double>(result.lse(h, t))));
       }
-      double mass = s.has_sinks ? std::exp(static_cast<double>(in.sinks(h)) - result.lse(h, t)) : 0.0;
+      double mass =
+          s.has_sinks ? std::exp(static_cast<double>(in.sinks(h)) - result.lse(h, t)) : 0.0;
       for (const double x : p) mass += x;
       worst = std::max(worst, std::abs(mass - 1.0));
       for (Index f = 0; f < s.d; ++f) {
@@ -147,18 +153,23 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
         }
         for (const Index chunk : {1, 2, 5, 17, 40}) {
           INFO("chunk " << chunk);
-          CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
+          CHECK(same_bits(whole,
+                          attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
         }
       }
     }
   }
 }
 
-TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops in double", "[attention][kernels][bf16]") {
+TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops in double",
+          "[attention][kernels][bf16]") {
   const std::vector<Shape3> shapes = {
-      {6, 2, 64, kKeySpan + 90, {}},           {3, 1, 128, 2 * kKeySpan + 45, {}},
-      {4, 2, 32, kKeySpan + 300, Index{200}},  {8, 1, 96, 260, {}, /*has_sinks=*/true},
-      {4, 4, 20, 300, {}},                     {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
+      {6, 2, 64, kKeySpan + 90, {}},
+      {3, 1, 128, 2 * kKeySpan + 45, {}},
+      {4, 2, 32, kKeySpan + 300, Index{200}},
+      {8, 1, 96, 260, {}, /*has_sinks=*/true},
+      {4, 4, 20, 300, {}},
+      {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
       {4, 2, 64, kKeySpan + 90, {}, /*has_sinks=*/false, /*score_cap=*/3.0f},
   };
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
@@ -175,7 +186,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
       CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, 131, 3)));
       for (const Index chunk : {1, 2, 5, 17, 40}) {
         INFO("chunk " << chunk);
-        CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
+        CHECK(same_bits(whole,
+                        attend(s, in, begin, s.n_ctx, chunk, 1 + static_cast<int>(chunk) % 4)));
       }
     }
   }
@@ -187,5 +199,6 @@ TEST_CASE("a chunk across the edge of a span of keys keeps its bits", "[attentio
   const Index begin = kKeySpan - 60;
   const Result whole = attend(s, in, begin, s.n_ctx, 120, 1);
   CHECK(worst_error(s, in, begin, whole) < 1e-4);
-  for (const Index chunk : {1, 7, 64}) CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 3)));
+  for (const Index chunk : {1, 7, 64})
+    CHECK(same_bits(whole, attend(s, in, begin, s.n_ctx, chunk, 3)));
 }

@@ -32,7 +32,8 @@ float wide(std::uint16_t half) {
 
 }  // namespace
 
-TEST_CASE("bf16 products equal loops in double, with the same bits for any rows and lanes", "[kernels]") {
+TEST_CASE("bf16 products equal loops in double, with the same bits for any rows and lanes",
+          "[kernels]") {
   std::mt19937 rng(9);
   for (const Matmul matmul : {Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;
@@ -43,20 +44,24 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
           const Index ldw = k + 3;
           const Index lanes = 32;
           const auto w = random_bf16(static_cast<std::size_t>(n_rows * ldw), rng);
-          Tensor<float> x({k, lanes}), bias({n_rows}), y({n_rows, lanes}), part({n_rows, lanes}), narrow({n_rows, Index{16}});
+          Tensor<float> x({k, lanes}), bias({n_rows}), y({n_rows, lanes}), part({n_rows, lanes}),
+              narrow({n_rows, Index{16}});
           std::normal_distribution<float> normal;
           for (float& value : x.flat()) value = normal(rng);
           for (float& value : bias.flat()) value = normal(rng);
           std::vector<std::uint16_t> pairs(static_cast<std::size_t>(bf16_pairs_size(k, lanes)));
           bf16_pairs_from_lanes(x.data(), k, lanes, pairs.data());
-          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(), {pairs.data(), 0, y.data(), 0, 1, lanes});
+          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(),
+                      {pairs.data(), 0, y.data(), 0, 1, lanes});
           for (Index r = 0; r < n_rows; ++r) {
             for (Index t = 0; t < lanes; ++t) {
               double sum = bias(r), size = std::abs(sum);
               for (Index i = 0; i < k; ++i) {
                 std::uint16_t half = 0;
                 from_float(&x(i, t), DType::bf16, &half, 1);
-                const double term = static_cast<double>(wide(w[static_cast<std::size_t>(r * ldw + i)])) * wide(half);
+                const double term =
+                    static_cast<double>(wide(w[static_cast<std::size_t>(r * ldw + i)])) *
+                    wide(half);
                 sum += term;
                 size += std::abs(term);
               }
@@ -65,7 +70,8 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
           }
           // Three blocks at once.
           Tensor<float> thrice({Index{3}, n_rows, lanes});
-          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(), {pairs.data(), 0, thrice.data(), n_rows * lanes, 3, lanes});
+          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(),
+                      {pairs.data(), 0, thrice.data(), n_rows * lanes, 3, lanes});
           for (Index b = 0; b < 3; ++b) {
             REQUIRE(std::equal(y.flat().begin(), y.flat().end(), thrice.sub(b).data()));
           }
@@ -79,7 +85,8 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
           for (Index i = 0; i < k; ++i) std::copy_n(&x(i, Index{16}), 16, &last(i, Index{0}));
           std::vector<std::uint16_t> few(static_cast<std::size_t>(bf16_pairs_size(k, 16)));
           bf16_pairs_from_lanes(last.data(), k, 16, few.data());
-          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(), {few.data(), 0, narrow.data(), 0, 1, 16});
+          bf16_matmul(matmul, w.data(), ldw, n_rows, k, bias.data(),
+                      {few.data(), 0, narrow.data(), 0, 1, 16});
           for (Index r = 0; r < n_rows; ++r) {
             REQUIRE(std::equal(&narrow(r, Index{0}), &narrow(r, Index{0}) + 16, &y(r, Index{16})));
           }
@@ -90,13 +97,16 @@ TEST_CASE("bf16 products equal loops in double, with the same bits for any rows 
 }
 
 TEST_CASE("the names of products", "[kernels]") {
-  for (const Matmul matmul : {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
+  for (const Matmul matmul :
+       {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (is_available(matmul)) {
       CHECK(matmul_from_name(name_of(matmul)) == matmul);
     } else {
-      CHECK_THROWS_WITH(matmul_from_name(name_of(matmul)), Catch::Matchers::ContainsSubstring("it has f32, bf16-portable"));
+      CHECK_THROWS_WITH(matmul_from_name(name_of(matmul)),
+                        Catch::Matchers::ContainsSubstring("it has f32, bf16-portable"));
     }
   }
   CHECK(is_available(matmul_from_name("bf16")));
-  CHECK_THROWS_WITH(matmul_from_name("fp8"), Catch::Matchers::ContainsSubstring("expected f32, bf16"));
+  CHECK_THROWS_WITH(matmul_from_name("fp8"),
+                    Catch::Matchers::ContainsSubstring("expected f32, bf16"));
 }

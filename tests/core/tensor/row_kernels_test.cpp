@@ -1,7 +1,7 @@
 // The kernels for few tokens have the bits of the lane kernels, on every instruction set.
+#include <hwy/targets.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <hwy/targets.h>
 #include <random>
 #include <vector>
 
@@ -22,7 +22,8 @@ TEST_CASE("products of few tokens have the bits of the lane kernel", "[kernels]"
       for (const Index n_rows : {16, 19, 32, 53, 64}) {
         for (const Index k : {8, 24, 104}) {
           const Index ldw = k + 16;
-          Tensor<float> w({n_rows, ldw}), x({k, lanes}), bias({n_rows}), wide({n_rows, lanes}), few({n_rows, lanes});
+          Tensor<float> w({n_rows, ldw}), x({k, lanes}), bias({n_rows}), wide({n_rows, lanes}),
+              few({n_rows, lanes});
           for (auto* tensor : {&w, &x, &bias}) {
             for (float& value : tensor->flat()) value = normal(rng);
           }
@@ -38,7 +39,8 @@ TEST_CASE("products of few tokens have the bits of the lane kernel", "[kernels]"
             lane_matmul(w.data(), ldw, n_rows, k, b, x.data(), wide.data(), lanes);
             const auto check = [&] {
               for (Index r = 0; r < n_rows; ++r) {
-                for (Index t = 0; t < lanes; ++t) REQUIRE(few(r, t) == (t < n_tok ? wide(r, t) : 0.0f));
+                for (Index t = 0; t < lanes; ++t)
+                  REQUIRE(few(r, t) == (t < n_tok ? wide(r, t) : 0.0f));
               }
             };
             row_matmul(w.data(), ldw, n_rows, k, b, rows.data(), n_tok, few.data(), lanes);

@@ -27,7 +27,8 @@ TEST_CASE("a soft cap is cap tanh(x / cap), from tiny scores to huge ones", "[ke
             INFO("score " << scores[i] << ", cap " << cap);
             const double expected = ScoreRule{.cap = cap}.of(scores[i]);
             CHECK(std::abs(wide[i] - expected) <= 1e-14 * std::abs(expected));
-            CHECK(std::abs(static_cast<double>(narrow[i]) - expected) <= 1e-6 * std::abs(expected) + 1e-38);
+            CHECK(std::abs(static_cast<double>(narrow[i]) - expected) <=
+                  1e-6 * std::abs(expected) + 1e-38);
           }
         }
       }

@@ -15,7 +15,8 @@ namespace kvscope::python {
 namespace {
 
 std::string list_words(ListOwner owner, Index index) {
-  return owner == ListOwner::layer ? "the layer's list" : fmt::format("the list of {} {}", words_for(owner), index);
+  return owner == ListOwner::layer ? "the layer's list"
+                                   : fmt::format("the list of {} {}", words_for(owner), index);
 }
 
 /// The KV heads whose keys an owner's list is about.
@@ -55,7 +56,8 @@ Selection selection_of(const SelectCall& call, ListOwner owner, std::vector<KeyL
     }
     selection.add(lists[i]);
   }
-  return owner == ListOwner::layer ? without_dead_keys(std::move(selection), call) : std::move(selection);
+  return owner == ListOwner::layer ? without_dead_keys(std::move(selection), call)
+                                   : std::move(selection);
 }
 
 }  // namespace
@@ -65,8 +67,9 @@ Index n_owners(const SelectCall& call, ListOwner owner) {
 }
 
 std::string words_of(const SelectCall& call) {
-  return fmt::format("layer {}, {} call {}, positions {} to {}, {} keys, budget {}", call.layer, name_of(call.phase),
-                     call.step, call.pos_begin, call.pos_begin + call.n_tok - 1, call.k.dim(1), call.budget.to_string());
+  return fmt::format("layer {}, {} call {}, positions {} to {}, {} keys, budget {}", call.layer,
+                     name_of(call.phase), call.step, call.pos_begin,
+                     call.pos_begin + call.n_tok - 1, call.k.dim(1), call.budget.to_string());
 }
 
 Index n_keep(const SelectCall& call, ListOwner owner, Index index, Index page_size) {
@@ -74,14 +77,15 @@ Index n_keep(const SelectCall& call, ListOwner owner, Index index, Index page_si
   return std::min(call.budget.tokens(n_past, page_size), n_past);
 }
 
-Selection best_keys(const std::string& method, const SelectCall& call, ListOwner owner, Index page_size,
-                    std::span<const double> scores, Index n_rows, Index width) {
+Selection best_keys(const std::string& method, const SelectCall& call, ListOwner owner,
+                    Index page_size, std::span<const double> scores, Index n_rows, Index width) {
   const Index n_lists = n_owners(call, owner);
   if (n_rows != n_lists || (width != call.pos_begin && width != call.k.dim(1))) {
     throw ConfigError(fmt::format(
         "selector {}: its scores have shape [{}, {}], expected [{}, {}] (one row per {}, one score per key before the call) "
         "or [{}, {}] (the call's own keys too); {}",
-        method, n_rows, width, n_lists, call.pos_begin, words_for(owner), n_lists, call.k.dim(1), words_of(call)));
+        method, n_rows, width, n_lists, call.pos_begin, words_for(owner), n_lists, call.k.dim(1),
+        words_of(call)));
   }
   if (call.budget.kind == Budget::Kind::mass) {
     throw ConfigError(fmt::format(
@@ -93,30 +97,35 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
   std::vector<double> of_candidates;
   for (Index i = 0; i < n_lists; ++i) {
     const std::vector<KeyPos> past = past_keys(call, owner, i);
-    const auto row = scores.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
+    const auto row =
+        scores.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
     of_candidates.clear();
     for (const KeyPos pos : past) {
       const double score = row[static_cast<std::size_t>(pos)];
       if (std::isnan(score)) {
-        throw ConfigError(fmt::format("selector {}: the score of position {} in {} is NaN, expected a number; {}", method,
-                                      pos, list_words(owner, i), words_of(call)));
+        throw ConfigError(
+            fmt::format("selector {}: the score of position {} in {} is NaN, expected a number; {}",
+                        method, pos, list_words(owner, i), words_of(call)));
       }
       of_candidates.push_back(score);
     }
-    lists.push_back(top_k_list(of_candidates, past, call.budget.tokens(static_cast<Index>(past.size()), page_size)));
+    lists.push_back(top_k_list(of_candidates, past,
+                               call.budget.tokens(static_cast<Index>(past.size()), page_size)));
   }
   return selection_of(call, owner, std::move(lists));
 }
 
-Selection stated_keys(const std::string& method, const SelectCall& call, ListOwner owner, Index page_size,
-                      std::vector<std::vector<Index>> lists) {
+Selection stated_keys(const std::string& method, const SelectCall& call, ListOwner owner,
+                      Index page_size, std::vector<std::vector<Index>> lists) {
   const auto broken = [&](Index index, const std::string& what) {
-    return ConfigError(fmt::format("selector {}: {} {}; {}", method, list_words(owner, index), what, words_of(call)));
+    return ConfigError(fmt::format("selector {}: {} {}; {}", method, list_words(owner, index), what,
+                                   words_of(call)));
   };
   const Index n_lists = n_owners(call, owner);
   if (static_cast<Index>(lists.size()) != n_lists) {
-    throw ConfigError(fmt::format("selector {}: it returned {} lists of keys, expected {}, one per {}; {}", method,
-                                  lists.size(), n_lists, words_for(owner), words_of(call)));
+    throw ConfigError(
+        fmt::format("selector {}: it returned {} lists of keys, expected {}, one per {}; {}",
+                    method, lists.size(), n_lists, words_for(owner), words_of(call)));
   }
   const Index n_ctx = call.k.dim(1);
   std::vector<KeyList> checked;
@@ -129,21 +138,29 @@ Selection stated_keys(const std::string& method, const SelectCall& call, ListOwn
       const Index pos = keys[at];
       if (pos < 0) throw broken(i, fmt::format("holds position {}, expected 0 or more", pos));
       if (pos >= n_ctx) {
-        throw broken(i, fmt::format("holds position {}, which lies in the future: expected less than {}", pos, n_ctx));
+        throw broken(
+            i, fmt::format("holds position {}, which lies in the future: expected less than {}",
+                           pos, n_ctx));
       }
-      if (at > 0 && keys[at - 1] == pos) throw broken(i, fmt::format("holds position {} twice", pos));
+      if (at > 0 && keys[at - 1] == pos)
+        throw broken(i, fmt::format("holds position {} twice", pos));
       if (!counts(call, heads, pos)) {
-        throw broken(i, fmt::format("holds position {}, whose key is dead: another method evicted it (call.alive says "
-                                    "which are left)",
-                                    pos));
+        throw broken(
+            i,
+            fmt::format(
+                "holds position {}, whose key is dead: another method evicted it (call.alive says "
+                "which are left)",
+                pos));
       }
-      if (pos < call.pos_begin) list.scored.push_back(static_cast<KeyPos>(pos));  // the call's own are forced anyway
+      if (pos < call.pos_begin)
+        list.scored.push_back(static_cast<KeyPos>(pos));  // the call's own are forced anyway
     }
     if (call.budget.kind != Budget::Kind::mass) {
       const auto n_past = static_cast<Index>(past_keys(call, owner, i).size());
       const Index most = std::min(call.budget.tokens(n_past, page_size), n_past);
       if (static_cast<Index>(list.scored.size()) > most) {
-        throw broken(i, fmt::format("holds {} keys before the call, over the budget of {}", list.scored.size(), most));
+        throw broken(i, fmt::format("holds {} keys before the call, over the budget of {}",
+                                    list.scored.size(), most));
       }
     }
     checked.push_back(std::move(list));

@@ -25,12 +25,12 @@ Index n_keep(const SelectCall& call, ListOwner owner, Index index, Index page_si
 /// The best past keys by scores [n_owners][width], row after row, where width is pos_begin (past keys) or all keys; equal
 /// scores by position. Dead keys and the call's own are no candidates. Throws ConfigError for another shape, NaN, or a
 /// budget that is no number of keys (p).
-Selection best_keys(const std::string& method, const SelectCall& call, ListOwner owner, Index page_size,
-                    std::span<const double> scores, Index n_rows, Index width);
+Selection best_keys(const std::string& method, const SelectCall& call, ListOwner owner,
+                    Index page_size, std::span<const double> scores, Index n_rows, Index width);
 
 /// The lists of keys [n_owners], in any order within a list. Throws ConfigError naming list, position and rule: a key twice,
 /// one that no query of the call may see yet, a dead one, more past keys than the budget pays for.
-Selection stated_keys(const std::string& method, const SelectCall& call, ListOwner owner, Index page_size,
-                      std::vector<std::vector<Index>> lists);
+Selection stated_keys(const std::string& method, const SelectCall& call, ListOwner owner,
+                      Index page_size, std::vector<std::vector<Index>> lists);
 
 }  // namespace kvscope::python

@@ -27,7 +27,8 @@ NumpyArray<const T> window(TensorView<const T> view, nanobind::handle owner) {
     shape[static_cast<std::size_t>(a)] = static_cast<std::size_t>(view.dim(a));
     stride[static_cast<std::size_t>(a)] = view.stride(a);
   }
-  return NumpyArray<const T>(view.data(), static_cast<std::size_t>(view.rank()), shape.data(), owner, stride.data());
+  return NumpyArray<const T>(view.data(), static_cast<std::size_t>(view.rank()), shape.data(),
+                             owner, stride.data());
 }
 
 /// The array owns the tensor.
@@ -39,7 +40,8 @@ NumpyArray<T> owning(Tensor<T> tensor) {
   for (int a = 0; a < kept->shape().rank; ++a) {
     shape[static_cast<std::size_t>(a)] = static_cast<std::size_t>(kept->dim(a));
   }
-  return NumpyArray<T>(kept->data(), static_cast<std::size_t>(kept->shape().rank), shape.data(), owner);
+  return NumpyArray<T>(kept->data(), static_cast<std::size_t>(kept->shape().rank), shape.data(),
+                       owner);
 }
 
 /// The array owns the values, [values.size()] or the shape given.
@@ -48,7 +50,8 @@ NumpyArray<T> owning(std::vector<T> values, const std::vector<std::size_t>& shap
   auto* const kept = new std::vector<T>(std::move(values));
   nanobind::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   const std::size_t n = kept->size();
-  return NumpyArray<T>(kept->data(), shape.empty() ? 1 : shape.size(), shape.empty() ? &n : shape.data(), owner);
+  return NumpyArray<T>(kept->data(), shape.empty() ? 1 : shape.size(),
+                       shape.empty() ? &n : shape.data(), owner);
 }
 
 /// A tensor that somebody else's array holds. Rank at most 4.

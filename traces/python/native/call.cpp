@@ -20,13 +20,16 @@ namespace kvscope::python {
 namespace nb = nanobind;
 
 const Selection& SelectionHolder::get() const {
-  if (is_gone) throw ConfigError("this selection was returned to kvscope, which took its lists: expected to be asked before");
+  if (is_gone)
+    throw ConfigError(
+        "this selection was returned to kvscope, which took its lists: expected to be asked before");
   return selection;
 }
 
 const SelectCall& CallState::get() const {
   if (call == nullptr) {
-    throw ConfigError(fmt::format("selector {}: the call that this object belongs to is over", method));
+    throw ConfigError(
+        fmt::format("selector {}: the call that this object belongs to is over", method));
   }
   return *call;
 }
@@ -67,11 +70,13 @@ HolderPtr top_of_call(const CallBudget& budget, const InputArray<double>& scores
   CallState& state = *budget.state;
   const bool is_row = scores.ndim() == 1;
   if (scores.ndim() != 1 && scores.ndim() != 2) {
-    throw ConfigError(fmt::format("selector {}: its scores have {} axes, expected [owners, keys]", state.method, scores.ndim()));
+    throw ConfigError(fmt::format("selector {}: its scores have {} axes, expected [owners, keys]",
+                                  state.method, scores.ndim()));
   }
   auto holder = std::make_shared<SelectionHolder>();
   holder->selection = best_keys(state.method, state.get(), state.owner, state.page_size,
-                                std::span(scores.data(), scores.size()), is_row ? 1 : static_cast<Index>(scores.shape(0)),
+                                std::span(scores.data(), scores.size()),
+                                is_row ? 1 : static_cast<Index>(scores.shape(0)),
                                 static_cast<Index>(scores.shape(is_row ? 0 : 1)));
   return holder;
 }
@@ -101,20 +106,26 @@ NumpyArray<T> copied(std::span<const T> values) {
 
 void bind_selection(nb::module_& module) {
   nb::class_<SelectionHolder>(module, "Selection")
-      .def_prop_ro("owner", [](const SelectionHolder& h) { return std::string(enum_name(h.get().owner)); })
+      .def_prop_ro("owner",
+                   [](const SelectionHolder& h) { return std::string(enum_name(h.get().owner)); })
       .def_prop_ro("is_dense", [](const SelectionHolder& h) { return h.get().is_dense; })
       .def_prop_ro("n_tok", [](const SelectionHolder& h) { return h.get().n_tok; })
       .def_prop_ro("rows_per_list", [](const SelectionHolder& h) { return h.get().rows_per_list; })
       .def_prop_ro("n_lists", [](const SelectionHolder& h) { return h.get().n_lists(); })
-      .def_prop_ro("has_summaries", [](const SelectionHolder& h) { return !h.get().summaries.empty(); })
-      .def_prop_ro("keys", [](const SelectionHolder& h) { return copied(h.get().keys()); },
-                   nb::rv_policy::automatic)
-      .def_prop_ro("begins", [](const SelectionHolder& h) { return copied(h.get().begins()); },
-                   nb::rv_policy::automatic)
-      .def_prop_ro("is_forced", [](const SelectionHolder& h) { return copied(h.get().forced_flags()); },
-                   nb::rv_policy::automatic)
-      .def_prop_ro("log_weights", [](const SelectionHolder& h) { return copied(h.get().log_weights()); },
-                   nb::rv_policy::automatic)
+      .def_prop_ro("has_summaries",
+                   [](const SelectionHolder& h) { return !h.get().summaries.empty(); })
+      .def_prop_ro(
+          "keys", [](const SelectionHolder& h) { return copied(h.get().keys()); },
+          nb::rv_policy::automatic)
+      .def_prop_ro(
+          "begins", [](const SelectionHolder& h) { return copied(h.get().begins()); },
+          nb::rv_policy::automatic)
+      .def_prop_ro(
+          "is_forced", [](const SelectionHolder& h) { return copied(h.get().forced_flags()); },
+          nb::rv_policy::automatic)
+      .def_prop_ro(
+          "log_weights", [](const SelectionHolder& h) { return copied(h.get().log_weights()); },
+          nb::rv_policy::automatic)
       .def("__len__", [](const SelectionHolder& h) { return h.get().n_lists(); })
       .def("__getitem__", &list_array);
 }
@@ -131,13 +142,15 @@ void bind_call(nb::module_& module) {
                      const std::string text = b.state->get().budget.to_string();
                      return text.substr(0, text.find('='));
                    })
-      .def("keys",
-           [](const CallBudget& b, Index owner) {
-             const CallState& state = *b.state;
-             if (owner < 0 || owner >= n_owners(state.get(), state.owner)) throw nb::index_error("no such owner");
-             return n_keep(state.get(), state.owner, owner, state.page_size);
-           },
-           nb::arg("owner") = 0)
+      .def(
+          "keys",
+          [](const CallBudget& b, Index owner) {
+            const CallState& state = *b.state;
+            if (owner < 0 || owner >= n_owners(state.get(), state.owner))
+              throw nb::index_error("no such owner");
+            return n_keep(state.get(), state.owner, owner, state.page_size);
+          },
+          nb::arg("owner") = 0)
       .def("top", &top_of_call, nb::arg("scores"));
   nb::class_<CallState>(module, "Call", nb::is_weak_referenceable())
       .def_prop_ro("q", &array_of<&SelectCall::q>)
@@ -157,15 +170,19 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("group", [](const CallState& s) { return s.get().q.dim(0) / s.get().k.dim(0); })
       .def_prop_ro("score_scale", [](const CallState& s) { return s.get().score_scale; })
       .def_prop_ro("score_cap", [](const CallState& s) { return s.get().score_cap; })
-      .def_prop_ro("sinks", [](const CallState& s) { return copied(s.get().sinks); }, nb::rv_policy::automatic)
-      .def("builtin",
-           [](const CallState& s, const std::string& spec) {
-             s.get();
-             return s.builtin(spec);
-           },
-           nb::arg("spec"))
+      .def_prop_ro(
+          "sinks", [](const CallState& s) { return copied(s.get().sinks); },
+          nb::rv_policy::automatic)
+      .def(
+          "builtin",
+          [](const CallState& s, const std::string& spec) {
+            s.get();
+            return s.builtin(spec);
+          },
+          nb::arg("spec"))
       .def("__repr__", [](const CallState& s) {
-        return s.call == nullptr ? std::string("<kvscope call, over>") : fmt::format("<kvscope call: {}>", words_of(*s.call));
+        return s.call == nullptr ? std::string("<kvscope call, over>")
+                                 : fmt::format("<kvscope call: {}>", words_of(*s.call));
       });
   module.def("top", &top_rows, nb::arg("scores"), nb::arg("k"));
 }

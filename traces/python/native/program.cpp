@@ -72,7 +72,8 @@ std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::
                                                          const nb::object& on_progress) {
   const std::unique_lock one(one_command, std::try_to_lock);
   if (!one) {
-    throw ConfigError("a command of kvscope is running in another thread of this process: expected one at a time");
+    throw ConfigError(
+        "a command of kvscope is running in another thread of this process: expected one at a time");
   }
   take_failure();
   Listener listener;

@@ -30,7 +30,8 @@ namespace {
 struct Definition {
   std::string name;
   SelectorCaps caps;
-  nb::object ask;   // ask(call, options, state) -> None, a Selection, ("scores", array) or ("keys", [arrays])
+  nb::object
+      ask;  // ask(call, options, state) -> None, a Selection, ("scores", array) or ("keys", [arrays])
   nb::object cost;  // cost(call) -> (flops, bytes, metadata bytes), or None
 };
 
@@ -38,7 +39,7 @@ struct Definition {
 struct Builtin {
   std::unique_ptr<Selector> selector;
   SelectorCaps caps;
-  std::vector<Index> n_seen;  // [n_layers]
+  std::vector<Index> n_seen;                              // [n_layers]
   std::vector<std::shared_ptr<SelectionHolder>> answers;  // to the running call, one per budget
 };
 
@@ -105,11 +106,13 @@ class PythonSelector final : public Selector {
       state->call = nullptr;
       return {flops, bytes, metadata};
     } catch (const nb::cast_error&) {
-      throw ConfigError(fmt::format("selector {}: its cost: expected three numbers (FLOPs of scoring, bytes read to score, "
-                                    "bytes of metadata)",
-                                    definition_.name));
+      throw ConfigError(fmt::format(
+          "selector {}: its cost: expected three numbers (FLOPs of scoring, bytes read to score, "
+          "bytes of metadata)",
+          definition_.name));
     } catch (nb::python_error& error) {
-      const std::string words = fmt::format("selector {}: its cost: {}", definition_.name, one_line(error));
+      const std::string words =
+          fmt::format("selector {}: its cost: {}", definition_.name, one_line(error));
       keep_failure(std::move(error));
       throw ConfigError(words);
     }
@@ -148,18 +151,20 @@ class PythonSelector final : public Selector {
         for (std::size_t b = at; b < n_answers; ++b) {
           call.budget = budgets[b];
           answers.push_back(best_keys(definition_.name, call, state->owner, state->page_size,
-                                      std::span(scores.data(), scores.size()), n_rows, static_cast<Index>(scores.shape(1))));
+                                      std::span(scores.data(), scores.size()), n_rows,
+                                      static_cast<Index>(scores.shape(1))));
         }
       } else {
-        answers.push_back(stated_keys(definition_.name, call, state->owner, state->page_size, lists_of(said[1])));
+        answers.push_back(
+            stated_keys(definition_.name, call, state->owner, state->page_size, lists_of(said[1])));
       }
     }
     // The engine's memory must not be seen again: whoever keeps an array of the call keeps its view.
     if (Py_REFCNT(view.ptr()) > 1) {
-      throw ConfigError(
-          fmt::format("selector {}: the function keeps the call or one of its arrays beyond the call, where its memory is used "
-                      "for other things: expected a copy (call.k.copy()); {}",
-                      definition_.name, words_of(call)));
+      throw ConfigError(fmt::format(
+          "selector {}: the function keeps the call or one of its arrays beyond the call, where its memory is used "
+          "for other things: expected a copy (call.k.copy()); {}",
+          definition_.name, words_of(call)));
     }
   }
 
@@ -174,12 +179,14 @@ class PythonSelector final : public Selector {
 
   Selection taken(SelectionHolder& holder, const SelectCall& call) const {
     if (holder.is_gone) {
-      throw ConfigError(fmt::format("selector {}: it returned the same selection twice, expected a new one; {}",
-                                    definition_.name, words_of(call)));
+      throw ConfigError(
+          fmt::format("selector {}: it returned the same selection twice, expected a new one; {}",
+                      definition_.name, words_of(call)));
     }
     if (holder.selection.n_tok != call.n_tok) {
-      throw ConfigError(fmt::format("selector {}: it returned a selection of {} queries, expected {}; {}", definition_.name,
-                                    holder.selection.n_tok, call.n_tok, words_of(call)));
+      throw ConfigError(
+          fmt::format("selector {}: it returned a selection of {} queries, expected {}; {}",
+                      definition_.name, holder.selection.n_tok, call.n_tok, words_of(call)));
     }
     holder.is_gone = true;
     return std::move(holder.selection);
@@ -216,7 +223,8 @@ class PythonSelector final : public Selector {
     Builtin method;
     method.selector = selector_registry().make(spec);
     method.caps = method.selector->caps();
-    if (method.caps.permanent || method.caps.needs_probs || method.caps.needs_calibration || method.caps.needs_draft) {
+    if (method.caps.permanent || method.caps.needs_probs || method.caps.needs_calibration ||
+        method.caps.needs_draft) {
       throw ConfigError(fmt::format(
           "selector {}: {} evicts, votes with softmax weights, learns from a text or needs a draft model, so that a function "
           "cannot ask it: expected a method that answers each call by itself",
@@ -231,7 +239,9 @@ class PythonSelector final : public Selector {
     Index& seen = method.n_seen[static_cast<std::size_t>(call.layer)];
     const Index n_ctx = call.k.dim(1);
     if (seen >= n_ctx) return;
-    const auto part = [&](TensorView<const float> all) { return all.empty() ? all : all.range(1, seen, n_ctx); };
+    const auto part = [&](TensorView<const float> all) {
+      return all.empty() ? all : all.range(1, seen, n_ctx);
+    };
     method.selector->on_append(call.layer, seen, part(call.k), part(call.v));
     seen = n_ctx;
   }
@@ -251,7 +261,8 @@ class PythonSelector final : public Selector {
 };
 
 template <class Enum>
-Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char*, Enum>> known, const char* what) {
+Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char*, Enum>> known,
+             const char* what) {
   std::string all;
   for (const auto& [name, value] : known) {
     if (word == name) return value;
@@ -264,20 +275,25 @@ Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char
 /// arguments from assigned texts, and raises for a bad one.
 void put_selector(const std::string& name, const std::string& title, const std::string& idea,
                   const std::vector<std::string>& phases, const std::string& owner,
-                  const std::vector<std::string>& budgets, Index dense_layers, Index page_size, bool needs_values,
-                  const nb::list& options, const nb::object& parse, const nb::object& ask, const nb::object& cost) {
+                  const std::vector<std::string>& budgets, Index dense_layers, Index page_size,
+                  bool needs_values, const nb::list& options, const nb::object& parse,
+                  const nb::object& ask, const nb::object& cost) {
   auto* const definition = new Definition;  // leaked, see above
   definition->name = name;
   definition->ask = ask;
   definition->cost = cost;
   SelectorCaps& caps = definition->caps;
   for (const std::string& phase : phases) {
-    caps.*enum_of<bool SelectorCaps::*>(
-        phase, {{"prefill", &SelectorCaps::prefill}, {"decode", &SelectorCaps::decode}, {"verify", &SelectorCaps::verify}},
-        "phases") = true;
+    caps.*enum_of<bool SelectorCaps::*>(phase,
+                                        {{"prefill", &SelectorCaps::prefill},
+                                         {"decode", &SelectorCaps::decode},
+                                         {"verify", &SelectorCaps::verify}},
+                                        "phases") = true;
   }
   caps.owner = enum_of<ListOwner>(
-      owner, {{"q_head", ListOwner::q_head}, {"kv_head", ListOwner::kv_head}, {"layer", ListOwner::layer}}, "owner");
+      owner,
+      {{"q_head", ListOwner::q_head}, {"kv_head", ListOwner::kv_head}, {"layer", ListOwner::layer}},
+      "owner");
   for (const std::string& kind : budgets) {
     caps.budgets.push_back(enum_of<Budget::Kind>(kind,
                                                  {{"tokens", Budget::Kind::tokens},
@@ -299,12 +315,14 @@ void put_selector(const std::string& name, const std::string& title, const std::
     const auto words = nb::cast<std::vector<std::string>>(option);
     entry.options.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
   }
-  entry.make = [definition, parse = nb::object(parse).release()](const SelectorOptions& assignments) {
+  entry.make = [definition,
+                parse = nb::object(parse).release()](const SelectorOptions& assignments) {
     const nb::gil_scoped_acquire gil;
     nb::dict texts;
     for (const auto& [option, value] : assignments) texts[option.c_str()] = value;
     try {
-      return std::unique_ptr<Selector>(std::make_unique<PythonSelector>(*definition, nb::object(parse(texts))));
+      return std::unique_ptr<Selector>(
+          std::make_unique<PythonSelector>(*definition, nb::object(parse(texts))));
     } catch (nb::python_error& error) {
       throw ConfigError(nb::cast<std::string>(nb::str(error.value())));
     }
@@ -315,9 +333,10 @@ void put_selector(const std::string& name, const std::string& title, const std::
 }  // namespace
 
 void bind_selectors(nb::module_& module) {
-  module.def("put_selector", &put_selector, nb::arg("name"), nb::arg("title"), nb::arg("idea"), nb::arg("phases"),
-             nb::arg("owner"), nb::arg("budgets"), nb::arg("dense_layers"), nb::arg("page_size"), nb::arg("needs_values"),
-             nb::arg("options"), nb::arg("parse"), nb::arg("ask"), nb::arg("cost").none());
+  module.def("put_selector", &put_selector, nb::arg("name"), nb::arg("title"), nb::arg("idea"),
+             nb::arg("phases"), nb::arg("owner"), nb::arg("budgets"), nb::arg("dense_layers"),
+             nb::arg("page_size"), nb::arg("needs_values"), nb::arg("options"), nb::arg("parse"),
+             nb::arg("ask"), nb::arg("cost").none());
 }
 
 }  // namespace kvscope::python

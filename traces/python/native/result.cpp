@@ -16,7 +16,8 @@ namespace nb = nanobind;
 namespace {
 
 std::string json_text(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   nlohmann::ordered_json::error_handler_t::replace);
 }
 
 nb::list arrays_of(const ResultView& result) {
@@ -39,7 +40,8 @@ nb::list arrays_of(const ResultView& result) {
 NumpyArray<double> read_array(const ResultView& result, const std::string& name) {
   std::vector<std::size_t> shape;
   const ResultArray& array = result.require(name);
-  for (int a = 0; a < array.shape.rank; ++a) shape.push_back(static_cast<std::size_t>(array.shape[a]));
+  for (int a = 0; a < array.shape.rank; ++a)
+    shape.push_back(static_cast<std::size_t>(array.shape[a]));
   std::vector<double> values;
   {
     const nb::gil_scoped_release released;
@@ -53,8 +55,8 @@ nb::dict columns_of(const Table& table) {
   nb::dict out;
   for (const TableColumn& column : table.columns()) {
     if (column.is_text) {
-      out[column.name.c_str()] = nb::make_tuple(owning(std::vector<std::int32_t>(column.words.codes)),
-                                                nb::cast(column.words.categories));
+      out[column.name.c_str()] = nb::make_tuple(
+          owning(std::vector<std::int32_t>(column.words.codes)), nb::cast(column.words.categories));
     } else {
       out[column.name.c_str()] = owning(std::vector<double>(column.numbers));
     }

@@ -9,10 +9,10 @@
 
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
-#include "core/sim/attended.hpp"
-#include "core/sim/protocol.hpp"
 #include "core/selectors/list_owner.hpp"
 #include "core/selectors/method_spec.hpp"
+#include "core/sim/attended.hpp"
+#include "core/sim/protocol.hpp"
 #include "traces/python/native/arrays.hpp"
 #include "traces/python/native/call.hpp"
 #include "traces/python/native/errors.hpp"
@@ -33,8 +33,9 @@ Phase phase_of(const std::string& word) {
 
 class Run {
  public:
-  Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head, Index max_tokens, float score_scale,
-      const std::vector<std::string>& budgets, std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap) {
+  Run(const std::string& spec, Index n_layers, Index n_q, Index n_kv, Index d_head,
+      Index max_tokens, float score_scale, const std::vector<std::string>& budgets,
+      std::optional<Index> dense_layers, bool f32, int n_threads, float score_cap) {
     AttentionShape shape;
     shape.n_layers = n_layers;
     shape.n_q = n_q;
@@ -44,24 +45,33 @@ class Run {
     shape.score_scale = score_scale;
     shape.score_cap = score_cap;
     if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
-      throw ShapeError(fmt::format("a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one of "
-                                   "each, and query heads a multiple of KV heads",
-                                   n_layers, n_q, n_kv, d_head));
+      throw ShapeError(fmt::format(
+          "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one of "
+          "each, and query heads a multiple of KV heads",
+          n_layers, n_q, n_kv, d_head));
     }
     std::vector<Budget> parsed;
     for (const std::string& text : budgets) parsed.push_back(Budget::parse(text));
     pool_ = std::make_unique<ThreadPool>(n_threads);
-    run_ = std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed), dense_layers,
+    run_ = std::make_unique<SelectorRun>(MethodSpec(spec).make(), shape, std::move(parsed),
+                                         dense_layers,
                                          f32 ? ScorePrecision::f32 : ScorePrecision::f64);
   }
 
-  void begin_call(const std::string& phase, Index n_tok) { run_->begin_call(phase_of(phase), n_tok); }
+  void begin_call(const std::string& phase, Index n_tok) {
+    run_->begin_call(phase_of(phase), n_tok);
+  }
 
   /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one selection per budget.
-  std::vector<std::shared_ptr<SelectionHolder>> layer_call(Index layer, const InputArray<float>& q, const InputArray<float>& k,
-                                                           const std::optional<InputArray<float>>& v,
-                                                           const std::vector<float>& sinks) {
-    LayerCall call{.layer = layer, .q = view_of(q), .k = view_of(k), .v = {}, .window = std::nullopt, .sinks = sinks};
+  std::vector<std::shared_ptr<SelectionHolder>> layer_call(
+      Index layer, const InputArray<float>& q, const InputArray<float>& k,
+      const std::optional<InputArray<float>>& v, const std::vector<float>& sinks) {
+    LayerCall call{.layer = layer,
+                   .q = view_of(q),
+                   .k = view_of(k),
+                   .v = {},
+                   .window = std::nullopt,
+                   .sinks = sinks};
     if (v) call.v = view_of(*v);
     call.pool = pool_.get();
     return with_python_failures([&] {
@@ -82,7 +92,8 @@ class Run {
           copy.summaries.k = answer.summaries.k.clone();
           copy.summaries.v = answer.summaries.v.clone();
           copy.summaries.log_count = answer.summaries.log_count;
-          if (answer.summaries.has_stated_share()) copy.summaries.list_share = answer.summaries.list_share.clone();
+          if (answer.summaries.has_stated_share())
+            copy.summaries.list_share = answer.summaries.list_share.clone();
         }
         out.push_back(std::move(holder));
       }
@@ -127,7 +138,8 @@ nb::dict caps_of(const std::string& spec) {
 }
 
 /// The keys that query `row` of a call from pos_begin on attends to under a selection, ascending.
-NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_head, Index pos_begin, Index row) {
+NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_head,
+                            Index pos_begin, Index row) {
   return owning(attended_keys(holder.get(), group, q_head, pos_begin, row, std::nullopt));
 }
 
@@ -135,17 +147,19 @@ NumpyArray<KeyPos> attended(const SelectionHolder& holder, Index group, Index q_
 
 void bind_run(nb::module_& module) {
   nb::class_<Run>(module, "Run")
-      .def(nb::init<const std::string&, Index, Index, Index, Index, Index, float, const std::vector<std::string>&,
-                    std::optional<Index>, bool, int, float>(),
-           nb::arg("spec"), nb::arg("n_layers"), nb::arg("n_q"), nb::arg("n_kv"), nb::arg("d_head"), nb::arg("max_tokens"),
-           nb::arg("score_scale"), nb::arg("budgets"), nb::arg("dense_layers") = nb::none(), nb::arg("f32") = false,
-           nb::arg("n_threads") = 1, nb::arg("score_cap") = 0.0f)
+      .def(nb::init<const std::string&, Index, Index, Index, Index, Index, float,
+                    const std::vector<std::string>&, std::optional<Index>, bool, int, float>(),
+           nb::arg("spec"), nb::arg("n_layers"), nb::arg("n_q"), nb::arg("n_kv"), nb::arg("d_head"),
+           nb::arg("max_tokens"), nb::arg("score_scale"), nb::arg("budgets"),
+           nb::arg("dense_layers") = nb::none(), nb::arg("f32") = false, nb::arg("n_threads") = 1,
+           nb::arg("score_cap") = 0.0f)
       .def("begin_call", &Run::begin_call, nb::arg("phase"), nb::arg("n_tok"))
-      .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"), nb::arg("v") = nb::none(),
-           nb::arg("sinks") = std::vector<float>{})
+      .def("layer_call", &Run::layer_call, nb::arg("layer"), nb::arg("q"), nb::arg("k"),
+           nb::arg("v") = nb::none(), nb::arg("sinks") = std::vector<float>{})
       .def("set_open", &Run::set_open, nb::arg("is_open"))
       .def("rollback", &Run::rollback, nb::arg("n_keys"))
-      .def("n_alive", [](const Run& r, Index layer, Index kv_head) { return r.run().alive(layer).n_alive(kv_head); })
+      .def("n_alive", [](const Run& r, Index layer,
+                         Index kv_head) { return r.run().alive(layer).n_alive(kv_head); })
       .def_prop_ro("n_keys", [](const Run& r) { return r.run().n_keys(); })
       .def("selects_in", [](const Run& r, Index layer) { return r.run().selects_in(layer); })
       .def("cost", [](const Run& r, std::size_t budget) {

@@ -26,7 +26,8 @@ std::unique_ptr<TraceFile> open_trace(const std::string& path, bool allow_partia
 }
 
 template <Tensor<float> (TraceFile::*read)(Index, Index, TokenRange) const>
-NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, Index begin, Index end) {
+NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, Index begin,
+                             Index end) {
   Tensor<float> slice;
   {
     const nb::gil_scoped_release released;
@@ -37,7 +38,8 @@ NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, In
 
 /// Exact attention probabilities of one query head at `positions`, [n, n_tokens] f64, from the stored q and k; 0 where a
 /// query does not look, so a row sums to 1 (less where an attention sink takes a part).
-NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_head, const std::vector<Index>& positions) {
+NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_head,
+                                  const std::vector<Index>& positions) {
   const TraceInfo& info = trace.info();
   const Index n_keys = info.n_tokens;
   std::vector<double> out(positions.size() * static_cast<std::size_t>(n_keys), 0.0);
@@ -45,8 +47,8 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
     const nb::gil_scoped_release released;
     for (const Index pos : positions) {
       if (pos >= info.rows.begin && pos < info.rows.end) continue;
-      throw ConfigError(fmt::format("{}: position {}: expected one of the recorded rows, {} to {}", trace.where(), pos,
-                                    info.rows.begin, info.rows.end - 1));
+      throw ConfigError(fmt::format("{}: position {}: expected one of the recorded rows, {} to {}",
+                                    trace.where(), pos, info.rows.begin, info.rows.end - 1));
     }
     info.layer_slot(layer);  // throws for what is not recorded, before the window is read
     info.q_slot(q_head);
@@ -55,13 +57,16 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
     for (std::size_t i = 0; i < positions.size(); ++i) {
       const Index pos = positions[i];
       const Tensor<float> q = trace.read_q(layer, q_head, {pos, pos + 1});
-      const RowSource source{q.view(), pos, keys, info.score_rule(),
-                             info.window.empty() ? std::nullopt : info.window[static_cast<std::size_t>(layer)]};
-      visit_score_rows(source, std::span(&pos, 1), scratch, [&](Index, std::span<double> scores, TokenRange visible) {
-        softmax_in_place(scores, info.sink(layer, q_head));
-        std::copy(scores.begin(), scores.end(),
-                  out.begin() + static_cast<std::ptrdiff_t>(i) * n_keys + visible.begin);
-      });
+      const RowSource source{
+          q.view(), pos, keys, info.score_rule(),
+          info.window.empty() ? std::nullopt : info.window[static_cast<std::size_t>(layer)]};
+      visit_score_rows(source, std::span(&pos, 1), scratch,
+                       [&](Index, std::span<double> scores, TokenRange visible) {
+                         softmax_in_place(scores, info.sink(layer, q_head));
+                         std::copy(
+                             scores.begin(), scores.end(),
+                             out.begin() + static_cast<std::ptrdiff_t>(i) * n_keys + visible.begin);
+                       });
     }
   }
   return owning(std::move(out), {positions.size(), static_cast<std::size_t>(n_keys)});
@@ -75,14 +80,16 @@ NumpyArray<std::int32_t> tokens(const TraceFile& trace) {
 
 nb::list token_bytes(const TraceFile& trace) {
   nb::list out;
-  for (const std::string& text : trace.token_bytes()) out.append(nb::bytes(text.data(), text.size()));
+  for (const std::string& text : trace.token_bytes())
+    out.append(nb::bytes(text.data(), text.size()));
   return out;
 }
 
 /// [n_layers] the layers' windows, -1 where there is none.
 std::vector<Index> windows(const TraceFile& trace) {
   std::vector<Index> out(static_cast<std::size_t>(trace.info().n_layers), -1);
-  for (std::size_t i = 0; i < trace.info().window.size(); ++i) out[i] = trace.info().window[i].value_or(-1);
+  for (std::size_t i = 0; i < trace.info().window.size(); ++i)
+    out[i] = trace.info().window[i].value_or(-1);
   return out;
 }
 
@@ -108,26 +115,32 @@ void bind_trace(nb::module_& module) {
       .def_prop_ro("d_head", [](const TraceFile& t) { return t.info().d_head; })
       .def_prop_ro("n_tokens", [](const TraceFile& t) { return t.info().n_tokens; })
       .def_prop_ro("n_prompt", [](const TraceFile& t) { return t.info().n_prompt; })
-      .def_prop_ro("rows", [](const TraceFile& t) { return std::vector<Index>{t.info().rows.begin, t.info().rows.end}; })
+      .def_prop_ro("rows",
+                   [](const TraceFile& t) {
+                     return std::vector<Index>{t.info().rows.begin, t.info().rows.end};
+                   })
       .def_prop_ro("score_scale", [](const TraceFile& t) { return t.info().score_scale; })
       .def_prop_ro("score_cap", [](const TraceFile& t) { return t.info().score_cap; })
-      .def_prop_ro("sinks",
-                   [](const TraceFile& t) {
-                     const TraceInfo& info = t.info();
-                     std::vector<float> copy = info.sinks;
-                     return owning(std::move(copy), info.sinks.empty() ? std::vector<std::size_t>{0}
-                                                                       : std::vector<std::size_t>{
-                                                                             static_cast<std::size_t>(info.n_layers),
-                                                                             static_cast<std::size_t>(info.n_q)});
-                   },
-                   nb::rv_policy::automatic)
+      .def_prop_ro(
+          "sinks",
+          [](const TraceFile& t) {
+            const TraceInfo& info = t.info();
+            std::vector<float> copy = info.sinks;
+            return owning(std::move(copy),
+                          info.sinks.empty()
+                              ? std::vector<std::size_t>{0}
+                              : std::vector<std::size_t>{static_cast<std::size_t>(info.n_layers),
+                                                         static_cast<std::size_t>(info.n_q)});
+          },
+          nb::rv_policy::automatic)
       .def_prop_ro("model", [](const TraceFile& t) { return t.info().model_name; })
       .def_prop_ro("family", [](const TraceFile& t) { return t.info().model_family; })
       .def_prop_ro("uuid", [](const TraceFile& t) { return t.info().uuid; })
       .def_prop_ro("writer", [](const TraceFile& t) { return t.info().writer; })
       .def_prop_ro("created", [](const TraceFile& t) { return t.info().created; })
       .def_prop_ro("text_source", [](const TraceFile& t) { return t.info().text_source; })
-      .def_prop_ro("status", [](const TraceFile& t) { return std::string(name_of(t.info().status)); })
+      .def_prop_ro("status",
+                   [](const TraceFile& t) { return std::string(name_of(t.info().status)); })
       .def_prop_ro("file_bytes", [](const TraceFile& t) { return t.file_bytes(); })
       .def_prop_ro("warnings", [](const TraceFile& t) { return t.warnings(); })
       .def_prop_ro("where", [](const TraceFile& t) { return t.where(); });
