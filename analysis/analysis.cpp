@@ -46,8 +46,7 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis) {
   if (expected != info.q_heads) {
     throw ConfigError(
         fmt::format("{}: needs all {} query heads of each KV head, but the trace holds {} query "
-                    "heads for {} KV "
-                    "heads; record without a head filter, or with whole groups",
+                    "heads for {} KV heads; record without a head filter, or with whole groups",
                     analysis, info.group(), info.q_heads.size(), info.kv_heads.size()));
   }
 }
@@ -57,22 +56,22 @@ std::optional<Index> window_of(const TraceInfo& info, Index layer) {
   return at < info.window.size() ? info.window[at] : std::nullopt;
 }
 
-void write_axis(ResultSink& sink, std::string_view name, std::span<const Index> values,
+void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,
                 std::string_view units, std::string_view long_name) {
   const std::string text(name);
-  sink.declare({text,
-                ResultType::i64,
-                {static_cast<Index>(values.size())},
-                {text},
-                std::string(units),
-                std::string(long_name)});
-  sink.write<std::int64_t>(name, 0, values);
+  output.declare({text,
+                  ResultType::i64,
+                  {static_cast<Index>(values.size())},
+                  {text},
+                  std::string(units),
+                  std::string(long_name)});
+  output.write<std::int64_t>(name, 0, values);
 }
 
-void write_head_axes(ResultSink& sink, const TraceInfo& info) {
-  write_axis(sink, "layer", info.layers, "1", "layer");
-  write_axis(sink, "q_head", info.q_heads, "1", "query head");
-  write_axis(sink, "kv_head", info.kv_heads, "1", "KV head");
+void write_head_axes(ResultWriter& output, const TraceInfo& info) {
+  write_axis(output, "layer", info.layers, "1", "layer");
+  write_axis(output, "q_head", info.q_heads, "1", "query head");
+  write_axis(output, "kv_head", info.kv_heads, "1", "KV head");
 }
 
 nlohmann::ordered_json mean_of_layers(const nlohmann::ordered_json& layers) {

@@ -39,11 +39,11 @@ void require_whole_groups(const TraceInfo& info, std::string_view analysis);
 std::optional<Index> window_of(const TraceInfo& info, Index layer);
 
 /// Declares and writes a rank-1 coordinate array.
-void write_axis(ResultSink& sink, std::string_view name, std::span<const Index> values,
+void write_axis(ResultWriter& output, std::string_view name, std::span<const Index> values,
                 std::string_view units, std::string_view long_name);
 
 /// The arrays "layer", "q_head" and "kv_head" that plots use as coordinates.
-void write_head_axes(ResultSink& sink, const TraceInfo& info);
+void write_head_axes(ResultWriter& output, const TraceInfo& info);
 
 /// What a summary's totals say when every layer counts the same: the mean over the layers' entries
 /// of each fractional number, null entries left out; null where no layer has one.

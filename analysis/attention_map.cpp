@@ -16,9 +16,9 @@ constexpr const char* kName = "attention-map";
 }  // namespace
 
 nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
-                                             const AttentionMapOptions& options, ResultSink& sink,
-                                             ThreadPool& pool, const ProgressFn& progress,
-                                             std::stop_token stop,
+                                             const AttentionMapOptions& options,
+                                             ResultWriter& output, ThreadPool& pool,
+                                             const ProgressFn& progress, std::stop_token stop,
                                              const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, kName);
@@ -44,10 +44,10 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
   std::vector<Index> begins;
   for (Index b = 0; b < n_blocks; ++b) begins.push_back(b * block);
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info(kName, traces, fields_to_json(options), provenance));
-  write_axis(sink, "query_block", begins, "token", "first query of a block");
-  write_axis(sink, "key_block", begins, "token", "first key of a block");
-  sink.declare(
+  output.begin(make_result_info(kName, traces, fields_to_json(options), provenance));
+  write_axis(output, "query_block", begins, "token", "first query of a block");
+  write_axis(output, "key_block", begins, "token", "first key of a block");
+  output.declare(
       {"map",
        ResultType::f32,
        {n_blocks, n_blocks},
@@ -64,19 +64,19 @@ nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
     pooled.clear();
     loop.run(q.view(), 0, positions, keys, info.score_rule(), window_of(info, options.layer),
              [&](Index i, std::span<double> scores, TokenRange visible) {
-               softmax_in_place(scores, info.sink(options.layer, options.head));
+               softmax_in_place(scores, info.sink_logit(options.layer, options.head));
                pooled.put(i, scores, visible);
              });
     pooled.join(0, static_cast<Index>(positions.size()), row_out);
-    sink.write<float>("map", b, row_out);
+    output.write<float>("map", b, row_out);
     if (progress && b % 16 == 0) progress({kName, b, n_blocks, "blocks"});
   }
-  sink.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
+  output.add_plot({"plot_map", "map", {"query_block", "key_block"}, "Attention map"});
   const nlohmann::ordered_json summary = {
       {"layer", options.layer}, {"head", options.head},
       {"tokens", n_tokens},     {"block", block},
       {"cells", n_blocks},      {"pooling", std::string(enum_name(options.pooling))}};
-  sink.finish(summary);
+  output.finish(summary);
   return summary;
 }
 

@@ -36,9 +36,9 @@ struct AttentionMapOptions {
 /// for options out of range, a layer or head that was not recorded, or a trace without all q and k;
 /// Interrupted on a stop.
 nlohmann::ordered_json analyze_attention_map(const TraceSource& trace,
-                                             const AttentionMapOptions& options, ResultSink& sink,
-                                             ThreadPool& pool, const ProgressFn& progress,
-                                             std::stop_token stop,
+                                             const AttentionMapOptions& options,
+                                             ResultWriter& output, ThreadPool& pool,
+                                             const ProgressFn& progress, std::stop_token stop,
                                              const ResultProvenance& provenance = {});
 
 }  // namespace kvscope

@@ -16,7 +16,8 @@ namespace kvscope {
 /// Empty if there is none. Reads the files; throws what read_artifact throws.
 nlohmann::ordered_json artifacts_json(const std::vector<MethodSpec>& selectors);
 
-/// Throws what the selectors say about files of another model than the recording's, before any work.
+/// Throws what the selectors say about files of another model than the recording's,
+/// before any work.
 void check_artifacts(const std::vector<MethodSpec>& selectors, const TraceInfo& info);
 
 /// A sentence for every selector and recording of a sweep's configuration ("artifacts", "traces")

@@ -50,6 +50,11 @@ std::string text_checksum(std::string_view text) {
   return fmt::format("{:016x}", hash);
 }
 
+std::string checked_line(const Json& data) {
+  const std::string text = text_of(data);
+  return fmt::format("{}{}{}{}}}\n", kSumKey, text_checksum(text), kDataKey, text);
+}
+
 std::string config_checksum(const Json& config) {
   return text_checksum(text_of(config));
 }
@@ -141,9 +146,7 @@ CheckedLineWriter::~CheckedLineWriter() {
 }
 
 void CheckedLineWriter::write(const Json& data) {
-  const std::string text = text_of(data);
-  const std::string line =
-      fmt::format("{}{}{}{}}}\n", kSumKey, text_checksum(text), kDataKey, text);
+  const std::string line = checked_line(data);
   if (fd_ < 0) {
     NewFile file(file_, /*overwrite=*/true);
     file.write(line);

@@ -23,6 +23,9 @@ std::string config_checksum(const nlohmann::ordered_json& config);
 /// The first setting in which two configurations differ, for a message.
 std::string first_difference(const nlohmann::ordered_json& now, const nlohmann::ordered_json& then);
 
+/// A line of a journal with its line break.
+std::string checked_line(const nlohmann::ordered_json& data);
+
 /// Calls visit(data, is_first) for every whole line; a ConfigError or JSON exception from it
 /// becomes a FormatError that names file and line. `what`: "sweep", for messages. Returns the bytes
 /// of the lines that count, where a writer goes on. Throws IoError or FormatError.
@@ -30,8 +33,8 @@ std::uintmax_t read_checked_lines(
     const std::filesystem::path& file, std::string_view what,
     const std::function<void(const nlohmann::ordered_json&, bool is_first)>& visit);
 
-/// True if there is a journal to go on with: an empty file is none (a disk that was full when it was
-/// made).
+/// True if there is a journal to go on with: an empty file is none (a disk that was full when
+/// it was made).
 bool has_checked_lines(const std::filesystem::path& file);
 
 /// Appends lines; each is with the system, all of it, when write() returns.

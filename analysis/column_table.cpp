@@ -50,7 +50,7 @@ Json table_json(const ColumnTable& table, const std::string& config_hash) {
   return rows;
 }
 
-Json write_table(const ColumnTable& table, ResultSink& sink) {
+Json write_table(const ColumnTable& table, ResultWriter& output) {
   Json categories;
   const auto n_rows = static_cast<Index>(table.rows.size());
   for (std::size_t c = 0; c < table.text_names.size(); ++c) {
@@ -62,21 +62,21 @@ Json write_table(const ColumnTable& table, ResultSink& sink) {
       codes.push_back(static_cast<std::int32_t>(it - names.begin()));
     }
     const std::string name = fmt::format("rows/{}", table.text_names[c]);
-    sink.declare({name,
-                  ResultType::i32,
-                  {n_rows},
-                  {"row"},
-                  "1",
-                  fmt::format("{}, numbered as in the summary", table.text_names[c])});
-    sink.write<std::int32_t>(name, 0, codes);
+    output.declare({name,
+                    ResultType::i32,
+                    {n_rows},
+                    {"row"},
+                    "1",
+                    fmt::format("{}, numbered as in the summary", table.text_names[c])});
+    output.write<std::int32_t>(name, 0, codes);
     categories[table.text_names[c]] = names;
   }
   for (std::size_t c = 0; c < table.number_names.size(); ++c) {
     std::vector<double> values;
     for (const ColumnTable::Row& row : table.rows) values.push_back(row.numbers[c]);
     const std::string name = fmt::format("rows/{}", table.number_names[c]);
-    sink.declare({name, ResultType::f64, {n_rows}, {"row"}, "1", table.number_names[c]});
-    sink.write<double>(name, 0, values);
+    output.declare({name, ResultType::f64, {n_rows}, {"row"}, "1", table.number_names[c]});
+    output.write<double>(name, 0, values);
   }
   return categories;
 }

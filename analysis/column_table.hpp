@@ -28,6 +28,6 @@ std::string table_csv(const ColumnTable& table, const std::string& config_hash);
 nlohmann::ordered_json table_json(const ColumnTable& table, const std::string& config_hash);
 
 /// Arrays rows/COLUMN [row]. Text columns are numbers; returns {COLUMN: [text of each number]}.
-nlohmann::ordered_json write_table(const ColumnTable& table, ResultSink& sink);
+nlohmann::ordered_json write_table(const ColumnTable& table, ResultWriter& output);
 
 }  // namespace kvscope

@@ -76,11 +76,11 @@ Plan make_plan(const TraceSource& trace, bool has_draft, const CoverageOptions& 
   axes.n_tokens = info.n_tokens;
   for (Index k = 1; k <= axes.row_pos.back() + 1; k *= 2) axes.top_k.push_back(k);
   const double n_row_heads = static_cast<double>(axes.row_pos.size() * axes.q_heads.size());
-  if (n_row_heads > OrderFreeSums::kLargest) {
+  if (n_row_heads > ReproducibleSums::kLargest) {
     throw ConfigError(fmt::format(
         "coverage: {} rows of {} heads are more than the {} that its sums can take; measure fewer "
         "rows per chunk",
-        axes.row_pos.size(), axes.q_heads.size(), OrderFreeSums::kLargest));
+        axes.row_pos.size(), axes.q_heads.size(), ReproducibleSums::kLargest));
   }
   plan.nucleus = {axes.row_pos, axes.q_heads, axes.shares, options.target_mass,
                   options.min_visible};
@@ -244,7 +244,7 @@ std::vector<ReplayPair> chosen(const std::vector<ReplayPair>& pairs,
 }  // namespace
 
 Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
-                      const CoverageOptions& options, ResultSink& sink, ThreadPool& pool,
+                      const CoverageOptions& options, ResultWriter& output, ThreadPool& pool,
                       const ProgressFn& progress, std::stop_token stop,
                       const ResultProvenance& provenance) {
   const Plan plan = make_plan(trace, draft != nullptr, options);
@@ -271,8 +271,8 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   // 2. layer by layer: nucleus sizes and the map of all attention, then the selections
   std::vector<const TraceSource*> traces = {&trace};
   if (draft != nullptr) traces.push_back(draft);
-  sink.begin(make_result_info("coverage", traces, config_of(options, plan), provenance));
-  CoverageWriter writer(sink, axes, grid);
+  output.begin(make_result_info("coverage", traces, config_of(options, plan), provenance));
+  CoverageWriter writer(output, axes, grid);
   ScoreRowLoop loop(pool, stop, "coverage");
   Json summary;
   summary["layers"] = Json::array();
@@ -346,7 +346,7 @@ Json analyze_coverage(const TraceSource& trace, const TraceSource* draft,
   }
   summary["totals"] = std::move(totals);
   writer.add_plots(pinsker.has_value());
-  sink.finish(summary);
+  output.finish(summary);
   return summary;
 }
 

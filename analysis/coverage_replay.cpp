@@ -64,7 +64,7 @@ std::vector<std::vector<PairCoverage>> replay_coverage(
                                  [&](const LayerMaps& one) { return one.layer == row.layer; });
     std::span<const double> probs = row.probs;
     std::vector<double> shares;  // of what the keys get, as in the map of all attention
-    if (!trace.info().sinks.empty()) {
+    if (!trace.info().sink_logits.empty()) {
       shares.assign(probs.begin(), probs.end());
       normalise_row(shares);
       probs = shares;

@@ -38,11 +38,11 @@ std::vector<Index> counted(std::size_t n) {
 void CoverageWriter::declare(const std::string& name, ResultType type, Shape shape,
                              std::vector<std::string> axes, const std::string& units,
                              const std::string& long_name) {
-  sink_.declare({name, type, shape, std::move(axes), units, long_name});
+  output_.declare({name, type, shape, std::move(axes), units, long_name});
 }
 
-CoverageWriter::CoverageWriter(ResultSink& sink, const CoverageAxes& axes, const MapGrid& grid)
-    : sink_(sink), has_pairs_(!axes.pairs.empty()) {
+CoverageWriter::CoverageWriter(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid)
+    : output_(output), has_pairs_(!axes.pairs.empty()) {
   const auto n_layers = static_cast<Index>(axes.layers.size());
   const auto n_heads = static_cast<Index>(axes.q_heads.size());
   const auto n_pairs = static_cast<Index>(axes.pairs.size());
@@ -51,15 +51,15 @@ CoverageWriter::CoverageWriter(ResultSink& sink, const CoverageAxes& axes, const
   std::vector<Index> bins;
   for (Index i = 0; i < n_bins; ++i) bins.push_back(Index{1} << i);
 
-  write_axis(sink, "layer", axes.layers, "1", "layer");
-  write_axis(sink, "q_head", axes.q_heads, "1", "query head");
-  write_axis(sink, "row_pos", axes.row_pos, "token", "measured query positions");
-  write_axis(sink, "query_block", grid.block_begins(), "token", "first query of a block");
-  write_axis(sink, "page", grid.page_begins(), "token", "first key of a page");
-  write_axis(sink, "size_bin", bins, "key", "smallest nucleus size of a bin");
-  write_axis(sink, "k", axes.top_k, "key", "budget of an oracle");
+  write_axis(output, "layer", axes.layers, "1", "layer");
+  write_axis(output, "q_head", axes.q_heads, "1", "query head");
+  write_axis(output, "row_pos", axes.row_pos, "token", "measured query positions");
+  write_axis(output, "query_block", grid.block_begins(), "token", "first query of a block");
+  write_axis(output, "page", grid.page_begins(), "token", "first key of a page");
+  write_axis(output, "size_bin", bins, "key", "smallest nucleus size of a bin");
+  write_axis(output, "k", axes.top_k, "key", "budget of an oracle");
   declare("p", kF64, {n_shares}, {"p"}, "1", "share of the attention");
-  sink.write<double>("p", 0, axes.shares);
+  output.write<double>("p", 0, axes.shares);
 
   const std::vector<std::string> head = {"layer", "q_head"};
   const std::vector<std::string> head_p = {"layer", "q_head", "p"};
@@ -85,7 +85,7 @@ CoverageWriter::CoverageWriter(ResultSink& sink, const CoverageAxes& axes, const
           {"layer", "query_block", "page"}, "1", "attention in the page");
   if (!has_pairs_) return;
 
-  write_axis(sink, "pair", counted(axes.pairs.size()), "1", "place in the summary's pairs");
+  write_axis(output, "pair", counted(axes.pairs.size()), "1", "place in the summary's pairs");
   const std::vector<std::string> pair_head = {"layer", "pair", "q_head"};
   const Shape pair_shape{n_layers, n_pairs, n_heads};
   declare("kept_mass", kF64, pair_shape, pair_head, "1", "mean kept attention");
@@ -102,13 +102,13 @@ void CoverageWriter::write_layer(Index slot, const LayerNucleus& nucleus,
                                  const std::vector<float>& map_mass,
                                  const std::vector<PairCoverage>& pairs) {
   const auto write = [&](const std::string& name, const std::vector<double>& values) {
-    sink_.write<double>(name, slot, values);
+    output_.write<double>(name, slot, values);
   };
   write("nucleus_mean", column(nucleus.sizes, &KeyCounts::mean));
   write("nucleus_p50", column(nucleus.sizes, &KeyCounts::p50));
   write("nucleus_p95", column(nucleus.sizes, &KeyCounts::p95));
   write("nucleus_share", nucleus.size_share);
-  sink_.write<std::int64_t>("nucleus_counts", slot, nucleus.size_counts);
+  output_.write<std::int64_t>("nucleus_counts", slot, nucleus.size_counts);
   write("budget_mean", column(nucleus.head_budget, &KeyCounts::mean));
   write("budget_p95", column(nucleus.head_budget, &KeyCounts::p95));
   write("budget_max", column(nucleus.head_budget, &KeyCounts::max));
@@ -117,25 +117,25 @@ void CoverageWriter::write_layer(Index slot, const LayerNucleus& nucleus,
   write("layer_budget_max", {nucleus.budget.max});
   write("layer_budget_shared",
         {shared ? static_cast<double>(*shared) : std::numeric_limits<double>::quiet_NaN()});
-  sink_.write<double>("topk_mass", slot, topk_mass);
-  sink_.write<float>("map_mass", slot, map_mass);
+  output_.write<double>("topk_mass", slot, topk_mass);
+  output_.write<float>("map_mass", slot, map_mass);
   if (!has_pairs_) return;
   write("kept_mass", joined(pairs, &PairCoverage::mass));
   write("kept_mass_p05", joined(pairs, &PairCoverage::mass_p05));
   write("kept_keys", joined(pairs, &PairCoverage::kept_keys));
-  sink_.write<float>("map_kept", slot, joined(pairs, &PairCoverage::map_kept));
-  sink_.write<float>("map_selected", slot, joined(pairs, &PairCoverage::map_selected));
+  output_.write<float>("map_kept", slot, joined(pairs, &PairCoverage::map_kept));
+  output_.write<float>("map_selected", slot, joined(pairs, &PairCoverage::map_selected));
 }
 
 void CoverageWriter::write_pinsker(const PinskerResult& pinsker) {
-  write_axis(sink_, "verified_pos", pinsker.row_pos, "token", "verified positions");
+  write_axis(output_, "verified_pos", pinsker.row_pos, "token", "verified positions");
   const auto n_layers = static_cast<Index>(pinsker.layers.size());
   const auto n_rows = static_cast<Index>(pinsker.row_pos.size());
   const auto write = [&](const std::string& name, std::vector<double> PinskerLayer::*member,
                          const std::string& units, const std::string& long_name) {
     declare(name, kF64, {n_layers, n_rows}, {"layer", "verified_pos"}, units, long_name);
     for (Index l = 0; l < n_layers; ++l)
-      sink_.write<double>(name, l, pinsker.layers[static_cast<std::size_t>(l)].*member);
+      output_.write<double>(name, l, pinsker.layers[static_cast<std::size_t>(l)].*member);
   };
   write("pinsker_kl", &PinskerLayer::kl, "nat", "KL(verifier || mapped draft layer)");
   write("pinsker_floor", &PinskerLayer::floor, "1", "max(0, p - sqrt(KL / 2))");
@@ -146,25 +146,26 @@ void CoverageWriter::write_pinsker(const PinskerResult& pinsker) {
   std::vector<std::int64_t> draft_layers;
   for (const PinskerLayer& layer : pinsker.layers) draft_layers.push_back(layer.draft_layer);
   declare("draft_layer", ResultType::i64, {n_layers}, {"layer"}, "1", "mapped draft layer");
-  sink_.write<std::int64_t>("draft_layer", 0, draft_layers);
+  output_.write<std::int64_t>("draft_layer", 0, draft_layers);
 }
 
 void CoverageWriter::add_plots(bool has_pinsker) {
-  sink_.add_plot(
+  output_.add_plot(
       {"plot_map_mass", "map_mass", {"layer", "query_block", "page"}, "Where the attention lies"});
-  sink_.add_plot({"plot_nucleus", "nucleus_mean", {"layer", "q_head", "p"}, "Mean nucleus size"});
-  sink_.add_plot({"plot_budget", "budget_mean", {"layer", "q_head"}, "Mean smallest budget"});
-  sink_.add_plot({"plot_topk_mass", "topk_mass", {"layer", "k"}, "Mass of the oracle's k keys"});
+  output_.add_plot({"plot_nucleus", "nucleus_mean", {"layer", "q_head", "p"}, "Mean nucleus size"});
+  output_.add_plot({"plot_budget", "budget_mean", {"layer", "q_head"}, "Mean smallest budget"});
+  output_.add_plot({"plot_topk_mass", "topk_mass", {"layer", "k"}, "Mass of the oracle's k keys"});
   if (has_pairs_) {
     const std::vector<std::string> map_axes = {"layer", "pair", "query_block", "page"};
-    sink_.add_plot({"plot_kept_mass", "kept_mass", {"layer", "pair", "q_head"}, "Kept attention"});
-    sink_.add_plot({"plot_map_kept", "map_kept", map_axes, "Kept attention by page"});
-    sink_.add_plot({"plot_map_selected", "map_selected", map_axes, "Selected keys by page"});
+    output_.add_plot(
+        {"plot_kept_mass", "kept_mass", {"layer", "pair", "q_head"}, "Kept attention"});
+    output_.add_plot({"plot_map_kept", "map_kept", map_axes, "Kept attention by page"});
+    output_.add_plot({"plot_map_selected", "map_selected", map_axes, "Selected keys by page"});
   }
   if (has_pinsker) {
     const std::vector<std::string> row_axes = {"layer", "verified_pos"};
-    sink_.add_plot({"plot_pinsker_floor", "pinsker_floor", row_axes, "Pinsker floor"});
-    sink_.add_plot({"plot_specattn_mass", "specattn_mass", row_axes, "What SpecAttn keeps"});
+    output_.add_plot({"plot_pinsker_floor", "pinsker_floor", row_axes, "Pinsker floor"});
+    output_.add_plot({"plot_specattn_mass", "specattn_mass", row_axes, "What SpecAttn keeps"});
   }
 }
 

@@ -25,7 +25,7 @@ struct CoverageAxes {
 class CoverageWriter {
  public:
   /// Declares everything and writes the axes. `sink` must outlive it.
-  CoverageWriter(ResultSink& sink, const CoverageAxes& axes, const MapGrid& grid);
+  CoverageWriter(ResultWriter& output, const CoverageAxes& axes, const MapGrid& grid);
 
   /// Everything of the layer at `slot` of the axis. shared: the layer's shared budget; topk_mass
   /// [top_k.size()].
@@ -39,7 +39,7 @@ class CoverageWriter {
  private:
   void declare(const std::string& name, ResultType type, Shape shape, std::vector<std::string> axes,
                const std::string& units, const std::string& long_name);
-  ResultSink& sink_;
+  ResultWriter& output_;
   bool has_pairs_;
 };
 

@@ -37,8 +37,9 @@ double weight_on(const SelectCall& call, Index q_head, Index group, std::span<co
     largest = std::max(largest, scores[static_cast<std::size_t>(pos)]);
   }
   double all = 0.0, mine = 0.0;
-  if (!call.sinks.empty())
-    all += std::exp(static_cast<double>(call.sinks[static_cast<std::size_t>(q_head)]) - largest);
+  if (!call.sink_logits.empty())
+    all +=
+        std::exp(static_cast<double>(call.sink_logits[static_cast<std::size_t>(q_head)]) - largest);
   for (const double s : scores) all += std::exp(s - largest);
   for (const Index pos : fact) mine += std::exp(scores[static_cast<std::size_t>(pos)] - largest);
   return mine / all;

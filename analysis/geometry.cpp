@@ -53,52 +53,52 @@ Json layer_summary(const GeometryPlan& plan, const GeometryLayer& layer) {
   return json;
 }
 
-void write_axes(ResultSink& sink, const GeometryPlan& plan, GeometryBasis basis) {
+void write_axes(ResultWriter& output, const GeometryPlan& plan, GeometryBasis basis) {
   const TraceInfo& part = plan.part;
   std::vector<Index> components(static_cast<std::size_t>(part.d_head));
   std::iota(components.begin(), components.end(), Index{1});
-  write_head_axes(sink, part);
-  write_axis(sink, "basis_head", plan.bases, "1",
+  write_head_axes(output, part);
+  write_axis(output, "basis_head", plan.bases, "1",
              basis == GeometryBasis::head ? "query head of the basis" : "KV head of the basis");
-  write_axis(sink, "pos", plan.positions, "token", "position");
-  write_axis(sink, "component", components, "1", "principal axis");
-  write_axis(sink, "shown", std::span(components).first(static_cast<std::size_t>(plan.n_shown)),
+  write_axis(output, "pos", plan.positions, "token", "position");
+  write_axis(output, "component", components, "1", "principal axis");
+  write_axis(output, "shown", std::span(components).first(static_cast<std::size_t>(plan.n_shown)),
              "1", "principal axis");
 }
 
-void add_plots(ResultSink& sink) {
-  sink.add_plot({"plot_explained",
-                 "explained",
-                 {"layer", "basis_head", "component"},
-                 "Share of the variance per principal axis"});
-  sink.add_plot({"plot_queries",
-                 "queries/projection",
-                 {"layer", "q_head", "pos", "shown"},
-                 "Queries along the principal axes"});
-  sink.add_plot({"plot_keys",
-                 "keys/projection",
-                 {"layer", "basis_head", "pos", "shown"},
-                 "Keys along the principal axes"});
-  sink.add_plot({"plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query"});
-  sink.add_plot({"plot_query_clustering",
-                 "clustering/queries",
-                 {"layer", "q_head"},
-                 "Mean cosine of the queries with their mean"});
-  sink.add_plot({"plot_key_clustering",
-                 "clustering/keys",
-                 {"layer", "kv_head"},
-                 "Mean cosine of the keys with their mean"});
-  sink.add_plot({"plot_means",
-                 "clustering/means",
-                 {"layer", "q_head"},
-                 "Cosine of the mean query and the mean key"});
+void add_plots(ResultWriter& output) {
+  output.add_plot({"plot_explained",
+                   "explained",
+                   {"layer", "basis_head", "component"},
+                   "Share of the variance per principal axis"});
+  output.add_plot({"plot_queries",
+                   "queries/projection",
+                   {"layer", "q_head", "pos", "shown"},
+                   "Queries along the principal axes"});
+  output.add_plot({"plot_keys",
+                   "keys/projection",
+                   {"layer", "basis_head", "pos", "shown"},
+                   "Keys along the principal axes"});
+  output.add_plot({"plot_s_q", "queries/s_q", {"layer", "q_head", "pos"}, "S_q per query"});
+  output.add_plot({"plot_query_clustering",
+                   "clustering/queries",
+                   {"layer", "q_head"},
+                   "Mean cosine of the queries with their mean"});
+  output.add_plot({"plot_key_clustering",
+                   "clustering/keys",
+                   {"layer", "kv_head"},
+                   "Mean cosine of the keys with their mean"});
+  output.add_plot({"plot_means",
+                   "clustering/means",
+                   {"layer", "q_head"},
+                   "Cosine of the mean query and the mean key"});
 }
 
 }  // namespace
 
-Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options, ResultSink& sink,
-                      ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
-                      const ResultProvenance& provenance) {
+Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options,
+                      ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
+                      std::stop_token stop, const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "geometry");
   const GeometryPlan plan(trace.info(), options);
@@ -107,9 +107,9 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options, 
   Json config = fields_to_json(options);
   config["layers"] = part.layers;
   config["heads"] = part.q_heads;
-  sink.begin(make_result_info("geometry", traces, config, provenance));
-  write_axes(sink, plan, options.basis);
-  GeometryLayer arrays(sink, plan);
+  output.begin(make_result_info("geometry", traces, config, provenance));
+  write_axes(output, plan, options.basis);
+  GeometryLayer arrays(output, plan);
 
   Json summary;
   summary["layers"] = Json::array();
@@ -117,11 +117,13 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options, 
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = part.layers[static_cast<std::size_t>(slot)];
     arrays.arrays.clear();
-    pool.parallel_for(static_cast<Index>(part.kv_heads.size()), [&](Index kv_slot, int) {
-      check_stop(stop, "geometry");
-      geometry_group(trace, options, plan, layer, kv_slot, arrays);
-    });
-    arrays.put_norm_statistics();
+    if (!arrays.arrays.load(slot)) {
+      pool.parallel_for(static_cast<Index>(part.kv_heads.size()), [&](Index kv_slot, int) {
+        check_stop(stop, "geometry");
+        geometry_group(trace, options, plan, layer, kv_slot, arrays);
+      });
+      arrays.put_norm_statistics();
+    }
     arrays.arrays.write(slot);
     Json entry;
     entry["layer"] = layer;
@@ -131,8 +133,8 @@ Json analyze_geometry(const TraceSource& trace, const GeometryOptions& options, 
   }
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["points_per_head"] = plan.positions.size();
-  add_plots(sink);
-  sink.finish(summary);
+  add_plots(output);
+  output.finish(summary);
   return summary;
 }
 

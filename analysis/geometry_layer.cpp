@@ -65,8 +65,8 @@ GeometryPlan::GeometryPlan(const TraceInfo& info, const GeometryOptions& options
       bases(options.basis == GeometryBasis::head ? part.q_heads : part.kv_heads),
       n_shown(std::min(kShownAxes, info.d_head)) {}
 
-GeometryLayer::GeometryLayer(ResultSink& sink, const GeometryPlan& plan)
-    : arrays(sink, n_of(plan.part.layers)),
+GeometryLayer::GeometryLayer(ResultWriter& output, const GeometryPlan& plan)
+    : arrays(output, n_of(plan.part.layers)),
       // the fit
       variance(arrays.add<double>("variance", {n_of(plan.bases), plan.part.d_head},
                                   {"basis", "component"}, "1", "variance along the axis")),

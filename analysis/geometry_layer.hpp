@@ -25,7 +25,7 @@ inline constexpr std::array<std::string_view, 3> kNormNames = {"q", "k", "v"};
 
 /// All arrays of one layer, by slots of the selected heads; see geometry.hpp.
 struct GeometryLayer {
-  GeometryLayer(ResultSink& sink, const GeometryPlan& plan);
+  GeometryLayer(ResultWriter& output, const GeometryPlan& plan);
   /// Summarises the norms of every position, once all groups are filled.
   void put_norm_statistics();
 

@@ -83,9 +83,10 @@ using RowNumbers = std::array<double, kHeadMeasures.size()>;
 
 /// Turns the scores into weights.
 RowNumbers measure_row(const HeadsOptions& options, Index pos, std::span<const Index> targets,
-                       std::span<double> scores, TokenRange visible, std::optional<double> sink) {
-  const double breadth = row_sums(scores, sink).breadth;
-  softmax_in_place(scores, sink);
+                       std::span<double> scores, TokenRange visible,
+                       std::optional<double> sink_logit) {
+  const double breadth = row_sums(scores, sink_logit).breadth;
+  softmax_in_place(scores, sink_logit);
   double sum = 0.0;
   double far = 0.0;
   double first = 0.0;
@@ -111,13 +112,13 @@ RowNumbers measure_row(const HeadsOptions& options, Index pos, std::span<const I
           local,
           looks ? found : kNan,
           looks ? n_found / static_cast<double>(visible.size()) : kNan,
-          sink ? 1.0 - sum : 0.0};
+          sink_logit ? 1.0 - sum : 0.0};
 }
 
 /// The arrays of a layer.
 struct HeadsArrays {
-  HeadsArrays(ResultSink& sink, const HeadsPlan& plan, std::size_t n_methods)
-      : layer(sink, n_of(plan.part.layers)) {
+  HeadsArrays(ResultWriter& output, const HeadsPlan& plan, std::size_t n_methods)
+      : layer(output, n_of(plan.part.layers)) {
     const Index n_heads = n_of(plan.part.q_heads);
     for (const HeadMeasure& measure : kHeadMeasures) {
       measures.push_back(&layer.add<double>(std::string(measure.name), {n_heads}, {"q_head"},
@@ -152,13 +153,13 @@ class HeadMeter {
   void measure(Index layer, Index q_head, Index slot, const KeyTable& keys, HeadsArrays& out) {
     const TraceInfo& info = trace_.info();
     const Tensor<float> q = trace_.read_q(layer, q_head, {0, info.n_tokens});
-    const std::optional<double> sink = info.sink(layer, q_head);
+    const std::optional<double> sink_logit = info.sink_logit(layer, q_head);
     pooled_.clear();
     loop_.run(q.view(), 0, plan_.row_pos, keys, info.score_rule(), window_of(info, layer),
               [&](Index i, std::span<double> scores, TokenRange visible) {
                 const auto at = static_cast<std::size_t>(i);
                 rows_[at] = measure_row(options_, plan_.row_pos[at], plan_.targets[at], scores,
-                                        visible, sink);
+                                        visible, sink_logit);
                 pooled_.put(i, scores, visible);
               });
     for (std::size_t m = 0; m < kHeadMeasures.size(); ++m) {
@@ -251,18 +252,18 @@ Json methods_summary(const HeadsPlan& plan, const HeadLosses& losses) {
   return methods;
 }
 
-void write_axes(ResultSink& sink, const HeadsPlan& plan) {
-  write_head_axes(sink, plan.part);
+void write_axes(ResultWriter& output, const HeadsPlan& plan) {
+  write_head_axes(output, plan.part);
   std::vector<Index> begins;
   for (Index b = 0; b < plan.n_cells; ++b) begins.push_back(b * plan.block);
-  write_axis(sink, "row_pos", plan.row_pos, "token", "query position");
-  write_axis(sink, "query_block", begins, "token", "first query of a block");
-  write_axis(sink, "key_block", begins, "token", "first key of a block");
+  write_axis(output, "row_pos", plan.row_pos, "token", "query position");
+  write_axis(output, "query_block", begins, "token", "first query of a block");
+  write_axis(output, "key_block", begins, "token", "first key of a block");
 }
 
 }  // namespace
 
-Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, ResultSink& sink,
+Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, ResultWriter& output,
                    ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
                    const ResultProvenance& provenance) {
   check_fields(options);
@@ -276,9 +277,9 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
   Json config = fields_to_json(options);
   config["layers"] = part.layers;
   config["heads"] = part.q_heads;
-  sink.begin(make_result_info("heads", traces, config, provenance));
-  write_axes(sink, plan);
-  HeadsArrays arrays(sink, plan, losses.pairs.size());
+  output.begin(make_result_info("heads", traces, config, provenance));
+  write_axes(output, plan);
+  HeadsArrays arrays(output, plan, losses.pairs.size());
   HeadMeter meter(trace, options, plan, pool, stop);
   Json summary;
   summary["layers"] = Json::array();
@@ -319,15 +320,15 @@ Json analyze_heads(const TraceSource& trace, const HeadsOptions& options, Result
 
   for (const HeadMeasure& measure : kHeadMeasures) {
     const std::string name(measure.name);
-    sink.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(measure.label)});
+    output.add_plot({"plot_" + name, name, {"layer", "q_head"}, std::string(measure.label)});
   }
   if (arrays.lost != nullptr)
-    sink.add_plot({"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});
-  sink.add_plot({"plot_map",
-                 "map",
-                 {"layer", "q_head", "query_block", "key_block"},
-                 "Attention maps of all heads"});
-  sink.finish(summary);
+    output.add_plot({"plot_lost_mass", "lost_mass", {"layer", "q_head", "."}, "Attention lost"});
+  output.add_plot({"plot_map",
+                   "map",
+                   {"layer", "q_head", "query_block", "key_block"},
+                   "Attention maps of all heads"});
+  output.finish(summary);
   return summary;
 }
 

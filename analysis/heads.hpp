@@ -1,6 +1,6 @@
-// What every query head does, in one line of numbers each and a small picture: how far back it looks,
-// how widely, what it gives to the first tokens, to its neighbours and to tokens that call for a
-// repetition, and what a sparse method would take from it.
+// What every query head does, in one line of numbers each and a small picture: how far back it
+// looks, how widely, what it gives to the first tokens, to its neighbours and to tokens that call
+// for a repetition, and what a sparse method would take from it.
 //
 // All numbers are means over query rows at equal distances. With A the exact weights of a row at
 // position t over its visible keys j (an attention sink, a logit without a key, takes part in the
@@ -8,11 +8,11 @@
 //   distance          sum A (t - j) / sum A, in tokens: how far back the attention lies
 //   entropy           of A / sum A, in nats; a flat row over n keys has log n
 //   sink_share        sum of A over the first `sink_tokens` positions of the sequence
-//   local_share       sum of A over the last `local_tokens` visible keys, the query's own among them
+//   local_share       sum of A over the last `local_tokens` visible keys, the query's own included
 //   retrieval         sum of A over the keys that a retrieval head looks for. With a needle: its
 //                     positions, for rows behind it. Without: the tokens that followed an earlier
-//                     occurrence of the row's own token (key j + 1 for each j with token j = token t
-//                     and j + 1 < t): the attention pattern of induction heads (Olsson et al. 2022)
+//                     occurrence of the row's own token (key j + 1 for each j < t - 1 with token j
+//                     = token t): the attention pattern of induction heads (Olsson et al. 2022)
 //   retrieval_chance  what a flat row would give to those keys: their share of the visible ones
 //   no_key_share      what the attention sink takes: 1 - sum A
 // Rows that see none of the keys looked for have no retrieval; a head all of whose rows lack it has
@@ -112,7 +112,8 @@ inline constexpr std::array<HeadMeasure, 7> kHeadMeasures = {{
 /// methods, more than one budget, a needle outside the trace, or a trace without q, k (and v for
 /// methods) of all positions; Interrupted on a stop. The same bits for any number of threads.
 nlohmann::ordered_json analyze_heads(const TraceSource& trace, const HeadsOptions& options,
-                                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
-                                     std::stop_token stop, const ResultProvenance& provenance = {});
+                                     ResultWriter& output, ThreadPool& pool,
+                                     const ProgressFn& progress, std::stop_token stop,
+                                     const ResultProvenance& provenance = {});
 
 }  // namespace kvscope

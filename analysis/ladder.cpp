@@ -168,7 +168,7 @@ void add_values(Json& row, const std::string& prefix, const Measured* found) {
 
 }  // namespace
 
-Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultSink& sink,
+Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, ResultWriter& output,
                     ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
                     const ResultProvenance& provenance) {
   check_fields(options);
@@ -186,7 +186,7 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
                  {"layers", layers}};
   config.update(fields_to_json(options));
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info("ladder", traces, config, provenance));
+  output.begin(make_result_info("ladder", traces, config, provenance));
 
   std::vector<MethodSpec> by_query;
   std::vector<MethodSpec> by_chunk;
@@ -212,10 +212,10 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
     return nullptr;
   };
 
-  write_axis(sink, "layer", layers, "layer", "layer");
-  write_axis(sink, "query_pos", positions, "token", "position of the measured query");
+  write_axis(output, "layer", layers, "layer", "layer");
+  write_axis(output, "query_pos", positions, "token", "position of the measured query");
   const auto n_rungs = n_of(rungs);
-  LayerArrays arrays(sink, n_of(layers));
+  LayerArrays arrays(output, n_of(layers));
   std::array<std::array<Tensor<double>*, kValues.size()>, 2> tensors{};
   constexpr std::array<std::string_view, 2> kModes = {"alone", "together"};
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
@@ -271,13 +271,13 @@ Json analyze_ladder(const TraceSource& trace, const LadderOptions& options, Resu
   summary["totals"] = mean_of_layers(summary["layers"]);
   for (std::size_t mode = 0; mode < kModes.size(); ++mode) {
     for (std::size_t v = 0; v < kValues.size(); ++v) {
-      sink.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
-                     fmt::format("{}/{}", kModes[mode], kValues[v]),
-                     {"layer", "."},
-                     fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
+      output.add_plot({fmt::format("plot_{}_{}", kModes[mode], kValues[v]),
+                       fmt::format("{}/{}", kModes[mode], kValues[v]),
+                       {"layer", "."},
+                       fmt::format("{}, concessions {}", kWords[v], kModes[mode])});
     }
   }
-  sink.finish(summary);
+  output.finish(summary);
   return summary;
 }
 

@@ -16,8 +16,8 @@ struct LadderRung {
   std::string name;        // "one list for all heads"
   MethodSpec alone;        // the method with this concession; empty: it cannot take it
   std::string refused;     // why not; empty: it can
-  MethodSpec
-      together;  // with those of the rungs before it, of each kind the last one; empty: it cannot
+  /// With those of the rungs before it, of each kind the last one; empty: it cannot.
+  MethodSpec together;
   std::string together_refused;
   bool is_chunk = false;           // one list for a chunk's queries instead of one for a query
   bool is_together_chunk = false;  // the same for `together`

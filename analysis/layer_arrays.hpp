@@ -1,17 +1,21 @@
 // The arrays that an analysis fills layer by layer, each named once: what is declared, allocated,
 // cleared and written follows from that one line.
 //
-//   LayerArrays arrays(sink, n_layers);
+//   LayerArrays arrays(output, n_layers);
 //   Tensor<float>& mass = arrays.add<float>("mass", {n_q, n}, {"q_head", "pos"}, "1", "kept mass");
-//   for each layer:  arrays.clear();  fill mass;  arrays.write(slot);
+//   for each layer:  arrays.clear();  if (!arrays.load(slot)) fill mass;  arrays.write(slot);
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "analysis/layer_store.hpp"
 #include "core/trace/result.hpp"
 
 namespace kvscope {
@@ -23,8 +27,9 @@ inline Index n_of(const auto& list) {
 
 class LayerArrays {
  public:
-  /// The sink must outlive this object and have begun.
-  LayerArrays(ResultSink& sink, Index n_layers) : sink_(sink), n_layers_(n_layers) {}
+  /// The writer must outlive this object and have begun.
+  LayerArrays(ResultWriter& output, Index n_layers)
+      : output_(output), store_(dynamic_cast<LayerStore*>(&output)), n_layers_(n_layers) {}
 
   /// Declares [n_layers, shape] with the axes "layer", `axes`. Returns the elements of one layer,
   /// which live as long as this object; clear() sets them to `fill`.
@@ -36,44 +41,74 @@ class LayerArrays {
       of_all.dim[static_cast<std::size_t>(of_all.rank++)] = shape[axis];
     }
     axes.insert(axes.begin(), "layer");
-    sink_.declare({name, result_type_of<T>(), of_all, std::move(axes), units, long_name});
+    output_.declare({name, result_type_of<T>(), of_all, std::move(axes), units, long_name});
     auto array = std::make_unique<Array<T>>(name, shape, fill);
     Tensor<T>& values = array->values;
     arrays_.push_back(std::move(array));
     return values;
   }
 
+  /// What an analysis knows of a layer besides its arrays, and summarises: not written, but
+  /// stored with them. The tensor must outlive this object; clear() leaves it alone.
+  template <class T>
+  void remember(std::string name, Tensor<T>& values) {
+    remembered_.push_back(
+        {std::move(name), [&values] { return std::as_writable_bytes(values.flat()); }});
+  }
+
   void clear() {
     for (const auto& array : arrays_) array->clear();
   }
+  /// True if the layer at `slot` was computed elsewhere: everything is filled then.
+  bool load(Index slot) {
+    if (store_ == nullptr || !store_->knows(slot)) return false;
+    for (const auto& array : arrays_) store_->restore(array->name, slot, array->bytes());
+    for (const Remembered& one : remembered_) store_->restore(one.name, slot, one.bytes());
+    return true;
+  }
   /// As the layer at `slot`.
   void write(Index slot) {
-    for (const auto& array : arrays_) array->write(sink_, slot);
+    for (const auto& array : arrays_) array->write(output_, slot);
+    if (store_ == nullptr || store_->knows(slot)) return;
+    for (const auto& array : arrays_) store_->keep(array->name, slot, array->bytes());
+    for (const Remembered& one : remembered_) store_->keep(one.name, slot, one.bytes());
   }
 
  private:
   struct AnyArray {
+    explicit AnyArray(std::string array_name) : name(std::move(array_name)) {}
     virtual ~AnyArray() = default;
+    virtual std::span<std::byte> bytes() = 0;
     virtual void clear() = 0;
-    virtual void write(ResultSink& sink, Index slot) const = 0;
+    virtual void write(ResultWriter& output, Index slot) const = 0;
+    std::string name;
   };
   template <class T>
   struct Array final : AnyArray {
     Array(std::string array_name, const Shape& shape, T fill_value)
-        : name(std::move(array_name)), fill(fill_value), values(Tensor<T>::uninitialized(shape)) {
+        : AnyArray(std::move(array_name)),
+          fill(fill_value),
+          values(Tensor<T>::uninitialized(shape)) {
       clear();
     }
+    std::span<std::byte> bytes() override { return std::as_writable_bytes(values.flat()); }
     void clear() override { std::fill(values.flat().begin(), values.flat().end(), fill); }
-    void write(ResultSink& sink, Index slot) const override {
-      sink.write<T>(name, slot, values.flat());
+    void write(ResultWriter& output, Index slot) const override {
+      output.write<T>(name, slot, values.flat());
     }
-    std::string name;
     T fill;
     Tensor<T> values;
   };
 
-  ResultSink& sink_;
+  struct Remembered {
+    std::string name;
+    std::function<std::span<std::byte>()> bytes;
+  };
+
+  ResultWriter& output_;
+  LayerStore* store_;  // null: everything is computed here
   Index n_layers_;
+  std::vector<Remembered> remembered_;
   std::vector<std::unique_ptr<AnyArray>> arrays_;
 };
 

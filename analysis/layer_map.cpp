@@ -16,8 +16,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::int64_t kBlockBytes = 192LL
-                                     << 20;  // head-mean rows of both models in memory at once
+// head-mean rows of both models in memory at once.
+constexpr std::int64_t kBlockBytes = 192LL << 20;
 
 /// Number of leading tokens that may be compared; throws unless the traces hold the same text.
 Index shared_tokens(const TraceSource& verifier, const TraceSource& draft, TokenMatch match) {
@@ -178,29 +178,29 @@ struct MonotoneMap {
   double unconstrained_cost = 0.0;
 };
 
-void write_matrix(ResultSink& sink, const std::string& name, const Tensor<double>& values,
+void write_matrix(ResultWriter& output, const std::string& name, const Tensor<double>& values,
                   const std::string& units, const std::string& text) {
-  sink.declare(
+  output.declare(
       {name, ResultType::f64, values.shape(), {"draft_layer", "verifier_layer"}, units, text});
-  sink.write<double>(name, 0, values.flat());
+  output.write<double>(name, 0, values.flat());
 }
 
 template <class T>
-void write_column(ResultSink& sink, const std::string& name, const std::vector<T>& values,
+void write_column(ResultWriter& output, const std::string& name, const std::vector<T>& values,
                   const std::string& units, const std::string& text) {
-  sink.declare({name,
-                result_type_of<T>(),
-                {static_cast<Index>(values.size())},
-                {"verifier_layer"},
-                units,
-                text});
-  sink.write<T>(name, 0, values);
+  output.declare({name,
+                  result_type_of<T>(),
+                  {static_cast<Index>(values.size())},
+                  {"verifier_layer"},
+                  units,
+                  text});
+  output.write<T>(name, 0, values);
 }
 
 }  // namespace
 
 nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const TraceSource& draft,
-                                         const LayerMapOptions& options, ResultSink& sink,
+                                         const LayerMapOptions& options, ResultWriter& output,
                                          ThreadPool& pool, const ProgressFn& progress,
                                          std::stop_token stop, const ResultProvenance& provenance) {
   check_fields(options);
@@ -249,21 +249,22 @@ nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const Trac
 
   // 3. arrays
   const TraceSource* const traces[] = {&verifier, &draft};
-  sink.begin(make_result_info("layer-map", traces, fields_to_json(options), provenance));
-  write_axis(sink, "draft_layer", draft_layers, "1", "draft layer");
-  write_axis(sink, "verifier_layer", ver_layers, "1", "verifier layer");
-  write_axis(sink, "row_pos", row_pos, "token", "query position");
-  write_matrix(sink, "kl", kl, "nat", "KL(verifier || draft)");
-  write_matrix(sink, "kl_smoothed", smoothed, "nat", "KL(verifier || draft), all rows smoothed");
-  write_matrix(sink, "total_variation", variation, "1", "total variation distance");
-  write_matrix(sink, "pinsker_floor", floor, "1", "floor p - sqrt(KL / 2) on the verifier's mass");
-  sink.declare({"kl_rows",
-                ResultType::f64,
-                results.kl.shape(),
-                {"row", "draft_layer", "verifier_layer"},
-                "nat",
-                "KL(verifier || draft) per row"});
-  sink.write<double>("kl_rows", 0, results.kl.flat());
+  output.begin(make_result_info("layer-map", traces, fields_to_json(options), provenance));
+  write_axis(output, "draft_layer", draft_layers, "1", "draft layer");
+  write_axis(output, "verifier_layer", ver_layers, "1", "verifier layer");
+  write_axis(output, "row_pos", row_pos, "token", "query position");
+  write_matrix(output, "kl", kl, "nat", "KL(verifier || draft)");
+  write_matrix(output, "kl_smoothed", smoothed, "nat", "KL(verifier || draft), all rows smoothed");
+  write_matrix(output, "total_variation", variation, "1", "total variation distance");
+  write_matrix(output, "pinsker_floor", floor, "1",
+               "floor p - sqrt(KL / 2) on the verifier's mass");
+  output.declare({"kl_rows",
+                  ResultType::f64,
+                  results.kl.shape(),
+                  {"row", "draft_layer", "verifier_layer"},
+                  "nat",
+                  "KL(verifier || draft) per row"});
+  output.write<double>("kl_rows", 0, results.kl.flat());
 
   std::vector<std::int64_t> monotone_layer, argmax_layer;
   std::vector<double> monotone_kl, argmax_kl;
@@ -288,10 +289,10 @@ nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const Trac
     entry["argmax_kl"] = json_number(argmax_kl.back());
     summary["layers"].push_back(entry);
   }
-  write_column(sink, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
-  write_column(sink, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
-  write_column(sink, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
-  write_column(sink, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
+  write_column(output, "monotone_map", monotone_layer, "1", "draft layer of the monotone map");
+  write_column(output, "argmax_map", argmax_layer, "1", "draft layer of least divergence");
+  write_column(output, "monotone_kl", monotone_kl, "nat", "KL at the monotone map");
+  write_column(output, "argmax_kl", argmax_kl, "nat", "KL at the arg max map");
 
   // 4. totals
   double sensitivity = 0.0;
@@ -311,12 +312,12 @@ nlohmann::ordered_json analyze_layer_map(const TraceSource& verifier, const Trac
   totals["largest_change_by_smoothing"] = json_number(sensitivity);
 
   const std::vector<std::string> axes = {"draft_layer", "verifier_layer"};
-  sink.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
-  sink.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
-  sink.add_plot({"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
-  sink.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
-  sink.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
-  sink.finish(summary);
+  output.add_plot({"plot_kl", "kl", axes, "KL(verifier || draft), nats"});
+  output.add_plot({"plot_total_variation", "total_variation", axes, "Total variation distance"});
+  output.add_plot({"plot_pinsker_floor", "pinsker_floor", axes, "Floor on the verifier's mass"});
+  output.add_plot({"plot_map", "monotone_map", {"verifier_layer"}, "Monotone layer map"});
+  output.add_plot({"plot_argmax_map", "argmax_map", {"verifier_layer"}, "Arg max layer map"});
+  output.finish(summary);
   return summary;
 }
 

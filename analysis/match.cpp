@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kTaken =
     "expected density=X with 0 < X <= 1 (keys kept of those a query sees), keys=N with N >= 1 "
-    "(kept per query) or "
-    "bytes=N with N > 0 (read per call and layer)";
+    "(kept per query), bytes=N with N > 0 (read per call and layer) or us=X with X > 0 (predicted "
+    "microseconds of a call in a layer)";
 
 constexpr int kMostMeasured = 40;
 constexpr double kCloseEnough = 0.5 * kMatchTolerance;  // where the search ends
@@ -148,7 +148,9 @@ class Search {
 
 std::optional<double> first_guess(const MethodKnob& knob, const MatchTarget& target,
                                   double n_visible) {
-  if (target.quantity == MatchQuantity::bytes || !(n_visible > 0.0)) return std::nullopt;
+  const bool counts_keys =
+      target.quantity == MatchQuantity::density || target.quantity == MatchQuantity::keys;
+  if (!counts_keys || !(n_visible > 0.0)) return std::nullopt;
   const bool is_share = target.quantity == MatchQuantity::density;
   const double keys = is_share ? target.value * n_visible : target.value;
   if (knob.counts_keys()) return keys;

@@ -20,10 +20,11 @@ enum class MatchQuantity {
   density,  // keys kept per query row / keys that the row sees
   keys,     // keys kept per query row
   bytes,    // read per forward call and layer, by all query heads: scoring, and keys and values
+  us,       // predicted microseconds of a forward call in a layer, on a card (analysis/cost)
 };
 template <>
 struct EnumNames<MatchQuantity> {
-  static constexpr std::array<std::string_view, 3> value = {"density", "keys", "bytes"};
+  static constexpr std::array<std::string_view, 4> value = {"density", "keys", "bytes", "us"};
 };
 
 /// A cost that methods are to meet.
@@ -32,8 +33,8 @@ struct MatchTarget {
   double value = 0.05;
 
   /// "density=0.05", "keys=128", "bytes=65536". Throws ConfigError with one sentence that names
-  /// what is taken: another word, no number, a density outside (0, 1], keys below 1, bytes not
-  /// above 0.
+  /// what is taken: another word, no number, a density outside (0, 1], keys below 1, bytes or
+  /// microseconds not above 0.
   static MatchTarget parse(std::string_view text);
   std::string to_string() const;
   friend bool operator==(const MatchTarget&, const MatchTarget&) = default;
@@ -85,9 +86,9 @@ struct MatchContext {
   double n_visible = 0.0;  // keys that a query sees, mean
 };
 
-/// Turns the knob of `method`, of a recording or inside a running model: `cost` measures a setting, and
-/// throws ConfigError where the method refuses it. A method without a knob is returned as it is; labels.note
-/// says so, and why a target is not met.
+/// Turns the knob of `method`, of a recording or inside a running model: `cost` measures a setting,
+/// and throws ConfigError where the method refuses it. A method without a knob is returned as it
+/// is; labels.note says so, and why a target is not met.
 MatchedMethod match_method(const MethodSpec& method, const MatchTarget& target,
                            const MatchContext& context,
                            const std::function<double(const KnobSetting&)>& cost);

@@ -70,10 +70,41 @@ double measured_cost(std::span<const LayerReplay> layers, std::size_t slot,
       return keys.value();
     case MatchQuantity::bytes:
       return bytes.value();
+    case MatchQuantity::us:
+      return kNan;
     case MatchQuantity::density:
       break;
   }
   return keys.value() / visible.value();
+}
+
+CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,
+                             const ReplayOptions& options, MatchQuantity quantity,
+                             const ProgressFn& progress) {
+  CostedReplay out;
+  if (quantity != MatchQuantity::us) {
+    out.layers = replay_side_by_side(scene, pair, options, progress);
+    out.cost = measured_cost(out.layers, 0, quantity);
+    return out;
+  }
+  if (scene.hardware == nullptr)
+    throw ConfigError("match us: expected a card whose microseconds are meant, found none");
+  const TraceInfo& info = scene.trace.info();
+  WorkCollector works(info.n_q, info.n_kv, info.d_head);
+  ReplayOptions listening = options;
+  listening.on_answer = [&](const AnsweredCall& answer) {
+    works.add(answer);
+    if (options.on_answer) options.on_answer(answer);
+  };
+  out.layers = replay_side_by_side(scene, pair, listening, progress);
+  const CostSetting setting{1.0, usual_kv_bytes(*scene.hardware), std::nullopt};
+  Mean us;
+  for (const LayerReplay& layer : out.layers) {
+    const std::vector<LayerWork> calls = works.calls(0, layer.layer);
+    if (!calls.empty()) us.add(1e6 * mean_cost(calls, *scene.hardware, setting).stages.total());
+  }
+  out.cost = us.value();
+  return out;
 }
 
 MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
@@ -92,8 +123,8 @@ MatchedPair match_pair(const MatchScene& scene, const MethodSpec& method,
   }
   MatchedMethod matched = match_method(method, target, context, [&](const KnobSetting& setting) {
     if (scene.stop.stop_requested()) throw Interrupted("match: stopped on request");
-    return measured_cost(replay_side_by_side(scene, {setting.selector, setting.budget}, options), 0,
-                         target.quantity);
+    return replay_and_cost(scene, {setting.selector, setting.budget}, options, target.quantity)
+        .cost;
   });
   return {{std::move(matched.setting.selector), matched.setting.budget}, std::move(matched.labels)};
 }

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "analysis/cost/trace_cost.hpp"
 #include "analysis/match.hpp"
 #include "core/sim/replay.hpp"
 
@@ -19,6 +20,7 @@ struct MatchScene {
   const ReplayOptions& options;
   ThreadPool& pool;
   std::stop_token stop;
+  const HardwareProfile* hardware = nullptr;  // the card whose microseconds are met; for `us` alone
 };
 
 /// replay_layers of one pair; layers that do not need each other are replayed side by side. The
@@ -33,8 +35,18 @@ double mean_visible(const LayerReplay& layer);
 
 /// The cost of pair `slot` over the layers without a sliding window, dense ones included: of keys
 /// and bytes the mean over layers, of the density the ratio of their sums. NaN if there is no such
-/// layer.
+/// layer, and of `us`, which does not follow from a replay's numbers alone.
 double measured_cost(std::span<const LayerReplay> layers, std::size_t slot, MatchQuantity quantity);
+
+/// replay_side_by_side, and what it cost: measured_cost of the pair, or its predicted microseconds
+/// on scene.hardware, mean over calls and layers (column predicted_us of a sweep's rows).
+struct CostedReplay {
+  std::vector<LayerReplay> layers;
+  double cost = 0.0;
+};
+CostedReplay replay_and_cost(const MatchScene& scene, const ReplayPair& pair,
+                             const ReplayOptions& options, MatchQuantity quantity,
+                             const ProgressFn& progress = {});
 
 /// A method with its knob where its measured cost is nearest to the target.
 struct MatchedPair {

@@ -26,14 +26,14 @@ void head_mean_rows(const TraceSource& trace, Index layer, std::span<const Index
       const Tensor<float> q = trace.read_q(layer, q_head, {*first, *last + 1});
       loop.run(q.view(), *first, positions, keys, info.score_rule(), window_of(info, layer),
                [&](Index i, std::span<double> scores, TokenRange visible) {
-                 softmax_in_place(scores, info.sink(layer, q_head));
+                 softmax_in_place(scores, info.sink_logit(layer, q_head));
                  const auto row =
                      out.row(i).subspan(static_cast<std::size_t>(visible.begin), scores.size());
                  add_scaled(scores, share, row);
                });
     }
   }
-  if (info.sinks.empty()) return;
+  if (info.sink_logits.empty()) return;
   // Heads count by what they give to keys; the mean is a distribution over keys again.
   for (std::size_t i = 0; i < positions.size(); ++i) {
     normalise_row(out.row(static_cast<Index>(i)).first(static_cast<std::size_t>(positions[i] + 1)));

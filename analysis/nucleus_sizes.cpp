@@ -28,7 +28,7 @@ using HeadSizes = std::vector<std::vector<double>>;
 
 HeadSizes measure_head(const TraceSource& trace, Index layer, Index q_head, const NucleusPlan& plan,
                        const KeyTable& keys, ScoreRowLoop& loop, QueryPageMap& map,
-                       OrderFreeSums& gains) {
+                       ReproducibleSums& gains) {
   const TraceInfo& info = trace.info();
   const Index first = plan.row_pos.front();
   const Tensor<float> q = trace.read_q(layer, q_head, {first, plan.row_pos.back() + 1});
@@ -89,7 +89,7 @@ LayerNucleus measure_nucleus(const TraceSource& trace, Index layer, const Nucleu
   const auto n_bins = static_cast<std::size_t>(n_size_bins(info.n_tokens));
   const std::size_t n_shares = plan.shares.size();
   out.size_counts.assign(plan.q_heads.size() * n_shares * n_bins, 0);
-  OrderFreeSums gains(static_cast<std::size_t>(n_keys));
+  ReproducibleSums gains(static_cast<std::size_t>(n_keys));
   std::vector<double> budgets;  // of all heads
   std::optional<KeyTable> keys;
   std::optional<Index> keys_head;

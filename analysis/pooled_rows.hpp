@@ -23,8 +23,8 @@ struct EnumNames<MapPooling> {
 /// Rows are pooled side by side and joined in order: the same sums for any number of threads.
 class PooledRows {
  public:
-  /// Room for `n_rows` rows of a context that `n_cells` cells of `block` keys cover: 16 bytes a cell
-  /// and row.
+  /// Room for `n_rows` rows of a context that `n_cells` cells of `block` keys cover: 16 bytes a
+  /// cell and row.
   PooledRows(Index n_rows, Index n_cells, Index block, MapPooling pooling);
 
   void clear();

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/order_free_sums.hpp"
+#include "analysis/reproducible_sums.hpp"
 #include "core/attention/selection.hpp"
 #include "core/trace/info.hpp"
 
@@ -75,7 +75,7 @@ class QueryPageMap {
 
  private:
   const MapGrid& grid_;
-  OrderFreeSums mass_;
+  ReproducibleSums mass_;
   std::vector<std::int64_t> n_kept_;  // [n_cells]
 };
 

@@ -71,7 +71,7 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
   const TraceInfo& part = plan.part;
   const Index q_head = part.q_heads[static_cast<std::size_t>(slot)];
   const Tensor<float> q = trace.read_q(layer, q_head, {0, part.n_tokens});
-  const std::optional<double> sink = part.sink(layer, q_head);
+  const std::optional<double> sink_logit = part.sink_logit(layer, q_head);
   for (std::size_t span : {kPrompt, kChunk}) {
     const auto scores =
         query_scores(part, q.view(), static_cast<QuerySpan>(span), options.scoring());
@@ -82,7 +82,7 @@ void measure_head(const TraceSource& trace, const QuerySelectionOptions& options
   }
   loop.run(q.view(), 0, plan.positions, keys, part.score_rule(), window_of(part, layer),
            [&](Index i, std::span<double> scores, TokenRange visible) {
-             const RowSums sums = row_sums(scores, sink);
+             const RowSums sums = row_sums(scores, sink_logit);
              const LargestWeight largest =
                  largest_weight(scores, visible, options.counted_keys(visible), sums.lse);
              out.log_max(slot, i) = largest.log_weight;
@@ -129,24 +129,24 @@ void correlate_head(const Plan& plan, Index slot, LayerQueries& out) {
                    out.within_chunk.view().row(slot));
 }
 
-void declare_arrays(ResultSink& sink, const Plan& plan) {
+void declare_arrays(ResultWriter& output, const Plan& plan) {
   const TraceInfo& part = plan.part;
   std::vector<Index> chunk_begin;
   for (const TokenRange& chunk : plan.chunks) chunk_begin.push_back(chunk.begin);
-  write_head_axes(sink, part);
-  write_axis(sink, "pos", plan.positions, "token", "query position");
-  write_axis(sink, "chunk_begin", chunk_begin, "token", "first position of the chunk");
+  write_head_axes(output, part);
+  write_axis(output, "pos", plan.positions, "token", "query position");
+  write_axis(output, "chunk_begin", chunk_begin, "token", "first position of the chunk");
 
   const auto n_layers = static_cast<Index>(part.layers.size());
   const auto n_q = static_cast<Index>(part.q_heads.size());
   const auto per_query = [&](std::string name, ResultType type, std::string units,
                              std::string text) {
-    sink.declare({std::move(name),
-                  type,
-                  {n_layers, n_q, static_cast<Index>(plan.positions.size())},
-                  {"layer", "q_head", "query"},
-                  std::move(units),
-                  std::move(text)});
+    output.declare({std::move(name),
+                    type,
+                    {n_layers, n_q, static_cast<Index>(plan.positions.size())},
+                    {"layer", "q_head", "query"},
+                    std::move(units),
+                    std::move(text)});
   };
   per_query("prompt/s_q", ResultType::f32, "1", "S_q against the prompt's mean query");
   per_query("chunk/s_q", ResultType::f32, "1", "S_q against the chunk's mean query");
@@ -157,12 +157,12 @@ void declare_arrays(ResultSink& sink, const Plan& plan) {
   per_query("breadth", ResultType::f32, "token", "exp(entropy) of the attention row");
 
   const auto per_head = [&](std::string name, std::string text) {
-    sink.declare({std::move(name),
-                  ResultType::f64,
-                  {n_layers, n_q},
-                  {"layer", "q_head"},
-                  "1",
-                  std::move(text)});
+    output.declare({std::move(name),
+                    ResultType::f64,
+                    {n_layers, n_q},
+                    {"layer", "q_head"},
+                    "1",
+                    std::move(text)});
   };
   for (std::string_view span : kSpans) {
     for (std::size_t i = 0; i < QueryCorrelation::kNames.size(); ++i) {
@@ -173,12 +173,12 @@ void declare_arrays(ResultSink& sink, const Plan& plan) {
   per_head("correlation/position/log_weight",
            "Pearson of what is held fixed and the log of the largest weight");
   per_head("correlation/position/prompt_s_q", "Pearson of what is held fixed and S_q");
-  sink.declare({"correlation/within_chunk",
-                ResultType::f64,
-                {n_layers, n_q, static_cast<Index>(plan.chunks.size())},
-                {"layer", "q_head", "chunk"},
-                "1",
-                "Pearson of S_q and the log of the largest weight inside one chunk"});
+  output.declare({"correlation/within_chunk",
+                  ResultType::f64,
+                  {n_layers, n_q, static_cast<Index>(plan.chunks.size())},
+                  {"layer", "q_head", "chunk"},
+                  "1",
+                  "Pearson of S_q and the log of the largest weight inside one chunk"});
 }
 
 std::vector<float> narrowed(const Tensor<double>& x) {
@@ -186,9 +186,9 @@ std::vector<float> narrowed(const Tensor<double>& x) {
   return {values.begin(), values.end()};
 }
 
-void write_layer(ResultSink& sink, Index slot, const LayerQueries& layer) {
+void write_layer(ResultWriter& output, Index slot, const LayerQueries& layer) {
   const auto write = [&](std::string_view name, std::span<const float> values) {
-    sink.write<float>(name, slot, values);
+    output.write<float>(name, slot, values);
   };
   const std::vector<float> log_max = narrowed(layer.log_max);
   std::vector<float> max_weight(log_max.size());
@@ -200,19 +200,19 @@ void write_layer(ResultSink& sink, Index slot, const LayerQueries& layer) {
   write("max_weight", max_weight);
   write("lse", narrowed(layer.lse));
   write("breadth", narrowed(layer.breadth));
-  sink.write<std::int32_t>("max_key", slot, layer.max_key.flat());
+  output.write<std::int32_t>("max_key", slot, layer.max_key.flat());
   for (std::size_t span : {kPrompt, kChunk}) {
     for (std::size_t i = 0; i < QueryCorrelation::kNames.size(); ++i) {
       std::vector<double> values;
       for (const auto& head : layer.correlation[span]) values.push_back(head.value[i]);
-      sink.write<double>(
+      output.write<double>(
           fmt::format("correlation/{}/{}", kSpans[span], QueryCorrelation::kNames[i]), slot,
           values);
     }
   }
-  sink.write<double>("correlation/position/log_weight", slot, layer.weight_position);
-  sink.write<double>("correlation/position/prompt_s_q", slot, layer.s_q_position);
-  sink.write<double>("correlation/within_chunk", slot, layer.within_chunk.flat());
+  output.write<double>("correlation/position/log_weight", slot, layer.weight_position);
+  output.write<double>("correlation/position/prompt_s_q", slot, layer.s_q_position);
+  output.write<double>("correlation/within_chunk", slot, layer.within_chunk.flat());
 }
 
 /// Means over the layer's heads, and its best head.
@@ -244,11 +244,11 @@ Json layer_summary(const Plan& plan, const LayerQueries& layer) {
   return json;
 }
 
-void add_plots(ResultSink& sink) {
+void add_plots(ResultWriter& output) {
   const auto add = [&](const char* name, const char* signal, const char* third, const char* title) {
     std::vector<std::string> axes = {"layer", "q_head"};
     if (third) axes.emplace_back(third);
-    sink.add_plot({name, signal, axes, title});
+    output.add_plot({name, signal, axes, title});
   };
   add("plot_pearson_log", "correlation/prompt/pearson_log", nullptr,
       "Correlation of S_q with the log of the largest weight");
@@ -262,7 +262,7 @@ void add_plots(ResultSink& sink) {
 }  // namespace
 
 Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptions& options,
-                             ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                             ResultWriter& output, ThreadPool& pool, const ProgressFn& progress,
                              std::stop_token stop, const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "query-selection");
@@ -272,8 +272,8 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   Json config = fields_to_json(options);
   config["layers"] = part.layers;
   config["heads"] = part.q_heads;
-  sink.begin(make_result_info("query-selection", traces, config, provenance));
-  declare_arrays(sink, plan);
+  output.begin(make_result_info("query-selection", traces, config, provenance));
+  declare_arrays(output, plan);
 
   Json summary;
   summary["layers"] = Json::array();
@@ -293,7 +293,7 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
       }
     }
     pool.parallel_for(n_heads, [&](Index head, int) { correlate_head(plan, head, queries); });
-    write_layer(sink, slot, queries);
+    write_layer(output, slot, queries);
     Json entry;
     entry["layer"] = layer;
     entry.update(layer_summary(plan, queries));
@@ -302,8 +302,8 @@ Json analyze_query_selection(const TraceSource& trace, const QuerySelectionOptio
   }
   summary["totals"] = mean_of_layers(summary["layers"]);
   summary["totals"]["queries_per_head"] = plan.positions.size() - plan.counted;
-  add_plots(sink);
-  sink.finish(summary);
+  add_plots(output);
+  output.finish(summary);
   return summary;
 }
 

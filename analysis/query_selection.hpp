@@ -1,5 +1,5 @@
-// Does S_q find the queries that look hard at something? QuoKA's query score against the log of the
-// largest weight of the exact attention row, per layer and query head (the paper's figure 2 (c)).
+// Does S_q find the queries that put a large weight on one key? QuoKA's query score against the log
+// of the largest weight of the exact attention row, per layer and query head (its figure 2 (c)).
 #pragma once
 
 #include <algorithm>
@@ -88,8 +88,7 @@ struct QuerySelectionOptions {
 ///                    how large the confounding is
 ///
 /// [layer, q_head, chunk] with the chunks' first positions in `chunk_begin`
-///   correlation/within_chunk    Pearson of chunk/s_q and log_max_weight inside one chunk, where
-///   the
+///   correlation/within_chunk    Pearson of chunk/s_q and log_max_weight in one chunk, where the
 ///                    visible length hardly varies; NaN with fewer than 8 measured queries
 ///
 /// Throws ConfigError for options out of range, layers or heads that were not recorded, or a trace
@@ -97,7 +96,7 @@ struct QuerySelectionOptions {
 /// thread; never a map.
 nlohmann::ordered_json analyze_query_selection(const TraceSource& trace,
                                                const QuerySelectionOptions& options,
-                                               ResultSink& sink, ThreadPool& pool,
+                                               ResultWriter& output, ThreadPool& pool,
                                                const ProgressFn& progress, std::stop_token stop,
                                                const ResultProvenance& provenance = {});
 

@@ -38,9 +38,9 @@ std::vector<Index> choose_steps(const TraceSource& trace, const QuestOptions& op
 
 /// All arrays of one layer.
 struct QuestArrays {
-  QuestArrays(ResultSink& sink, const TraceInfo& info, Index step_count, Index page_count,
+  QuestArrays(ResultWriter& output, const TraceInfo& info, Index step_count, Index page_count,
               bool store_pages)
-      : layer(sink, static_cast<Index>(info.layers.size())),
+      : layer(output, static_cast<Index>(info.layers.size())),
         n_heads(static_cast<Index>(info.q_heads.size())),
         n_kv(static_cast<Index>(info.kv_heads.size())),
         n_steps(step_count),
@@ -202,25 +202,27 @@ struct Tally {
 };
 
 /// Adds the plots of the result file.
-void add_plots(ResultSink& sink, bool store_pages) {
+void add_plots(ResultWriter& output, bool store_pages) {
   const std::vector<std::string> axes = {"layer", "q_head", "step_pos"};
-  sink.add_plot({"plot_gap", "gap_mean", axes, "How far Quest's bound exceeds the page maximum"});
+  output.add_plot({"plot_gap", "gap_mean", axes, "How far Quest's bound exceeds the page maximum"});
   for (std::string_view semantics : kQuestSemanticsNames) {
     const std::string s(semantics);
-    sink.add_plot({"plot_mass_" + s, s + "/mass", axes, "Mass on the selected pages (" + s + ")"});
-    sink.add_plot({"plot_recall_" + s, s + "/recall", axes, "Top-10 recall (" + s + ")"});
+    output.add_plot(
+        {"plot_mass_" + s, s + "/mass", axes, "Mass on the selected pages (" + s + ")"});
+    output.add_plot({"plot_recall_" + s, s + "/recall", axes, "Top-10 recall (" + s + ")"});
   }
   if (!store_pages) return;
   const std::vector<std::string> page_axes = {"layer", "q_head", "step_pos", "page"};
-  sink.add_plot({"plot_bound", "bound", page_axes, "Quest's upper bound per page"});
-  sink.add_plot({"plot_true_max", "true_max", page_axes, "True maximum of q.k per page"});
+  output.add_plot({"plot_bound", "bound", page_axes, "Quest's upper bound per page"});
+  output.add_plot({"plot_true_max", "true_max", page_axes, "True maximum of q.k per page"});
 }
 
 }  // namespace
 
 nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOptions& options,
-                                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
-                                     std::stop_token stop, const ResultProvenance& provenance) {
+                                     ResultWriter& output, ThreadPool& pool,
+                                     const ProgressFn& progress, std::stop_token stop,
+                                     const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "quest");
   require_whole_groups(trace.info(), "quest");
@@ -229,15 +231,15 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
   const auto n_steps = static_cast<Index>(step_pos.size());
   const Index n_pages = (info.n_tokens - 1) / options.page_size + 1;
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info("quest", traces, fields_to_json(options), provenance));
-  write_head_axes(sink, info);
-  write_axis(sink, "step_pos", step_pos, "token", "position of the step");
+  output.begin(make_result_info("quest", traces, fields_to_json(options), provenance));
+  write_head_axes(output, info);
+  write_axis(output, "step_pos", step_pos, "token", "position of the step");
   if (options.store_pages) {
     std::vector<Index> numbers(static_cast<std::size_t>(n_pages));
     std::iota(numbers.begin(), numbers.end(), Index{0});
-    write_axis(sink, "page", numbers, "page", "page");
+    write_axis(output, "page", numbers, "page", "page");
   }
-  QuestArrays arrays(sink, info, n_steps, n_pages, options.store_pages);
+  QuestArrays arrays(output, info, n_steps, n_pages, options.store_pages);
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -251,7 +253,8 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
     const auto window = window_of(info, layer);
     arrays.layer.clear();
-    for (std::size_t kv_slot = 0; kv_slot < info.kv_heads.size(); ++kv_slot) {
+    const bool is_known = arrays.layer.load(slot);
+    for (std::size_t kv_slot = 0; !is_known && kv_slot < info.kv_heads.size(); ++kv_slot) {
       check_stop(stop, "quest");
       const Tensor<float> k = trace.read_k(layer, info.kv_heads[kv_slot], {0, info.n_tokens});
       const KeyTable keys(k.view());
@@ -306,8 +309,8 @@ nlohmann::ordered_json analyze_quest(const TraceSource& trace, const QuestOption
     summary["totals"][std::string(kQuestSemanticsNames[s]) +
                       "_reduction_per_kv_head_with_dense_layers"] = json_number(share);
   }
-  add_plots(sink, options.store_pages);
-  sink.finish(summary);
+  add_plots(output, options.store_pages);
+  output.finish(summary);
   return summary;
 }
 

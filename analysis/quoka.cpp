@@ -94,7 +94,7 @@ struct Tally {
   }
 };
 
-void write_axes(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+void write_axes(ResultWriter& output, const TraceInfo& info, const QuokaPlan& plan,
                 const QuokaOptions& options) {
   // coordinates and the starts of the ragged arrays
   std::vector<Index> positions, chunk_begin, available, score_offsets, kept_offsets;
@@ -107,13 +107,13 @@ void write_axes(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
   }
   score_offsets.push_back(plan.n_scores);
   kept_offsets.push_back(plan.n_kept);
-  write_head_axes(sink, info);
-  write_axis(sink, "pos", positions, "token", "position");
-  write_axis(sink, "chunk_begin", chunk_begin, "token", "first position of the chunk");
-  write_axis(sink, "available", available, "token", "keys of the cache after the chunk");
-  write_axis(sink, "selected/offsets", kept_offsets, "1", "first entry of each chunk");
+  write_head_axes(output, info);
+  write_axis(output, "pos", positions, "token", "position");
+  write_axis(output, "chunk_begin", chunk_begin, "token", "first position of the chunk");
+  write_axis(output, "available", available, "token", "keys of the cache after the chunk");
+  write_axis(output, "selected/offsets", kept_offsets, "1", "first entry of each chunk");
   if (options.store_key_scores) {
-    write_axis(sink, "key_scores/offsets", score_offsets, "1", "first entry of each chunk");
+    write_axis(output, "key_scores/offsets", score_offsets, "1", "first entry of each chunk");
   }
 }
 
@@ -147,19 +147,20 @@ void correlate(const TraceInfo& info, const QuokaLayer& layer, const QuokaPlan& 
   entry["pearson_log_best_head"] = info.q_heads[static_cast<std::size_t>(best - headline.begin())];
 }
 
-void add_plots(ResultSink& sink) {
+void add_plots(ResultWriter& output) {
   const std::vector<std::string> axes = {"layer", "q_head", "pos"};
-  sink.add_plot({"plot_s_q", "s_q", axes, "S_q per query"});
-  sink.add_plot({"plot_mass", "mass", axes, "Attention mass on the kept keys"});
-  sink.add_plot({"plot_max_weight", "log_max_weight", axes, "Log of the largest attention weight"});
-  sink.add_plot({"plot_recall",
-                 "oracle_recall",
-                 {"layer", "kv_head", "chunk_begin"},
-                 "Kept share of the keys of largest weight"});
-  sink.add_plot({"plot_correlation",
-                 "correlation/pearson_log",
-                 {"layer", "q_head"},
-                 "Correlation of S_q with the log of the largest weight"});
+  output.add_plot({"plot_s_q", "s_q", axes, "S_q per query"});
+  output.add_plot({"plot_mass", "mass", axes, "Attention mass on the kept keys"});
+  output.add_plot(
+      {"plot_max_weight", "log_max_weight", axes, "Log of the largest attention weight"});
+  output.add_plot({"plot_recall",
+                   "oracle_recall",
+                   {"layer", "kv_head", "chunk_begin"},
+                   "Kept share of the keys of largest weight"});
+  output.add_plot({"plot_correlation",
+                   "correlation/pearson_log",
+                   {"layer", "q_head"},
+                   "Correlation of S_q with the log of the largest weight"});
 }
 
 }  // namespace
@@ -184,19 +185,21 @@ Budget QuokaOptions::kept_per_chunk() const {
 }
 
 nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOptions& options,
-                                     ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
-                                     std::stop_token stop, const ResultProvenance& provenance) {
+                                     ResultWriter& output, ThreadPool& pool,
+                                     const ProgressFn& progress, std::stop_token stop,
+                                     const ResultProvenance& provenance) {
   check_fields(options);
   require_full_qkv(trace, "quoka");
   require_whole_groups(trace.info(), "quoka");
   const TraceInfo& info = trace.info();
   const QuokaPlan plan(info, options);
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info("quoka", traces, fields_to_json(options), provenance));
-  write_axes(sink, info, plan, options);
-  QuokaLayer arrays(sink, info, plan, options);
+  output.begin(make_result_info("quoka", traces, fields_to_json(options), provenance));
+  write_axes(output, info, plan, options);
+  QuokaLayer arrays(output, info, plan, options);
   const CorrelationArrays correlations =
       add_correlations(arrays.arrays, static_cast<Index>(info.q_heads.size()));
+  arrays.arrays.remember("zero_mean", arrays.zero_mean);
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -208,7 +211,9 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
     const bool selects = quoka_selects_in(info, options, layer);
     arrays.arrays.clear();
-    for (Index kv_slot = 0; kv_slot < static_cast<Index>(info.kv_heads.size()); ++kv_slot) {
+    const bool is_known = arrays.arrays.load(slot);
+    for (Index kv_slot = 0; !is_known && kv_slot < static_cast<Index>(info.kv_heads.size());
+         ++kv_slot) {
       check_stop(stop, "quoka");
       quoka_group(trace, options, plan, layer, kv_slot, pool, stop, arrays);
     }
@@ -236,8 +241,8 @@ nlohmann::ordered_json analyze_quoka(const TraceSource& trace, const QuokaOption
   summary["totals"]["reduction_per_kv_head_with_dense_layers"] = json_number(all.reduction());
   summary["totals"]["pearson_log_mean"] = json_number(correlation.value());
   summary["totals"]["chunks"] = plan.chunks.size();
-  add_plots(sink);
-  sink.finish(summary);
+  add_plots(output);
+  output.finish(summary);
   return summary;
 }
 

@@ -24,9 +24,9 @@ struct Group {
   std::optional<Index> window;
   bool selects = false;
   ScoreRule score;
-  Tensor<float> q;                           // [group, T, d_head]
-  Tensor<float> k;                           // [T, d_head]
-  std::vector<std::optional<double>> sinks;  // per head
+  Tensor<float> q;                                 // [group, T, d_head]
+  Tensor<float> k;                                 // [T, d_head]
+  std::vector<std::optional<double>> sink_logits;  // per head
   KeyTable keys;
 };
 
@@ -124,7 +124,7 @@ void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& 
   const bool selected = group.selects && chunk.candidates.size() > 0;
   std::vector<Index> positions(static_cast<std::size_t>(chunk.tokens.size()));
   std::iota(positions.begin(), positions.end(), chunk.tokens.begin);
-  for (std::size_t h = 0; h < group.sinks.size(); ++h) {
+  for (std::size_t h = 0; h < group.sink_logits.size(); ++h) {
     const Index slot = group.first_head + static_cast<Index>(h);
     const auto measure = [&](Index i, std::span<double> row, TokenRange visible) {
       const Index pos = chunk.tokens.begin + i;
@@ -134,12 +134,12 @@ void measure_rows(const Group& group, const QuokaChunk& chunk, const Selection& 
       const LargestWeight largest = largest_weight(row, visible, without_first, /*lse=*/0.0);
       const ExpSums sums = exp_row(row, shift, row);
       const double log_sum = std::log(sums.sum);
-      const double lse = lse_with_sink(shift + log_sum, group.sinks[h]);
+      const double lse = lse_with_sink_logit(shift + log_sum, group.sink_logits[h]);
       out.log_max_weight(slot, pos) = static_cast<float>(largest.log_weight - lse);
       out.breadth(slot, pos) = static_cast<float>(std::exp(log_sum - sums.weighted / sums.sum));
       if (!selected) return;
       out.mass(slot, pos) = static_cast<float>(kept_sum(row, lists.list(0, i), pos) / sums.sum);
-      const double inverse = group.sinks[h] ? std::exp(shift - lse) : 1.0 / sums.sum;
+      const double inverse = group.sink_logits[h] ? std::exp(shift - lse) : 1.0 / sums.sum;
       const std::size_t n = std::min(best_weight.size(), row.size());
       for (std::size_t t = 0; t < n; ++t) {
         best_weight[t] = std::max(best_weight[t], inverse * row[t]);
@@ -220,9 +220,9 @@ QuokaPlan::QuokaPlan(const TraceInfo& info, const QuokaOptions& options) {
   }
 }
 
-QuokaLayer::QuokaLayer(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+QuokaLayer::QuokaLayer(ResultWriter& output, const TraceInfo& info, const QuokaPlan& plan,
                        const QuokaOptions& options)
-    : arrays(sink, static_cast<Index>(info.layers.size())),
+    : arrays(output, static_cast<Index>(info.layers.size())),
       s_q(per_row(arrays, info, "s_q", "1", "S_q against the chunk's mean query", 0.0f)),
       s_q_prompt(
           per_row(arrays, info, "s_q_prompt", "1", "S_q against the prompt's mean query", 0.0f)),
@@ -276,7 +276,7 @@ void quoka_group(const TraceSource& trace, const QuokaOptions& options, const Qu
     const Index q_head = info.q_heads[static_cast<std::size_t>(group.first_head + r)];
     const Tensor<float> q = trace.read_q(layer, q_head, all);
     std::copy_n(q.data(), q.count(), group.q.sub(r).data());
-    group.sinks.push_back(info.sink(layer, q_head));
+    group.sink_logits.push_back(info.sink_logit(layer, q_head));
   }
   write_prompt_s_q(info, options, group, out);
 

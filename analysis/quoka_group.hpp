@@ -34,7 +34,7 @@ struct QuokaPlan {
 
 /// All arrays of one layer, by slots of the recorded heads.
 struct QuokaLayer {
-  QuokaLayer(ResultSink& sink, const TraceInfo& info, const QuokaPlan& plan,
+  QuokaLayer(ResultWriter& output, const TraceInfo& info, const QuokaPlan& plan,
              const QuokaOptions& options);
 
   LayerArrays arrays;

@@ -123,8 +123,8 @@ Table table_from_csv(std::string_view text, const std::string& where) {
   // Columns start as numbers; the first cell that is none turns its column into words, for which
   // the text is read once more: "0.50" stays "0.50" there.
   std::vector<bool> is_text(header.size(), false);
-  for (std::size_t c = 0; c < header.size(); ++c)
-    is_text[c] = header[c].ends_with("hash");  // "12345e67" is no number there
+  // "12345e67" is no number there.
+  for (std::size_t c = 0; c < header.size(); ++c) is_text[c] = header[c].ends_with("hash");
   std::vector<std::string> fields;
   std::size_t n_rows = 0;
   while (reader.next(fields)) {

@@ -33,17 +33,17 @@ struct SweepTrace {
 struct SweepOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
-  /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty = `budgets` as they
-  /// are. Not both.
+  /// Costs that every method's knob is turned to meet, over the measured rows of each trace; empty
+  /// = `budgets` as they are. Not both.
   std::vector<MatchTarget> match;
-  std::vector<std::string>
-      left_out;  // sentences that join SweepPlan::skipped: what the caller left out, and why
+  /// Sentences that join SweepPlan::skipped: what the caller left out, and why.
+  std::vector<std::string> left_out;
   std::vector<Index> layers;  // empty = all that are recorded
   ReplayOptions replay;
   Index n_resamples = 200;  // of the bootstrap
   Index seed = 0;
-  std::optional<HardwareProfile>
-      hardware;  // whose predicted times join the rows; empty: they are NaN
+  /// Whose predicted times join the rows; empty: they are NaN.
+  std::optional<HardwareProfile> hardware;
 };
 
 /// One unit of work.
@@ -58,10 +58,10 @@ struct SweepPlan {
   std::vector<SweepTrace> traces;
   SweepOptions options;
   std::vector<ReplayPair> pairs;
-  std::vector<std::optional<MatchTarget>>
-      targets;  // [pairs] what each is to meet: none without SweepOptions::match
-  std::vector<std::string>
-      skipped;  // sentences: combinations left out because the method is not defined for them
+  /// [pairs] what each is to meet: none without SweepOptions::match.
+  std::vector<std::optional<MatchTarget>> targets;
+  /// Sentences: combinations left out because the method is not defined for them.
+  std::vector<std::string> skipped;
   std::vector<SweepUnit> units;
   nlohmann::ordered_json config;  // everything that decides the numbers
   std::string config_hash;        // 16 hexadecimal digits

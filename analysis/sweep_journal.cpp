@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "analysis/base64.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 
@@ -18,67 +19,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Base64 of the little-endian bytes: exact, NaN included.
+/// The little-endian bytes of f32.
 std::string text_from_floats(const std::vector<float>& values) {
-  std::vector<std::uint8_t> bytes;
-  bytes.reserve(values.size() * 4 + 2);
+  std::vector<std::byte> bytes;
+  bytes.reserve(values.size() * 4);
   for (float value : values) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     for (int shift = 0; shift < 32; shift += 8)
-      bytes.push_back(static_cast<std::uint8_t>(bits >> shift));
+      bytes.push_back(static_cast<std::byte>(bits >> shift));
   }
-  while (bytes.size() % 3 != 0) bytes.push_back(0);
-  std::string text;
-  text.reserve(bytes.size() / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::uint32_t word = bytes[i] << 16U | bytes[i + 1] << 8U | bytes[i + 2];
-    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[word >> shift & 63U];
-  }
-  return text;
+  return text_from_bytes(bytes);
 }
 
 std::optional<std::vector<float>> floats_from_text(std::string_view text, std::size_t n) {
-  if (text.size() != (n * 4 + 2) / 3 * 4) return std::nullopt;
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    std::uint32_t word = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      const char* digit = std::char_traits<char>::find(kDigits, 64, text[i + j]);
-      if (digit == nullptr) return std::nullopt;
-      word = word << 6U | static_cast<std::uint32_t>(digit - kDigits);
-    }
-    for (int shift = 16; shift >= 0; shift -= 8)
-      bytes.push_back(static_cast<std::uint8_t>(word >> shift));
-  }
+  const auto bytes = bytes_from_text(text, n * 4);
+  if (!bytes) return std::nullopt;
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) {
     std::uint32_t bits = 0;
     for (std::size_t b = 0; b < 4; ++b)
-      bits |= static_cast<std::uint32_t>(bytes[4 * i + b]) << (8 * b);
+      bits |= std::to_integer<std::uint32_t>((*bytes)[4 * i + b]) << (8 * b);
     values[i] = std::bit_cast<float>(bits);
   }
   return values;
-}
-
-Json header_to_json(const JournalHeader& header) {
-  Json traces = Json::array();
-  for (const SweepTraceInfo& trace : header.traces) {
-    Json calls = Json::array();
-    for (const TokenRange& call : trace.calls) calls.push_back({call.begin, call.end});
-    traces.push_back({{"name", trace.name},
-                      {"uuid", trace.uuid},
-                      {"hash", trace.hash},
-                      {"layers", trace.layers},
-                      {"q_heads", trace.q_heads},
-                      {"calls", calls}});
-  }
-  return {{"kvscope_sweep", 1},        {"config_hash", header.config_hash},
-          {"shard", header.shard},     {"n_shards", header.n_shards},
-          {"n_units", header.n_units}, {"traces", traces},
-          {"pairs", header.pairs},     {"skipped", header.skipped},
-          {"config", header.config}};
 }
 
 JournalHeader header_from_json(const Json& json) {
@@ -103,8 +66,8 @@ JournalHeader header_from_json(const Json& json) {
     header.traces.push_back(std::move(trace));
   }
   std::size_t most_units = 0;  // per trace: one for each layer, one for methods that link layers
-  const std::size_t n_pairs =
-      header.config.contains("match") ? header.pairs.size() : 0;  // there one for each pair
+  // There one for each pair.
+  const std::size_t n_pairs = header.config.contains("match") ? header.pairs.size() : 0;
   for (const SweepTraceInfo& trace : header.traces)
     most_units += std::max(trace.layers.size() + 1, n_pairs);
   if (header.n_shards < 1 || header.shard < 1 || header.shard > header.n_shards ||
@@ -185,6 +148,31 @@ void read_line(const Json& json, bool is_first, Journal& journal) {
 
 }  // namespace
 
+Json header_line(const JournalHeader& header) {
+  Json traces = Json::array();
+  for (const SweepTraceInfo& trace : header.traces) {
+    Json calls = Json::array();
+    for (const TokenRange& call : trace.calls) calls.push_back({call.begin, call.end});
+    traces.push_back({{"name", trace.name},
+                      {"uuid", trace.uuid},
+                      {"hash", trace.hash},
+                      {"layers", trace.layers},
+                      {"q_heads", trace.q_heads},
+                      {"calls", calls}});
+  }
+  return {{"kvscope_sweep", 1},        {"config_hash", header.config_hash},
+          {"shard", header.shard},     {"n_shards", header.n_shards},
+          {"n_units", header.n_units}, {"traces", traces},
+          {"pairs", header.pairs},     {"skipped", header.skipped},
+          {"config", header.config}};
+}
+
+Json unit_line(std::size_t unit, const std::vector<SweepBlock>& blocks) {
+  Json json = {{"unit", unit}, {"blocks", Json::array()}};
+  for (const SweepBlock& block : blocks) json["blocks"].push_back(block_to_json(block));
+  return json;
+}
+
 Journal read_journal(const std::filesystem::path& file) {
   Journal journal;
   journal.valid_bytes = read_checked_lines(
@@ -194,16 +182,14 @@ Journal read_journal(const std::filesystem::path& file) {
 
 JournalWriter::JournalWriter(const std::filesystem::path& file, const JournalHeader& header)
     : lines_(file) {
-  lines_.write(header_to_json(header));
+  lines_.write(header_line(header));
 }
 
 JournalWriter::JournalWriter(const std::filesystem::path& file, const Journal& journal)
     : lines_(file, journal.valid_bytes) {}
 
 void JournalWriter::add(std::size_t unit, const std::vector<SweepBlock>& blocks) {
-  Json json = {{"unit", unit}, {"blocks", Json::array()}};
-  for (const SweepBlock& block : blocks) json["blocks"].push_back(block_to_json(block));
-  lines_.write(json);
+  lines_.write(unit_line(unit, blocks));
 }
 
 }  // namespace kvscope

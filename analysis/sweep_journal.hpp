@@ -33,6 +33,10 @@ struct Journal {
   std::uintmax_t valid_bytes = 0;                        // where a writer goes on
 };
 
+/// The journal's first line, and that of a finished unit.
+nlohmann::ordered_json header_line(const JournalHeader& header);
+nlohmann::ordered_json unit_line(std::size_t unit, const std::vector<SweepBlock>& blocks);
+
 /// Throws IoError or FormatError naming the file and the line.
 Journal read_journal(const std::filesystem::path& file);
 

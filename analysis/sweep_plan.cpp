@@ -61,6 +61,12 @@ void make_pairs(SweepPlan& plan) {
   }
   plan.skipped = plan.options.left_out;
   if (!plan.options.match.empty()) {
+    for (const MatchTarget& target : plan.options.match) {
+      if (target.quantity == MatchQuantity::us && !plan.options.hardware)
+        throw ConfigError(fmt::format(
+            "match {}: expected a card whose microseconds are meant (--hardware NAME), found none",
+            target.to_string()));
+    }
     make_matched_pairs(plan, without_draft);
     return;
   }

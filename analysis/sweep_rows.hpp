@@ -20,8 +20,9 @@ struct Interval {
   double high = 0.0;
 };
 
-/// 2.5 % and 97.5 % percentiles of means over n_resamples resamples with replacement. The numbers drawn
-/// depend on `stream` only; they are drawn once for all metrics with as many values. One thread only.
+/// 2.5 % and 97.5 % percentiles of means over n_resamples resamples with replacement. The numbers
+/// drawn depend on `stream` only; they are drawn once for all metrics with as many values. One
+/// thread only.
 class Bootstrap {
  public:
   Bootstrap(Index n_resamples, std::initializer_list<std::uint64_t> stream)

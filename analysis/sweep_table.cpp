@@ -58,7 +58,7 @@ std::string command_of(const SweepResult& result) {
   return command;
 }
 
-void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
+void write_grids(const SweepResult& result, ResultWriter& output, std::size_t t) {
   const SweepTraceInfo& trace = result.traces[t];
   const auto n_layers = static_cast<Index>(trace.layers.size());
   const auto n_heads = static_cast<Index>(trace.q_heads.size());
@@ -70,10 +70,10 @@ void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
     begins.push_back(call.begin);
     ends.push_back(call.end);
   }
-  write_axis(sink, top + "/layer", trace.layers, "1", "layer");
-  write_axis(sink, top + "/q_head", trace.q_heads, "1", "query head");
-  write_axis(sink, top + "/call_begin", begins, "token", "first position of the call");
-  write_axis(sink, top + "/call_end", ends, "token", "one past the last position of the call");
+  write_axis(output, top + "/layer", trace.layers, "1", "layer");
+  write_axis(output, top + "/q_head", trace.q_heads, "1", "query head");
+  write_axis(output, top + "/call_begin", begins, "token", "first position of the call");
+  write_axis(output, top + "/call_end", ends, "token", "one past the last position of the call");
   for (std::size_t p = 0; p < result.pairs.size(); ++p) {
     const std::string folder = fmt::format("{}/p{}", top, p);
     std::vector<const SweepBlock*> blocks;
@@ -82,32 +82,32 @@ void write_grids(const SweepResult& result, ResultSink& sink, std::size_t t) {
     }
     for (std::size_t m = 0; m < kReplayMetrics; ++m) {
       const std::string name = fmt::format("{}/{}", folder, kReplayMetricNames[m]);
-      sink.declare({name,
-                    ResultType::f32,
-                    {n_layers, n_heads, n_calls},
-                    {"layer", "q_head", "call"},
-                    "1",
-                    fmt::format("{} of {}", kReplayMetricNames[m], result.pairs[p])});
+      output.declare({name,
+                      ResultType::f32,
+                      {n_layers, n_heads, n_calls},
+                      {"layer", "q_head", "call"},
+                      "1",
+                      fmt::format("{} of {}", kReplayMetricNames[m], result.pairs[p])});
       const auto n = static_cast<std::size_t>(n_heads * n_calls);
       for (const SweepBlock* block : blocks) {
-        sink.write<float>(name, static_cast<Index>(block->layer_slot),
-                          std::span(block->grid).subspan(m * n, n));
+        output.write<float>(name, static_cast<Index>(block->layer_slot),
+                            std::span(block->grid).subspan(m * n, n));
       }
     }
-    sink.declare({folder + "/ages",
-                  ResultType::i64,
-                  {n_layers, static_cast<Index>(kAgeBins)},
-                  {"layer", "age"},
-                  "token",
-                  "kept keys by age: 0, then [2^(i-1), 2^i)"});
+    output.declare({folder + "/ages",
+                    ResultType::i64,
+                    {n_layers, static_cast<Index>(kAgeBins)},
+                    {"layer", "age"},
+                    "token",
+                    "kept keys by age: 0, then [2^(i-1), 2^i)"});
     for (const SweepBlock* block : blocks) {
-      sink.write<std::int64_t>(folder + "/ages", static_cast<Index>(block->layer_slot),
-                               block->ages);
+      output.write<std::int64_t>(folder + "/ages", static_cast<Index>(block->layer_slot),
+                                 block->ages);
     }
-    sink.add_plot({fmt::format("t{}_p{}_mass", t, p),
-                   folder + "/mass",
-                   {top + "/layer", top + "/q_head", top + "/call_begin"},
-                   fmt::format("attention kept: {}, {}", trace.name, result.pairs[p])});
+    output.add_plot({fmt::format("t{}_p{}_mass", t, p),
+                     folder + "/mass",
+                     {top + "/layer", top + "/q_head", top + "/call_begin"},
+                     fmt::format("attention kept: {}, {}", trace.name, result.pairs[p])});
   }
 }
 
@@ -150,7 +150,7 @@ Json sweep_json(const SweepResult& result) {
           {"rows", table_json(rows_of(result), result.config_hash)}};
 }
 
-void write_sweep(const SweepResult& result, ResultSink& sink, const std::string& writer) {
+void write_sweep(const SweepResult& result, ResultWriter& output, const std::string& writer) {
   ResultInfo info;
   info.kind = "sweep";
   for (const SweepTraceInfo& trace : result.traces) {
@@ -161,19 +161,19 @@ void write_sweep(const SweepResult& result, ResultSink& sink, const std::string&
   info.config = result.config;
   info.command_line = command_of(result);
   info.writer = writer;
-  sink.begin(info);
-  const Json categories = write_table(rows_of(result), sink);
+  output.begin(info);
+  const Json categories = write_table(rows_of(result), output);
   Json traces = Json::array();
   for (std::size_t t = 0; t < result.traces.size(); ++t) {
-    write_grids(result, sink, t);
+    write_grids(result, output, t);
     traces.push_back(result.traces[t].name);
   }
-  sink.finish({{"sweep_hash", result.config_hash},
-               {"traces", traces},
-               {"pairs", result.pairs},
-               {"skipped", result.skipped},
-               {"warnings", calibration_warnings(result.config)},
-               {"categories", categories}});
+  output.finish({{"sweep_hash", result.config_hash},
+                 {"traces", traces},
+                 {"pairs", result.pairs},
+                 {"skipped", result.skipped},
+                 {"warnings", calibration_warnings(result.config)},
+                 {"categories", categories}});
 }
 
 }  // namespace kvscope

@@ -24,9 +24,9 @@ struct SweepTraceInfo {
   std::vector<TokenRange> calls;
 };
 
-/// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost (analysis/match.hpp), else
-/// empty: what was to be met ("density=0.05"), what the method's knob was set to ("tokens=205"), and why the cost is
-/// another one (empty where it is met).
+/// Text columns, in front of the numbers. match, knob, match_note: of a sweep at equal cost
+/// (analysis/match.hpp), else empty: what was to be met ("density=0.05"), what the method's knob
+/// was set to ("tokens=205"), and why the cost is another one (empty where it is met).
 enum class SweepText : std::size_t { trace, phase, selector, budget_kind, match, knob, match_note };
 inline constexpr std::array<std::string_view, 7> kSweepTexts = {
     "trace", "phase", "selector", "budget_kind", "match", "knob", "match_note"};
@@ -68,7 +68,8 @@ enum class SweepNumber : std::size_t {
   metadata_bytes,
   density,        // keys kept per query row / keys visible to it, a ratio of means
   match_reached,  // the matched cost as measured, over all layers without a sliding window
-  predicted_us,  // of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only
+  /// Of a call in this layer on SweepOptions::hardware (analysis/cost); layers' rows only.
+  predicted_us,
   predicted_dense_us,  // the same of dense attention
   predicted_speedup,
 };
@@ -110,10 +111,10 @@ inline constexpr std::array<std::string_view, 37> kSweepNumbers = {"layer",
                                                                    "predicted_dense_us",
                                                                    "predicted_speedup"};
 
-/// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means over
-/// the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense, window: 0
-/// or 1. X_low and X_high: 95 % bootstrap interval of X (mass_mean, recall10, output_error_rel) over
-/// calls.
+/// One line: a query head, or all measured heads of a layer (q_head and kv_head are NaN: means
+/// over the heads, but sums of FLOPs and bytes). All numbers are per forward call. dense,
+/// window: 0 or 1. X_low and X_high: 95 % bootstrap interval of X (mass_mean, recall10,
+/// output_error_rel) over calls.
 struct SweepRow {
   std::array<std::string, kSweepTexts.size()> texts;
   std::array<double, kSweepNumbers.size()> numbers{};
@@ -157,6 +158,6 @@ nlohmann::ordered_json sweep_json(const SweepResult& result);
 /// rows/COLUMN [row] (text columns as numbers of summary.categories.COLUMN); per trace t and pair p
 /// (see the summary) tT/layer, tT/q_head, tT/call_begin, tT/call_end, tT/pP/METRIC [layer, q_head,
 /// call], tT/pP/ages [layer, age].
-void write_sweep(const SweepResult& result, ResultSink& sink, const std::string& writer);
+void write_sweep(const SweepResult& result, ResultWriter& output, const std::string& writer);
 
 }  // namespace kvscope

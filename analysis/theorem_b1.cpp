@@ -11,6 +11,7 @@
 #include "core/attention/theorem_b1.hpp"
 #include "core/attention/topk.hpp"
 #include "core/base/nan.hpp"
+#include "core/base/splitmix64.hpp"
 
 namespace kvscope {
 
@@ -37,8 +38,8 @@ constexpr std::size_t kFirstUpperBound = 4;
 /// Rows of the heads of one layer, in the precision they are stored in, and how they compare with
 /// the truth. A row without k* makes no statement: it keeps what clear() gives it.
 struct LayerRowsB1 {
-  LayerRowsB1(ResultSink& sink, const TraceInfo& info, Index n_rows)
-      : layer(sink, static_cast<Index>(info.layers.size())),
+  LayerRowsB1(ResultWriter& output, const TraceInfo& info, Index n_rows)
+      : layer(output, static_cast<Index>(info.layers.size())),
         shape{static_cast<Index>(info.q_heads.size()), n_rows} {
     for (std::size_t b = 0; b < kBounds.size(); ++b) {
       const BoundName& bound = kBounds[b];
@@ -46,6 +47,7 @@ struct LayerRowsB1 {
       violated[b] = &add<std::uint8_t>("violated/" + std::string(bound.key), "1",
                                        "1 if the bound fails in this row", 0);
       gaps[b] = Tensor<double>(shape);
+      layer.remember("gaps/" + std::string(bound.key), gaps[b]);
     }
   }
   template <class T>
@@ -100,14 +102,6 @@ struct Tally {
   }
 };
 
-/// splitmix64's finaliser: spreads the bits of a counter.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
 /// Index of k* among the visible keys; empty for a rank beyond them.
 std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const double> scores,
                                Index layer, Index q_head, Index pos) {
@@ -125,6 +119,7 @@ std::optional<Index> pick_star(const TheoremB1Options& options, std::span<const 
     case StarKey::random:
       break;
   }
+  const auto mix = [](std::uint64_t x) { return splitmix64_mix(x + kSplitMix64Step); };
   std::uint64_t counter = mix(static_cast<std::uint64_t>(options.seed));
   for (Index key : {layer, q_head, pos}) counter = mix(counter ^ static_cast<std::uint64_t>(key));
   return static_cast<Index>(counter % static_cast<std::uint64_t>(n));
@@ -190,7 +185,7 @@ void analyze_head(const TraceSource& trace, const TheoremB1Options& options, Ind
 }  // namespace
 
 nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
-                                          ResultSink& sink, ThreadPool& pool,
+                                          ResultWriter& output, ThreadPool& pool,
                                           const ProgressFn& progress, std::stop_token stop,
                                           const ResultProvenance& provenance) {
   check_fields(options);
@@ -198,10 +193,10 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   const TraceInfo& info = trace.info();
   const std::vector<Index> row_pos = evenly_spaced(0, info.n_tokens, options.rows);
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info("theorem-b1", traces, fields_to_json(options), provenance));
-  write_head_axes(sink, info);
-  write_axis(sink, "row_pos", row_pos, "token", "query position");
-  LayerRowsB1 rows(sink, info, static_cast<Index>(row_pos.size()));
+  output.begin(make_result_info("theorem-b1", traces, fields_to_json(options), provenance));
+  write_head_axes(output, info);
+  write_axis(output, "row_pos", row_pos, "token", "query position");
+  LayerRowsB1 rows(output, info, static_cast<Index>(row_pos.size()));
 
   nlohmann::ordered_json summary;
   summary["layers"] = nlohmann::ordered_json::array();
@@ -213,7 +208,9 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   for (Index slot = 0; slot < n_layers; ++slot) {
     const Index layer = info.layers[static_cast<std::size_t>(slot)];
     rows.layer.clear();
+    const bool is_known = rows.layer.load(slot);
     for (Index kv_head : info.kv_heads) {
+      if (is_known) break;
       check_stop(stop, "theorem-b1");
       const Tensor<float> k = trace.read_k(layer, kv_head, {0, info.n_tokens});
       const KeyTable keys(k.view());
@@ -246,11 +243,11 @@ nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const Theore
   summary["totals"]["violations_of_proved_bounds"] = broken;
 
   const std::vector<std::string> axes = {"layer", "q_head", "row_pos"};
-  sink.add_plot({"plot_cos", "cos", axes, "Measured cos(k*, q)"});
-  sink.add_plot({"plot_printed", "bounds/printed", axes, "Theorem B.1 as printed"});
-  sink.add_plot({"plot_jensen", "bounds/jensen", axes, "Jensen bound (always valid)"});
-  sink.add_plot({"plot_worst", "bounds/worst", axes, "Worst-case bound (always valid)"});
-  sink.finish(summary);
+  output.add_plot({"plot_cos", "cos", axes, "Measured cos(k*, q)"});
+  output.add_plot({"plot_printed", "bounds/printed", axes, "Theorem B.1 as printed"});
+  output.add_plot({"plot_jensen", "bounds/jensen", axes, "Jensen bound (always valid)"});
+  output.add_plot({"plot_worst", "bounds/worst", axes, "Worst-case bound (always valid)"});
+  output.finish(summary);
   return summary;
 }
 

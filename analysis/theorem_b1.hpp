@@ -56,15 +56,15 @@ struct TheoremB1Options {
 ///   bounds/printed, bounds/repaired, bounds/jensen, bounds/worst    lower bounds on cos
 ///   cos_mean_query            cos(M_Q, q) for the mean query of the prompt
 ///   main_text/relaxed, main_text/exact                              upper bounds on it
-///   violated/printed ... violated/main_text_exact    1 where that bound fails by more than
-///   rounding
+///   violated/printed ... violated/main_text_exact    1 where that bound fails by more
+///                    than rounding
 ///
 /// The summary counts, per layer and in total, rows, violations and mean gaps of each bound.
 /// Printed and repaired may be violated; the others are proved, and their violations must be 0.
 /// Throws ConfigError for options out of range or a trace without all q and k; Interrupted on a
 /// stop.
 nlohmann::ordered_json analyze_theorem_b1(const TraceSource& trace, const TheoremB1Options& options,
-                                          ResultSink& sink, ThreadPool& pool,
+                                          ResultWriter& output, ThreadPool& pool,
                                           const ProgressFn& progress, std::stop_token stop,
                                           const ResultProvenance& provenance = {});
 

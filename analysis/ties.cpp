@@ -227,15 +227,14 @@ void check_model(const TraceInfo& info, const Transformer& model) {
     return;
   throw ConfigError(fmt::format(
       "ties: the model has {} layers, {} query heads and {} tokens in its vocabulary, expected "
-      "those "
-      "of the recording: {}, {} and {}",
+      "those of the recording: {}, {} and {}",
       config.n_layers, config.n_q, config.n_vocab, info.n_layers, info.n_q, info.n_vocab));
 }
 
 /// Decodes with both orders of ties, adds what came out to the cases' rows and writes the arrays
 /// live/.
 void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
-                     const std::vector<TieCase>& cases, Json& rows, ResultSink& sink,
+                     const std::vector<TieCase>& cases, Json& rows, ResultWriter& output,
                      ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop) {
   constexpr std::array<const char*, 4> kNames = {"steps", "first_changed", "first_token",
                                                  "logit_change"};
@@ -271,8 +270,8 @@ void add_closed_loop(const TraceSource& trace, const TiesOptions& options,
   }
   for (std::size_t v = 0; v < kNames.size(); ++v) {
     const std::string name = fmt::format("live/{}", kNames[v]);
-    sink.declare({name, ResultType::f64, {n_of(cases)}, {"case"}, kUnits[v], kWords[v]});
-    sink.write<double>(name, 0, values[v]);
+    output.declare({name, ResultType::f64, {n_of(cases)}, {"case"}, kUnits[v], kWords[v]});
+    output.write<double>(name, 0, values[v]);
     for (std::size_t c = 0; c < cases.size(); ++c)
       rows[c][fmt::format("live_{}", kNames[v])] = json_number(values[v][c]);
   }
@@ -284,7 +283,7 @@ std::vector<MethodSpec> default_tie_methods() {
   return {"quest", "quoka", "loki", "sparq:mean-value=false", "oracle-topk"};
 }
 
-Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSink& sink,
+Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultWriter& output,
                   ThreadPool& pool, const ProgressFn& progress, std::stop_token stop,
                   const ResultProvenance& provenance) {
   check_fields(options);
@@ -318,14 +317,14 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
   }
   config.update(fields_to_json(options));
   const TraceSource* const traces[] = {&trace};
-  sink.begin(make_result_info("ties", traces, config, provenance));
-  write_axis(sink, "layer", layers, "layer", "layer");
+  output.begin(make_result_info("ties", traces, config, provenance));
+  write_axis(output, "layer", layers, "layer", "layer");
   std::vector<Index> positions;
   for (const TokenRange& call : calls) positions.push_back(call.begin);
-  write_axis(sink, "step_pos", positions, "token", "position of the step");
+  write_axis(output, "step_pos", positions, "token", "position of the step");
   const Index n_cases = n_of(cases);
   const Index n_steps = n_of(calls);
-  LayerArrays arrays(sink, n_of(layers));
+  LayerArrays arrays(output, n_of(layers));
   const auto by_step = [&](const std::string& name, const char* units,
                            const char* words) -> Tensor<double>& {
     return arrays.add<double>(name, {n_cases, n_steps}, {"case", "step"}, units, words, kNan);
@@ -389,14 +388,14 @@ Json analyze_ties(const TraceSource& trace, const TiesOptions& options, ResultSi
     summary["rows"].push_back(std::move(row));
   }
   if (options.model != nullptr)
-    add_closed_loop(trace, options, cases, summary["rows"], sink, pool, progress, stop);
+    add_closed_loop(trace, options, cases, summary["rows"], output, pool, progress, stop);
   summary["totals"] = mean_of_layers(summary["layers"]);
-  sink.add_plot({"plot_changed",
-                 "changed",
-                 {"layer", ".", "step_pos"},
-                 "Keys that another order of ties changes"});
-  sink.add_plot({"plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut"});
-  sink.finish(summary);
+  output.add_plot({"plot_changed",
+                   "changed",
+                   {"layer", ".", "step_pos"},
+                   "Keys that another order of ties changes"});
+  output.add_plot({"plot_ties", "ties", {"layer", ".", "step_pos"}, "Rows with a tie at the cut"});
+  output.finish(summary);
   return summary;
 }
 

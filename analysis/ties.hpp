@@ -46,14 +46,14 @@ std::vector<MethodSpec> default_tie_methods();
 /// step; rows that keep all their candidates have no cut and are not counted. Queries and keys that
 /// are no numbers are refused as they are read.
 ///
-/// Arrays, by layer, case and step; NaN where the method cannot take the case (the summary's "rows"
-/// say why)
+/// Arrays, by layer, case and step; NaN where the method cannot take the case, which the summary's
+/// "rows" explain
 ///   rows       rows with a cut
 ///   ties       those whose cut lies among equal scores
 ///   tied       units in these sets, mean over the rows with a tie; 0 without
 ///   changed    keys that come and go with the order of equal scores, mean over rows
 ///   close      rows whose exact gap between the k-th and the next score is below one rounding step
-///   of the type there
+///              of the type there
 /// and by layer and case
 ///   gap_steps  median over rows of that gap in rounding steps; NaN for f64
 /// With a model, by case (its own units, f32, bf16 and fp8; NaN for the others), see
@@ -67,7 +67,8 @@ std::vector<MethodSpec> default_tie_methods();
 /// count. Throws ConfigError for options out of range, a budget that a method does not take or
 /// another model than the recorded one; Interrupted on a stop.
 nlohmann::ordered_json analyze_ties(const TraceSource& trace, const TiesOptions& options,
-                                    ResultSink& sink, ThreadPool& pool, const ProgressFn& progress,
-                                    std::stop_token stop, const ResultProvenance& provenance = {});
+                                    ResultWriter& output, ThreadPool& pool,
+                                    const ProgressFn& progress, std::stop_token stop,
+                                    const ResultProvenance& provenance = {});
 
 }  // namespace kvscope

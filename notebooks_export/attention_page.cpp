@@ -88,8 +88,8 @@ std::string about_html(const TraceSource& trace, const TraceInfo& part, const Js
                        const ResultProvenance& provenance) {
   const TraceInfo& info = trace.info();
   std::string html = fmt::format(
-      "<h1>Attention of {}</h1>\n<div class=\"soft small\">Trace {} ({}), {} tokens, {} of {} layers, "
-      "{} of {} query heads. Written by {}: <code>{}</code></div>\n",
+      "<h1>Attention of {}</h1>\n<div class=\"soft small\">Trace {} ({}), {} tokens, {} of {} "
+      "layers, {} of {} query heads. Written by {}: <code>{}</code></div>\n",
       xml_escape(info.model_name.empty() ? "a model" : info.model_name),
       xml_escape(std::filesystem::path(trace.where()).filename().string()), xml_escape(info.uuid),
       info.n_tokens, part.layers.size(), info.n_layers, part.q_heads.size(), info.n_q,

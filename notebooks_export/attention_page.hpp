@@ -1,5 +1,5 @@
-// The attention maps of a trace as one HTML page that needs nothing else: pan, zoom, hover, an atlas of
-// the heads. No network, no other file; what is text in the trace is text in the page.
+// The attention maps of a trace as one HTML page that needs nothing else: pan, zoom, hover, an
+// atlas of the heads. No network, no other file; what is text in the trace is text in the page.
 #pragma once
 
 #include <stop_token>
@@ -42,8 +42,8 @@ struct AttentionPageOptions {
 /// Smaller weights are told apart from none, not from each other.
 inline constexpr double kPageFloor = 1e-9;
 
-/// A weight in 16 bits: 0 for NaN (not visible), 1 below the floor, else its logarithm in 65533 equal
-/// steps; the relative error is below 2e-4.
+/// A weight in 16 bits: 0 for NaN (not visible), 1 below the floor, else its logarithm in 65533
+/// equal steps; the relative error is below 2e-4.
 std::uint16_t page_code(double weight);
 double weight_of_page_code(std::uint16_t code);
 
@@ -62,7 +62,8 @@ struct AttentionPage {
   Index block = 0;
 };
 
-/// Throws ConfigError for options out of range, heads that were not recorded, a trace without all q and
+/// Throws ConfigError for options out of range, heads that were not recorded, a trace without
+/// all q and
 /// k, or maps that do not fit into max_size with 16 cells per side (or the cells asked for);
 /// Interrupted on a stop.
 AttentionPage make_attention_page(const TraceSource& trace, const AttentionPageOptions& options,

@@ -202,6 +202,10 @@ constexpr KnownMetric kKnown[] = {
     // speculation and time
     {"acceptance", "Acceptance length", kHigher, kHundredths},
     {"acceptance_length", "Acceptance length", kHigher, kHundredths},
+    {"acceptance_length_low", "Acceptance length, lower end of the interval", kNeither,
+     kHundredths},
+    {"acceptance_length_high", "Acceptance length, upper end of the interval", kNeither,
+     kHundredths},
     {"acceptance_rate", "Acceptance rate", kHigher, kShare},
     {"accepted", "Accepted tokens", kHigher, kHundredths},
     {"tokens_per_pass", "Tokens per pass", kHigher, kHundredths},

@@ -60,7 +60,7 @@ class OwnedView final : public ResultView {
 };
 
 std::unique_ptr<ResultView> view_of(const Table& table, ResultInfo info,
-                                    const std::function<void(ResultSink&)>& more = {}) {
+                                    const std::function<void(ResultWriter&)>& more = {}) {
   if (table.n_rows() == 0)
     throw FormatError(fmt::format("{}: the table has no rows", table.name()));
   // Results in HDF5 have as many arrays at most; what follows looks for columns by their names.
@@ -95,12 +95,12 @@ std::unique_ptr<ResultView> open_json(const std::string& text, const std::string
     info.kind = report.string_if("kind").value_or("table");
     info.config_hash = report.string_if("config_hash").value_or("");
     info.command_line = report.string_if("command_line").value_or("");
-    std::replace(info.kind.begin(), info.kind.end(), ' ',
-                 '-');  // "simulate needle", as it once was
+    // "simulate needle", as it once was.
+    std::replace(info.kind.begin(), info.kind.end(), ' ', '-');
     info.config = config_of(json);
   }
   return view_of(table_from_json(json, where), info,
-                 [&](ResultSink& sink) { write_simulation_arrays(json, where, sink); });
+                 [&](ResultWriter& output) { write_simulation_arrays(json, where, output); });
 }
 
 /// True for a file that is HDF5, and for one that should be by its name.

@@ -57,8 +57,8 @@ double derived(double value, double full, Derive derive) {
   return value;
 }
 
-/// Marks the best and the second of cells that compete, by what they show. Nothing is best where all
-/// tie, and nothing is second where all but the best do.
+/// Marks the best and the second of cells that compete, by what they show. Nothing is best where
+/// all tie, and nothing is second where all but the best do.
 void mark(const std::vector<PaperCell*>& cells, Better better) {
   if (better == Better::neither || cells.size() < 2) return;
   std::map<double, std::string> shown;
@@ -127,7 +127,8 @@ void mark_methods(PaperTable& table, const TableLayout& layout) {
   }
 }
 
-/// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty if none does.
+/// "Not marked, since gates doubt it: too-few-trials (3 rows of the result), ..."; empty
+/// if none does.
 std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
   if (!doubt || !doubt->is_text) return "";
   std::map<std::string, std::size_t> counts;
@@ -144,7 +145,8 @@ std::string doubts_sentence(const TableColumn* doubt, const RowSlots& rows) {
   return text.empty() ? text : fmt::format("Not marked, since gates doubt it: {}.", text);
 }
 
-/// The value that ranks the quantity of value `v`: the first that shows it as it is, else the first.
+/// The value that ranks the quantity of value `v`: the first that shows it as it is,
+/// else the first.
 std::size_t ranking_value(const std::vector<BoundValue>& values, std::size_t v) {
   std::size_t first = v;
   for (std::size_t other = values.size(); other-- > 0;) {

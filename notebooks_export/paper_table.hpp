@@ -89,13 +89,14 @@ struct PaperTable {
   std::string note;  // what a cell is the mean of, what is beside it; may be empty
 };
 
-/// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are methods
-/// (within equal outer row heads), along a row if columns are (within equal other column fields),
-/// else not at all. Ranks are among what is shown: values that round to the same text share a mark,
-/// and one method alone has none; nothing is marked where all tie. Columns that show one quantity
-/// (perplexity, its difference, its increase) are ranked once. Cells of rows that a gate doubts
-/// (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the gates. Rows that do not depend on a column field (no budget: full
-/// attention) show their value in every column.
+/// Groups, averages (NaN left out), compares. Methods are ranked: down a column if rows are
+/// methods (within equal outer row heads), along a row if columns are (within equal other column
+/// fields), else not at all. Ranks are among what is shown: values that round to the same text
+/// share a mark, and one method alone has none; nothing is marked where all tie. Columns that show
+/// one quantity (perplexity, its difference, its increase) are ranked once. Cells of rows that a
+/// gate doubts (column doubt, analysis/simulate/gates.hpp) have no mark, and the note names the
+/// gates. Rows that do not depend on a column field (no budget: full attention) show their value
+/// in every column.
 ///
 /// Of a sweep's rows those of whole layers with full attention are taken, unless a field or `where`
 /// names q_head, kv_head or window. Prompts that the dense model does not answer (column

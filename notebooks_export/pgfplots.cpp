@@ -66,7 +66,7 @@ class PgfWriter {
   // ---- marks ----
 
   void operator()(const Area& m) {
-    polygon(m.x, m.low, m.high, theme_.style_of(m.tone).colour, 0.13);
+    polygon(m.x, m.low, m.high, theme_.style_of(m.tone).colour, m.opacity);
   }
 
   void operator()(const HeatMap& m) {
@@ -290,12 +290,10 @@ class PgfWriter {
       return std::holds_alternative<HeatMap>(m);
     });
     out_ += fmt::format(
-        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only "
-        "axis,unbounded coords=jump,width={:.2f}pt,"
-        "height={:.2f}pt,\n  {}\n  {}\n  {}tick align=outside,tick pos=left,minor "
-        "tick "
-        "num=0,major tick length={:.1f}pt,label style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}"
-        "\\selectfont}}",
+        "\\begin{{axis}}[at={{({:.2f}pt,{:.2f}pt)}},anchor=south west,scale only axis,unbounded "
+        "coords=jump,width={:.2f}pt,height={:.2f}pt,\n  {}\n  {}\n  {}tick align=outside,tick "
+        "pos=left,minor tick num=0,major tick length={:.1f}pt,label "
+        "style={{font=\\fontsize{{{:.1f}}}{{{:.1f}}}\\selectfont}}",
         frame.x, layout_.size.h - frame.bottom(), frame.w, frame.h,
         axis_options('x', panel.x, layout.x, frame), axis_options('y', panel.y, layout.y, frame),
         is_map ? "axis on top," : "axis lines=left,axis line style={-},", theme_.tick_length,
@@ -358,8 +356,8 @@ class PgfWriter {
       case Symbol::region:
         out_ += fmt::format(
             "\\addlegendimage{{area legend,draw={0},draw opacity=0.4,fill={0},fill "
-            "opacity=0.13}}\n",
-            tex_colour(style.colour));
+            "opacity={1:g}}}\n",
+            tex_colour(style.colour), entry.opacity);
         break;
       case Symbol::outline:
         out_ += fmt::format("\\addlegendimage{{area legend,fill=none,draw={}}}\n",

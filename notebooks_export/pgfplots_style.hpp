@@ -17,7 +17,8 @@ std::string_view tex_dash(plot::Dash dash);
 /// The options of a series' marker, `radius` in points.
 std::string tex_marker(const plot::SeriesStyle& style, double radius);
 
-/// The name of a filled star, which plotmarks has not; tex_star() defines it as other formats draw it.
+/// The name of a filled star, which plotmarks has not; tex_star() defines it as other
+/// formats draw it.
 inline constexpr const char* kStarMark = "kvscopestar";
 std::string tex_star();
 

@@ -33,13 +33,13 @@ std::vector<double> numbers_of(const Json& parent, const char* key, const std::s
   return numbers;
 }
 
-void write_list(ResultSink& sink, const std::string& name, const std::vector<double>& values,
+void write_list(ResultWriter& output, const std::string& name, const std::vector<double>& values,
                 const char* axis, const char* units) {
-  sink.declare({name, ResultType::f64, {static_cast<Index>(values.size())}, {axis}, units, axis});
-  sink.write<double>(name, 0, values);
+  output.declare({name, ResultType::f64, {static_cast<Index>(values.size())}, {axis}, units, axis});
+  output.write<double>(name, 0, values);
 }
 
-void write_grids(const Json& grids, const std::string& where, ResultSink& sink) {
+void write_grids(const Json& grids, const std::string& where, ResultWriter& output) {
   std::vector<double> lengths;
   std::vector<double> depths;
   std::map<std::string, std::vector<double>> by_kind;
@@ -60,25 +60,25 @@ void write_grids(const Json& grids, const std::string& where, ResultSink& sink) 
     all.insert(all.end(), accuracy.begin(), accuracy.end());
   }
   if (by_kind.empty()) return;
-  write_list(sink, "grid/length", lengths, "length", "token");
-  write_list(sink, "grid/depth", depths, "depth", "1");
+  write_list(output, "grid/length", lengths, "length", "token");
+  write_list(output, "grid/depth", depths, "depth", "1");
   const std::size_t n_cells = lengths.size() * depths.size();
   for (const auto& [kind, accuracy] : by_kind) {
     if (kind == "length" || kind == "depth" || kind == "pair")
       refuse(where, fmt::format("a grid is called {}, as an axis is", kind));
     const std::string name = "grid/" + kind;
-    sink.declare({name,
-                  ResultType::f64,
-                  {static_cast<Index>(accuracy.size() / n_cells),
-                   static_cast<Index>(lengths.size()), static_cast<Index>(depths.size())},
-                  {"pair", "length", "depth"},
-                  "1",
-                  "accuracy"});
-    sink.write<double>(name, 0, accuracy);
+    output.declare({name,
+                    ResultType::f64,
+                    {static_cast<Index>(accuracy.size() / n_cells),
+                     static_cast<Index>(lengths.size()), static_cast<Index>(depths.size())},
+                    {"pair", "length", "depth"},
+                    "1",
+                    "accuracy"});
+    output.write<double>(name, 0, accuracy);
   }
 }
 
-void write_curves(const Json& curves, const std::string& where, ResultSink& sink) {
+void write_curves(const Json& curves, const std::string& where, ResultWriter& output) {
   if (!curves.is_object() || !curves.contains("log_perplexity") ||
       !curves["log_perplexity"].is_array() || !curves.contains("step_begin") ||
       !curves["step_begin"].is_number_integer()) {
@@ -96,23 +96,23 @@ void write_curves(const Json& curves, const std::string& where, ResultSink& sink
   if (all.empty()) return;
   std::vector<double> positions(n_steps);
   std::iota(positions.begin(), positions.end(), curves["step_begin"].get<double>());
-  write_list(sink, "curve/position", positions, "position", "token");
-  sink.declare({"curve/log_perplexity",
-                ResultType::f64,
-                {static_cast<Index>(lists.size()), static_cast<Index>(n_steps)},
-                {"pair", "position"},
-                "nat",
-                "mean loss up to this position"});
-  sink.write<double>("curve/log_perplexity", 0, all);
+  write_list(output, "curve/position", positions, "position", "token");
+  output.declare({"curve/log_perplexity",
+                  ResultType::f64,
+                  {static_cast<Index>(lists.size()), static_cast<Index>(n_steps)},
+                  {"pair", "position"},
+                  "nat",
+                  "mean loss up to this position"});
+  output.write<double>("curve/log_perplexity", 0, all);
 }
 
 }  // namespace
 
-void write_simulation_arrays(const Json& report, const std::string& where, ResultSink& sink) {
+void write_simulation_arrays(const Json& report, const std::string& where, ResultWriter& output) {
   if (!report.is_object()) return;
   if (report.contains("grids") && report["grids"].is_array())
-    write_grids(report["grids"], where, sink);
-  if (report.contains("curves")) write_curves(report["curves"], where, sink);
+    write_grids(report["grids"], where, output);
+  if (report.contains("curves")) write_curves(report["curves"], where, output);
 }
 
 }  // namespace kvscope

@@ -12,6 +12,6 @@ namespace kvscope {
 /// curve/log_perplexity [pair, position] from "curves"; nothing where the report has neither.
 /// Throws FormatError, naming `where`, for lists that do not fit together.
 void write_simulation_arrays(const nlohmann::json& report, const std::string& where,
-                             ResultSink& sink);
+                             ResultWriter& output);
 
 }  // namespace kvscope

@@ -272,8 +272,7 @@ TablePivot make_pivot(const Rows& rows, const Fields& row_fields, const Fields& 
         kMaxCells) {
       throw ConfigError(
           fmt::format("the table would have more than {} cells: choose fields with fewer values, "
-                      "or some of the "
-                      "rows with --where",
+                      "or some of the rows with --where",
                       kMaxCells));
     }
   }

@@ -48,8 +48,8 @@ void encode_rows(const RowOrigin& origin, TensorView<const float> rows,
   const DType dtype = h5::dtype_of(origin.array.type).value();
   const Index n_rows = rows.dim(0);
   const Index row_size = rows.dim(1);
-  const Index step =
-      rows.is_contiguous() ? std::max<Index>(n_rows, 1) : 1;  // rows per conversion call
+  // Rows per conversion call.
+  const Index step = rows.is_contiguous() ? std::max<Index>(n_rows, 1) : 1;
   const std::size_t n = static_cast<std::size_t>(step * row_size);
   for (Index row = 0; row < n_rows; row += step) {
     const float* source = rows.data() + row * rows.stride(0);

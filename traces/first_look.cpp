@@ -20,7 +20,8 @@ namespace {
 
 using Kind = Answer::Kind;
 
-/// With more than this in use the process does not stay: it keeps what the program frees or writes over.
+/// With more than this in use the process does not stay: it keeps what the program frees
+/// or writes over.
 constexpr std::uint64_t kMostMemoryToCopy = std::uint64_t{256} << 20;
 
 class SeenFiles {
@@ -118,8 +119,8 @@ FirstLook::FirstLook(const std::filesystem::path& path, OpenFunction open, unsig
   if (!stamp) return;
   is_good_ = seen_files().has(*stamp);
   if (is_good_) return;
-    // ThreadSanitizer forbids the fork; AddressSanitizer's locks may stay held in the other process for
-    // ever where another thread held one (until GCC 14).
+    // ThreadSanitizer forbids the fork; AddressSanitizer's locks may stay held in the other process
+    // for ever where another thread held one (until GCC 14).
 #ifdef __SANITIZE_THREAD__
   return;
 #elif defined(__SANITIZE_ADDRESS__)

@@ -95,8 +95,8 @@ class Dataset : public Node {
   void read(const Dims& offset, const Dims& size, void* out) const;
   /// Throws IoError as soon as the system refused a byte of this file (disk full, device error).
   void write(const Dims& offset, const Dims& size, const void* data);
-  /// Throws FormatError if the whole array would take more memory than the file has bytes (64 MiB for
-  /// small files): compressed zeros can claim a thousand times as much.
+  /// Throws FormatError if the whole array would take more memory than the file has bytes (64 MiB
+  /// for small files): compressed zeros can claim a thousand times as much.
   void check_fits_memory() const;
   /// The whole array. Throws FormatError if its type is not T's, or as check_fits_memory does.
   template <class T>
@@ -178,8 +178,8 @@ class File : public Node {
   Handle parent_of(const std::string& path) const;
 
   Index storage_limit_ = 0;  // bytes of the file
-  bool has_user_block_ =
-      true;  // bytes before HDF5's own, by which it moves addresses; true if not known
+  /// Bytes before HDF5's own, by which it moves addresses; true if not known.
+  bool has_user_block_ = true;
   std::shared_ptr<Device> device_;                       // none behind an image
   mutable std::vector<std::pair<std::string, Id>> way_;  // groups down to the parent asked for last
   std::uint64_t n_failed_closes_ = 0;  // of all objects, when this file was opened

@@ -7,8 +7,8 @@ namespace kvscope::h5 {
 
 namespace {
 
-constexpr std::size_t kMaxText =
-    60000;  // an attribute has to fit into an object header message (64 KiB)
+// An attribute has to fit into an object header message (64 KiB).
+constexpr std::size_t kMaxText = 60000;
 bool fits_attribute(const Id& space) {
   const hssize_t n = H5Sget_simple_extent_npoints(space.get());
   return n >= 0 && static_cast<std::size_t>(n) <= kMaxText;

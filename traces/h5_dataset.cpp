@@ -190,8 +190,9 @@ Dataset File::open_dataset(const std::string& path, std::size_t chunk_cache_byte
   }
   dataset.type_ = *known;
 
-  // Before the shape, for which a virtual dataset would open its sources. What has a place in the file
-  // is contiguous and neither filtered nor elsewhere; asking for more costs as much as opening.
+  // Before the shape, for which a virtual dataset would open its sources. What has a place
+  // in the file is contiguous and neither filtered nor elsewhere; asking for more costs as
+  // much as opening.
   const haddr_t place = H5Dget_offset(dataset.id_.get());
   H5Eclear2(H5E_DEFAULT);
   H5D_layout_t layout = H5D_CONTIGUOUS;

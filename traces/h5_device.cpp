@@ -22,8 +22,8 @@ Device::Device(const std::filesystem::path& path, Mode mode)
   // O_NONBLOCK: a pipe without a writer must not hold us up before we see that it is one.
   int flags = O_CLOEXEC | O_NONBLOCK | (writable_ ? O_RDWR : O_RDONLY);
   if (mode == Mode::create) flags |= O_CREAT | O_EXCL;
-  if (writable_)
-    flags |= O_NOFOLLOW;  // a link may have been put there to lead us astray; reading does no harm
+  // A link may have been put there to lead us astray; reading does no harm.
+  if (writable_) flags |= O_NOFOLLOW;
   const char* verb = mode == Mode::create ? "create" : "open";
   fd_ = ::open(path.c_str(), flags, 0666);
   if (fd_ < 0) {
@@ -103,6 +103,10 @@ void Device::resize(std::uint64_t n_bytes) {
 bool Device::lock(bool exclusive) {
   while (::flock(fd_, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
+    // Where there are no locks (NFS, Lustre, some read-only mounts), whoever only reads goes
+    // without: the lock would keep writers away, and a trace under its name has none.
+    const bool has_no_locks = errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP;
+    if (!exclusive && !writable_ && has_no_locks) return true;
     lock_error_ = errno;
     return false;
   }
@@ -208,7 +212,8 @@ herr_t device_read(H5FD_t* file, H5FD_mem_t /*kind*/, hid_t /*list*/, haddr_t ad
   return fail("device_read", H5E_READERROR, std::strerror(self(file)->device->read_error()));
 }
 
-/// HDF5 asks for it where the path is a symbolic link, to see that the link still leads to what was opened.
+/// HDF5 asks for it where the path is a symbolic link, to see that the link still leads to
+/// what was opened.
 herr_t device_handle(H5FD_t* file, hid_t /*list*/, void** descriptor) {
   if (descriptor == nullptr)
     return fail("device_handle", H5E_BADVALUE, "no place for the descriptor");

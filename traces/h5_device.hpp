@@ -4,9 +4,9 @@
 // HDF5 1.10 holds data back until a dataset or file is closed, reports what then fails from calls
 // whose results say nothing about the file, and is left with broken structures of its own that end
 // the process later. So here a write that the system refuses is noted, kept in memory, and reported
-// as done; HDF5 closes in good order, and File::close, which every writer calls before it publishes,
-// throws what was noted. The driver opens nothing but the file that it was handed: a file that
-// names others (virtual datasets, external links) cannot make this program open them.
+// as done; HDF5 closes in good order, and File::close, which every writer calls before it
+// publishes, throws what was noted. The driver opens nothing but the file that it was handed: a
+// file that names others (virtual datasets, external links) cannot make this program open them.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,8 @@ class Device {
 
   /// Throws IoError if the system refused anything so far.
   void check() const;
-  /// Puts everything on the device, closes, and throws IoError if anything failed since the file was
-  /// opened.
+  /// Puts everything on the device, closes, and throws IoError if anything failed since the
+  /// file was opened.
   void finish();
   /// The reason why reading failed (errno); 0 if it did not.
   int read_error() const { return read_error_; }
@@ -69,8 +69,8 @@ class Device {
   std::vector<Piece> refused_;  // what HDF5 believes to be in the file, in the order of writing
 };
 
-/// An access list with which one file may be opened, which then lies on `device`. Only with the Lock
-/// held.
+/// An access list with which one file may be opened, which then lies on `device`. Only with
+/// the Lock held.
 class AccessOnce {
  public:
   explicit AccessOnce(std::shared_ptr<Device> device);

@@ -11,8 +11,8 @@ namespace kvscope::h5 {
 namespace {
 
 constexpr const char* kLockedAdvice =
-    "; another program has the file open, or the file system has no locks: on NFS or Lustre set the "
-    "environment variable HDF5_USE_FILE_LOCKING=FALSE";
+    "; another program has the file open, or the file system has no locks: on NFS or Lustre set "
+    "the environment variable HDF5_USE_FILE_LOCKING=FALSE";
 
 [[noreturn]] void fail_open(const std::string& name, Index size, const Device* device) {
   const std::string reason = innermost_error();

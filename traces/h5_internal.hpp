@@ -16,8 +16,8 @@ namespace kvscope::h5 {
 
 static_assert(sizeof(Handle) == sizeof(hid_t));
 
-/// Holds the global lock and keeps this thread's HDF5 from printing. Every call of HDF5 happens below
-/// one of these.
+/// Holds the global lock and keeps this thread's HDF5 from printing. Every call of HDF5 happens
+/// below one of these.
 class Lock {
  public:
   /// `file` is told if HDF5 crashes below this lock (hdf5_library.hpp); it has to live as long.

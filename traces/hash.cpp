@@ -81,9 +81,9 @@ std::string hash_contents(const TraceInfo& info, std::span<const std::int32_t> t
       fmt::join(info.layers, ","), fmt::join(info.q_heads, ","), fmt::join(info.kv_heads, ","));
   if (info.score_cap > 0.0f) block += fmt::format("cap {:.9g}\n", info.score_cap);  // as with sinks
   for (const auto& window : info.window) block += fmt::format("window {}\n", window.value_or(0));
-  if (!info.sinks.empty()) {  // traces without them keep the hash that they always had
+  if (!info.sink_logits.empty()) {  // traces without them keep the hash that they always had
     block += "sinks\n";
-    append_bytes(block, std::span<const float>(info.sinks));
+    append_bytes(block, std::span<const float>(info.sink_logits));
   }
   if (!info.index.empty()) {
     const IndexShape& index = info.index;

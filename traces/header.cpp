@@ -14,8 +14,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr std::size_t kMaxTextBytes =
-    16384;  // longer provenance texts are cut: HDF5 limits attributes
+// Longer provenance texts are cut: HDF5 limits attributes.
+constexpr std::size_t kMaxTextBytes = 16384;
 
 /// The first bytes of a long text, not cutting a UTF-8 character.
 std::string shortened(const std::string& text) {
@@ -133,10 +133,10 @@ void write_model(h5::File& file, const TraceInfo& info) {
   std::vector<Index> windows;
   for (const auto& window : info.window) windows.push_back(window.value_or(0));
   if (!windows.empty()) write_indices(file, schema::kWindows, windows, "layer", "token");
-  if (!info.sinks.empty()) {
+  if (!info.sink_logits.empty()) {
     const h5::Dims dims = {info.n_layers, info.n_q};
     h5::Dataset dataset = file.create_dataset(schema::kSinks, h5::Type::f32, dims);
-    dataset.write({0, 0}, dims, info.sinks.data());
+    dataset.write({0, 0}, dims, info.sink_logits.data());
     schema::describe(dataset, "layer,q_head", "nat");
   }
   if (!info.layer_kinds.empty()) {
@@ -164,7 +164,7 @@ void read_layer_properties(const h5::File& file, bool must_have_sinks, TraceInfo
   if (must_have_sinks || file.has(schema::kSinks)) {
     const h5::Dataset dataset = file.open_dataset(schema::kSinks);
     require_dims(dataset, {info.n_layers, info.n_q});
-    info.sinks = dataset.read_all<float>();
+    info.sink_logits = dataset.read_all<float>();
   }
   if (file.has(schema::kLayerKinds)) {
     const h5::Dataset dataset = file.open_dataset(schema::kLayerKinds);

@@ -79,8 +79,8 @@ struct TraceLayout {
 TraceLayout create_layout(const std::filesystem::path& path, const TraceInfo& info,
                           std::optional<int> gzip_level = std::nullopt);
 
-/// Which arrays are held against the header when a file is opened: all, or each when it is first used,
-/// for a file of which a first look has seen all.
+/// Which arrays are held against the header when a file is opened: all, or each when it is first
+/// used, for a file of which a first look has seen all.
 enum class CheckArrays { all, when_used };
 
 /// Opens a file for reading and checks every array's type and shape against the header. Throws

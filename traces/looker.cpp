@@ -56,7 +56,7 @@ void set_limit(int resource, std::uint64_t most) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
-std::uint64_t address_space_bytes() {
+[[maybe_unused]] std::uint64_t address_space_bytes() {  // sanitizers take no limit
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));

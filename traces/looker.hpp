@@ -62,7 +62,8 @@ class Looker {
 
   /// Empty if no process is to be had. Safe in a program with threads: see first_look.hpp.
   static std::unique_ptr<Looker> start(Life life);
-  /// Kills the process and waits until it is gone; does neither in a fork of the program that made it.
+  /// Kills the process and waits until it is gone; does neither in a fork of the program
+  /// that made it.
   ~Looker();
   Looker(const Looker&) = delete;
   Looker& operator=(const Looker&) = delete;

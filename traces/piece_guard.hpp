@@ -1,9 +1,9 @@
 // Compares what is read of a trace with its checksums, each piece once per opened file.
 //
 // A piece is what one unit added to one head of one array (pieces.hpp). Whoever reads a range feeds
-// its blocks through a GuardedRead: pieces that lie in the range are hashed on the way, those that it
-// cuts at its ends are read whole, once. The tables of checksums and the header are themselves held
-// against the content hash, when data are first read.
+// its blocks through a GuardedRead: pieces that lie in the range are hashed on the way, those that
+// it cuts at its ends are read whole, once. The tables of checksums and the header are themselves
+// held against the content hash, when data are first read.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ namespace kvscope {
 /// What is known about the pieces of one open file, which has checksums. Safe from several threads.
 class PieceGuard {
  public:
-  /// `n_units` units are whole in the file; `is_sealed` if it has all of its units and a content hash.
+  /// `n_units` units are whole in the file; `is_sealed` if it has all of its units and
+  /// a content hash.
   PieceGuard(const TraceLayout& layout, Index n_units, bool is_sealed);
 
   /// What opening believes: the tokens, and what is recorded about the model. Throws FormatError.
@@ -37,8 +38,8 @@ class PieceGuard {
   friend class GuardedRead;
   struct ArrayState {
     std::vector<std::uint64_t> table;  // [n_units, heads]
-    std::unique_ptr<std::atomic<bool>[]>
-        is_good;  // of each entry of the table; null until it is read
+    /// Of each entry of the table; null until it is read.
+    std::unique_ptr<std::atomic<bool>[]> is_good;
   };
   ArrayState& state_of(const TraceLayout& layout, std::size_t array,
                        std::span<const TokenId> tokens);
@@ -58,8 +59,8 @@ class GuardedRead {
   GuardedRead(PieceGuard* guard, const TraceLayout& layout, std::span<const TokenId> tokens,
               std::size_t array, Index head, TokenRange range);
   void add(Index first, Index n, std::span<const std::byte> rows);
-  /// Throws FormatError for a damaged piece, with its array, unit and head. Pieces of more than 64 MiB
-  /// (dense attention of long chunks) of which only a part was read are not looked at.
+  /// Throws FormatError for a damaged piece, with its array, unit and head. Pieces of more than 64
+  /// MiB (dense attention of long chunks) of which only a part was read are not looked at.
   void finish();
 
  private:

@@ -9,8 +9,8 @@
 namespace kvscope {
 
 /// Turns keys back by the model's own rounded cosines and sines, in f64: what comes out is what the
-/// model had before it rotated, to the rounding of a product in f32 (and of the cache, where that is
-/// bf16). Layers without rotation keep their keys.
+/// model had before it rotated, to the rounding of a product in f32 (and of the cache, where that
+/// is bf16). Layers without rotation keep their keys.
 class PreRotary {
  public:
   explicit PreRotary(const ModelConfig& config);

@@ -73,8 +73,8 @@ void RawFile::close() {
 }
 
 bool is_being_recorded(const std::filesystem::path& path) {
-  const int fd =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may be anything, a pipe too
+  // It may be anything, a pipe too.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
@@ -83,8 +83,8 @@ bool is_being_recorded(const std::filesystem::path& path) {
 
 bool is_unfinished_recording(const std::filesystem::path& path) {
   constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  constexpr std::size_t kLayoutBegun =
-      4096;  // of a recorder that was killed before it wrote its header
+  // Of a recorder that was killed before it wrote its header.
+  constexpr std::size_t kLayoutBegun = 4096;
   constexpr std::size_t kHeader = std::size_t{1} << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;

@@ -36,8 +36,8 @@ class RawFile {
 /// True if a live process is recording into this file.
 bool is_being_recorded(const std::filesystem::path& path);
 
-/// True for what a recorder left that was killed: an empty file, the begin of an HDF5 file, or a trace
-/// with the status "recording", whole or not. False for everybody else's files.
+/// True for what a recorder left that was killed: an empty file, the begin of an HDF5 file, or a
+/// trace with the status "recording", whole or not. False for everybody else's files.
 bool is_unfinished_recording(const std::filesystem::path& path);
 
 /// OUT.part: where a file grows before it gets its name.

@@ -14,10 +14,10 @@
 namespace kvscope {
 
 struct OpenOptions {
-  bool allow_partial =
-      false;  // also open a file that is still being recorded, or was when its writer was killed
-  bool check_data =
-      true;  // compare what is read with its checksums; false for who compares them all
+  /// Also open a file that is still being recorded, or was when its writer was killed.
+  bool allow_partial = false;
+  /// Compare what is read with its checksums; false for who compares them all.
+  bool check_data = true;
 };
 
 /// The N most probable keys of each row, by falling probability; pos -1 and prob 0 where a row sees
@@ -38,8 +38,9 @@ struct RoutedRows {
 class TraceFile final : public TraceSource {
  public:
   /// Throws IoError (missing, unreadable, locked) or FormatError (damaged, not a trace, a newer
-  /// version, a shape that contradicts the header; a recording that did not end, unless allowed). So
-  /// do all reads of data that do not have their recorded checksum, with array, unit and head.
+  /// version, a shape that contradicts the header; a recording that did not end, unless allowed).
+  /// So do all reads of data that do not have their recorded checksum, with array, unit and head.
+  /// The manifest of a trace set (trace_set.hpp) opens as the single file would.
   static TraceFile open(const std::filesystem::path& path, OpenOptions options = {});
   /// The same from the bytes of a file; `name` stands for it in messages.
   static TraceFile open_image(std::span<const std::byte> bytes, const std::string& name,

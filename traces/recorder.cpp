@@ -126,12 +126,12 @@ class Stopwatch {
 
 /// One recording run. Returns the number of whole units.
 std::size_t run_units(const Transformer& model, const TokenTexts& texts,
-                      std::span<const TokenId> prompt, const TraceInfo& info, TraceSink& sink,
-                      ThreadPool& pool, const ProgressFn& progress, const std::stop_token& stop,
-                      RecordReport& report) {
+                      std::span<const TokenId> prompt, const TraceInfo& info,
+                      TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,
+                      const std::stop_token& stop, RecordReport& report) {
   const std::unique_ptr<KvStore> cache = model.make_store(info.n_tokens);
   const PreRotary pre_rotary(model.config());
-  RecordingObserver observer(info, sink, pool, &pre_rotary);
+  RecordingObserver observer(info, receiver, pool, &pre_rotary);
   TokenId next = 0;  // chosen by the last logits
   for (std::size_t u = 0; u < info.units.size(); ++u) {
     if (stop.stop_requested()) return u;
@@ -144,8 +144,8 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
     options.logits = logits_for(info, u);
     options.observer = &observer;
     const Tensor<float> logits = model.forward(ids, *cache, pool, options);
-    sink.write_tokens(ids, texts.of(ids));
-    sink.commit_unit();
+    receiver.write_tokens(ids, texts.of(ids));
+    receiver.commit_unit();
     (unit.is_decode ? report.decode_seconds : report.prefill_seconds) += watch.seconds();
     (unit.is_decode ? report.n_decoded : report.n_prompt) += unit.tokens.size();
     if (logits.count() > 0) next = argmax(logits.view().row(logits.dim(0) - 1));
@@ -155,8 +155,8 @@ std::size_t run_units(const Transformer& model, const TokenTexts& texts,
   return info.units.size();
 }
 
-std::string with_hint(const Error& error, const TraceSink& sink) {
-  const std::string hint = sink.recovery_hint();
+std::string with_hint(const Error& error, const TraceReceiver& receiver) {
+  const std::string hint = receiver.recovery_hint();
   const std::string what = error.what();
   if (hint.empty() || what.find(hint) != std::string::npos) return what;
   return fmt::format("{}; {}", what, hint);
@@ -234,7 +234,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
 
 RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
                           std::span<const TokenId> prompt, const RecordOptions& options,
-                          TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                          TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,
                           std::stop_token stop) {
   TraceInfo info = plan_recording(model.config(), static_cast<Index>(prompt.size()), options);
   for (std::size_t i = 0; i < prompt.size(); ++i) {
@@ -243,31 +243,31 @@ RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
         fmt::format("prompt token {} has the id {}: the model's vocabulary ends at {}", i,
                     prompt[i], info.n_vocab - 1));
   }
-  info.sinks = model.sinks();
+  info.sink_logits = model.sink_logits();
   const TokenTexts texts(tokenizer);
   info.token_text_capacity = texts.capacity(prompt, options.n_decode);
   info.tokenizer_hash = texts.hash();
 
   RecordReport report;
-  sink.begin(info);
+  receiver.begin(info);
   try {
     const std::size_t n_units =
-        run_units(model, texts, prompt, info, sink, pool, progress, stop, report);
+        run_units(model, texts, prompt, info, receiver, pool, progress, stop, report);
     report.status = n_units == info.units.size() ? TraceStatus::complete : TraceStatus::interrupted;
-    sink.finish(report.status);
+    receiver.finish(report.status);
     if (n_units == 0)
       throw Interrupted("stopped before the first unit was whole: nothing was kept");
   } catch (const Interrupted&) {
     throw;
   } catch (const IoError& error) {
-    throw IoError(with_hint(error, sink));
+    throw IoError(with_hint(error, receiver));
   } catch (const FormatError& error) {
-    throw FormatError(with_hint(error, sink));
+    throw FormatError(with_hint(error, receiver));
   } catch (const ConfigError& error) {
-    throw ConfigError(with_hint(error, sink));
+    throw ConfigError(with_hint(error, receiver));
   }
-  report.bytes_written = sink.bytes_written();
-  report.content_hash = sink.content_hash();
+  report.bytes_written = receiver.bytes_written();
+  report.content_hash = receiver.content_hash();
   return report;
 }
 

@@ -13,7 +13,7 @@
 #include "core/model/tokenizer.hpp"
 #include "core/model/transformer.hpp"
 #include "core/trace/info.hpp"
-#include "core/trace/sink.hpp"
+#include "core/trace/receiver.hpp"
 
 namespace kvscope {
 
@@ -25,8 +25,8 @@ struct RecordOptions {
   Index n_decode = 0;  // tokens to decode after the prompt; an end-of-text token does not stop it
   std::vector<Index> layers;   // empty = all
   std::vector<Index> q_heads;  // query heads; empty = all. Their KV heads follow.
-  std::optional<TokenRange>
-      rows;  // positions whose q, lse, attention rows and logits are kept; default all
+  /// Positions whose q, lse, attention rows and logits are kept; default all.
+  std::optional<TokenRange> rows;
   std::string model_name;
   std::string model_config_json;
   std::string text_source;
@@ -58,7 +58,7 @@ TraceInfo plan_recording(const ModelConfig& config, Index n_prompt, const Record
 /// and what model and sink throw, with a hint how to recover the units before.
 RecordReport record_trace(const Transformer& model, const Tokenizer* tokenizer,
                           std::span<const TokenId> prompt, const RecordOptions& options,
-                          TraceSink& sink, ThreadPool& pool, const ProgressFn& progress,
+                          TraceReceiver& receiver, ThreadPool& pool, const ProgressFn& progress,
                           std::stop_token stop = {});
 
 }  // namespace kvscope

@@ -112,10 +112,10 @@ void RecordingObserver::on_attention(const AttentionEvent& event) {
     out.page_min = pages.min.view();
     out.page_max = pages.max.view();
   }
-  sink_.write_layer(out);
+  receiver_.write_layer(out);
   if (info_.capture.k_pre_rope && pre_rotary_ != nullptr) {
     const Tensor<float> before = pre_rotary_->before(event.layer, event.pos_begin, k);
-    sink_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
+    receiver_.write_side({.layer = event.layer, .k_pre_rope = before.view()});
   }
   if (info_.capture.attn_dense || info_.capture.attn_topk > 0) write_attention_rows(event, rows);
 }
@@ -164,21 +164,21 @@ void RecordingObserver::write_attention_rows(const AttentionEvent& event, TokenR
     out.attn = probs.view();
     out.topk_pos = top_pos.view();
     out.topk_prob = top_prob.view();
-    sink_.write_attn(out);
+    receiver_.write_attn(out);
   }
 }
 
 void RecordingObserver::on_routing(const RoutingEvent& event) {
   if (!info_.capture.routing || !info_.has_layer(event.layer)) return;
   const TokenRange rows = recorded_rows(event.pos_begin, event.expert.dim(0));
-  sink_.write_routing({event.layer, event.expert.range(0, rows.begin, rows.end),
-                       event.weight.range(0, rows.begin, rows.end)});
+  receiver_.write_routing({event.layer, event.expert.range(0, rows.begin, rows.end),
+                           event.weight.range(0, rows.begin, rows.end)});
 }
 
 void RecordingObserver::on_logits(Index pos_begin, TensorView<const float> logits) {
   if (!info_.capture.logits) return;
   const TokenRange rows = recorded_rows(pos_begin, logits.dim(0));
-  if (rows.size() > 0) sink_.write_logits(logits.range(0, rows.begin, rows.end));
+  if (rows.size() > 0) receiver_.write_logits(logits.range(0, rows.begin, rows.end));
 }
 
 }  // namespace kvscope

@@ -1,11 +1,11 @@
-// Watches a forward call and hands the recorded heads and rows of every layer to a TraceSink.
+// Watches a forward call and hands the recorded heads and rows of every layer to a TraceReceiver.
 #pragma once
 
 #include <vector>
 
 #include "core/base/parallel.hpp"
 #include "core/model/observer.hpp"
-#include "core/trace/sink.hpp"
+#include "core/trace/receiver.hpp"
 #include "traces/pre_rotary.hpp"
 
 namespace kvscope {
@@ -13,11 +13,11 @@ namespace kvscope {
 /// Copies as little as it can: parts whose heads lie side by side are passed on as views.
 class RecordingObserver final : public Observer {
  public:
-  /// All must outlive the observer. `pool` has to be idle during callbacks. pre_rotary: needed where
-  /// the info captures keys before their rotation.
-  RecordingObserver(const TraceInfo& info, TraceSink& sink, ThreadPool& pool,
+  /// All must outlive the observer. `pool` has to be idle during callbacks. pre_rotary: needed
+  /// where the info captures keys before their rotation.
+  RecordingObserver(const TraceInfo& info, TraceReceiver& receiver, ThreadPool& pool,
                     const PreRotary* pre_rotary = nullptr)
-      : info_(info), sink_(sink), pool_(pool), pre_rotary_(pre_rotary) {}
+      : info_(info), receiver_(receiver), pool_(pool), pre_rotary_(pre_rotary) {}
 
   bool wants(Index layer) const override { return info_.has_layer(layer); }
   void on_attention(const AttentionEvent& event) override;
@@ -30,7 +30,7 @@ class RecordingObserver final : public Observer {
   void write_attention_rows(const AttentionEvent& event, TokenRange rows);
 
   const TraceInfo& info_;
-  TraceSink& sink_;
+  TraceReceiver& receiver_;
   ThreadPool& pool_;
   const PreRotary* pre_rotary_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <stop_token>
 #include <string>
 
 #include "core/base/progress.hpp"
@@ -21,8 +22,10 @@ struct RecoverReport {
 
 /// Writes the whole units of `part` to `out` with status "recovered"; `part` stays (the caller may
 /// delete it). Units from the first damaged one on are left out. Throws IoError (a live process is
-/// recording into it, `out` exists) or FormatError (no whole unit, not a trace).
+/// recording into it, `out` exists), FormatError (no whole unit, not a trace), or Interrupted once
+/// `stop` is requested, which leaves no file.
 RecoverReport recover_trace(const std::filesystem::path& part, const std::filesystem::path& out,
-                            bool overwrite, const ProgressFn& progress = {});
+                            bool overwrite, const ProgressFn& progress = {},
+                            std::stop_token stop = {});
 
 }  // namespace kvscope

@@ -16,7 +16,7 @@ namespace kvscope {
 /// the sink is destroyed before. Throws IoError if `out` exists (unless overwrite) or cannot be
 /// made. The sink throws ConfigError for arrays that are not declared, declared twice or not
 /// written to their end, and ShapeError for slabs outside an array.
-std::unique_ptr<ResultSink> create_result_file(const std::filesystem::path& out, bool overwrite);
+std::unique_ptr<ResultWriter> create_result_file(const std::filesystem::path& out, bool overwrite);
 
 /// An open result file.
 class ResultFile {

@@ -30,9 +30,9 @@ std::string pretty_json(const nlohmann::ordered_json& value) {
   return value.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-class ResultWriter final : public ResultSink {
+class ResultFileWriter final : public ResultWriter {
  public:
-  ResultWriter(std::filesystem::path out, bool overwrite)
+  ResultFileWriter(std::filesystem::path out, bool overwrite)
       : out_(std::move(out)), pending_(out_, overwrite) {}
 
   void begin(const ResultInfo& info) override;
@@ -64,7 +64,7 @@ class ResultWriter final : public ResultSink {
   std::vector<std::pair<std::string, h5::Dims>> written_;
 };
 
-void ResultWriter::begin(const ResultInfo& info) {
+void ResultFileWriter::begin(const ResultInfo& info) {
   if (open_) throw ConfigError(fmt::format("{}: begin was called twice", out_.string()));
   file_ = h5::File::create(pending_.temporary());
   open_ = true;
@@ -82,7 +82,7 @@ void ResultWriter::begin(const ResultInfo& info) {
   file_.write_text(names::kConfig, pretty_json(info.config));
 }
 
-void ResultWriter::declare(const ResultArray& array) {
+void ResultFileWriter::declare(const ResultArray& array) {
   if (!open_) throw ConfigError(fmt::format("{}: declare before begin", out_.string()));
   const std::string top = array.name.substr(0, array.name.find('/'));
   const bool reserved = top == "config" || top == "summary" || top == "plots";
@@ -112,15 +112,15 @@ void ResultWriter::declare(const ResultArray& array) {
   arrays_.push_back(std::move(entry));
 }
 
-ResultWriter::Array& ResultWriter::array_at(std::string_view name) {
+ResultFileWriter::Array& ResultFileWriter::array_at(std::string_view name) {
   for (Array& array : arrays_) {
     if (array.spec.name == name) return array;
   }
   throw ConfigError(fmt::format("result array '{}' is not declared", name));
 }
 
-void ResultWriter::write_raw(std::string_view name, ResultType type, Index first, const void* data,
-                             Index n_elements) {
+void ResultFileWriter::write_raw(std::string_view name, ResultType type, Index first,
+                                 const void* data, Index n_elements) {
   Array& array = array_at(name);
   if (array.spec.type != type) {
     throw ConfigError(fmt::format("result array '{}': values of type {}, declared {}", name,
@@ -144,7 +144,7 @@ void ResultWriter::write_raw(std::string_view name, ResultType type, Index first
   std::fill_n(array.is_written.begin() + first, n_rows, true);
 }
 
-void ResultWriter::check_plot(const ResultPlot& plot) {
+void ResultFileWriter::check_plot(const ResultPlot& plot) {
   const ResultArray& signal = array_at(plot.signal).spec;
   if (static_cast<int>(plot.axes.size()) != signal.shape.rank) {
     throw ConfigError(fmt::format("plot '{}': {} axes for signal '{}' of shape {}", plot.name,
@@ -162,7 +162,7 @@ void ResultWriter::check_plot(const ResultPlot& plot) {
 
 /// NeXus: root -> NXentry -> NXdata, each level naming the one to show first. Signal and axes are
 /// hard links, so a viewer needs to look nowhere else.
-void ResultWriter::write_plots() {
+void ResultFileWriter::write_plots() {
   if (plots_.empty()) return;
   h5::Group entry = file_.create_group(names::kPlots);
   entry.set_text("NX_class", "NXentry");
@@ -177,8 +177,8 @@ void ResultWriter::write_plots() {
     group.set_text("NX_class", "NXdata");
     group.set_text("signal", names::flat_name(plot.signal));
     if (!axes.empty()) group.set_texts("axes", axes);
-    group.set_text("signal_array",
-                   plot.signal);  // under their own names, for readers of this format
+    // Under their own names, for readers of this format.
+    group.set_text("signal_array", plot.signal);
     if (!axes.empty()) group.set_texts("axes_arrays", plot.axes);
     group.set_text("name", plot.name);
     file_.write_text(path + "/title", plot.title.empty() ? plot.name : plot.title);
@@ -197,7 +197,7 @@ void ResultWriter::write_plots() {
 }
 
 /// Opens what was just closed, as a reader will: a file that does not read gets no name.
-void ResultWriter::check_written(const nlohmann::ordered_json& summary) const {
+void ResultFileWriter::check_written(const nlohmann::ordered_json& summary) const {
   const h5::File file = h5::File::open(pending_.temporary());
   if (file.read_text(names::kSummary) != pretty_json(summary)) {
     throw IoError(
@@ -210,7 +210,7 @@ void ResultWriter::check_written(const nlohmann::ordered_json& summary) const {
   }
 }
 
-void ResultWriter::finish(const nlohmann::ordered_json& summary) {
+void ResultFileWriter::finish(const nlohmann::ordered_json& summary) {
   if (!open_) throw ConfigError(fmt::format("{}: finish before begin", out_.string()));
   for (const Array& array : arrays_) {
     const auto missing = std::find(array.is_written.begin(), array.is_written.end(), false);
@@ -231,8 +231,8 @@ void ResultWriter::finish(const nlohmann::ordered_json& summary) {
 
 }  // namespace
 
-std::unique_ptr<ResultSink> create_result_file(const std::filesystem::path& out, bool overwrite) {
-  return std::make_unique<ResultWriter>(out, overwrite);
+std::unique_ptr<ResultWriter> create_result_file(const std::filesystem::path& out, bool overwrite) {
+  return std::make_unique<ResultFileWriter>(out, overwrite);
 }
 
 }  // namespace kvscope

@@ -151,7 +151,7 @@ std::vector<std::string> features_of(const TraceInfo& info) {
   add_if(info.capture.logits, "logits");
   add_if(info.capture.stats, "stats");
   add_if(info.token_text_capacity > 0, "token-text");
-  add_if(!info.sinks.empty(), "sinks");
+  add_if(!info.sink_logits.empty(), "sinks");
   add_if(info.score_cap > 0.0f, "score-cap");
   add_if(info.capture.routing, "routing");
   add_if(!info.index.empty(), "index");

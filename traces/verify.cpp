@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/splitmix64.hpp"
 #include "traces/encode.hpp"
 #include "traces/hash.hpp"
 #include "traces/layout.hpp"
 #include "traces/pieces.hpp"
 #include "traces/raw_file.hpp"
 #include "traces/reader.hpp"
+#include "traces/trace_set.hpp"
 #include "traces/verify_rows.hpp"
+#include "traces/verify_stats.hpp"
 
 namespace kvscope {
 
@@ -205,11 +208,9 @@ std::vector<Index> sample_rows(TokenRange range, Index n, std::uint64_t seed) {
   for (Index i = 0; i < n; ++i) {
     const Index low = range.begin + range.size() * i / n;
     const Index high = range.begin + range.size() * (i + 1) / n;
-    state += 0x9E3779B97F4A7C15ULL;  // splitmix64: the same rows on every machine
-    std::uint64_t mixed = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBULL;
-    mixed ^= mixed >> 31;
-    rows.push_back(low + static_cast<Index>(mixed % static_cast<std::uint64_t>(high - low)));
+    state += kSplitMix64Step;
+    rows.push_back(
+        low + static_cast<Index>(splitmix64_mix(state) % static_cast<std::uint64_t>(high - low)));
   }
   if (!rows.empty()) rows.back() = range.end - 1;
   return rows;
@@ -278,10 +279,89 @@ void check_attention(const TraceFile& trace, const VerifyOptions& options, Threa
   }
 }
 
+void check_all_stats(const TraceFile& trace, ThreadPool& pool, Problems& problems,
+                     const ProgressFn& progress) {
+  const TraceInfo& info = trace.info();
+  if (!info.capture.stats || !info.capture.qkv) return;
+  const auto n_kv = static_cast<Index>(info.kv_heads.size());
+  const Index n_pairs = static_cast<Index>(info.layers.size()) * n_kv;
+  const Index step = std::max<Index>(pool.n_threads(), 1);
+  for (Index first = 0; first < n_pairs; first += step) {
+    const Index n = std::min(step, n_pairs - first);
+    std::vector<std::vector<std::string>> found(static_cast<std::size_t>(n));
+    pool.parallel_for(n, [&](Index i, int) {
+      const Index layer = info.layers[static_cast<std::size_t>((first + i) / n_kv)];
+      const Index kv_head = info.kv_heads[static_cast<std::size_t>((first + i) % n_kv)];
+      try {
+        found[static_cast<std::size_t>(i)] = check_stats(trace, layer, kv_head);
+      } catch (const Error& error) {
+        found[static_cast<std::size_t>(i)] = {error.what()};
+      }
+    });
+    for (auto& of_head : found) {
+      for (auto& sentence : of_head) problems.add("statistics", std::move(sentence));
+    }
+    if (progress) progress({"statistics", first + n, n_pairs, "KV heads"});
+  }
+}
+
+/// Each part as a trace of its own; then that they are the set that the manifest means.
+VerifyReport verify_set(const std::filesystem::path& path, const VerifyOptions& options,
+                        ThreadPool& pool, const ProgressFn& progress) {
+  VerifyReport whole;
+  Problems problems;
+  try {
+    SetManifest manifest = read_set_manifest(path);
+    whole.status = manifest.status;
+    if (manifest.status == TraceStatus::recording) {
+      throw FormatError(
+          fmt::format("{}: this recording did not end; 'kvscope recover {}' makes a "
+                      "trace set of its whole units",
+                      path.string(), path.string()));
+    }
+    { const TraceFile opened = TraceFile::open(path, {.check_data = false}); }
+    const std::filesystem::path folder = set_folder(path);
+    const SetManifest recorded = manifest;
+    for (const SetPart& part : recorded.parts) {
+      const VerifyReport one = verify_trace(folder / part.file, options, pool, progress);
+      for (const auto& sentence : one.problems)
+        problems.add("part " + part.file, fmt::format("{}: {}", part.file, sentence));
+      for (const auto& sentence : one.notes)
+        whole.notes.push_back(fmt::format("{}: {}", part.file, sentence));
+      whole.n_checksums += one.n_checksums;
+      whole.n_rows_checked += one.n_rows_checked;
+      whole.max_lse_error = std::max(whole.max_lse_error, one.max_lse_error);
+      whole.max_attn_error = std::max(whole.max_attn_error, one.max_attn_error);
+      whole.max_row_sum_error = std::max(whole.max_row_sum_error, one.max_row_sum_error);
+      whole.max_output_norm = std::max(whole.max_output_norm, one.max_output_norm);
+      whole.lse_tolerance = std::max(whole.lse_tolerance, one.lse_tolerance);
+      whole.attn_tolerance = std::max(whole.attn_tolerance, one.attn_tolerance);
+    }
+    seal_manifest(manifest, folder, recorded.status);
+    for (std::size_t i = 0; i < recorded.parts.size(); ++i) {
+      if (manifest.parts[i].content_hash != recorded.parts[i].content_hash)
+        problems.add(
+            "content hash",
+            fmt::format("{}: content_hash is '{}', the manifest says '{}'", recorded.parts[i].file,
+                        manifest.parts[i].content_hash, recorded.parts[i].content_hash));
+    }
+    if (manifest.content_hash != recorded.content_hash)
+      problems.add("content hash",
+                   fmt::format("content_hash of the set is '{}', its parts give '{}'",
+                               recorded.content_hash, manifest.content_hash));
+  } catch (const FormatError& error) {
+    problems.add("structure", error.what());
+  }
+  whole.problems = problems.take();
+  whole.ok = whole.problems.empty();
+  return whole;
+}
+
 }  // namespace
 
 VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions& options,
                           ThreadPool& pool, const ProgressFn& progress) {
+  if (is_set_path(path)) return verify_set(path, options, pool, progress);
   VerifyReport report;
   Problems problems;
   try {
@@ -308,6 +388,7 @@ VerifyReport verify_trace(const std::filesystem::path& path, const VerifyOptions
       check_content_hash(layout, problems);
     }
     check_attention(trace, options, pool, problems, report, progress);
+    check_all_stats(trace, pool, problems, progress);
   } catch (const FormatError& error) {
     problems.add("structure", error.what());
   }

@@ -1,5 +1,5 @@
-// Checks a trace file against itself: structure, checksums, and attention recomputed from the
-// recorded q, k, v.
+// Checks a trace file against itself: structure, checksums, and attention and statistics recomputed
+// from the recorded q, k, v.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace kvscope {
 
 struct VerifyOptions {
-  Index n_rows =
-      64;  // rows per layer and query head that are recomputed; all if the trace has fewer
+  /// Rows per layer and query head that are recomputed; all if the trace has fewer.
+  Index n_rows = 64;
   std::uint64_t seed = 0;  // picks the rows
 };
 
@@ -30,8 +30,8 @@ struct VerifyReport {
   // Largest differences between recorded and recomputed numbers, and what was allowed.
   double max_lse_error = 0;
   double max_attn_error = 0;
-  double max_row_sum_error =
-      0;  // of dense attention rows, from 1 (from less where a sink has a share)
+  /// Of dense attention rows, from 1 (from less where a sink has a share).
+  double max_row_sum_error = 0;
   double max_output_norm = 0;  // of the recomputed softmax(QK^T)V; finite in a sound trace
   double lse_tolerance = 0;
   double attn_tolerance = 0;

@@ -10,9 +10,6 @@
 
 namespace kvscope {
 
-namespace {
-
-/// Half the distance between neighbouring numbers at 1: the relative error of rounding to the type.
 double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::f16:
@@ -24,6 +21,8 @@ double unit_roundoff(DType dtype) {
   }
   return std::ldexp(1.0, -24);
 }
+
+namespace {
 
 double norm_of(std::span<const float> row) {
   double sum = 0;
@@ -43,7 +42,7 @@ struct ExactRow {
 
 ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
                    TensorView<const float> values, Index pos, std::optional<Index> window,
-                   std::optional<double> sink, const ScoreRule& rule, double roundoff) {
+                   std::optional<double> sink_logit, const ScoreRule& rule, double roundoff) {
   ExactRow row;
   row.first = first_visible(pos, window);
   double largest = -INFINITY;
@@ -56,8 +55,8 @@ ExactRow recompute(std::span<const float> q, TensorView<const float> keys,
     largest = std::max(largest, row.prob.back());
     largest_key = std::max(largest_key, norm_of(k));
   }
-  if (sink) largest = std::max(largest, *sink);
-  double sum = sink ? std::exp(*sink - largest) : 0.0;
+  if (sink_logit) largest = std::max(largest, *sink_logit);
+  double sum = sink_logit ? std::exp(*sink_logit - largest) : 0.0;
   for (double& p : row.prob) sum += p = std::exp(p - largest);
   std::vector<double> output(q.size(), 0.0);
   for (std::size_t i = 0; i < row.prob.size(); ++i) {
@@ -99,7 +98,7 @@ RowCheck check_rows(const TraceFile& trace, Index layer, Index q_head,
     const TokenRange one = {pos, pos + 1};
     const Tensor<float> q = trace.read_q(layer, q_head, one);
     const ExactRow exact = recompute(q.view().row(0), keys, values, pos, window,
-                                     info.sink(layer, q_head), info.score_rule(), roundoff);
+                                     info.sink_logit(layer, q_head), info.score_rule(), roundoff);
     ++check.n_rows;
     check.output_norm = std::max(check.output_norm, exact.output_norm);
     if (!std::isfinite(exact.lse) || !std::isfinite(exact.output_norm)) {

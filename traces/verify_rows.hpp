@@ -27,6 +27,9 @@ struct RowTolerance {
   double attn = 0;  // probability
 };
 
+/// Half the distance between neighbouring numbers at 1: the relative error of rounding to the type.
+double unit_roundoff(DType dtype);
+
 /// Rounding of q and k to the storage type moves a score by up to eps * scale * |q| |k| each; the
 /// model's f32 sums add some 1e-5. Both are widened per row by that bound.
 RowTolerance base_tolerance(DType dtype);

@@ -33,13 +33,13 @@ struct GrowingArray {
 /// The file is laid out by HDF5 once, closed, and from then on only raw bytes are written at known
 /// offsets. So its metadata are whole at every moment, whatever happens to this process. A unit
 /// counts once /progress says so.
-class TraceWriter final : public TraceSink {
+class TraceWriter final : public TraceReceiver {
  public:
   TraceWriter(std::filesystem::path out, const WriterOptions& options)
       : out_(std::move(out)), part_(part_path(out_)), options_(options) {}
   ~TraceWriter() override {
-    if (file_.is_open() && n_committed_ == 0)
-      remove_quietly(part_);  // nothing in it is worth recovering
+    // Nothing in it is worth recovering.
+    if (file_.is_open() && n_committed_ == 0) remove_quietly(part_);
   }
 
   void begin(const TraceInfo& info) override;
@@ -111,8 +111,8 @@ void TraceWriter::begin(const TraceInfo& info) {
     }
     if (!is_unfinished_recording(part_)) {
       throw IoError(fmt::format(
-          "{} is no recording that did not end, and the new one would take its place: move it away, "
-          "or record under another name",
+          "{} is no recording that did not end, and the new one would take its place: move it "
+          "away, or record under another name",
           part_.string()));
     }
     std::filesystem::remove(part_);
@@ -447,8 +447,8 @@ void TraceWriter::finish(TraceStatus status) {
 
 }  // namespace
 
-std::unique_ptr<TraceSink> create_trace(const std::filesystem::path& out,
-                                        const WriterOptions& options) {
+std::unique_ptr<TraceReceiver> create_trace(const std::filesystem::path& out,
+                                            const WriterOptions& options) {
   if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9)) {
     throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
   }

@@ -17,8 +17,8 @@ struct MethodNeeds {
 
 struct MethodList {
   std::vector<MethodSpec> methods;
-  std::vector<std::string>
-      left_out;  // sentences: methods that "all" means but the run cannot have, and why
+  /// Sentences: methods that "all" means but the run cannot have, and why.
+  std::vector<std::string> left_out;
 };
 
 /// The lists of --selector with the word all as every registered method that the run can have and

@@ -24,10 +24,8 @@ class AttentionMapCommand final : public Command {
   }
   std::string description() const override {
     return "Recomputes the softmax rows of one query head from the recorded q and k, block by "
-           "block, "
-           "and keeps the largest (or mean) weight of each cell. kvscope figure attention-map "
-           "draws "
-           "it.";
+           "block, and keeps the largest (or mean) weight of each cell. kvscope figure "
+           "attention-map draws it.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope analyze attention-map trace.h5 --layer 2 --head 6 --out map.h5",
@@ -47,11 +45,11 @@ class AttentionMapCommand final : public Command {
     check_new_output(*out_, "out", {&trace_, 1}, overwrite_, "--overwrite");
     const int n_threads = work_.n_threads();
     const TraceFile trace = TraceFile::open(trace_);
-    const auto sink = create_result_file(*out_, overwrite_);
+    const auto output = create_result_file(*out_, overwrite_);
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
     ProgressReporter progress(work_.progress);
-    const auto summary = analyze_attention_map(trace, options_, *sink, pool, progress.callback(),
+    const auto summary = analyze_attention_map(trace, options_, *output, pool, progress.callback(),
                                                stop.token(), {command_line, writer_name(), ""});
     if (json_) {
       print_json(summary);

@@ -6,6 +6,9 @@
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/cli/temporary_journal.hpp"
+#include "analysis/layer_units.hpp"
+#include "analysis/unit_cost.hpp"
 #include "core/base/error.hpp"
 #include "core/base/version.hpp"
 #include "notebooks_export/result_csv.hpp"
@@ -18,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Drops the arrays: for runs that want the summary only.
-class NullResult final : public ResultSink {
+class NullResult final : public ResultWriter {
  public:
   void begin(const ResultInfo&) override {}
   void declare(const ResultArray&) override {}
@@ -78,20 +81,68 @@ void AnalyzeCommand::declare(OptionSet& options) {
               "write the per-layer rows as CSV (- is standard output, instead of the table)", csv_);
   options.flag("overwrite", "replace existing files", overwrite_);
   declare_kind(options);
+  units_.declare(options);
   work_.declare(options);
   declare_json(options, json_);
 }
 
-int AnalyzeCommand::run(const OptionSet&, const std::string& command_line) {
-  check_outputs();
+int AnalyzeCommand::run(const OptionSet& given, const std::string&) {
+  units_.check(out_);
+  if (!units_.is_alone()) check_outputs();
   const int n_threads = work_.n_threads();
   const Traces traces = open_traces();
-  const Json summary = compute(traces, n_threads, command_line);
+  // As the same options give it in any order; files and threads do not decide the numbers.
+  constexpr std::string_view kNotShown[] = {"out",      "csv",   "overwrite", "json",   "threads",
+                                            "progress", "units", "engine",    "workers"};
+  const std::string command_line = given.command_line(name(), kNotShown);
+  UnitFolder finished;
+  std::optional<TemporaryJournal> journal;
+  if (units_.is_used()) {
+    ThreadPool pool(n_threads);
+    const UnitWork work = work_of(traces, pool, given);
+    if (units_.is_alone()) return units_.run_alone(work, out_, json_, work_);
+    journal.emplace("analyze");
+    finished = units_.finish(work, out_, work_, journal->file());
+  }
+  const Json summary = compute(traces, n_threads, command_line,
+                               journal ? std::optional(journal->file()) : std::nullopt);
   tell(summary);
+  if (units_.is_used()) units_.clean_up(finished);
   const std::int64_t n_violations = violations(summary.value("totals", Json::object()));
   if (n_violations == 0) return kOk;
   note(fmt::format("kvscope: a bound that must hold was violated {} times", n_violations));
   return kCheckFailed;
+}
+
+std::vector<Index> AnalyzeCommand::unit_layers(const Traces&) const {
+  return {};
+}
+
+UnitWork AnalyzeCommand::work_of(const Traces& traces, ThreadPool& pool,
+                                 const OptionSet& given) const {
+  const std::vector<Index> layers = unit_layers(traces);
+  if (layers.empty()) {
+    throw UsageError(fmt::format(
+        "{} has no units: what it says of a layer hangs on other layers, or on more than the "
+        "trace",
+        name()));
+  }
+  const TraceFile& trace = traces.front();
+  Json config = {{"options", options_json()}, {"layers", layers}};
+  config["trace"] = {{"uuid", trace.info().uuid}, {"hash", trace.info().content_hash}};
+  UnitWork work = layer_work(
+      config, layers.size(),
+      [&trace, layers](std::size_t unit) {
+        return layers_cost(trace.info(), trace.where(), {layers[unit]});
+      },
+      [this, &traces, &pool](ResultWriter& output, const ProgressFn& progress,
+                             std::stop_token stop) {
+        call(traces, {output, pool, progress, std::move(stop), {}});
+      });
+  work.command = name();
+  seal(work);
+  units_.seal(work, given, name());
+  return work;
 }
 
 void AnalyzeCommand::check_outputs() const {
@@ -124,20 +175,24 @@ AnalyzeCommand::Traces AnalyzeCommand::open_traces() const {
 }
 
 AnalyzeCommand::Json AnalyzeCommand::compute(const Traces& traces, int n_threads,
-                                             const std::string& command_line) const {
+                                             const std::string& command_line,
+                                             const std::optional<fs::path>& journal) const {
   const StopOnSignal stop;
   ThreadPool pool(n_threads);
   ProgressReporter progress(work_.progress);
-  std::unique_ptr<ResultSink> sink;
+  std::unique_ptr<ResultWriter> output;
   if (out_) {
-    sink = create_result_file(*out_, overwrite_);
+    output = create_result_file(*out_, overwrite_);
   } else {
-    sink = std::make_unique<NullResult>();
+    output = std::make_unique<NullResult>();
   }
   ResultProvenance provenance;
   provenance.command_line = command_line;
   provenance.writer = writer_name();
-  return call(traces, {*sink, pool, progress.callback(), stop.token(), provenance});
+  std::optional<KnownLayers> known;
+  if (journal) known.emplace(*output, *journal);
+  ResultWriter& to = known ? static_cast<ResultWriter&>(*known) : *output;
+  return call(traces, {to, pool, progress.callback(), stop.token(), provenance});
 }
 
 void AnalyzeCommand::tell(const Json& summary) const {

@@ -14,6 +14,7 @@
 #include "analysis/cli/analyze_report.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/unit_options.hpp"
 #include "core/base/progress.hpp"
 #include "traces/reader.hpp"
 
@@ -21,7 +22,7 @@ namespace kvscope::cli {
 
 /// What an analysis is called with besides its traces and options.
 struct AnalysisRun {
-  ResultSink& sink;
+  ResultWriter& output;
   ThreadPool& pool;
   ProgressFn progress;
   std::stop_token stop;
@@ -60,6 +61,8 @@ class AnalyzeCommand : public Command {
   virtual std::string headline(const Json& totals) const = 0;
   /// True if some bound must hold.
   virtual bool checks_bounds() const { return false; }
+  /// The layers that are measured each by itself, which are this kind's units; empty: it has none.
+  virtual std::vector<Index> unit_layers(const Traces& traces) const;
   /// Text between the table and the headline, with its line ends; most kinds have none.
   virtual std::string more_text(const Json& summary) const;
   /// How often a bound that must hold was violated: more than 0 is exit code 5.
@@ -68,7 +71,9 @@ class AnalyzeCommand : public Command {
  private:
   void check_outputs() const;
   Traces open_traces() const;
-  Json compute(const Traces& traces, int n_threads, const std::string& command_line) const;
+  Json compute(const Traces& traces, int n_threads, const std::string& command_line,
+               const std::optional<std::filesystem::path>& journal) const;
+  UnitWork work_of(const Traces& traces, ThreadPool& pool, const OptionSet& given) const;
   void tell(const Json& summary) const;
 
   std::string kind_;
@@ -79,6 +84,7 @@ class AnalyzeCommand : public Command {
   std::optional<std::filesystem::path> csv_;
   bool overwrite_ = false;
   bool json_ = false;
+  UnitOptions units_;
   WorkOptions work_;
 };
 

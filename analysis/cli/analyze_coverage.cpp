@@ -92,7 +92,7 @@ class AnalyzeCoverage final : public AnalyzeCommand {
       for (const auto& warning : draft->warnings())
         note(fmt::format("kvscope: {}: {}", draft_->string(), warning));
     }
-    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run.sink,
+    const Json summary = analyze_coverage(traces[0], draft ? &*draft : nullptr, options, run.output,
                                           run.pool, run.progress, run.stop, run.provenance);
     for (const Json& sentence : summary["skipped"])
       note(fmt::format("kvscope: left out: {}", sentence.get<std::string>()));

@@ -15,11 +15,12 @@ class AnalyzeGeometry final : public AnalyzeOne<GeometryOptions> {
  private:
   std::string about() const override {
     return "Fits principal axes to all recorded queries and keys after RoPE, per layer and KV "
-           "head, "
-           "and shows the queries and keys along the first three. Means are those of the prompt: a "
-           "cosine of 1 to the mean says that all vectors point one way. Rows are means over the "
-           "heads, the last line the mean over the layers; shares of the variance are out of 1.";
+           "head, and shows the queries and keys along the first three. Means are those of the "
+           "prompt: a cosine of 1 to the mean says that all vectors point one way. Rows are means "
+           "over the heads, the last line the mean over the layers; shares of the variance are out "
+           "of 1.";
   }
+  std::vector<Index> unit_layers(const Traces& traces) const override { return all_layers(traces); }
   std::vector<ReportColumn> columns() const override {
     return {{"explained_first", "1st axis"},
             {"explained_shown", "first 3"},

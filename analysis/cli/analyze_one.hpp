@@ -20,11 +20,18 @@ concept LooksAtAPart = requires(Options& options) {
 template <class Options>
 class AnalyzeOne : public AnalyzeCommand {
  protected:
-  using Analysis = Json (*)(const TraceSource&, const Options&, ResultSink&, ThreadPool&,
+  using Analysis = Json (*)(const TraceSource&, const Options&, ResultWriter&, ThreadPool&,
                             const ProgressFn&, std::stop_token, const ResultProvenance&);
 
   AnalyzeOne(std::string kind, std::string summary, Analysis analysis)
       : AnalyzeCommand(std::move(kind), std::move(summary), /*n_traces=*/1), analysis_(analysis) {}
+
+  /// For kinds whose layers are units (LayerArrays::load).
+  std::vector<Index> all_layers(const Traces& traces) const {
+    const TraceInfo& info = traces[0].info();
+    if constexpr (LooksAtAPart<Options>) return selected_part(info, selection_.selection()).layers;
+    return info.layers;
+  }
 
  private:
   void declare_kind(OptionSet& options) final {
@@ -38,7 +45,7 @@ class AnalyzeOne : public AnalyzeCommand {
   Json call(const Traces& traces, const AnalysisRun& run) const final {
     Options options = options_;
     if constexpr (LooksAtAPart<Options>) options.selection = selection_.selection();
-    return analysis_(traces[0], options, run.sink, run.pool, run.progress, run.stop,
+    return analysis_(traces[0], options, run.output, run.pool, run.progress, run.stop,
                      run.provenance);
   }
 

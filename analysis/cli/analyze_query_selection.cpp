@@ -15,14 +15,12 @@ class AnalyzeQuerySelection final : public AnalyzeOne<QuerySelectionOptions> {
  private:
   std::string about() const override {
     return "Does S_q = -cos(query, mean query) find the queries that put much weight on one key? "
-           "The "
-           "mean is the prompt's, and for the columns named after the chunk that of the query's "
-           "own "
-           "prefill chunk. Later queries see more keys and have smaller weights, so the partial "
-           "correlations hold the position fixed: linearly (partial) or by ranks (partial ranks). "
-           "Rows are means over the heads; partial > 0 is the share of heads in which it is "
-           "positive; the best head is that of the largest Pearson correlation, so expect it to be "
-           "above the mean by chance.";
+           "The mean is the prompt's, and for the columns named after the chunk that of the "
+           "query's own prefill chunk. Later queries see more keys and have smaller weights, so "
+           "the partial correlations hold the position fixed: linearly (partial) or by ranks "
+           "(partial ranks). Rows are means over the heads; partial > 0 is the share of heads in "
+           "which it is positive; the best head is that of the largest Pearson correlation, so "
+           "expect it to be above the mean by chance.";
   }
   std::vector<ReportColumn> columns() const override {
     return {{"prompt_pearson_log", "Pearson"},

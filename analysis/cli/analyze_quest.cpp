@@ -13,6 +13,7 @@ class AnalyzeQuest final : public AnalyzeOne<QuestOptions> {
                    analyze_quest) {}
 
  private:
+  std::vector<Index> unit_layers(const Traces& traces) const override { return all_layers(traces); }
   std::vector<ReportColumn> columns() const override {
     return {{"violations", "violated"},
             {"gap_mean", "bound gap"},
@@ -26,8 +27,7 @@ class AnalyzeQuest final : public AnalyzeOne<QuestOptions> {
   std::string headline(const Json& totals) const override {
     return fmt::format(
         "bound violated {} times in {} rows; kept pages hold {} of the attention (kernel rule: {}) "
-        "and save {} "
-        "of the key reads",
+        "and save {} of the key reads",
         number_text(total_of(totals, "violations")), number_text(total_of(totals, "rows")),
         percent_text(total_of(totals, "eval_mass")), percent_text(total_of(totals, "kernel_mass")),
         percent_text(total_of(totals, "eval_reduction_per_kv_head")));

@@ -9,10 +9,11 @@ namespace {
 class AnalyzeQuoka final : public AnalyzeOne<QuokaOptions> {
  public:
   AnalyzeQuoka()
-      : AnalyzeOne("quoka", "QuoKA: queries that speak for a chunk, key scores, kept keys",
+      : AnalyzeOne("quoka", "QuoKA: representative queries of a chunk, key scores, kept keys",
                    analyze_quoka) {}
 
  private:
+  std::vector<Index> unit_layers(const Traces& traces) const override { return all_layers(traces); }
   std::vector<ReportColumn> columns() const override {
     return {{"mass_mean", "attention kept"},         {"mass_p05", "5th percentile"},
             {"oracle_recall", "oracle recall"},      {"sink_selected", "sink kept"},

@@ -13,6 +13,7 @@ class AnalyzeTheoremB1 final : public AnalyzeOne<TheoremB1Options> {
                    analyze_theorem_b1) {}
 
  private:
+  std::vector<Index> unit_layers(const Traces& traces) const override { return all_layers(traces); }
   std::vector<ReportColumn> columns() const override {
     return {{"rows", "rows"},
             {"cos_mean", "mean cos"},

@@ -29,12 +29,10 @@ class AnalyzeTies final : public AnalyzeCommand {
  private:
   std::string about() const override {
     return "Engines rank keys by scores of f32, bf16 or fp8 (e4m3, with a power of two as scale of "
-           "a row). Where the k-th and "
-           "the next score are equal, either may come in, and programs differ. For each method, "
-           "number type and size of "
-           "pages: rows with such a tie, how many units are tied, how many keys change between the "
-           "two extreme orders, and "
-           "the gap between the k-th and the next exact score in steps of the type.";
+           "a row). Where the k-th and the next score are equal, either may come in, and programs "
+           "differ. For each method, number type and size of pages: rows with such a tie, how many "
+           "units are tied, how many keys change between the two extreme orders, and the gap "
+           "between the k-th and the next exact score in steps of the type.";
   }
   void declare_kind(OptionSet& options) override {
     options.add("selector", "NAME[,NAME]",
@@ -76,7 +74,7 @@ class AnalyzeTies final : public AnalyzeCommand {
       model.emplace(load_transformer(model_dir(*model_), {}));
       options.model = &*model;
     }
-    return analyze_ties(traces[0], options, run.sink, run.pool, run.progress, run.stop,
+    return analyze_ties(traces[0], options, run.output, run.pool, run.progress, run.stop,
                         run.provenance);
   }
   std::vector<ReportColumn> columns() const override {
@@ -125,8 +123,7 @@ class AnalyzeTies final : public AnalyzeCommand {
   std::string headline(const Json& totals) const override {
     return fmt::format(
         "{} of the rows have a tie at the cut (over the types f32, bf16 and fp8); another order of "
-        "ties "
-        "changes {} keys per row",
+        "ties changes {} keys per row",
         percent_text(total_of(totals, "tie_share")), number_text(total_of(totals, "changed")));
   }
 

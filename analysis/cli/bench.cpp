@@ -218,8 +218,7 @@ class BenchRecord final : public BenchCommand {
   }
   std::string description() const override {
     return "Prefill and recording take turns, so that both meet the same machine. The trace is "
-           "written into --dir "
-           "and removed.";
+           "written into --dir and removed.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope bench record --dtype bf16 --dir . --json",
@@ -254,8 +253,8 @@ class BenchRecord final : public BenchCommand {
         }
         if (counted) bare.push_back(s);
         s = seconds_of([&] {
-          const auto sink = create_trace(file, writer);
-          n_bytes = record_trace(session.model, nullptr, session.prompt, options, *sink,
+          const auto receiver = create_trace(file, writer);
+          n_bytes = record_trace(session.model, nullptr, session.prompt, options, *receiver,
                                  session.pool, {}, session.stop)
                         .bytes_written;
         });

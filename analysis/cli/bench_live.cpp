@@ -1,14 +1,13 @@
 // kvscope bench live: time to the first token with a selector in the running model, beside the
 // plain model, by prompt length.
 #include <algorithm>
-#include <chrono>
 
+#include "analysis/cli/bench_live_run.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
-#include "analysis/cli/prompt.hpp"
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/simulate_base.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -24,14 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
-
-/// Seconds of one prefill up to the first token's logits.
-struct Seconds {
-  double total = 0.0;
-  double attention = 0.0;  // selection not included
-  double selection = 0.0;
-};
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -88,7 +79,7 @@ class BenchLive final : public Command {
       throw UsageError(fmt::format("{} tokens exceed the model's context of {} positions", longest,
                                    model.config().max_positions));
     }
-    const std::vector<TokenId> text = make_text(model.config(), longest);
+    const std::vector<TokenId> text = book_tokens(model.config(), longest);
     const int n_threads = work_.n_threads();
     const StopOnSignal stop;
     ThreadPool pool(n_threads);
@@ -107,8 +98,9 @@ class BenchLive final : public Command {
     const auto n_runs = static_cast<Index>(plan.pairs.size() + 1);
     Index n_done = 0;
     const auto once = [&](const ReplayPair* pair, Index length) {
-      const Seconds seconds = prefill(
-          model, pair, std::span(text).first(static_cast<std::size_t>(length)), pool, stop.token());
+      const PrefillSeconds seconds =
+          time_prefill(model, pair, std::span(text).first(static_cast<std::size_t>(length)), chunk_,
+                       pool, stop.token());
       const ProgressFn progress = reporter.callback();
       if (progress) {
         progress({"bench live", ++n_done,
@@ -119,7 +111,8 @@ class BenchLive final : public Command {
     once(nullptr, std::min<Index>(longest, 512));  // pages the weights in
     for (const ReplayPair& pair : plan.pairs) once(&pair, std::min<Index>(longest, 512));
     for (const Index length : lengths) {
-      std::vector<std::vector<Seconds>> turns(static_cast<std::size_t>(n_runs));  // [run][repeat]
+      // [run][repeat].
+      std::vector<std::vector<PrefillSeconds>> turns(static_cast<std::size_t>(n_runs));
       for (Index repeat = 0; repeat < n_repeats_; ++repeat) {
         turns[0].push_back(once(nullptr, length));
         for (std::size_t p = 0; p < plan.pairs.size(); ++p)
@@ -139,51 +132,6 @@ class BenchLive final : public Command {
   }
 
  private:
-  std::vector<TokenId> make_text(const ModelConfig& config, Index length) const {
-    const Tokenizer tokenizer = load_tokenizer(model_dir("verifier"));
-    PromptOptions options;
-    options.max_tokens = length;
-    const std::vector<TokenId> book = options.load(&tokenizer).ids;
-    std::vector<TokenId> text(static_cast<std::size_t>(length));
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      text[i] = book[i % book.size()] % static_cast<TokenId>(config.n_vocab);
-    }
-    return text;
-  }
-
-  /// pair null: the plain model.
-  Seconds prefill(const Transformer& model, const ReplayPair* pair, std::span<const TokenId> text,
-                  ThreadPool& pool, const std::stop_token& stop) const {
-    const auto capacity = static_cast<Index>(text.size());
-    const auto step = static_cast<std::size_t>(chunk_);
-    const auto each_chunk = [&](auto&& call) {  // (tokens, which logits)
-      for (std::size_t at = 0; at < text.size(); at += step) {
-        if (stop.stop_requested()) throw Interrupted("bench live stopped");
-        call(text.subspan(at, std::min(step, text.size() - at)),
-             at + step >= text.size() ? Logits::last : Logits::none);
-      }
-    };
-    if (pair != nullptr) {
-      LiveSequence live(model, {pair->selector, pair->budget, std::nullopt}, capacity, pool);
-      each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
-        live.prefill(tokens, chunk_, PrefillMode::sparse, logits);
-      });
-      const LiveTimes& times = live.stats().times;
-      return {times.total, times.attention, times.selection};
-    }
-    const auto cache = model.make_store(capacity);
-    ForwardTimes times;
-    ForwardOptions options;
-    options.times = &times;
-    const auto start = Clock::now();
-    each_chunk([&](std::span<const TokenId> tokens, Logits logits) {
-      options.logits = logits;
-      model.forward(tokens, *cache, pool, options);
-    });
-    return {std::chrono::duration<double>(Clock::now() - start).count(), times.attention_seconds,
-            0.0};
-  }
-
   /// "tokens", "ratio", ...
   static std::string kind_of(const Budget& budget) {
     const std::string text = budget.to_string();
@@ -191,8 +139,8 @@ class BenchLive final : public Command {
   }
 
   /// pair null: dense, which figures know as the method "full".
-  static Json row_of(const ReplayPair* pair, Index length, const std::vector<Seconds>& own,
-                     const std::vector<Seconds>& dense) {
+  static Json row_of(const ReplayPair* pair, Index length, const std::vector<PrefillSeconds>& own,
+                     const std::vector<PrefillSeconds>& dense) {
     std::vector<double> total, attention, selection, ttft_ratio, attention_ratio;
     for (std::size_t i = 0; i < own.size(); ++i) {
       total.push_back(own[i].total);

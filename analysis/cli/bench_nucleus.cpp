@@ -1,5 +1,5 @@
-// kvscope bench nucleus: finding the keys that hold a share of a row by search and by sorting, and what
-// SpecAttn's printed search leaves out.
+// kvscope bench nucleus: finding the keys that hold a share of a row by search and by sorting, and
+// what SpecAttn's printed search leaves out.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -49,10 +49,11 @@ class BenchNucleus final : public Command {
     return "time of finding the keys that hold a share of a row, beside sorting";
   }
   std::string description() const override {
-    return "Made-up attention rows (softmax of normal numbers). Sorting and the search for the exact "
-           "threshold take turns on the same rows, on one thread; what is sorted are the bare weights. "
-           "The ratio is sorting over searching, low and high its quartiles over the rows. least_mass_MODE is the smallest "
-           "share that a mode of specattn:nucleus kept of any row: the printed ones miss p.";
+    return "Made-up attention rows (softmax of normal numbers). Sorting and the search for the "
+           "exact threshold take turns on the same rows, on one thread; what is sorted are the "
+           "bare weights. The ratio is sorting over searching, low and high its quartiles over the "
+           "rows. least_mass_MODE is the smallest share that a mode of specattn:nucleus kept of "
+           "any row: the printed ones miss p.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope bench nucleus --keys 1024,8192 --p 0.95",

@@ -44,11 +44,9 @@ TokenRange parse_token_range(std::string_view text, std::string_view option) {
 void CaptureOptions::declare(OptionSet& options) {
   options.add("capture", "LIST",
               "what to add to q, k, v and lse: attn-topk=N (the N largest probabilities of each "
-              "row), attn (dense maps: "
-              "large), logits, stats (norms, page minima and maxima), "
+              "row), attn (dense maps: large), logits, stats (norms, page minima and maxima), "
               "routing (the experts of each token), k-pre-rope (keys before their rotation, too); "
-              "no-qkv and no-lse take away; "
-              "comma separated or repeated",
+              "no-qkv and no-lse take away; comma separated or repeated",
               capture);
   options.add("dtype", "TYPE", "storage type of q, k and v", dtype);
   options.add("layers", "LIST", "layers to record, like 0,3-5 [all]", layers);

@@ -46,6 +46,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_bench_live_command());
   commands.push_back(make_bench_nucleus_command());
   commands.push_back(make_bench_machine_command());
+  commands.push_back(make_bench_traceset_command());
   commands.push_back(make_version_command());
   commands.push_back(make_completion_command());
   commands.push_back(make_help_command());

@@ -6,14 +6,19 @@
 
 #include "analysis/calibration_notes.hpp"
 #include "analysis/cli/all_methods.hpp"
+#include "analysis/cli/bench_select_run.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/cost_check.hpp"
+#include "analysis/cli/list_options.hpp"
 #include "analysis/cli/output.hpp"
 #include "analysis/cli/replay_arguments.hpp"
 #include "analysis/cli/save_text.hpp"
 #include "analysis/cli/signals.hpp"
+#include "analysis/cli/temporary_journal.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/cli/unit_options.hpp"
+#include "analysis/cost/cost_units.hpp"
 #include "analysis/cost/ledger.hpp"
 #include "analysis/replay_pairs.hpp"
 #include "core/base/error.hpp"
@@ -52,11 +57,13 @@ std::string describe_costs(const Json& report) {
   const bool has_scaled = std::any_of(report.at("rows").begin(), report.at("rows").end(),
                                       [](const Json& row) { return row.at("extrapolated") == 1; });
   return fmt::format(
-      "predicted microseconds of a forward call in one layer, mean over layers without a window; pays from: context "
-      "from which on the method is not slower than dense attention; model: speedup of the whole call\n{}{}",
+      "predicted microseconds of a forward call in one layer, mean over layers without a window; "
+      "pays from: context from which on the method is not slower than dense attention; model: "
+      "speedup of the whole call\n{}{}",
       table.text(),
       has_scaled
-          ? "* scaled from the measured lists: a budget in tokens stays, everything else grows with the context\n"
+          ? "* scaled from the measured lists: a budget in tokens stays, everything else grows "
+            "with the context\n"
           : "");
 }
 
@@ -77,8 +84,8 @@ std::string describe_ledger(const Json& report) {
   std::string text = table.text() + "\n";
   for (const Json& sentence : report.at("headlines")) text += sentence.get<std::string>() + "\n";
   text += fmt::format(
-      "\nmedian error of the {} rows that are predictions: {}; {} of them within 20 %. Rows that calibrate gave a "
-      "constant of a profile; bound: the published time is an upper limit.\n",
+      "\nmedian error of the {} rows that are predictions: {}; {} of them within 20 %. Rows that "
+      "calibrate gave a constant of a profile; bound: the published time is an upper limit.\n",
       report.at("predicted_rows").get<int>(), percent_text(report.at("median_error").get<double>()),
       report.at("within_20_percent").get<int>());
   return text;
@@ -89,11 +96,14 @@ class CostCommand final : public Command {
   std::string name() const override { return "cost"; }
   std::string summary() const override { return "predicted time on a card, from measured lists"; }
   std::string description() const override {
-    return "Replays the methods on a recording and predicts, from the keys that they really select (union per KV head, "
-           "runs of adjacent keys, rows of a list), what a forward call would take on each card: append, score, top-k, "
-           "gather and attend, estimate; each a launch and the larger of FLOPs over rate and bytes over bandwidth. "
-           "The formula and the source of every constant are in analysis/cost/README.md. --ledger predicts "
-           "published speeds instead, without tuning; --check predicts what kvscope bench measured here.";
+    return "Replays the methods on a recording and predicts, from the keys that they really select "
+           "(union per KV head, runs of adjacent keys, rows of a list), what a forward call would "
+           "take on each card: append, score, top-k, gather and attend, estimate; each a launch "
+           "and the larger of FLOPs over rate and bytes over bandwidth. The formula and the source "
+           "of every constant are in analysis/cost/README.md. --ledger predicts published speeds "
+           "instead, without tuning; --check measures this machine and predicts that: eight "
+           "methods, prefill and decode, two lengths, one thread and all, and prefills of the "
+           "running model, in about two minutes on two cores where nothing else runs.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -103,8 +113,9 @@ class CostCommand final : public Command {
          "--context 32768,131072 --batch 1,16 --out cost.json",
          "scaled to longer contexts; kvscope figure cost draws it"},
         {"kvscope cost --ledger", "published speeds and what the model says of their settings"},
-        {"kvscope bench machine --out here.json && kvscope cost --check --hardware here.json",
-         "this machine's times, predicted and measured"}};
+        {"kvscope cost --check", "this machine's times, predicted and measured"},
+        {"kvscope cost --check --selector all --tokens 4096,8192,16384,32768",
+         "every method and length: half an hour"}};
   }
   void declare(OptionSet& options) override {
     options.positional("TRACE", "a recorded trace", trace_, /*required=*/false);
@@ -123,30 +134,54 @@ class CostCommand final : public Command {
     options.add("calibration", "TRACE",
                 "the same model's trace over another text, as in kvscope sweep", calibration_);
     options.flag("ledger", "predict published figures instead of a recording", ledger_);
-    options.flag("check", "predict what kvscope bench measured on this machine", check_);
+    options.flag(
+        "check",
+        "measure choosing and attending on this machine, as kvscope bench select and bench "
+        "live do, and predict it; --selector all takes every method",
+        check_);
+    options.add("tokens", "LIST", "with --check: context lengths of the calls", check_tokens_);
+    options.add("repeat", "N", "with --check: measured rounds, of which the least counts",
+                check_options_.n_repeats);
+    options.add("live", "N", "with --check: prompt tokens of the running model; 0 = without",
+                check_options_.live_tokens);
+    options.add("clock", "WORD",
+                "with --check: wall, or cpu, which leaves out what other programs take (on one "
+                "thread only)",
+                check_options_.clock);
     options.add("measured", "FILE",
                 "with --check: a report of bench select --json; repeatable [made now]", measured_);
     options.add("out", "FILE", "write the report as JSON", out_).short_name = 'o';
     options.flag("overwrite", "replace an existing file", overwrite_);
+    units_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
 
-  int run(const OptionSet& options, const std::string& command_line) override {
+  int run(const OptionSet& options, const std::string& typed) override {
+    units_.check(out_);
     check_usage(options);
     Json report;
+    UnitFolder finished;
+    // The report of a recording says the same whoever did its units.
+    constexpr std::string_view kNotShown[] = {"out",      "overwrite", "json",   "threads",
+                                              "progress", "units",     "engine", "workers"};
+    const std::string command_line = trace_ ? options.command_line(name(), kNotShown) : typed;
     if (ledger_) {
       report = ledger_report();
     } else if (check_) {
       const StopOnSignal stop;
       ProgressReporter progress(work_.progress);
-      report = cost_check(split_list(hardware_), measured_, progress.callback(), stop.token());
+      report = cost_check(check_options(), progress.callback(), stop.token());
     } else {
-      report = of_trace();
+      const OfTrace outcome = of_trace(options);
+      if (outcome.code) return *outcome.code;
+      report = outcome.report;
+      finished = outcome.finished;
     }
     report["version"] = writer_name();
     report["command_line"] = command_line;
     if (out_) save_text(*out_, report.dump(1) + "\n", overwrite_);
+    if (units_.is_used()) units_.clean_up(finished);
     if (json_) {
       print_json(report);
     } else {
@@ -173,9 +208,11 @@ class CostCommand final : public Command {
     if (ledger_ || check_) {
       const std::string_view mode = ledger_ ? "--ledger" : "--check";
       if (trace_) throw UsageError(fmt::format("{} takes no TRACE", mode));
+      if (units_.is_used())
+        throw UsageError(fmt::format("{} has no units: they are of a recording's replay", mode));
       for (const char* other :
            {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits", "draft"}) {
-        if (options.given(other))
+        if (options.given(other) && !(check_ && std::string_view(other) == "selector"))
           throw UsageError(fmt::format("{} and --{} exclude each other", mode, other));
       }
       if (ledger_ && !hardware_.empty())
@@ -190,11 +227,17 @@ class CostCommand final : public Command {
             fmt::join(hardware_names(), ", ")));
       }
     }
-    if (!measured_.empty() && !check_) throw UsageError("--measured needs --check");
+    for (const char* own : {"measured", "tokens", "repeat", "live", "clock"}) {
+      if (options.given(own) && !check_) throw UsageError(fmt::format("--{} needs --check", own));
+    }
+    for (const char* own : {"tokens", "repeat", "live", "clock", "selector", "threads"}) {
+      if (options.given(own) && !measured_.empty())
+        throw UsageError(fmt::format("--measured and --{} exclude each other", own));
+    }
     if (weight_bits_ < 1 || weight_bits_ > 64)
       throw UsageError(
           fmt::format("--weight-bits: expected a value in [1, 64], found {}", weight_bits_));
-    if (!out_) return;
+    if (!out_ || units_.is_alone()) return;
     std::vector<fs::path> inputs = measured_;
     for (const auto& file : {trace_, draft_, calibration_}) {
       if (file) inputs.push_back(*file);
@@ -215,6 +258,32 @@ class CostCommand final : public Command {
     return counts;
   }
 
+  CheckOptions check_options() const {
+    constexpr Index kMostTokens = 1 << 20;
+    constexpr Index kShortest = 256;  // a prefill call of 128 queries and keys before it
+    CheckOptions options = check_options_;
+    options.hardware = split_list(hardware_);
+    options.reports = measured_;
+    options.lengths = index_list_of(check_tokens_, "tokens");
+    if (options.lengths.front() < kShortest || options.lengths.back() > kMostTokens)
+      throw UsageError(fmt::format("--tokens: expected lengths in [{}, {}], found \"{}\"",
+                                   kShortest, kMostTokens, check_tokens_));
+    if (options.n_repeats < 1 || options.n_repeats > 1000)
+      throw UsageError(
+          fmt::format("--repeat: expected a value in [1, 1000], found {}", options.n_repeats));
+    if (options.live_tokens < 0 || options.live_tokens > kMostTokens)
+      throw UsageError(fmt::format("--live: expected a value in [0, {}], found {}", kMostTokens,
+                                   options.live_tokens));
+    if (work_.threads) options.threads = {work_.n_threads()};
+    const auto& lists = replay_.selector_lists();
+    if (lists.size() == 1 && lists[0] == "all") {
+      options.methods = all_methods_of_registry();
+    } else if (!lists.empty()) {
+      options.methods = replay_.selectors();
+    }
+    return options;
+  }
+
   CostOptions cost_options() const {
     CostOptions options;
     for (const std::string& name : split_list(hardware_))
@@ -230,7 +299,22 @@ class CostCommand final : public Command {
     return options;
   }
 
-  Json of_trace() const {
+  struct OfTrace {
+    std::optional<int> code;  // where units were listed or done, and nothing is made of them
+    Json report;
+    UnitFolder finished;
+  };
+
+  /// What besides the replay decides the report.
+  Json settings() const {
+    Json json = {{"batch", batch_}, {"context", context_}, {"weight_bits", weight_bits_}};
+    json["kv_dtype"] = kv_dtype_ ? Json(*kv_dtype_) : Json(nullptr);
+    for (const std::string& name : split_list(hardware_))
+      json["hardware"].push_back(hardware_json(find_hardware(name)));
+    return json;
+  }
+
+  OfTrace of_trace(const OptionSet& given) const {
     const CostOptions options = cost_options();
     const TraceFile trace = TraceFile::open(*trace_, {});
     std::optional<TraceFile> draft;
@@ -250,19 +334,32 @@ class CostCommand final : public Command {
     check_artifacts(methods.methods, info);
     std::vector<Index> layers = replay_.layers();
     if (layers.empty()) layers = info.layers;
+    CostReplay replay{trace, draft ? &*draft : nullptr, layers, plan.pairs, replay_.replay()};
+    replay.options.only_costs = true;
+    replay.options.calibration = calibration ? &*calibration : nullptr;
     WorkCollector works(info.n_q, info.n_kv, info.d_head);
-    ReplayOptions replay = replay_.replay();
-    replay.only_costs = true;
-    replay.calibration = calibration ? &*calibration : nullptr;
-    replay.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
-    const StopOnSignal stop;
     ThreadPool pool(work_.n_threads());
-    ProgressReporter progress(work_.progress);
-    replay_layers(trace, draft ? &*draft : nullptr, layers, plan.pairs, replay, pool,
-                  progress.callback(), stop.token());
-    Json report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
-    report["trace"] = trace_->filename().string();
-    return report;
+    OfTrace outcome;
+    if (units_.is_used()) {
+      UnitWork work = cost_work(replay, settings(), pool);
+      units_.seal(work, given, name());
+      if (units_.is_alone()) {
+        outcome.code = units_.run_alone(work, out_, json_, work_);
+        return outcome;
+      }
+      const TemporaryJournal journal("cost");
+      outcome.finished = units_.finish(work, out_, work_, journal.file());
+      read_cost_journal(journal.file(), works);
+    } else {
+      const StopOnSignal stop;
+      ProgressReporter progress(work_.progress);
+      replay.options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+      replay_layers(trace, replay.draft, layers, plan.pairs, replay.options, pool,
+                    progress.callback(), stop.token());
+    }
+    outcome.report = trace_cost_report(info, layers, plan.pairs, works, replay_.phase(), options);
+    outcome.report["trace"] = trace_->filename().string();
+    return outcome;
   }
 
   std::optional<fs::path> trace_;
@@ -276,10 +373,13 @@ class CostCommand final : public Command {
   std::optional<fs::path> calibration_;
   bool ledger_ = false;
   bool check_ = false;
+  CheckOptions check_options_;
+  std::string check_tokens_ = "4096,8192";
   std::vector<fs::path> measured_;
   std::optional<fs::path> out_;
   bool overwrite_ = false;
   bool json_ = false;
+  UnitOptions units_;
   WorkOptions work_;
 };
 

@@ -1,10 +1,12 @@
-// kvscope explain: which layers and heads look at a needle, and which choice of keys lost it.
+// kvscope explain: which layers and heads look at a needle, and which choice of keys lost it; or,
+// of a recording, why one key of one query was kept or dropped.
 #include "analysis/explain.hpp"
 
 #include <fmt/format.h>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
+#include "analysis/cli/explain_key.hpp"
 #include "analysis/cli/list_options.hpp"
 #include "analysis/cli/model_source.hpp"
 #include "analysis/cli/output.hpp"
@@ -23,24 +25,31 @@ class ExplainCommand final : public Command {
  public:
   std::string name() const override { return "explain"; }
   std::string summary() const override {
-    return "why a needle was missed: which heads look at it, which selection lost it";
+    return "why a needle was missed or a key dropped: ranks, cut-off, budget";
   }
   std::string description() const override {
-    return "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: same "
-           "prompts; chunks and answer under the method). For each miss the prompt is answered densely "
-           "too, and for the first token that differs a table shows the heads that put at least "
-           "--least of their attention on the fact when they attend to everything: their layer, that "
-           "share, the share that the same head's query would put there under the method, how many of "
-           "the fact's tokens its list holds, the rank of the best of them by the method's score, and "
-           "the margin to the last key that was kept (in units of the score, negative if lost).";
+    return "Asks the prompts of kvscope simulate needle (same lengths, depths, trials and seed: "
+           "same prompts; chunks and answer under the method). For each miss the prompt is "
+           "answered densely too, and for the first token that differs a table shows the heads "
+           "that put at least --least of their attention on the fact when they attend to "
+           "everything: their layer, that share, the share that the same head's query would put "
+           "there under the method, how many of the fact's tokens its list holds, the rank of the "
+           "best of them by the method's score, and the margin to the last key that was kept (in "
+           "units of the score, negative if lost).\n\n"
+           "With a trace, one query of it is asked instead: what the method keeps for it, and for "
+           "a key its weight, score and rank, the cut-off, its page, the representative queries "
+           "that gave it its score (QuoKA), and the smallest budget that keeps it.";
   }
   std::vector<Example> examples() const override {
     return {
         {"kvscope explain --facts 8 --selector quoka --budget ratio=0.25 --length 4096 --depths 5 "
          "--trials 3",
-         "the misses of that grid"}};
+         "the misses of that grid"},
+        {"kvscope explain trace.h5 --layer 3 --head 5 --query 4000 --selector quoka --budget 256",
+         "the heaviest key that the query lost, and why"}};
   }
   void declare(OptionSet& options) override {
+    key_.declare(options);
     options.add("model", "DIR", "checkpoint folder, or verifier or draft (embedded)", model_).kind =
         ValueKind::folder;
     options.add("selector", "NAME", "the method, with options as NAME:option=value", selector_);
@@ -62,6 +71,7 @@ class ExplainCommand final : public Command {
   }
 
   int run(const OptionSet&, const std::string& command_line) override {
+    if (key_.trace) return key_.run(question(), json_, command_line, work_.n_threads());
     check();
     const auto dir = model_dir(model_);
     const Transformer model = load_transformer(dir, {});
@@ -105,6 +115,16 @@ class ExplainCommand final : public Command {
 
  private:
   using Json = nlohmann::ordered_json;
+
+  KeyQuestion question() const {
+    KeyQuestion question;
+    if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
+    question.selector = as_usage([&] { return MethodSpec(selector_); });
+    if (!budget_.empty()) question.budget = as_usage([&] { return Budget::parse(budget_); });
+    question.chunk = chunk_;
+    question.dense_layers = dense_layers_;
+    return question;
+  }
 
   void check() {
     if (selector_.empty()) throw UsageError("--selector is missing: expected a method, as quoka");
@@ -180,6 +200,7 @@ class ExplainCommand final : public Command {
   }
 
   ExplainOptions options_;
+  ExplainKeyOptions key_;
   std::string model_ = "verifier";
   std::string selector_;
   std::string budget_;

@@ -22,12 +22,12 @@ class ExportCommand final : public Command {
   std::string name() const override { return "export"; }
   std::string summary() const override { return "a trace as one HTML page with all its maps"; }
   std::string description() const override {
-    return "Writes one page that needs no network and no other file: the attention maps of all heads "
-           "with pan, zoom and hover (weight, query and key with their texts), and an atlas that is "
-           "ordered by distance, entropy, sink, local or retrieval share. Weights are recomputed "
-           "exactly and stored in 16 bits on a logarithmic scale (relative error below 2e-4). Long "
-           "contexts are pooled until the page is below --max-size; fewer --layers or --heads make "
-           "finer maps.";
+    return "Writes one page that needs no network and no other file: the attention maps of all "
+           "heads with pan, zoom and hover (weight, query and key with their texts), and an atlas "
+           "that is ordered by distance, entropy, sink, local or retrieval share. Weights are "
+           "recomputed exactly and stored in 16 bits on a logarithmic scale (relative error below "
+           "2e-4). Long contexts are pooled until the page is below --max-size; fewer --layers or "
+           "--heads make finer maps.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope export --html trace.h5 --out trace.html", "all heads, below 16 MB"},

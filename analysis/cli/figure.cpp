@@ -50,10 +50,8 @@ class FigureCommand final : public Command {
   std::string description() const override {
     return "Writes NAME.svg, .pdf, .png and .tex (pgfplots), the plotted numbers as NAME.csv, and "
            "NAME.json, from which kvscope reproduce draws the figure again. The same result gives "
-           "the "
-           "same bytes. Nothing is written unless everything is. kvscope figures lists the figures "
-           "and "
-           "the commands that make what they need.";
+           "the same bytes. Nothing is written unless everything is. kvscope figures lists the "
+           "figures and the commands that make what they need.";
   }
   std::vector<Example> examples() const override {
     return {

@@ -25,17 +25,14 @@ class FitCommand final : public Command {
   }
   std::string description() const override {
     return "Some methods learn something about a model before they see a sequence: Kascade its "
-           "anchor layers and head map, "
-           "DuoAttention the gates of its heads, Double Sparsity its channels, Loki its "
-           "directions, the indexer its index vectors, ShadowKV how keys turn with their positions. The "
-           "file that fit writes "
-           "says which recording it comes from; a run names it with an option of the method "
-           "(kascade:map=FILE, "
-           "duoattention:gates=FILE, doublesparsity:channels=FILE, loki:directions=FILE, "
-           "indexer:index=FILE, shadowkv:rotation=FILE). What the indexer learns is good at the positions "
-           "of its recording: take one at least as long as what will be run. A sweep "
-           "over the very recording "
-           "that a method learned from says so.";
+           "anchor layers and head map, DuoAttention the gates of its heads, Double Sparsity its "
+           "channels, Loki its directions, the indexer its index vectors, ShadowKV how keys turn "
+           "with their positions. The file that fit writes says which recording it comes from; a "
+           "run names it with an option of the method (kascade:map=FILE, duoattention:gates=FILE, "
+           "doublesparsity:channels=FILE, loki:directions=FILE, indexer:index=FILE, "
+           "shadowkv:rotation=FILE). What the indexer learns is good at the positions of its "
+           "recording: take one at least as long as what will be run. A sweep over the very "
+           "recording that a method learned from says so.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope fit kascade:n-anchors=3 verifier.h5 --out anchors.json",
@@ -63,8 +60,8 @@ class FitCommand final : public Command {
           "--out: expected a name without , + and @, which part methods and options, found {}",
           out_->string()));
     }
-    MethodSpec(spec).set(spec.stages().front().caps.artifact_option,
-                         out_->string());  // says what contradicts a file
+    // Says what contradicts a file.
+    MethodSpec(spec).set(spec.stages().front().caps.artifact_option, out_->string());
     check_new_output(*out_, "out", std::span(&trace_, 1), overwrite_, "--overwrite");
     const int n_threads = work_.n_threads();
     const TraceFile text = TraceFile::open(trace_, {});

@@ -185,6 +185,29 @@ std::string manual_page() {
 
 namespace {
 
+nlohmann::ordered_json spec_json(const OptionSpec& spec) {
+  static constexpr const char* kKinds[] = {"text", "file", "folder"};  // as in ValueKind
+  return {{"name", spec.name},
+          {"value", spec.placeholder},
+          {"help", spec.help},
+          {"default", spec.default_text},
+          {"choices", spec.choices},
+          {"kind", kKinds[static_cast<int>(spec.kind)]},
+          {"repeatable", spec.repeatable},
+          {"required", spec.required}};
+}
+
+nlohmann::ordered_json command_json(const Command& command, const OptionSet& options) {
+  nlohmann::ordered_json json = {{"name", command.name()},
+                                 {"summary", command.summary()},
+                                 {"description", command.description()},
+                                 {"arguments", nlohmann::ordered_json::array()},
+                                 {"options", nlohmann::ordered_json::array()}};
+  for (const auto& spec : options.positionals()) json["arguments"].push_back(spec_json(spec));
+  for (const auto& spec : options.options()) json["options"].push_back(spec_json(spec));
+  return json;
+}
+
 class HelpCommand final : public Command {
  public:
   std::string name() const override { return "help"; }
@@ -195,6 +218,7 @@ class HelpCommand final : public Command {
   void declare(OptionSet& options) override {
     options.flag("all", "print the help of every command, one after another", all_);
     options.flag("man", "print the manual page (troff) instead", man_);
+    options.flag("json", "print arguments and options of every command, or of one, as JSON", json_);
     options.positional("COMMAND", "whose help to print", words_, /*required=*/false);
   }
   int run(const OptionSet&, const std::string&) override {
@@ -214,6 +238,18 @@ class HelpCommand final : public Command {
       return kOk;
     }
     const std::string wanted = fmt::format("{}", fmt::join(words_, " "));
+    if (json_) {
+      nlohmann::ordered_json commands = nlohmann::ordered_json::array();
+      for (const auto& command : all_commands()) {
+        if (!wanted.empty() && command->name() != wanted) continue;
+        OptionSet options;
+        command->declare(options);
+        commands.push_back(command_json(*command, options));
+      }
+      if (commands.empty()) throw UsageError(fmt::format("unknown command \"{}\"", wanted));
+      print_json(commands);
+      return kOk;
+    }
     if (wanted.empty()) {
       print(overview_text());
       return kOk;
@@ -240,6 +276,7 @@ class HelpCommand final : public Command {
  private:
   bool all_ = false;
   bool man_ = false;
+  bool json_ = false;
   std::vector<std::string> words_;
 };
 

@@ -13,7 +13,8 @@ namespace kvscope::cli {
 class Host {
  public:
   virtual ~Host() = default;
-  /// What standard output would have got, as it is. May be called from the thread of the command only.
+  /// What standard output would have got, as it is. May be called from the thread of
+  /// the command only.
   virtual void print(std::string_view text) = 0;
   /// A line for people.
   virtual void note(std::string_view line) = 0;

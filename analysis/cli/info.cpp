@@ -53,7 +53,7 @@ Json describe_trace(const fs::path& file) {
                    {"rope_kind", info.rope_kind},
                    {"rope_theta", info.rope_theta},
                    {"qk_norm", info.qk_norm},
-                   {"sinks", !info.sinks.empty()}};
+                   {"sinks", !info.sink_logits.empty()}};
   if (info.n_experts_per_token > 0) {
     json["model"]["n_experts_per_token"] = info.n_experts_per_token;
   }
@@ -152,7 +152,7 @@ Json describe_checkpoint(const fs::path& dir) {
           {"tied_embeddings", config.tied_embeddings},
           {"qkv_bias", config.qkv_bias},
           {"qk_norm", config.qk_norm},
-          {"sinks", config.has_sinks},
+          {"sinks", config.has_sink_logits},
           {"n_experts", config.moe.n_experts},
           {"n_experts_per_token", config.moe.n_picked},
           {"layers_without_rope", no_rope},

@@ -18,16 +18,13 @@ class LadderCommand final : public AnalyzeCommand {
   std::string name() const override { return "ladder"; }
   std::string description() const override {
     return "Papers choose tokens per query head, for every query, by exact scores; engines share a "
-           "list among heads, load "
-           "whole pages, choose at some steps, rank by scores of few bits or by a mean query, and "
-           "share a list among the "
-           "queries of a chunk. Each concession is replayed alone, and together with those before "
-           "it, on the recorded q, k "
-           "and v at the same queries: kept attention, output error, bytes read. What a method "
-           "cannot take is named with "
-           "its reason. Any one of them is a method of its own for other commands, as "
-           "quest+coarsen:owner=layer,page=64 or "
-           "quest+every=4. kvscope figure ladder draws the result.";
+           "list among heads, load whole pages, choose at some steps, rank by scores of few bits "
+           "or by a mean query, and share a list among the queries of a chunk. Each concession is "
+           "replayed alone, and together with those before it, on the recorded q, k and v at the "
+           "same queries: kept attention, output error, bytes read. What a method cannot take is "
+           "named with its reason. Any one of them is a method of its own for other commands, as "
+           "quest+coarsen:owner=layer,page=64 or quest+every=4. kvscope figure ladder draws the "
+           "result.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope ladder trace.h5 --selector quest --budget 256 --out ladder.h5",
@@ -60,7 +57,7 @@ class LadderCommand final : public AnalyzeCommand {
     return json;
   }
   Json call(const Traces& traces, const AnalysisRun& run) const override {
-    return analyze_ladder(traces[0], ladder_options(), run.sink, run.pool, run.progress, run.stop,
+    return analyze_ladder(traces[0], ladder_options(), run.output, run.pool, run.progress, run.stop,
                           run.provenance);
   }
   std::vector<ReportColumn> columns() const override {

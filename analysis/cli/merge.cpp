@@ -1,9 +1,15 @@
-// kvscope merge: the shards of a sweep as one table.
+// kvscope merge: the shards of a sweep, or the units of any work, as one result.
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/program.hpp"
 #include "analysis/cli/sweep_output.hpp"
+#include "analysis/cli/temporary_journal.hpp"
+#include "analysis/cli/unit_options.hpp"
 #include "analysis/sweep.hpp"
+#include "analysis/unit_folder.hpp"
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -13,24 +19,48 @@ namespace fs = std::filesystem;
 class MergeCommand final : public Command {
  public:
   std::string name() const override { return "merge"; }
-  std::string summary() const override { return "join the shards of a sweep into one table"; }
+  std::string summary() const override {
+    return "join finished units, or the shards of a sweep, into one result";
+  }
   std::string description() const override {
-    return "Fails if a shard is missing, unfinished, given twice, or of another sweep. The result "
+    return "Of a folder that --unit ID --out DIR filled (kvscope sweep, simulate, analyze, cost), "
+           "or of what kvscope sweep --shard wrote. Fails, and names it, if a unit or shard is "
+           "missing, unfinished, given twice, of other inputs or of another version. The result "
            "has the same bytes as that of one undivided run; an .h5 file, which holds its date, "
-           "only if SOURCE_DATE_EPOCH is set.";
+           "only if SOURCE_DATE_EPOCH is set. Units of a sweep need nothing besides; those of "
+           "other commands are merged by the command itself, which opens its inputs again "
+           "(relative paths count from here), but computes nothing.";
   }
   std::vector<Example> examples() const override {
-    return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"}};
+    return {{"kvscope merge sweep.csv.shard-*-of-4 --out sweep.csv", "four shards to one table"},
+            {"kvscope merge units --out sweep.csv", "a folder of units to one table"}};
   }
   void declare(OptionSet& options) override {
-    options.positional("SHARD", "what kvscope sweep --shard wrote", shards_, /*required=*/true);
-    options.add("out", "FILE", "write the table as .csv, .json or .h5", out_).short_name = 'o';
+    options.positional("DIR", "a folder of units, or the files that kvscope sweep --shard wrote",
+                       parts_,
+                       /*required=*/true);
+    options.add("out", "FILE", "write the result, as the command's own --out", out_).short_name =
+        'o';
     options.flag("force", "replace an existing file", force_);
     declare_json(options, json_);
   }
   int run(const OptionSet&, const std::string&) override {
-    if (out_) check_sweep_output(*out_, force_, shards_);
-    const SweepResult result = merge_sweep(shards_);
+    std::error_code error;
+    for (const fs::path& part : parts_) {
+      if (!fs::is_directory(part, error)) continue;
+      if (parts_.size() > 1)
+        throw UsageError(fmt::format(
+            "expected one folder of units or the shards of a sweep, found {} and others",
+            part.string()));
+      return merge_units(read_unit_folder(part));
+    }
+    return merge_journals(parts_);
+  }
+
+ private:
+  int merge_journals(const std::vector<fs::path>& journals) const {
+    if (out_) check_sweep_output(*out_, force_, parts_);
+    const SweepResult result = merge_sweep(journals);
     if (out_) write_sweep_output(result, *out_, force_);
     if (json_) {
       print_json(sweep_json(result));
@@ -40,8 +70,28 @@ class MergeCommand final : public Command {
     return kOk;
   }
 
- private:
-  std::vector<fs::path> shards_;
+  int merge_units(const UnitFolder& units) const {
+    require_all_units(units, "merge");
+    if (units.version != writer_name()) {
+      throw ConfigError(fmt::format(
+          "merge: {} holds units of {}, this is {}: merge with the version that made them",
+          units.folder.string(), units.version, writer_name()));
+    }
+    if (units.command == "sweep") {
+      const TemporaryJournal journal("merge");
+      write_journal(units, journal.file());
+      return merge_journals({journal.file()});
+    }
+    std::vector<std::string> words = merging_words(units);
+    words.insert(words.end(), {"--units", units.folder.string()});
+    if (out_) words.insert(words.end(), {"--out", out_->string()});
+    if (force_)
+      words.emplace_back(units.command.starts_with("simulate") ? "--force" : "--overwrite");
+    if (json_) words.emplace_back("--json");
+    return run_program(words);
+  }
+
+  std::vector<fs::path> parts_;
   std::optional<fs::path> out_;
   bool force_ = false;
   bool json_ = false;

@@ -54,11 +54,10 @@ void EngineOptions::declare(OptionSet& options) {
 
 void EngineOptions::declare_matmul(OptionSet& options) {
   options
-      .add(
-          "matmul", "WORD",
-          "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best kernel); or one of "
-          "bf16-amx, bf16-avx512, bf16-portable",
-          matmul)
+      .add("matmul", "WORD",
+           "products of linear layers: f32; bf16 (rounded inputs, f32 sums, the machine's best "
+           "kernel); or one of bf16-amx, bf16-avx512, bf16-portable",
+           matmul)
       .default_text = "f32";
 }
 

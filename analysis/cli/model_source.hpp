@@ -12,7 +12,8 @@
 
 namespace kvscope::cli {
 
-/// --matmul and --kv-dtype: how a model is computed. Defaults are exact; a choice changes results within its rounding.
+/// --matmul and --kv-dtype: how a model is computed. Defaults are exact; a choice changes results
+/// within its rounding.
 struct EngineOptions {
   std::string matmul;  // empty: the environment variable KVSCOPE_MATMUL, or f32
   std::string kv_dtype = "f32";

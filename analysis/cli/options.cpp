@@ -101,19 +101,31 @@ void OptionSet::renamed(std::string old_name, std::string name) {
   renamed_.emplace_back(std::move(old_name), std::move(name));
 }
 
-std::string OptionSet::command_line(std::string_view command,
-                                    std::span<const std::string_view> but) const {
-  std::string line = fmt::format("kvscope {}", command);
+std::vector<std::string> OptionSet::words(std::string_view command,
+                                          std::span<const std::string_view> but) const {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= command.size();) {  // "simulate needle" is two
+    const std::size_t end = std::min(command.find(' ', begin), command.size());
+    words.emplace_back(command.substr(begin, end - begin));
+    begin = end + 1;
+  }
   const auto add = [&](const OptionSpec& spec, bool is_option) {
     if (std::find(but.begin(), but.end(), spec.name) != but.end()) return;
     for (const auto& [name, text] : values_) {
       if (name != spec.name) continue;
-      if (is_option) line += " --" + name;
-      if (!is_option || !spec.placeholder.empty()) line += " " + shell_word(text);
+      if (is_option) words.push_back("--" + name);
+      if (!is_option || !spec.placeholder.empty()) words.push_back(text);
     }
   };
   for (const OptionSpec& spec : positionals_) add(spec, /*is_option=*/false);
   for (const OptionSpec& spec : options_) add(spec, /*is_option=*/true);
+  return words;
+}
+
+std::string OptionSet::command_line(std::string_view command,
+                                    std::span<const std::string_view> but) const {
+  std::string line = "kvscope";
+  for (const std::string& word : words(command, but)) line += " " + shell_word(word);
   return line;
 }
 

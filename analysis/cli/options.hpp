@@ -3,9 +3,9 @@
 //
 //   OptionSet options;
 //   options.flag("json", "print the report as JSON", json);
-//   options.add("chunk", "N", "tokens per prefill call", chunk);       // the target's value is the
-//   default options.fields(quoka_options);                                     // a struct with
-//   visit_fields options.parse(args);
+//   options.add("chunk", "N", "tokens per prefill call", chunk);  // default: the target's value
+//   options.fields(quoka_options);  // a struct with visit_fields
+//   options.parse(args);
 #pragma once
 
 #include <filesystem>
@@ -73,8 +73,14 @@ class OptionSet {
 
   /// Sentences about what was given by an earlier name, for standard error.
   const std::vector<std::string>& remarks() const { return remarks_; }
-  /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the options
-  /// `but` names and as a shell takes it. However it was typed, the same options give the same text.
+  /// What was given as words of a command line: the command's own, arguments, then options, in
+  /// the order of declaration, without the options `but` names. However it was typed, the same
+  /// options give the same words.
+  std::vector<std::string> words(std::string_view command,
+                                 std::span<const std::string_view> but) const;
+  /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the
+  /// options `but` names and as a shell takes it. However it was typed, the same options give
+  /// the same text.
   std::string command_line(std::string_view command, std::span<const std::string_view> but) const;
 
   const std::vector<OptionSpec>& options() const { return options_; }

@@ -17,9 +17,9 @@ class OutputClosed : public std::exception {};
 /// main.
 void prepare_standard_streams();
 
-/// Writes `text` to standard output and flushes it, without control characters and hidden signs that
-/// strings of a file may hold (terminal_text). Throws OutputClosed, or IoError if it cannot be
-/// written.
+/// Writes `text` to standard output and flushes it, without control characters and hidden signs
+/// that strings of a file may hold (terminal_text). Throws OutputClosed, or IoError if it
+/// cannot be written.
 void print(std::string_view text);
 
 /// The same for bytes that another program wants as they are; on a terminal they are text.

@@ -1,4 +1,5 @@
-// kvscope papers: every table, figure and known error of the three papers, made on a model and judged.
+// kvscope papers: every table, figure and known error of the three papers, made on a
+// model and judged.
 #include <fmt/format.h>
 
 #include <set>
@@ -28,13 +29,14 @@ class PapersCommand final : public Command {
     return "what QuoKA, Quest and SpecAttn claim, item by item, judged on a model";
   }
   std::string description() const override {
-    return "Makes every table and figure of the three papers, and shows the errors found in them, by "
-           "running the program's own commands; results lie in DIR/runs, pictures in DIR/items. The "
-           "report (report.html, report.tex, items.json) has for each item the paper's claim and "
-           "number, the number on this model with its interval, the command, and one of four "
+    return "Makes every table and figure of the three papers, and shows the errors found in them, "
+           "by running the program's own commands; results lie in DIR/runs, pictures in DIR/items. "
+           "The report (report.html, report.tex, items.json) has for each item the paper's claim "
+           "and number, the number on this model with its interval, the command, and one of four "
            "verdicts: holds, holds in form (not in size), does not hold, cannot be tested. A step "
-           "that fails is told in its item; the rest goes on. An interrupted report goes on with the "
-           "same command: what was made by the same command from the same inputs is not made again.";
+           "that fails is told in its item; the rest goes on. An interrupted report goes on with "
+           "the same command: what was made by the same command from the same inputs is not made "
+           "again.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope papers --quick --out papers",

@@ -28,8 +28,9 @@ struct Constructed {
 };
 
 Constructed b1_example() {
-  // ||q|| = 1 and logits are q . k. Layer 0: k = (-1, 0), k* = (-.001, 0), M just above 1. Layer 1: k = (-.1, 0),
-  // k* = (.1, 0), M = .01: logits are bounded by the norm, which is larger than its square there.
+  // ||q|| = 1 and logits are q . k. Layer 0: k = (-1, 0), k* = (-.001, 0), M just above 1.
+  // Layer 1: k = (-.1, 0), k* = (.1, 0), M = .01: logits are bounded by the norm, which is larger
+  // than its square there.
   return {.n_layers = 2,
           .n_prompt = 2,
           .n_decode = 0,
@@ -50,8 +51,9 @@ Constructed b1_example() {
 }
 
 Constructed error_bound_example() {
-  // The older half of the keys is a little heavier and has the value u = (0, 1), the newer half -u. With half of the
-  // keys an oracle keeps u alone: renormalised it answers u, the truth is (2m - 1) u with m = the kept mass.
+  // The older half of the keys is a little heavier and has the value u = (0, 1), the newer half -u.
+  // With half of the keys an oracle keeps u alone: renormalised it answers u, the truth is (2m - 1)
+  // u with m = the kept mass.
   constexpr Index kKeys = 64;
   return {.n_layers = 1,
           .n_prompt = kKeys - 1,
@@ -124,9 +126,9 @@ Tensor<float> lse_of(const Constructed& example, Index layer, TokenRange range) 
   return out;
 }
 
-void write_units(const Constructed& example, const std::string& name, TraceSink& sink) {
+void write_units(const Constructed& example, const std::string& name, TraceReceiver& receiver) {
   const TraceInfo info = info_of(example, name);
-  sink.begin(info);
+  receiver.begin(info);
   for (const TraceUnit& unit : info.units) {
     const TokenRange range = unit.tokens;
     for (Index layer = 0; layer < example.n_layers; ++layer) {
@@ -140,13 +142,13 @@ void write_units(const Constructed& example, const std::string& name, TraceSink&
       rows.k = k.view();
       rows.v = v.view();
       rows.lse = lse.view();
-      sink.write_layer(rows);
+      receiver.write_layer(rows);
     }
     const std::vector<TokenId> ids(static_cast<std::size_t>(range.size()), 0);
-    sink.write_tokens(ids, {});
-    sink.commit_unit();
+    receiver.write_tokens(ids, {});
+    receiver.commit_unit();
   }
-  sink.finish(TraceStatus::complete);
+  receiver.finish(TraceStatus::complete);
 }
 
 }  // namespace
@@ -163,8 +165,8 @@ void write_example(const std::string& name, const std::filesystem::path& out, bo
   }
   WriterOptions options;
   options.overwrite = overwrite;
-  const auto sink = create_trace(out, options);
-  write_units(name == "theorem-b1" ? b1_example() : error_bound_example(), name, *sink);
+  const auto receiver = create_trace(out, options);
+  write_units(name == "theorem-b1" ? b1_example() : error_bound_example(), name, *receiver);
 }
 
 }  // namespace kvscope::cli

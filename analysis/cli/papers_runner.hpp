@@ -1,5 +1,5 @@
-// Runs the commands behind the items of kvscope papers inside this process, each once, and keeps what is whole: the
-// folder of a stopped report goes on where it was.
+// Runs the commands behind the items of kvscope papers inside this process, each once, and keeps
+// what is whole: the folder of a stopped report goes on where it was.
 #pragma once
 
 #include <filesystem>
@@ -44,16 +44,17 @@ class PapersRunner {
   PapersRunner(PapersFolder folder, ProgressFn progress, std::stop_token stop,
                std::function<void(const std::string&)> say);
 
-  /// The result of a run: made now, or found as it was made earlier by the same command on the same inputs. A run
-  /// that fails says why. Throws Interrupted.
+  /// The result of a run: made now, or found as it was made earlier by the same command on the same
+  /// inputs. A run that fails says why. Throws Interrupted.
   papers::RunResult result(const std::string& name);
-  /// The command line of a run, as it is typed in the report's folder, and its result's path there. Runs that it needs
-  /// have to be done.
+  /// The command line of a run, as it is typed in the report's folder, and its result's path there.
+  /// Runs that it needs have to be done.
   std::string typed(const std::string& name);
   std::string file_of(const std::string& name) const;
   double seconds() const { return seconds_; }
 
-  /// Makes the files that `make` writes unless `folder/mark` says that the same was made of the same: for pictures.
+  /// Makes the files that `make` writes unless `folder/mark` says that the same was made of the
+  /// same: for pictures.
   bool is_done(const std::filesystem::path& mark, const std::string& stamp) const;
   void set_done(const std::filesystem::path& mark, const std::string& stamp) const;
   /// What a command's answer depends on besides its words: the results that it names.

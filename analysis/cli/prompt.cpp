@@ -5,6 +5,7 @@
 #include "core/base/error.hpp"
 #include "core/base/whole_file.hpp"
 #include "traces/reader.hpp"
+#include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
 
@@ -16,7 +17,7 @@ constexpr std::string_view kHdf5Magic = "\x89HDF\r\n\x1a\n";
 
 std::vector<TokenId> ids_of_file(const std::filesystem::path& file) {
   const std::string name = file == "-" ? "standard input" : file.string();
-  if (file.extension() == ".h5") {
+  if (file.extension() == ".h5" || is_set_path(file)) {
     const TraceFile trace = TraceFile::open(file, {});
     const auto ids = trace.tokens();
     return {ids.begin(), ids.end()};
@@ -36,7 +37,8 @@ void PromptOptions::declare(OptionSet& options) {
               text);
   options.add(
       "tokens", "FILE",
-      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5)",
+      "token ids instead of text: JSON array, {\"ids\": [...]}, plain numbers, or a trace (.h5, "
+      ".kvset)",
       tokens);
   options.add("prompt", "TEXT", "the text itself instead of a file", prompt);
   options.add("max-tokens", "N",

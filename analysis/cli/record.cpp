@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "core/base/version.hpp"
+#include "traces/trace_set.hpp"
 
 namespace kvscope::cli {
 namespace {
@@ -39,13 +40,15 @@ class RecordCommand final : public Command {
   }
   std::string description() const override {
     return "Runs the model over the prompt in chunks (prefill), then --decode greedy steps, and "
-           "writes what each attention "
-           "layer saw: q and k after RoPE, v, and the log-sum-exp of the scores. Without arguments "
-           "other than the "
-           "output: the embedded verifier on the embedded book.\n"
+           "writes what each attention layer saw: q and k after RoPE, v, and the log-sum-exp of "
+           "the scores. Without arguments other than the output: the embedded verifier on the "
+           "embedded book.\n"
            "The file grows as FILE.part and gets its name at the end. Ctrl-C leaves a valid file "
-           "marked as "
-           "interrupted; after a kill, kvscope recover FILE.part keeps what was written.";
+           "marked as interrupted; after a kill, kvscope recover FILE.part keeps what was "
+           "written.\n"
+           "With --split the recording becomes a trace set: one file per layer, or per K layers, "
+           "and a manifest NAME.kvset, which every command takes as it takes a trace. A command "
+           "that works on some layers reads their files only.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -56,7 +59,9 @@ class RecordCommand final : public Command {
         {"kvscope record --model draft --tokens trace.h5 -o draft.h5",
          "another model on exactly the tokens of a trace (for analyze layer-map)"},
         {"kvscope record small.h5 --max-tokens 512 --capture attn,logits --layers 0,4-7",
-         "dense attention maps and logits of some layers"}};
+         "dense attention maps and logits of some layers"},
+        {"kvscope record --split layers=4 -o book.kvset",
+         "a trace set: a file for every four layers, and a manifest"}};
   }
   void declare(OptionSet& options) override {
     options.positional("OUT", "the trace to write (the same as --out)", out_argument_,
@@ -67,6 +72,10 @@ class RecordCommand final : public Command {
     prompt_.declare(options);
     options.add("decode", "N", "greedy decode steps after the prompt", n_decode_);
     capture_.declare(options);
+    options.add("split", "HOW",
+                "layers: a file per layer, layers=K: per K layers, and a manifest NAME.kvset [one "
+                "file]",
+                split_);
     options.add("seed", "N", "recorded as provenance; greedy decoding draws no numbers", seed_);
     options.flag("overwrite", "replace an existing file", overwrite_);
     options.flag("yes",
@@ -79,6 +88,7 @@ class RecordCommand final : public Command {
 
   int run(const OptionSet&, const std::string& command_line) override {
     const fs::path out = output_file();
+    layers_per_part_ = layers_per_part(out);
     RecordOptions options = capture_.record_options();
     const WriterOptions writer_options = capture_.writer_options(overwrite_);
     if (n_decode_ < 0)
@@ -104,7 +114,8 @@ class RecordCommand final : public Command {
     options.command_line = command_line;
     options.writer = writer_name();
     const TraceInfo plan = plan_recording(config, static_cast<Index>(prompt.ids.size()), options);
-    const std::int64_t estimate = estimated_file_bytes(plan);
+    const std::int64_t estimate = layers_per_part_ > 0 ? estimated_set_bytes(plan, layers_per_part_)
+                                                       : estimated_file_bytes(plan);
     announce(plan, prompt, estimate, out);
     check_size(plan, estimate, out);
 
@@ -115,9 +126,10 @@ class RecordCommand final : public Command {
     ProgressReporter progress(work_.progress);
     WriterOptions stopping = writer_options;
     stopping.stop = stop.token();
-    const auto sink = create_trace(out, stopping);
+    const auto receiver = layers_per_part_ > 0 ? create_trace_set(out, stopping, layers_per_part_)
+                                               : create_trace(out, stopping);
     const RecordReport report =
-        record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *sink, pool,
+        record_trace(model, tokenizer ? &*tokenizer : nullptr, prompt.ids, options, *receiver, pool,
                      progress.callback(), stop.token());
     if (writer_options.gzip_level && stop.token().stop_requested()) {
       note("stopped: what is kept is not compressed");
@@ -144,6 +156,31 @@ class RecordCommand final : public Command {
     }
     check_new_output(out, "out", inputs, overwrite_, "--overwrite");
     return out;
+  }
+
+  /// Layers of a part; 0 for a single file.
+  Index layers_per_part(const fs::path& out) const {
+    if (split_.empty()) {
+      if (!is_set_path(out)) return 0;
+      throw UsageError(fmt::format(
+          "{} names a trace set: --split layers=K says how many layers a file of it has",
+          out.string()));
+    }
+    constexpr std::string_view kLayers = "layers";
+    constexpr Index kMost = 1'000'000;
+    std::optional<Index> n;
+    if (split_ == kLayers) n = 1;
+    if (split_.starts_with("layers="))
+      n = number_from<Index>(std::string_view(split_).substr(kLayers.size() + 1));
+    if (!n || *n < 1 || *n > kMost)
+      throw UsageError(
+          fmt::format("--split: expected layers, or layers=K with K from 1 to {}, found \"{}\"",
+                      kMost, split_));
+    if (out.extension() != ".kvset")
+      throw UsageError(fmt::format(
+          "--split writes a trace set: give the output a name that ends in .kvset, found {}",
+          out.string()));
+    return *n;
   }
 
   void check_prompt(const Prompt& prompt, const ModelConfig& config) const {
@@ -184,8 +221,7 @@ class RecordCommand final : public Command {
     if (dense > kDenseWarningBytes) {
       throw UsageError(
           fmt::format("dense attention of {} tokens takes {:.1f} GiB; --yes writes it, --capture "
-                      "attn-topk=N keeps the "
-                      "largest N of each row",
+                      "attn-topk=N keeps the largest N of each row",
                       plan.n_tokens, dense / kDenseWarningBytes));
     }
     std::error_code error;
@@ -239,6 +275,8 @@ class RecordCommand final : public Command {
   CaptureOptions capture_;
   Index n_decode_ = 0;
   std::int64_t seed_ = 0;
+  std::string split_;
+  Index layers_per_part_ = 0;  // 0: one file
   bool overwrite_ = false;
   bool yes_ = false;
   bool json_ = false;

@@ -4,6 +4,8 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/output.hpp"
+#include "analysis/cli/progress_bar.hpp"
+#include "analysis/cli/signals.hpp"
 #include "core/base/error.hpp"
 
 namespace kvscope::cli {
@@ -19,8 +21,7 @@ class RecoverCommand final : public Command {
   }
   std::string description() const override {
     return "Copies every unit (prefill chunk or decode step) that was written whole into a new "
-           "file marked as "
-           "recovered; the .part file stays as it is.";
+           "file marked as recovered; the .part file stays as it is.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope recover trace.h5.part", "writes trace.h5"},
@@ -40,8 +41,9 @@ class RecoverCommand final : public Command {
     const fs::path out = output_file();
     RecoverReport report;
     {
+      const StopOnSignal stop;
       ProgressReporter progress(progress_);
-      report = recover_trace(part_, out, overwrite_, progress.callback());
+      report = recover_trace(part_, out, overwrite_, progress.callback(), stop.token());
     }
     if (json_) {
       print_json({{"part", part_.string()},

@@ -14,6 +14,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
+#include "core/base/sibling_program.hpp"
 #include "core/base/version.hpp"
 #include "core/base/whole_file.hpp"
 #include "notebooks_export/figure_job.hpp"
@@ -34,11 +35,9 @@ class ReproduceCommand final : public Command {
   }
   std::string description() const override {
     return "Reads the NAME.json that kvscope figure wrote, draws the figure from the same results "
-           "with "
-           "the same options, and compares with the files beside the manifest. Ends with exit code "
-           "5 "
-           "if a result or a file differs. Writes nothing. Views that the explorer exported are "
-           "drawn again by kvscope-explorer.";
+           "with the same options, and compares with the files beside the manifest. Ends with exit "
+           "code 5 if a result or a file differs. Writes nothing. Views that the explorer exported "
+           "are drawn again by kvscope-explorer.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope reproduce figures/budget.json", "is the figure what its results say?"}};
@@ -110,11 +109,7 @@ class ReproduceCommand final : public Command {
 
   /// The explorer draws its views itself, without a display; its table and its code are ours.
   int reproduce_view() const {
-    std::error_code error;
-    const fs::path own = fs::read_symlink("/proc/self/exe", error);
-    const fs::path beside = own.parent_path() / "kvscope-explorer";
-    const std::string program =
-        !error && fs::exists(beside, error) ? beside.string() : std::string("kvscope-explorer");
+    const std::string program = sibling_program("kvscope-explorer");
     if (json_) throw UsageError("--json: views of the explorer are reported as a table only");
     std::vector<std::string> words = {program, "--reproduce", manifest_.string()};
     std::vector<char*> argv;

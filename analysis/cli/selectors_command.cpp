@@ -113,7 +113,8 @@ std::string details_of(const SelectorEntry& entry) {
   return text;
 }
 
-/// All methods under the headings of their families, in columns that are common to all; presets below their method.
+/// All methods under the headings of their families, in columns that are common to all; presets
+/// below their method.
 std::string listing(const std::deque<SelectorEntry>& entries) {
   TextTable table({"  name", "phases", "list per", "budgets", "idea"});
   std::vector<const SelectorEntry*> order;
@@ -131,8 +132,8 @@ std::string listing(const std::deque<SelectorEntry>& entries) {
   std::istringstream lines(table.text());
   std::string text;
   std::string line;
-  for (int i = 0; i < 2 && std::getline(lines, line); ++i)
-    text += line + "\n";  // the header and its rule
+  // The header and its rule.
+  for (int i = 0; i < 2 && std::getline(lines, line); ++i) text += line + "\n";
   const SelectorEntry* before = nullptr;
   for (const SelectorEntry* entry : order) {
     if (before == nullptr || before->family != entry->family)
@@ -163,9 +164,8 @@ class SelectorsCommand final : public Command {
   std::string description() const override {
     return "Methods can be stacked with plus signs, each but the last with a budget of its own: "
            "keydiff@tokens=2048+quest@tokens=512+oracle-topp evicts, then selects pages, then "
-           "prunes "
-           "to a share of the attention. A stage chooses among the keys that those before it left. "
-           "Two wrappers stand behind a method with a plus sign and leave it its budget: "
+           "prunes to a share of the attention. A stage chooses among the keys that those before "
+           "it left. Two wrappers stand behind a method with a plus sign and leave it its budget: "
            "quest+coarsen:owner=layer,page=64 shares one list among all heads in pages of 64, "
            "quest+every=4 chooses at each fourth step; kvscope selectors coarsen explains them.";
   }

@@ -27,8 +27,8 @@ constexpr char kQuit = 'q';
 
 void send(char what) {
   const int fd = pipe_end.load();
-  if (fd >= 0 && ::write(fd, &what, 1) < 0)
-    return;  // a full pipe has bytes enough to wake the watcher
+  // A full pipe has bytes enough to wake the watcher.
+  if (fd >= 0 && ::write(fd, &what, 1) < 0) return;
 }
 
 extern "C" void on_stop_signal(int signal) {

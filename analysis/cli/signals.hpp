@@ -24,8 +24,8 @@ class StopOnSignal {
  private:
   std::stop_source source_;
   std::stop_token token_;
-  std::jthread
-      watcher_;  // turns the handler's byte into request_stop(), which a handler must not call
+  /// Turns the handler's byte into request_stop(), which a handler must not call.
+  std::jthread watcher_;
 };
 
 }  // namespace kvscope::cli

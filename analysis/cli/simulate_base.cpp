@@ -13,6 +13,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/simulate/match_live.hpp"
 #include "analysis/simulate/prompts.hpp"
+#include "analysis/simulate/simulation_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
 #include "core/base/lists.hpp"
@@ -66,7 +67,8 @@ SimulationResult answered_rows(const SimulationResult& result) {
   return answered;
 }
 
-/// What every method's knob was set to and what came of it, over the rows of a match; empty without one.
+/// What every method's knob was set to and what came of it, over the rows of a match;
+/// empty without one.
 std::string matches_text(const ColumnTable& table) {
   const auto is_match = [](const std::string& name) { return name == "match"; };
   if (std::none_of(table.text_names.begin(), table.text_names.end(), is_match)) return "";
@@ -119,8 +121,9 @@ void SimulateCommand::declare(OptionSet& options) {
               budgets_);
   options.add(
       "match", "LIST",
-      "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
-      "bytes=65536 (read per call and layer), as measured; every method's own knob is turned until it costs that",
+      "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per "
+      "query) or bytes=65536 (read per call and layer), as measured; every method's own knob is "
+      "turned until it costs that",
       match_);
   options.add("text", "FILE",
               takes_texts()
@@ -147,6 +150,7 @@ void SimulateCommand::declare(OptionSet& options) {
   options.flag("resume", "go on with an interrupted run of the same configuration", resume_);
   options.flag("force", "replace existing files and start over", force_);
   engine_.declare(options);
+  units_.declare(options);
   work_.declare(options);
   declare_json(options, json_);
 }
@@ -173,7 +177,11 @@ SimulationOptions SimulateCommand::simulation_options() const {
   return options;
 }
 
-int SimulateCommand::run(const OptionSet& given, const std::string&) {
+void SimulateCommand::check_usage() const {
+  units_.check(out_);
+  if (units_.is_used() && resume_)
+    throw UsageError(
+        "--resume and units exclude each other: the folder of units is what a run goes on from");
   if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
   if (resume_ && !out_) throw UsageError("--resume needs --out");
   if (!texts_.empty() && tokens_) throw UsageError("--text and --tokens exclude each other");
@@ -189,10 +197,14 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   if (!match_.empty() && !budgets_.empty())
     throw UsageError(
         "--match and --budget exclude each other: a match finds every method's budget");
+}
+
+int SimulateCommand::run(const OptionSet& given, const std::string&) {
+  check_usage();
   check_task();
   std::vector<fs::path> inputs = texts_;
   if (tokens_) inputs.push_back(*tokens_);
-  if (out_) check_simulation_output(*out_, force_, inputs);
+  if (out_ && !units_.is_alone()) check_simulation_output(*out_, force_, inputs);
   const SimulationOptions options = simulation_options();
   const int n_threads = work_.n_threads();
 
@@ -247,10 +259,12 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   const auto task = make_task(setup);
   for (const std::string& sentence : setup.skipped)
     note(fmt::format("kvscope: left out: {}", sentence));
-  SimulationResult result = compute(*task, setup, pool);
+  if (units_.is_alone())
+    return units_.run_alone(work_of(*task, setup, pool, given), out_, json_, work_);
+  SimulationResult result = compute(*task, setup, pool, given);
   // threads, files and interruptions do not decide the numbers
-  constexpr std::string_view kNotShown[] = {"out",      "resume", "force",       "threads",
-                                            "progress", "json",   "show-prompts"};
+  constexpr std::string_view kNotShown[] = {"out",  "resume",       "force", "threads", "progress",
+                                            "json", "show-prompts", "units", "engine",  "workers"};
   result.command_line = given.command_line(name(), kNotShown);
   if (out_) write_output(*task, result);
   if (json_) {
@@ -263,8 +277,22 @@ int SimulateCommand::run(const OptionSet& given, const std::string&) {
   return kOk;
 }
 
+UnitWork SimulateCommand::work_of(SimulationTask& task, const SimulationSetup& setup,
+                                  ThreadPool& pool, const OptionSet& given) const {
+  UnitWork work = simulation_work(task, setup, pool);
+  work.command = name();
+  seal(work);
+  units_.seal(work, given, name());
+  return work;
+}
+
 SimulationResult SimulateCommand::compute(SimulationTask& task, const SimulationSetup& setup,
-                                          ThreadPool& pool) const {
+                                          ThreadPool& pool, const OptionSet& given) {
+  if (units_.is_used()) {
+    const TemporaryJournal temporary("simulate");
+    finished_ = units_.finish(work_of(task, setup, pool, given), out_, work_, temporary.file());
+    return run_simulation(task, setup, temporary.file(), JournalMode::resume, pool);
+  }
   const StopOnSignal stop;
   ProgressReporter progress(work_.progress);
   const TemporaryJournal temporary("simulate");
@@ -287,8 +315,8 @@ void SimulateCommand::write_output(const SimulationTask& task,
                                    const SimulationResult& result) const {
   check_simulation_output(*out_, force_, {});
   if (out_->extension() == ".h5") {
-    const auto sink = create_result_file(*out_, force_);
-    write_simulation(task, result, *sink, writer_name());
+    const auto output = create_result_file(*out_, force_);
+    write_simulation(task, result, *output, writer_name());
   } else if (out_->extension() == ".csv") {
     save_text(*out_, table_csv(result.table, result.config_hash), force_);
   } else {
@@ -300,6 +328,7 @@ void SimulateCommand::write_output(const SimulationTask& task,
               force_);
   }
   fs::remove(journal_of(*out_));
+  if (units_.is_used()) units_.clean_up(finished_);
 }
 
 std::vector<Index> parse_counts(const std::string& text, std::string_view option) {

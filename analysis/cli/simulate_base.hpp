@@ -10,6 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/common_options.hpp"
 #include "analysis/cli/model_source.hpp"
+#include "analysis/cli/unit_options.hpp"
 #include "analysis/simulate/simulation.hpp"
 
 namespace kvscope::cli {
@@ -35,7 +36,7 @@ class SimulateCommand : public Command {
   /// True for tasks whose prompts can be printed.
   virtual bool shows_prompts() const { return false; }
   /// True for tasks that measure over several texts.
-  virtual bool takes_texts() const { return false; }
+  virtual bool takes_texts() const { return true; }
   /// True if "full" joins the selectors, so that results can be put beside the dense ones.
   virtual bool adds_full() const { return false; }
 
@@ -44,8 +45,11 @@ class SimulateCommand : public Command {
  private:
   SimulationOptions simulation_options() const;
   std::optional<std::string> draft_word() const;
-  SimulationResult compute(SimulationTask& task, const SimulationSetup& setup,
-                           ThreadPool& pool) const;
+  void check_usage() const;
+  UnitWork work_of(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool,
+                   const OptionSet& given) const;
+  SimulationResult compute(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool,
+                           const OptionSet& given);
   void write_output(const SimulationTask& task, const SimulationResult& result) const;
 
   std::string model_ = "verifier";
@@ -62,6 +66,8 @@ class SimulateCommand : public Command {
   bool no_special_ = false;
   Index n_shown_ = 0;
   EngineOptions engine_;
+  UnitOptions units_;
+  UnitFolder finished_;
   WorkOptions work_;
 };
 

@@ -18,10 +18,10 @@ class SimulateChain final : public SimulateCommand {
     return "long decoding of chains whose next token is known: copy, sum, rewrite";
   }
   std::string description() const override {
-    return "The prompt goes in densely and holds a chain's beginning; every further token is decoded "
-           "under the selector from what it wrote itself, so that errors pile up in the kept cache. "
-           "Accuracy is the share of the steps before the first error. \"full\" always takes part: "
-           "what it cannot continue is marked.";
+    return "The prompt goes in densely and holds a chain's beginning; every further token is "
+           "decoded under the selector from what it wrote itself, so that errors pile up in the "
+           "kept cache. Accuracy is the share of the steps before the first error. \"full\" always "
+           "takes part: what it cannot continue is marked.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -31,6 +31,7 @@ class SimulateChain final : public SimulateCommand {
   }
 
  protected:
+  bool takes_texts() const override { return false; }
   void declare_task(OptionSet& options) override {
     options.add("kinds", "LIST", fmt::format("of {}", fmt::join(EnumNames<ChainKind>::value, ", ")),
                 kinds_);

@@ -23,10 +23,10 @@ class SimulatePerplexity final : public SimulateCommand {
            "before it made, so errors compound. The KV reduction is 1 - keys attended to / keys "
            "visible, a ratio of totals over the layers where the method answers. Methods that need "
            "a draft verify --gamma tokens at a time; specattn's layer map is measured on the end "
-           "of the text unless the method names one. Intervals are bootstraps over windows and blocks "
-           "of 64 tokens within them, paired with the dense model's for the increase; with several "
-           "--text, texts are drawn first. One window speaks for its own stretch of text alone, one text "
-           "for itself.";
+           "of the text unless the method names one. Intervals are bootstraps over windows and "
+           "blocks of 64 tokens within them, paired with the dense model's for the increase; with "
+           "several --text, texts are drawn first. One window speaks for its own stretch of text "
+           "alone, one text for itself.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -36,13 +36,12 @@ class SimulatePerplexity final : public SimulateCommand {
         {"kvscope simulate perplexity --mode prefill --prefill 0 --selector full,quoka --budget "
          "ratio=0.25 --out ppl.h5",
          "chunked prefill; the cumulative curves go to the file"},
-        {"kvscope simulate perplexity --text a.txt --text b.txt --text c.txt --selector full,quest --match "
-         "density=0.1",
+        {"kvscope simulate perplexity --text a.txt --text b.txt --text c.txt --selector full,quest "
+         "--match density=0.1",
          "a tenth of the keys by measure, over three texts"}};
   }
 
  protected:
-  bool takes_texts() const override { return true; }
   void declare_task(OptionSet& options) override {
     options.fields(task_);
     options.renamed("n-tokens", "max-tokens");  // as in record and tokenize

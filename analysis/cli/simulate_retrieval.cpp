@@ -114,8 +114,8 @@ std::string protocol_help() {
     names.push_back(fmt::format("{} ({})", entry.protocol.name, entry.meaning));
   return fmt::format(
       "what runs under the method: {}; papers stands for all of them; any other is "
-      "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes after the context's "
-      "last call) or +inside",
+      "CONTEXT/QUESTION/ANSWER of dense and sparse, +unseen (the question comes after the "
+      "context's last call) or +inside",
       fmt::join(names, ", "));
 }
 
@@ -202,12 +202,11 @@ class SimulateNeedle final : public SimulateRetrieval {
   }
   std::string description() const override {
     return "The whole prompt goes in by chunks (--chunk, B_CP) under the selector (--budget, "
-           "B_SA), "
-           "and so does the answer, token by token. With --protocol inside the answer stands in the "
-           "last chunk and one list serves all of it; with --protocol prefill it is decoded densely, "
-           "which lets the model look the needle up in the cache after all. With --facts 8, eight magic "
-           "numbers are hidden and one is asked for. The grid depth x length is in the .json and "
-           ".h5 results.";
+           "B_SA), and so does the answer, token by token. With --protocol inside the answer "
+           "stands in the last chunk and one list serves all of it; with --protocol prefill it is "
+           "decoded densely, which lets the model look the needle up in the cache after all. With "
+           "--facts 8, eight magic numbers are hidden and one is asked for. The grid depth x "
+           "length is in the .json and .h5 results.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -255,12 +254,12 @@ class SimulateRuler final : public SimulateRetrieval {
     return "RULER's, InfiniteBench's, story tasks or your own; scores by length";
   }
   std::string description() const override {
-    return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded models "
-           "know (--kinds ruler, infinitebench, story, or single ones), or the examples of a file of "
-           "JSON lines as on the hub (--examples: context, question, answer_prefix, answer, "
-           "max_new_tokens). \"full\" always takes part; what it cannot do is marked, since a drop "
-           "there says nothing. The embedded verifier was trained for pass keys and magic numbers "
-           "only.";
+    return "Tasks of RULER, InfiniteBench and The Sparse Frontier in words that the embedded "
+           "models know (--kinds ruler, infinitebench, story, or single ones), or the examples of "
+           "a file of JSON lines as on the hub (--examples: context, question, answer_prefix, "
+           "answer, max_new_tokens). \"full\" always takes part; what it cannot do is marked, "
+           "since a drop there says nothing. The embedded verifier was trained for pass keys and "
+           "magic numbers only.";
   }
   std::vector<Example> examples() const override {
     return {

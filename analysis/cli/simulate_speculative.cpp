@@ -44,8 +44,9 @@ class SimulateSpeculative final : public SimulateCommand {
     return make_speculative_task(setup, task_, parse_counts(gammas_, "gamma"));
   }
   std::string summary_table(const SimulationResult& result) const override {
-    TextTable table({"method", "gamma", "accepted", "tokens/pass", "KV reduction", "same as dense",
-                     "first difference", "tokens/s", "draft", "selection", "attention", "rest"});
+    TextTable table({"method", "gamma", "accepted", "95 %", "tokens/pass", "KV reduction",
+                     "same as dense", "first difference", "tokens/s", "draft", "selection",
+                     "attention", "rest"});
     for (const ColumnTable::Row& row : result.table.rows) {
       const auto value = [&](std::string_view column) {
         return cell_of(result.table, row, column);
@@ -55,6 +56,10 @@ class SimulateSpeculative final : public SimulateCommand {
         return std::isnan(value(column)) ? "-" : seconds_text(value(column));
       };
       table.add_row({method_of(result.table, row), number("gamma"), number("acceptance_length"),
+                     std::isnan(value("acceptance_length_low"))
+                         ? "-"
+                         : fmt::format("[{:.2f}, {:.2f}]", value("acceptance_length_low"),
+                                       value("acceptance_length_high")),
                      number("tokens_per_pass"), percent_text(value("kv_reduction")),
                      percent_text(value("same_as_dense")), number("first_difference"),
                      number("tokens_per_second"), seconds("draft_seconds"),

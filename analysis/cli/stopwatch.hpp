@@ -1,10 +1,27 @@
 // Wall-clock times of pieces of work, for the commands that measure speed.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <ctime>
 #include <span>
+#include <string_view>
 
 #include "analysis/statistics.hpp"
+#include "core/base/fields.hpp"
+
+namespace kvscope::cli {
+
+/// What a time is: of the wall, or of this process's processors. The second leaves out what other
+/// programs take, and means the same on one thread only.
+enum class BenchClock { wall, cpu };
+
+}  // namespace kvscope::cli
+
+template <>
+struct kvscope::EnumNames<kvscope::cli::BenchClock> {
+  static constexpr std::array<std::string_view, 2> value = {"wall", "cpu"};
+};
 
 namespace kvscope::cli {
 
@@ -14,6 +31,20 @@ double seconds_of(Work&& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Seconds of a clock that `work()` takes.
+template <class Work>
+double seconds_of(BenchClock clock, Work&& work) {
+  if (clock == BenchClock::wall) return seconds_of(work);
+  const auto now = [] {
+    std::timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double start = now();
+  work();
+  return now() - start;
 }
 
 /// The middle of the values; NaN if there are none.

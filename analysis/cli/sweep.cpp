@@ -13,6 +13,8 @@
 #include "analysis/cli/signals.hpp"
 #include "analysis/cli/sweep_output.hpp"
 #include "analysis/cli/temporary_journal.hpp"
+#include "analysis/cli/unit_options.hpp"
+#include "analysis/sweep_units.hpp"
 #include "core/base/error.hpp"
 #include "core/base/number_text.hpp"
 #include "traces/reader.hpp"
@@ -42,16 +44,14 @@ class SweepCommand final : public Command {
   }
   std::string description() const override {
     return "Replays every selector with every budget on the recorded q, k and v and measures what "
-           "it keeps: attention "
-           "mass, recall, output error, likeness to the oracle, keys, FLOPs, bytes. Each layer "
-           "sees the dense model's "
-           "tensors, so errors do not compound. Methods that take no budget of a kind, or are not "
-           "defined for the "
-           "phase, are left out and named. An interrupted sweep goes on with --resume. --selector all "
-           "stands for every method that the run can have. --match compares at equal measured cost: "
-           "the knob of each method (its budget, or the option that sets its cost) is turned until "
-           "the keys or bytes of the measured rows, dense layers and forced keys included, are what "
-           "is asked for; rows say the knob, what was reached, and why where that is something else.";
+           "it keeps: attention mass, recall, output error, likeness to the oracle, keys, FLOPs, "
+           "bytes. Each layer sees the dense model's tensors, so errors do not compound. Methods "
+           "that take no budget of a kind, or are not defined for the phase, are left out and "
+           "named. An interrupted sweep goes on with --resume. --selector all stands for every "
+           "method that the run can have. --match compares at equal measured cost: the knob of "
+           "each method (its budget, or the option that sets its cost) is turned until the keys or "
+           "bytes of the measured rows, dense layers and forced keys included, are what is asked "
+           "for; rows say the knob, what was reached, and why where that is something else.";
   }
   std::vector<Example> examples() const override {
     return {
@@ -62,6 +62,9 @@ class SweepCommand final : public Command {
          "decode steps; the table as CSV"},
         {"kvscope sweep trace.h5 --config experiment.json --out all.h5 --shard 1/4",
          "the first quarter of a sweep that a file describes"},
+        {"kvscope sweep trace.h5 --selector quest --budget 64 --out q.csv --engine local "
+         "--workers 4",
+         "the units of the sweep in four processes"},
         {"kvscope sweep trace.h5 --phase decode --budget 64 "
          "--selector quest,keydiff@tokens=512+quest",
          "Quest on all keys, and on the 512 that KeyDiff leaves"},
@@ -73,19 +76,21 @@ class SweepCommand final : public Command {
     replay_.declare(options);
     options.add(
         "match", "LIST",
-        "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept per query) or "
-        "bytes=65536 (read per call and layer), as measured",
+        "instead of --budget: density=0.05,0.1 (keys kept of those a query sees), keys=128 (kept "
+        "per query), bytes=65536 (read per call and layer), as measured, or us=20 (predicted "
+        "microseconds of a call in a layer, on the card of --hardware)",
         match_);
     options.add("draft", "TRACE",
                 "the draft model's trace over the same tokens, one for each trace", drafts_);
     options.add(
         "calibration", "TRACE",
-        "the same model's trace over another text, for methods that learn before they see a sequence and "
-        "name no file of kvscope fit (loki:basis=calibrated, kascade)",
+        "the same model's trace over another text, for methods that learn before they see a "
+        "sequence and name no file of kvscope fit (loki:basis=calibrated, kascade)",
         calibration_);
     options.add(
         "hardware", "NAME",
-        "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope bench machine",
+        "adds predicted microseconds on this card: a profile of kvscope cost, or a file of kvscope "
+        "bench machine",
         hardware_);
     options.add("resamples", "N", "resamples behind the confidence intervals", resamples_);
     options.add("seed", "N", "seed of the resampling", seed_);
@@ -100,6 +105,7 @@ class SweepCommand final : public Command {
         .add("config", "FILE",
              "an experiment file: a JSON object with these options; the command line wins", config_)
         .kind = ValueKind::file;
+    units_.declare(options);
     work_.declare(options);
     declare_json(options, json_);
   }
@@ -118,10 +124,21 @@ class SweepCommand final : public Command {
     for (const std::string& sentence : calibration_warnings(plan.config))
       note(fmt::format("kvscope: warning: {}", sentence));
 
+    if (units_.is_alone()) {
+      ThreadPool pool(n_threads);
+      return units_.run_alone(work_of(plan, pool, options), out_, json_, work_);
+    }
     const Shard shard = shard_ ? parse_shard(*shard_) : Shard{};
     TemporaryJournal temporary("sweep");
-    const fs::path journal = journal_file(shard, temporary);
-    compute(plan, journal, shard, n_threads);
+    const bool has_units = units_.is_used();
+    const fs::path journal = has_units ? temporary.file() : journal_file(shard, temporary);
+    UnitFolder finished;
+    if (has_units) {
+      ThreadPool pool(n_threads);
+      finished = units_.finish(work_of(plan, pool, options), out_, work_, journal);
+    } else {
+      compute(plan, journal, shard, n_threads);
+    }
     if (shard_) {
       note(fmt::format("kvscope: shard {} is in {}; kvscope merge joins all {}", *shard_,
                        journal.string(), shard.count));
@@ -131,6 +148,7 @@ class SweepCommand final : public Command {
     if (out_) {
       write_sweep_output(result, *out_, force_);
       fs::remove(journal);
+      if (has_units) units_.clean_up(finished);
     }
     if (json_) {
       print_json(sweep_json(result));
@@ -148,6 +166,12 @@ class SweepCommand final : public Command {
     if (!match_.empty() && replay_.has_budgets())
       throw UsageError(
           "--match and --budget exclude each other: a match finds every method's budget");
+    units_.check(out_);
+    if (units_.is_used() && (shard_ || resume_)) {
+      throw UsageError(fmt::format(
+          "--{} and units exclude each other: {}", shard_ ? "shard" : "resume",
+          shard_ ? "a shard is units already" : "the folder of units is what a run goes on from"));
+    }
     if (resume_ && force_) throw UsageError("--resume and --force contradict each other");
     if ((resume_ || shard_) && !out_)
       throw UsageError(fmt::format("--{} needs --out", resume_ ? "resume" : "shard"));
@@ -155,11 +179,17 @@ class SweepCommand final : public Command {
       throw UsageError(fmt::format("--draft: expected one for each trace, found {} for {}",
                                    drafts_.size(), traces_.size()));
     }
-    if (!out_) return;
+    if (!out_ || units_.is_alone()) return;
     std::vector<fs::path> inputs = traces_;
     inputs.insert(inputs.end(), drafts_.begin(), drafts_.end());
     if (config_) inputs.push_back(*config_);
     check_sweep_output(*out_, force_ || shard_.has_value(), inputs);
+  }
+
+  UnitWork work_of(const SweepPlan& plan, ThreadPool& pool, const OptionSet& given) const {
+    UnitWork work = sweep_work(plan, pool);
+    units_.seal(work, given, name());
+    return work;
   }
 
   std::vector<SweepTrace> make_traces() const {
@@ -244,6 +274,7 @@ class SweepCommand final : public Command {
   bool resume_ = false;
   bool force_ = false;
   bool json_ = false;
+  UnitOptions units_;
   WorkOptions work_;
 };
 

@@ -31,8 +31,8 @@ void check_sweep_output(const fs::path& out, bool overwrite, std::span<const fs:
 void write_sweep_output(const SweepResult& result, const fs::path& out, bool overwrite) {
   check_sweep_output(out, overwrite);
   if (out.extension() == ".h5") {
-    const auto sink = create_result_file(out, overwrite);
-    write_sweep(result, *sink, writer_name());
+    const auto output = create_result_file(out, overwrite);
+    write_sweep(result, *output, writer_name());
     return;
   }
   const std::string text =

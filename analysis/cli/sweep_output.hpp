@@ -10,8 +10,8 @@
 
 namespace kvscope::cli {
 
-/// Throws UsageError unless the name ends in .csv, .json or .h5 and is none of the inputs, IoError if
-/// the file exists and may not be replaced, or cannot be made.
+/// Throws UsageError unless the name ends in .csv, .json or .h5 and is none of the inputs, IoError
+/// if the file exists and may not be replaced, or cannot be made.
 void check_sweep_output(const std::filesystem::path& out, bool overwrite,
                         std::span<const std::filesystem::path> inputs = {});
 

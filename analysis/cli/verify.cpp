@@ -16,9 +16,8 @@ class VerifyCommand final : public Command {
   }
   std::string description() const override {
     return "Reads the whole file: every dataset's shape and attributes, every checksum, and "
-           "--n-rows sampled rows whose "
-           "log-sum-exp and attention are computed again from q and k. Exit code 3 if anything is "
-           "wrong.";
+           "--n-rows sampled rows whose log-sum-exp and attention are computed again from q and k. "
+           "Exit code 3 if anything is wrong.";
   }
   std::vector<Example> examples() const override {
     return {{"kvscope verify trace.h5", "says ok, or every problem on a line of its own"},

@@ -1,9 +1,9 @@
 // A hardware profile: the numbers of one card or processor that a predicted time is made of, each
 // with its source.
 //
-// PEAK is the published arithmetic rate of a number format, in FLOP/s. An EFFICIENCY is the share of
-// it (or of the memory's bandwidth) that a kernel reaches. A RUN is a stretch of adjacent keys; a
-// GRANULE the bytes of K (or V) that a run holds, which are read in one go. A CURVE is given by
+// PEAK is the published arithmetic rate of a number format, in FLOP/s. An EFFICIENCY is the share
+// of it (or of the memory's bandwidth) that a kernel reaches. A RUN is a stretch of adjacent keys;
+// a GRANULE the bytes of K (or V) that a run holds, which are read in one go. A CURVE is given by
 // points: straight lines between them over the logarithm of x, constant beyond the first and last.
 #pragma once
 
@@ -45,8 +45,8 @@ struct HardwareProfile {
   Sourced matmul;            // share of peak of the other layers' products
   SourcedCurve gather;       // share of the bandwidth by bytes of a granule
   Sourced topk;              // seconds per ranked score, all lists side by side
-  std::map<std::string, Sourced>
-      kernels;  // `attend` of other attention kernels, by name; may be empty
+  /// `attend` of other attention kernels, by name; may be empty.
+  std::map<std::string, Sourced> kernels;
 
   double peak_flops() const { return peak.at(compute).value; }
 };

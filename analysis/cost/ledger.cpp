@@ -108,8 +108,8 @@ LayerWork score_call(const LedgerSetting& setting, const CallShape& shape) {
 LayerWork sparse_call(const LedgerSetting& setting, const CallShape& shape) {
   LayerWork work = score_call(setting, shape);
   const AttendWork dense = dense_call(setting, shape).attend;
-  const double own =
-      setting.mode == LedgerMode::chunks ? shape.n_tok : 0.0;  // kept beside the list
+  // Kept beside the list.
+  const double own = setting.mode == LedgerMode::chunks ? shape.n_tok : 0.0;
   const double past = shape.n_ctx - own;
   if (setting.mode == LedgerMode::prefill) {  // each query sees what is before it
     const double n = shape.n_ctx;

@@ -82,7 +82,8 @@ double predict_quantity(const LedgerSetting& setting, std::string_view quantity,
 std::optional<double> needed_value(const LedgerRow& row, const std::string& name,
                                    const HardwareProfile& hardware);
 
-/// One row with its prediction and error (predicted / published - 1); both null where nothing is predicted.
+/// One row with its prediction and error (predicted / published - 1); both null where
+/// nothing is predicted.
 nlohmann::ordered_json ledger_json(const LedgerRow& row);
 
 /// {"kind": "cost-ledger", "rows", "headlines", "median_error", ...}.

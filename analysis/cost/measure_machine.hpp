@@ -11,8 +11,8 @@
 namespace kvscope {
 
 /// Takes some seconds and 600 MB of memory. On the threads of `pool`: one thread and many make
-/// different profiles. Times are the least of some repeats; they waver by some percent, more on a busy machine.
-/// Throws Interrupted on a stop.
+/// different profiles. Times are the least of some repeats; they waver by some percent, more on a
+/// busy machine. Throws Interrupted on a stop.
 HardwareProfile measure_machine(ThreadPool& pool, const std::string& cpu,
                                 const ProgressFn& progress, const std::stop_token& stop);
 

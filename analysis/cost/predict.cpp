@@ -1,14 +1,15 @@
 #include "analysis/cost/predict.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace kvscope {
 
 namespace {
 
-/// Kernels of a layer besides attention's own: two norms, q, k and v as one, RoPE, the append to the
-/// cache, o, gate and up as one, their product, down.
+/// Kernels of a layer besides attention's own: two norms, q, k and v as one, RoPE, the append to
+/// the cache, o, gate and up as one, their product, down.
 constexpr double kLaunchesPerLayer = 9.0;
 
 /// One kernel that does the FLOPs and reads the bytes at the same time.
@@ -17,6 +18,27 @@ double stage_seconds(const HardwareProfile& hardware, double flops, double compu
   const double compute = flops / (compute_share * hardware.peak_flops());
   const double memory = bytes > 0.0 ? bytes / (memory_share * hardware.bandwidth.at(bytes)) : 0.0;
   return hardware.launch.value + std::max(compute, memory);
+}
+
+/// The share of the peak that scoring reaches. Vectors that meet each key (FLOPs per byte of
+/// two-byte elements) decide whether it is a pass over memory or a product of matrices: where a
+/// profile has measured many of them ("score-many", kManyVectors), it lies between, over the
+/// logarithm.
+double score_share(const HardwareProfile& hardware, double flops, double bytes) {
+  constexpr double kFewVectors = 4.0;  // of the profile's `score`
+  constexpr double kManyVectors = 64.0;
+  const auto many = hardware.kernels.find("score-many");
+  if (many == hardware.kernels.end() || !(bytes > 0.0)) return hardware.score.value;
+  const double x = std::clamp(flops / bytes, kFewVectors, kManyVectors);
+  const double t = std::log(x / kFewVectors) / std::log(kManyVectors / kFewVectors);
+  return hardware.score.value + t * (many->second.value - hardware.score.value);
+}
+
+/// Keys that are read. A card keeps the union of a KV head's lists near its processors; a processor
+/// gathers every list that has its own rows anew.
+double keys_read(const LayerWork& work, const HardwareProfile& hardware) {
+  if (work.is_dense || hardware.kind != "cpu" || !(work.attend.rows > 0.0)) return work.attend.keys;
+  return std::max(work.attend.keys, work.attend.pairs / work.attend.rows);
 }
 
 }  // namespace
@@ -50,7 +72,8 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
   }
   if (work.score_flops > 0.0 || work.score_bytes > 0.0) {
     times.of(CostStage::score) =
-        stage_seconds(hardware, setting.batch * work.score_flops, hardware.score.value,
+        stage_seconds(hardware, setting.batch * work.score_flops,
+                      score_share(hardware, work.score_flops, work.score_bytes),
                       setting.batch * work.score_bytes * scale, 1.0);
   }
   if (work.ranked > 0.0)
@@ -62,7 +85,7 @@ StageTimes predict_layer(const LayerWork& work, const HardwareProfile& hardware,
     times.of(CostStage::attend) =
         stage_seconds(hardware, setting.batch * 4.0 * shape.d_head * work.attend.pairs,
                       attend * hardware.attend_rows.at(work.attend.rows),
-                      setting.batch * 2.0 * work.attend.keys * row_bytes,
+                      setting.batch * 2.0 * keys_read(work, hardware) * row_bytes,
                       work.is_dense ? 1.0 : hardware.gather.at(granule));
   }
   if (work.summaries > 0.0) {

@@ -1,7 +1,8 @@
 // From work to time: the cost model. analysis/cost/README.md derives it and names the source of
 // every constant.
 //
-//   t = sum over stages of [ launch + max(FLOPs / (efficiency x peak), bytes / (efficiency x bandwidth)) ]
+//   t = sum over stages of
+//       [ launch + max(FLOPs / (efficiency x peak), bytes / (efficiency x bandwidth)) ]
 //
 // Stages run one after another, as separate kernels do. A stage without work takes no time.
 #pragma once
@@ -50,8 +51,8 @@ struct RestOfModel {
   double n_launches = 0.0;
 };
 
-/// weight_bits: of a stored weight. Experts count as picked by one token. Embeddings are not read as
-/// a matrix, logits are.
+/// weight_bits: of a stored weight. Experts count as picked by one token. Embeddings are not read
+/// as a matrix, logits are.
 RestOfModel rest_of_model(const ModelConfig& config, double weight_bits);
 RestOfModel rest_of_model(double n_parameters, double n_layers, double weight_bits);
 

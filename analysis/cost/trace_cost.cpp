@@ -76,8 +76,12 @@ std::optional<RestOfModel> rest_of(const TraceInfo& info, double weight_bits) {
 void WorkCollector::add(const AnsweredCall& answer) {
   const LayerWork work = measured_work(answer.selection, answer.cost, n_q_, n_kv_, d_head_,
                                        answer.tokens, answer.page_size);
+  put(answer.pair, answer.layer, answer.call, work);
+}
+
+void WorkCollector::put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work) {
   const std::scoped_lock lock(mutex_);
-  works_[{answer.pair, answer.layer}][answer.call] = work;
+  works_[{pair, layer}][call] = work;
 }
 
 std::vector<LayerWork> WorkCollector::calls(std::size_t pair, Index layer) const {

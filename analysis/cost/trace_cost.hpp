@@ -19,6 +19,8 @@ class WorkCollector {
   WorkCollector(Index n_q, Index n_kv, Index d_head) : n_q_(n_q), n_kv_(n_kv), d_head_(d_head) {}
   /// From any thread. A second answer of the same pair, layer and call replaces the first.
   void add(const AnsweredCall& answer);
+  /// A work that was measured elsewhere.
+  void put(std::size_t pair, Index layer, std::size_t call, const LayerWork& work);
   /// Of the calls in order; empty if the pair was not asked about the layer (a window).
   std::vector<LayerWork> calls(std::size_t pair, Index layer) const;
 
@@ -47,14 +49,15 @@ struct LayerCost {
 LayerCost mean_cost(const std::vector<LayerWork>& calls, const HardwareProfile& hardware,
                     const CostSetting& setting);
 
-/// The least context from which on a method costs no more than dense attention, as far as 16M tokens;
-/// nothing if it never does. keeps_count: see at_context.
+/// The least context from which on a method costs no more than dense attention, as far as 16M
+/// tokens; nothing if it never does. keeps_count: see at_context.
 std::optional<double> break_even_context(const std::vector<LayerWork>& layers, bool keeps_count,
                                          const HardwareProfile& hardware,
                                          const CostSetting& setting);
 
-/// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch, context, pair. Fields
-/// of the whole call are null where the recording holds no configuration of its model.
+/// {"kind": "cost", ..., "rows"}: microseconds; `layers`: those replayed. Rows by card, batch,
+/// context, pair. Fields of the whole call are null where the recording holds no configuration
+/// of its model.
 nlohmann::ordered_json trace_cost_report(const TraceInfo& info, const std::vector<Index>& layers,
                                          const std::vector<ReplayPair>& pairs,
                                          const WorkCollector& works, Phase phase,

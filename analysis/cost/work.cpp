@@ -11,8 +11,8 @@ namespace kvscope {
 
 namespace {
 
-/// Runs in the union of a KV head's lists. Keys behind a query that see nothing of it (a list serves
-/// several rows) count as count_kept_keys counts them: by the last row of the list.
+/// Runs in the union of a KV head's lists. Keys behind a query that see nothing of it (a list
+/// serves several rows) count as count_kept_keys counts them: by the last row of the list.
 double runs_of_kv_head(const Selection& selection, Index group, Index kv_head, TokenRange tokens,
                        std::vector<std::uint8_t>& marks) {
   std::fill(marks.begin(), marks.end(), std::uint8_t{0});

@@ -56,7 +56,8 @@ struct FigureOptions {
     visit(
         Field{
             "x",
-            "the first axis: keys or bytes as measured, or the nominal budget [the figure's own]"},
+            "the first axis: keys, bytes or flops as measured, or the nominal budget [the figure's "
+            "own]"},
         self.x);
     visit(Field{"band",
                 "lines and bands: mean and 95 % interval (ci), median and quartiles, mean "

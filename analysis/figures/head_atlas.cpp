@@ -88,8 +88,9 @@ plot::HeatMap picture_of(const Atlas& atlas, const ArrayData& maps) {
       for (Index k = 0; k < cells; ++k) {
         const double value =
             maps(static_cast<Index>(tile.layer), static_cast<Index>(tile.head), q, k);
+        // The first query on top.
         map.values[static_cast<std::size_t>((top - q) * map.n_cols + left + k)] =
-            static_cast<float>(value);  // the first query on top
+            static_cast<float>(value);
       }
     }
   }
@@ -214,7 +215,8 @@ plot::Figure head_atlas(const FigureInput& input, AtlasOrder order) {
   const auto& summary = result.summary();
   figure.caption.push_back(fmt::format(
       "A small attention map per head over {} tokens: queries downwards, keys to the right, a cell "
-      "is the {} of the measured weights of {} x {} tokens, weights below 10^-4 are drawn as 10^-4.",
+      "is the {} of the measured weights of {} x {} tokens, weights below 10^-4 are drawn as "
+      "10^-4.",
       summary.value("tokens", 0), summary.value("pooling", "max") == "max" ? "largest" : "mean",
       summary.value("block", 0), summary.value("block", 0)));
   figure.caption.push_back(has_words

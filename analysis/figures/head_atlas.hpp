@@ -20,8 +20,8 @@ struct HeadTile {
   std::size_t row = 0;     // from the bottom
 };
 
-/// The tiles of head_atlas: tile (column, row) lies over [column, column + 1) x [row, row + 1) of the
-/// panel's axes.
+/// The tiles of head_atlas: tile (column, row) lies over [column, column + 1) x [row, row + 1) of
+/// the panel's axes.
 std::vector<HeadTile> head_tiles(const FigureInput& input, AtlasOrder order);
 
 /// Of a result of `kvscope analyze heads`; options: metric, selector, layers, heads.

@@ -97,24 +97,24 @@ Table rows_of(const ResultView& result) {
   return table_from_json(nlohmann::json(summary), result.name());
 }
 
-void table_to_result(const Table& table, const ResultInfo& info, ResultSink& sink,
-                     const std::function<void(ResultSink&)>& more) {
-  sink.begin(info);
+void table_to_result(const Table& table, const ResultInfo& info, ResultWriter& output,
+                     const std::function<void(ResultWriter&)>& more) {
+  output.begin(info);
   const auto n = static_cast<Index>(table.n_rows());
   nlohmann::ordered_json categories = nlohmann::ordered_json::object();
   for (const TableColumn& column : table.columns()) {
     const std::string name = std::string(kRows) + column.name;
     if (column.is_text) {
-      sink.declare({name, ResultType::i32, {n}, {"row"}, "1", column.name});
-      sink.write<std::int32_t>(name, 0, column.words.codes);
+      output.declare({name, ResultType::i32, {n}, {"row"}, "1", column.name});
+      output.write<std::int32_t>(name, 0, column.words.codes);
       categories[column.name] = column.words.categories;
     } else {
-      sink.declare({name, ResultType::f64, {n}, {"row"}, "1", column.name});
-      sink.write<double>(name, 0, column.numbers);
+      output.declare({name, ResultType::f64, {n}, {"row"}, "1", column.name});
+      output.write<double>(name, 0, column.numbers);
     }
   }
-  if (more) more(sink);
-  sink.finish({{"categories", categories}});
+  if (more) more(output);
+  output.finish({{"categories", categories}});
 }
 
 }  // namespace kvscope

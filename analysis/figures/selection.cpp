@@ -47,12 +47,15 @@ MethodTones::MethodTones(const std::vector<std::string>& selectors) {
   static constexpr std::string_view kFixed[] = {"quoka", "quest",        "specattn", "snapkv",
                                                 "h2o",   "streamingllm", "random",   "keydiff"};
   std::set<int> taken;
+  int n_oracles = 0;
   for (const std::string& selector : selectors) {
     const std::string_view base = method_name(selector);
     const auto at = std::find(std::begin(kFixed), std::end(kFixed), base);
     const int slot = static_cast<int>(at - std::begin(kFixed));
     if (base.starts_with("oracle") || base == "full") {
-      tones_[selector] = {plot::Role::reference, base == "full" ? 1 : 0};
+      const int slot_of_oracle = n_oracles == 0 ? 0 : n_oracles + 1;
+      tones_[selector] = {plot::Role::reference, base == "full" ? 1 : slot_of_oracle};
+      n_oracles += base == "full" ? 0 : 1;
     } else if (at != std::end(kFixed) && taken.insert(slot).second) {
       tones_[selector] = {plot::Role::series, slot};
     }

@@ -45,11 +45,6 @@ struct Cell {
   Mean kept;
 };
 
-/// The column that the curves run along.
-std::string_view column_of(Along along) {
-  return along == Along::budget ? "budget" : along == Along::keys ? "kept" : "bytes";
-}
-
 /// A budget and its kind, in the order of the axis. NaN-free: -1 for methods that take none.
 using BudgetKey = std::pair<std::int32_t, double>;
 using Cells = std::map<std::string, std::map<BudgetKey, Cell>>;  // by selector
@@ -203,9 +198,25 @@ Along along_of(const FigureOptions& options, Along own) {
   if (options.x.empty()) return own;
   if (options.x == "keys") return Along::keys;
   if (options.x == "bytes") return Along::bytes;
+  if (options.x == "flops") return Along::flops;
   if (options.x == "budget") return Along::budget;
   throw ConfigError(fmt::format(
-      "x: expected keys or bytes (as measured) or budget (nominal), found \"{}\"", options.x));
+      "x: expected keys, bytes or flops (as measured) or budget (nominal), found \"{}\"",
+      options.x));
+}
+
+std::vector<double> along_values(const Table& table, Along along) {
+  if (along != Along::flops) {
+    const auto values = table.numbers(along == Along::budget ? "budget"
+                                      : along == Along::keys ? "kept"
+                                                             : "bytes");
+    return {values.begin(), values.end()};
+  }
+  const auto score = table.numbers("score_flops");
+  const auto attend = table.numbers("attend_flops");
+  std::vector<double> sums(score.size());
+  for (std::size_t r = 0; r < sums.size(); ++r) sums[r] = score[r] + attend[r];
+  return sums;
 }
 
 std::string curve_label(std::string_view selector) {
@@ -232,7 +243,7 @@ Cells collect_cells(const Table& table, const SweepSelection& selection, const S
   const auto layer = table.numbers("layer");
   const auto head = table.numbers("q_head");
   const auto values = table.numbers(metric.column);
-  const auto x_values = table.numbers(column_of(along));
+  const std::vector<double> x_values = along_values(table, along);
   const auto kept = table.has("kept") ? table.numbers("kept") : std::span<const double>();
   const std::string stem = interval_stem(table, metric.column);
   const auto low = stem.empty() ? std::span<const double>() : table.numbers(stem + "_low");
@@ -281,7 +292,8 @@ bool is_error(const SweepMetric& metric) {
   return metric.column.starts_with("output_error");
 }
 
-/// Whether no selection of as many keys can lie beyond the oracle, or one should not: mass, recall, errors.
+/// Whether no selection of as many keys can lie beyond the oracle, or one should not:
+/// mass, recall, errors.
 bool is_bounded_by_oracle(const SweepMetric& metric) {
   return metric.column.starts_with("mass") || metric.column.starts_with("recall") ||
          is_error(metric);
@@ -337,9 +349,10 @@ std::string why_beyond_at_budget(const Cells& cells, const SweepMetric& metric) 
                                         : ", with other keys");
 }
 
-/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys in every row cannot hold more
-/// than the oracle's: what lies beyond divides its keys over rows and heads, or the curve is straight where the oracle is not.
-/// As many bytes can: the oracle reads every key to choose.
+/// The same along measured keys or bytes, against the oracle's curve as it is drawn. As many keys
+/// in every row cannot hold more than the oracle's: what lies beyond divides its keys over rows and
+/// heads, or the curve is straight where the oracle is not. As many bytes can: the oracle reads
+/// every key to choose.
 std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric, Along along) {
   const auto oracle = cells.find("oracle-topk");
   if (oracle == cells.end() || !is_bounded_by_oracle(metric)) return "";
@@ -382,6 +395,11 @@ std::string why_beyond_as_measured(const Cells& cells, const SweepMetric& metric
     return fmt::format("at {:.3g} KiB {}{}", at_most / 1024.0,
                        is_beyond_text(who, methods.size(), is_error(metric)),
                        ", which reads every key to choose");
+  }
+  if (along == Along::flops) {
+    return fmt::format("at {:.3g} MFLOPs {}{}", at_most / 1e6,
+                       is_beyond_text(who, methods.size(), is_error(metric)),
+                       ", which scores every key to choose");
   }
   return fmt::format("at {:.0f} keys {}{}", at_most,
                      is_beyond_text(who, methods.size(), is_error(metric)),
@@ -453,6 +471,9 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
     if (along == Along::bytes) {
       panel.x.label = "Bytes per query head and call";
       panel.x.format = plot::TickFormat::bytes;
+    } else if (along == Along::flops) {
+      panel.x.label = "FLOPs per query head and call";
+      panel.x.scale = plot::ScaleKind::log10;
     } else if (along == Along::keys) {
       panel.x.label = "Keys kept per query (measured)";
       panel.x.format = plot::TickFormat::tokens;
@@ -489,8 +510,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
           continue;
         }
         const double x = along == Along::budget ? key.second : cell.x.value();
-        if (along == Along::keys && !(x > 0.0))
-          continue;  // a logarithmic axis has no place for an empty list
+        // A logarithmic axis has no place for an empty list.
+        if (along == Along::keys && !(x > 0.0)) continue;
         points.emplace_back(x, s);
       }
       std::sort(points.begin(), points.end(),
@@ -523,8 +544,8 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
         "The table has no column kept: the first axis is the nominal budget.");
   if (along == Along::keys) {
     figure.caption.emplace_back(
-        "First axis: the keys that a query attended to, as measured, with those kept beside the budget (--x budget: "
-        "nominal budgets).");
+        "First axis: the keys that a query attended to, as measured, with those kept beside the "
+        "budget (--x budget: nominal budgets).");
   }
   constexpr std::string_view kHeads = "query heads (over layers and traces)";
   if (options.band != BandKind::ci) {
@@ -541,18 +562,19 @@ plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Alon
   }
   if (is_beyond && along == Along::keys) {
     figure.caption.emplace_back(
-        "The oracle keeps the keys with the largest weights, as many in each row: the most mass that so many keys in every "
-        "row can hold. Methods that give some rows and heads more keys than others can lie beyond it at the same mean, and "
-        "so can errors, which it does not minimise.");
-  } else if (is_beyond && along == Along::bytes) {
+        "The oracle keeps the keys with the largest weights, as many in each row: the most mass "
+        "that so many keys in every row can hold. Methods that give some rows and heads more keys "
+        "than others can lie beyond it at the same mean, and so can errors, which it does not "
+        "minimise.");
+  } else if (is_beyond && (along == Along::bytes || along == Along::flops)) {
     figure.caption.emplace_back(
-        "The oracle reads every key to find those with the largest weights; methods that choose by less load more keys for "
-        "the same bytes, and can hold more attention.");
+        "The oracle reads and scores every key to find those with the largest weights; methods "
+        "that choose by less load more keys for the same cost, and can hold more attention.");
   } else if (is_beyond) {
     figure.caption.emplace_back(
-        "The oracle keeps the budget's number of keys, those with the largest weights of each row: the "
-        "most mass that so many keys can hold. Methods that keep more keys at the same nominal budget "
-        "can lie beyond it, and so can errors of methods that add to the output.");
+        "The oracle keeps the budget's number of keys, those with the largest weights of each row: "
+        "the most mass that so many keys can hold. Methods that keep more keys at the same nominal "
+        "budget can lie beyond it, and so can errors of methods that add to the output.");
   }
   return figure;
 }

@@ -47,18 +47,24 @@ SweepSelection select_sweep_rows(const Table& table, const FigureOptions& option
                                  DenseLayers dense_layers,
                                  BudgetKinds budget_kinds = BudgetKinds::usual);
 
-/// What the curves run along: the nominal budget, or what was measured: keys kept per query row, or bytes.
-enum class Along { budget, keys, bytes };
+/// What the curves run along: the nominal budget, or what was measured: keys kept per query row,
+/// bytes read, or FLOPs of scoring and attending, both per query head and call.
+enum class Along { budget, keys, bytes, flops };
 
-/// The axis that FigureOptions::x names; `own` if it names none. Throws ConfigError for another word.
+/// Where a row of a sweep's table lies on that axis, [n_rows].
+std::vector<double> along_values(const Table& table, Along along);
+
+/// The axis that FigureOptions::x names; `own` if it names none. Throws ConfigError
+/// for another word.
 Along along_of(const FigureOptions& options, Along own);
 
 /// How a method is written in the legend.
 std::string curve_label(std::string_view selector);
 
 /// One panel per metric. Bands of 95 % (BandKind::ci) are the intervals that the result records.
-/// Where methods lie beyond the oracle, words in the panel say why. `fallback`: metrics, if the options name none. `coloured`: methods among
-/// which the colours are given out, for figures that grow; empty = those that are shown.
+/// Where methods lie beyond the oracle, words in the panel say why. `fallback`: metrics, if the
+/// options name none. `coloured`: methods among which the colours are given out, for figures that
+/// grow; empty = those that are shown.
 plot::Figure sweep_curves(const Table& table, const FigureOptions& options, Along along,
                           std::string_view fallback, const std::vector<std::string>& coloured = {});
 
@@ -69,8 +75,8 @@ struct LiveResult {
   double kept = 0.0;   // keys per query, measured; NaN: not recorded
 };
 
-/// Why methods of the same budget lie beyond `oracle` in a closed loop, as words for the picture: more keys, or that an oracle
-/// ranks keys by weight and nothing else. Empty where none does.
+/// Why methods of the same budget lie beyond `oracle` in a closed loop, as words for the picture:
+/// more keys, or that an oracle ranks keys by weight and nothing else. Empty where none does.
 std::string why_beyond_live_oracle(const LiveResult& oracle, const std::vector<LiveResult>& others,
                                    bool is_better_low);
 

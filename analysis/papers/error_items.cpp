@@ -1,5 +1,5 @@
-// Errors found in the three papers: what is printed, and the command whose result contradicts it or shows that it
-// cannot be meant so. Constructed recordings come from "kvscope papers --example".
+// Errors found in the three papers: what is printed, and the command whose result contradicts it or
+// shows that it cannot be meant so. Constructed recordings come from "kvscope papers --example".
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
@@ -161,10 +161,8 @@ std::vector<Item> specattn_errors() {
        .checks = {{Role::form, "ten", Op::at_least, "0.95", 1e-6,
                    "the last midpoint failed its test and was returned all the same"},
                   {Role::form, "printed", Op::at_least, "0.95", 1e-6}},
-       .pictures =
-           {{"table --rows keys --value "
-             "least_mass_paper_eps,least_mass_paper_10,least_mass_safe_low,least_mass_exact "
-             "{nucleus-time}"}},
+       .pictures = {{"table --rows keys --value least_mass_paper_eps,least_mass_paper_10,"
+                     "least_mass_safe_low,least_mass_exact {nucleus-time}"}},
        .note = "Made-up rows, softmax of normal numbers; the same on recorded rows with kvscope "
                "sweep --phase verify --selector specattn:nucleus=paper_10.",
        .is_error = true},

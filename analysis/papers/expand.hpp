@@ -1,4 +1,5 @@
-// Command lines of items as words: names in braces become files of the report's folder, models and chosen heads.
+// Command lines of items as words: names in braces become files of the report's folder, models
+// and chosen heads.
 #pragma once
 
 #include <functional>
@@ -8,12 +9,12 @@
 
 namespace kvscope::papers {
 
-/// Gives the text that stands for "{name}"; a line feed separates words, no text at all is no word. Throws
-/// ConfigError for a name it does not know.
+/// Gives the text that stands for "{name}"; a line feed separates words, no text at all is no word.
+/// Throws ConfigError for a name it does not know.
 using Substitute = std::function<std::string(std::string_view name)>;
 
-/// Splits at blanks ('...' keeps them) and replaces every {name}. A word that is one {name} becomes as many words as
-/// its text has lines.
+/// Splits at blanks ('...' keeps them) and replaces every {name}. A word that is one {name} becomes
+/// as many words as its text has lines.
 std::vector<std::string> expand(std::string_view command, const Substitute& substitute);
 
 /// The names in braces, in their order, each once.

@@ -1,8 +1,10 @@
-// What a claim of a paper is as data: which commands make the numbers that speak about it, how they are read from
-// the results, and which comparisons decide. Nothing here computes: runs are command lines of the program.
+// What a claim of a paper is as data: which commands make the numbers that speak about it, how they
+// are read from the results, and which comparisons decide. Nothing here computes: runs are command
+// lines of the program.
 //
-// A RUN is one command whose result several items read. An ITEM is one table, figure or error of a paper: its claim,
-// VALUES read from runs, CHECKS between values, and pictures to draw. items() and runs() are the whole list.
+// A RUN is one command whose result several items read. An ITEM is one table, figure or error of a
+// paper: its claim, VALUES read from runs, CHECKS between values, and pictures to draw. items() and
+// runs() are the whole list.
 #pragma once
 
 #include <span>
@@ -14,11 +16,13 @@ namespace kvscope::papers {
 enum class Paper { quoka, quest, specattn };
 std::string paper_name(Paper paper);
 
-/// The four words of a verdict, in this order: holds, holds in form, does not hold, cannot be tested.
+/// The four words of a verdict, in this order: holds, holds in form, does not hold,
+/// cannot be tested.
 enum class Verdict { holds, in_form, does_not_hold, cannot_test };
 std::string verdict_word(Verdict verdict);
 
-/// A command whose result lies below runs/. Words in braces are put in by expand() (analysis/papers/expand.hpp).
+/// A command whose result lies below runs/. Words in braces are put in by expand()
+/// (analysis/papers/expand.hpp).
 struct Run {
   std::string name;    // "needle": the result is runs/needle + ending
   std::string ending;  // ".h5", ".csv" or ".json"; of the last the program's printed JSON is kept
@@ -29,8 +33,9 @@ struct Run {
 
 /// How rows become one number.
 enum class Reduce { mean, min, max };
-/// What low and high of a value are: columns of the result (NAME_low and NAME_high), Wilson's 95 % interval of a share
-/// of prompts (recorded, or from the column "prompts"), the smallest and the largest row, or nothing.
+/// What low and high of a value are: columns of the result (NAME_low and NAME_high), Wilson's 95 %
+/// interval of a share of prompts (recorded, or from the column "prompts"), the smallest and the
+/// largest row, or nothing.
 enum class Spread { none, recorded, wilson, rows };
 enum class Unit { number, percent, factor, tokens };
 /// per_lost: value / (1 - other), an error in units of the attention that was lost.
@@ -42,23 +47,25 @@ struct Value {
   std::string label;  // what people call it
   std::string run;
   std::string column;  // of the rows, or "totals.NAME" of an analysis
-  std::string
-      where;  // "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell)
+  /// "selector=quoka;budget>=256;q_head=": rows that count ("q_head=": an empty cell).
+  std::string where;
   Unit unit = Unit::number;
   Spread spread = Spread::none;
   Reduce reduce = Reduce::mean;
   Derive derive = Derive::none;
   std::string than;  // derive: the key of the value it is compared with
-  double factor =
-      1.0;  // of what was read; only for a share that a paper's own setting fixes, and said in the label
+  /// Of what was read; only for a share that a paper's own setting fixes, and said in the label.
+  double factor = 1.0;
 };
 
 enum class Op { above, below, at_least, at_most };
-/// needs: else the item cannot be tested. form: else the claim does not hold. size: else it holds in form only.
+/// needs: else the item cannot be tested. form: else the claim does not hold. size: else it holds
+/// in form only.
 enum class Role { needs, form, size };
 
-/// left op right (needs: by the values alone, they are no claim), where right is the key of a value or a number. above and below want intervals apart; at_least and
-/// at_most compare with right minus or plus the slack: no if even the better end misses it, open if only the worse one does.
+/// left op right (needs: by the values alone, they are no claim), where right is the key of a value
+/// or a number. above and below want intervals apart; at_least and at_most compare with right minus
+/// or plus the slack: no if even the better end misses it, open if only the worse one does.
 struct Check {
   Role role = Role::form;
   std::string left;
@@ -70,8 +77,8 @@ struct Check {
 
 /// A figure or table in the paper's form, made by a command into items/ID/.
 struct Picture {
-  std::string
-      command;  // "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}"
+  /// "figure needle {needle} --metric accuracy", "table quest-passkey {passkey}".
+  std::string command;
 };
 
 struct Item {

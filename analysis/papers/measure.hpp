@@ -1,5 +1,5 @@
-// Reads the values of an item from results: rows that match, one number of them, its interval. Computes nothing that a
-// command could have computed.
+// Reads the values of an item from results: rows that match, one number of them, its interval.
+// Computes nothing that a command could have computed.
 #pragma once
 
 #include <cstdint>

@@ -116,8 +116,8 @@ std::vector<Item> quest_motivation_items() {
        .checks = {},
        .pictures = {{"figure attention-map {abcd-map}"}},
        .note =
-           "The same words, recorded and drawn (layer 0, head 0); compare the last row with the rows "
-           "above.",
+           "The same words, recorded and drawn (layer 0, head 0); compare the last row with the "
+           "rows above.",
        .never =
            "The claim is one drawn example without a number, so there is nothing to compare with; "
            "the same words are recorded and drawn."},

@@ -1,4 +1,5 @@
-// The report over all items: one outcome as HTML that needs no other file, as LaTeX beside the pictures' PDFs, as JSON.
+// The report over all items: one outcome as HTML that needs no other file, as LaTeX beside the
+// pictures' PDFs, as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,8 +27,8 @@ struct ItemOutcome {
   const Item* item = nullptr;
   std::vector<Measured> measured;
   Judgement judgement;
-  std::vector<std::string>
-      commands;  // of the runs it reads, as they can be typed in the report's folder
+  /// Of the runs it reads, as they can be typed in the report's folder.
+  std::vector<std::string> commands;
   std::vector<std::string> files;  // their results, relative to the report's folder
   std::vector<DrawnPicture> pictures;
 };
@@ -42,8 +43,8 @@ struct ReportHead {
   bool complete = true;  // false: stopped before the last run
 };
 
-/// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "published", "ours", "low", "high", "unit",
-/// "verdict", "reason", "command", "values", "files", ...}]}.
+/// {"format", "model", ..., "items": [{"item", "paper", "place", "claim", "published", "ours",
+/// "low", "high", "unit", "verdict", "reason", "command", "values", "files", ...}]}.
 nlohmann::ordered_json report_json(const ReportHead& head,
                                    const std::vector<ItemOutcome>& outcomes);
 std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& outcomes);
@@ -55,7 +56,8 @@ std::string tally(const std::vector<ItemOutcome>& outcomes, bool errors);
 /// The heading that an item stands under: its paper, or the errors.
 std::string section_of(const Item& item);
 
-/// `svg` as part of a page: without the XML declaration, its ids prefixed so that those of two pictures differ.
+/// `svg` as part of a page: without the XML declaration, its ids prefixed so that those of
+/// two pictures differ.
 std::string inline_svg(const std::string& svg, const std::string& prefix);
 
 }  // namespace kvscope::papers

@@ -182,8 +182,8 @@ std::string report_html(const ReportHead& head, const std::vector<ItemOutcome>& 
       xml_escape(head.model), kStyle);
   html += fmt::format(
       "<h1>QuoKA, Quest and SpecAttn: what holds on the model {}</h1>\n"
-      "<p>Every table and figure of three papers on sparse attention, made again on one model{}, and "
-      "the errors found in them. Of the claims {}. Of what is printed in error, {}.</p>\n",
+      "<p>Every table and figure of three papers on sparse attention, made again on one model{}, "
+      "and the errors found in them. Of the claims {}. Of what is printed in error, {}.</p>\n",
       xml_escape(fmt::format("\"{}\"", head.model)),
       head.draft.empty() ? "" : xml_escape(fmt::format(" (draft: \"{}\")", head.draft)),
       tally(outcomes, false), tally(outcomes, true));

@@ -33,7 +33,8 @@ std::string command_tex(const std::string& command) {
 std::string overview_tex(const std::vector<ItemOutcome>& outcomes) {
   std::string tex =
       "{\\small\n\\begin{longtable}{@{}l>{\\raggedright\\arraybackslash}p{.47\\linewidth}ll@{}}\n"
-      "\\toprule\nPaper & Item & Ours & Verdict \\\\\n\\midrule\n\\endhead\n\\bottomrule\n\\endfoot\n";
+      "\\toprule\nPaper & Item & Ours & Verdict \\\\\n\\midrule\n\\endhead\n\\bottomrule\n"
+      "\\endfoot\n";
   for (const ItemOutcome& outcome : outcomes) {
     const Item& item = *outcome.item;
     const std::string ours =
@@ -110,11 +111,11 @@ std::string report_tex(const ReportHead& head, const std::vector<ItemOutcome>& o
       "\\author{{made by {}}}\n\\date{{}}\n\\begin{{document}}\n\\maketitle\n",
       tex_escape(head.model), tex_escape(head.writer));
   tex += fmt::format(
-      "Of the claims {}. Of what is printed in error, {}.{} \\emph{{Holds}}: the claim and its size. "
-      "\\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not hold}}: this "
-      "model shows the opposite. \\emph{{Cannot be tested}}: this model, machine or number of prompts "
-      "cannot tell. A verdict is about this model; the papers measured others. A comparison is "
-      "decided only if the 95\\,\\% intervals are apart.\n\n",
+      "Of the claims {}. Of what is printed in error, {}.{} \\emph{{Holds}}: the claim and its "
+      "size. \\emph{{Holds in form}}: the order or the sign, not the size. \\emph{{Does not "
+      "hold}}: this model shows the opposite. \\emph{{Cannot be tested}}: this model, machine or "
+      "number of prompts cannot tell. A verdict is about this model; the papers measured others. A "
+      "comparison is decided only if the 95\\,\\% intervals are apart.\n\n",
       tally(outcomes, false), tally(outcomes, true),
       head.quick ? " Quick mode: few and short prompts." : "");
   tex += command_tex(head.command_line) + overview_tex(outcomes);

@@ -1,5 +1,6 @@
-// The commands behind all items, each run once. {--model} and {--draft} are the options that name the report's models,
-// {draft-model} the draft alone, {NAME} the result of another run, {pick:RUN:BY:COLUMN} the cell of COLUMN in the row of RUN with the largest BY.
+// The commands behind all items, each run once. {--model} and {--draft} are the options that name
+// the report's models, {draft-model} the draft alone, {NAME} the result of another run,
+// {pick:RUN:BY:COLUMN} the cell of COLUMN in the row of RUN with the largest BY.
 #include "analysis/papers/item.hpp"
 
 namespace kvscope::papers {
@@ -66,33 +67,36 @@ std::vector<Run> simulation_runs() {
        "simulate needle {--model} --selector full,quoka,streamingllm --budget ratio=0.25 --lengths "
        "1024,2048 --depths 5 --out {out}"},
       {"ruler", ".h5",
-       "simulate ruler {--model} --kinds passkey,multi_key --selector full,quoka,sampleattention,sparq,"
-       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024,2048,4096 --depths 5 "
-       "--trials 4 --out {out}",
+       "simulate ruler {--model} --kinds passkey,multi_key --selector full,quoka,sampleattention,"
+       "sparq,loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024,2048,4096 "
+       "--depths 5 --trials 4 --out {out}",
        "simulate ruler {--model} --kinds multi_key --selector full,quoka,sampleattention,sparq,"
-       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials 2 "
-       "--out {out}"},
+       "loki:basis=self,lessismore,keydiff,snapkv --budget 256 --lengths 1024 --depths 5 --trials "
+       "2 --out {out}"},
       {"passkey", ".h5",
-       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm --budget "
-       "32,64,128,256,512 --lengths 2048,8192 --depths 10 --trials 2 --dense-layers 2 --out {out}",
-       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm --budget "
-       "64,256 --lengths 2048 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out {out}"},
-      {"perplexity", ".h5",
-       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,quest-paper,specattn,"
-       "specattn:blocks=none --budget tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers 2 --windows 4 "
+       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "--budget 32,64,128,256,512 --lengths 2048,8192 --depths 10 --trials 2 --dense-layers 2 "
        "--out {out}",
-       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn --budget "
-       "tokens=256,p=0.6,0.95 --dense-layers 2 --out {out}",
+       "simulate passkey {--model} --selector full,quest,quest-paper,h2o,tova,streamingllm "
+       "--budget 64,256 --lengths 2048 --depths 5 --trials 2 --fed 32 --dense-layers 2 --out "
+       "{out}"},
+      {"perplexity", ".h5",
+       "simulate perplexity {--model} {--draft} --selector "
+       "full,streamingllm,quest,quest-paper,specattn,specattn:blocks=none --budget "
+       "tokens=256,p=0.6,0.95,0.97,0.99 --dense-layers 2 --windows 4 --out {out}",
+       "simulate perplexity {--model} {--draft} --selector full,streamingllm,quest,specattn "
+       "--budget tokens=256,p=0.6,0.95 --dense-layers 2 --out {out}",
        true},
       {"perplexity-empty", ".h5",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova --budget "
-       "256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
-       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova --budget "
-       "128 --dense-layers 2 --max-tokens 1024 --out {out}"},
+       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
+       "--budget 256 --dense-layers 2 --max-tokens 4096 --windows 2 --out {out}",
+       "simulate perplexity {--model} --prefill 0 --selector full,quest,streamingllm,h2o,tova "
+       "--budget 128 --dense-layers 2 --max-tokens 1024 --out {out}"},
       {"speculative", ".csv",
-       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --out {out}",
-       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --prompts 2 "
-       "--n-new 48 --out {out}",
+       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 --out "
+       "{out}",
+       "simulate speculative {--model} {--draft} --selector full,specattn --budget p=0.97 "
+       "--prompts 2 --n-new 48 --out {out}",
        true},
   };
 }

@@ -212,8 +212,8 @@ std::vector<Item> specattn_speed_items() {
                   {Role::size, "short", Op::at_least, "4"}},
        .pictures = {{"table --rows keys --value sort_seconds,search_seconds,ratio {nucleus-time}"}},
        .note =
-           "One thread of a CPU. Sorting is of the bare weights, without their positions, so the ratio is "
-           "a lower one."},
+           "One thread of a CPU. Sorting is of the bare weights, without their positions, so the "
+           "ratio is a lower one."},
       {.id = "specattn-fig-4",
        .paper = Paper::specattn,
        .place = "Figure 4",

@@ -143,7 +143,7 @@ class FigurePainter {
       canvas_.fill_rect(patch, style.colour);
     }
     if (entry.symbol == Symbol::region) {
-      canvas_.fill_rect(patch, with_alpha(style.colour, 0.13));
+      canvas_.fill_rect(patch, with_alpha(style.colour, entry.opacity));
       outline(patch, with_alpha(style.colour, 0.4));
     }
     if (entry.symbol == Symbol::outline) outline(patch, style.colour);

@@ -62,7 +62,7 @@ class MarkPainter {
       : panel_(panel), layout_(layout), theme_(theme), canvas_(canvas) {}
 
   void operator()(const Area& m) {
-    fill_between(m.x, m.low, m.high, with_alpha(theme_.style_of(m.tone).colour, 0.13));
+    fill_between(m.x, m.low, m.high, with_alpha(theme_.style_of(m.tone).colour, m.opacity));
   }
 
   void operator()(const HeatMap& m) {

@@ -108,6 +108,7 @@ struct Area {
   std::vector<double> x;
   std::vector<double> low;
   std::vector<double> high;
+  double opacity = 0.13;
 };
 
 /// Words inside a panel, at a place given as parts of its width and height (0, 0 = top left).

@@ -41,7 +41,8 @@ struct LegendEntry {
   Tone tone;
   Symbol symbol = Symbol::line;
   bool has_band = false;
-  bool solid = false;  // whatever the tone's dash
+  bool solid = false;     // whatever the tone's dash
+  double opacity = 0.13;  // of a region
 };
 
 struct LegendLayout {
@@ -91,8 +92,8 @@ struct LegendMetrics {
         line_height(1.4 * theme.tick_size) {}
 };
 
-/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run into
-/// each other, words that leave their panel. Empty if it can.
+/// Why the figure cannot be read as it is laid out: frames of a few millimetres, titles that run
+/// into each other, words that leave their panel. Empty if it can.
 std::string why_illegible(const Figure& figure, const Layout& layout, const Theme& theme,
                           const TextMetrics& metrics);
 

@@ -11,7 +11,11 @@ namespace {
 
 struct EntryOf {
   const Panel& panel;
-  LegendEntry operator()(const Area& m) const { return {m.label, m.tone, Symbol::region}; }
+  LegendEntry operator()(const Area& m) const {
+    LegendEntry entry{m.label, m.tone, Symbol::region};
+    entry.opacity = m.opacity;
+    return entry;
+  }
   LegendEntry operator()(const HeatMap& m) const {
     const bool has_masked = m.show_masked && std::any_of(m.values.begin(), m.values.end(),
                                                          [](float v) { return !std::isfinite(v); });

@@ -1,7 +1,8 @@
 // Labels with formulas: text between dollar signs may have subscripts and superscripts.
 //
 // "mass, $S_q$" or "$10^{−3}$": inside dollars, _ and ^ take the next letter or a group in braces.
-// Outside, every character is itself, and two dollars are one. Greek letters and signs are written as such (UTF-8).
+// Outside, every character is itself, and two dollars are one. Greek letters and signs are written
+// as such (UTF-8).
 #pragma once
 
 #include <string>
@@ -28,8 +29,8 @@ std::vector<TextRun> parse_rich(std::string_view label);
 std::string plain_text(std::string_view label);
 
 /// The label in LaTeX: formulas in math mode, special characters escaped (core/base/escape.hpp),
-/// Greek letters and signs by their names; line breaks become blanks. Compiles, and runs no command,
-/// whatever the label is.
+/// Greek letters and signs by their names; line breaks become blanks. Compiles, and runs no
+/// command, whatever the label is.
 std::string tex_text(std::string_view label);
 
 /// The same with the label's line breaks, for a node that has an alignment.

@@ -253,11 +253,12 @@ std::vector<double> minor_ticks(const Axis& axis, Range range) {
 }
 
 std::string tick_text(double value, TickFormat format) {
-  const double size = std::abs(value);
-  const int decimals = size == 0.0 || size >= 100.0 || value == std::round(value) ? 0
-                       : size >= 1.0                                              ? 1
-                                                                                  : 2;
-  return label_of(value, format, format == TickFormat::percent ? decimals + 2 : decimals);
+  const bool is_percent = format == TickFormat::percent;
+  const double shown = is_percent ? 100.0 * value : value;
+  const double size = std::abs(shown);
+  const bool is_whole = std::abs(shown - std::round(shown)) < (is_percent ? 1e-4 : 1e-300);
+  const int decimals = size >= 100.0 || is_whole ? 0 : size >= 1.0 ? 1 : 2;
+  return label_of(value, format, is_percent ? decimals + 2 : decimals);
 }
 
 }  // namespace kvscope::plot

@@ -50,8 +50,9 @@ SeriesStyle Theme::style_of(const Tone& tone) const {
   constexpr int kMarkers = 9;
   constexpr int kDashes = 4;
   switch (tone.role) {
-    case Role::reference:
-      return {ink, MarkerShape::circle, tone.slot == 0 ? Dash::dashed : Dash::dotted};
+    case Role::reference:  // 0: the oracle, 1: full attention, then further oracles and budgets
+      return {ink, static_cast<MarkerShape>(tone.slot % kMarkers),
+              tone.slot == 1 ? Dash::dotted : static_cast<Dash>(1 + tone.slot % 3)};
     case Role::highlight:
       return {highlight, MarkerShape::star, Dash::solid};
     case Role::neutral:

@@ -62,8 +62,8 @@ class Asking {
     }
   }
 
-  /// The likeliest next token after each of the last n tokens of `tokens`, all run in calls of whole
-  /// chunks (the first one is the shorter), so that they share the last call.
+  /// The likeliest next token after each of the last n tokens of `tokens`, all run in calls of
+  /// whole chunks (the first one is the shorter), so that they share the last call.
   std::vector<TokenId> forced(TokenSpan tokens, Index n) {
     live_.set_sparse(true);
     const auto chunk = static_cast<std::size_t>(setup_.options.chunk);

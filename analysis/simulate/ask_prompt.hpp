@@ -15,17 +15,17 @@ namespace kvscope {
 struct AskOptions {
   Protocol protocol;
   Index n_fed = 100;  // protocol decode: tokens fed one by one
-  bool shared_prefix =
-      false;  // every turn starts from the context again; else all lie in one cache,
-              // what the model answered with them
+  /// Every turn starts from the context again; else all turns lie in one cache, and what the model
+  /// answered with them.
+  bool shared_prefix = false;
 };
 
 /// What came of one turn.
 struct AskedTurn {
   double score = 0.0;
   std::vector<double> kept;  // kept_values of this turn's calls
-  std::vector<TokenId>
-      answer;  // generated; inside: the likeliest token at each place of the answer
+  /// Generated; inside: the likeliest token at each place of the answer.
+  std::vector<TokenId> answer;
 };
 
 /// Tokens of the prompt that every method without a history finds in a dense cache.

@@ -102,6 +102,7 @@ class Chains final : public SimulationTask {
   }
   /// By kind, then trial.
   std::size_t n_cases() const override { return options_.kinds.size() * n_trials(); }
+  Index case_tokens(std::size_t) const override { return options_.prompt + options_.steps; }
   UnitShape unit_shape() const override {
     return {1 + kKeptValues, static_cast<std::size_t>(options_.steps), {1}};
   }

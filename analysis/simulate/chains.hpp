@@ -1,10 +1,11 @@
-// Long decoding under a selector: synthetic chains whose next token is always known, continued
-// greedily for thousands of steps, so that a method's own errors pile up in the cache that it keeps.
+// Long decoding under a selector: synthetic chains whose next token is always known,
+// continued greedily for thousands of steps, so that a method's own errors pile up in the
+// cache that it keeps.
 //
-// copy: a stretch of prose, again and again. running_sum: " 3, 10, 12, 15," by three addends in turn,
-// modulo 1000. rewriting: a line of things, in every further line the first one moved to the end. The
-// prompt holds the beginning; nothing is teacher-forced. Protocol: the prompt dense, every step under
-// the method (as `answer` in protocol.hpp).
+// copy: a stretch of prose, again and again. running_sum: " 3, 10, 12, 15," by three addends in
+// turn, modulo 1000. rewriting: a line of things, in every further line the first one moved to the
+// end. The prompt holds the beginning; nothing is teacher-forced. Protocol: the prompt dense, every
+// step under the method (as `answer` in protocol.hpp).
 #pragma once
 
 #include <array>

@@ -49,8 +49,8 @@ inline constexpr double kAboveDenseLevel = 0.01;
 /// ... and at this one before two ranked methods count as different.
 inline constexpr double kRankedLevel = 0.05;
 
-/// All doubts about the rows, cell by cell. Methods are ranked against those of the same budget (and
-/// of none); budgets of one method against each other.
+/// All doubts about the rows, cell by cell. Methods are ranked against those of the same budget
+/// (and of none); budgets of one method against each other.
 std::vector<Doubt> find_doubts(std::span<const JudgedRow> rows, const RowTest& test);
 
 /// For each of n rows the gates that doubt it, joined by +; empty if none does.

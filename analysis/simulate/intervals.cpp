@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "analysis/statistics.hpp"
 #include "core/base/nan.hpp"
@@ -12,6 +14,16 @@ namespace kvscope {
 namespace {
 
 constexpr double kZ95 = 1.959963984540054;  // the normal quantile of 0.975
+
+template <class T>
+bool has_several(std::span<const T> values) {
+  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end();
+}
+
+Interval mean_over_texts(std::vector<double> values, std::span<const std::size_t> text,
+                         std::initializer_list<std::uint64_t> stream) {
+  return percentiles95(bootstrap_over_texts({std::move(values)}, text, stream).front());
+}
 
 std::size_t drawn_place(const CounterRng& rng, std::uint64_t& counter, std::size_t n) {
   const auto at = static_cast<std::size_t>(rng.uniform(counter++) * static_cast<double>(n));
@@ -35,9 +47,25 @@ Interval percentiles95(std::span<const double> resampled) {
   return {quantile(resampled, 0.025), quantile(resampled, 0.975)};
 }
 
-Interval score_interval(std::span<const double> scores,
-                        std::initializer_list<std::uint64_t> stream) {
+std::vector<std::vector<double>> bootstrap_over_texts(
+    const std::vector<std::vector<double>>& values, std::span<const std::size_t> text,
+    std::initializer_list<std::uint64_t> stream) {
+  std::vector<std::vector<std::vector<std::vector<double>>>> by_text;
+  for (const std::vector<double>& series : values) {
+    std::map<std::size_t, std::vector<std::vector<double>>> prompts;
+    for (std::size_t i = 0; i < series.size(); ++i)
+      prompts[text.empty() ? 0 : text[i]].push_back({series[i]});
+    by_text.emplace_back();
+    for (auto& [name, of_text] : prompts) by_text.back().push_back(std::move(of_text));
+  }
+  return nested_bootstrap(by_text, kIntervalResamples, stream);
+}
+
+Interval score_interval(std::span<const double> scores, std::initializer_list<std::uint64_t> stream,
+                        std::span<const std::size_t> text) {
   if (scores.empty()) return {kNan, kNan};
+  if (has_several(text) && has_several(scores))
+    return mean_over_texts({scores.begin(), scores.end()}, text, stream);
   const bool is_share =
       std::all_of(scores.begin(), scores.end(), [](double x) { return x == 0.0 || x == 1.0; });
   if (!is_share) return bootstrap_mean(scores, kIntervalResamples, stream);
@@ -61,7 +89,8 @@ double mcnemar_exact(Index b, Index c) {
 }
 
 PairedTest paired_test(std::span<const double> a, std::span<const double> b,
-                       std::initializer_list<std::uint64_t> stream) {
+                       std::initializer_list<std::uint64_t> stream,
+                       std::span<const std::size_t> text) {
   PairedTest test;
   test.n = static_cast<Index>(std::min(a.size(), b.size()));
   std::vector<double> differences;
@@ -72,7 +101,8 @@ PairedTest paired_test(std::span<const double> a, std::span<const double> b,
   }
   test.difference = mean(differences);
   test.p = mcnemar_exact(test.only_first, test.only_second);
-  test.interval = bootstrap_mean(differences, kIntervalResamples, stream);
+  test.interval = has_several(text) ? mean_over_texts(std::move(differences), text, stream)
+                                    : bootstrap_mean(differences, kIntervalResamples, stream);
   return test;
 }
 

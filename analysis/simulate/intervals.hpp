@@ -17,13 +17,16 @@ namespace kvscope {
 /// normal test at 95 % does not refuse hits / n. Never outside [0, 1], sensible at 0 and n.
 Interval wilson_interval(double hits, double n);
 
-/// Of the mean of `scores` in [0, 1]: Wilson's if all are 0 or 1, else the percentile bootstrap over
-/// prompts, with the draws that `stream` names.
-Interval score_interval(std::span<const double> scores,
-                        std::initializer_list<std::uint64_t> stream);
+/// Of the mean of `scores` in [0, 1]: Wilson's if all are 0 or 1, else the percentile bootstrap
+/// over prompts, with the draws that `stream` names. text: which text each prompt is of, or empty;
+/// with several texts the bootstrap draws texts, then prompts in them, also for scores of 0 and 1
+/// (if all are equal there is nothing to draw: Wilson's).
+Interval score_interval(std::span<const double> scores, std::initializer_list<std::uint64_t> stream,
+                        std::span<const std::size_t> text = {});
 
-/// Two-sided exact test of McNemar (1947) for b pairs that only the first gets right and c that only
-/// the second does: min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). 1 without such pairs.
+/// Two-sided exact test of McNemar (1947) for b pairs that only the first gets right and c
+/// that only the second does: min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). 1
+/// without such pairs.
 double mcnemar_exact(Index b, Index c);
 
 /// Two methods on the same prompts.
@@ -36,9 +39,17 @@ struct PairedTest {
   double p = 1.0;           // two-sided: McNemar's exact test (the sign test, if scores are shares)
 };
 
-/// a and b: scores of the same prompts in the same order.
+/// a and b: scores of the same prompts in the same order. text: as for score_interval; it widens
+/// the interval, while p speaks of prompts like these, of the texts at hand.
 PairedTest paired_test(std::span<const double> a, std::span<const double> b,
-                       std::initializer_list<std::uint64_t> stream);
+                       std::initializer_list<std::uint64_t> stream,
+                       std::span<const std::size_t> text = {});
+
+/// Resampled means of several series over the same prompts, [series][resample], paired: texts are
+/// drawn, then prompts in them. values: [series][prompt]; text: as for score_interval.
+std::vector<std::vector<double>> bootstrap_over_texts(
+    const std::vector<std::vector<double>>& values, std::span<const std::size_t> text,
+    std::initializer_list<std::uint64_t> stream);
 
 /// A bootstrap at two levels: groups (texts, prompts) are drawn with replacement, and within each
 /// its members (prompts, blocks of tokens). The same draws for every series that is given, so that
@@ -48,8 +59,9 @@ std::vector<std::vector<double>> grouped_bootstrap(
     const std::vector<std::vector<std::vector<double>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream);
 
-/// The same over one level more: texts are drawn, in each its groups, in each group its members. values:
-/// [series][text][group][member], of one shape. With one text exactly grouped_bootstrap of it: nothing is drawn above its groups.
+/// The same over one level more: texts are drawn, in each its groups, in each group its members.
+/// values: [series][text][group][member], of one shape. With one text exactly grouped_bootstrap of
+/// it: nothing is drawn above its groups.
 std::vector<std::vector<double>> nested_bootstrap(
     const std::vector<std::vector<std::vector<std::vector<double>>>>& values, Index n_resamples,
     std::initializer_list<std::uint64_t> stream);

@@ -23,8 +23,8 @@ struct LocalExample {
 std::vector<LocalExample> read_local_examples(const std::filesystem::path& file);
 
 /// context, question and answer prefix as they stand. A prompt longer than spec.length loses the
-/// middle of its context, as LongBench cuts; a shorter one stays. Throws ConfigError if question and
-/// prefix alone are longer.
+/// middle of its context, as LongBench cuts; a shorter one stays. Throws ConfigError if question
+/// and prefix alone are longer.
 Prompt make_local_prompt(const LocalExample& example, const PromptSpec& spec,
                          const Tokenizer& tokenizer);
 

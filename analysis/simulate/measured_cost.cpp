@@ -30,8 +30,8 @@ std::string row_note(const LivePair& pair, double reached) {
   const double target = pair.match->value;
   if (std::abs(reached - target) <= kMatchTolerance * target) return "";
   return fmt::format(
-      "the knob was set on the first prompts of every length, which reach {}={:.4g} together; those of this row "
-      "reach {:.4g}",
+      "the knob was set on the first prompts of every length, which reach {}={:.4g} together; "
+      "those of this row reach {:.4g}",
       enum_name(pair.match->quantity), pair.labels.reached.value_or(kNan), reached);
 }
 
@@ -74,6 +74,8 @@ double quantity_of(const CostTotals& costs, MatchQuantity quantity) {
       return costs.keys();
     case MatchQuantity::bytes:
       return costs.bytes_per_call();
+    case MatchQuantity::us:
+      return kNan;  // refused before: plan_matched_pairs
     case MatchQuantity::density:
       break;
   }

@@ -1,5 +1,5 @@
-// What the runs of a row cost, as counted inside the model: the numbers that units carry, KV reductions,
-// and the columns of keys, density, bytes and of a match.
+// What the runs of a row cost, as counted inside the model: the numbers that units carry, KV
+// reductions, and the columns of keys, density, bytes and of a match.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace kvscope {
 
-/// attended, visible, loaded, available (KeptTotals), then the six of CostTotals: the totals that a unit
-/// carries.
+/// attended, visible, loaded, available (KeptTotals), then the six of CostTotals: the totals that
+/// a unit carries.
 inline constexpr std::size_t kKeptValues = 10;
 std::vector<double> kept_values(const LiveStats& stats);
 /// Of one phase alone.
@@ -29,17 +29,18 @@ CostTotals costs_of(const std::vector<const UnitResult*>& units,
                     std::span<const std::size_t> places);
 double quantity_of(const CostTotals& costs, MatchQuantity quantity);
 
-/// Declares kept, density and bytes behind the columns that the table has, and those of a match if there
-/// is one: match, knob, match_note, match_reached.
+/// Declares kept, density and bytes behind the columns that the table has, and those of a match if
+/// there is one: match, knob, match_note, match_reached.
 void add_cost_columns(ColumnTable& table, const SimulationSetup& setup);
-/// Their cells of a row of `pair`, behind the ones it has. What the row's own runs cost is reached there; a note says where
-/// that is not the target.
+/// Their cells of a row of `pair`, behind the ones it has. What the row's own runs cost is reached
+/// there; a note says where that is not the target.
 void add_cost_cells(ColumnTable::Row& row, const SimulationSetup& setup, std::size_t pair,
                     const std::vector<const UnitResult*>& units, std::size_t place);
 /// A row of each method that refused every value of its knob: its name, its match and no number.
 void add_refused_rows(ColumnTable& table, const SimulationSetup& setup, const std::string& task);
 
-/// What methods of a cell are ranked by: equal targets, where a cost was to be met, else equal budgets.
+/// What methods of a cell are ranked by: equal targets, where a cost was to be met,
+/// else equal budgets.
 struct JudgedBudget {
   std::string kind;  // "none" for methods that take none
   double value = 0.0;

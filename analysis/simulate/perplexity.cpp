@@ -26,8 +26,7 @@ class Perplexity final : public SimulationTask {
   Perplexity(const SimulationSetup& setup, const PerplexityOptions& options)
       : setup_(setup), options_(options) {
     check_fields(options);
-    texts_.push_back({setup.models.text, setup.models.text_name});
-    texts_.insert(texts_.end(), setup.models.more_texts.begin(), setup.models.more_texts.end());
+    texts_ = setup.models.texts();
     const Index needed = options.offset + options.windows * options.n_tokens;
     for (const FurtherText& text : texts_) {
       const auto n_text = static_cast<Index>(text.tokens.size());
@@ -52,6 +51,7 @@ class Perplexity final : public SimulationTask {
   Json config() const override { return fields_to_json(options_); }
   /// By text, then window.
   std::size_t n_cases() const override { return texts_.size() * n_windows(); }
+  Index case_tokens(std::size_t) const override { return options_.n_tokens; }
   UnitShape unit_shape() const override {
     return {kKeptValues, static_cast<std::size_t>(n_scored()), {0}};
   }
@@ -138,7 +138,7 @@ class Perplexity final : public SimulationTask {
   }
 
   /// Cumulative log perplexity by step: the mean loss of steps 0..t over all windows.
-  void extras(const Units& units, ResultSink* sink, Json& json) const override {
+  void extras(const Units& units, ResultWriter* output, Json& json) const override {
     const auto n_pairs = static_cast<Index>(setup_.pairs.size());
     std::vector<double> curves;
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
@@ -148,7 +148,7 @@ class Perplexity final : public SimulationTask {
         curves.push_back(sum / static_cast<double>((t + 1) * units.size()));
       }
     }
-    if (sink == nullptr) {
+    if (output == nullptr) {
       json["curves"] = {{"step_begin", n_prefill()}, {"log_perplexity", Json::array()}};
       for (Index p = 0; p < n_pairs; ++p) {
         const auto first = curves.begin() + p * n_scored();
@@ -160,19 +160,19 @@ class Perplexity final : public SimulationTask {
     std::iota(steps.begin(), steps.end(), n_prefill());
     std::vector<Index> pairs(setup_.pairs.size());
     std::iota(pairs.begin(), pairs.end(), Index{0});
-    write_axis(*sink, "curve/position", steps, "token", "position");
-    write_axis(*sink, "curve/pair", pairs, "1", "row of the table");
-    sink->declare({"curve/log_perplexity",
-                   ResultType::f64,
-                   {n_pairs, n_scored()},
-                   {"pair", "position"},
-                   "nat",
-                   "mean loss up to this position"});
-    sink->write<double>("curve/log_perplexity", 0, curves);
-    sink->add_plot({"log_perplexity",
-                    "curve/log_perplexity",
-                    {"curve/pair", "curve/position"},
-                    "cumulative log perplexity"});
+    write_axis(*output, "curve/position", steps, "token", "position");
+    write_axis(*output, "curve/pair", pairs, "1", "row of the table");
+    output->declare({"curve/log_perplexity",
+                     ResultType::f64,
+                     {n_pairs, n_scored()},
+                     {"pair", "position"},
+                     "nat",
+                     "mean loss up to this position"});
+    output->write<double>("curve/log_perplexity", 0, curves);
+    output->add_plot({"log_perplexity",
+                      "curve/log_perplexity",
+                      {"curve/pair", "curve/position"},
+                      "cumulative log perplexity"});
   }
 
  private:
@@ -234,8 +234,8 @@ class Perplexity final : public SimulationTask {
   }
 
   /// Mean losses of resamples, [pair][resample]: texts are drawn, if there are several, in each its
-  /// windows, and blocks of neighbouring tokens in them, the same for all pairs. Empty, which makes intervals NaN, for too few
-  /// blocks to draw from.
+  /// windows, and blocks of neighbouring tokens in them, the same for all pairs. Empty, which makes
+  /// intervals NaN, for too few blocks to draw from.
   using Resampled = std::vector<std::vector<double>>;
   Resampled resample(const Units& units) const {
     constexpr Index kBlock = 64;  // tokens; losses of neighbours depend on each other

@@ -7,7 +7,8 @@
 // reference tokens. prefill, QuoKA's setting: the text goes in by chunks and every position is
 // scored.
 //
-// perplexity = exp(mean negative log-likelihood in nats) over the scored tokens of all windows of all texts.
+// perplexity = exp(mean negative log-likelihood in nats) over the scored tokens of all windows
+// of all texts.
 #pragma once
 
 #include <array>

@@ -11,8 +11,8 @@
 
 namespace kvscope {
 
-/// sequence.prefill(tokens, chunk, mode...) as one call per chunk, which has the same numbers. Throws
-/// Interrupted on a stop, and what prefill throws.
+/// sequence.prefill(tokens, chunk, mode...) as one call per chunk, which has the same numbers.
+/// Throws Interrupted on a stop, and what prefill throws.
 template <class Sequence, class... Mode>
 void prefill_chunks(Sequence& sequence, std::span<const TokenId> tokens, Index chunk,
                     const std::stop_token& stop, Mode... mode) {

@@ -76,8 +76,8 @@ class TokenCounter {
   const Tokenizer& tokenizer_;
 };
 
-/// Items one after the other as long as they fit into `room` tokens together: `make(i)` is the i-th.
-/// Every item is counted by itself, which is exact where items begin with a blank.
+/// Items one after the other as long as they fit into `room` tokens together: `make(i)` is the
+/// i-th. Every item is counted by itself, which is exact where items begin with a blank.
 std::vector<std::string> items_that_fit(Index room, const TokenCounter& counter,
                                         const std::function<std::string(Index)>& make);
 
@@ -93,8 +93,8 @@ Index room_of(const PromptSpec& spec, const PromptContent& content, const TokenC
 void add_items(std::vector<std::string> items, PromptContent& content);
 
 /// Facts in the prose at their depths, the first question at the end; special tokens of `spec` in
-/// front. Throws ConfigError if the length leaves no room, the filler is too short or there are fewer
-/// questions than turns.
+/// front. Throws ConfigError if the length leaves no room, the filler is too short or there are
+/// fewer questions than turns.
 Prompt assemble_prompt(const PromptSpec& spec, PromptContent content,
                        std::span<const TokenId> filler, const Tokenizer& tokenizer,
                        PromptDraws& draws);

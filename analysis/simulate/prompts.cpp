@@ -236,8 +236,8 @@ std::vector<PromptKind> parse_prompt_kinds(std::string_view text) {
     if (at != names.end() - 1) found = {static_cast<PromptKind>(at - names.begin())};
     if (found.empty()) {
       throw ConfigError(fmt::format(
-          "kinds: expected some of {}, a name of RULER (niah_multivalue, vt, cwe) or a family (ruler, "
-          "infinitebench, story), found {}",
+          "kinds: expected some of {}, a name of RULER (niah_multivalue, vt, cwe) or a family "
+          "(ruler, infinitebench, story), found {}",
           fmt::join(names.begin(), names.end() - 1, ", "), quote(word)));
     }
     for (const PromptKind kind : found) {

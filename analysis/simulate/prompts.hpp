@@ -2,8 +2,8 @@
 //
 // The wording of pass keys and magic numbers is what the embedded verifier was trained to answer
 // (traces/samples/README.md); the other kinds follow RULER (arXiv 2404.06654), InfiniteBench
-// (2402.13718) and the stories of The Sparse Frontier (2504.17768) in that wording and need a larger
-// model. The prose is the text that the simulation reads, the words are of this project.
+// (2402.13718) and the stories of The Sparse Frontier (2504.17768) in that wording and need a
+// larger model. The prose is the text that the simulation reads, the words are of this project.
 #pragma once
 
 #include <array>
@@ -65,8 +65,8 @@ struct EnumNames<PromptKind> {
 };
 
 /// Kinds between commas: a kind, a name of RULER's paper (niah_multivalue, vt, cwe), or a family:
-/// ruler (its eleven generated tasks), infinitebench, story. Throws ConfigError naming what there is,
-/// and for a kind given twice.
+/// ruler (its eleven generated tasks), infinitebench, story. Throws ConfigError naming what there
+/// is, and for a kind given twice.
 std::vector<PromptKind> parse_prompt_kinds(std::string_view text);
 
 struct PromptSpec {
@@ -100,8 +100,9 @@ struct Prompt {
 Prompt make_prompt(const PromptSpec& spec, std::span<const TokenId> filler,
                    const Tokenizer& tokenizer);
 
-/// Score of a generated text in [0, 1]. Kinds with one number as their answer: 1 if the first whole
-/// number is it. Others: the share of answers that occur in it as whole words; local: 1 if any does.
+/// Score of a generated text in [0, 1]. Kinds with one number as their answer: 1 if the first
+/// whole number is it. Others: the share of answers that occur in it as whole words; local: 1
+/// if any does.
 double score_answer(PromptKind kind, const std::vector<std::string>& answers,
                     std::string_view generated);
 

@@ -20,8 +20,8 @@ std::string protocol_names() {
 
 [[noreturn]] void refuse_protocol(std::string_view text) {
   throw ConfigError(fmt::format(
-      "protocol: expected one of {}, all of them as papers, or CONTEXT/QUESTION/ANSWER of dense and "
-      "sparse with +unseen or +inside (dense/sparse/sparse+unseen), found {}",
+      "protocol: expected one of {}, all of them as papers, or CONTEXT/QUESTION/ANSWER of dense "
+      "and sparse with +unseen or +inside (dense/sparse/sparse+unseen), found {}",
       protocol_names(), quote(text)));
 }
 

@@ -45,8 +45,8 @@ const std::vector<ProtocolEntry>& protocol_entries();
 /// A name or parts. Throws ConfigError with the names that there are.
 Protocol parse_protocol(std::string_view text);
 
-/// Several between commas; "papers" stands for every named one. Throws ConfigError as parse_protocol
-/// does, and for one given twice.
+/// Several between commas; "papers" stands for every named one. Throws ConfigError as
+/// parse_protocol does, and for one given twice.
 std::vector<Protocol> parse_protocols(std::string_view text);
 
 }  // namespace kvscope

@@ -62,8 +62,8 @@ RetrievalOptions checked(RetrievalOptions options) {
   if (options.n_depths > kMostDepths || most_trials(options) > kMostTrials ||
       options.turns > kMostTurns || n_prompts > kMostPrompts) {
     throw ConfigError(fmt::format(
-        "{}: expected at most {} depths, {} trials, {} turns and {} prompts in all, found {}, {}, {} "
-        "and {:.0f}",
+        "{}: expected at most {} depths, {} trials, {} turns and {} prompts in all, found {}, {}, "
+        "{} and {:.0f}",
         options.task, kMostDepths, kMostTrials, kMostTurns, kMostPrompts, options.n_depths,
         most_trials(options), options.turns, n_prompts));
   }
@@ -104,12 +104,19 @@ class Retrieval final : public SimulationTask {
       : setup_(setup), options_(checked(options)) {
     grid_ = {options_.kinds.size(), options_.lengths.size(),
              static_cast<std::size_t>(most_trials(options_)), depths_of(options_.n_depths)};
+    texts_ = setup.models.texts();
+    if (options_.examples.empty()) grid_.n_texts = texts_.size();
+    if (options_.trials < static_cast<Index>(grid_.n_texts)) {
+      throw ConfigError(fmt::format(
+          "{}: trials take the texts in turn; expected at least {} trials, one per text, found {}",
+          options_.task, grid_.n_texts, options_.trials));
+    }
     const Index positions = setup.models.verifier->config().max_positions;
     const Tokenizer& tokenizer = *setup.models.tokenizer;
     for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
       for (std::size_t length = 0; length < options_.lengths.size(); ++length) {
         const std::size_t n_seen =
-            options_.kinds[kind] == PromptKind::local ? options_.examples.size() : 1;
+            options_.kinds[kind] == PromptKind::local ? options_.examples.size() : grid_.n_texts;
         for (std::size_t trial = 0; trial < n_seen; ++trial) {
           const Prompt prompt = prompt_of({0, kind, length, 0, trial});
           const Index n = positions_of(prompt, tokenizer);
@@ -160,6 +167,10 @@ class Retrieval final : public SimulationTask {
            grid_.n_trials;
   }
 
+  Index case_tokens(std::size_t index) const override {
+    return options_.lengths[grid_.place_of(index).length];
+  }
+
   UnitShape unit_shape() const override {
     UnitShape shape{n_turns() * kTurnValues, n_turns() * n_kept_tokens_};
     for (std::size_t turn = 0; turn < n_turns(); ++turn)
@@ -167,8 +178,8 @@ class Retrieval final : public SimulationTask {
     return shape;
   }
 
-  /// One prompt of every protocol and length, of the first kind, in the middle: what a method costs hangs on
-  /// them, hardly on the words.
+  /// One prompt of every protocol and length, of the first kind, in the middle: what a method costs
+  /// hangs on them, hardly on the words.
   std::vector<std::size_t> match_cases() const override {
     std::vector<std::size_t> cases;
     for_each_place([&](RetrievalPlace place) {
@@ -182,8 +193,8 @@ class Retrieval final : public SimulationTask {
     return runs_under(grid_.place_of(index).protocol, pair);
   }
 
-  /// Without a wanted interval, everything at once. With one, each (protocol, kind, length) that has
-  /// a row with a wider interval gets half as many prompts again.
+  /// Without a wanted interval, everything at once. With one, each (protocol, kind, length) that
+  /// has a row with a wider interval gets half as many prompts again.
   std::vector<std::size_t> cases_of_round(int round, const SimulationUnits& units) const override {
     std::vector<std::size_t> cases;
     for_each_place([&](RetrievalPlace place) {
@@ -228,8 +239,8 @@ class Retrieval final : public SimulationTask {
     table.number_names = {"budget", "length"};
     if (options_.by_depth) table.number_names.emplace_back("depth");
     if (options_.turns > 1) table.number_names.emplace_back("turn");
-    for (const char* name : {"prompts", "accuracy", "accuracy_low", "accuracy_high", "p_dense",
-                             "kv_reduction", "kv_union_reduction"}) {
+    for (const char* name : {"texts", "prompts", "accuracy", "accuracy_low", "accuracy_high",
+                             "p_dense", "kv_reduction", "kv_union_reduction"}) {
       table.number_names.emplace_back(name);
     }
     add_cost_columns(table, setup_);
@@ -248,7 +259,7 @@ class Retrieval final : public SimulationTask {
 
   /// The grid of the first protocol and turn: accuracy [kind, pair, length, depth]. JSON has every
   /// prompt's scores and the paired tests as well.
-  void extras(const SimulationUnits& units, ResultSink* sink, Json& json) const override {
+  void extras(const SimulationUnits& units, ResultWriter* output, Json& json) const override {
     Json grids = Json::array();
     std::vector<std::size_t> pairs;
     for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
@@ -258,12 +269,12 @@ class Retrieval final : public SimulationTask {
     std::iota(pair_axis.begin(), pair_axis.end(), Index{0});
     const auto n_lengths = static_cast<Index>(options_.lengths.size());
     const auto n_depths = static_cast<Index>(grid_.depths.size());
-    if (sink != nullptr) {
-      write_axis(*sink, "grid/pair", pair_axis, "1", "pair, in the order of the table");
-      write_axis(*sink, "grid/length", options_.lengths, "token", "prompt length");
-      sink->declare(
+    if (output != nullptr) {
+      write_axis(*output, "grid/pair", pair_axis, "1", "pair, in the order of the table");
+      write_axis(*output, "grid/length", options_.lengths, "token", "prompt length");
+      output->declare(
           {"grid/depth", ResultType::f64, {n_depths}, {"depth"}, "1", "depth of the fact"});
-      sink->write<double>("grid/depth", 0, grid_.depths);
+      output->write<double>("grid/depth", 0, grid_.depths);
     }
     for (std::size_t kind = 0; kind < options_.kinds.size(); ++kind) {
       std::vector<double> grid;
@@ -276,7 +287,7 @@ class Retrieval final : public SimulationTask {
         }
       }
       const std::string name(enum_name(options_.kinds[kind]));
-      if (sink == nullptr) {
+      if (output == nullptr) {
         for (std::size_t i = 0; i < pairs.size(); ++i) {
           const auto first = grid.begin() + static_cast<Index>(i) * n_lengths * n_depths;
           grids.push_back({{"kind", name},
@@ -288,16 +299,17 @@ class Retrieval final : public SimulationTask {
         continue;
       }
       const std::string array = fmt::format("grid/{}", name);
-      sink->declare({array,
-                     ResultType::f64,
-                     {static_cast<Index>(pairs.size()), n_lengths, n_depths},
-                     {"pair", "length", "depth"},
-                     "1",
-                     "accuracy"});
-      sink->write<double>(array, 0, grid);
-      sink->add_plot({"accuracy_" + name, array, {"grid/pair", "grid/length", "grid/depth"}, name});
+      output->declare({array,
+                       ResultType::f64,
+                       {static_cast<Index>(pairs.size()), n_lengths, n_depths},
+                       {"pair", "length", "depth"},
+                       "1",
+                       "accuracy"});
+      output->write<double>(array, 0, grid);
+      output->add_plot(
+          {"accuracy_" + name, array, {"grid/pair", "grid/length", "grid/depth"}, name});
     }
-    if (sink != nullptr) return;
+    if (output != nullptr) return;
     json["grids"] = std::move(grids);
     const std::vector<RetrievalCell> cells = cells_of(units);
     json["comparisons"] =
@@ -382,7 +394,7 @@ class Retrieval final : public SimulationTask {
       }
       return make_local_prompt(options_.examples[place.trial], spec, *setup_.models.tokenizer);
     }
-    return make_prompt(spec, setup_.models.text, *setup_.models.tokenizer);
+    return make_prompt(spec, texts_[grid_.text_of(place.trial)].tokens, *setup_.models.tokenizer);
   }
 
   std::string examples_text() const {
@@ -481,8 +493,9 @@ class Retrieval final : public SimulationTask {
     if (cell.depth) row.numbers.push_back(grid_.depths[*cell.depth]);
     if (options_.turns > 1) row.numbers.push_back(static_cast<double>(cell.turn + 1));
     const Reductions kept = reductions_of(cell.units, cell.turn * kTurnValues + 1);
-    for (double x : {static_cast<double>(cell.scores.size()), cell.mean, cell.interval.low,
-                     cell.interval.high, p_dense, kept.per_head, kept.per_union}) {
+    for (double x :
+         {static_cast<double>(grid_.n_texts), static_cast<double>(cell.scores.size()), cell.mean,
+          cell.interval.low, cell.interval.high, p_dense, kept.per_head, kept.per_union}) {
       row.numbers.push_back(x);
     }
     add_cost_cells(row, setup_, cell.pair, cell.units, cell.turn * kTurnValues + 1);
@@ -508,6 +521,7 @@ class Retrieval final : public SimulationTask {
                       {"length", options_.lengths[place.length]},
                       {"depth", grid_.depths[place.depth]},
                       {"trial", place.trial},
+                      {"text", grid_.text_of(place.trial)},
                       {"scores", std::move(scores)}});
     }
     return list;
@@ -516,6 +530,7 @@ class Retrieval final : public SimulationTask {
   const SimulationSetup& setup_;
   RetrievalOptions options_;
   RetrievalGrid grid_;
+  std::vector<FurtherText> texts_;
   std::size_t n_kept_tokens_ = 0;  // of an answer, per turn
 };
 

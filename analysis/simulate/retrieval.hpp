@@ -1,5 +1,5 @@
-// Retrieval under a selector: prompts with hidden facts over a grid of protocols, kinds, lengths and
-// depths, asked once or in turns.
+// Retrieval under a selector: prompts with hidden facts over a grid of protocols, kinds, lengths
+// and depths, asked once or in turns.
 //
 // Which calls run under the method is the protocol's (protocol.hpp): passkey has Quest's (arXiv
 // 2406.10774), needle and ruler QuoKA's (arXiv 2602.08722, figures 4 and 7), in which prompt and

@@ -51,16 +51,17 @@ RetrievalCell make_cell(const RetrievalGrid& grid, const SimulationUnits& units,
       const UnitResult& unit = units[grid.index_of(place)][pair];
       if (unit.values.empty()) continue;
       cell.scores.push_back(unit.values[turn * kTurnValues]);
+      cell.texts.push_back(grid.text_of(place.trial));
       cell.units.push_back(&unit);
     }
   }
   cell.mean = mean(cell.scores);
-  cell.interval = score_interval(cell.scores, {kScoreStream});
+  cell.interval = score_interval(cell.scores, {kScoreStream}, cell.texts);
   return cell;
 }
 
 PairedTest test_cells(const RetrievalCell& a, const RetrievalCell& b) {
-  return paired_test(a.scores, b.scores, {kScoreStream});
+  return paired_test(a.scores, b.scores, {kScoreStream}, a.texts);
 }
 
 std::vector<JudgedRow> judged_cells(const std::vector<RetrievalCell>& cells,

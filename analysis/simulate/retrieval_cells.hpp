@@ -21,6 +21,10 @@ struct RetrievalPlace {
 struct RetrievalGrid {
   std::size_t n_kinds = 0, n_lengths = 0, n_trials = 0;
   std::vector<double> depths;
+  std::size_t n_texts = 1;
+
+  /// Trials take the texts in turn.
+  std::size_t text_of(std::size_t trial) const { return trial % n_texts; }
 
   std::size_t index_of(const RetrievalPlace& place) const;
   RetrievalPlace place_of(std::size_t index) const;
@@ -33,6 +37,7 @@ struct RetrievalCell {
   std::size_t turn = 0;
   std::size_t pair = 0;
   std::vector<double> scores;            // by prompt, in the order of the cases
+  std::vector<std::size_t> texts;        // which text each prompt is of
   std::vector<const UnitResult*> units;  // the same
   double mean = 0.0;
   Interval interval;

@@ -1,8 +1,8 @@
 // RULER's and InfiniteBench's generated tasks that fill the whole prompt by themselves.
 //
 // As in the published generators: common words come 30 times and others 3 times (6 and 1 below 4096
-// tokens); coded words follow Zipf's law with exponent 2; counts are fixed, never drawn, so that the
-// answer is the answer.
+// tokens); coded words follow Zipf's law with exponent 2; counts are fixed, never drawn, so that
+// the answer is the answer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -219,8 +219,8 @@ PromptContent only_codes(const PromptSpec& spec, const Tokenizer& tokenizer, Pro
 PromptContent largest_number(const PromptSpec& spec, const Tokenizer& tokenizer,
                              PromptDraws& draws) {
   const TokenCounter counter(tokenizer);
-  const Index top =
-      500 + draws.below(499);  // another in every prompt, so that it cannot be guessed
+  // Another in every prompt, so that it cannot be guessed.
+  const Index top = 500 + draws.below(499);
   PromptContent content;
   content.questions = {
       {" What is the largest number in the list? The largest number in the list is",

@@ -77,11 +77,18 @@ PairPlan plan_pairs_of_phases(const SimulationOptions& options, std::span<const 
   return plan;
 }
 
-/// Every method that is defined for one of the phases, with every target; one without a knob once, with
-/// the first.
+/// Every method that is defined for one of the phases, with every target; one without a knob once,
+/// with the first.
 PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Phase> phases,
                             std::vector<std::optional<MatchTarget>>& targets) {
   PairPlan plan;
+  for (const MatchTarget& target : options.match) {
+    if (target.quantity == MatchQuantity::us)
+      throw ConfigError(fmt::format(
+          "simulate: match {}: microseconds are predicted from the lists of a recording: use "
+          "kvscope sweep --hardware NAME; here expected density, keys or bytes",
+          target.to_string()));
+  }
   std::vector<std::string> names;
   for (const MethodSpec& spec : options.selectors) names.push_back(spec.text());
   require_unique(names, "selector", "simulate");
@@ -110,6 +117,12 @@ PairPlan plan_matched_pairs(const SimulationOptions& options, std::span<const Ph
 std::string LivePair::label() const {
   if (!match) return pair_label(asked);
   return fmt::format("{} {}", asked.selector, match->to_string());
+}
+
+std::vector<FurtherText> SimulationModels::texts() const {
+  std::vector<FurtherText> all = {{text, text_name}};
+  all.insert(all.end(), more_texts.begin(), more_texts.end());
+  return all;
 }
 
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n) {

@@ -11,6 +11,7 @@
 #include "analysis/calibration_notes.hpp"
 #include "analysis/checked_lines.hpp"
 #include "analysis/simulate/measured_cost.hpp"
+#include "analysis/simulate/simulation_units.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/escape.hpp"
@@ -28,7 +29,8 @@ Json config_of(const SimulationTask& task, const SimulationSetup& setup) {
   for (const LivePair& pair : setup.pairs) pairs.push_back(pair.label());
   Json config = {
       {"task", task.name()},
-      // Names of files may be no UTF-8, and what JSON replaces must be the same when it is read back.
+      // Names of files may be no UTF-8, and what JSON replaces must be the same when it
+      // is read back.
       {"model", clean_text(setup.models.verifier_name)},
       {"draft",
        setup.models.draft == nullptr ? Json(nullptr) : Json(clean_text(setup.models.draft_name))},
@@ -79,6 +81,35 @@ std::vector<double> numbers_from_json(const Json& list, std::size_t n) {
     values.push_back(x.is_null() ? std::numeric_limits<double>::quiet_NaN() : x.get<double>());
   }
   return values;
+}
+
+Json header_line(const Json& config) {
+  return {{"kvscope_simulation", 1}, {"config", config}};
+}
+
+Json unit_line(std::size_t unit, const UnitResult& result) {
+  return {{"unit", unit},
+          {"values", numbers_to_json(result.values)},
+          {"series", numbers_to_json(result.series)}};
+}
+
+/// Multiplications and additions a second of one core with the weights: assumed, not measured.
+constexpr double kModelRate = 20e9;
+
+UnitCost case_cost(const SimulationTask& task, const SimulationModels& models, std::size_t c,
+                   const std::string& label) {
+  const ModelConfig& config = models.verifier->config();
+  const auto n = static_cast<double>(task.case_tokens(c));
+  const auto parameters = static_cast<double>(config.n_parameters());
+  const double cache = static_cast<double>(config.n_layers * config.n_kv * config.d_head);
+  const double width = static_cast<double>(config.n_layers * config.n_q * config.d_head);
+  UnitCost cost;
+  cost.inputs.push_back(fmt::format("{}, {} tokens, {}", clean_text(models.verifier_name),
+                                    task.case_tokens(c), label));
+  cost.bytes_to_read = 4.0 * parameters;
+  cost.predicted_memory = 2.0 * 4.0 * cache * n;
+  cost.predicted_seconds = (2.0 * parameters * n + 2.0 * width * n * n) / kModelRate;
+  return cost;
 }
 
 /// The units of a journal by index; checks that it belongs to this simulation.
@@ -141,7 +172,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
     writer.emplace(journal, valid_bytes);
   } else {
     writer.emplace(journal);
-    writer->write({{"kvscope_simulation", 1}, {"config", result.config}});
+    writer->write(header_line(result.config));
   }
 
   std::mutex mutex;  // units finish in several threads
@@ -170,9 +201,7 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
           c, todo,
           [&](std::size_t pair, UnitResult unit) {
             const std::lock_guard lock(mutex);
-            writer->write({{"unit", c * n_pairs + pair},
-                           {"values", numbers_to_json(unit.values)},
-                           {"series", numbers_to_json(unit.series)}});
+            writer->write(unit_line(c * n_pairs + pair, unit));
             units.emplace(c * n_pairs + pair, std::move(unit));
             report();
           },
@@ -191,6 +220,48 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
   return result;
 }
 
+UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool) {
+  const std::size_t n_pairs = setup.pairs.size();
+  const std::vector<std::size_t> cases =
+      task.cases_of_round(0, SimulationUnits(task.n_cases(), std::vector<UnitResult>(n_pairs)));
+  if (cases.size() != task.n_cases()) {
+    throw ConfigError(fmt::format(
+        "{}: its results decide how many prompts are asked, so its units are not known beforehand: "
+        "expected --trials, not --until-interval",
+        task.name()));
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> units;  // case, pair
+  for (const std::size_t c : cases) {
+    for (std::size_t p = 0; p < n_pairs; ++p) {
+      if (task.takes(c, p)) units.emplace_back(c, p);
+    }
+  }
+  UnitWork work;
+  work.command = "simulate " + task.name();
+  work.header = header_line(config_of(task, setup));
+  work.n_units = units.size();
+  work.cost = [&task, &setup, units](std::size_t unit) {
+    const auto [c, p] = units[unit];
+    return case_cost(task, setup.models, c, setup.pairs[p].label());
+  };
+  work.run = [&task, &pool, units, n_pairs](std::size_t unit, const ProgressFn& progress,
+                                            std::stop_token stop) {
+    const auto [c, p] = units[unit];
+    check_stop(stop, "simulate");
+    Json line;
+    const std::size_t alone[] = {p};
+    task.run_case(
+        c, alone,
+        [&, c = c](std::size_t pair, const UnitResult& result) {
+          line = unit_line(c * n_pairs + pair, result);
+        },
+        pool, stop);
+    if (progress) progress({task.name(), 1, 1, "runs"});
+    return line;
+  };
+  return work;
+}
+
 Json simulation_json(const SimulationTask& task, const SimulationResult& result) {
   Json json = {{"kind", "simulate-" + result.task},
                {"config_hash", result.config_hash},
@@ -203,21 +274,21 @@ Json simulation_json(const SimulationTask& task, const SimulationResult& result)
   return json;
 }
 
-void write_simulation(const SimulationTask& task, const SimulationResult& result, ResultSink& sink,
-                      const std::string& writer) {
+void write_simulation(const SimulationTask& task, const SimulationResult& result,
+                      ResultWriter& output, const std::string& writer) {
   ResultInfo info;
   info.kind = "simulate-" + result.task;
   info.config = result.config;
   info.command_line = result.command_line;
   info.writer = writer;
-  sink.begin(info);
-  const Json categories = write_table(result.table, sink);
+  output.begin(info);
+  const Json categories = write_table(result.table, output);
   Json extras = Json::object();
-  task.extras(result.units, &sink, extras);
-  sink.finish({{"simulation_hash", result.config_hash},
-               {"skipped", result.skipped},
-               {"doubts", doubts_json(result.doubts)},
-               {"categories", categories}});
+  task.extras(result.units, &output, extras);
+  output.finish({{"simulation_hash", result.config_hash},
+                 {"skipped", result.skipped},
+                 {"doubts", doubts_json(result.doubts)},
+                 {"categories", categories}});
 }
 
 }  // namespace kvscope

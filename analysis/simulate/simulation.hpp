@@ -23,7 +23,7 @@
 
 namespace kvscope {
 
-/// A text beside the first.
+/// A text and its name.
 struct FurtherText {
   std::span<const TokenId> tokens;
   std::string name;
@@ -39,15 +39,17 @@ struct SimulationModels {
   std::span<const TokenId> text;  // what is read, and the filler of prompts
   std::string text_name;
   std::vector<TokenId> leading;  // special tokens (BOS) in front of every prompt and window
-  std::vector<FurtherText> more_texts = {};  // for tasks that measure over several
+  std::vector<FurtherText> more_texts = {};  // tasks measure over all; not chains, which read none
+  /// The first with the others.
+  std::vector<FurtherText> texts() const;
 };
 
 /// Options that all tasks share.
 struct SimulationOptions {
   std::vector<MethodSpec> selectors;
   std::vector<Budget> budgets;
-  std::vector<MatchTarget>
-      match;  // instead of budgets: the measured costs that every method is to meet
+  /// Instead of budgets: the measured costs that every method is to meet.
+  std::vector<MatchTarget> match;
   std::optional<Index> dense_layers;  // empty = each method's own default
   Index chunk = 128;                  // B_CP: tokens per prefill call
   Index gamma = 4;                    // tokens per verification for methods that need a draft
@@ -69,8 +71,8 @@ struct UnitResult {
 struct UnitShape {
   std::size_t n_values = 0;
   std::size_t n_series = 0;
-  std::vector<std::size_t> kept_at =
-      {};  // where kept_values (measured_cost.hpp) begin among the values
+  /// Where kept_values (measured_cost.hpp) begin among the values.
+  std::vector<std::size_t> kept_at = {};
 };
 
 /// A (selector, budget) pair as it runs: the layer map that was measured is part of the spec.
@@ -95,21 +97,21 @@ struct SimulationSetup {
   std::vector<LivePair> refused;     // of a match: no value of the knob can be run; a row says so
   std::vector<std::string> skipped;  // sentences: combinations that were left out
   std::string layer_map;             // as measured for specattn; empty if nobody needed it
-  std::shared_ptr<const TraceSource>
-      calibration;  // a dense pass over the calibration text, if a method learns
+  /// A dense pass over the calibration text, if a method learns.
+  std::shared_ptr<const TraceSource> calibration;
   bool is_matched() const { return !options.match.empty(); }
 };
 
-/// Plans the pairs of methods that are defined for one of the phases at least, measures the layer map and reads the calibration text where a method needs them.
-/// Throws ConfigError for budgets that no method takes, a missing draft, a text shorter than the
-/// calibration needs.
+/// Plans the pairs of methods that are defined for one of the phases at least, measures the layer
+/// map and reads the calibration text where a method needs them. Throws ConfigError for budgets
+/// that no method takes, a missing draft, a text shorter than the calibration needs.
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
                                   std::span<const Phase> phases, ThreadPool& pool);
 SimulationSetup set_up_simulation(const SimulationModels& models, const SimulationOptions& options,
                                   Phase phase, ThreadPool& pool);
 
-/// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of as
-/// many of its own.
+/// `n` tokens of the text from `begin` on, in which the special tokens in front take the place of
+/// as many of its own.
 std::vector<TokenId> text_window(const SimulationModels& models, Index begin, Index n);
 /// The same of another text.
 std::vector<TokenId> text_window(const SimulationModels& models, std::span<const TokenId> text,
@@ -129,6 +131,8 @@ class SimulationTask {
   /// Everything that decides the numbers, besides models and SimulationOptions.
   virtual nlohmann::ordered_json config() const = 0;
   virtual std::size_t n_cases() const = 0;
+  /// Tokens that go through the model in a case, for predictions of time.
+  virtual Index case_tokens(std::size_t index) const = 0;
   /// Cases of a round; `units` holds those of the rounds before it, and only they may decide. None
   /// ends the run. Most tasks run all cases in one round.
   virtual std::vector<std::size_t> cases_of_round(int round, const SimulationUnits& units) const;
@@ -147,9 +151,9 @@ class SimulationTask {
   /// The table of all units, [n_cases][n_pairs].
   virtual ColumnTable table(const std::vector<std::vector<UnitResult>>& units) const = 0;
   /// Further arrays of the HDF5 result; may add to `json`, which goes beside the rows.
-  virtual void extras(const std::vector<std::vector<UnitResult>>& units, ResultSink* sink,
+  virtual void extras(const std::vector<std::vector<UnitResult>>& units, ResultWriter* output,
                       nlohmann::ordered_json& json) const {
-    (void)units, (void)sink, (void)json;
+    (void)units, (void)output, (void)json;
   }
   /// Why not to believe what the table ranks (gates.hpp).
   virtual std::vector<Doubt> doubts(const SimulationUnits& units) const {
@@ -188,8 +192,8 @@ SimulationResult run_simulation(SimulationTask& task, const SimulationSetup& set
 nlohmann::ordered_json simulation_json(const SimulationTask& task, const SimulationResult& result);
 
 /// rows/COLUMN and the task's own arrays.
-void write_simulation(const SimulationTask& task, const SimulationResult& result, ResultSink& sink,
-                      const std::string& writer);
+void write_simulation(const SimulationTask& task, const SimulationResult& result,
+                      ResultWriter& output, const std::string& writer);
 
 /// Text columns model, task, selector, budget_kind and number column budget, as sweeps write them.
 std::vector<std::string> pair_texts(const SimulationSetup& setup, const std::string& task,

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "analysis/analysis.hpp"
+#include "analysis/simulate/intervals.hpp"
 #include "analysis/simulate/measured_cost.hpp"
 #include "analysis/simulate/prefill_chunks.hpp"
 #include "core/base/error.hpp"
@@ -49,12 +50,14 @@ class Speculative final : public SimulationTask {
         throw ConfigError(fmt::format("speculative: expected gamma in [1, 1024], found {}", gamma));
       }
     }
-    const auto n_text = static_cast<Index>(setup.models.text.size());
+    texts_ = setup.models.texts();
     const Index needed = options.offset + options.prompts * options.prompt;
-    if (n_text < needed) {
+    for (const FurtherText& text : texts_) {
+      const auto n_text = static_cast<Index>(text.tokens.size());
+      if (n_text >= needed) continue;
       throw ConfigError(fmt::format(
           "speculative: {} has {} tokens, expected at least {} ({} prompts of {} from token {} on)",
-          setup.models.text_name, n_text, needed, options.prompts, options.prompt, options.offset));
+          text.name, n_text, needed, options.prompts, options.prompt, options.offset));
     }
     const Index positions = std::min(setup.models.verifier->config().max_positions,
                                      setup.models.draft->config().max_positions);
@@ -72,28 +75,27 @@ class Speculative final : public SimulationTask {
     json["gammas"] = gammas_;
     return json;
   }
-  /// By gamma, then prompt.
-  std::size_t n_cases() const override {
-    return gammas_.size() * static_cast<std::size_t>(options_.prompts);
-  }
+  /// By gamma, then text, then prompt.
+  std::size_t n_cases() const override { return gammas_.size() * n_prompts(); }
 
   /// One prompt of every gamma.
   std::vector<std::size_t> match_cases() const override {
     std::vector<std::size_t> cases;
-    for (std::size_t g = 0; g < gammas_.size(); ++g)
-      cases.push_back(g * static_cast<std::size_t>(options_.prompts));
+    for (std::size_t g = 0; g < gammas_.size(); ++g) cases.push_back(g * n_prompts());
     return cases;
   }
 
+  Index case_tokens(std::size_t) const override { return options_.prompt + options_.n_new; }
   UnitShape unit_shape() const override { return {kKept + kKeptValues, 0, {kKept}}; }
 
   void run_case(std::size_t index, std::span<const std::size_t> pairs, const UnitDone& done,
                 ThreadPool& pool, std::stop_token stop) override {
-    const auto n_prompts = static_cast<std::size_t>(options_.prompts);
-    const Index gamma = gammas_[index / n_prompts];
-    const std::vector<TokenId> prompt = text_window(
-        setup_.models, options_.offset + static_cast<Index>(index % n_prompts) * options_.prompt,
-        options_.prompt);
+    const Index gamma = gammas_[index / n_prompts()];
+    const auto n_per_text = static_cast<std::size_t>(options_.prompts);
+    const std::vector<TokenId> prompt =
+        text_window(setup_.models, texts_[text_of(index % n_prompts())].tokens,
+                    options_.offset + static_cast<Index>(index % n_per_text) * options_.prompt,
+                    options_.prompt);
     const auto before = std::span(prompt).first(prompt.size() - 1);
     const Index chunk = setup_.options.chunk;
     const auto on_tokens = [&](Index) {
@@ -133,9 +135,12 @@ class Speculative final : public SimulationTask {
     table.text_names = {"model", "task", "selector", "budget_kind", "draft"};
     table.number_names = {"budget",
                           "gamma",
+                          "texts",
                           "prompts",
                           "tokens",
                           "acceptance_length",
+                          "acceptance_length_low",
+                          "acceptance_length_high",
                           "acceptance_rate",
                           "tokens_per_pass",
                           "kv_reduction",
@@ -148,12 +153,12 @@ class Speculative final : public SimulationTask {
                           "attention_seconds",
                           "rest_seconds"};
     add_cost_columns(table, setup_);
-    const auto n_prompts = static_cast<std::size_t>(options_.prompts);
     add_greedy_row(units, table);
     for (std::size_t g = 0; g < gammas_.size(); ++g) {
       for (std::size_t p = 0; p < setup_.pairs.size(); ++p) {
         std::vector<const UnitResult*> mine;
-        for (std::size_t i = 0; i < n_prompts; ++i) mine.push_back(&units[g * n_prompts + i][p]);
+        for (std::size_t i = 0; i < n_prompts(); ++i)
+          mine.push_back(&units[g * n_prompts() + i][p]);
         table.rows.push_back(make_row(mine, gammas_[g], p));
       }
     }
@@ -161,6 +166,30 @@ class Speculative final : public SimulationTask {
   }
 
  private:
+  std::size_t n_prompts() const {
+    return texts_.size() * static_cast<std::size_t>(options_.prompts);
+  }
+  std::size_t text_of(std::size_t prompt) const {
+    return prompt / static_cast<std::size_t>(options_.prompts);
+  }
+
+  /// Of accepted tokens per pass: a ratio of two sums over the prompts that are drawn, texts first.
+  /// NaN for one prompt.
+  Interval acceptance_interval(const std::vector<const UnitResult*>& units) const {
+    std::vector<std::vector<double>> values(2);
+    std::vector<std::size_t> text;
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      values[0].push_back(units[i]->values[kAccepted]);
+      values[1].push_back(units[i]->values[kPasses]);
+      text.push_back(text_of(i));
+    }
+    if (units.size() < 2) return {kNan, kNan};
+    auto means = bootstrap_over_texts(
+        values, text, {static_cast<std::uint64_t>(setup_.options.seed), 0x737065637561});
+    for (std::size_t i = 0; i < means[0].size(); ++i) means[0][i] /= means[1][i];
+    return percentiles95(means[0]);
+  }
+
   Index capacity() const {
     return options_.prompt + options_.n_new + *std::max_element(gammas_.begin(), gammas_.end()) + 1;
   }
@@ -205,7 +234,8 @@ class Speculative final : public SimulationTask {
       const auto at = std::find(table.number_names.begin(), table.number_names.end(), column);
       row.numbers[static_cast<std::size_t>(at - table.number_names.begin())] = value;
     };
-    set("prompts", static_cast<double>(options_.prompts));
+    set("texts", static_cast<double>(texts_.size()));
+    set("prompts", static_cast<double>(n_prompts()));
     set("tokens", tokens);
     set("tokens_per_pass", 1.0);
     set("tokens_per_second", tokens / seconds);
@@ -227,6 +257,7 @@ class Speculative final : public SimulationTask {
       }
     }
     const Reductions kept = reductions_of(units, kKept);
+    const Interval interval = acceptance_interval(units);
     const double total = sum(units, kTotalSeconds);
     const double draft = sum(units, kDraftSeconds);
     const double selection = sum(units, kSelectionSeconds);
@@ -236,9 +267,12 @@ class Speculative final : public SimulationTask {
     row.texts.push_back(setup_.models.draft_name);
     row.numbers = {budget_value(setup_.pairs[pair]),
                    static_cast<double>(gamma),
+                   static_cast<double>(texts_.size()),
                    static_cast<double>(units.size()),
                    sum(units, kTokens),
                    accepted,
+                   interval.low,
+                   interval.high,
                    accepted / static_cast<double>(gamma),
                    accepted + 1.0,
                    kept.per_head,
@@ -257,6 +291,7 @@ class Speculative final : public SimulationTask {
   const SimulationSetup& setup_;
   SpeculativeOptions options_;
   std::vector<Index> gammas_;
+  std::vector<FurtherText> texts_;
 };
 
 }  // namespace

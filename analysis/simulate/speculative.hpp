@@ -17,7 +17,7 @@ struct SpeculativeOptions {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"prompt", "tokens of a prompt, filled in densely"}.in(2, 100'000'000), self.prompt);
     visit(Field{"n-new", "tokens decoded after it"}.in(1, 100'000'000), self.n_new);
-    visit(Field{"prompts", "stretches of the text, one after the other"}.in(1, 1'000'000),
+    visit(Field{"prompts", "stretches of each text, one after the other"}.in(1, 1'000'000),
           self.prompts);
     visit(Field{"offset", "first token of the first prompt"}.in(0, 1'000'000'000), self.offset);
   }

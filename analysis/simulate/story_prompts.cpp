@@ -1,5 +1,6 @@
-// A journey in chapters, after the story tasks of The Sparse Frontier (arXiv 2504.17768): retrieval,
-// multi-hop and filtering in a narrative that is made, not found, so that nobody has read it before.
+// A journey in chapters, after the story tasks of The Sparse Frontier (arXiv 2504.17768):
+// retrieval, multi-hop and filtering in a narrative that is made, not found, so that nobody has
+// read it before.
 #include <fmt/format.h>
 
 #include <algorithm>

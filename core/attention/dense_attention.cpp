@@ -11,8 +11,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kMaxBlocksPerTask =
-    12;  // lane blocks whose queries and outputs stay in the second-level cache
+// Lane blocks whose queries and outputs stay in the second-level cache.
+constexpr Index kMaxBlocksPerTask = 12;
 
 // One lane of work: a query head and a token of the call.
 struct LaneQuery {
@@ -20,7 +20,8 @@ struct LaneQuery {
   Index token;
 };
 
-// The lanes of one KV head, cut into lane blocks: `n_items` of them per KV head, the ones that see most keys first.
+// The lanes of one KV head, cut into lane blocks: `n_items` of them per KV head, the ones that see
+// most keys first.
 class LaneItems {
  public:
   LaneItems(const LaneAttentionCall& call, Index group)
@@ -28,7 +29,8 @@ class LaneItems {
         lanes_(call.lanes),
         group_(group),
         n_blocks_((call.n_tok + call.lanes - 1) / call.lanes),
-        // Few tokens: the heads of a group share a block, so that its lanes are filled. Many: one head per block.
+        // Few tokens: the heads of a group share a block, so that its lanes are filled. Many: one
+        // head per block.
         heads_share_(call.n_tok * group <= call.lanes) {}
 
   Index per_kv_head() const { return heads_share_ ? 1 : group_ * n_blocks_; }
@@ -55,8 +57,8 @@ class LaneItems {
   bool heads_share_;
 };
 
-// Lane blocks per task such that the threads finish together. A task also reads and packs its keys and values,
-// which costs about as much as one block.
+// Lane blocks per task such that the threads finish together. A task also reads and packs its keys
+// and values, which costs about as much as one block.
 Index choose_blocks_per_task(Index n_kv, Index items_per_kv_head, int n_threads) {
   Index best = 1;
   Index best_cost = std::numeric_limits<Index>::max();
@@ -74,7 +76,7 @@ Index choose_blocks_per_task(Index n_kv, Index items_per_kv_head, int n_threads)
 // The memory of one lane block on its way through the kernel.
 struct LaneMemory {
   float lse[kWideLanes];
-  float sinks[kWideLanes];
+  float sink_logits[kWideLanes];
   std::int32_t pos[kWideLanes];
   LaneQuery query[kWideLanes];
   Index n_used = 0;
@@ -96,8 +98,8 @@ LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Ind
   for (Index lane = 0; lane < lanes; ++lane) {
     const LaneQuery& query = memory.query[std::min(lane, memory.n_used - 1)];
     memory.pos[lane] = static_cast<std::int32_t>(call.pos_begin + query.token);
-    memory.sinks[lane] =
-        call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(query.q_head)];
+    memory.sink_logits[lane] =
+        call.sink_logits.empty() ? 0.0f : call.sink_logits[static_cast<std::size_t>(query.q_head)];
     const float scale = lane < memory.n_used ? call.score_scale : 0.0f;
     const float* src = call.q_lanes + (query.token / lanes) * call.n_q * d * lanes +
                        query.q_head * d * lanes + query.token % lanes;
@@ -121,7 +123,7 @@ LaneAttention prepare(const LaneAttentionCall& call, const LaneItems& items, Ind
     task.window = *call.window;
     task.key_begin = std::max<Index>(0, *first - *call.window + 1) / kKeyBlock * kKeyBlock;
   }
-  if (!call.sinks.empty()) task.sinks = memory.sinks;
+  if (!call.sink_logits.empty()) task.sink_logits = memory.sink_logits;
   task.cap = call.score_cap;
   task.out = q + d * lanes;
   task.scratch = task.out + d * lanes;
@@ -141,7 +143,8 @@ void write_results(const LaneAttentionCall& call, const LaneMemory& memory, cons
   }
 }
 
-// The few queries of decode, as rows: each task is one KV head and one span of keys, so that threads share a long context.
+// The few queries of decode, as rows: each task is one KV head and one span of keys, so that
+// threads share a long context.
 void attend_rows(const LaneAttentionCall& call, ThreadPool& pool) {
   const Index d = call.d_head();
   const Index lanes = call.lanes;
@@ -186,17 +189,19 @@ void attend_rows(const LaneAttentionCall& call, ThreadPool& pool) {
   std::vector<float> out(static_cast<std::size_t>(d));
   for (Index h = 0; h < call.n_q; ++h) {
     for (Index t = 0; t < call.n_tok; ++t) {
-      const float* sink = call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(h)];
+      const float* sink_logit =
+          call.sink_logits.empty() ? nullptr : &call.sink_logits[static_cast<std::size_t>(h)];
       const Index row = h % group * call.n_tok + t;
       call.lse(h, t) = join_row_parts(&parts(h / group, Index{0}, row, Index{0}), n_spans,
-                                      n_rows * (d + 2), d, sink, out.data());
+                                      n_rows * (d + 2), d, sink_logit, out.data());
       float* dst = call.out_lanes + at(h, t);
       for (Index f = 0; f < d; ++f) dst[f * lanes] = out[static_cast<std::size_t>(f)];
     }
   }
 }
 
-// Few queries of bf16 keys, one block of lanes per KV head: its spans are parts, so that threads share a long context.
+// Few queries of bf16 keys, one block of lanes per KV head: its spans are parts, so that threads
+// share a long context.
 void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadPool& pool) {
   const Index d = call.d_head();
   const Index lanes = call.lanes;
@@ -219,7 +224,7 @@ void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadP
     const Index span = first_span + index % n_spans;
     task.key_begin = std::max(task.key_begin, span * kKeySpan);
     task.key_end = std::min(task.key_end, (span + 1) * kKeySpan);
-    task.sinks = nullptr;  // they join at the end
+    task.sink_logits = nullptr;  // they join at the end
     task.part = parts.sub(index / n_spans).row(index % n_spans).data();
     lane_attention({&task, 1}, scratch, call.halves.matmul);
   });
@@ -228,7 +233,7 @@ void attend_spans(const LaneAttentionCall& call, const LaneItems& items, ThreadP
     const LaneAttention task =
         prepare(call, items, kv_head, /*item=*/0, lane_memory,
                 memory[static_cast<std::size_t>(worker)].data() + lane_attention_scratch(d));
-    lane_attention_join(parts.sub(kv_head).data(), n_spans, part_floats, d, lanes, task.sinks,
+    lane_attention_join(parts.sub(kv_head).data(), n_spans, part_floats, d, lanes, task.sink_logits,
                         task.out, task.lse);
     write_results(call, lane_memory, task.out);
   });
@@ -255,7 +260,8 @@ void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool) {
   const Index shared_floats = lane_attention_scratch(d);
   std::vector<WorkerMemory> workers(static_cast<std::size_t>(pool.n_threads()));
 
-  // Tasks of late tokens see the most keys: they go first, so that no thread is left with a long one at the end.
+  // Tasks of late tokens see the most keys: they go first, so that no thread is left with a long
+  // one at the end.
   pool.parallel_for(tasks_per_kv_head * n_kv, [&](Index index, int worker) {
     WorkerMemory& memory = workers[static_cast<std::size_t>(worker)];
     if (memory.blocks.empty()) {
@@ -305,7 +311,7 @@ void attend_dense(const AttentionQuestion& question, const AttentionRows& answer
   lane_call.score_cap = question.score_cap;
   lane_call.window = question.window;
   lane_call.n_q = n_q;
-  lane_call.sinks = question.sinks;
+  lane_call.sink_logits = question.sink_logits;
   lane_call.k = question.k;
   lane_call.v = question.v;
   lane_call.halves = halves;

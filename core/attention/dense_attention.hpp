@@ -10,7 +10,8 @@
 namespace kvscope {
 
 /// Query rows of one KV group that run side by side in lane blocks, and where their results go.
-/// q_lanes and out_lanes are [n_blocks][n_q * d_head, lanes]: token t of the call is lane t % lanes of block t / lanes.
+/// q_lanes and out_lanes are [n_blocks][n_q * d_head, lanes]: token t of the call is lane t % lanes
+/// of block t / lanes.
 struct LaneAttentionCall {
   Index pos_begin = 0;
   Index n_tok = 0;
@@ -19,8 +20,8 @@ struct LaneAttentionCall {
   float score_cap = 0.0f;  // 0 = none; see ScoreRule
   std::optional<Index> window;
   Index n_q = 0;
-  std::span<const float> sinks;  // [n_q] or empty, see AttentionQuestion
-  TensorView<const float> k;     // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
+  std::span<const float> sink_logits;  // [n_q] or empty, see AttentionQuestion
+  TensorView<const float> k;  // [n_kv, >= pos_begin + n_tok, d_head], rows contiguous per head
   TensorView<const float> v;
   HalfRows halves;  // in place of k and v where the cache holds bf16
   const float* q_lanes = nullptr;
@@ -31,7 +32,8 @@ struct LaneAttentionCall {
   Index d_head() const { return halves ? halves.k.dim(2) : k.dim(2); }
 };
 
-/// softmax(scale q k^T, softly capped, + causal and window mask) v for all heads; a head's sink joins the softmax
+/// softmax(scale q k^T, softly capped, + causal and window mask) v for all heads; a head's sink
+/// joins the softmax
 /// with no value. Query head h reads KV head h / group. Parallel over (head, block of queries);
 /// same bits for any thread count and any division of queries into calls.
 void attend_lanes(const LaneAttentionCall& call, ThreadPool& pool);

@@ -45,18 +45,18 @@ void visit_score_rows(const RowSource& source, std::span<const Index> positions,
   }
 }
 
-double lse_with_sink(double keys_lse, std::optional<double> sink) {
-  if (!sink) return keys_lse;
-  return std::max(keys_lse, *sink) + std::log1p(std::exp(-std::abs(keys_lse - *sink)));
+double lse_with_sink_logit(double keys_lse, std::optional<double> sink_logit) {
+  if (!sink_logit) return keys_lse;
+  return std::max(keys_lse, *sink_logit) + std::log1p(std::exp(-std::abs(keys_lse - *sink_logit)));
 }
 
-RowSums row_sums(std::span<const double> scores, std::optional<double> sink) {
+RowSums row_sums(std::span<const double> scores, std::optional<double> sink_logit) {
   const double shift = max_of(scores);
   const ExpSums sums = exp_sums(scores, shift);
   const double log_sum = std::log(sums.sum);
   RowSums out;
   out.keys_lse = shift + log_sum;
-  out.lse = lse_with_sink(out.keys_lse, sink);
+  out.lse = lse_with_sink_logit(out.keys_lse, sink_logit);
   out.breadth = std::exp(log_sum - sums.weighted / sums.sum);
   return out;
 }

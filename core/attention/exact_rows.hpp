@@ -33,7 +33,7 @@ void visit_score_rows(const RowSource& source, std::span<const Index> positions,
                       const RowVisitor& visit);
 
 /// Log-sum-exp of a row whose keys alone have `keys_lse`: an attention sink is one score more.
-double lse_with_sink(double keys_lse, std::optional<double> sink);
+double lse_with_sink_logit(double keys_lse, std::optional<double> sink_logit);
 
 /// What a row's scores add up to.
 struct RowSums {
@@ -43,7 +43,7 @@ struct RowSums {
 };
 
 /// scores: at least one.
-RowSums row_sums(std::span<const double> scores, std::optional<double> sink);
+RowSums row_sums(std::span<const double> scores, std::optional<double> sink_logit);
 
 /// The key that a query attends to most.
 struct LargestWeight {

@@ -140,8 +140,8 @@ double add_weighted_rows(const WeightedRows& rows, Index width, double* out) {
   return mass_of(rows);
 }
 
-/// R rows of weights for the same keys, each channel summed up as add_rows_of_block does: a value that was read and
-/// widened serves all of them.
+/// R rows of weights for the same keys, each channel summed up as add_rows_of_block does: a value
+/// that was read and widened serves all of them.
 template <int R, int N>
 HWY_INLINE void add_shared_rows_of_block(const WeightedRows& rows, const double* const* weights,
                                          Index c, double* const* out) {

@@ -25,8 +25,8 @@ double add_weighted_rows(std::span<const double> weights, Index first,
                          std::span<const std::int32_t> keys, TensorView<const float> v,
                          std::span<double> out);
 
-/// The same for several rows of weights that share the keys: to each out[r] [d] and masses[r], bit by bit what one call
-/// per row gives. Values are read once for all rows.
+/// The same for several rows of weights that share the keys: to each out[r] [d] and masses[r], bit
+/// by bit what one call per row gives. Values are read once for all rows.
 void add_weighted_rows(std::span<const double* const> weights, Index first,
                        std::span<const std::int32_t> keys, TensorView<const float> v,
                        std::span<double* const> out, std::span<double> masses);

@@ -1,5 +1,5 @@
-// How far the attention rows of a draft's layers are from those of a verifier's, for one query: what
-// SpecAttn's layer map is made from, on recorded traces and on running models alike.
+// How far the attention rows of a draft's layers are from those of a verifier's, for one query:
+// what SpecAttn's layer map is made from, on recorded traces and on running models alike.
 #pragma once
 
 #include <array>

@@ -16,8 +16,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<double, 8>;
 using Narrow = hn::CappedTag<std::int32_t, 16>;
 
-/// One run of a row: scores above the cut, and with kTies those equal to it. Two vectors of scores at a time, whose masks
-/// side by side are that of one vector of positions (Compress of 64-bit lanes is slow where it reads a table).
+/// One run of a row: scores above the cut, and with kTies those equal to it. Two vectors of scores
+/// at a time, whose masks side by side are that of one vector of positions (Compress of 64-bit
+/// lanes is slow where it reads a table).
 template <bool kTies>
 HWY_INLINE std::size_t keep_run(const double* scores, std::size_t n, double cut, std::int32_t first,
                                 std::int32_t* out) {

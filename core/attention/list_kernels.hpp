@@ -1,4 +1,5 @@
-// Inner loops over lists of keys: positions that belong to Top_k, members of a list that do, order of a list.
+// Inner loops over lists of keys: positions that belong to Top_k, members of a list that do, order
+// of a list.
 //
 // Vector code is chosen at run time; results are whole numbers and the same on every machine.
 #pragma once
@@ -15,8 +16,8 @@ namespace kvscope {
 /// Elements that keep_positions and find_buckets may write beyond the ones they count.
 inline constexpr std::size_t kListSlack = 16;
 
-/// Writes first + i for each score i inside the cut, ascending, and returns how many there are. out: room for them and
-/// kListSlack more.
+/// Writes first + i for each score i inside the cut, ascending, and returns how many there are.
+/// out: room for them and kListSlack more.
 std::size_t keep_positions(std::span<const double> scores, const TopCut& cut, std::int32_t first,
                            std::int32_t* out);
 
@@ -25,8 +26,8 @@ std::array<Index, 3> count_in_cuts(std::span<const double> scores, Index first,
                                    std::span<const std::int32_t> keys,
                                    const std::array<TopCut, 3>& cuts);
 
-/// Writes each i with buckets[i] among `wanted`, ascending, and returns how many there are. out: room for them and
-/// kListSlack more.
+/// Writes each i with buckets[i] among `wanted`, ascending, and returns how many there are. out:
+/// room for them and kListSlack more.
 std::size_t find_buckets(std::span<const std::int32_t> buckets,
                          std::span<const std::int32_t> wanted, std::int32_t* out);
 

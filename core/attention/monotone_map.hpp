@@ -1,5 +1,5 @@
-// SpecAttn's map from verifier layers to draft layers: how it is written, the cheapest non-decreasing
-// one, and the unconstrained one.
+// SpecAttn's map from verifier layers to draft layers: how it is written, the cheapest
+// non-decreasing one, and the unconstrained one.
 #pragma once
 
 #include <span>
@@ -35,7 +35,8 @@ std::string layer_map_text(std::span<const Index> draft_of);
 /// floor(j n_draft / n_ver)). Draft layers are counted among those whose rows there are.
 class DraftMap {
  public:
-  /// Throws ConfigError for anything else; `also` names what the asker takes besides ("monotone, ").
+  /// Throws ConfigError for anything else; `also` names what the asker takes
+  /// besides ("monotone, ").
   explicit DraftMap(std::string_view text, std::string_view also = "");
 
   /// Throws ConfigError where the map names no such verifier layer or no such draft layer.

@@ -61,9 +61,10 @@ std::vector<Index> by_bisection(std::span<const float> weights, double target, f
 constexpr int kDigitBits[] = {11, 11, 9};
 constexpr std::size_t kMostDigits = std::size_t{1} << 11;
 
-/// The smallest weight of the smallest set: weights above it hold less than `target`, with it they reach it. The
-/// pattern is found digit by digit: one pass sums the mass of each value of a digit, and only weights that share the
-/// digit so far are looked at again. mass_of: that of the first digit [kMostDigits], used up.
+/// The smallest weight of the smallest set: weights above it hold less than `target`, with it they
+/// reach it. The pattern is found digit by digit: one pass sums the mass of each value of a digit,
+/// and only weights that share the digit so far are looked at again. mass_of: that of the first
+/// digit [kMostDigits], used up.
 float smallest_kept(std::span<const float> weights, double target, std::span<double> mass_of) {
   std::vector<float> inside;
   std::span<const float> left = weights;
@@ -88,8 +89,8 @@ float smallest_kept(std::span<const float> weights, double target, std::span<dou
       n_same += digit_of(x) == digit ? 1 : 0;
     }
     same.resize(n_same);
-    if (same.empty())
-      return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());  // rounding of sums
+    // Rounding of sums.
+    if (same.empty()) return left.empty() ? 0.0f : *std::min_element(left.begin(), left.end());
     inside.swap(same);
     left = inside;
     if (shift == 0 || left.size() < 64) break;

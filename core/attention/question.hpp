@@ -24,7 +24,7 @@ struct AttentionQuestion {
   TensorView<const float> v;    // [n_kv, pos_begin + n_tok, d_head]
   /// [n_q] or empty: a logit per head that joins every softmax and has no value: prob[j] =
   /// exp(score[j]) / (exp(sink) + sum exp(score)). It is part of the log-sum-exp.
-  std::span<const float> sinks;
+  std::span<const float> sink_logits;
 };
 
 /// Keys and values as a cache in bf16 holds them, and how they are multiplied.

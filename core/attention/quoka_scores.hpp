@@ -1,5 +1,5 @@
-// QuoKA's switches, and its choice of queries for one KV group and one chunk as pure functions. Keys
-// are scored, and lists made, by the selector alone (core/selectors/methods/quoka.cpp).
+// QuoKA's switches, and its choice of queries for one KV group and one chunk as pure functions.
+// Keys are scored, and lists made, by the selector alone (core/selectors/methods/quoka.cpp).
 //
 // In five lines (arXiv 2602.08722, algorithm 1): per query head, take the N_Q queries of the chunk
 // that point least along the mean query; make them unit vectors; average slot j over the group's

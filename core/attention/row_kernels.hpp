@@ -36,8 +36,8 @@ double l1_distance(std::span<const double> a, std::span<const double> b);
 /// Sums over exp(x[i] - shift).
 struct ExpSums {
   double sum = 0.0;  // sum_i e_i with e_i = exp(x_i - shift)
-  double weighted =
-      0.0;  // sum_i e_i * (x_i - shift): the row's entropy is log(sum) - weighted / sum
+  /// sum_i e_i * (x_i - shift): the row's entropy is log(sum) - weighted / sum.
+  double weighted = 0.0;
 };
 
 /// Sums without storing the exponentials.

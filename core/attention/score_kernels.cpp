@@ -97,21 +97,21 @@ HWY_EXPORT(LargestOfLanes);
 
 namespace {
 
-constexpr Index kFewQueries =
-    4;  // up to here a vector runs along the channels, above along the queries
+// Up to here a vector runs along the channels, above along the queries.
+constexpr Index kFewQueries = 4;
 constexpr Index kBlockOfKeys = 32;  // their products stay in the first-level cache
 constexpr Index kLineFloats = 16;   // of a cache line
 
-/// Asks for rows [begin, end) of k: tiles of the product read several rows side by side, which the processor does not
-/// foresee beyond the page of memory that it is in.
+/// Asks for rows [begin, end) of k: tiles of the product read several rows side by side, which the
+/// processor does not foresee beyond the page of memory that it is in.
 void ask_for_rows(TensorView<const float> k, Index begin, Index end) {
   for (Index t = begin; t < end; ++t) {
     for (Index c = 0; c < k.dim(1); c += kLineFloats) hwy::Prefetch(&k(t, c));
   }
 }
 
-/// Calls visit(first_row, n, lanes, first_key, n_keys, products [n_keys, lanes]) for lanes of rows and blocks of keys.
-/// Lanes without a row repeat the first one of their group.
+/// Calls visit(first_row, n, lanes, first_key, n_keys, products [n_keys, lanes]) for lanes of rows
+/// and blocks of keys. Lanes without a row repeat the first one of their group.
 template <class Visit>
 void for_each_block(std::span<const float> q, Index n_rows, TensorView<const float> k,
                     std::vector<float>& scratch, const Visit& visit) {

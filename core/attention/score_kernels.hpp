@@ -1,6 +1,8 @@
-// Products of queries with keys as they lie in a cache, in f32: the inner loops of scoring in live runs.
+// Products of queries with keys as they lie in a cache, in f32: the inner loops of scoring
+// in live runs.
 //
-// Vector code is chosen at run time. Each product depends on its query and key and the machine's vector width only.
+// Vector code is chosen at run time. Each product depends on its query and key and the machine's
+// vector width only.
 #pragma once
 
 #include <span>
@@ -10,7 +12,8 @@
 
 namespace kvscope {
 
-/// out[r * out_stride + t] = sum_c q[r * d + c] * k(t, c). q [n_rows, d]; k [n_keys, d]. `scratch` is grown as needed.
+/// out[r * out_stride + t] = sum_c q[r * d + c] * k(t, c). q [n_rows, d]; k [n_keys, d]. `scratch`
+/// is grown as needed.
 void key_dots_f32(std::span<const float> q, Index n_rows, TensorView<const float> k,
                   std::vector<float>& scratch, double* out, Index out_stride);
 

@@ -69,11 +69,11 @@ double log_sum_exp(std::span<const double> x) {
   return shift + std::log(exp_sums(x, shift).sum);
 }
 
-double softmax_in_place(std::span<double> x, std::optional<double> sink) {
-  if (x.empty()) return sink.value_or(-std::numeric_limits<double>::infinity());
-  const double shift = sink ? std::max(max_of(x), *sink) : max_of(x);
+double softmax_in_place(std::span<double> x, std::optional<double> sink_logit) {
+  if (x.empty()) return sink_logit.value_or(-std::numeric_limits<double>::infinity());
+  const double shift = sink_logit ? std::max(max_of(x), *sink_logit) : max_of(x);
   double sum = exp_row(x, shift, x).sum;
-  if (sink) sum += std::exp(*sink - shift);
+  if (sink_logit) sum += std::exp(*sink_logit - shift);
   const double inverse = 1.0 / sum;
   for (double& value : x) value *= inverse;
   return shift + std::log(sum);

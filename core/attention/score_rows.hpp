@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "core/attention/row_kernels.hpp"
+#include "core/base/index.hpp"
+#include "core/tensor/score_rule.hpp"
 #include "core/tensor/tensor.hpp"
-#include "core/trace/info.hpp"
 
 namespace kvscope {
 
@@ -61,6 +62,6 @@ double log_sum_exp(std::span<const double> x);
 
 /// Turns scores into probabilities in place and returns their log-sum-exp. An attention sink is a
 /// further score without a key: it joins the sum, so that the probabilities sum to less than 1.
-double softmax_in_place(std::span<double> x, std::optional<double> sink = std::nullopt);
+double softmax_in_place(std::span<double> x, std::optional<double> sink_logit = std::nullopt);
 
 }  // namespace kvscope

@@ -1,5 +1,5 @@
-// A selection: which keys each query may attend to, as flat position lists; optionally weighted, and with
-// summaries that stand for keys which are not in any list.
+// A selection: which keys each query may attend to, as flat position lists; optionally weighted,
+// and with summaries that stand for keys which are not in any list.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ using KeyPos = std::int32_t;
 /// Who owns one list: each query head, each KV head (its whole group), or the layer (all heads).
 enum class ListOwner { q_head, kv_head, layer };
 
-/// One list of keys while a method makes it. Both parts ascending, without repeats and disjoint. Positions
-/// beyond a query's own are allowed (a list may serve many queries); the causal mask and the window
-/// apply afterwards, per row.
+/// One list of keys while a method makes it. Both parts ascending, without repeats and disjoint.
+/// Positions beyond a query's own are allowed (a list may serve many queries); the causal mask and
+/// the window apply afterwards, per row.
 struct KeyList {
   std::vector<KeyPos> scored;  // earned by a score: what the budget pays for
   std::vector<KeyPos> forced;  // kept by rule: sinks, recents, the running chunk, the last page
-  /// Empty, or one per scored key: added to its score before the softmax (minus the logarithm of the
-  /// probability with which a sampler drew it). Forced keys have weight 1.
+  /// Empty, or one per scored key: added to its score before the softmax (minus the logarithm of
+  /// the probability with which a sampler drew it). Forced keys have weight 1.
   std::vector<float> log_weight;
   Index size() const { return static_cast<Index>(scored.size() + forced.size()); }
 };
@@ -43,15 +43,16 @@ struct ListView {
   std::vector<KeyPos> part(std::uint8_t forced_flag) const;
 };
 
-/// Pseudo-keys that stand for many keys (cluster centroids, a mean value). Every query of the call attends to those of
-/// its KV head as to keys: with score scale * q.k + log_count before the softmax.
+/// Pseudo-keys that stand for many keys (cluster centroids, a mean value). Every query of
+/// the call attends to those of its KV head as to keys: with score scale * q.k + log_count
+/// before the softmax.
 struct Summaries {
   std::vector<Index> begin;      // [n_kv + 1] rows of the arrays below; empty: there are none
   Tensor<float> k;               // [n, d_head]
   Tensor<float> v;               // [n, d_head]
   std::vector<float> log_count;  // [n] logarithm of the keys that it stands for
-  /// Empty, or [n_q, n_tok]: the list keeps this share of the output and the KV head's one summary has the
-  /// rest, whatever its score (SparQ's alpha); k and log_count are not looked at.
+  /// Empty, or [n_q, n_tok]: the list keeps this share of the output and the KV head's one summary
+  /// has the rest, whatever its score (SparQ's alpha); k and log_count are not looked at.
   Tensor<float> list_share;
 
   bool empty() const { return begin.empty(); }
@@ -61,8 +62,8 @@ struct Summaries {
   Index end_of(Index kv_head) const { return begin[static_cast<std::size_t>(kv_head) + 1]; }
 };
 
-/// What a selector answers for one layer and one call. Lists are only added, in order: owners outside, blocks of
-/// rows inside.
+/// What a selector answers for one layer and one call. Lists are only added, in order: owners
+/// outside, blocks of rows inside.
 class Selection {
  public:
   ListOwner owner = ListOwner::kv_head;
@@ -81,7 +82,8 @@ class Selection {
   void add(const ListView& list);
   /// Appends all lists of a part that was made apart.
   void append(const Selection& part);
-  /// The same for several parts in order. run(n, task) calls task(i) for each i in [0, n), perhaps side by side.
+  /// The same for several parts in order. run(n, task) calls task(i) for each i in [0, n), perhaps
+  /// side by side.
   using RunTasks = std::function<void(Index n, const std::function<void(Index)>& task)>;
   void append(std::span<const Selection* const> parts, const RunTasks& run);
   void reserve(std::size_t n_keys);
@@ -97,8 +99,8 @@ class Selection {
     return at(owner_index * n_row_blocks() + row / rows_per_list);
   }
 
-  /// The flat arrays: keys of all lists after each other, where each list begins ([n_lists + 1]), which keys are
-  /// forced, and their log-weights (empty: none has any).
+  /// The flat arrays: keys of all lists after each other, where each list begins ([n_lists + 1]),
+  /// which keys are forced, and their log-weights (empty: none has any).
   std::span<const KeyPos> keys() const { return keys_; }
   std::span<const Index> begins() const { return begin_; }
   std::span<const std::uint8_t> forced_flags() const { return is_forced_; }
@@ -125,8 +127,8 @@ inline Index owner_of(ListOwner owner, Index q_head, Index group) {
   return 0;
 }
 
-/// Throws ShapeError (our own mistake or a plug-in's) unless every list is ascending, unique and inside [0, n_keys),
-/// weights are finite, and summaries have the shapes stated above.
+/// Throws ShapeError (our own mistake or a plug-in's) unless every list is ascending, unique and
+/// inside [0, n_keys), weights are finite, and summaries have the shapes stated above.
 void check_selection(const Selection& selection, Index n_owners, Index n_keys);
 
 }  // namespace kvscope

@@ -29,8 +29,8 @@ struct Task {
 /// A list's keys and values side by side: summaries first, then keys, as far as somebody sees them.
 struct ListRows {
   Tensor<float> k, v;  // [capacity, width]
-  Tensor<std::uint16_t> k16,
-      v16;  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends
+  // [capacity, d_head] in place of these: keys of a cache in bf16, without addends.
+  Tensor<std::uint16_t> k16, v16;
 
   void reserve(Index n, Index width, bool as_halves) {
     if ((as_halves ? k16.count() : k.count()) >= n * width) return;
@@ -48,7 +48,7 @@ struct ListRows {
 /// What belongs to the queries of one block of lanes.
 struct QueryBlock {
   float lse[kWideLanes];
-  float sinks[kWideLanes];
+  float sink_logits[kWideLanes];
   std::int32_t last_slot[kWideLanes];  // the causal mask in the list's own numbering
 };
 
@@ -56,7 +56,8 @@ struct QueryBlock {
 struct Scratch {
   std::span<const KeyPos> keys;  // of the gathered list, ascending
   Index n_summaries = 0;         // rows before those of the keys
-  /// d_head, and one channel more where scores have an addend: it is a key's last channel, times 1 in every query.
+  /// d_head, and one channel more where scores have an addend: it is a key's last channel, times 1
+  /// in every query.
   Index width = 0;
   Index n_rows() const { return n_summaries + static_cast<Index>(keys.size()); }
   ListRows rows;        // of a list that one task gathers for itself
@@ -151,7 +152,8 @@ void look_at(const AttentionQuestion& call, const Summaries& summaries, const Ta
   scratch.width = call.q.dim(2) + (has_addends ? 1 : 0);
 }
 
-/// Copies the rows [begin, end) of summaries and seen keys, in this order, to `rows` from row `at` on, where there is room.
+/// Copies the rows [begin, end) of summaries and seen keys, in this order, to `rows` from row `at`
+/// on, where there is room.
 void gather(const AttentionQuestion& call, const Summaries& summaries, const Task& task,
             Index begin, Index end, const Scratch& seen, const HalfRows& halves, ListRows& rows,
             Index at) {
@@ -226,7 +228,8 @@ Index row_of(const Task& task, Index query) {
   return task.first_row + query / task.n_heads;
 }
 
-/// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a block of keys at a time.
+/// The task's queries (heads vary fastest) side by side in lanes, all blocks of lanes against a
+/// block of keys at a time.
 void attend_blocks(const AttentionQuestion& call, const Selection& selection, const Task& task,
                    const ListRows& rows, Scratch& scratch, const AttentionLanes& answer,
                    const HalfRows& halves) {
@@ -250,8 +253,10 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
       const auto n_seen =
           std::upper_bound(scratch.keys.begin(), scratch.keys.end(), pos) - scratch.keys.begin();
       block.last_slot[lane] = static_cast<std::int32_t>(scratch.n_summaries + n_seen) - 1;
-      block.sinks[lane] =
-          call.sinks.empty() ? 0.0f : call.sinks[static_cast<std::size_t>(head_of(task, query))];
+      block.sink_logits[lane] =
+          call.sink_logits.empty()
+              ? 0.0f
+              : call.sink_logits[static_cast<std::size_t>(head_of(task, query))];
       const bool is_used = b * lanes + lane < n_queries;
       const float scale = is_used ? call.score_scale : 0.0f;
       const float* src = &call.q(head_of(task, query), row_of(task, query), Index{0});
@@ -273,7 +278,7 @@ void attend_blocks(const AttentionQuestion& call, const Selection& selection, co
     kernel.cap = call.score_cap;
     kernel.has_addends = width > d;
     kernel.key_end = *std::max_element(block.last_slot, block.last_slot + lanes) + 1;
-    if (!call.sinks.empty()) kernel.sinks = block.sinks;
+    if (!call.sink_logits.empty()) kernel.sink_logits = block.sink_logits;
     kernel.out = q + width * lanes;
     kernel.lse = block.lse;
     kernel.scratch = kernel.out + width * lanes;
@@ -365,16 +370,18 @@ void join_spans(const AttentionQuestion& call, const Selection& selection, const
     float lse = -std::numeric_limits<float>::infinity();
     if (few.last_slot[i] >= 0) {
       const Index n_parts = few.last_slot[i] / kKeySpan + 1;
-      const float* sink =
-          call.sinks.empty() ? nullptr : &call.sinks[static_cast<std::size_t>(head_of(task, i))];
-      lse = join_row_parts(parts + i * part, n_parts, few.n * part, width, sink, out);
+      const float* sink_logit = call.sink_logits.empty()
+                                    ? nullptr
+                                    : &call.sink_logits[static_cast<std::size_t>(head_of(task, i))];
+      lse = join_row_parts(parts + i * part, n_parts, few.n * part, width, sink_logit, out);
     }
     write_result(selection, {head_of(task, i), row_of(task, i), out, /*lanes=*/1, lse},
                  call.q.dim(0), call.q.dim(2), answer);
   }
 }
 
-/// The few queries of a decode step, a span of the list at a time; threads share the spans of a list.
+/// The few queries of a decode step, a span of the list at a time; threads share the spans
+/// of a list.
 void attend_few(const AttentionQuestion& call, const Selection& selection,
                 std::span<const Task> tasks, std::vector<Scratch>& scratch,
                 const AttentionLanes& answer, ThreadPool& pool) {
@@ -416,8 +423,9 @@ void attend_few(const AttentionQuestion& call, const Selection& selection,
   });
 }
 
-/// Gathers the rows of all lists, one `shared` per group, with all threads. False where tasks had better gather for
-/// themselves: where there are lists for all threads, or all together would take more than 64 MiB.
+/// Gathers the rows of all lists, one `shared` per group, with all threads. False where tasks had
+/// better gather for themselves: where there are lists for all threads, or all together would take
+/// more than 64 MiB.
 bool gather_shared(const AttentionQuestion& call, const Selection& selection,
                    std::span<const Task> tasks, std::vector<Scratch>& scratch,
                    const HalfRows& halves, ThreadPool& pool, std::vector<ListRows>& shared) {
@@ -438,8 +446,8 @@ bool gather_shared(const AttentionQuestion& call, const Selection& selection,
   };
   std::vector<Size> sizes(static_cast<std::size_t>(n_groups));
   for (std::size_t t = 0; t < tasks.size(); ++t) {
-    if (t + 1 < tasks.size() && tasks[t + 1].group == tasks[t].group)
-      continue;  // the last one sees most
+    // The last one sees most.
+    if (t + 1 < tasks.size() && tasks[t + 1].group == tasks[t].group) continue;
     look_at(call, selection.summaries, tasks[t], seen);
     sizes[static_cast<std::size_t>(tasks[t].group)] = {seen.n_rows(), seen.width};
     n_floats += 2 * (seen.n_rows() + seen.n_rows() / 4 + kKeyBlock) * seen.width;

@@ -35,8 +35,8 @@ struct TheoremB1Row {
   double repaired = -1.0;
   double jensen = -1.0;
   double worst = -1.0;
-  double slack =
-      0.0;  // rounding error that jensen and worst may carry: bound - cos beyond it is a violation
+  /// Rounding error that jensen and worst may carry: bound - cos beyond it is a violation.
+  double slack = 0.0;
 };
 
 /// scores: [n + 1] scaled scores of all visible keys; star: index of k* among them; q_norm: |q|;

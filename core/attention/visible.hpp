@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/trace/info.hpp"
+#include "core/base/index.hpp"
 
 namespace kvscope {
 

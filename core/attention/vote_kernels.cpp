@@ -49,17 +49,18 @@ void ExpOfBlock(float* scores, Index n_keys, Index lanes, const std::int32_t* be
   }
 }
 
-void JoinMaxima(const float* max, const float* sum, Index n_blocks, Index lanes, const float* sinks,
-                float* max_of_all, float* scale) {
+void JoinMaxima(const float* max, const float* sum, Index n_blocks, Index lanes,
+                const float* sink_logits, float* max_of_all, float* scale) {
   const D d;
   const auto step = static_cast<Index>(hn::Lanes(d));
   for (Index j = 0; j < lanes; j += step) {
     V largest = hn::Set(d, -std::numeric_limits<float>::infinity());
-    if (sinks != nullptr) largest = hn::LoadU(d, sinks + j);
+    if (sink_logits != nullptr) largest = hn::LoadU(d, sink_logits + j);
     for (Index b = 0; b < n_blocks; ++b)
       largest = hn::Max(largest, hn::LoadU(d, max + b * lanes + j));
     V total = hn::Zero(d);
-    if (sinks != nullptr) total = ExpOfNegative(hn::Sub(hn::LoadU(d, sinks + j), largest));
+    if (sink_logits != nullptr)
+      total = ExpOfNegative(hn::Sub(hn::LoadU(d, sink_logits + j), largest));
     for (Index b = 0; b < n_blocks; ++b) {
       const V e = ExpOfNegative(hn::Sub(hn::LoadU(d, max + b * lanes + j), largest));
       total = hn::MulAdd(hn::LoadU(d, sum + b * lanes + j), e, total);
@@ -113,8 +114,8 @@ void exp_of_block(float* scores, Index n_keys, Index lanes, const std::int32_t* 
 }
 
 void join_maxima(const float* max, const float* sum, Index n_blocks, Index lanes,
-                 const float* sinks, float* max_of_all, float* scale) {
-  HWY_DYNAMIC_DISPATCH(JoinMaxima)(max, sum, n_blocks, lanes, sinks, max_of_all, scale);
+                 const float* sink_logits, float* max_of_all, float* scale) {
+  HWY_DYNAMIC_DISPATCH(JoinMaxima)(max, sum, n_blocks, lanes, sink_logits, max_of_all, scale);
 }
 
 void block_factors(const float* max, const float* max_of_all, const float* scale, Index lanes,

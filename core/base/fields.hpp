@@ -1,4 +1,5 @@
-// An options struct lists its fields once; command line, JSON, HDF5 attributes and controls follow from that list.
+// An options struct lists its fields once; command line, JSON, HDF5 attributes and controls follow
+// from that list.
 //
 // A struct takes part by a static member that visits every field with its name, help and range:
 //
@@ -27,11 +28,12 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/tensor/tensor.hpp"
+#include "core/base/index.hpp"
 
 namespace kvscope {
 
-/// Texts of an enum's values, in order from 0: specialise with `static constexpr std::array<std::string_view, N> value`.
+/// Texts of an enum's values, in order from 0: specialise with `static constexpr
+/// std::array<std::string_view, N> value`.
 template <class E>
 struct EnumNames;
 
@@ -67,7 +69,8 @@ std::string expected_text() {
   }
 }
 
-/// Parses `text` into `value`; throws ConfigError naming the field, what was expected and what was found.
+/// Parses `text` into `value`; throws ConfigError naming the field, what was expected and
+/// what was found.
 template <class T>
 void parse_field(const Field& field, std::string_view text, T& value) {
   const auto fail = [&] {

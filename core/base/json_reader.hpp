@@ -18,8 +18,8 @@ std::string quote(std::string_view text, std::size_t max_length = 80);
 /// values may then recurse, and indentation stays small beside the text.
 inline constexpr std::size_t kMostJsonDepth = 64;
 
-/// Parses JSON in time that grows with its length. A key that occurs twice in one object is refused,
-/// because readers disagree on which one counts, and so are brackets nested deeper than
+/// Parses JSON in time that grows with its length. A key that occurs twice in one object is
+/// refused, because readers disagree on which one counts, and so are brackets nested deeper than
 /// kMostJsonDepth. `where` names the file. Throws FormatError. Every text from outside goes through
 /// here; tests/architecture holds the rule.
 nlohmann::json parse_json(std::string_view text, const std::string& where);

@@ -11,8 +11,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kMaxListed =
-    1'000'000;  // no model has so many layers or heads; keeps "0-9999999999" from allocating
+// No model has so many layers or heads; keeps "0-9999999999" from allocating.
+constexpr Index kMaxListed = 1'000'000;
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor/tensor.hpp"
+#include "core/base/index.hpp"
 
 namespace kvscope {
 

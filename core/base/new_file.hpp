@@ -1,9 +1,9 @@
-// The one way in which kvscope makes a file: under a temporary name beside the target, which it gets
-// when every byte is on the device.
+// The one way in which kvscope makes a file: under a temporary name beside the target, which it
+// gets when every byte is on the device.
 //
-// So a name never stands for half a file, an older file stays until the new one is whole, and of two
-// processes that write one name the last whole file wins. The temporary name cannot be guessed and
-// is made, never opened: no link that lies there is followed, no file of the user is lost.
+// So a name never stands for half a file, an older file stays until the new one is whole, and of
+// two processes that write one name the last whole file wins. The temporary name cannot be guessed
+// and is made, never opened: no link that lies there is followed, no file of the user is lost.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,13 @@
 
 namespace kvscope {
 
-/// Throws IoError unless a file named `out` can be made: its folder exists and may be written; `out`
-/// is no folder, device, pipe or link to nothing; it does not exist yet or may be overwritten.
+/// Throws IoError unless a file named `out` can be made: its folder exists and may be
+/// written; `out` is no folder, device, pipe or link to nothing; it does not exist yet or
+/// may be overwritten.
 void check_output(const std::filesystem::path& out, bool overwrite);
 
-/// The input that `out` is, under whatever name (same device and inode); empty if it is none. "-" and
-/// names of nothing are passed over.
+/// The input that `out` is, under whatever name (same device and inode); empty if it is none. "-"
+/// and names of nothing are passed over.
 std::optional<std::filesystem::path> input_behind(const std::filesystem::path& out,
                                                   std::span<const std::filesystem::path> inputs);
 
@@ -45,8 +46,8 @@ class NewFile {
   void write(std::string_view bytes);
   /// Puts the file on the device, checks that this worked, and gives it its name.
   void publish(Sync sync = Sync::yes);
-  /// The descriptor behind write(), whose owner is now the caller; for files that grow further under
-  /// their name. -1 if nothing was written.
+  /// The descriptor behind write(), whose owner is now the caller; for files that grow further
+  /// under their name. -1 if nothing was written.
   int release();
 
  private:
@@ -56,8 +57,8 @@ class NewFile {
   int fd_ = -1;
 };
 
-/// The last step alone, for a file that grew under a fixed name: syncs `from`, gives it the name `to`
-/// and syncs the folder. Throws IoError if `to` exists and may not be overwritten.
+/// The last step alone, for a file that grew under a fixed name: syncs `from`, gives it the name
+/// `to` and syncs the folder. Throws IoError if `to` exists and may not be overwritten.
 void publish_file(const std::filesystem::path& from, const std::filesystem::path& to,
                   bool overwrite);
 

@@ -16,8 +16,8 @@
 namespace kvscope {
 
 namespace {
-// A decode step runs some hundred short loops: waiting threads look this many times before they sleep,
-// because waking a thread costs more than such a loop.
+// A decode step runs some hundred short loops: waiting threads look this many times before they
+// sleep, because waking a thread costs more than such a loop.
 constexpr int kSpins = 4000;
 
 template <class Condition>

@@ -1,4 +1,5 @@
-// Parallel loops whose results do not depend on the thread count: every index writes its own output.
+// Parallel loops whose results do not depend on the thread count: every index writes
+// its own output.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ class ThreadPool {
 
   int n_threads() const;
 
-  /// Calls body(index, worker) once for each index in [0, n), in any order, worker in [0, n_threads).
-  /// `worker` may pick scratch memory, never the result. Rethrows the first exception after all stopped.
+  /// Calls body(index, worker) once for each index in [0, n), in any order, worker in [0,
+  /// n_threads). `worker` may pick scratch memory, never the result. Rethrows the first exception
+  /// after all stopped.
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t, int)>& body);
 
  private:

@@ -1,4 +1,5 @@
-// A vector whose new elements keep whatever the memory holds: for arrays that threads fill right after they are made.
+// A vector whose new elements keep whatever the memory holds: for arrays that threads fill right
+// after they are made.
 #pragma once
 
 #include <memory>

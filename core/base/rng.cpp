@@ -3,29 +3,18 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/base/splitmix64.hpp"
+
 namespace kvscope {
 
-namespace {
-
-/// Bijective on 64 bits; every input bit changes about half of the output bits (finaliser of
-/// SplitMix64: Steele, Lea and Flood, OOPSLA 2014, with the constants of Stafford's variant 13).
-std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;  // odd, 2^64 / golden ratio
-
-}  // namespace
-
 CounterRng::CounterRng(std::initializer_list<std::uint64_t> name)
-    : key_(mixed(name.size() + kGolden)) {
-  for (const std::uint64_t word : name) key_ = mixed(key_ * kGolden + mixed(word + kGolden));
+    : key_(splitmix64_mix(name.size() + kSplitMix64Step)) {
+  for (const std::uint64_t word : name)
+    key_ = splitmix64_mix(key_ * kSplitMix64Step + splitmix64_mix(word + kSplitMix64Step));
 }
 
 std::uint64_t CounterRng::bits(std::uint64_t counter) const {
-  return mixed(mixed(key_ + counter * kGolden) ^ key_);
+  return splitmix64_mix(splitmix64_mix(key_ + counter * kSplitMix64Step) ^ key_);
 }
 
 double CounterRng::uniform(std::uint64_t counter) const {

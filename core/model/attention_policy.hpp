@@ -6,14 +6,15 @@
 
 namespace kvscope {
 
-/// Chooses keys in the layers that it takes; the model attends to them. Called in layer order within
-/// a forward call.
+/// Chooses keys in the layers that it takes; the model attends to them. Called in layer order
+/// within a forward call.
 class AttentionPolicy {
  public:
   virtual ~AttentionPolicy() = default;
   /// False leaves the layer to dense attention, and saves the rows of q that choose() looks at.
   virtual bool takes(Index layer) const = 0;
-  /// False if choose() never looks at the values: a store of another dtype then need not widen them.
+  /// False if choose() never looks at the values: a store of another dtype then need
+  /// not widen them.
   virtual bool reads_values() const { return true; }
   /// The keys of every query, valid until the next call; is_dense: every visible one. Lists are
   /// taken as they are, up to a query's own position: a layer's sliding window does not cut them.

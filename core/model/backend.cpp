@@ -8,7 +8,8 @@ namespace kvscope {
 
 void throw_not_finite(std::string_view what, Index layer, Index pos) {
   throw FormatError(fmt::format(
-      "layer {}: NaN or infinity in {} at position {}: the weights are damaged or overflow in float32",
+      "layer {}: NaN or infinity in {} at position {}: the weights are damaged or overflow in "
+      "float32",
       layer, what, pos));
 }
 

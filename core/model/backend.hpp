@@ -1,9 +1,9 @@
 // What the layer diagram of core/model/transformer.cpp is computed on: the seam for other hardware.
 //
 // A backend is made from a model's weights and keeps them in its own form; a layer is named by its
-// index. Activations are opaque blocks: no host pointer crosses this interface except where somebody
-// looks (to_host_rows, host_lse, KvStore::host_k, logits). Operations may be queued; what returns
-// host data waits for it.
+// index. Activations are opaque blocks: no host pointer crosses this interface except where
+// somebody looks (to_host_rows, host_lse, KvStore::host_k, logits). Operations may be queued; what
+// returns host data waits for it.
 //
 // The promise of every backend: a token's numbers have the same bits whatever the division of the
 // tokens into calls and the number of threads. Between backends only rounding is equal.
@@ -45,7 +45,8 @@ class BackendCall {
   virtual void embed(std::span<const TokenId> tokens, Block& x) = 0;
   /// y = norm(x); they may be the same block. [n_tok, d_model]
   virtual void norm(Index layer, NormAt at, const Block& x, Block& y) = 0;
-  /// q, k, v = the layer's projections of x. q [n_tok, n_q * d_head], k and v [n_tok, n_kv * d_head]
+  /// q, k, v = the layer's projections of x. q [n_tok, n_q * d_head], k and v [n_tok,
+  /// n_kv * d_head]
   virtual void project_qkv(Index layer, const Block& x, Block& q, Block& k, Block& v) = 0;
   /// QK-norm and RoPE of q and k, as far as the layer has them; then k and v join the store.
   virtual void position_and_append(Index layer, Block& q, Block& k, const Block& v) = 0;
@@ -57,7 +58,8 @@ class BackendCall {
                             const Block& q, Block& out) = 0;
   /// y = the layer's output projection of x. [n_tok, n_q * d_head] -> [n_tok, d_model]
   virtual void project_out(Index layer, const Block& x, Block& y) = 0;
-  /// y = down(activation(gate(x)) * up(x)), without a gate down(activation(up(x))). [n_tok, d_model]
+  /// y = down(activation(gate(x)) * up(x)), without a gate
+  /// down(activation(up(x))). [n_tok, d_model]
   virtual void gated_mlp(Index layer, const Block& x, Block& y) = 0;
   /// y = the mixture of experts of x. [n_tok, d_model]
   virtual Routing mix_experts(Index layer, const Block& x, Block& y) = 0;
@@ -93,8 +95,8 @@ using BackendFactory =
 
 /// How the lane backend computes and stores.
 struct LaneOptions {
-  Matmul matmul =
-      default_matmul();  // of linear layers; with keys in bf16 also of attention (f32: their best)
+  /// Of linear layers; with keys in bf16 also of attention (f32: their best).
+  Matmul matmul = default_matmul();
   DType kv_dtype = DType::f32;  // of new stores: f32 or bf16
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/splitmix64.hpp"
 #include "core/base/utf8.hpp"
 
 namespace kvscope {
@@ -15,12 +16,10 @@ std::uint64_t pair_key(TokenId left, TokenId right) {
 
 }  // namespace
 
-// The finalizer of splitmix64: the standard library's own hash of an integer is that integer, whose
-// low bits are those of the right token alone.
+// The standard library's own hash of an integer is that integer, whose low bits are those of the
+// right token alone.
 std::size_t Bpe::PairHash::operator()(std::uint64_t pair) const {
-  pair = (pair ^ (pair >> 30)) * 0xbf58476d1ce4e5b9u;
-  pair = (pair ^ (pair >> 27)) * 0x94d049bb133111ebu;
-  return pair ^ (pair >> 31);
+  return splitmix64_mix(pair);
 }
 
 Bpe::Bpe(BpeTables tables) : tables_(std::move(tables)) {

@@ -111,8 +111,8 @@ std::optional<Index> read_window(const JsonObject& json, const FamilyTraits& def
                   json.name_of("layer_types"), why));
 }
 
-// Some families slide in every layer, whatever layer_types says; a list that says otherwise belongs to
-// another model class, so neither reading can be trusted.
+// Some families slide in every layer, whatever layer_types says; a list that says otherwise belongs
+// to another model class, so neither reading can be trusted.
 void slide_everywhere(const JsonObject& json, const std::vector<bool>& slides,
                       std::optional<Index> window, ModelConfig& config) {
   const bool all_slide = std::find(slides.begin(), slides.end(), false) == slides.end();
@@ -193,7 +193,7 @@ void read_biases(const JsonObject& json, const FamilyTraits& traits, ModelConfig
   config.mlp_bias = traits.has_mlp_bias;
   if (traits.reads_mlp_bias) config.mlp_bias = json.boolean_or("mlp_bias", false);
   config.qk_norm = traits.qk_norm;
-  config.has_sinks = traits.has_sinks;
+  config.has_sink_logits = traits.has_sink_logits;
 }
 
 // A soft cap; null = none.
@@ -286,7 +286,7 @@ std::int64_t count_parameters(const ModelConfig& c, Index n_experts) {
   if (c.qkv_bias) attention += q_width + 2 * kv_width;
   if (c.o_bias) attention += c.d_model;
   if (c.qk_norm) attention += c.plan.norms_all_heads ? q_width + kv_width : 2 * c.d_head;
-  if (c.has_sinks) attention += c.n_q;
+  if (c.has_sink_logits) attention += c.n_q;
   const Index norm = (c.plan.layer_norm ? 2 : 1) * c.d_model;
   const Index norms = (c.plan.norms == LayerPlan::Norms::both ? 4 : 2) * norm;
 

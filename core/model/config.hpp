@@ -89,13 +89,13 @@ struct LayerPlan {
   bool is_gated = true;        // the MLP is down(activation(gate) * up); else down(activation(up))
   bool norms_all_heads = false;  // QK-norm runs over all heads of a token together: OLMo 2
   bool fused_qkv = false;        // one stored matrix holds q, k and v: Phi-3
-  bool fused_by_head =
-      false;  // one stored matrix holds head after head, each its q, k and v: GPT-NeoX
+  /// One stored matrix holds head after head, each its q, k and v: GPT-NeoX.
+  bool fused_by_head = false;
   bool fused_gate_up = false;  // one stored matrix holds gate and up: Phi-3
   Names names = Names::llama;
   double embedding_scale = 1.0;
-  double score_softcap =
-      0.0;  // attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2
+  /// Attention scores become cap * tanh(score / cap); 0 = they stay: Gemma 2.
+  double score_softcap = 0.0;
   double logit_softcap = 0.0;  // logits become cap * tanh(logits / cap); 0 = they stay
 
   bool has_norm(NormAt at) const {
@@ -131,7 +131,7 @@ struct ModelConfig {
   std::vector<bool> has_rope;     // per layer: q and k are rotated. Size n_layers
   std::vector<bool> has_experts;  // per layer: the MLP is a mixture of experts. Size n_layers
   MoeConfig moe;
-  bool has_sinks = false;             // a learned logit per query head joins every softmax
+  bool has_sink_logits = false;       // a learned logit per query head joins every softmax
   std::string quantization;           // quant_method of the stored weights; empty = plain floats
   std::vector<std::int32_t> eos_ids;  // may be empty
   std::optional<std::int32_t> bos_id;
@@ -145,9 +145,10 @@ struct ModelConfig {
   std::int64_t n_active_parameters() const;
 };
 
-/// Reads config.json text in both styles in use (rope_theta + rope_scaling; rope_parameters).
-/// `where` names the file in messages. Throws FormatError for text that is not JSON or lacks a field,
-/// ConfigError for a model that the runtime does not compute (the message lists what it does).
+/// Reads config.json text in both styles in use (rope_theta + rope_scaling;
+/// rope_parameters). `where` names the file in messages. Throws FormatError for text that is
+/// not JSON or lacks a field, ConfigError for a model that the runtime does not compute (the
+/// message lists what it does).
 ModelConfig parse_model_config(std::string_view json_text, const std::string& where);
 
 /// Same for `model_dir`/config.json. Throws IoError if it cannot be read.

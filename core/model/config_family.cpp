@@ -101,7 +101,7 @@ FamilyTraits gpt_oss() {
   t.rope.amplitude = 0.1 * std::log(t.rope.factor) + 1.0;  // see config_rope.cpp
   t.rms_eps = 1e-5;
   t.attention_bias = FamilyTraits::Bias::unless_said;
-  t.has_sinks = true;
+  t.has_sink_logits = true;
   t.experts = FamilyTraits::Experts::clamped;
   return t;
 }
@@ -131,7 +131,8 @@ FamilyTraits gemma2() {
   return t;
 }
 
-// Gemma 3's text models (arXiv 2503.19786): QK-norm in place of the score cap, five layers of six with a window.
+// Gemma 3's text models (arXiv 2503.19786): QK-norm in place of the score cap, five layers of six
+// with a window.
 FamilyTraits gemma3_text() {
   FamilyTraits t = gemma2();
   t.family = ModelFamily::gemma3_text;

@@ -66,7 +66,7 @@ struct FamilyTraits {
   bool has_mlp_bias = false;             // always
   bool reads_parallel_residual = false;  // use_parallel_residual; true unless said
   bool qk_norm = false;
-  bool has_sinks = false;
+  bool has_sink_logits = false;
   std::optional<double> query_scale;  // query_pre_attn_scalar is read
   bool scales_embeddings = false;     // by sqrt(d_model)
   double score_softcap = 0.0;         // attn_logit_softcapping, where it is not said

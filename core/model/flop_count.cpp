@@ -12,8 +12,8 @@ double visible_pairs(Index begin, Index end, std::optional<Index> window) {
     return 0.5 * static_cast<double>(n) * static_cast<double>(n + 1);
   };
   if (!window) return below(end) - below(begin);
-  const Index growing_end =
-      std::clamp(*window, begin, end);  // queries before it see all of their past
+  // Queries before it see all of their past.
+  const Index growing_end = std::clamp(*window, begin, end);
   const double growing = below(growing_end) - below(begin);
   return growing + static_cast<double>(end - growing_end) * static_cast<double>(*window);
 }

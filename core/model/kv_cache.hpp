@@ -1,4 +1,5 @@
-// The keys and values of all tokens so far, per layer, in host memory as f32 or bf16: the lane backend's store.
+// The keys and values of all tokens so far, per layer, in host memory as f32 or bf16: the
+// lane backend's store.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace kvscope {
 
-/// Memory for keys or values, in large pages where the system has them; contents undefined. [n_kv, capacity, d_head]
+/// Memory for keys or values, in large pages where the system has them; contents undefined.
+/// [n_kv, capacity, d_head]
 Tensor<float> make_cache_rows(Shape shape);
 
 /// "f32" or "bf16". Throws ConfigError for another name.
@@ -21,8 +23,8 @@ DType kv_dtype_from_name(std::string_view name);
 class KvCache final : public KvStore {
   /// Keys, or values, of one layer.
   struct Rows {
-    mutable Tensor<float>
-        floats;  // [n_kv, capacity, d_head]; of bf16 ones: a copy, made when first asked for
+    /// [n_kv, capacity, d_head]; of bf16 ones: a copy, made when first asked for.
+    mutable Tensor<float> floats;
     Tensor<std::uint16_t> halves;  // [n_kv, capacity, d_head] or empty
     mutable Index n_widened = 0;   // positions of halves that floats holds
     TensorView<std::uint16_t> halves_from(Index pos_begin);
@@ -38,7 +40,8 @@ class KvCache final : public KvStore {
   }
 
  public:
-  /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions. dtype: f32 or bf16.
+  /// Room for `capacity` tokens. Throws ConfigError if that exceeds the model's max_positions.
+  /// dtype: f32 or bf16.
   KvCache(const ModelConfig& config, Index capacity, DType dtype = DType::f32);
 
   Index capacity() const override { return capacity_; }
@@ -46,8 +49,9 @@ class KvCache final : public KvStore {
   Index n_layers() const override { return static_cast<Index>(k_.size()); }
   DType dtype() const override { return dtype_; }
 
-  /// Rows of all stored tokens in f32. [n_kv, capacity, d_head]; rows from n_tokens() on are undefined
-  /// (inside a layer call: those of the running chunk are filled already). Only of a cache in f32.
+  /// Rows of all stored tokens in f32. [n_kv, capacity, d_head]; rows from n_tokens() on are
+  /// undefined (inside a layer call: those of the running chunk are filled already). Only of a
+  /// cache in f32.
   TensorView<float> k(Index layer) { return at(k_, layer).floats.view(); }
   TensorView<float> v(Index layer) { return at(v_, layer).floats.view(); }
   TensorView<const float> k(Index layer) const { return at(k_, layer).floats.view(); }
@@ -60,7 +64,8 @@ class KvCache final : public KvStore {
   TensorView<const std::uint16_t> v_halves(Index layer) const {
     return at(v_, layer).halves.view();
   }
-  /// Where the rows of positions >= pos_begin go, which are about to be written: host rows of them are stale.
+  /// Where the rows of positions >= pos_begin go, which are about to be written: host rows of
+  /// them are stale.
   TensorView<std::uint16_t> k_halves_from(Index layer, Index pos_begin) {
     return at(k_, layer).halves_from(pos_begin);
   }

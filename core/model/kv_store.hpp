@@ -23,13 +23,14 @@ class KvStore {
   /// Forgets all tokens from position n_tokens on. Throws ConfigError for more than there are.
   virtual void truncate(Index n_tokens) = 0;
 
-  /// Takes over all tokens of another store of the same model, in place of its own. Throws ConfigError if there is no
-  /// room.
+  /// Takes over all tokens of another store of the same model, in place of its own. Throws
+  /// ConfigError if there is no room.
   virtual void copy_from(const KvStore& other) = 0;
 
   /// Keys and values of positions [begin, end) as they enter the dot product. [n_kv, end - begin,
-  /// d_head], each row contiguous; valid until the layer is written to or asked for other rows. For one thread at a
-  /// time: a store of another dtype widens rows when they are first asked for, and keeps them.
+  /// d_head], each row contiguous; valid until the layer is written to or asked for other rows.
+  /// For one thread at a time: a store of another dtype widens rows when they are first asked for,
+  /// and keeps them.
   virtual TensorView<const float> host_k(Index layer, Index begin, Index end) const = 0;
   virtual TensorView<const float> host_v(Index layer, Index begin, Index end) const = 0;
 };

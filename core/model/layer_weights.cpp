@@ -123,7 +123,7 @@ class Collector {
       w.q_norm = norm(prefix + "q_norm", all ? d_q : config_.d_head);
       w.k_norm = norm(prefix + "k_norm", all ? d_kv : config_.d_head);
     }
-    if (config_.has_sinks) w.sinks = vector(prefix + "sinks", config_.n_q);
+    if (config_.has_sink_logits) w.sink_logits = vector(prefix + "sinks", config_.n_q);
   }
 
   void add_mlp(const std::string& prefix, LayerWeights& w) const {

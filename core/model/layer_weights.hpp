@@ -44,8 +44,8 @@ struct LayerWeights {
   Tensor<float> gate_bias, up_bias;
   Matrix down;  // [d_model, d_ff]
   Tensor<float> down_bias;
-  MoeWeights moe;       // instead of gate, up and down
-  Tensor<float> sinks;  // [n_q] or empty
+  MoeWeights moe;             // instead of gate, up and down
+  Tensor<float> sink_logits;  // [n_q] or empty
 
   const Tensor<float>& norm(NormAt at) const { return norms[static_cast<std::size_t>(at)]; }
   const Tensor<float>& norm_bias(NormAt at) const {

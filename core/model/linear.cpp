@@ -13,11 +13,11 @@ namespace kvscope {
 namespace {
 
 constexpr Index kMaxTileRows = 64;
-constexpr Index kMaxBf16TileRows =
-    256;  // each task of a bf16 kernel reads all activations: few tall tasks
+// Each task of a bf16 kernel reads all activations: few tall tasks.
+constexpr Index kMaxBf16TileRows = 256;
 constexpr Index kRowTileRows = 32;  // of a task with few tokens
-constexpr Index kMaxScratchFloats =
-    1 << 17;  // 512 KiB: a widened tile stays in the second-level cache
+// 512 KiB: a widened tile stays in the second-level cache.
+constexpr Index kMaxScratchFloats = 1 << 17;
 
 bool uses_pairs(Matmul matmul) {
   return matmul == Matmul::bf16_amx || matmul == Matmul::bf16_avx512;

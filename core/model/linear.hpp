@@ -15,12 +15,12 @@ namespace kvscope {
 struct LaneShape {
   Index n_blocks = 0;
   Index lanes = 0;
-  Index n_tok =
-      0;  // of all blocks, the first lanes in use; 0: all. Few tokens take a quicker way to the same bits
+  /// Of all blocks, the first lanes in use; 0: all. Few tokens take a quicker way to the same bits.
+  Index n_tok = 0;
 };
 
-/// What the environment variable KVSCOPE_MATMUL names (see matmul_from_name), f32 without it. Read once;
-/// throws ConfigError if it names what there is not.
+/// What the environment variable KVSCOPE_MATMUL names (see matmul_from_name), f32 without it. Read
+/// once; throws ConfigError if it names what there is not.
 Matmul default_matmul();
 
 /// One product y = matrix x + bias.

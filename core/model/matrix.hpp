@@ -53,8 +53,8 @@ class Matrix {
 
   /// Row `begin` of a matrix that is stored as bf16 rows, n_cols apart; null for any other.
   const std::uint16_t* stored_bf16(Index begin) const;
-  /// Rows [begin, end) rounded to bf16 where they are not stored so, n_cols apart. floats as in rows(); scratch
-  /// [end - begin, n_cols].
+  /// Rows [begin, end) rounded to bf16 where they are not stored so, n_cols apart. floats as in
+  /// rows(); scratch [end - begin, n_cols].
   const std::uint16_t* rows_bf16(Index begin, Index end, float* floats,
                                  std::uint16_t* scratch) const;
 

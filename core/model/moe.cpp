@@ -26,8 +26,8 @@ struct ExpertTask {
   Index expert = 0;
   std::vector<RoutedToken> tokens;
   LaneShape shape;
-  Index first_slot =
-      0;  // its lanes are slots [first_slot, first_slot + n_blocks * lanes) of a batch
+  // Its lanes are slots [first_slot, first_slot + n_blocks * lanes) of a batch.
+  Index first_slot = 0;
 
   Index n_slots() const { return shape.n_blocks * shape.lanes; }
 };

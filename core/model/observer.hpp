@@ -22,8 +22,8 @@ struct AttentionEvent {
   TensorView<const float> v;    // [n_kv, n_tok, d_head]
   TensorView<const float> lse;  // [n_q, n_tok] log of the sum of exp(score) over visible keys
                                 // and the sink, if the layer has one
-  TensorView<const float>
-      k_cache;  // [n_kv, pos_begin + n_tok, d_head] all keys so far, these included
+  /// [n_kv, pos_begin + n_tok, d_head] all keys so far, these included.
+  TensorView<const float> k_cache;
   TensorView<const float> v_cache;  // [n_kv, pos_begin + n_tok, d_head]
 
   ScoreRule score_rule() const { return {score_scale, score_cap}; }

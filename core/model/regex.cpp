@@ -28,8 +28,8 @@ constexpr double kSeconds = 2.0;                 // processor time allowed for a
 constexpr double kSecondsPerByte = 5e-6;         // and what each byte of text adds
 constexpr std::uint32_t kHeapLimit = 64 * 1024;  // KiB, without JIT
 constexpr std::size_t kJitStackStart = 32 * 1024;
-constexpr std::size_t kJitStackMost =
-    32 * 1024 * 1024;  // address space; used only as far as needed
+// Address space; used only as far as needed.
+constexpr std::size_t kJitStackMost = 32 * 1024 * 1024;
 
 std::string message_of(int code) {
   std::array<PCRE2_UCHAR, 256> text{};

@@ -493,8 +493,8 @@ class Translator {
   const std::string& where_;
   std::size_t pos_ = 0;
   std::string out_;
-  std::optional<std::size_t>
-      atom_;  // where in out_ the thing begins that a quantifier would repeat
+  // Where in out_ the thing begins that a quantifier would repeat.
+  std::optional<std::size_t> atom_;
   struct Group {
     std::size_t start;  // in out_
     bool ignored_case_outside;

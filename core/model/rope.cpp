@@ -50,8 +50,8 @@ std::vector<float> rope_frequencies(const RopeConfig& rope, Index d_head) {
   if (rope.kind == RopeConfig::Kind::llama3) {
     const double original = static_cast<double>(rope.original_max_positions);
     const double longest_kept = original / rope.high_freq_factor;  // wavelengths below stay
-    const double shortest_scaled =
-        original / rope.low_freq_factor;  // wavelengths above are divided
+    // Wavelengths above are divided.
+    const double shortest_scaled = original / rope.low_freq_factor;
     for (float& f : frequency) {
       const double wavelength = 2.0 * std::numbers::pi / static_cast<double>(f);
       if (wavelength < longest_kept) continue;

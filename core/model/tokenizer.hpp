@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace kvscope {
+#include "core/base/index.hpp"
 
-using TokenId = std::int32_t;
+namespace kvscope {
 
 /// A BPE tokenizer: byte-level (GPT-2 and after) or of characters with a fallback to bytes
 /// (SentencePiece, as Llama 2 has it). Immutable after loading; safe to use from several threads at

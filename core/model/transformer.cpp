@@ -16,10 +16,10 @@ namespace {
 // One forward call: the diagram of a layer, on blocks of a backend.
 class Forward {
  public:
-  Forward(const ModelConfig& config, std::span<const float> sinks, BackendCall& backend,
+  Forward(const ModelConfig& config, std::span<const float> sink_logits, BackendCall& backend,
           KvStore& store, Index n_tok, const ForwardOptions& options)
       : config_(config),
-        sinks_(sinks),
+        sink_logits_(sink_logits),
         backend_(backend),
         store_(store),
         options_(options),
@@ -122,9 +122,9 @@ class Forward {
     question.q = q_rows;
     question.k = store_.host_k(layer, 0, n_ctx);
     if (gives_values) question.v = store_.host_v(layer, 0, n_ctx);
-    if (!sinks_.empty()) {
-      question.sinks = sinks_.subspan(static_cast<std::size_t>(layer * config_.n_q),
-                                      static_cast<std::size_t>(config_.n_q));
+    if (!sink_logits_.empty()) {
+      question.sink_logits = sink_logits_.subspan(static_cast<std::size_t>(layer * config_.n_q),
+                                                  static_cast<std::size_t>(config_.n_q));
     }
     return question;
   }
@@ -157,7 +157,7 @@ class Forward {
   }
 
   const ModelConfig& config_;
-  std::span<const float> sinks_;  // [n_layers * n_q] or empty
+  std::span<const float> sink_logits_;  // [n_layers * n_q] or empty
   BackendCall& backend_;
   KvStore& store_;
   const ForwardOptions& options_;
@@ -174,7 +174,7 @@ struct Transformer::Impl {
   ModelConfig config;
   WeightFiles files;
   ModelWeights weights;
-  std::vector<float> sinks;
+  std::vector<float> sink_logits;
   std::unique_ptr<Backend> backend;
 
   Impl(ModelConfig c, WeightFiles f, const BackendFactory& make_backend)
@@ -183,7 +183,8 @@ struct Transformer::Impl {
         weights(collect_weights(config, files)),
         backend(make_backend(config, weights)) {
     for (const LayerWeights& layer : weights.layers) {
-      sinks.insert(sinks.end(), layer.sinks.flat().begin(), layer.sinks.flat().end());
+      sink_logits.insert(sink_logits.end(), layer.sink_logits.flat().begin(),
+                         layer.sink_logits.flat().end());
     }
   }
 };
@@ -213,8 +214,8 @@ const Backend& Transformer::backend() const {
 std::unique_ptr<KvStore> Transformer::make_store(Index capacity) const {
   return impl_->backend->make_store(capacity);
 }
-std::vector<float> Transformer::sinks() const {
-  return impl_->sinks;
+std::vector<float> Transformer::sink_logits() const {
+  return impl_->sink_logits;
 }
 
 Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cache,
@@ -236,7 +237,8 @@ Tensor<float> Transformer::forward(std::span<const TokenId> tokens, KvStore& cac
   }
 
   const auto call = impl_->backend->begin(n_tok, cache, pool);
-  Tensor<float> logits = Forward(config, impl_->sinks, *call, cache, n_tok, options).run(tokens);
+  Tensor<float> logits =
+      Forward(config, impl_->sink_logits, *call, cache, n_tok, options).run(tokens);
   if (options.observer != nullptr) options.observer->on_call_end(pos_begin, n_tok);
   cache.advance(n_tok);
   return logits;

@@ -51,16 +51,18 @@ class Transformer {
   const ModelConfig& config() const;
   const WeightFiles& weights() const;
   const Backend& backend() const;
-  /// Room for the keys and values of `capacity` tokens. Throws ConfigError beyond the model's max_positions.
+  /// Room for the keys and values of `capacity` tokens. Throws ConfigError beyond
+  /// the model's max_positions.
   std::unique_ptr<KvStore> make_store(Index capacity) const;
   /// Attention sinks [n_layers, n_q], row-major; empty if the model has none.
-  std::vector<float> sinks() const;
+  std::vector<float> sink_logits() const;
 
-  /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`, a
-  /// store of the model's backend (a KvCache for the default one).
-  /// Returns logits [n_tok or 1, n_vocab], empty for Logits::none. Throws ConfigError if the cache has no room
-  /// or a token id is not in the vocabulary, FormatError if NaN or Inf appears (broken weights), and
-  /// whatever the observer or policy throws; the cache then holds the tokens it held before.
+  /// Runs `tokens` at positions cache.n_tokens() ... and appends their keys and values to `cache`,
+  /// a store of the model's backend (a KvCache for the default one).
+  /// Returns logits [n_tok or 1, n_vocab], empty for Logits::none. Throws ConfigError if the
+  /// cache has no room or a token id is not in the vocabulary, FormatError if NaN or Inf appears
+  /// (broken weights), and whatever the observer or policy throws; the cache then holds the
+  /// tokens it held before.
   Tensor<float> forward(std::span<const TokenId> tokens, KvStore& cache, ThreadPool& pool,
                         const ForwardOptions& options = {}) const;
 

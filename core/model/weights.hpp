@@ -1,4 +1,5 @@
-// Weights of a checkpoint folder: safetensors files (one or sharded), memory-mapped, never copied whole.
+// Weights of a checkpoint folder: safetensors files (one or sharded), memory-mapped,
+// never copied whole.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +33,10 @@ void require_finite(std::span<const float> values, std::string_view name, const 
 class WeightFiles {
  public:
   /// Maps `model_dir`/model.safetensors, or the shards that model.safetensors.index.json lists.
-  /// Checks before anything is allocated: header length against the file, JSON, dtype (F32, F16, BF16;
-  /// others are kept as "unsupported" and refused when asked for), shape times size equal to the offsets, offsets inside
-  /// the file, ascending without overlap or gap. Throws IoError or FormatError.
+  /// Checks before anything is allocated: header length against the file, JSON, dtype (F32,
+  /// F16, BF16; others are kept as "unsupported" and refused when asked for), shape times size
+  /// equal to the offsets, offsets inside the file, ascending without overlap or gap. Throws
+  /// IoError or FormatError.
   static WeightFiles open(const std::filesystem::path& model_dir);
 
   WeightFiles(WeightFiles&&) noexcept;
@@ -51,8 +53,8 @@ class WeightFiles {
   /// Throws FormatError as get() does.
   const std::byte* get_bytes(std::string_view name, const Shape& expected) const;
 
-  /// As get(), widened to float. For small tensors (norms, biases). Throws FormatError also when a value is NaN or Inf
-  /// (message: name, index, file).
+  /// As get(), widened to float. For small tensors (norms, biases). Throws FormatError also when a
+  /// value is NaN or Inf (message: name, index, file).
   Tensor<float> get_float(std::string_view name, const Shape& expected) const;
 
   std::vector<std::string> names() const;

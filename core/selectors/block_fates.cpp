@@ -65,8 +65,8 @@ KeyList BlockFates::list(const SelectCall& call, Index kv_head) const {
       std::iota(next, next + range.size(), static_cast<KeyPos>(range.begin));
       next += range.size();
     }
-    to.resize(
-        static_cast<std::size_t>(next - to.data()));  // the first and the last block may be cut
+    // The first and the last block may be cut.
+    to.resize(static_cast<std::size_t>(next - to.data()));
   };
   fill(BlockFate::scored, out.scored);
   fill(BlockFate::forced, out.forced);

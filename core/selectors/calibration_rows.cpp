@@ -47,7 +47,7 @@ void visit_weight_rows(const TraceSource& text, Index layer, Index kv_head,
     const RowSource source{q.view(), rows.begin, keys, info.score_rule(), std::nullopt};
     visit_score_rows(source, positions, scratch,
                      [&](Index index, std::span<double> scores, TokenRange) {
-                       softmax_in_place(scores, info.sink(layer, q_head));
+                       softmax_in_place(scores, info.sink_logit(layer, q_head));
                        visit(q_head, index, scores);
                      });
   }

@@ -31,9 +31,9 @@ TokenRange row_range(const SelectCall& call, Index row) {
   return visible_keys(call.pos_begin + row, call.window);
 }
 
-std::optional<double> sink_of(const SelectCall& call, Index q_head) {
-  if (call.sinks.empty()) return std::nullopt;
-  return static_cast<double>(call.sinks[static_cast<std::size_t>(q_head)]);
+std::optional<double> sink_logit_of(const SelectCall& call, Index q_head) {
+  if (call.sink_logits.empty()) return std::nullopt;
+  return static_cast<double>(call.sink_logits[static_cast<std::size_t>(q_head)]);
 }
 
 bool is_alive(const SelectCall& call, Index kv_head, Index pos) {
@@ -92,8 +92,8 @@ KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k) {
 void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
                      std::span<const KeyPos> forced, std::span<Selection> answers) {
   thread_local TopCuts finder;  // both keep their memory from row to row
-  thread_local std::vector<KeyList>
-      lists;  // of one budget each: hardly any of their elements are made anew
+  // Of one budget each: hardly any of their elements are made anew.
+  thread_local std::vector<KeyList> lists;
   if (lists.size() < ks.size()) lists.resize(ks.size());
   const std::span<const TopCut> cuts = finder.find(scores, ks);
   for (std::size_t i = 0; i < ks.size(); ++i) {

@@ -33,7 +33,7 @@ TokenRange row_range(const SelectCall& call, Index row);
 bool is_alive(const SelectCall& call, Index kv_head, Index pos);
 
 /// The attention sink of a query head; empty if the layer has none.
-std::optional<double> sink_of(const SelectCall& call, Index q_head);
+std::optional<double> sink_logit_of(const SelectCall& call, Index q_head);
 
 /// True if every key of this KV head is alive.
 bool all_alive(const SelectCall& call, Index kv_head);
@@ -58,8 +58,8 @@ KeyList top_k_list(std::span<const double> scores, std::span<const KeyPos> candi
 /// The same for the positions of a range; element 0 of `scores` belongs to range.begin.
 KeyList top_k_list(std::span<const double> scores, TokenRange range, Index k);
 
-/// The same for several k, each added to its answer with `forced` (ascending, outside `range`): where Top_k ends is found
-/// for all of them at once.
+/// The same for several k, each added to its answer with `forced` (ascending, outside `range`):
+/// where Top_k ends is found for all of them at once.
 void add_top_k_lists(std::span<const double> scores, TokenRange range, std::span<const Index> ks,
                      std::span<const KeyPos> forced, std::span<Selection> answers);
 

@@ -121,8 +121,8 @@ class Coarsen final : public Selector {
       }
       check_answer(answer, call);
       if (!ranking) ranking = rank(trace, answer.owner, call);
-      Selection coarse = choose_again(*ranking, answer,
-                                      call);  // also takes out of the ranking what does not compete
+      // Also takes out of the ranking what does not compete.
+      Selection coarse = choose_again(*ranking, answer, call);
       fine_.emplace_back(budgets[i], std::move(answer));
       answer = std::move(coarse);
     }
@@ -243,10 +243,10 @@ class Coarsen final : public Selector {
       }
     }
     mean_sinks_.clear();
-    for (Index kv_head = 0; kv_head < n_kv && !call.sinks.empty(); ++kv_head) {
+    for (Index kv_head = 0; kv_head < n_kv && !call.sink_logits.empty(); ++kv_head) {
       float logit = 0.0f;
       for (Index h = 0; h < group; ++h)
-        logit += call.sinks[static_cast<std::size_t>(kv_head * group + h)];
+        logit += call.sink_logits[static_cast<std::size_t>(kv_head * group + h)];
       mean_sinks_.push_back(logit / static_cast<float>(group));
     }
   }
@@ -255,7 +255,7 @@ class Coarsen final : public Selector {
     SelectCall question = call;
     if (!is_mean()) return question;
     question.q = mean_q_.view();
-    question.sinks = mean_sinks_;
+    question.sink_logits = mean_sinks_;
     return question;
   }
 
@@ -359,8 +359,8 @@ class Coarsen final : public Selector {
       };
       for (Index page = 0; page < ranking.n_pages; ++page) {
         if (!loses_keys && !has_forced(page)) continue;
-        if (keys_of(page).empty())
-          scores[static_cast<std::size_t>(page)] = kNoCandidate;  // forced or lost
+        // Forced or lost.
+        if (keys_of(page).empty()) scores[static_cast<std::size_t>(page)] = kNoCandidate;
       }
       // Own units are as many as the method earned; of larger pages those best ones whose keys fit,
       // at least one.

@@ -42,8 +42,8 @@ class Every final : public Selector {
   SelectorCaps caps() const override {
     SelectorCaps caps = method_->caps();
     caps.steps_per_choice = std::max(caps.steps_per_choice, n_);
-    caps.forced_inside_budget =
-        caps.forced_inside_budget && n_ == 1;  // what has come since a choice is forced beside it
+    // What has come since a choice is forced beside it.
+    caps.forced_inside_budget = caps.forced_inside_budget && n_ == 1;
     return caps;
   }
   std::string why_no_scores() const override {

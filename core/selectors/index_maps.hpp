@@ -23,10 +23,10 @@ struct IndexMaps {
 ///   sum over queries q and keys k of (q.k - mean over keys - the same of the index vectors)^2
 /// over all pairs of the text (a constant per query moves no rank, so keys count from their mean):
 /// with Cq the second moment of the queries (a block per KV head) and Ck the covariance of the keys
-/// (of all heads together), U the leading left singular vectors of Cq^(1/2) Ck^(1/2), they are
-/// U^T Cq^(-1/2) and U^T Cq^(1/2) (Eckart, Young, Mirsky in these weights). At full rank their
-/// product is the identity: scores are those of attention. Cq gets 1e-4 of its mean eigenvalue on
-/// its diagonal, so that directions without queries do not divide by zero. f64; one thread. Good at the
+/// (of all heads together), U the leading left singular vectors of Cq^(1/2) Ck^(1/2), they are U^T
+/// Cq^(-1/2) and U^T Cq^(1/2) (Eckart, Young, Mirsky in these weights). At full rank their product
+/// is the identity: scores are those of attention. Cq gets 1e-4 of its mean eigenvalue on its
+/// diagonal, so that directions without queries do not divide by zero. f64; one thread. Good at the
 /// positions of the text alone, where keys have been rotated by them.
 IndexMaps fit_index_maps(const TraceSource& text, Index layer, TokenRange kv_heads, Index rank);
 

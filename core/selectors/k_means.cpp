@@ -75,8 +75,8 @@ void move_centroids(TensorView<const float> rows, KMeansSpace space,
 void nearest_centroids(TensorView<const float> rows, TensorView<const float> centroids,
                        KMeansSpace space, std::span<std::int32_t> labels) {
   const Index n_clusters = centroids.dim(0);
-  std::vector<double> offsets(static_cast<std::size_t>(n_clusters),
-                              0.0);  // |x - c|^2 is least where x.c - |c|^2 / 2 is largest
+  // |x - c|^2 is least where x.c - |c|^2 / 2 is largest.
+  std::vector<double> offsets(static_cast<std::size_t>(n_clusters), 0.0);
   if (space == KMeansSpace::euclidean) {
     for (Index i = 0; i < n_clusters; ++i) {
       const double norm = norm_of_row(centroids.row(i));

@@ -69,8 +69,8 @@ void KeyColumns::append_made(const SelectCall& call, Index width,
 
 void KeyColumns::scores(const SelectCall& call, std::span<const Question> questions,
                         TokenRange keys, std::span<const std::span<double>> out) const {
-  const Index first_block =
-      keys.begin / kColumnKeys;  // tasks begin at blocks; what lies before the range is left out
+  // Tasks begin at blocks; what lies before the range is left out.
+  const Index first_block = keys.begin / kColumnKeys;
   const Index begin = first_block * kColumnKeys;
   const Index n_parts = (std::max<Index>(keys.end - begin, 0) + kColumnsPart - 1) / kColumnsPart;
   const auto n_kv = static_cast<Index>(questions.size());

@@ -33,13 +33,14 @@ class KeyDots {
   void compute(std::span<const double> q, Index n_rows, TensorView<const float> k, TokenRange range,
                std::span<const Index> channels = {});
 
-  /// The same for one query and the keys at `keys`, in any order: row(0) has one product per entry, bit by bit that of
-  /// compute(). Reads them where they lie, keys that follow each other together.
+  /// The same for one query and the keys at `keys`, in any order: row(0) has one product per entry,
+  /// bit by bit that of compute(). Reads them where they lie, keys that follow each other together.
   void compute_listed(std::span<const double> q, TensorView<const float> k,
                       std::span<const std::int32_t> keys);
 
-  /// out[t] = the largest product of key range.begin + t with those rows r of q [n_rows, d_head] for which the key lies
-  /// before row_end[r]; `none` where there is no such row. out [range.size()].
+  /// out[t] = the largest product of key range.begin + t with those rows r of q [n_rows,
+  /// d_head] for which the key lies before row_end[r]; `none` where there is no such
+  /// row. out [range.size()].
   void compute_largest(std::span<const double> q, Index n_rows, TensorView<const float> k,
                        TokenRange range, std::span<const Index> row_end, double none,
                        std::span<double> out);

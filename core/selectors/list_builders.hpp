@@ -29,15 +29,16 @@ SelectorCaps block_share_caps(PatternSize sizes, Index block);
 double block_share(std::string_view method, PatternSize sizes, double option, const Budget& budget);
 
 /// The chunked protocol of candidates.hpp for one list per KV head: `choose` gets the head, its
-/// alive past keys (ascending) and how many of them the budget pays for, and returns at most that
-/// many of them, ascending; it may be asked for several heads at a time. The call's own keys are forced.
+/// alive past keys (ascending) and how many of them the budget pays for, and returns at most
+/// that many of them, ascending; it may be asked for several heads at a time. The call's own
+/// keys are forced.
 using ChoosePast =
     std::function<std::vector<KeyPos>(Index kv_head, std::span<const KeyPos> past, Index n_keep)>;
 Selection select_past(const SelectCall& call, const ChoosePast& choose);
 
 /// The list of one KV head in a method that always keeps the first n_sink keys, the latest n_recent
-/// before the call and the call's own (forced, beside the budget): the budget buys the best of those
-/// between. scores [keys.size()], -infinity is no candidate; keys: the past.
+/// before the call and the call's own (forced, beside the budget): the budget buys the best of
+/// those between. scores [keys.size()], -infinity is no candidate; keys: the past.
 KeyList best_between_ends(const SelectCall& call, Index kv_head, std::span<const double> scores,
                           TokenRange keys, Index n_sink, Index n_recent);
 

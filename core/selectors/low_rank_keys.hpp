@@ -1,5 +1,5 @@
-// Keys rebuilt from a factorisation of low rank of the keys before rotation, all KV heads of a layer
-// together (ShadowKV, arXiv 2410.21465): what a method attends to that keeps no keys.
+// Keys rebuilt from a factorisation of low rank of the keys before rotation, all KV heads of a
+// layer together (ShadowKV, arXiv 2410.21465): what a method attends to that keeps no keys.
 #pragma once
 
 #include <span>

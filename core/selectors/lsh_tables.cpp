@@ -10,8 +10,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kHashBlock =
-    128;  // keys that are hashed together: their products stay in the processor's cache
+// Keys that are hashed together: their products stay in the processor's cache.
+constexpr Index kHashBlock = 128;
 
 double centred_norm(std::span<const float> key, std::span<const double> mean) {
   double sum = 0.0;
@@ -124,8 +124,8 @@ double LshTables::bit_probability(double q_norm, double product, KeyPos key) con
 }
 
 double lsh_sampling_probability(double p, Index n_bits, Index n_tables, Index n_needed) {
-  constexpr double kLeast =
-      1e-30;  // a key that collided although it cannot: its weight stays finite
+  // A key that collided although it cannot: its weight stays finite.
+  constexpr double kLeast = 1e-30;
   const auto n = static_cast<double>(n_tables);
   double hit = 1.0;  // in all bits of a table
   for (Index bit = 0; bit < n_bits; ++bit) hit *= std::clamp(p, 0.0, 1.0);

@@ -9,8 +9,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kPagesOfPart =
-    128;  // of one KV head, below which sharing them among threads costs more than it saves
+// Of one KV head, below which sharing them among threads costs more than it saves.
+constexpr Index kPagesOfPart = 128;
 
 bool is_decode(const SelectCall& call) {
   return call.phase == Phase::decode && call.n_tok == 1;
@@ -106,8 +106,8 @@ std::vector<std::vector<double>> PageSelector::score_owners(const SelectCall& ca
 }
 
 Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages) {
-  if (budget >= n_keys)
-    return n_pages;  // whole and partial pages together may exceed budget / page
+  // Whole and partial pages together may exceed budget / page.
+  if (budget >= n_keys) return n_pages;
   switch (rule) {
     case PageRule::eval:
       return std::min(std::max<Index>(3, budget / page_size), n_pages);

@@ -26,9 +26,9 @@ struct EnumNames<PageRule> {
   static constexpr std::array<std::string_view, 4> value = {"eval", "kernel", "frontier", "hub"};
 };
 
-/// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the rule
-/// says so: all of them where the budget covers the keys (the published quotients of whole pages
-/// would drop a page there whenever the last one is not full).
+/// Pages that `budget` tokens buy of n_pages with n_keys keys, the last page included where the
+/// rule says so: all of them where the budget covers the keys (the published quotients of whole
+/// pages would drop a page there whenever the last one is not full).
 Index pages_kept(PageRule rule, Index budget, Index page_size, Index n_keys, Index n_pages);
 
 /// Who owns a decode list of pages, and how a group's scores become one.
@@ -48,14 +48,15 @@ class PageSelector : public Selector {
   std::vector<Selection> select_budgets(SelectCall call, std::span<const Budget> budgets) final;
 
  protected:
-  /// Fills `rows`, one of [pages.size()] per list: all rows of the call together, for the lists of `heads`. One row means
-  /// the heads' sum (or their largest, owner=group_max in decode); else each head has its own. Only alive keys in
-  /// `visible` may count; pages without any are dropped whatever their score. Called for several heads at a time.
+  /// Fills `rows`, one of [pages.size()] per list: all rows of the call together, for the lists of
+  /// `heads`. One row means the heads' sum (or their largest, owner=group_max in decode); else each
+  /// head has its own. Only alive keys in `visible` may count; pages without any are dropped
+  /// whatever their score. Called for several heads at a time.
   virtual void page_scores(const SelectCall& call, const ListHeads& heads, TokenRange pages,
                            TokenRange visible, ScoreWorker& worker,
                            std::span<const std::span<double>> rows) = 0;
-  /// True if a page's score depends on no other page: threads share the pages of a KV head, whose query heads are
-  /// then scored together.
+  /// True if a page's score depends on no other page: threads share the pages of a KV head, whose
+  /// query heads are then scored together.
   virtual bool scores_pages_apart() const { return false; }
   ListOwner owner_of_call(const SelectCall& call) const;
   /// Pages that compete in this call.

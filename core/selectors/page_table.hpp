@@ -1,5 +1,5 @@
-// Boxes of pages of keys that grow with the cache: Quest's metadata of one KV head, a row per page, so
-// that bounds of all pages are products of a query with rows.
+// Boxes of pages of keys that grow with the cache: Quest's metadata of one KV head, a row per page,
+// so that bounds of all pages are products of a query with rows.
 //
 // The bound sum_c max(q_c low_c, q_c high_c) takes high where q_c >= 0 and low elsewhere, so it is
 // the dot product of (max(q, 0), min(q, 0)) with (high, low). It is linear in that doubled query:

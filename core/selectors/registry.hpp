@@ -1,8 +1,9 @@
 // All methods by name: what they are, which options they take, how to make one.
 //
-// A method is one file in core/selectors/methods/: NAME.cpp defines `void register_NAME(SelectorRegistry&)`, with
-// dashes of the method's name as underscores. CMake writes the table that calls these functions (objects that
-// register themselves would be dropped by the linker of a static library).
+// A method is one file in core/selectors/methods/: NAME.cpp defines `void
+// register_NAME(SelectorRegistry&)`, with dashes of the method's name as underscores. CMake writes
+// the table that calls these functions (objects that register themselves would be dropped by the
+// linker of a static library).
 #pragma once
 
 #include <deque>
@@ -31,8 +32,9 @@ struct SelectorOption {
 /// Assignments "name" -> "value".
 using SelectorOptions = std::map<std::string, std::string, std::less<>>;
 
-/// What makes a method without a budget keep more or fewer keys: the option that a search for equal cost turns
-/// (core/selectors/method_knob.hpp). A method that takes a budget is turned by that and declares none.
+/// What makes a method without a budget keep more or fewer keys: the option that a search for
+/// equal cost turns (core/selectors/method_knob.hpp). A method that takes a budget is turned by
+/// that and declares none.
 struct SelectorKnob {
   std::string option;  // empty: the budget that the method takes once `sets` is assigned
   double low = 0.0;    // numbers of the option that make sense
@@ -49,12 +51,13 @@ struct SelectorEntry {
   std::string title;   // "QuoKA: query-oriented KV selection"
   std::string source;  // paper and identifier
   std::string idea;    // one sentence
-  MethodFamily family =
-      MethodFamily::keys;  // its heading in listings: usual_family unless its file says another
-  SelectorCaps caps;       // with default options
+  /// Its heading in listings: usual_family unless its file says another.
+  MethodFamily family = MethodFamily::keys;
+  SelectorCaps caps;  // with default options
   std::vector<SelectorOption> options;
   std::map<std::string, SelectorOptions> presets;  // "quest-kernel" -> its assignments
-  /// What a preset puts around the method besides, inner ones first: "lserve" -> "coarsen:page=64+every=4" (core/selectors/wrappers.hpp).
+  /// What a preset puts around the method besides, inner ones first: "lserve" ->
+  /// "coarsen:page=64+every=4" (core/selectors/wrappers.hpp).
   std::map<std::string, std::string> preset_wrappers;
   std::function<std::unique_ptr<Selector>(const SelectorOptions&)> make;
   std::vector<SelectorKnob> knobs;  // the first one whose `where` holds is turned
@@ -103,11 +106,13 @@ class SelectorRegistry {
     return entries_.back();
   }
 
-  /// Adds a method at run time, or puts it in the place of the one that came so under its name. Throws ConfigError
-  /// for a name of this build, or one that a MethodSpec could not hold (lower-case letters, digits, dashes).
+  /// Adds a method at run time, or puts it in the place of the one that came so under its name.
+  /// Throws ConfigError for a name of this build, or one that a MethodSpec could not hold
+  /// (lower-case letters, digits, dashes).
   void put(SelectorEntry entry);
 
-  /// Says which part of the published method a method or preset of this name does not have, in words that follow "lacks".
+  /// Says which part of the published method a method or preset of this name does not have, in
+  /// words that follow "lacks".
   void say_lacking(std::string name, std::string part) {
     lacking_[std::move(name)] = std::move(part);
   }
@@ -142,8 +147,9 @@ class SelectorRegistry {
 /// Every method of this build, sorted by name; behind them those that came at run time.
 const SelectorRegistry& selector_registry();
 
-/// Adds a method to selector_registry(), as put() does: of a program that has this library (Python). Not while
-/// another thread reads the registry; selectors that were made before stay what they are.
+/// Adds a method to selector_registry(), as put() does: of a program that has this library
+/// (Python). Not while another thread reads the registry; selectors that were made before stay
+/// what they are.
 void put_own_selector(SelectorEntry entry);
 
 }  // namespace kvscope

@@ -30,8 +30,8 @@ void round_to_levels(std::span<const float> key, int bits, std::span<double> out
   const bool is_exact = bits == 16 || levels.step == 0.0;
   for (std::size_t c = 0; c < key.size(); ++c) {
     const auto x = static_cast<double>(key[c]);
-    const auto code =
-        static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);  // nearest, as x >= low
+    // Nearest, as x >= low.
+    const auto code = static_cast<int>((x - levels.low) * levels.inverse_step + 0.5);
     out[c] = is_exact ? x : levels.low + levels.step * static_cast<double>(code);
   }
 }

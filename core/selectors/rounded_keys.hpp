@@ -1,4 +1,5 @@
-// A copy of one KV head's keys in a few bits per channel, which grows with the cache: what Twilight estimates attention with.
+// A copy of one KV head's keys in a few bits per channel, which grows with the cache: what Twilight
+// estimates attention with.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,13 @@
 
 namespace kvscope {
 
-/// A key [n] rounded to 2^bits levels between its smallest and its largest element, to out [n]; with 16 bits, and where all
-/// elements are equal, what it is.
+/// A key [n] rounded to 2^bits levels between its smallest and its largest element, to out [n];
+/// with 16 bits, and where all elements are equal, what it is.
 void round_to_levels(std::span<const float> key, int bits, std::span<double> out);
 
-/// Each key is rounded to 2^bits levels between its smallest and its largest channel; with 16 bits, and where all channels
-/// of a key are equal, it stays what it is. Holds one byte per element up to 8 bits; with more, keys are rounded when used.
+/// Each key is rounded to 2^bits levels between its smallest and its largest channel; with 16 bits,
+/// and where all channels of a key are equal, it stays what it is. Holds one byte per element up to
+/// 8 bits; with more, keys are rounded when used.
 class RoundedKeys {
  public:
   explicit RoundedKeys(int bits) : bits_(bits) {}
@@ -27,8 +29,8 @@ class RoundedKeys {
   /// Forgets the keys at positions >= n_keys.
   void truncate(Index n_keys);
 
-  /// out[i] = q . rounded key at position keys[i]; q [d_head]; k as given to append_up_to. f64 sums over the rounded
-  /// channels; f32 over the codes, which are scaled afterwards.
+  /// out[i] = q . rounded key at position keys[i]; q [d_head]; k as given to append_up_to. f64 sums
+  /// over the rounded channels; f32 over the codes, which are scaled afterwards.
   void dots(std::span<const double> q, TensorView<const float> k, std::span<const KeyPos> keys,
             ScorePrecision precision, std::span<double> out) const;
 

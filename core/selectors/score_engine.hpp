@@ -1,8 +1,10 @@
-// What all scoring of selectors runs on: threads, the precision of products, and what methods reuse of the keys they have
-// seen (norms, page boxes), kept per layer and KV head and grown as the cache grows.
+// What all scoring of selectors runs on: threads, the precision of products, and what methods
+// reuse of the keys they have seen (norms, page boxes), kept per layer and KV head and grown as
+// the cache grows.
 //
-// A SelectorRun owns one and hands it out with every question. Work is divided by list owner, each of which one thread
-// answers alone and in one order, so the lists are the same for any number of threads.
+// A SelectorRun owns one and hands it out with every question. Work is divided by list owner,
+// each of which one thread answers alone and in one order, so the lists are the same for any
+// number of threads.
 #pragma once
 
 #include <array>
@@ -28,7 +30,8 @@ struct ScoreWorker {
 
 class ScoreEngine {
  public:
-  /// f32 for live runs, whose keys and queries are f32 themselves; f64 where lists are compared. pool may be null.
+  /// f32 for live runs, whose keys and queries are f32 themselves; f64 where lists are compared.
+  /// pool may be null.
   explicit ScoreEngine(ScorePrecision precision = ScorePrecision::f64, ThreadPool* pool = nullptr,
                        bool keeps_keys = true);
 
@@ -40,14 +43,16 @@ class ScoreEngine {
   /// Calls task(index, worker) for each index in [0, n), on the pool's threads.
   void run(Index n, const std::function<void(Index, ScoreWorker&)>& task);
 
-  /// Memory of a call, grown as needed and never set: what lies in it is lost with the next question for the same use.
+  /// Memory of a call, grown as needed and never set: what lies in it is lost with the next
+  /// question for the same use.
   enum class Use { scores_of_owners, softmax };
   template <class T>
   std::span<T> scratch(Use use, std::size_t n) {
     return {reinterpret_cast<T*>(scratch_bytes(use, n * sizeof(T))), n};
   }
 
-  /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head], from position 0.
+  /// 1 / max(|k|, eps) of the keys [range.size()] in `range` of one KV head's k [n_ctx, d_head],
+  /// from position 0.
   std::span<const double> inverse_norms(Index layer, Index kv_head, TensorView<const float> k,
                                         TokenRange range, double eps);
   /// Boxes of all pages of one KV head's keys. bits: see PageTable.
@@ -58,12 +63,12 @@ class ScoreEngine {
   void truncate(Index n_keys);
 
  private:
-  using Place =
-      std::tuple<Index, Index, Index, double>;  // layer, KV head, and what distinguishes several
+  /// Layer, KV head, and what distinguishes several.
+  using Place = std::tuple<Index, Index, Index, double>;
   ScorePrecision precision_;
   ThreadPool* pool_ = nullptr;
-  bool keeps_keys_ =
-      true;  // false: a stand-in for calls without an engine, which remembers nothing
+  /// False: a stand-in for calls without an engine, which remembers nothing.
+  bool keeps_keys_ = true;
   std::vector<std::unique_ptr<ScoreWorker>> workers_;
   struct Scratch {
     std::unique_ptr<std::byte[]> bytes;

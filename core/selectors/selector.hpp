@@ -2,16 +2,16 @@
 // all of them.
 //
 // Per sequence:
-//   1. calibrate(text)     once, if caps().needs_calibration (Kascade's anchors, Loki's directions);
-//   a method whose option names a file of `kvscope fit` loads what it learned instead
+//   1. calibrate(text)     once, if caps().needs_calibration (Kascade's anchors, Loki's maps);
+//                          a method whose option names a file of `kvscope fit` loads that instead
 //   2. reset(shape)        before every sequence
 // Per forward call (a prefill chunk, a decode step, a verification of gamma drafts), per layer in
 // ascending order:
 //   3. the engine appends the call's keys and values to its cache and marks them alive
 //   4. on_append(layer, ...)   metadata: page boxes, key norms, rotated keys
 //   5. select(call)            the answer; only alive and visible keys count as candidates
-//   6. the engine attends to the selection (causal mask per row, softmax renormalised over the
-//   list)
+//   6. the engine attends to the selection (causal mask per row, softmax renormalised over
+//      the list)
 //   7. observe(...)            if caps().needs_probs: the softmax weights over what was attended
 //   8. evict(...)              permanent methods clear bits of the alive mask; nothing else may
 // On rejection of drafts:
@@ -115,8 +115,8 @@ struct SelectorCaps {
   std::string_view artifact_option = {};
   /// A budget of N tokens is N on the average of a layer's KV heads; one of them may hold more.
   bool divides_budget = false;
-  Index steps_per_choice =
-      1;  // steps that one list serves: those between must be gone through too (wrapper every)
+  /// Steps that one list serves: those between must be gone through too (wrapper every).
+  Index steps_per_choice = 1;
 
   /// True if the method answers in this phase; elsewhere it rests and attention is dense.
   bool is_defined(Phase phase) const {
@@ -148,20 +148,21 @@ class AliveMask {
 /// call.
 struct CrossLayerContext {
   std::map<std::string, std::vector<KeyPos>, std::less<>> lists;
-  std::map<std::string, Selection, std::less<>>
-      selections;  // lists of all owners and blocks of rows
+  /// Lists of all owners and blocks of rows.
+  std::map<std::string, Selection, std::less<>> selections;
 };
 
-/// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as the method has it.
+/// What a method looked at while it chose, for analyses: filled where a call asks for it, as far as
+/// the method has it.
 struct SelectionTrace {
   TokenRange scored;  // positions that got scores; pages of methods that score pages
   std::vector<std::vector<double>> scores;  // [n_owners][scored.size()], dead keys at -infinity
-  std::vector<std::vector<double>>
-      cosines;  // QuoKA: [n_q][n_tok] of each query with its head's mean query
+  /// QuoKA: [n_q][n_tok] of each query with its head's mean query.
+  std::vector<std::vector<double>> cosines;
   std::vector<std::vector<Index>> picks;    // QuoKA: [n_q][n_slots] rows of the call, slot by slot
   std::vector<std::uint8_t> has_zero_mean;  // QuoKA: [n_kv] a head's mean query is zero
-  std::vector<std::vector<double>>
-      denominator_errors;  // vAttention: [n_q][n_tok] of the list's softmax denominator, relative
+  /// vAttention: [n_q][n_tok] of the list's softmax denominator, relative.
+  std::vector<std::vector<double>> denominator_errors;
 };
 
 /// What a layer's own indexer made of a call and its context (core/trace/side.hpp); empty views:
@@ -183,7 +184,7 @@ struct SelectCall {
   float score_cap = 0.0f;       // 0 = none; see ScoreRule
   std::optional<Index> window;  // the layer's sliding window
   /// [n_q] or empty: a logit per query head that joins every softmax, without a key
-  std::span<const float> sinks;
+  std::span<const float> sink_logits;
   TensorView<const float> q;  // [n_q, n_tok, d_head]
   TensorView<const float> k;  // [n_kv, n_ctx, d_head], n_ctx = pos_begin + n_tok
   TensorView<const float> v;  // [n_kv, n_ctx, d_head]
@@ -193,7 +194,8 @@ struct SelectCall {
   /// verify: head-averaged attention rows of every draft layer, [n_draft_layers][n_rows, n_ctx],
   /// rows of the drafted tokens.
   std::span<const Tensor<float>> draft_rows;
-  /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never change an answer.
+  /// What scoring runs on; null = the calling thread, f64, nothing kept. Threads never
+  /// change an answer.
   ScoreEngine* engine = nullptr;
   SelectionTrace* trace = nullptr;  // null = nobody wants to know
   const SideView* side = nullptr;   // null = the model's indexer, if it has one, was not recorded
@@ -209,8 +211,9 @@ struct ObservedProbs {
   /// probs(q_head, row, key): zero where not attended. Rows are made one at a time to bound memory.
   virtual ~ObservedProbs() = default;
   virtual void row(Index q_head, Index row, std::span<float> probs) const = 0;  // probs [n_ctx]
-  /// Adds factor * probs, over the given rows of the call and the query heads of each owner (kv_head or layer), to
-  /// sums [n_owners][n_ctx]. On the call's engine: all threads; in f64 the very sums of row() by query head and row.
+  /// Adds factor * probs, over the given rows of the call and the query heads of each owner
+  /// (kv_head or layer), to sums [n_owners][n_ctx]. On the call's engine: all threads; in f64 the
+  /// very sums of row() by query head and row.
   virtual void add_votes(ListOwner owner, TokenRange rows, double factor,
                          std::span<std::vector<double>> sums) const = 0;
 };
@@ -228,16 +231,19 @@ class Selector {
   virtual ~Selector() = default;
   virtual std::string_view name() const = 0;
   virtual SelectorCaps caps() const = 0;
-  /// Why SelectionTrace::scores does not say what this method chooses by, in words that follow its name; empty: it does,
-  /// so that another choice can be made from them (wrapper coarsen, the census of ties).
+  /// Why SelectionTrace::scores does not say what this method chooses by, in words that follow its
+  /// name; empty: it does, so that another choice can be made from them (wrapper coarsen, the
+  /// census of ties).
   virtual std::string why_no_scores() const { return "gives no score per key or page"; }
-  /// Learns from a calibration text, before reset; what was learned outlives reset. `layers`: those that will be asked
-  /// about, ascending; a method that compares layers reads all. Throws ConfigError if the text does not hold what is
-  /// needed (tensors, layers, heads, length). The same for any thread count.
+  /// Learns from a calibration text, before reset; what was learned outlives reset. `layers`: those
+  /// that will be asked about, ascending; a method that compares layers reads all. Throws
+  /// ConfigError if the text does not hold what is needed (tensors, layers, heads, length). The
+  /// same for any thread count.
   virtual void calibrate(const TraceSource& text, std::span<const Index> layers, ThreadPool& pool) {
     (void)text, (void)layers, (void)pool;
   }
-  /// What calibrate() learned, or the file that an option names holds; for methods with caps().artifact_option.
+  /// What calibrate() learned, or the file that an option names holds; for
+  /// methods with caps().artifact_option.
   virtual Learned learned() const { return {}; }
   /// The files that the method's options name, of all its parts. Reads them; throws what
   /// read_artifact throws (core/selectors/artifact.hpp).

@@ -13,8 +13,8 @@ namespace kvscope {
 
 namespace {
 
-constexpr Index kKeysOfPart =
-    1024;  // of one owner, below which sharing them among threads costs more than it saves
+// Of one owner, below which sharing them among threads costs more than it saves.
+constexpr Index kKeysOfPart = 1024;
 constexpr std::size_t kRowBatch = 128;  // rows whose scores are held at a time: a block of keys is
                                         // transposed once for all of them
 
@@ -158,7 +158,7 @@ std::vector<Index> all_rows(const SelectCall& call) {
 }
 
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
-                          std::span<double> scores, std::optional<double> sink) {
+                          std::span<double> scores, std::optional<double> sink_logit) {
   const TokenRange seen = row_range(call, row);
   const Index begin = std::clamp(seen.begin, keys.begin, keys.end);
   const Index end = std::clamp(seen.end, begin, keys.end);
@@ -172,7 +172,7 @@ void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, Toke
     std::fill(visible.begin(), visible.end(), 0.0);
     return;
   }
-  softmax_in_place(visible, sink);
+  softmax_in_place(visible, sink_logit);
 }
 
 void for_each_score_row(const SelectCall& call, Index q_head, Index kv_head, KeyDots& dots,
@@ -208,7 +208,7 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
       for (std::size_t r = 0; r < batch.size(); ++r) {
         const auto weights = dots.row(static_cast<Index>(r));
         soft_cap(weights, call.score_rule().cap);
-        softmax_over_visible(call, kv_head, batch[r], seen, weights, sink_of(call, q_head));
+        softmax_over_visible(call, kv_head, batch[r], seen, weights, sink_logit_of(call, q_head));
         for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += factor * weights[offset + i];
       }
     }

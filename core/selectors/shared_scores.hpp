@@ -1,10 +1,10 @@
 // The base of methods that give every past key one score per list owner and keep the best: they
 // score once for many budgets.
 //
-// A method says who owns lists (owner_of_call), what the scores are (score_keys or score_owners) and, if it differs
-// from "the best k and the call's own keys", how they become a list (make_list). Dead keys never
-// become part of a list; scores that use statistics over keys (a softmax, a mean) must leave dead
-// keys out of these themselves.
+// A method says who owns lists (owner_of_call), what the scores are (score_keys or score_owners)
+// and, if it differs from "the best k and the call's own keys", how they become a list (make_list).
+// Dead keys never become part of a list; scores that use statistics over keys (a softmax, a mean)
+// must leave dead keys out of these themselves.
 #pragma once
 
 #include <functional>
@@ -40,8 +40,8 @@ class SharedScoreSelector : public Selector {
   virtual TokenRange scored_range(const SelectCall& call) const { return past_range(call); }
   /// Before a call's keys are scored, once: what all answers share.
   virtual void prepare(const SelectCall& call) { (void)call; }
-  /// Before the first owner of a call, once per answer: what owners share is made here, since they are answered in
-  /// parallel. `summaries` become part of the answer.
+  /// Before the first owner of a call, once per answer: what owners share is made here, since they
+  /// are answered in parallel. `summaries` become part of the answer.
   virtual void begin_call(const SelectCall& call, Summaries& summaries) {
     (void)call, (void)summaries;
   }
@@ -52,19 +52,21 @@ class SharedScoreSelector : public Selector {
     (void)call, (void)owner, (void)keys, (void)worker;
     return {};
   }
-  /// Scores of all owners at once to `scores` [n_owners][keys.size()], for methods that make them together on all threads;
-  /// false: score_keys makes them owner by owner. make_list must then not need what score_keys leaves in the worker.
+  /// Scores of all owners at once to `scores` [n_owners][keys.size()], for methods that make them
+  /// together on all threads; false: score_keys makes them owner by owner. make_list must then not
+  /// need what score_keys leaves in the worker.
   virtual bool score_owners(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                             std::span<const std::span<double>> scores) {
     (void)call, (void)owner_kind, (void)keys, (void)scores;
     return false;
   }
-  /// True if the score of a key depends on no other key, so that threads may share an owner's keys. make_list must
-  /// then not need what score_keys left in the worker.
+  /// True if the score of a key depends on no other key, so that threads may share an owner's keys.
+  /// make_list must then not need what score_keys left in the worker.
   virtual bool scores_keys_apart() const { return false; }
   /// The list of one owner from its scores (dead keys at -infinity). Called right after score_keys
-  /// of that owner with the same worker, once per budget. A budget of kind mass reads the scores as weights and
-  /// keeps their nucleus. `summaries` are the answer's: an owner writes what belongs to its heads.
+  /// of that owner with the same worker, once per budget. A budget of kind mass reads the scores
+  /// as weights and keeps their nucleus. `summaries` are the answer's: an owner writes what
+  /// belongs to its heads.
   virtual KeyList make_list(const SelectCall& call, const Owner& owner,
                             std::span<const double> scores, TokenRange keys, ScoreWorker& worker,
                             Summaries& summaries);
@@ -76,7 +78,8 @@ class SharedScoreSelector : public Selector {
   AttentionShape shape_;
 
  private:
-  /// score_keys with the keys of an owner divided among threads; false where that is not allowed or does not pay.
+  /// score_keys with the keys of an owner divided among threads; false where that is not allowed or
+  /// does not pay.
   bool share_score_keys(const SelectCall& call, ListOwner owner_kind, TokenRange keys,
                         std::span<const std::span<double>> scores);
 };
@@ -96,7 +99,7 @@ void add_softmax_weights(const SelectCall& call, TokenRange q_heads, Index kv_he
 /// invisible keys get 0. A row that sees no key of the range gets zeros. sink: sink_of(call,
 /// q_head).
 void softmax_over_visible(const SelectCall& call, Index kv_head, Index row, TokenRange keys,
-                          std::span<double> scores, std::optional<double> sink);
+                          std::span<double> scores, std::optional<double> sink_logit);
 
 /// Calls visit(row, values) for every row of the call in order: exact scaled scores of one query
 /// head against the keys of row_range(call, row), dead keys included. Works in batches of rows.

@@ -25,7 +25,7 @@ void add_exact_votes(const SelectCall& call, Index q_head, std::span<const Index
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const std::span<double> weights = dots.row(static_cast<Index>(r));
       soft_cap(weights, call.score_rule().cap);
-      softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_of(call, q_head));
+      softmax_over_visible(call, kv_head, rows[r], keys, weights, sink_logit_of(call, q_head));
       const Index pos = call.pos_begin + rows[r];
       for (Index j = 0; j <= pos; ++j) {
         columns[static_cast<std::size_t>(j)] += weights[static_cast<std::size_t>(j)];

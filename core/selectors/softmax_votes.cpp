@@ -17,8 +17,8 @@ namespace kvscope {
 namespace {
 
 constexpr Index kFewVoters = 4;  // rows of a KV head up to which vectors run along the channels
-constexpr Index kVoteBlock =
-    64;  // keys whose exponentials share a maximum: their scores stay in the first-level cache
+// Keys whose exponentials share a maximum: their scores stay in the first-level cache.
+constexpr Index kVoteBlock = 64;
 constexpr Index kVotePart = 512;  // keys of a task, a multiple of kVoteBlock
 constexpr Index kFewVotersPart = 2048;
 constexpr Index kVoteFloats = Index{1} << 24;  // exponentials that are held at a time
@@ -118,8 +118,8 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question,
       engine.scratch<double>(ScoreEngine::Use::softmax,
                              static_cast<std::size_t>(n_kv * n_voters * (stride + 2 * n_parts)));
   double* const scores = memory.data();
-  double* const maxima =
-      scores + n_kv * n_voters * stride;  // [n_kv * n_voters][n_parts], then weights of the parts
+  // [n_kv * n_voters][n_parts], then weights of the parts.
+  double* const maxima = scores + n_kv * n_voters * stride;
   double* const totals = maxima + n_kv * n_voters * n_parts;
   std::vector<float> q(static_cast<std::size_t>(n_kv * n_voters * d));
   for (Index voter = 0; voter < n_kv * n_voters; ++voter) {
@@ -161,10 +161,10 @@ void add_votes_of_few(const SelectCall& call, const VoteQuestion& question,
   for (Index voter = 0; voter < n_kv * n_voters; ++voter) {
     const std::span<double> max(maxima + voter * n_parts, static_cast<std::size_t>(n_parts));
     const double* total = totals + voter * n_parts;
-    const std::optional<double> sink = sink_of(call, voter / n_rows);
+    const std::optional<double> sink_logit = sink_logit_of(call, voter / n_rows);
     const double largest =
-        std::max(max_of(max), sink.value_or(-std::numeric_limits<double>::infinity()));
-    double sum = sink ? std::exp(*sink - largest) : 0.0;
+        std::max(max_of(max), sink_logit.value_or(-std::numeric_limits<double>::infinity()));
+    double sum = sink_logit ? std::exp(*sink_logit - largest) : 0.0;
     for (Index part = 0; part < n_parts; ++part) {
       double& weight = max[static_cast<std::size_t>(part)];
       weight = total[part] > 0.0 ? std::exp(weight - largest) : 0.0;
@@ -197,11 +197,11 @@ struct VoterLanes {
   Index n_voters = 0;
   Index q_head[kWideLanes] = {};
   Index row[kWideLanes] = {};
-  std::int32_t begin[kWideLanes] =
-      {};  // keys that each lane sees, counted inside its KV head's keys
+  // Keys that each lane sees, counted inside its KV head's keys.
+  std::int32_t begin[kWideLanes] = {};
   std::int32_t end[kWideLanes] = {};
-  float sinks[kWideLanes] = {};
-  bool has_sinks = false;
+  float sink_logits[kWideLanes] = {};
+  bool has_sink_logits = false;
   float max[kWideLanes] = {};  // of all keys
   float scale[kWideLanes] = {};
   RawVector<float> q;             // [d_head, lanes]
@@ -210,7 +210,8 @@ struct VoterLanes {
   float* block_sum = nullptr;
 };
 
-/// Many rows: lane blocks of voters against blocks of keys, as many at a time as the memory for exponentials holds.
+/// Many rows: lane blocks of voters against blocks of keys, as many at a time as the memory
+/// for exponentials holds.
 class LaneVotes {
  public:
   LaneVotes(const SelectCall& call, const VoteQuestion& question, const AllVoterKeys& keys,
@@ -299,7 +300,7 @@ class LaneVotes {
     engine_.run(static_cast<Index>(batch.size()), [&](Index i, ScoreWorker&) {
       VoterLanes& voters = batch[static_cast<std::size_t>(i)];
       join_maxima(voters.block_max, voters.block_sum, blocks_of(keys_[voters.kv_head].size()),
-                  voters.lanes, voters.has_sinks ? voters.sinks : nullptr, voters.max,
+                  voters.lanes, voters.has_sink_logits ? voters.sink_logits : nullptr, voters.max,
                   voters.scale);
       std::fill(voters.scale + voters.n_voters, voters.scale + voters.lanes, 0.0f);
     });
@@ -336,9 +337,9 @@ class LaneVotes {
       const TokenRange seen = keys_[voters.kv_head].seen_by(call_, voters.row[source]);
       voters.begin[lane] = static_cast<std::int32_t>(seen.begin);
       voters.end[lane] = static_cast<std::int32_t>(seen.end);
-      const std::optional<double> sink = sink_of(call_, voters.q_head[source]);
-      voters.has_sinks = sink.has_value();
-      voters.sinks[lane] = static_cast<float>(sink.value_or(0.0));
+      const std::optional<double> sink_logit = sink_logit_of(call_, voters.q_head[source]);
+      voters.has_sink_logits = sink_logit.has_value();
+      voters.sink_logits[lane] = static_cast<float>(sink_logit.value_or(0.0));
     }
   }
 
@@ -390,7 +391,8 @@ class LaneVotes {
     }
   }
 
-  /// Weights of one part's keys by their distance before the query: a part of the sums over distances.
+  /// Weights of one part's keys by their distance before the query: a part of the
+  /// sums over distances.
   struct Offsets {
     Index first = 0;
     std::vector<float> weights;

@@ -241,8 +241,8 @@ SelectorCaps stacked_caps(const SelectorCaps& lower, SelectorCaps upper) {
   upper.steps_per_choice = std::max(upper.steps_per_choice, lower.steps_per_choice);
   upper.dense_layers = std::min(upper.dense_layers, lower.dense_layers);
   if (!lower.permanent) upper.owner = finer(upper.owner, lower.owner);
-  upper.keeps_by_option |=
-      lower.permanent && !upper.permanent;  // that stage has a budget of its own
+  // That stage has a budget of its own.
+  upper.keeps_by_option |= lower.permanent && !upper.permanent;
   upper.permanent |= lower.permanent;
   upper.divides_budget |= lower.divides_budget;
   return upper;

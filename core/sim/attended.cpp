@@ -96,7 +96,7 @@ void ListProbs::row(Index q_head, Index row, std::span<float> probs) const {
     for (std::size_t i = 0; i < weights.size(); ++i)
       weights[i] += static_cast<double>(list.log_weight[static_cast<std::size_t>(first) + i]);
   }
-  std::optional<double> others = sink_of(call_, q_head);  // scores without a key of the list
+  std::optional<double> others = sink_logit_of(call_, q_head);  // scores without a key of the list
   std::vector<double> extra =
       summary_scores(selection_.summaries, q_head / group_, query, score.cap);
   if (!extra.empty()) {

@@ -16,8 +16,8 @@ namespace kvscope {
 /// The part of ascending `keys` that lies in `range`.
 std::span<const KeyPos> inside(std::span<const KeyPos> keys, TokenRange range);
 
-/// Scores of the summaries of a query head's KV head for one scaled query (f64 [d_head]): products plus log_count.
-/// Empty where there are none, or where their share is stated.
+/// Scores of the summaries of a query head's KV head for one scaled query (f64 [d_head]): products
+/// plus log_count. Empty where there are none, or where their share is stated.
 std::vector<double> summary_scores(const Summaries& summaries, Index kv_head,
                                    std::span<const double> scaled_query, double score_cap);
 
@@ -26,8 +26,8 @@ std::vector<double> summary_scores(const Summaries& summaries, Index kv_head,
 std::vector<KeyPos> attended_keys(const Selection& selection, Index group, Index q_head,
                                   Index pos_begin, Index row, std::optional<Index> window);
 
-/// Softmax weights over the attended keys, renormalised over the list (its weights and the summaries count), in f64, one
-/// row at a time.
+/// Softmax weights over the attended keys, renormalised over the list (its weights and the
+/// summaries count), in f64, one row at a time.
 /// The keys of the list in use are gathered once: ask for the rows of one KV head after each other.
 /// Views must outlive it; one thread only.
 class ListProbs final : public ObservedProbs {

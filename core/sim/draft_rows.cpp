@@ -25,8 +25,8 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
       if (q_head / info.group() != kv_head) continue;
       const Tensor<float> q = draft.read_q(layer, q_head, rows);
       add_attention_rows(q.flat(), info.score_rule(), rows.size(), rows.begin, keys, window,
-                         1.0 / static_cast<double>(info.q_heads.size()), info.sink(layer, q_head),
-                         scratch, sums);
+                         1.0 / static_cast<double>(info.q_heads.size()),
+                         info.sink_logit(layer, q_head), scratch, sums);
     }
   }
   return narrowed(sums);
@@ -36,22 +36,22 @@ Tensor<float> layer_rows(const TraceSource& draft, Index layer, TokenRange rows)
 
 void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
                         Index pos_begin, const KeyTable& keys, std::optional<Index> window,
-                        double share, std::optional<double> sink, ScoreRows& scratch,
+                        double share, std::optional<double> sink_logit, ScoreRows& scratch,
                         Tensor<double>& sums) {
   scratch.compute(widened(q, score.scale), n_rows, keys, {0, keys.n_keys()});
   for (Index r = 0; r < n_rows; ++r) {
     const TokenRange visible = visible_keys(pos_begin + r, window);
     const auto probs = scratch.row(r, visible);
     soft_cap(probs, score.cap);
-    softmax_in_place(probs, sink);
+    softmax_in_place(probs, sink_logit);
     add_scaled(probs, share, {&sums(r, visible.begin), probs.size()});
   }
 }
 
-std::optional<double> sink_of(std::span<const float> sinks, const ModelConfig& config, Index layer,
-                              Index q_head) {
-  if (sinks.empty()) return std::nullopt;
-  return static_cast<double>(sinks[static_cast<std::size_t>(layer * config.n_q + q_head)]);
+std::optional<double> sink_logit_of(std::span<const float> sink_logits, const ModelConfig& config,
+                                    Index layer, Index q_head) {
+  if (sink_logits.empty()) return std::nullopt;
+  return static_cast<double>(sink_logits[static_cast<std::size_t>(layer * config.n_q + q_head)]);
 }
 
 Tensor<float> narrowed(const Tensor<double>& rows) {

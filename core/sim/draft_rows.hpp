@@ -13,17 +13,17 @@
 namespace kvscope {
 
 /// Adds share * softmax(q k^T) of n_rows queries of one head, whose positions begin at pos_begin,
-/// to `sums` [n_rows, >= keys.n_keys()]. q [n_rows, d_head]; `score`: how scores follow from q.k; sink: the head's
-/// attention sink, if it has one.
+/// to `sums` [n_rows, >= keys.n_keys()]. q [n_rows, d_head]; `score`: how scores follow from q.k;
+/// sink: the head's attention sink, if it has one.
 void add_attention_rows(std::span<const float> q, const ScoreRule& score, Index n_rows,
                         Index pos_begin, const KeyTable& keys, std::optional<Index> window,
-                        double share, std::optional<double> sink, ScoreRows& scratch,
+                        double share, std::optional<double> sink_logit, ScoreRows& scratch,
                         Tensor<double>& sums);
 
 /// The sink of a query head among a model's sinks [n_layers, n_q] (Transformer::sinks); empty if
 /// there are none.
-std::optional<double> sink_of(std::span<const float> sinks, const ModelConfig& config, Index layer,
-                              Index q_head);
+std::optional<double> sink_logit_of(std::span<const float> sink_logits, const ModelConfig& config,
+                                    Index layer, Index q_head);
 
 /// The same values, stored as f32.
 Tensor<float> narrowed(const Tensor<double>& rows);

@@ -16,7 +16,7 @@ class RowObserver final : public Observer {
  public:
   RowObserver(const Transformer& model, Index n_rows)
       : config_(model.config()),
-        sinks_(model.sinks()),
+        sink_logits_(model.sink_logits()),
         n_rows_(n_rows),
         layers_(static_cast<std::size_t>(config_.n_layers)) {}
   bool wants(Index) const override { return true; }
@@ -31,10 +31,10 @@ class RowObserver final : public Observer {
       for (Index r = 0; r < config_.group(); ++r) {
         const auto q = event.q.sub(kv_head * config_.group() + r).range(0, first, event.n_tok);
         const std::span<const float> rows(q.data(), static_cast<std::size_t>(n_rows_ * q.dim(1)));
-        add_attention_rows(rows, event.score_rule(), n_rows_, event.pos_begin + first, keys,
-                           config_.window[at], share,
-                           sink_of(sinks_, config_, event.layer, kv_head * config_.group() + r),
-                           scratch_, sums);
+        add_attention_rows(
+            rows, event.score_rule(), n_rows_, event.pos_begin + first, keys, config_.window[at],
+            share, sink_logit_of(sink_logits_, config_, event.layer, kv_head * config_.group() + r),
+            scratch_, sums);
       }
     }
     layers_[at] = narrowed(sums);
@@ -44,7 +44,7 @@ class RowObserver final : public Observer {
 
  private:
   const ModelConfig& config_;
-  std::vector<float> sinks_;
+  std::vector<float> sink_logits_;
   Index n_rows_;
   ScoreRows scratch_;
   std::vector<Tensor<float>> layers_;
@@ -117,8 +117,7 @@ void require_same_tokenizer(const Tokenizer& verifier, const Tokenizer& draft) {
     if (bytes(verifier, id) == bytes(draft, id)) continue;
     throw ConfigError(
         fmt::format("draft and verifier have different tokenizers: token {} is \"{}\" in the draft "
-                    "and \"{}\" in "
-                    "the verifier, expected the same vocabulary",
+                    "and \"{}\" in the verifier, expected the same vocabulary",
                     id, bytes(draft, id), bytes(verifier, id)));
   }
 }

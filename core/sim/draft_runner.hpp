@@ -12,9 +12,9 @@ namespace kvscope {
 /// What the draft hands to the verifier.
 struct DraftProposal {
   std::vector<TokenId> tokens;  // [gamma]
-  std::vector<Tensor<float>>
-      rows;  // [n_draft_layers][gamma, n_ctx] rows of the queries that proposed
-             // them, averaged over the heads; zero where nothing is seen
+  /// [n_draft_layers][gamma, n_ctx] rows of the queries that proposed them, averaged over the
+  /// heads; zero where nothing is seen.
+  std::vector<Tensor<float>> rows;
 };
 
 /// Whether a proposal comes with the attention rows of its queries, a quarter of its time and more.
@@ -33,8 +33,9 @@ class DraftRunner {
   /// that proposed exactly these tokens (teacher forcing).
   std::vector<Tensor<float>> consume(std::span<const TokenId> tokens);
 
-  /// Runs `unseen` (at least one token, the last one the query of the first proposal) and then
-  /// proposes gamma tokens one by one, each the arg max. Without rows, DraftProposal::rows is empty.
+  /// Runs `unseen` (at least one token, the last one the query of the first proposal) and
+  /// then proposes gamma tokens one by one, each the arg max. Without rows,
+  /// DraftProposal::rows is empty.
   DraftProposal propose(std::span<const TokenId> unseen, Index gamma,
                         ProposalRows rows = ProposalRows::kept);
 

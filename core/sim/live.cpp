@@ -35,7 +35,7 @@ class LiveSequence::Policy final : public AttentionPolicy {
 
   const Selection& choose(const AttentionQuestion& question) override {
     return live_.run_->layer_call({question.layer, question.q, question.k, question.v,
-                                   question.window, question.sinks, &live_.pool_})[0];
+                                   question.window, question.sink_logits, &live_.pool_})[0];
   }
 
   void on_attended(const AttentionQuestion& question, const Selection& answer) override {

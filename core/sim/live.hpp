@@ -28,8 +28,8 @@ struct LiveOptions {
   MethodSpec selector = "full";
   std::optional<Budget> budget;       // empty for methods that take none
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
-  ScorePrecision score_precision =
-      ScorePrecision::f32;  // of the method's scores; f64 gives replay's lists
+  /// Of the method's scores; f64 gives replay's lists.
+  ScorePrecision score_precision = ScorePrecision::f32;
 };
 
 /// How a prompt is filled in.
@@ -39,7 +39,8 @@ enum class PrefillMode {
   sparse,  // the selector answers in every chunk
 };
 
-/// A dense pass over a calibration text (core/sim/memory_recording.hpp), for methods that learn before they see a sequence.
+/// A dense pass over a calibration text (core/sim/memory_recording.hpp), for methods that learn
+/// before they see a sequence.
 struct LiveCalibration {
   const TraceSource* text = nullptr;
 };

@@ -21,7 +21,7 @@ class SampledRows final : public Observer {
  public:
   SampledRows(const Transformer& model, std::vector<Index> positions)
       : config_(model.config()),
-        sinks_(model.sinks()),
+        sink_logits_(model.sink_logits()),
         positions_(std::move(positions)),
         rows_(static_cast<std::size_t>(config_.n_layers)) {}
   bool wants(Index) const override { return true; }
@@ -37,10 +37,10 @@ class SampledRows final : public Observer {
                            /*n_rows=*/1, pos,
                            tables[static_cast<std::size_t>(head / config_.group())],
                            config_.window[at], 1.0 / static_cast<double>(config_.n_q),
-                           sink_of(sinks_, config_, event.layer, head), scratch_, sums);
+                           sink_logit_of(sink_logits_, config_, event.layer, head), scratch_, sums);
       }
       const auto row = sums.flat().first(static_cast<std::size_t>(pos + 1));
-      if (!sinks_.empty()) normalise_row(row);  // heads count by what they give to keys
+      if (!sink_logits_.empty()) normalise_row(row);  // heads count by what they give to keys
       rows_[at].emplace_back(row.begin(), row.end());
     }
   }
@@ -53,7 +53,7 @@ class SampledRows final : public Observer {
 
  private:
   const ModelConfig& config_;
-  std::vector<float> sinks_;
+  std::vector<float> sink_logits_;
   std::vector<Index> positions_;
   std::vector<std::vector<std::vector<double>>> rows_;  // [n_layers][n_positions][pos + 1]
   ScoreRows scratch_;

@@ -9,10 +9,10 @@
 
 namespace kvscope {
 
-/// Mean KL divergence (verifier || draft) in nats between the head-mean attention rows of each pair of
-/// layers, over every `stride`-th position of the text from 16 on: [n_draft, n_ver], f64. The same
-/// numbers as those of `analyze layer-map` on recordings of the text, where the rows are the same.
-/// Throws ConfigError for texts of less than 32 tokens.
+/// Mean KL divergence (verifier || draft) in nats between the head-mean attention rows of each pair
+/// of layers, over every `stride`-th position of the text from 16 on: [n_draft, n_ver], f64. The
+/// same numbers as those of `analyze layer-map` on recordings of the text, where the rows are the
+/// same. Throws ConfigError for texts of less than 32 tokens.
 Tensor<double> measure_layer_divergences(const Transformer& verifier, const Transformer& draft,
                                          std::span<const TokenId> text, Index stride,
                                          ThreadPool& pool);

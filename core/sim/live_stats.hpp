@@ -14,8 +14,8 @@ namespace kvscope {
 struct KeptTotals {
   std::vector<double> attended;  // [n_q] keys over all queries
   std::vector<double> visible;   // [n_q] what dense attention would have attended to
-  std::vector<double>
-      loaded;  // [n_kv] keys that any query of the head's group attended to, per call
+  /// [n_kv] keys that any query of the head's group attended to, per call.
+  std::vector<double> loaded;
   std::vector<double> available;  // [n_kv] keys in the cache, per call
   double n_calls = 0.0;           // (layer, call) pairs counted
 
@@ -67,8 +67,8 @@ struct LiveStats {
   KeptTotals& of(Phase phase) { return kept[static_cast<std::size_t>(phase)]; }
   const KeptTotals& of(Phase phase) const { return kept[static_cast<std::size_t>(phase)]; }
   const CostTotals& cost_of(Phase phase) const { return cost[static_cast<std::size_t>(phase)]; }
-  /// One layer's answer to one call of `phase`. is_own: the method answered, and did not leave the layer dense; score_bytes:
-  /// read to choose.
+  /// One layer's answer to one call of `phase`. is_own: the method answered, and did not leave the
+  /// layer dense; score_bytes: read to choose.
   void add(Phase phase, const Selection& answer, const AttentionShape& shape, TokenRange call,
            bool is_own, double score_bytes);
   /// All phases together.

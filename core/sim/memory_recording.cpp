@@ -41,7 +41,7 @@ MemoryTrace record_in_memory(const Transformer& model, std::span<const TokenId> 
   info.score_scale = config.score_scale();
   info.score_cap = static_cast<float>(config.plan.score_softcap);
   info.window = config.window;
-  info.sinks = model.sinks();
+  info.sink_logits = model.sink_logits();
   MemoryTrace trace(info);
   trace.set_tokens({text.begin(), text.end()});
   MemoryObserver observer(trace);

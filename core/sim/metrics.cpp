@@ -41,7 +41,7 @@ void count_ages(std::span<const KeyPos> keys, Index pos, AgeHistogram& ages) {
 
 void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
                        TensorView<const float> v, std::span<const Index> ks,
-                       std::optional<double> sink) {
+                       std::optional<double> sink_logit) {
   visible_ = visible;
   v_ = v;
   const auto n = static_cast<Index>(scores.size());
@@ -53,10 +53,10 @@ void DenseRow::prepare(std::span<const double> scores, TokenRange visible,
   cuts_ = finder_.find(scores, ks_);
   scores_.assign(scores.begin(), scores.end());
   probs_.assign(scores.begin(), scores.end());
-  lse_ = softmax_in_place(probs_, sink);
-  sink_ = sink;
-  sink_prob_ = sink ? std::exp(*sink - lse_) : 0.0;
-  keys_prob_ = sink ? std::max(sum_of(probs_), kTinyMass) : 1.0;
+  lse_ = softmax_in_place(probs_, sink_logit);
+  sink_logit_ = sink_logit;
+  sink_prob_ = sink_logit ? std::exp(*sink_logit - lse_) : 0.0;
+  keys_prob_ = sink_logit ? std::max(sum_of(probs_), kTinyMass) : 1.0;
   output_.assign(static_cast<std::size_t>(v.dim(1)), 0.0);
   add_weighted_rows(probs_, v.range(0, visible.begin, visible.end), output_);
   output_norm_ = norm_of(output_);
@@ -73,7 +73,7 @@ void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) co
   std::vector<double> weights;
   for (KeyPos key : keys)
     weights.push_back(scores_[static_cast<std::size_t>(key - visible_.begin)]);
-  softmax_in_place(weights, sink_);
+  softmax_in_place(weights, sink_logit_);
   std::fill(y.begin(), y.end(), 0.0);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto value = v_.row(keys[i]);
@@ -81,7 +81,8 @@ void DenseRow::list_output(std::span<const KeyPos> keys, std::span<double> y) co
   }
 }
 
-/// raw: the estimate of the dense output with weights and summaries, not renormalised; y: renormalised.
+/// raw: the estimate of the dense output with weights and summaries, not
+/// renormalised; y: renormalised.
 void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras,
                           std::span<double> raw, std::span<double> y) const {
   if (extras.list_share) {
@@ -111,12 +112,12 @@ void DenseRow::add_extras(std::span<const KeyPos> keys, const RowExtras& extras,
 
 /// The weight of the list's keys that count as sink.
 double DenseRow::sink_weight(std::span<const KeyPos> keys, Index n_sink) const {
-  double sink = 0.0;
+  double sink_logit = 0.0;
   for (KeyPos key : keys) {
     if (key >= n_sink) break;
-    sink += probs_[static_cast<std::size_t>(key - visible_.begin)];
+    sink_logit += probs_[static_cast<std::size_t>(key - visible_.begin)];
   }
-  return sink;
+  return sink_logit;
 }
 
 RowQuality DenseRow::compare(std::span<const KeyPos> keys, Index k, Index n_sink,
@@ -164,7 +165,7 @@ RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n
   RowQuality quality;
   const auto n = static_cast<Index>(probs_.size());
   const auto size = static_cast<Index>(keys.size());
-  const double sink = sink_weight(keys, n_sink);
+  const double sink_logit = sink_weight(keys, n_sink);
   const bool is_all = size == n;
   const Index top_budget = std::min(n, k > 0 ? k : size);
   const Index top_ten = std::min<Index>(n, 10);
@@ -178,7 +179,7 @@ RowQuality DenseRow::compare_sums(std::span<const KeyPos> keys, Index k, Index n
       top_budget == 0 ? 0.0 : static_cast<double>(in_budget) / static_cast<double>(top_budget);
   quality.jaccard =
       size == 0 ? 0.0 : static_cast<double>(in_oracle) / static_cast<double>(2 * size - in_oracle);
-  quality.sink_share = mass > 0.0 ? sink / mass : 0.0;
+  quality.sink_share = mass > 0.0 ? sink_logit / mass : 0.0;
 
   y_ = raw_;
   if (mass + sink_prob_ >= kTinyMass) {

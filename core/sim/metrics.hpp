@@ -79,7 +79,8 @@ struct RowQuality {
   double sink_share = 0.0;
 };
 
-/// What else than its keys forms the output of a row: weights of the keys, and summaries (see Selection).
+/// What else than its keys forms the output of a row: weights of the keys, and
+/// summaries (see Selection).
 struct RowExtras {
   std::span<const float> log_weight;   // [keys.size()] or empty
   std::vector<double> summary_scores;  // [m] with log_count, or empty
@@ -98,25 +99,26 @@ class DenseRow {
   /// and the nominal budgets that compare will meet; it finds Top_k of others itself, one by one.
   /// sink: the head's attention sink, if it has one.
   void prepare(std::span<const double> scores, TokenRange visible, TensorView<const float> v,
-               std::span<const Index> ks, std::optional<double> sink = std::nullopt);
+               std::span<const Index> ks, std::optional<double> sink_logit = std::nullopt);
 
   TokenRange visible() const { return visible_; }
   std::span<const double> probs() const { return probs_; }
   std::span<const double> output() const { return output_; }
 
   /// keys: ascending, inside visible(). k: nominal budget in tokens, 0 = number of keys. With all
-  /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and recall count keys as
-  /// they are; outputs are made with weights and summaries.
+  /// keys the answer is exact: mass 1, errors 0 (unless `extras` change the output). Mass and
+  /// recall count keys as they are; outputs are made with weights and summaries.
   RowQuality compare(std::span<const KeyPos> keys, Index k, Index n_sink,
                      const RowExtras& extras = {});
 
-  /// The same for several rows that see the same keys of the same values and keep the same list: values are read once.
-  /// extras, out [rows.size()]. Bit by bit what compare gives for each row.
+  /// The same for several rows that see the same keys of the same values and keep the same list:
+  /// values are read once. extras, out [rows.size()]. Bit by bit what compare gives for each row.
   static void compare(std::span<DenseRow* const> rows, std::span<const KeyPos> keys, Index k,
                       Index n_sink, std::span<const RowExtras> extras, std::span<RowQuality> out);
 
  private:
-  /// What compare does once the sum of weights (mass) and of weighted values (raw_) of the list is known.
+  /// What compare does once the sum of weights (mass) and of weighted values (raw_) of the
+  /// list is known.
   RowQuality compare_sums(std::span<const KeyPos> keys, Index k, Index n_sink,
                           const RowExtras& extras, double mass);
   double sink_weight(std::span<const KeyPos> keys, Index n_sink) const;
@@ -132,7 +134,7 @@ class DenseRow {
   std::vector<double> raw_;     // [d_head] of the list at hand: sum of weighted values,
   std::vector<double> y_;       // and its output
   double output_norm_ = 0.0;
-  std::optional<double> sink_;
+  std::optional<double> sink_logit_;
   double lse_ = 0.0;
   double sink_prob_ = 0.0;  // what the sink takes of the row,
   double keys_prob_ = 1.0;  // and what it leaves

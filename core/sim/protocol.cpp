@@ -120,7 +120,7 @@ std::span<const Selection> SelectorRun::layer_call(const LayerCall& input) {
                      .score_scale = shape_.score_scale,
                      .score_cap = shape_.score_cap,
                      .window = input.window,
-                     .sinks = input.sinks,
+                     .sink_logits = input.sink_logits,
                      .q = input.q,
                      .k = input.k,
                      .v = input.v,

@@ -4,8 +4,8 @@
 // Use:
 //   SelectorRun run(MethodSpec("quest").make(), shape, {Budget::parse("tokens=512")});
 //   for each forward call:  run.begin_call(Phase::prefill, n_tok);
-//     for each layer, ascending:  answers = run.layer_call({layer, q, k, v, window});   // append
-//     ... evict
+//     for each layer, ascending:  answers = run.layer_call({layer, q, k, v, window});
+//                                 // from on_append to evict
 //   after a rejection of drafts:  run.rollback(n_keys);
 //
 // The run owns the alive masks and the cross-layer context. Layers that are never asked (not
@@ -26,12 +26,13 @@ namespace kvscope {
 /// call's own included.
 struct LayerCall {
   Index layer = 0;
-  TensorView<const float> q;     // [n_q, n_tok, d_head]
-  TensorView<const float> k;     // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
-  TensorView<const float> v;     // same as k; may be empty unless the method needs values
-  std::optional<Index> window;   // the layer's sliding window
-  std::span<const float> sinks;  // [n_q] or empty: the layer's attention sinks
-  /// Threads that the method may work on, outside any other loop of this pool; null = the calling thread alone.
+  TensorView<const float> q;    // [n_q, n_tok, d_head]
+  TensorView<const float> k;    // [n_kv, n_ctx, d_head], n_ctx = keys before the call + n_tok
+  TensorView<const float> v;    // same as k; may be empty unless the method needs values
+  std::optional<Index> window;  // the layer's sliding window
+  std::span<const float> sink_logits;  // [n_q] or empty: the layer's attention sinks
+  /// Threads that the method may work on, outside any other loop of this pool; null = the
+  /// calling thread alone.
   ThreadPool* pool = nullptr;
   SelectionTrace* trace = nullptr;  // see SelectCall
   const SideView* side = nullptr;   // see SelectCall

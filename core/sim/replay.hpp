@@ -51,22 +51,23 @@ struct AnsweredCall {
 
 struct ReplayOptions {
   CallPlan calls;
-  std::optional<Index> rows_per_chunk =
-      8;  // measured queries of a call, evenly spaced, the last among them; empty = all
+  /// Measured queries of a call, evenly spaced, the last among them; empty = all.
+  std::optional<Index> rows_per_chunk = 8;
   std::optional<Index> dense_layers;  // leading layers left dense; empty = the method's own default
   Index n_sink = 4;                   // positions that count as sink
   std::vector<Index> q_heads;         // measured heads, ascending; empty = all
   /// A recording of the same model over another text, for methods that learn from keys before they
   /// see a sequence; null = none.
   const TraceSource* calibration = nullptr;
-  /// Only what selections cost is wanted: kept, forced_share, union, FLOPs and bytes are those of a whole replay,
-  /// everything that needs exact rows is NaN (mass_rows 1), and no row is shown to on_row.
+  /// Only what selections cost is wanted: kept, forced_share, union, FLOPs and bytes are those
+  /// of a whole replay, everything that needs exact rows is NaN (mass_rows 1), and no row is
+  /// shown to on_row.
   bool only_costs = false;
   /// Called once per measured row and head, from several threads and in any order, for callers that
   /// want more than the metrics; not for layers that stay dense because of a window. May be empty.
   std::function<void(const MeasuredRow&)> on_row;
-  /// Called with every answer, in order, in the thread of the replay; not for layers that stay dense because of a
-  /// window. May be empty.
+  /// Called with every answer, in order, in the thread of the replay; not for layers that stay
+  /// dense because of a window. May be empty.
   std::function<void(const AnsweredCall&)> on_answer;
 };
 

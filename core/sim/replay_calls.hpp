@@ -14,13 +14,13 @@ struct CallPlan {
   Index chunk = 128;  // B_CP: queries of a prefill call
   Index steps = 16;   // decode, verify: calls measured, evenly spaced
   Index drafts = 4;   // verify: tokens verified at once
-  std::vector<TokenRange>
-      at;  // these calls instead, ascending and apart, wherever the prompt ends; empty = as above
+  /// These calls instead, ascending and apart, wherever the prompt ends; empty = as above.
+  std::vector<TokenRange> at;
 };
 
 /// Where the prompt ends for these calls: decode and verify take the later half of the prompt as
-/// decoded where a trace has decoded nothing (or less than one verification). Of calls that are named
-/// one by one, the first one is the first after the prompt.
+/// decoded where a trace has decoded nothing (or less than one verification). Of calls that are
+/// named one by one, the first one is the first after the prompt.
 Index prompt_end(const TraceInfo& info, const CallPlan& plan);
 
 /// Calls in order, without overlap. prefill: chunks of the whole prompt. decode: single positions

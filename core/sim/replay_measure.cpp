@@ -24,7 +24,8 @@ Index nominal_keys(const PairAnswer& answer, Index n_visible) {
 
 constexpr RowQuality kNotMeasured{kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
 
-/// How many flags are 1 (the others 0): parts whose sum fits a byte, which the compiler adds up many at a time.
+/// How many flags are 1 (the others 0): parts whose sum fits a byte, which the compiler adds up
+/// many at a time.
 Index count_ones(std::span<const std::uint8_t> flags) {
   constexpr std::size_t kPart = 240;
   Index n = 0;
@@ -158,7 +159,7 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
     const std::span<double> row_scores = worker.scores.row(q_head - kv_head * group, visible);
     soft_cap(row_scores, info_.score_rule().cap);
     worker.dense[h].prepare(row_scores, visible, job.layer.v.view().sub(kv_head), worker.ks,
-                            info_.sink(job.layer.layer, q_head));
+                            info_.sink_logit(job.layer.layer, q_head));
     if (options_.on_row)
       options_.on_row({job.layer.layer, q_head, pos, visible, worker.dense[h].probs(), keys});
   }
@@ -173,7 +174,8 @@ void ReplayMeasure::measure_row(const Job& job, Index kv_head, Index row_slot, W
   }
 }
 
-/// Files what answer `p` gives heads [first, first + n) of the worker's row, which keep the same list.
+/// Files what answer `p` gives heads [first, first + n) of the worker's row, which keep
+/// the same list.
 void ReplayMeasure::measure_list(const Job& job, std::size_t p, const RowPlace& at,
                                  std::size_t first, std::size_t n, Worker& worker) {
   const PairAnswer& answer = job.answers[p];

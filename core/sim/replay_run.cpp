@@ -26,7 +26,7 @@ ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens) {
   out.trace = &trace;
   const auto at = static_cast<std::size_t>(layer);
   if (at < info.window.size()) out.window = info.window[at];
-  out.sinks = info.layer_sinks(layer);
+  out.sink_logits = info.layer_sink_logits(layer);
   if (out.window) return out;  // stays dense: nothing to read
   const Shape shape{info.n_kv, n_tokens, info.d_head};
   out.k = Tensor<float>::uninitialized(shape);
@@ -91,8 +91,8 @@ void ReplayRun::calibrate(const TraceSource* text, const std::vector<ReplayLayer
   }
   std::vector<Index> asked;
   for (const ReplayLayer& layer : layers) {
-    if (!layer.window)
-      asked.push_back(layer.layer);  // the others stay dense: nobody asks about them
+    // The others stay dense: nobody asks about them.
+    if (!layer.window) asked.push_back(layer.layer);
   }
   run_->calibrate(*text, asked, pool);
 }
@@ -104,14 +104,14 @@ LayerCall ReplayRun::layer_call(const ReplayLayer& layer, TensorView<const float
           layer.k.view().range(1, 0, n_keys),
           layer.v.view().range(1, 0, n_keys),
           layer.window,
-          layer.sinks};
+          layer.sink_logits};
 }
 
 void ReplayRun::advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers,
                         Index begin, Index chunk, Index n_prompt) {
   const Index n = caps().steps_per_choice;
-  const Index first_step =
-      begin - begin % n;  // from here on a list may serve that is still in use at `begin`
+  // From here on a list may serve that is still in use at `begin`.
+  const Index first_step = begin - begin % n;
   while (run_->n_keys() < begin) {
     const Index from = run_->n_keys();
     const bool in_prompt = from < n_prompt;

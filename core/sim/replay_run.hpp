@@ -17,13 +17,14 @@ namespace kvscope {
 struct ReplayLayer {
   Index layer = 0;
   std::optional<Index> window;
-  std::span<const float> sinks;        // [n_q] or empty; of the trace's info
+  std::span<const float> sink_logits;  // [n_q] or empty; of the trace's info
   Tensor<float> k;                     // [n_kv, n_tokens, d_head]
   Tensor<float> v;                     // [n_kv, n_tokens, d_head]
   const TraceSource* trace = nullptr;  // where side tensors are read from; must outlive the layer
 };
 
-/// The first n_tokens keys and values of a recorded layer; none of a layer with a window, which stays dense.
+/// The first n_tokens keys and values of a recorded layer; none of a layer with a window,
+/// which stays dense.
 ReplayLayer read_layer(const TraceSource& trace, Index layer, Index n_tokens);
 
 /// The attention structure of a recording.
@@ -47,8 +48,8 @@ class ReplayRun {
   void advance(const TraceSource& trace, const std::vector<ReplayLayer>& layers, Index begin,
                Index chunk, Index n_prompt);
   void begin_call(Phase phase, TokenRange call, std::span<const Tensor<float>> draft_rows);
-  /// Asks about one layer; answers() and costs() then hold one entry per member, and looked_at, if it is given, what the
-  /// method looked at.
+  /// Asks about one layer; answers() and costs() then hold one entry per member, and looked_at, if
+  /// it is given, what the method looked at.
   void ask(const ReplayLayer& layer, TensorView<const float> q, TokenRange call,
            ThreadPool* pool = nullptr, SelectionTrace* looked_at = nullptr);
 

@@ -23,8 +23,8 @@ namespace kvscope {
 struct SpeculativeResult {
   std::vector<TokenId> tokens;  // [n_new] after the prompt
   std::vector<Index> accepted;  // per verifier pass: drafts accepted
-  double draft_seconds =
-      0.0;  // the draft's forward calls, and its attention rows for methods that read them
+  /// The draft's forward calls, and its attention rows for methods that read them.
+  double draft_seconds = 0.0;
   double total_seconds = 0.0;  // all rounds, without the prefill
   /// Mean of `accepted`; NaN without passes.
   double acceptance_length() const;

@@ -79,7 +79,8 @@ HWY_INLINE void SoftmaxStep(const LaneAttention& t, Index n_keys, float* scores)
   }
 }
 
-// Caps the scores of a block of keys; addends (one per key, `stride` apart, or null) join behind the cap.
+// Caps the scores of a block of keys; addends (one per key, `stride` apart, or null) join
+// behind the cap.
 HWY_INLINE void CapScores(const LaneAttention& t, Index n_keys, const float* addends, Index stride,
                           float* scores) {
   const D d;
@@ -92,7 +93,8 @@ HWY_INLINE void CapScores(const LaneAttention& t, Index n_keys, const float* add
   }
 }
 
-// [n_keys, d_head] to tiles [d_head / kTileRows][n_keys][kTileRows]: read in order, one line after another.
+// [n_keys, d_head] to tiles [d_head / kTileRows][n_keys][kTileRows]: read in order, one
+// line after another.
 HWY_INLINE void PackValues(const float* HWY_RESTRICT v, Index n_keys, Index d_head,
                            float* HWY_RESTRICT packed) {
   for (Index i = 0; i < n_keys; ++i) {
@@ -123,9 +125,9 @@ HWY_INLINE void AddPackedValues(const LaneAttention& t, const float* packed, Ind
   }
 }
 
-// A block of keys and values in f32. Its functions are those of every kind of block: Begin reads the keys
-// [key0, key0 + n_keys) of all tasks; Scores are one task's products with keys, AddValues turns them into weights and adds
-// the weighted values.
+// A block of keys and values in f32. Its functions are those of every kind of block: Begin reads
+// the keys [key0, key0 + n_keys) of all tasks; Scores are one task's products with keys, AddValues
+// turns them into weights and adds the weighted values.
 class F32Block {
  public:
   F32Block(const LaneAttention* tasks, Index n_tasks, float* packed)
@@ -134,12 +136,13 @@ class F32Block {
   void Begin(Index key0, Index n_keys) {
     Take(t_.k + key0 * t_.d_head, t_.v + key0 * t_.d_head, n_keys);
   }
-  // Keys that scores are computed for, those behind the last one included: masked, and without weight.
+  // Keys that scores are computed for, those behind the last one included: masked,
+  // and without weight.
   Index n_scores(Index n_keys) const { return n_keys; }
 
   HWY_INLINE void Scores(const LaneAttention& t, Index, Index n_keys, float* scores) const {
-    const bool is_apart =
-        t.cap > 0.0f && t.has_addends;  // the last channel is not part of the product
+    // The last channel is not part of the product.
+    const bool is_apart = t.cap > 0.0f && t.has_addends;
     const Index d_dot = is_apart ? t.d_head - 1 : t.d_head;
     Product<Init::kBias>(k_, t.d_head, 1, n_keys, t.q, t.lanes, d_dot, nullptr, nullptr, scores);
     if (t.cap > 0.0f) CapScores(t, n_keys, is_apart ? k_ + d_dot : nullptr, t.d_head, scores);
@@ -206,12 +209,12 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundedPairs(V even, V odd) {
   return hn::Or(hn::ShiftRight<16>(rounded(even)), hn::And(rounded(odd), hn::Set(du, 0xffff0000u)));
 }
 
-constexpr float kMaxGrowth =
-    8.0f;  // a running maximum may lag behind by this much: weights up to e^8 are no harm
+// A running maximum may lag behind by this much: weights up to e^8 are no harm.
+constexpr float kMaxGrowth = 8.0f;
 
-// Scores of a block of keys (even n_keys) to pairs of weights relative to the running maximum, and the state with them.
-// The maximum moves only where it lags too far behind: then what was summed before must be scaled by alpha. Returns true
-// if any lane's alpha is not 1.
+// Scores of a block of keys (even n_keys) to pairs of weights relative to the running maximum, and
+// the state with them. The maximum moves only where it lags too far behind: then what was summed
+// before must be scaled by alpha. Returns true if any lane's alpha is not 1.
 HWY_INLINE bool SoftmaxToPairs(const LaneAttention& t, Index n_keys, const float* scores,
                                std::uint16_t* pairs) {
   const D d;
@@ -270,8 +273,8 @@ HWY_INLINE void Transpose8x8(const std::uint16_t* const row[8], Index c, std::ui
   const hn::FixedTag<std::uint16_t, 8> d16;
   const hn::FixedTag<std::uint32_t, 4> d32;
   const hn::FixedTag<std::uint64_t, 2> d64;
-  hn::Vec<hn::FixedTag<std::uint32_t, 4>>
-      pairs[4][2];  // of rows 2r and 2r + 1: elements 0 to 3, and 4 to 7
+  // Of rows 2r and 2r + 1: elements 0 to 3, and 4 to 7.
+  hn::Vec<hn::FixedTag<std::uint32_t, 4>> pairs[4][2];
   for (int r = 0; r < 4; ++r) {
     const auto even = hn::LoadU(d16, row[2 * r] + c);
     const auto odd = hn::LoadU(d16, row[2 * r + 1] + c);
@@ -301,8 +304,8 @@ class Bf16Block {
     memory_.resize(static_cast<std::size_t>(n_tasks * n_q_pairs_ + kKeyBlock * t_.lanes) +
                    2 * block + kAlign);
     auto* first = memory_.data();
-    while (reinterpret_cast<std::uintptr_t>(first) % (2 * kAlign) != 0)
-      ++first;  // tiles are read line by line
+    // Tiles are read line by line.
+    while (reinterpret_cast<std::uintptr_t>(first) % (2 * kAlign) != 0) ++first;
     q_pairs_ = first;
     values_ = q_pairs_ + n_tasks * n_q_pairs_;
     last_keys_ = values_ + block;
@@ -422,10 +425,10 @@ HWY_INLINE void JoinSpan(const float* max, const float* sum, const float* out, I
 }
 
 // A sink is a score that was seen before the first key, with exp(sink - max) = 1.
-HWY_INLINE void StartTotal(const float* sinks, Index lanes, float* total) {
+HWY_INLINE void StartTotal(const float* sink_logits, Index lanes, float* total) {
   for (Index j = 0; j < lanes; ++j) {
-    total[j] = sinks != nullptr ? sinks[j] : kMinusInfinity;
-    total[lanes + j] = sinks != nullptr ? 1.0f : 0.0f;
+    total[j] = sink_logits != nullptr ? sink_logits[j] : kMinusInfinity;
+    total[lanes + j] = sink_logits != nullptr ? 1.0f : 0.0f;
   }
 }
 
@@ -453,7 +456,7 @@ void AttendBlocks(const LaneAttention* tasks, Index n_tasks, float* scores, Bloc
   std::vector<Positions> positions(static_cast<std::size_t>(n_tasks));
   Index first_key = tasks[0].key_begin;
   Index last_key = tasks[0].key_end;
-  bool has_sinks = false;
+  bool has_sink_logits = false;
   for (Index i = 0; i < n_tasks; ++i) {
     const LaneAttention& t = tasks[i];
     Positions& p = positions[static_cast<std::size_t>(i)];
@@ -464,17 +467,17 @@ void AttendBlocks(const LaneAttention* tasks, Index n_tasks, float* scores, Bloc
     }
     first_key = t.key_begin < first_key ? t.key_begin : first_key;
     last_key = t.key_end > last_key ? t.key_end : last_key;
-    has_sinks = has_sinks || t.sinks != nullptr;
+    has_sink_logits = has_sink_logits || t.sink_logits != nullptr;
     StartSpan(t);
   }
   const Index d_head = tasks[0].d_head;
   const Index lanes = tasks[0].lanes;
   const Index total_size = (d_head + 2) * lanes;
-  const bool has_totals = has_sinks || last_key > (first_key / kKeySpan + 1) * kKeySpan;
+  const bool has_totals = has_sink_logits || last_key > (first_key / kKeySpan + 1) * kKeySpan;
   std::vector<float> totals(has_totals ? static_cast<std::size_t>(n_tasks * total_size) : 0, 0.0f);
   if (has_totals) {
     for (Index i = 0; i < n_tasks; ++i) {
-      StartTotal(tasks[i].sinks, lanes, totals.data() + i * total_size);
+      StartTotal(tasks[i].sink_logits, lanes, totals.data() + i * total_size);
     }
   }
   for (Index key0 = first_key; key0 < last_key; key0 += kKeyBlock) {
@@ -525,9 +528,9 @@ void Attention(const LaneAttention* tasks, Index n_tasks, float* scores, float* 
 }
 
 void JoinParts(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
-               const float* sinks, float* out, float* lse) {
+               const float* sink_logits, float* out, float* lse) {
   std::vector<float> total(static_cast<std::size_t>((d_head + 2) * lanes), 0.0f);
-  StartTotal(sinks, lanes, total.data());
+  StartTotal(sink_logits, lanes, total.data());
   for (Index i = 0; i < n_parts; ++i) {
     const float* part = parts + i * stride;
     JoinSpan(part, part + lanes, part + 2 * lanes, d_head, lanes, total.data());
@@ -560,8 +563,8 @@ void lane_attention(std::span<const LaneAttention> tasks, float* scratch, Matmul
 }
 
 void lane_attention_join(const float* parts, Index n_parts, Index stride, Index d_head, Index lanes,
-                         const float* sinks, float* out, float* lse) {
-  HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, lanes, sinks, out, lse);
+                         const float* sink_logits, float* out, float* lse) {
+  HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, lanes, sink_logits, out, lse);
 }
 
 }  // namespace kvscope

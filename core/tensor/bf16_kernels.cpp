@@ -1,4 +1,5 @@
-// Compiled alone: functions with target attributes. No -m flag: this file's other code must run everywhere.
+// Compiled alone: functions with target attributes. No -m flag: this file's other code
+// must run everywhere.
 #include "core/tensor/bf16_kernels.hpp"
 
 #include <fmt/format.h>
@@ -26,8 +27,8 @@ namespace {
 
 constexpr Index kTile = 16;       // rows of a tile of weights, and lanes of a tile of activations
 constexpr Index kTileDepth = 32;  // values of k in a tile
-constexpr Index kDepth =
-    512;  // values of k per pass: 32 rows, and a lane block, stay in the first-level cache
+// Values of k per pass: 32 rows, and a lane block, stay in the first-level cache.
+constexpr Index kDepth = 512;
 
 constexpr std::array<Matmul, 4> kAll = {Matmul::f32, Matmul::bf16_portable, Matmul::bf16_avx512,
                                         Matmul::bf16_amx};
@@ -130,12 +131,14 @@ struct alignas(64) TileConfig {
 
 #define KVSCOPE_AMX __attribute__((target("amx-tile,amx-bf16")))
 
-// Tile loads do not tell the compiler which memory they read: what was written must be there before them.
+// Tile loads do not tell the compiler which memory they read: what was written must be
+// there before them.
 inline void finish_writes() {
   __asm__ volatile("" ::: "memory");
 }
 
-// Weights as tiles of 16 rows by 32 values: rows, steps along k and tiles of rows are so many values apart.
+// Weights as tiles of 16 rows by 32 values: rows, steps along k and tiles of rows are so
+// many values apart.
 struct TiledWeights {
   const std::uint16_t* data;
   Index row, step, tile;
@@ -241,15 +244,16 @@ void amx_add(TiledWeights w, Index n_tiles, Index n_steps, const std::uint16_t* 
 }
 
 KVSCOPE_AMX void amx_start() {
-  static constexpr TileConfig
-      config;  // in memory as a whole: the intrinsic names its first bytes only
+  // In memory as a whole: the intrinsic names its first bytes only.
+  static constexpr TileConfig config;
   _tile_loadconfig(&config);
 }
 KVSCOPE_AMX void amx_stop() {
   _tile_release();
 }
 
-// Tiles one after another, [n_tiles][n_steps][16][32]: rows that are a power of two apart would share cache sets.
+// Tiles one after another, [n_tiles][n_steps][16][32]: rows that are a power of two apart would
+// share cache sets.
 TiledWeights pack(const std::uint16_t* w, Index ldw, Index n_tiles, Index n_steps,
                   std::uint16_t* packed) {
   for (Index r = 0; r < n_tiles * kTile; ++r) {
@@ -367,11 +371,13 @@ Matmul matmul_from_name(std::string_view name) {
     if (name != name_of(matmul)) continue;
     if (is_available(matmul)) return matmul;
     throw ConfigError(fmt::format(
-        "matmul \"{}\": this machine cannot run it; it has {}: choose one of these, or \"bf16\" for the best",
+        "matmul \"{}\": this machine cannot run it; it has {}: choose one of these, or \"bf16\" "
+        "for the best",
         name, names_available()));
   }
   throw ConfigError(fmt::format(
-      "matmul \"{}\": expected f32, bf16, bf16-amx, bf16-avx512 or bf16-portable; this machine has {}",
+      "matmul \"{}\": expected f32, bf16, bf16-amx, bf16-avx512 or bf16-portable; this machine has "
+      "{}",
       name, names_available()));
 }
 

@@ -57,8 +57,8 @@ void Rope(float* x, const float* cos, const float* sin, Index d_head, Index lane
   }
 }
 
-constexpr float kMostExponent =
-    80.0f;  // of exp in a sigmoid: beyond it Highway's exp is not defined, and 1 / (1 + e^80) is 0
+// Of exp in a sigmoid: beyond it Highway's exp is not defined, and 1 / (1 + e^80) is 0.
+constexpr float kMostExponent = 80.0f;
 
 void SwiGlu(float* gate, const float* up, Index n) {
   const D d;
@@ -101,10 +101,6 @@ void Add(float* x, const float* y, Index n) {
   }
 }
 
-const char* TargetName() {
-  return hwy::TargetName(HWY_TARGET);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace kvscope
 HWY_AFTER_NAMESPACE();
@@ -117,7 +113,6 @@ HWY_EXPORT(Rope);
 HWY_EXPORT(SwiGlu);
 HWY_EXPORT(ClampedSwiGlu);
 HWY_EXPORT(Add);
-HWY_EXPORT(TargetName);
 
 void lane_matmul(const float* w, Index ldw, Index n_rows, Index k, const float* bias,
                  const float* x, float* y, Index lanes) {
@@ -139,14 +134,11 @@ void lane_clamped_swiglu(const float* gate_up, Index n, float alpha, float limit
 void lane_add(float* x, const float* y, Index n) {
   HWY_DYNAMIC_DISPATCH(Add)(x, y, n);
 }
-const char* lane_target_name() {
-  return HWY_DYNAMIC_DISPATCH(TargetName)();
-}
 
 void rows_from_lanes(const float* x, Index n_features, Index lanes, Index n_tok, float* rows,
                      Index row_stride) {
-  constexpr Index kStep =
-      8;  // features per pass: reads stay in few cache lines, writes are runs of 8
+  // Features per pass: reads stay in few cache lines, writes are runs of 8.
+  constexpr Index kStep = 8;
   for (Index f0 = 0; f0 < n_features; f0 += kStep) {
     const Index f1 = f0 + kStep < n_features ? f0 + kStep : n_features;
     for (Index t = 0; t < n_tok; ++t) {

@@ -1,9 +1,9 @@
 // Vector kernels on lane blocks: [n_features, lanes] matrices whose columns are tokens.
 //
-// A lane block holds up to `lanes` tokens (16 or 32) side by side: feature f of token t is at
-// f * lanes + t. All kernels treat each lane on its own and in one fixed order of operations, so a token's
-// result has the same bits whatever stands in the other lanes: chunked prefill, decode and one-shot agree.
-// The instruction set (SSE2 to AVX-512) is picked at run time.
+// A lane block holds up to `lanes` tokens (16 or 32) side by side: feature f of token t is at f *
+// lanes + t. All kernels treat each lane on its own and in one fixed order of operations, so a
+// token's result has the same bits whatever stands in the other lanes: chunked prefill, decode and
+// one-shot agree. The instruction set (SSE2 to AVX-512) is picked at run time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ void lane_matmul(const float* w, Index ldw, Index n_rows, Index k, const float* 
 /// y[f] = x[f] * weight[f] / sqrt(mean_f x[f]^2 + eps), per lane. x, y [n, lanes]; may be the same.
 void lane_rms_norm(const float* x, const float* weight, Index n, float eps, float* y, Index lanes);
 
-/// Rotates the pairs (x[i], x[i + d/2]) by the angles of cos and sin. x [d, lanes]; cos, sin [d/2, lanes].
+/// Rotates the pairs (x[i], x[i + d/2]) by the angles of cos and sin. x [d, lanes]; cos,
+/// sin [d/2, lanes].
 void lane_rope(float* x, const float* cos, const float* sin, Index d, Index lanes);
 
 /// gate = silu(gate) * up, elementwise over n values.
@@ -45,8 +46,5 @@ void rows_from_lanes(const float* x, Index n_features, Index lanes, Index n_tok,
 /// The inverse of rows_from_lanes, times `scale`; lanes from n_tok on become zero.
 void lanes_from_rows(const float* rows, Index row_stride, Index n_features, Index lanes,
                      Index n_tok, float scale, float* x);
-
-/// Names of the instruction sets this machine can run, best first (for `kvscope version`).
-const char* lane_target_name();
 
 }  // namespace kvscope

@@ -21,14 +21,16 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 using DI = hn::RebindToSigned<D>;
 
-// Accumulators of the register tile: kTileRows x 2 vectors. 32 vector registers hold 8 x 2 and operands, 16 hold 6 x 2.
+// Accumulators of the register tile: kTileRows x 2 vectors. 32 vector registers hold 8 x 2 and
+// operands, 16 hold 6 x 2.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kTileRows = 8;
 #else
 constexpr int kTileRows = 6;
 #endif
 
-// c[r] = (alpha * c[r]) + sum_k a[r * row_stride + k * k_stride] * b[k], for kRows rows and kVecs vectors of lanes.
+// c[r] = (alpha * c[r]) + sum_k a[r * row_stride + k * k_stride] * b[k], for kRows rows and kVecs
+// vectors of lanes.
 enum class Init { kBias, kScaleOld };
 
 template <int kRows, int kVecs, Init kInit>
@@ -108,15 +110,16 @@ HWY_INLINE void Product(const float* a, Index row_stride, Index k_stride, Index 
   }
 }
 
-// exp(x) for x up to 80, most often <= 0: relative error below 2e-7, exactly 1 at 0, 0 below -87 (and at -infinity and NaN).
-// Half the instructions of the general exp, which matters here: one exp per score.
+// exp(x) for x up to 80, most often <= 0: relative error below 2e-7, exactly 1 at 0, 0 below -87
+// (and at -infinity and NaN). Half the instructions of the general exp, which matters here: one
+// exp per score.
 HWY_INLINE V ExpOfNegative(V x) {
   const D d;
   const DI di;
   const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.442695041f)));  // x = n ln 2 + r
   const V nf = hn::ConvertTo(d, n);
-  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693145752f),
-                      x);  // ln 2 in two parts, the first exact in nf * part
+  // ln 2 in two parts, the first exact in nf * part
+  V r = hn::NegMulAdd(nf, hn::Set(d, 0.693145752f), x);
   r = hn::NegMulAdd(nf, hn::Set(d, 1.42860677e-6f), r);
   V p = hn::Set(d, 1.0f / 5040.0f);  // Taylor series of e^r, |r| <= ln 2 / 2
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720.0f));
@@ -138,8 +141,8 @@ HWY_INLINE V SoftCap(V x, float cap) {
   const V one = hn::Set(d, 1.0f);
   const V e = ExpOfNegative(hn::Mul(size, hn::Set(d, -2.0f)));
   const V far = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), u);
-  const V square =
-      hn::Mul(u, u);  // near 0 the difference above loses digits: Taylor's series of tanh
+  // Near 0 the difference above loses digits: Taylor's series of tanh.
+  const V square = hn::Mul(u, u);
   V p = hn::Set(d, 62.0f / 2835.0f);
   p = hn::MulAdd(p, square, hn::Set(d, -17.0f / 315.0f));
   p = hn::MulAdd(p, square, hn::Set(d, 2.0f / 15.0f));

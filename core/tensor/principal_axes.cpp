@@ -96,8 +96,8 @@ PrincipalAxes principal_axes(std::span<const TensorView<const float>> sets) {
   }
   center /= n;
   const Eigen::MatrixXd covariance = scatter_of(sets, center) / n;
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
-      covariance);  // rising eigenvalues, reads the lower half
+  // Rising eigenvalues, reads the lower half.
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(covariance);
 
   PrincipalAxes axes;
   axes.center.assign(center.data(), center.data() + d);

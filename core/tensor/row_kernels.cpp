@@ -183,7 +183,8 @@ Index VectorFloats() {
   return static_cast<Index>(hn::Lanes(D()));
 }
 
-// Scores of one vector of keys by their first d_dot channels, lane = key. q [kRows, d_head]; scores: row r at r * kKeyBlock.
+// Scores of one vector of keys by their first d_dot channels, lane = key. q [kRows, d_head];
+// scores: row r at r * kKeyBlock.
 template <int kRows, class Keys>
 HWY_INLINE void ScoreTile(const Keys& k, Index d_dot, Index d_head, const float* q, float* scores) {
   const D d;
@@ -223,7 +224,8 @@ HWY_INLINE void CapRow(const RowAttention& t, const Keys& k, Index n_keys, float
 
 constexpr Index kValuesAhead = 8;  // listed rows whose memory is on its way
 
-// out[r][f] = out[r][f] * alpha[r] + sum over keys of p[r][key] * v[key][f], for kVecs vectors of channels.
+// out[r][f] = out[r][f] * alpha[r] + sum over keys of p[r][key] * v[key][f], for kVecs
+// vectors of channels.
 template <int kRows, int kVecs, class Tag, class Keys>
 HWY_INLINE void ValueTile(Tag d, const Keys& v, Index f, Index n_keys, const float* p,
                           const float* alpha, float* out, Index out_stride) {
@@ -251,7 +253,8 @@ HWY_INLINE void ValueTile(Tag d, const Keys& v, Index f, Index n_keys, const flo
   }
 }
 
-// Hides what the row's query does not see, turns scores into probabilities; updates maximum and sum. Returns alpha.
+// Hides what the row's query does not see, turns scores into probabilities; updates maximum and
+// sum. Returns alpha.
 HWY_INLINE float SoftmaxRow(const RowAttention& t, Index row, Index key0, Index n_keys, float* s,
                             float* max, float* sum) {
   const D d;
@@ -358,15 +361,15 @@ HWY_INLINE void JoinOutput(Tag d, const float* parts, Index n_parts, Index strid
   hn::StoreU(hn::Mul(value, inverse), d, out);
 }
 
-float JoinParts(const float* parts, Index n_parts, Index stride, Index d_head, const float* sink,
-                float* out) {
+float JoinParts(const float* parts, Index n_parts, Index stride, Index d_head,
+                const float* sink_logit, float* out) {
   const D d;
   std::vector<float> factors(static_cast<std::size_t>(2 * n_parts));
   float* before = factors.data();
   float* after = before + n_parts;
   // A sink is a score that was seen before the first key, with exp(sink - max) = 1.
-  float max = sink != nullptr ? *sink : -std::numeric_limits<float>::infinity();
-  float sum = sink != nullptr ? 1.0f : 0.0f;
+  float max = sink_logit != nullptr ? *sink_logit : -std::numeric_limits<float>::infinity();
+  float sum = sink_logit != nullptr ? 1.0f : 0.0f;
   for (Index i = 0; i < n_parts; ++i) {
     const float* part = parts + i * stride;
     const JoinFactors<D> f(d, hn::Set(d, max), hn::Set(d, part[0]));
@@ -414,8 +417,8 @@ void row_attention(const RowAttention& task) {
   HWY_DYNAMIC_DISPATCH(Attend)(task);
 }
 float join_row_parts(const float* parts, Index n_parts, Index stride, Index d_head,
-                     const float* sink, float* out) {
-  return HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, sink, out);
+                     const float* sink_logit, float* out) {
+  return HWY_DYNAMIC_DISPATCH(JoinParts)(parts, n_parts, stride, d_head, sink_logit, out);
 }
 
 }  // namespace kvscope

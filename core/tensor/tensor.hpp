@@ -13,9 +13,9 @@
 #include <string>
 #include <type_traits>
 
-namespace kvscope {
+#include "core/base/index.hpp"
 
-using Index = std::int64_t;
+namespace kvscope {
 
 /// Up to four extents; the last one is contiguous in memory.
 struct Shape {

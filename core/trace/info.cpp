@@ -76,15 +76,15 @@ Index TraceInfo::kv_slot(Index kv_head) const {
   return slot_of(kv_heads, kv_head, "KV head");
 }
 
-std::span<const float> TraceInfo::layer_sinks(Index layer) const {
-  if (sinks.empty()) return {};
-  return std::span(sinks).subspan(static_cast<std::size_t>(layer * n_q),
-                                  static_cast<std::size_t>(n_q));
+std::span<const float> TraceInfo::layer_sink_logits(Index layer) const {
+  if (sink_logits.empty()) return {};
+  return std::span(sink_logits)
+      .subspan(static_cast<std::size_t>(layer * n_q), static_cast<std::size_t>(n_q));
 }
 
-std::optional<double> TraceInfo::sink(Index layer, Index q_head) const {
-  if (sinks.empty()) return std::nullopt;
-  return static_cast<double>(layer_sinks(layer)[static_cast<std::size_t>(q_head)]);
+std::optional<double> TraceInfo::sink_logit(Index layer, Index q_head) const {
+  if (sink_logits.empty()) return std::nullopt;
+  return static_cast<double>(layer_sink_logits(layer)[static_cast<std::size_t>(q_head)]);
 }
 
 bool TraceInfo::has_experts(Index layer) const {
@@ -120,17 +120,18 @@ void check_layers(const TraceInfo& info) {
   const Index least = info.capture.routing ? 1 : 0;
   require(info.n_experts_per_token >= least && info.n_experts_per_token < kMaxCount,
           "n_experts_per_token", fmt::format("{} or more", least), info.n_experts_per_token);
-  require(info.sinks.empty() || info.sinks.size() == n_layers * static_cast<std::size_t>(info.n_q),
+  require(info.sink_logits.empty() ||
+              info.sink_logits.size() == n_layers * static_cast<std::size_t>(info.n_q),
           "number of attention sinks",
           fmt::format("one per layer and query head ({} x {})", info.n_layers, info.n_q),
-          static_cast<Index>(info.sinks.size()));
-  for (std::size_t i = 0; i < info.sinks.size(); ++i) {
-    if (std::isfinite(info.sinks[i])) continue;
+          static_cast<Index>(info.sink_logits.size()));
+  for (std::size_t i = 0; i < info.sink_logits.size(); ++i) {
+    if (std::isfinite(info.sink_logits[i])) continue;
     throw ConfigError(
         fmt::format("attention sink of layer {}, query head {}: expected a finite "
                     "number, found {}",
                     i / static_cast<std::size_t>(info.n_q), i % static_cast<std::size_t>(info.n_q),
-                    info.sinks[i]));
+                    info.sink_logits[i]));
   }
 }
 

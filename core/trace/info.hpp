@@ -7,20 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "core/base/index.hpp"
 #include "core/model/config.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/score_rule.hpp"
 #include "core/trace/side.hpp"
 
 namespace kvscope {
-
-/// Half-open range of token positions.
-struct TokenRange {
-  Index begin = 0;
-  Index end = 0;
-  Index size() const { return end - begin; }
-  bool operator==(const TokenRange&) const = default;
-};
 
 /// Which arrays a recording holds.
 struct CaptureSet {
@@ -74,7 +67,7 @@ struct TraceInfo {
   std::vector<std::optional<Index>> window;  // per layer of the model; empty = full attention
   /// Attention sinks [n_layers, n_q]: a logit per query head that joins every softmax of its layer
   /// and has no key; empty = the model has none.
-  std::vector<float> sinks;
+  std::vector<float> sink_logits;
   std::vector<LayerKind> layer_kinds;  // per layer of the model; empty = not known
   Index n_experts_per_token = 0;       // 0 = no layer has experts
   std::string rope_kind;               // "default", "linear", "llama3", "yarn"
@@ -113,9 +106,9 @@ struct TraceInfo {
   /// How scores follow from q.k.
   ScoreRule score_rule() const { return {score_scale, score_cap}; }
   /// The sink of a query head in a layer of the model; empty if the model has none.
-  std::optional<double> sink(Index layer, Index q_head) const;
+  std::optional<double> sink_logit(Index layer, Index q_head) const;
   /// All sinks of a layer [n_q]; empty if the model has none.
-  std::span<const float> layer_sinks(Index layer) const;
+  std::span<const float> layer_sink_logits(Index layer) const;
   /// True if the layer's tokens are routed to experts.
   bool has_experts(Index layer) const;
   bool has_layer(Index layer) const;

@@ -6,20 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/sink.hpp"
+#include "core/trace/receiver.hpp"
 #include "core/trace/source.hpp"
 
 namespace kvscope {
 
 /// Both ends at once: record into it, then read from it. Holds q, k, v, lse and side tensors in f32
 /// (other captures are ignored).
-class MemoryTrace final : public TraceSource, public TraceSink {
+class MemoryTrace final : public TraceSource, public TraceReceiver {
  public:
   MemoryTrace() = default;
-  /// Sizes everything (zeros) as begin() does; fill through q(), k(), v(), lse() for synthetic traces.
+  /// Sizes everything (zeros) as begin() does; fill through q(), k(), v(), lse()
+  /// for synthetic traces.
   explicit MemoryTrace(const TraceInfo& info) { begin(info); }
 
-  // TraceSink
+  // TraceReceiver
   void begin(const TraceInfo& info) override;
   void write_layer(const LayerRows& rows) override;
   void write_side(const SideRows& rows) override;

@@ -1,4 +1,5 @@
-// Results of analyses as plain records: named arrays with axes and units, grouped so that one group is one plot.
+// Results of analyses as plain records: named arrays with axes and units, grouped so that one group
+// is one plot.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,8 @@ struct ResultArray {
   std::string long_name;          // axis label of a plot
 };
 
-/// One plot for h5web or silx: NXdata with a signal and, per axis, an optional coordinate array. Names are array names.
+/// One plot for h5web or silx: NXdata with a signal and, per axis, an optional coordinate array.
+/// Names are array names.
 struct ResultPlot {
   std::string name;  // group name
   std::string signal;
@@ -87,20 +89,23 @@ struct ResultInfo {
   std::string created;
 };
 
-/// Where an analysis puts its arrays: declared whole, written in slabs along the first axis, so that nothing
-/// needs to be in memory at once. Protocol: begin, [declare, write...]*, plots, finish.
-class ResultSink {
+/// Where an analysis puts its arrays: declared whole, written in slabs along the first
+/// axis, so that nothing needs to be in memory at once. Protocol: begin, [declare,
+/// write...]*, plots, finish.
+class ResultWriter {
  public:
-  virtual ~ResultSink() = default;
+  virtual ~ResultWriter() = default;
   virtual void begin(const ResultInfo& info) = 0;
   virtual void declare(const ResultArray& array) = 0;
-  /// Writes rows [first, first + n) of the first axis; `data` holds n * (product of the other axes).
+  /// Writes rows [first, first + n) of the first axis; `data` holds n * (product of
+  /// the other axes).
   template <class T>
   void write(std::string_view name, Index first, std::span<const T> data) {
     write_raw(name, result_type_of<T>(), first, data.data(), static_cast<Index>(data.size()));
   }
   virtual void add_plot(const ResultPlot& plot) = 0;
-  /// `summary`: the few numbers a person reads first; stored with the result and printed by the program.
+  /// `summary`: the few numbers a person reads first; stored with the result and printed
+  /// by the program.
   virtual void finish(const nlohmann::ordered_json& summary) = 0;
 
  protected:
@@ -109,7 +114,7 @@ class ResultSink {
 };
 
 /// Keeps everything in memory: for tests, and for callers that want the arrays themselves.
-class MemoryResult final : public ResultSink {
+class MemoryResult final : public ResultWriter {
  public:
   void begin(const ResultInfo& info) override;
   void declare(const ResultArray& array) override;

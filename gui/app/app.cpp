@@ -11,7 +11,6 @@
 #include "core/base/whole_file.hpp"
 #include "gui/app/help_overlay.hpp"
 #include "gui/app/sidebar.hpp"
-#include "gui/app/start_page.hpp"
 #include "gui/app/status_bar.hpp"
 #include "gui/model/methods.hpp"
 #include "gui/panels/widgets.hpp"
@@ -68,6 +67,7 @@ App::App(AppOptions options, FontAtlas& fonts, TextureStore& textures)
   cache_ = std::make_unique<Cache>(static_cast<std::size_t>(settings_.cache_mib) << 20);
   jobs_ = std::make_unique<JobRunner>(std::move(options.wake), options.n_threads);
   session_ = std::make_unique<Session>(Workbench{*jobs_, *cache_}, open_result);
+  runs_ = std::make_unique<RunQueue>(*jobs_, std::move(options.program));
   const bool known = std::any_of(layouts_.begin(), layouts_.end(),
                                  [&](const Layout& l) { return l.name == settings_.last_layout; });
   show_layout(known ? settings_.last_layout : layouts_.front().name);
@@ -82,9 +82,10 @@ App::~App() {
 // ---- one frame ----
 
 void App::frame(float screen_scale) {
-  look_again(screen_scale);
+  update_look(screen_scale);
   requests_ = {};
   if (jobs_->poll()) requests_.redraw = true;
+  take_runs();
   bring_up_results();
   const std::uint64_t before = session_->revision();
   n_key_presses_ += count_presses();
@@ -110,8 +111,12 @@ void App::frame(float screen_scale) {
   release_closed();
   remember();
   has_drawn_ = true;
+  // Arrows over the attention map move it; elsewhere they go from control to control.
+  int& flags = ImGui::GetIO().ConfigFlags;
+  flags = take_arrow_claim() ? flags & ~ImGuiConfigFlags_NavEnableKeyboard
+                             : flags | ImGuiConfigFlags_NavEnableKeyboard;
   panel_errors_ = take_error_sentences();
-  hover_ = take_hover_lines();
+  hover_ = collect_hover_lines();
   landmarks_ = take_landmarks();
   drawn_revision_ = session_->revision();
   wants_redraw_ = requests_.redraw || drawn_revision_ != before || take_tooltip_wait() ||
@@ -119,10 +124,10 @@ void App::frame(float screen_scale) {
 }
 
 PanelContext App::context() {
-  return {*session_, look_, fonts_, textures_, requests_};
+  return {*session_, look_, fonts_, textures_, requests_, *runs_};
 }
 
-void App::look_again(float screen_scale) {
+void App::update_look(float screen_scale) {
   const float scale = std::clamp(screen_scale * static_cast<float>(settings_.ui_scale), 0.5f, 4.0f);
   if (look_.scale == scale && look_.ground == settings_.theme && look_.ink.r != look_.surface.r)
     return;
@@ -135,9 +140,18 @@ void App::draw_top_bar() {
   const Look& look = look_;
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(8), look.px(4)});
   ImGui::BeginChild("top", {0, ImGui::GetFrameHeight() + look.px(8)}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
+                        ImGuiWindowFlags_NavFlattened);
   if (ImGui::Button("Open")) ask_open();
   help_tooltip("Traces and results (Ctrl+O); files can be dropped onto the window");
+  ImGui::SameLine();
+  const auto& runs = runs_->runs();
+  const auto n_open =
+      std::count_if(runs.begin(), runs.end(), [](const Run& run) { return !run.status.is_over(); });
+  const std::string run_words = n_open > 0 ? fmt::format("Run ({})###run", n_open) : "Run###run";
+  if (ImGui::Button(run_words.c_str())) toggle_runs();
+  landmark("open runs");
+  help_tooltip("Record, analyse, sweep or simulate, and what was started (Ctrl+R)");
   ImGui::SameLine();
   ImGui::Dummy({look.px(8), 0});
   for (std::size_t i = 0; i < layouts_.size(); ++i) {
@@ -152,9 +166,19 @@ void App::draw_top_bar() {
     help_tooltip(layouts_[i].sentence);
   }
   const char* theme = settings_.theme == plot::Ground::light ? "Dark" : "Light";
-  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("Keys").x +
-                      4 * ImGui::GetStyle().FramePadding.x + ImGui::GetStyle().ItemSpacing.x;
+  const float right = ImGui::CalcTextSize(theme).x + ImGui::CalcTextSize("KeysTour").x +
+                      6 * ImGui::GetStyle().FramePadding.x + 2 * ImGui::GetStyle().ItemSpacing.x;
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - right);
+  if (ImGui::Button("Tour")) {
+    if (session_->documents().empty()) {
+      flash("the tour shows an open trace: open or record one first");
+    } else {
+      tour_.start();
+    }
+  }
+  landmark("tour");
+  help_tooltip("Six steps through the window; Esc leaves");
+  ImGui::SameLine();
   if (ImGui::Button(theme)) {
     settings_.theme =
         settings_.theme == plot::Ground::light ? plot::Ground::dark : plot::Ground::light;
@@ -183,7 +207,8 @@ void App::draw_banners() {
                         packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
   ImGui::BeginChild("notices", {0, ImGui::GetFrameHeight() + look_.px(8)}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
+                        ImGuiWindowFlags_NavFlattened);
   ImGui::AlignTextToFramePadding();
   const std::string& last = session_->notices().back().sentence;
   ImGui::TextUnformatted(fmt::format("{} messages, the last: {}", n,
@@ -212,18 +237,25 @@ void App::draw_banner(std::size_t i) {
   const Notice notice = session_->notices()[i];
   const plot::Colour tone = notice.is_error ? look_.error : look_.warning;
   const float width = ImGui::GetContentRegionAvail().x;
-  const float wrap = width - look_.px(100);
+  const float wrap = width - look_.px(notice.reload.empty() ? 100 : 170);
   const ImVec2 text = ImGui::CalcTextSize(notice.sentence.c_str(), nullptr, false, wrap);
   const float height = std::max(text.y, ImGui::GetFrameHeight()) + look_.px(8);
   ImGui::PushID(static_cast<int>(i));
   ImGui::PushStyleColor(ImGuiCol_ChildBg,
                         packed(plot::blend(plot::with_alpha(tone, 0.14), look_.surface)));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(10), look_.px(4)});
-  ImGui::BeginChild("notice", {0, height}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+  ImGui::BeginChild("notice", {0, height}, false,
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
   ImGui::AlignTextToFramePadding();
   ImGui::PushTextWrapPos(wrap);
   ImGui::TextUnformatted(notice.sentence.c_str());
   ImGui::PopTextWrapPos();
+  bool reloads = false;
+  if (!notice.reload.empty()) {
+    ImGui::SameLine(width - look_.px(150));
+    reloads = ImGui::Button("Reload");
+    landmark(fmt::format("reload {}", i));
+  }
   ImGui::SameLine(width - look_.px(80));
   const bool dismissed = ImGui::Button("Dismiss");
   landmark(fmt::format("dismiss {}", i));
@@ -231,7 +263,11 @@ void App::draw_banner(std::size_t i) {
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
   ImGui::PopID();
-  if (dismissed) session_->dismiss(i);
+  if (reloads) {
+    session_->reload(notice.reload);
+  } else if (dismissed) {
+    session_->dismiss(i);
+  }
 }
 
 void App::draw_body() {
@@ -252,12 +288,14 @@ void App::draw_body() {
     left = std::min(look_.px(kSidebar), room.x * 0.3f);
     ImGui::SetCursorScreenPos({at.x, at.y + bar});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(6)});
-    ImGui::BeginChild("side", {left, height - bar}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
+    ImGui::BeginChild("side", {left, height - bar}, false,
+                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
     const auto clicked = draw_sidebar(shared, find_panel("traces"), controls_height_);
     const auto& results = session_->results();
     if (clicked && *clicked < static_cast<Index>(results.size()))
       show_result(*results[static_cast<std::size_t>(*clicked)]);
     ImGui::EndChild();
+    landmark("side bar");
     ImGui::PopStyleVar();
     strip(at.x + left, at.y, bar, height);
     left += bar;
@@ -266,10 +304,11 @@ void App::draw_body() {
   const bool nothing = session_->documents().empty() && session_->results().empty();
   if (nothing && cells_.maximised().empty()) {
     ImGui::SetCursorScreenPos({area.x, area.y});
-    ImGui::BeginChild("page", {area.w, area.h}, false);
-    const StartChoice choice = draw_start_page(shared, settings_);
+    ImGui::BeginChild("page", {area.w, area.h}, false, ImGuiWindowFlags_NavFlattened);
+    const StartChoice choice = start_page_.draw(shared, settings_);
     ImGui::EndChild();
     for (const auto& file : choice.open) open(file);
+    if (choice.shows_samples && !settings_.tour_done) awaited_traces_ = choice.open.size();
     if (choice.ask_for_file) ask_open();
   } else {
     cells_.draw(shared, panels_, arrangement_, area);
@@ -281,10 +320,18 @@ void App::draw_body() {
       case CellAction::export_figure:
         ask_export();
         break;
+      case CellAction::copy_picture:
+        copy_picture();
+        break;
+      case CellAction::bookmark:
+        ask_bookmark();
+        break;
       case CellAction::none:
         break;
     }
   }
+  for (const auto& file : requests_.open) open(file);
+  if (!requests_.flash.empty()) flash(requests_.flash);
   if (!requests_.show_panel.empty()) {
     const auto shown = panels_in(arrangement_);
     const bool visible = std::find(shown.begin(), shown.end(), requests_.show_panel) != shown.end();
@@ -294,7 +341,8 @@ void App::draw_body() {
   ImGui::SetCursorScreenPos({at.x, at.y + room.y - status});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look_.px(8), look_.px(3)});
   ImGui::BeginChild("status", {0, status}, false,
-                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar);
+                    ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
+                        ImGuiWindowFlags_NavFlattened);
   draw_status_bar(shared, ImGui::GetTime() < flash_until_ ? flash_ : std::string());
   ImGui::EndChild();
   ImGui::PopStyleVar();
@@ -304,7 +352,36 @@ void App::draw_dialogs() {
   file_dialog_.draw(look_);
   PanelContext shared = context();
   export_dialog_.draw(shared, [this](std::string words) { flash(std::move(words)); });
+  draw_tour();
+  draw_bookmark_dialog();
+  palette_.draw(look_);
   if (shows_help_) shows_help_ = draw_help(look_, shortcuts_);
+}
+
+// ---- commands that run beside the window ----
+
+void App::toggle_runs() {
+  if (cells_.maximised() == "runs") {
+    cells_.maximise("");
+  } else {
+    show_panel_alone("runs");
+  }
+}
+
+/// What they made is opened; what the window cannot show is said.
+void App::take_runs() {
+  if (runs_->update()) requests_.redraw = true;
+  for (const Run& run : runs_->take_made()) {
+    const std::string ending = run.out.extension().string();
+    const bool is_table = run.words[0] == "sweep" || run.words[0] == "simulate";
+    if (ending == ".h5" || ending == ".hdf5" || ending == ".csv" ||
+        (ending == ".json" && is_table)) {
+      if (cells_.maximised() == "runs") cells_.maximise("");
+      open(run.out);
+    } else {
+      flash("wrote " + run.out.string());
+    }
+  }
 }
 
 // ---- what keys and menus do ----
@@ -316,7 +393,7 @@ void App::flash(std::string words) {
 
 void App::ask_open() {
   file_dialog_.ask(FileDialog::Purpose::open, "Open a trace, a result or a session",
-                   {".h5", ".hdf5", ".csv", ".json", ".part"}, "",
+                   {".h5", ".hdf5", ".kvset", ".csv", ".json", ".part"}, "",
                    [this](const fs::path& file) { open(file); });
 }
 
@@ -374,6 +451,13 @@ Panel* App::focused_panel() {
 }
 
 void App::open(const fs::path& file) {
+  if (file.extension() == ".txt") {
+    start_page_.take_text(file);
+    const bool nothing = session_->documents().empty() && session_->results().empty();
+    flash(nothing ? "the text to record: " + file.string()
+                  : "a text is recorded from the start page: close what is open first");
+    return;
+  }
   if (is_session_file(file)) {
     try {
       load_session(file);
@@ -469,7 +553,7 @@ void App::remember() {
 }
 
 bool App::is_busy() const {
-  if (session_->is_opening() || !jobs_->is_idle()) return true;
+  if (session_->is_opening() || jobs_->is_computing()) return true;
   return std::any_of(panels_.begin(), panels_.end(), [&](const auto& panel) {
     return cells_.area_of(panel->info().name) && panel->is_busy();
   });

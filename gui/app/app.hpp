@@ -10,10 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "core/base/sibling_program.hpp"
 #include "gui/app/cells.hpp"
 #include "gui/app/export_dialog.hpp"
 #include "gui/app/file_dialog.hpp"
+#include "gui/app/palette.hpp"
 #include "gui/app/shortcuts.hpp"
+#include "gui/app/start_page.hpp"
+#include "gui/app/tour.hpp"
+#include "gui/model/run_queue.hpp"
 #include "gui/model/session.hpp"
 #include "gui/model/settings.hpp"
 #include "gui/panels/landmarks.hpp"
@@ -28,6 +33,7 @@ struct AppOptions {
   std::filesystem::path settings_file;
   int n_threads = 0;           // of background work; 0: all cores
   std::function<void()> wake;  // called from other threads: another frame is wanted
+  std::string program = sibling_program("kvscope");  // what the window runs
 };
 
 class App {
@@ -42,11 +48,12 @@ class App {
 
   Session& session() { return *session_; }
   JobRunner& jobs() { return *jobs_; }
+  RunQueue& runs() { return *runs_; }
   const Settings& settings() const { return settings_; }
   const Look& look() const { return look_; }
 
-  /// A trace, a result or a saved session. What is opened once the window shows is brought into
-  /// view as soon as it is read.
+  /// A trace, a result or a saved session; a text (.txt) is what the start page records next. What
+  /// is opened once the window shows is brought into view as soon as it is read.
   void open(const std::filesystem::path& file);
   /// Applies a saved session: files, selection, layout, panels' switches. Throws IoError,
   /// FormatError or ConfigError.
@@ -87,13 +94,17 @@ class App {
 
  private:
   void make_shortcuts();
-  void look_again(float screen_scale);
+  void update_look(float screen_scale);
   void draw_top_bar();
   void draw_banners();
   void draw_banner(std::size_t notice);
   void show_result(const ResultView& result);
   void bring_up_results();
   void release_closed();
+  void take_runs();
+  void toggle_runs();
+  void draw_tour();
+  std::optional<Area> place_of(const std::string& target) const;
   void draw_body();
   void draw_dialogs();
   void ask_open();
@@ -102,6 +113,14 @@ class App {
   void flash(std::string words);
   void reset_layout();
   void copy_csv();
+  void copy_picture();
+  void ask_palette();
+  std::vector<Action> actions();
+  void go_to(const Destination& to);
+  void bring_up(const std::string& name);
+  void focus_next_panel(int by);
+  void ask_bookmark();
+  void draw_bookmark_dialog();
   void step_method(int by);
   void keep_arrangement();
   void remember();
@@ -113,6 +132,7 @@ class App {
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<JobRunner> jobs_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<RunQueue> runs_;
   FontAtlas& fonts_;
   TextureStore& textures_;
   Look look_;
@@ -126,6 +146,13 @@ class App {
   std::vector<std::string> layout_words_;
   FileDialog file_dialog_;
   ExportDialog export_dialog_;
+  StartPage start_page_;
+  Tour tour_;
+  std::size_t shown_step_ = 0;      // of the tour, whose layout is there
+  std::size_t awaited_traces_ = 0;  // the tour begins once so many are open
+  Palette palette_;
+  std::string note_;  // of the bookmark that is being made
+  bool asks_note_ = false;
   float controls_height_ = 0.0f;  // of the side bar
   bool shows_help_ = false;
   bool shows_all_banners_ = false;

@@ -157,7 +157,22 @@ Json App::state() const {
     }
     for (const auto& [place, at] : panel->landmarks()) json["landmarks"][place] = {at.x, at.y};
   }
-  for (const auto& [place, at] : landmarks_) json["landmarks"][place] = {at.x, at.y};
+  for (const Landmark& mark : landmarks_) {
+    const ImVec2 at = mark.middle();
+    json["landmarks"][mark.name] = {at.x, at.y};
+  }
+  json["tour"] = tour_.step() ? nlohmann::ordered_json(*tour_.step() + 1) : nullptr;
+  json["runs"] = nlohmann::ordered_json::array();
+  for (const Run& run : runs_->runs()) {
+    json["runs"].push_back({{"id", run.id},
+                            {"command", run.command_line()},
+                            {"out", run.out.string()},
+                            {"state", std::string(enum_name(run.status.state))},
+                            {"done", run.status.progress.done},
+                            {"total", run.status.progress.total},
+                            {"error", run.status.error},
+                            {"remark", run.remark}});
+  }
   json["hover"] = Json::object();
   for (const auto& [line, value] : hover_) json["hover"][line] = value;
   const ImGuiIO& io = ImGui::GetIO();
@@ -213,18 +228,18 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_ESCAPE, false, false, "back to the layout", [this] {
     if (shows_help_) {
       shows_help_ = false;
+    } else if (tour_.step()) {
+      tour_.leave();
+      settings_.tour_done = true;
     } else {
       cells_.maximise("");
     }
   });
-  add("View", GLFW_KEY_TAB, false, false, "next panel", [this] {
-    const auto names = panels_in(arrangement_);
-    const auto at = std::find(names.begin(), names.end(), cells_.focused());
-    const std::size_t next =
-        at == names.end() ? 0 : (static_cast<std::size_t>(at - names.begin()) + 1) % names.size();
-    cells_.focus(names[next]);
-    if (!cells_.maximised().empty()) cells_.maximise(names[next]);
-  });
+  add("View", GLFW_KEY_TAB, false, false, "next panel", [this] { focus_next_panel(1); });
+  add("View", GLFW_KEY_TAB, false, kShift, "previous panel", [this] { focus_next_panel(-1); });
+  add("View", GLFW_KEY_F10, false, kShift, "the panel's menu", [this] { cells_.open_menu(); });
+  add("View", GLFW_KEY_F2, false, false, "what the panel shows, in words and formulas",
+      [this] { cells_.show_help(cells_.focused(), !cells_.shows_help(cells_.focused())); });
   add("View", GLFW_KEY_S, false, false, "side bar",
       [this] { settings_.show_sidebar = !settings_.show_sidebar; });
   add("View", GLFW_KEY_T, false, false, "light or dark", [this] {
@@ -238,12 +253,17 @@ void App::make_shortcuts() {
   add("View", GLFW_KEY_EQUAL, kCtrl, false, "larger letters", [rescale] { rescale(1.1); });
   add("View", GLFW_KEY_MINUS, kCtrl, false, "smaller letters", [rescale] { rescale(1 / 1.1); });
 
+  add("Files", GLFW_KEY_K, kCtrl, false, "find an action by its name", [this] { ask_palette(); });
   add("Files", GLFW_KEY_O, kCtrl, false, "open a trace or a result", [this] { ask_open(); });
+  add("Files", GLFW_KEY_R, kCtrl, false, "run a command of kvscope, and back",
+      [this] { toggle_runs(); });
   add("Files", GLFW_KEY_W, kCtrl, false, "close the trace",
       [&session] { session.close_trace(session.selection().trace); });
   add("Files", GLFW_KEY_S, kCtrl, false, "save the session", [this] { ask_save_session(); });
   add("Files", GLFW_KEY_E, kCtrl, false, "export what the panel shows", [this] { ask_export(); });
   add("Files", GLFW_KEY_C, kCtrl, false, "copy the panel's numbers as CSV", [this] { copy_csv(); });
+  add("Files", GLFW_KEY_C, kCtrl, kShift, "copy the panel's picture", [this] { copy_picture(); });
+  add("Files", GLFW_KEY_B, kCtrl, false, "bookmark what is selected", [this] { ask_bookmark(); });
   add(
       "Files", GLFW_KEY_Q, kCtrl, false, "quit", [this] { wants_quit_ = true; }, /*in_text=*/true);
   add(

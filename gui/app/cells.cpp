@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "gui/app/panel_help.hpp"
+#include "gui/model/help_texts.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -28,7 +30,8 @@ Panel* find(const Cells::Panels& panels, const std::string& name) {
 void begin_strip(const Look& look) {
   ImGui::PushStyleVar(ImGuiStyleVar_ScrollbarSize, look.px(5));
   ImGui::BeginChild("switches", {0, ImGui::GetFrameHeight() + look.px(6)}, false,
-                    ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+                    ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
+                        ImGuiWindowFlags_NavFlattened);
   ImGui::PopStyleVar();
   const ImGuiIO& io = ImGui::GetIO();
   const float wheel = io.MouseWheel + io.MouseWheelH;
@@ -91,9 +94,13 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   // A panel alone has a place of its own in every frame, but is one and the same to ImGui.
   ImGui::PushID(maximised_.empty() ? static_cast<const void*>(&leaf) : this);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {context.look.px(6), context.look.px(4)});
+  if (takes_keyboard_ && focused_ == leaf.panel) {
+    ImGui::SetNextWindowFocus();
+    takes_keyboard_ = false;
+  }
   ImGui::BeginChild(leaf.panel.c_str(), {area.w, area.h}, false,
                     ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NoScrollbar |
-                        ImGuiWindowFlags_NoScrollWithMouse);
+                        ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NavFlattened);
   const bool hovered = ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows);
   if (hovered && (ImGui::IsMouseClicked(ImGuiMouseButton_Left) || focused_.empty())) {
     focused_ = leaf.panel;
@@ -104,13 +111,22 @@ void Cells::draw_cell(PanelContext& context, const Panels& panels, Place& leaf, 
   } else {
     areas_[leaf.panel] = area;
     draw_header(context, panels, leaf, *panel);
-    ImGui::BeginChild("content", {0, 0}, false);
+    if (shows_help(leaf.panel) && !draw_panel_help(context, leaf.panel)) helped_.erase(leaf.panel);
+    ImGui::BeginChild("content", {0, 0}, false, ImGuiWindowFlags_NavFlattened);
     try {
       panel->draw(context);
     } catch (const Error& e) {
       error_place(context, e.what());
     }
     ImGui::EndChild();
+    const bool clicks = hovered && ImGui::IsMouseReleased(ImGuiMouseButton_Right) &&
+                        !panel->takes_right_click() &&
+                        ImGui::GetMouseDragDelta(ImGuiMouseButton_Right).x == 0.0f;
+    if (clicks || (opens_menu_ && focused_ == leaf.panel)) {
+      focused_ = leaf.panel;
+      opens_menu_ = false;
+      ImGui::OpenPopup("menu");
+    }
   }
   ImGui::EndChild();
   ImGui::PopStyleVar();
@@ -150,9 +166,22 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
 
   // At the right: maximise, and what can be taken away.
   const float button = ImGui::GetFrameHeight();
-  const float tools = 2 * button + ImGui::GetStyle().ItemSpacing.x * 0.5f;
+  const bool has_help = !help_texts(info.name).empty();
+  const float n_tools = has_help ? 3.0f : 2.0f;
+  const float tools = n_tools * button + ImGui::GetStyle().ItemSpacing.x * 0.5f;
   ImGui::SetCursorScreenPos({at.x + width - tools, at.y});
+  if (has_help) {
+    const bool on = shows_help(info.name);
+    if (on) ImGui::PushStyleColor(ImGuiCol_Text, packed(look.accent));
+    if (ImGui::Button("?", {button, 0})) show_help(info.name, !on);
+    if (on) ImGui::PopStyleColor();
+    landmark("help of " + info.name);
+    help_tooltip("What is shown, in words and formulas (F2)");
+    ImGui::SetCursorScreenPos({at.x + width - tools + button, at.y});
+  }
   if (ImGui::Button("⋯", {button, 0})) ImGui::OpenPopup("menu");
+  landmark("menu of " + info.name);
+  help_tooltip("What can be taken away (also: right click, Shift+F10)");
   ImGui::SetCursorScreenPos({at.x + width - button, at.y});
   const bool is_alone = maximised_ == info.name;
   if (ImGui::Button(is_alone ? "↙" : "↗", {button, 0})) maximised_ = is_alone ? "" : info.name;
@@ -162,6 +191,13 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
     focused_ = info.name;
     if (ImGui::MenuItem("Export what I see...", "Ctrl+E")) action_ = CellAction::export_figure;
     if (ImGui::MenuItem("Copy the numbers as CSV", "Ctrl+C")) action_ = CellAction::copy_csv;
+    if (ImGui::MenuItem("Copy the picture", "Ctrl+Shift+C")) action_ = CellAction::copy_picture;
+    ImGui::Separator();
+    if (ImGui::MenuItem("Bookmark what is selected...", "Ctrl+B")) action_ = CellAction::bookmark;
+    if (has_help && ImGui::MenuItem("What is shown", "F2", shows_help(info.name)))
+      show_help(info.name, !shows_help(info.name));
+    if (ImGui::MenuItem(is_alone ? "Back to the layout" : "This panel alone", "F"))
+      maximised_ = is_alone ? "" : info.name;
     ImGui::EndPopup();
   }
 
@@ -187,6 +223,14 @@ void Cells::draw_header(PanelContext& context, const Panels& panels, Place& leaf
   if (is_strip) ImGui::EndChild();
   const float bottom = std::max(ImGui::GetItemRectMax().y, at.y + ImGui::GetFrameHeight());
   ImGui::SetCursorScreenPos({at.x, bottom + ImGui::GetStyle().ItemSpacing.y * 0.5f});
+}
+
+void Cells::show_help(const std::string& panel, bool on) {
+  if (on) {
+    helped_.insert(panel);
+  } else {
+    helped_.erase(panel);
+  }
 }
 
 CellAction Cells::take_action() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@
 namespace kvscope::gui {
 
 /// What a header's menu asks for.
-enum class CellAction { none, copy_csv, export_figure };
+enum class CellAction { none, copy_csv, copy_picture, export_figure, bookmark };
 
 class Cells {
  public:
@@ -31,6 +32,14 @@ class Cells {
   /// Only this panel is drawn; empty: all.
   const std::string& maximised() const { return maximised_; }
   void maximise(const std::string& panel) { maximised_ = panel; }
+
+  /// The focused panel gets the keyboard in the next frame: arrows go through its controls.
+  void take_keyboard() { takes_keyboard_ = true; }
+  /// Opens the focused panel's menu, as a right click does.
+  void open_menu() { opens_menu_ = true; }
+  /// Help unfolded above a panel's picture.
+  bool shows_help(const std::string& panel) const { return helped_.contains(panel); }
+  void show_help(const std::string& panel, bool on);
 
   /// Asked for by a header's menu in the last frame, for `focused()`.
   CellAction take_action();
@@ -48,6 +57,9 @@ class Cells {
   Place alone_;  // the maximised panel's cell: its address names it in all frames
   CellAction action_ = CellAction::none;
   bool changed_ = false;
+  bool takes_keyboard_ = false;
+  bool opens_menu_ = false;
+  std::set<std::string> helped_;
   std::map<std::string, Area> areas_;            // of the last frame
   std::map<std::string, float> controls_width_;  // of each panel's switches, in the last frame
 };

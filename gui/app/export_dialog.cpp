@@ -27,11 +27,11 @@ void ExportDialog::ask(
   std::error_code error;
   if (folder_.empty()) folder_ = fs::current_path(error).string();
   RenderOptions render = request_.render;
-  const ExportFormat format = request_.format;
+  const std::vector<ExportFormat> formats = request_.formats;
   request_ = request_of(panel, folder_);
   render.theme = request_.render.theme;
   request_.render = render;
-  request_.format = format;
+  request_.formats = formats;
   problem_.clear();
   replace_ = false;
   should_open_ = true;
@@ -51,11 +51,11 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
                                   ImGuiWindowFlags_AlwaysAutoResize)) {
     return;
   }
-  ImGui::TextDisabled("format");
+  ImGui::TextDisabled("formats; the numbers always come as csv");
   if (request_.figure) {
-    segmented("format", request_.format);
+    choose_formats();
   } else {  // a drawing of it would never come
-    request_.format = ExportFormat::csv;
+    request_.formats = {ExportFormat::csv};
     ImGui::TextUnformatted("csv: the panel shows a table, which kvscope table sets in LaTeX");
     landmark("csv only");
   }
@@ -115,7 +115,50 @@ void ExportDialog::draw(PanelContext& context, const std::function<void(std::str
       ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape))) {
     ImGui::CloseCurrentPopup();
   }
+  draw_page_button(context, report);
   ImGui::EndPopup();
+}
+
+/// A button for each; those that are chosen stay down.
+void ExportDialog::choose_formats() {
+  const auto names = EnumNames<ExportFormat>::value;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) ImGui::SameLine();
+    const auto format = static_cast<ExportFormat>(i);
+    auto& chosen = request_.formats;
+    bool on = std::find(chosen.begin(), chosen.end(), format) != chosen.end();
+    if (ImGui::Checkbox(std::string(names[i]).c_str(), &on)) {
+      if (on) {
+        chosen.push_back(format);
+      } else {
+        std::erase(chosen, format);
+      }
+      replace_ = false;
+    }
+    landmark(fmt::format("format {}", names[i]));
+  }
+}
+
+/// All heads as a page for who has no kvscope: kvscope export does it, beside the window.
+void ExportDialog::draw_page_button(PanelContext& context,
+                                    const std::function<void(std::string)>& report) {
+  const auto trace = context.session.document();
+  if (!trace) return;
+  ImGui::Separator();
+  if (ImGui::Button("The whole trace as an HTML page")) {
+    std::error_code error;
+    const fs::path folder = fs::absolute(folder_.empty() ? "." : folder_, error);
+    const fs::path page = free_file(folder / (trace->path().stem().string() + ".html"));
+    context.runs.add(
+        command_words("export", {trace->path().string()}, {{"html", ""}, {"out", page.string()}}),
+        page);
+    report("writing " + page.string());
+    ImGui::CloseCurrentPopup();
+  }
+  landmark("export page");
+  help_tooltip(
+      "One file with the maps of all layers and heads, to pan, zoom and hover in any "
+      "browser: kvscope export --html. It is written beside the window (Run).");
 }
 
 void ExportDialog::start(Session& session, Existing existing,

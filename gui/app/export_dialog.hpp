@@ -1,4 +1,4 @@
-// The dialog behind "Export what I see": format, place and name; the drawing itself happens in the
+// The dialog behind "Export what I see": formats, place and name; the drawing itself happens in the
 // background.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace kvscope::gui {
 class ExportDialog {
  public:
   /// Opens the dialog for what the panel shows now. Files go to the folder chosen last, at first
-  /// the current one.
-  /// `session_of`: the session with paths relative to a folder; called when the folder is settled.
+  /// the current one. `session_of`: the session with paths relative to a folder; called when the
+  /// folder is settled.
   void ask(
       const Panel& panel,
       const std::function<ExportRequest(const Panel&, const std::filesystem::path&)>& request_of,
@@ -23,6 +23,8 @@ class ExportDialog {
   void draw(PanelContext& context, const std::function<void(std::string)>& report);
 
  private:
+  void choose_formats();
+  void draw_page_button(PanelContext& context, const std::function<void(std::string)>& report);
   void start(Session& session, Existing existing, const std::function<void(std::string)>& report);
 
   ExportRequest request_;

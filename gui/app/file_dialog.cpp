@@ -76,7 +76,7 @@ void FileDialog::draw(const Look& look) {
 
   const float below = 2 * ImGui::GetFrameHeightWithSpacing() +
                       (problem_.empty() ? 0.0f : 2 * ImGui::GetTextLineHeightWithSpacing());
-  ImGui::BeginChild("entries", {0, -below}, true);
+  ImGui::BeginChild("entries", {0, -below}, true, ImGuiWindowFlags_NavFlattened);
   if (!listing_.error.empty()) ImGui::TextWrapped("%s", listing_.error.c_str());
   if (listing_.error.empty() && listing_.entries.empty())
     ImGui::TextDisabled("%s", "Nothing here that could be opened.");

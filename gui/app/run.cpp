@@ -189,7 +189,8 @@ int reproduce_view(const CommandLine& line) {
     const bool is_there = std::any_of(drawn.begin(), drawn.end(),
                                       [&](const OutputFile& made) { return made.name == name; });
     if (is_there) continue;
-    request.format = static_cast<ExportFormat>(known - std::begin(EnumNames<ExportFormat>::value));
+    request.formats = {
+        static_cast<ExportFormat>(known - std::begin(EnumNames<ExportFormat>::value))};
     for (OutputFile& made : export_files(request)) drawn.push_back(std::move(made));
   }
   for (const Json& file : before.value("files", Json::array())) {

@@ -145,7 +145,7 @@ std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& c
   // What is chosen stays in sight; the tree above it scrolls.
   const float wanted = controls_height > 0.0f ? controls_height : height * 0.5f;
   const float controls = has_trace ? std::min(height * 0.62f, wanted) : 0.0f;
-  ImGui::BeginChild("traces", {0, height - controls}, false);
+  ImGui::BeginChild("traces", {0, height - controls}, false, ImGuiWindowFlags_NavFlattened);
   const std::optional<Index> clicked = draw_results(context);
   try {
     if (traces != nullptr) traces->draw(context);
@@ -156,7 +156,7 @@ std::optional<Index> draw_sidebar(PanelContext& context, Panel* traces, float& c
   // The last trace may have been closed just now.
   if (!has_trace || session.document() == nullptr) return clicked;
   ImGui::Separator();
-  ImGui::BeginChild("controls", {0, 0}, false);
+  ImGui::BeginChild("controls", {0, 0}, false, ImGuiWindowFlags_NavFlattened);
   draw_selection(context);
   ImGui::Separator();
   method_choice(context, "method", session.selection().selector, "method", &Selection::selector,

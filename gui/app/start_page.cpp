@@ -1,9 +1,14 @@
 #include "gui/app/start_page.hpp"
 
+#include <fmt/format.h>
 #include <imgui.h>
+#include <imgui_stdlib.h>
 
 #include <algorithm>
+#include <array>
 
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/run_list.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
@@ -11,6 +16,59 @@
 namespace kvscope::gui {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr Index kSampleTokens = 2048;
+constexpr Index kSampleDecode = 32;
+
+void muted(const PanelContext& context, const std::string& words) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
+  ImGui::TextWrapped("%s", words.c_str());
+  ImGui::PopStyleColor();
+}
+
+/// A button in the accent colour: what one would press here.
+bool main_button(const PanelContext& context, const char* label, bool enabled = true) {
+  const plot::Colour accent = context.look.accent;
+  ImGui::PushStyleColor(ImGuiCol_Button, packed(plot::with_alpha(accent, enabled ? 0.30 : 0.08)));
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(enabled ? context.look.ink : context.look.muted));
+  const bool pressed = ImGui::Button(label) && enabled;
+  ImGui::PopStyleColor(2);
+  landmark(label);
+  return pressed;
+}
+
+std::vector<fs::path> sample_files() {
+  const fs::path folder = samples_folder();
+  if (folder.empty()) return {};
+  return {folder / "verifier.h5", folder / "draft.h5"};
+}
+
+bool are_there(const std::vector<fs::path>& files) {
+  std::error_code error;
+  return !files.empty() && std::all_of(files.begin(), files.end(), [&](const fs::path& file) {
+    return fs::is_regular_file(file, error);
+  });
+}
+
+/// A named row of a form: its label, then room for the control.
+void row(const char* label, const char* help) {
+  const float left = ImGui::GetCursorPosX();
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextDisabled("%s", label);
+  help_tooltip(help);
+  ImGui::SameLine(left + ImGui::GetFontSize() * 4.2f);
+}
+
+/// Where a recording goes if nobody says: the folder that the program was started in.
+std::string suggested_recording(const std::string& model) {
+  std::error_code error;
+  const std::string stem = fs::path(model).filename().string();
+  return free_file(fs::current_path(error) / ((stem.empty() ? "trace" : stem) + ".h5")).string();
+}
+
+}  // namespace
 
 std::vector<fs::path> demo_traces(const fs::path& folder) {
   std::vector<fs::path> found;
@@ -22,61 +80,194 @@ std::vector<fs::path> demo_traces(const fs::path& folder) {
   return found;
 }
 
-StartChoice draw_start_page(PanelContext& context, const Settings& settings) {
+void StartPage::take_text(const fs::path& file) {
+  form_.text = RecordingForm::Text::file;
+  form_.file = file.string();
+}
+
+StartChoice StartPage::draw(PanelContext& context, const Settings& settings) {
   StartChoice choice;
   const Look& look = context.look;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  const float width = std::min(room.x - look.px(40), look.px(560));
+  const bool is_wide = room.x > look.px(900);
+  const float width = std::min(room.x - look.px(32), is_wide ? look.px(1180) : look.px(560));
   ImGui::SetCursorPos({ImGui::GetCursorPosX() + (room.x - width) / 2,
-                       ImGui::GetCursorPosY() + std::max(look.px(20), room.y * 0.14f)});
-  ImGui::BeginChild("start", {width, 0}, false);
+                       ImGui::GetCursorPosY() + std::max(look.px(16), room.y * 0.07f)});
+  ImGui::BeginChild("start", {width, 0}, false, ImGuiWindowFlags_NavFlattened);
   ImGui::PushFont(context.fonts.title());
   ImGui::TextUnformatted("kvscope explorer");
   ImGui::PopFont();
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-  ImGui::TextWrapped("%s",
-                     "Look inside the attention of a recorded model: what it needs, and what "
-                     "sparse methods keep of it.");
-  ImGui::PopStyleColor();
-  ImGui::Dummy({0, look.px(14)});
-  if (ImGui::Button("Open a trace or result...   Ctrl+O")) choice.ask_for_file = true;
-  ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-  ImGui::TextWrapped("%s", "or drop files onto this window");
-  ImGui::PopStyleColor();
-
-  ImGui::Dummy({0, look.px(14)});
-  ImGui::TextUnformatted("The demo");
-  std::error_code error;
-  const auto demo = demo_traces(fs::current_path(error));
-  if (demo.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
-    ImGui::TextWrapped("%s",
-                       "./demo.sh records the embedded model pair into the folder kvscope-demo; "
-                       "started beside that folder, the explorer offers it here. Your own model: "
-                       "kvscope record --model FOLDER --out trace.h5");
+  muted(
+      context,
+      "Look inside the attention of a recorded model: what it needs, and what sparse methods keep "
+      "of it.");
+  ImGui::Dummy({0, look.px(12)});
+  const float gap = look.px(16);
+  const float card = is_wide ? (width - 2 * gap) / 3 : width;
+  const float height = is_wide ? look.px(372) : 0.0f;
+  const auto in_card = [&](const char* id, float auto_height, const auto& draw) {
+    ImGui::PushStyleColor(ImGuiCol_ChildBg, packed(look.raised));
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {look.px(14), look.px(12)});
+    ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, look.px(6));
+    ImGui::BeginChild(id, {card, is_wide ? height : auto_height}, false,
+                      ImGuiWindowFlags_AlwaysUseWindowPadding);
+    draw();
+    ImGui::EndChild();
+    ImGui::PopStyleVar(2);
     ImGui::PopStyleColor();
-  } else if (ImGui::Selectable("  The embedded verifier and draft model on a book")) {
-    choice.open = demo;
-  }
-
-  if (!settings.recent.empty()) {
-    ImGui::Dummy({0, look.px(14)});
-    ImGui::TextUnformatted("Recent files");
-    for (const std::string& file : settings.recent) {
-      const fs::path path = file;
-      const bool is_there = fs::exists(path, error);
-      ImGui::PushID(file.c_str());
-      const ImGuiSelectableFlags off = is_there ? 0 : ImGuiSelectableFlags_Disabled;
-      if (ImGui::Selectable(("  " + path.filename().string()).c_str(), false, off))
-        choice.open = {path};
-      ImGui::SameLine();
-      const std::string place = is_there ? path.parent_path().string() : "no longer there";
-      ImGui::TextDisabled("%s", place.c_str());
-      ImGui::PopID();
+    if (is_wide) {
+      ImGui::SameLine(0, gap);
+    } else {
+      ImGui::Dummy({0, look.px(8)});
     }
+  };
+  in_card("try", look.px(190), [&] { draw_samples(context, choice); });
+  in_card("record", look.px(330), [&] { draw_recording(context); });
+  in_card("open", look.px(260), [&] { draw_files(context, settings, choice); });
+  ImGui::NewLine();
+  if (!context.runs.runs().empty()) {
+    ImGui::Dummy({0, look.px(12)});
+    ImGui::TextDisabled("Runs");
+    draw_run_list(context);
   }
   ImGui::EndChild();
   return choice;
+}
+
+void StartPage::draw_samples(PanelContext& context, StartChoice& choice) {
+  ImGui::TextUnformatted("Try it");
+  const auto samples = sample_files();
+  muted(context,
+        fmt::format("Two small models that come with kvscope, recorded on {} tokens of a book, and "
+                    "a tour of six steps through what there is to see. Nothing is downloaded.",
+                    kSampleTokens));
+  ImGui::Dummy({0, context.look.px(6)});
+  const auto& runs = context.runs.runs();
+  const auto own =
+      std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.id == sample_run_; });
+  const bool is_running = own != runs.end() && !own->status.is_over();
+  if (own != runs.end() && own->status.state == JobState::done && are_there(samples)) {
+    sample_run_ = 0;
+    choice.open = samples;
+    choice.shows_samples = true;
+  }
+  if (are_there(samples) && !is_running) {
+    if (main_button(context, "Open the samples")) {
+      choice.open = samples;
+      choice.shows_samples = true;
+    }
+  } else if (samples.empty()) {
+    muted(context, "There is no home folder to record them into.");
+  } else if (main_button(context, "Record the samples", !is_running)) {
+    std::error_code error;
+    fs::create_directories(samples[0].parent_path(), error);
+    const auto n = [](Index number) { return fmt::format("{}", number); };
+    context.runs.add(command_words("record", {},
+                                   {{"model", "verifier"},
+                                    {"max-tokens", n(kSampleTokens)},
+                                    {"decode", n(kSampleDecode)},
+                                    {"overwrite", ""},
+                                    {"out", samples[0].string()}}),
+                     samples[0], RunQueue::AtEnd::leave);
+    sample_run_ = context.runs.add(command_words("record", {},
+                                                 {{"model", "draft"},
+                                                  {"tokens", samples[0].string()},
+                                                  {"overwrite", ""},
+                                                  {"out", samples[1].string()}}),
+                                   samples[1], RunQueue::AtEnd::leave);
+  }
+  if (is_running) muted(context, "Recording: below is how far it is.");
+  std::error_code error;
+  const auto demo = demo_traces(fs::current_path(error));
+  if (demo.empty()) return;
+  ImGui::Dummy({0, context.look.px(6)});
+  if (ImGui::Selectable("The demo's traces, of ./demo.sh")) choice.open = demo;
+  landmark("demo traces");
+}
+
+void StartPage::draw_recording(PanelContext& context) {
+  ImGui::TextUnformatted("Record");
+  ImGui::Dummy({0, context.look.px(4)});
+  row("model",
+      "The embedded verifier or draft model, or a checkpoint folder (config.json and "
+      "safetensors) from the Hugging Face hub.");
+  static constexpr std::array<std::string_view, 3> kModels = {"verifier", "draft", "folder"};
+  segmented("model", model_kind_, kModels);
+  if (model_kind_ == 2) {
+    ImGui::SetNextItemWidth(-1.0f);
+    ImGui::InputTextWithHint("##folder", "folder with config.json", &own_model_);
+    landmark("model folder");
+  }
+  form_.model = model_kind_ == 2 ? own_model_ : kModels[static_cast<std::size_t>(model_kind_)];
+  row("text", "The embedded book, what you type here, or a file; a .txt can be dropped.");
+  segmented("text", form_.text);
+  if (form_.text == RecordingForm::Text::typed) {
+    ImGui::InputTextMultiline("##typed", &form_.typed, {-1.0f, context.look.px(70)});
+    landmark("typed text");
+  } else if (form_.text == RecordingForm::Text::file) {
+    ImGui::SetNextItemWidth(-1.0f);
+    ImGui::InputTextWithHint("##file", "a text file, UTF-8", &form_.file);
+    landmark("text file");
+  }
+  const auto number = [](const char* label, const char* help, Index& value) {
+    row(label, help);
+    ImGui::SetNextItemWidth(-1.0f);
+    const Index step = 64;
+    ImGui::InputScalar(fmt::format("##{}", label).c_str(), ImGuiDataType_S64, &value, &step,
+                       nullptr, "%lld");
+    landmark(label);
+    value = std::clamp<Index>(value, 0, 1 << 24);
+  };
+  number("tokens", "At most so many tokens of the text; 0 takes all of it.", form_.n_tokens);
+  number("decode", "Greedy decode steps after the text.", form_.n_decode);
+  if (form_.out.empty() || form_.out == suggested_) {
+    suggested_ = suggested_recording(form_.model);
+    form_.out = suggested_;
+  }
+  row("into", "The trace to record. It grows as FILE.part and gets its name at the end.");
+  ImGui::SetNextItemWidth(-1.0f);
+  ImGui::InputText("##out", &form_.out);
+  landmark("record into");
+  const std::string problem = form_.problem();
+  ImGui::Dummy({0, context.look.px(4)});
+  const std::vector<std::string> words = form_.words();
+  if (main_button(context, "Record", problem.empty())) {
+    context.runs.add(words, form_.out);
+    suggested_ = form_.out;  // and a free name for the next one
+  }
+  ImGui::SameLine();
+  if (ImGui::Button("Copy as command")) {
+    ImGui::SetClipboardText(command_line_of(words).c_str());
+    context.requests.flash = "copied: " + command_line_of(words);
+  }
+  help_tooltip(command_line_of(words));
+  if (!problem.empty()) muted(context, problem);
+}
+
+void StartPage::draw_files(PanelContext& context, const Settings& settings, StartChoice& choice) {
+  ImGui::TextUnformatted("Open");
+  ImGui::Dummy({0, context.look.px(4)});
+  if (main_button(context, "Open a file...   Ctrl+O")) choice.ask_for_file = true;
+  muted(context, "Traces, results and sessions; or drop them onto this window.");
+  if (settings.recent.empty()) return;
+  ImGui::Dummy({0, context.look.px(6)});
+  ImGui::TextDisabled("Recent");
+  std::error_code error;
+  int i = 0;
+  for (const std::string& file : settings.recent) {
+    const fs::path path = file;
+    const bool is_there = fs::exists(path, error);
+    ImGui::PushID(file.c_str());
+    if (ImGui::Selectable(path.filename().c_str(), false,
+                          is_there ? 0 : ImGuiSelectableFlags_Disabled))
+      choice.open = {path};
+    landmark(fmt::format("recent {}", i++));
+    help_tooltip(file);
+    ImGui::SameLine();
+    const std::string place = is_there ? path.parent_path().string() : "no longer there";
+    ImGui::TextDisabled("%s", place.c_str());
+    ImGui::PopID();
+  }
 }
 
 }  // namespace kvscope::gui

@@ -1,10 +1,10 @@
-// What is shown before anything is open: the demo's traces, recent files, how to begin.
+// What is shown before anything is open: samples to try, a recording to make, files to open.
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <vector>
 
+#include "gui/model/command_form.hpp"
 #include "gui/model/settings.hpp"
 #include "gui/panels/panel.hpp"
 
@@ -14,11 +14,29 @@ namespace kvscope::gui {
 struct StartChoice {
   std::vector<std::filesystem::path> open;
   bool ask_for_file = false;
+  bool shows_samples = false;  // open these: they are the samples, with the tour
 };
 
 /// The traces that ./demo.sh left below this folder: the verifier's, then the draft's.
 std::vector<std::filesystem::path> demo_traces(const std::filesystem::path& folder);
 
-StartChoice draw_start_page(PanelContext& context, const Settings& settings);
+class StartPage {
+ public:
+  StartChoice draw(PanelContext& context, const Settings& settings);
+
+  /// A text that was dropped onto the window: what is recorded next.
+  void take_text(const std::filesystem::path& file);
+
+ private:
+  void draw_samples(PanelContext& context, StartChoice& choice);
+  void draw_recording(PanelContext& context);
+  static void draw_files(PanelContext& context, const Settings& settings, StartChoice& choice);
+
+  RecordingForm form_;
+  int model_kind_ = 0;            // verifier, draft, or a folder
+  std::string own_model_;         // a checkpoint's folder
+  std::string suggested_;         // file to record into, until another is named
+  std::uint64_t sample_run_ = 0;  // the last of the recordings that make the samples
+};
 
 }  // namespace kvscope::gui

@@ -13,7 +13,10 @@ namespace kvscope::gui {
 
 void draw_status_bar(PanelContext& context, const std::string& flash) {
   const Workbench bench = context.session.bench();
-  const auto jobs = bench.jobs.active();
+  // Programs beside the window come last, and are cancelled where they are listed.
+  auto jobs = bench.jobs.active();
+  const auto is_own = [](const Job& job) { return job.status().lane != Lane::programs; };
+  const auto n_own = std::stable_partition(jobs.begin(), jobs.end(), is_own) - jobs.begin();
   ImGui::AlignTextToFramePadding();
   if (!jobs.empty()) {
     const JobStatus status = jobs.front().status();
@@ -27,9 +30,11 @@ void draw_status_bar(PanelContext& context, const std::string& flash) {
     if (p.total > 0) words += fmt::format("  {} {}/{}", p.stage, p.done, p.total);
     if (jobs.size() > 1) words += fmt::format("  and {} more", jobs.size() - 1);
     ImGui::TextUnformatted(words.c_str());
-    ImGui::SameLine();
-    if (ImGui::SmallButton("Cancel all")) {
-      for (const Job& job : jobs) job.cancel();
+    if (n_own > 0) {
+      ImGui::SameLine();
+      if (ImGui::SmallButton("Cancel all")) {
+        std::for_each(jobs.begin(), jobs.begin() + n_own, [](const Job& job) { job.cancel(); });
+      }
     }
   } else {
     ImGui::TextDisabled("%s", flash.empty() ? "F1 shows the keys" : flash.c_str());

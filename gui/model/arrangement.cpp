@@ -100,6 +100,8 @@ std::vector<Layout> standard_layouts() {
       {"draft", "Two models or two methods: the layer map, and one beside the other",
        over_text(columns(0.42, panel("layer-map"), panel("compare")))},
       {"results", "Tables of sweeps and simulations, and their figures", panel("results")},
+      {"why", "One query: its attention map, and why a key was kept or dropped",
+       over_text(columns(0.42, panel("attention-map"), panel("why")))},
   };
 }
 

@@ -78,12 +78,12 @@ struct AttentionHead::CellSums {
 };
 
 AttentionHead::AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys,
-                             const ScoreRule& rule, std::optional<double> sink)
+                             const ScoreRule& rule, std::optional<double> sink_logit)
     : grid_(grid),
       q_(std::move(q)),
       keys_(std::move(keys)),
       rule_(rule),
-      sink_(sink),
+      sink_logit_(sink_logit),
       lse_(static_cast<std::size_t>(grid.rows.size())),
       lse_known_(lse_.size(), 0) {}
 
@@ -107,7 +107,7 @@ std::shared_ptr<const AttentionHead> AttentionHead::load(const TraceSource& trac
   const Tensor<float> k = trace.read_k(layer, q_head / info.group(), {0, grid.n_tokens});
   check_stop(stop, kName);
   std::shared_ptr<AttentionHead> head(new AttentionHead(
-      grid, std::move(q), KeyTable(k.view()), info.score_rule(), info.sink(layer, q_head)));
+      grid, std::move(q), KeyTable(k.view()), info.score_rule(), info.sink_logit(layer, q_head)));
   if (info.capture.lse) head->take_lse(trace, layer, q_head);
   return head;
 }
@@ -134,7 +134,7 @@ std::size_t AttentionHead::bytes() const {
 }
 
 double AttentionHead::lse_of_scores(std::span<const double> scores) const {
-  return lse_with_sink(log_sum_exp(scores), sink_);
+  return lse_with_sink_logit(log_sum_exp(scores), sink_logit_);
 }
 
 void AttentionHead::compute_scores(ScoreRows& out, TokenRange queries, TokenRange keys) const {

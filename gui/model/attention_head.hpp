@@ -60,7 +60,7 @@ class AttentionHead {
 
  private:
   AttentionHead(const MapGrid& grid, Tensor<float> q, KeyTable keys, const ScoreRule& rule,
-                std::optional<double> sink);
+                std::optional<double> sink_logit);
   struct CellSums;
   void take_lse(const TraceSource& trace, Index layer, Index q_head);
   double lse_of_scores(std::span<const double> scores) const;
@@ -77,7 +77,7 @@ class AttentionHead {
   Tensor<float> q_;  // [rows.size(), d_head]
   KeyTable keys_;
   ScoreRule rule_;
-  std::optional<double> sink_;
+  std::optional<double> sink_logit_;
   bool uses_recorded_lse_ = false;
   mutable std::mutex mutex_;
   mutable std::vector<double> lse_;      // [rows.size()]

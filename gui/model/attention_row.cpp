@@ -36,9 +36,9 @@ AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, 
       dot += static_cast<double>(q.data()[c]) * static_cast<double>(key[c]);
     scores[static_cast<std::size_t>(i)] = info.score_rule().of(dot);
   }
-  const auto sink = info.sink(layer, q_head);
-  row.lse = softmax_in_place(scores, sink);
-  if (sink) row.sink = std::exp(*sink - row.lse);
+  const auto sink_logit = info.sink_logit(layer, q_head);
+  row.lse = softmax_in_place(scores, sink_logit);
+  if (sink_logit) row.sink_weight = std::exp(*sink_logit - row.lse);
   double entropy = 0.0;
   for (const double p : scores) entropy -= p > 0.0 ? p * std::log(p) : 0.0;
   row.breadth = std::exp(entropy);

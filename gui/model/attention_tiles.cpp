@@ -30,6 +30,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
   Workbench bench;
   std::optional<MapSubject> subject;
   std::string prefix;            // of the subject's cache keys
+  std::string overview_key;      // the same one while a recording grows
   std::uint64_t generation = 0;  // deliveries of an older one are thrown away
   std::shared_ptr<const AttentionHead> head;
   std::shared_ptr<const MapOverview> overview;
@@ -89,7 +90,7 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
   /// Keeps how far the overview came; it does not change any more.
   void keep_overview() {
     if (!overview || !overview->has_picture()) return;
-    bench.cache.put<MapOverview>(prefix + "overview", overview, overview->bytes());
+    bench.cache.put<MapOverview>(overview_key, overview, overview->bytes());
     growing = nullptr;
   }
 
@@ -132,21 +133,28 @@ struct AttentionTiles::State : std::enable_shared_from_this<State> {
 
   void start_loading() {
     auto known = bench.cache.find<AttentionHead>(prefix + "head");
-    auto seen = bench.cache.find<MapOverview>(prefix + "overview");
-    if (known && seen && seen->is_complete()) {
+    auto seen = bench.cache.find<MapOverview>(overview_key);
+    const auto fits = [](const MapOverview* map, const AttentionHead& of_head) {
+      return map != nullptr && map->grid().n_tokens == of_head.grid().n_tokens &&
+             map->grid().rows == of_head.grid().rows;
+    };
+    if (known && fits(seen.get(), *known) && seen->is_complete()) {
       take({std::move(known), std::move(seen), nullptr});
       return;
     }
     loading = start<Loaded>(
-        [trace = subject->trace, layer = subject->layer, q_head = subject->q_head, known,
-         seen](JobContext& context) {
+        [trace = subject->trace, layer = subject->layer, q_head = subject->q_head, known, seen,
+         fits](JobContext& context) {
           Loaded loaded;
           loaded.head = known ? known : AttentionHead::load(*trace, layer, q_head, context.stop);
-          if (seen && seen->is_complete()) {
+          const bool is_own = fits(seen.get(), *loaded.head);
+          if (is_own && seen->is_complete()) {
             loaded.complete = seen;
+          } else if (is_own) {
+            loaded.growing = std::make_shared<MapOverview>(*seen);
           } else {
-            loaded.growing = seen ? std::make_shared<MapOverview>(*seen)
-                                  : std::make_shared<MapOverview>(loaded.head->grid());
+            loaded.growing = std::make_shared<MapOverview>(loaded.head->grid());
+            if (seen) loaded.growing->adopt(*seen);
           }
           return loaded;
         },
@@ -294,6 +302,9 @@ void AttentionTiles::show(const MapSubject& subject) {
   state_->forget();
   state_->subject = subject;
   state_->prefix = fmt::format("{}map/{}/{}/", subject.key, subject.layer, subject.q_head);
+  state_->overview_key = fmt::format(
+      "{}map/{}/{}/overview", subject.growing_key.empty() ? subject.key : subject.growing_key,
+      subject.layer, subject.q_head);
   state_->pump();
 }
 

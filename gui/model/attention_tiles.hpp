@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "gui/model/async_value.hpp"
 #include "gui/model/map_tile.hpp"
 #include "gui/model/map_view.hpp"
-#include "gui/model/slot.hpp"
 
 namespace kvscope::gui {
 
@@ -23,6 +23,7 @@ struct MapSubject {
   std::string key;  // of the open file, the same one for the same contents; begins its cache keys
   Index layer = 0;
   Index q_head = 0;
+  std::string growing_key = {};  // of all states of a recording that grows: rows of its maps stay
   bool operator==(const MapSubject&) const = default;
 };
 

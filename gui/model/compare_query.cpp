@@ -84,11 +84,11 @@ RowDifference compare_rows(AttentionRow a, AttentionRow b) {
   RowDifference out;
   out.visible = {std::min(a.visible.begin, b.visible.begin),
                  std::max(a.visible.end, b.visible.end)};
-  double distance = std::abs(a.sink - b.sink);
+  double distance = std::abs(a.sink_weight - b.sink_weight);
   Divergence a_b;
   Divergence b_a;
-  a_b.add(a.sink, /*q_is_visible=*/b.sink > 0.0, b.sink);
-  b_a.add(b.sink, /*q_is_visible=*/a.sink > 0.0, a.sink);
+  a_b.add(a.sink_weight, /*q_is_visible=*/b.sink_weight > 0.0, b.sink_weight);
+  b_a.add(b.sink_weight, /*q_is_visible=*/a.sink_weight > 0.0, a.sink_weight);
   for (Index pos = out.visible.begin; pos < out.visible.end; ++pos) {
     const double p = a.prob(pos);
     const double q = b.prob(pos);

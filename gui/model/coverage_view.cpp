@@ -282,6 +282,7 @@ plot::Figure pages_figure(const CoveragePages& pages, PagesPart part, const std:
   const MemoryResultView view(pages.result(), trace);
   FigureOptions options;
   if (part == PagesPart::selected) options.metric = "selected";
+  if (part == PagesPart::lost) options.metric = "lost";
   plot::Figure figure = make_figure(kind_named("coverage-pages"), {{&view}, options});
   plot::Panel panel = std::move(figure.panels[part == PagesPart::attention ? 0 : 1]);
   panel.colour->show_bar = true;
@@ -290,6 +291,7 @@ plot::Figure pages_figure(const CoveragePages& pages, PagesPart part, const std:
       request.q_head ? fmt::format("query head {}", *request.q_head) : "all query heads";
   std::string what = "attention";
   if (part == PagesPart::kept) what = fmt::format("attention kept by {}", request.spec);
+  if (part == PagesPart::lost) what = fmt::format("attention lost by {}", request.spec);
   if (part == PagesPart::selected) what = fmt::format("keys selected by {}", request.spec);
   if (part != PagesPart::attention && request.budget) {
     what += fmt::format(" at {}", request.budget->to_string());

@@ -18,7 +18,7 @@
 namespace kvscope::gui {
 
 enum class CoverageView { both, heads, pages };
-enum class PagesPart { attention, kept, selected };
+enum class PagesPart { attention, kept, lost, selected };
 enum class PagesHeads { all, selected };
 
 }  // namespace kvscope::gui
@@ -30,7 +30,8 @@ struct EnumNames<gui::CoverageView> {
 };
 template <>
 struct EnumNames<gui::PagesPart> {
-  static constexpr std::array<std::string_view, 3> value = {"attention", "kept", "selected"};
+  static constexpr std::array<std::string_view, 4> value = {"attention", "kept", "lost",
+                                                            "selected"};
 };
 template <>
 struct EnumNames<gui::PagesHeads> {
@@ -57,10 +58,11 @@ struct CoverageSwitches {
   static void visit_fields(Self& self, Visit&& visit) {
     visit(Field{"view", "the map of heads, that of pages, or both"}, self.view);
     visit(Field{"metric", "what the map of heads shows"}, self.metric);
-    visit(Field{"part",
-                "of a page: its attention, what the method keeps of it, or the share of its keys "
-                "that are selected"},
-          self.part);
+    visit(
+        Field{"part",
+              "of a page: its attention, what the method keeps or loses of it, or the share of its "
+              "keys that are selected"},
+        self.part);
     visit(Field{"heads", "pages: mean over all heads of the layer, or the selected head alone"},
           self.heads);
     visit(Field{"lock-colours", "colours keep their meaning when layer, method or budget change"},

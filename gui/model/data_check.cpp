@@ -28,8 +28,9 @@ std::string brief_reason(const std::string& why) {
   return why;
 }
 
-/// The first position of a range that cannot be read for this reason, which at least one cannot; and
-/// why. A piece that holds NaN may not have its checksum either: then no part of it can be read.
+/// The first position of a range that cannot be read for this reason, which at least one
+/// cannot; and why. A piece that holds NaN may not have its checksum either: then no part of it
+/// can be read.
 std::pair<Index, std::string> first_unreadable(const Read& read, TokenRange range,
                                                const std::string& reason) {
   const bool is_number = reason == "NaN" || reason == "Inf";

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
+#include "gui/model/async_value.hpp"
 #include "gui/model/document.hpp"
-#include "gui/model/slot.hpp"
 
 namespace kvscope::gui {
 
@@ -83,7 +83,7 @@ class DataChecks {
   void take(Place place, std::shared_ptr<const GroupCheck> check);
 
   std::string document_;  // its key
-  Slot<GroupCheck> slot_;
+  AsyncValue<GroupCheck> slot_;
   std::string asked_;
   std::map<Place, std::shared_ptr<const GroupCheck>> groups_;
   std::set<Place> skipped_;  // cancelled by hand, or failed

@@ -21,9 +21,11 @@ constexpr std::size_t kSharePerSlice = 4;
 
 struct Slice {
   Tensor<float> rows;
+  TokenRange range;  // of positions; a recording that grew has more
 };
 
-/// A trace whose slices are kept: the whole head at the first read, copies of rows afterwards.
+/// A trace whose slices are kept: the whole head at the first read, copies of rows afterwards. Of a
+/// recording that grew, only what is new is read.
 class CachedSource final : public TraceSource {
  public:
   CachedSource(const TraceFile& file, Cache& cache, std::string key)
@@ -68,12 +70,15 @@ class CachedSource final : public TraceSource {
       return (file_.*read)(layer, head, range);
     const std::string key = fmt::format("{}{}/{}/{}", key_, what, layer, head);
     auto slice = cache_.find<Slice>(key);
-    if (!slice && !is_broken(key)) {
+    const bool is_whole = slice && slice->range == whole;
+    if (!is_whole && !is_broken(key)) {
       try {
-        slice = std::make_shared<const Slice>(Slice{(file_.*read)(layer, head, whole)});
+        slice = extended(slice.get(), whole, width,
+                         [&](TokenRange part) { return (file_.*read)(layer, head, part); });
         cache_.put(key, slice, bytes);
       } catch (const FormatError&) {
         // Something in the head is damaged: perhaps not what was asked for.
+        slice = nullptr;
         const std::lock_guard lock(mutex_);
         broken_.insert(key);
       }
@@ -84,6 +89,21 @@ class CachedSource final : public TraceSource {
     const float* from = slice->rows.data() + (range.begin - whole.begin) * width;
     std::copy_n(from, range.size() * width, part.data());
     return part;
+  }
+
+  /// All rows: those of an earlier state as far as it has them, the others read.
+  template <class ReadPart>
+  static std::shared_ptr<const Slice> extended(const Slice* before, TokenRange whole, Index width,
+                                               const ReadPart& read) {
+    const bool continues = before != nullptr && before->range.begin == whole.begin &&
+                           before->range.size() > 0 && before->range.end < whole.end;
+    if (!continues) return std::make_shared<const Slice>(Slice{read(whole), whole});
+    const Tensor<float> fresh = read({before->range.end, whole.end});
+    auto all = fresh.shape().rank == 1 ? Tensor<float>::uninitialized({whole.size()})
+                                       : Tensor<float>::uninitialized({whole.size(), width});
+    float* next = std::copy_n(before->rows.data(), before->range.size() * width, all.data());
+    std::copy_n(fresh.data(), fresh.count(), next);
+    return std::make_shared<const Slice>(Slice{std::move(all), whole});
   }
 
   bool is_broken(const std::string& key) const {
@@ -107,8 +127,8 @@ std::vector<std::string> warnings_of(const TraceFile& file) {
   }
   if (info.status == TraceStatus::recording) {
     sentences.push_back(
-        "It is still being written, or its writer was killed: kvscope recover makes a whole file "
-        "of it.");
+        "It is still being written, and grows in sight; if its writer was killed, kvscope recover "
+        "makes a whole file of it.");
   }
   if (!info.capture.qkv) {
     sentences.push_back("It holds no q, k and v, which every view but the token strip needs.");
@@ -133,11 +153,23 @@ std::optional<FileStamp> file_stamp(const fs::path& path) {
   return stamp;
 }
 
-Document::Document(fs::path path, TraceFile file, std::optional<FileStamp> stamp, Cache& cache)
+Document::Document(fs::path path, TraceFile file, std::optional<FileStamp> stamp, Cache& cache,
+                   const Document* before)
     : path_(std::move(path)), file_(std::move(file)), cache_(cache), stamp_(stamp) {
   static std::atomic<std::uint64_t> count = 0;
-  key_ = fmt::format("trace{}/", ++count);
-  source_ = std::make_unique<CachedSource>(file_, cache_, key_);
+  const std::uint64_t number = ++count;
+  key_ = fmt::format("trace{}/", number);
+  if (before != nullptr) {
+    using Seconds = std::chrono::duration<double>;
+    recording_ = before->recording_;
+    const double seconds = Seconds(std::chrono::steady_clock::now() - recording_->since).count();
+    const Index n = info().n_tokens - recording_->n_first;
+    if (n > 0 && seconds > 0.0) tokens_per_second_ = static_cast<double>(n) / seconds;
+  } else {
+    recording_ = std::make_shared<const Recording>(cache_, fmt::format("recording{}/", number),
+                                                   info().n_tokens);
+  }
+  source_ = std::make_unique<CachedSource>(file_, cache_, recording_->key);
   warnings_ = warnings_of(file_);
   token_bytes_ = file_.token_bytes();
 }
@@ -146,10 +178,33 @@ Document::~Document() {
   cache_.drop_prefix(key_);
 }
 
-std::shared_ptr<const Document> Document::open(const fs::path& path, Cache& cache) {
+namespace {
+
+/// The same recording, further on: what is whole of it stays as it is. Its uuid comes at the end.
+bool continues(const TraceFile& now, const TraceFile& before) {
+  const TraceInfo& a = before.info();
+  const TraceInfo& b = now.info();
+  const auto first = before.tokens();
+  const auto all = now.tokens();
+  return a.status == TraceStatus::recording && a.created == b.created && a.host == b.host &&
+         a.model_name == b.model_name && a.command_line == b.command_line && a.dtype == b.dtype &&
+         a.layers == b.layers && a.q_heads == b.q_heads && a.d_head == b.d_head &&
+         a.rows.begin == b.rows.begin && first.size() <= all.size() &&
+         std::equal(first.begin(), first.end(), all.begin());
+}
+
+}  // namespace
+
+std::shared_ptr<const Document> Document::open(const fs::path& path, Cache& cache,
+                                               const Document* before) {
   const auto stamp = file_stamp(path);
-  return std::shared_ptr<const Document>(
-      new Document(path, TraceFile::open(path, {.allow_partial = true}), stamp, cache));
+  TraceFile file = TraceFile::open(path, {.allow_partial = true});
+  if (before != nullptr && !continues(file, before->file())) before = nullptr;
+  return std::shared_ptr<const Document>(new Document(path, std::move(file), stamp, cache, before));
+}
+
+std::optional<double> Document::tokens_per_second() const {
+  return tokens_per_second_;
 }
 
 std::string Document::token_text(Index pos) const {

@@ -93,21 +93,24 @@ std::string plain(std::string_view text) {
 
 std::vector<OutputFile> export_files(const ExportRequest& request) {
   check_stem(request.stem);
-  const auto drawing = drawing_of(request.format);
-  if (!request.figure && (drawing || !request.csv)) {
+  if (request.formats.empty())
+    throw ConfigError("no format is chosen: tick at least one of svg, pdf, png, tex and csv");
+  std::vector<FigureFormat> drawings;
+  for (const ExportFormat format : request.formats) {
+    const auto drawing = drawing_of(format);
+    if (drawing) drawings.push_back(*drawing);
+    if (request.figure || (!drawing && request.csv)) continue;
     throw ConfigError(
         fmt::format("the panel \"{}\" shows nothing to export as {} yet: wait until it is "
                     "computed, or choose what it needs",
-                    request.panel, enum_name(request.format)));
+                    request.panel, enum_name(format)));
   }
   std::vector<OutputFile> files;
-  if (request.figure && drawing) {
-    files = render_figure(*request.figure, request.render, {*drawing}, request.stem);
+  if (request.figure && !(drawings.empty() && request.csv)) {
+    files = render_figure(*request.figure, request.render, drawings, request.stem);
     if (request.csv) files.back().bytes = *request.csv;
-  } else if (request.csv) {
-    files.push_back({request.stem + ".csv", *request.csv});
   } else {
-    files = render_figure(*request.figure, request.render, {}, request.stem);
+    files.push_back({request.stem + ".csv", *request.csv});
   }
   // A token may hold bytes that are no UTF-8; the manifest says so with the replacement character.
   std::string manifest = manifest_of(request, files)

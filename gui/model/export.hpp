@@ -28,7 +28,7 @@ struct ExportRequest {
   std::string panel;                   // "attention-map"
   std::optional<plot::Figure> figure;  // Panel::figure(); must be there for all formats but csv
   std::optional<std::string> csv;      // Panel::csv(); empty: the numbers of the figure
-  ExportFormat format = ExportFormat::pdf;
+  std::vector<ExportFormat> formats = {ExportFormat::pdf};  // at least one
   RenderOptions render;
   std::filesystem::path folder;
   std::string stem;  // of the files' names, without an ending
@@ -39,9 +39,10 @@ struct ExportRequest {
   nlohmann::ordered_json window;     // width, height and scale: what was in sight
 };
 
-/// Draws: STEM.svg, .pdf, .png or .tex (with its images), STEM.csv, and the manifest STEM.json.
-/// Throws ConfigError if there is nothing to export, the figure cannot be drawn or the stem is no
-/// file name; IoError without the figures' font. May take a second: for worker threads.
+/// Draws: STEM.svg, .pdf, .png and .tex (with its images) as asked for, always STEM.csv, and
+/// the manifest STEM.json. Throws ConfigError if there is nothing to export, the figure cannot
+/// be drawn or the stem is no file name; IoError without the figures' font. May take a second:
+/// for worker threads.
 std::vector<OutputFile> export_files(const ExportRequest& request);
 
 /// Those of the files that are in the folder already: to ask before they are replaced.

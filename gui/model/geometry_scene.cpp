@@ -66,7 +66,7 @@ void add_valued_queries(GeometryScene& scene, const GeometryHead& head,
     return std::isnan(values[i]) ? std::nullopt : std::optional<float>(values[i]);
   });
   valued.opacity = 0.85;
-  if (rest.at.size() > valued.at.size()) valued.size = 1.7;  // the few must not drown
+  if (rest.at.size() > valued.at.size()) valued.size = 1.7;  // a few points, larger than the many
   if (!rest.at.empty()) scene.sets.push_back(std::move(rest));
   if (!valued.at.empty()) scene.sets.push_back(std::move(valued));
 }

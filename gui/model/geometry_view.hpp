@@ -22,7 +22,7 @@ struct GeometryRequest {
   Index kv_head = 0;
   std::vector<Index> q_heads;  // ascending
   GeometryOptions options;     // its selection is set from the above
-  /// Whatever decides the answer, for keys of a cache.
+  /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
 

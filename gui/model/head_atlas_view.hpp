@@ -1,4 +1,5 @@
-// The head atlas of the selected trace, as the panel shows it: `kvscope analyze heads` and its figures.
+// The head atlas of the selected trace, as the panel shows it: `kvscope analyze heads`
+// and its figures.
 #pragma once
 
 #include <array>
@@ -47,8 +48,8 @@ struct AtlasPlace {
   double y = 0.0;
 };
 
-/// The command line's figure "heads" or "heads-sorted" with a caption that names the trace, and where
-/// its heads lie.
+/// The command line's figure "heads" or "heads-sorted" with a caption that names the trace, and
+/// where its heads lie.
 struct AtlasPicture {
   plot::Figure figure;
   std::vector<AtlasPlace> places;

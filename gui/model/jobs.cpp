@@ -55,7 +55,7 @@ struct JobRunner::Impl {
   std::function<void()> wake;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::array<LaneState, 2> lanes;
+  std::array<LaneState, 3> lanes;
   std::vector<SharedJob> in_order;  // active ones
   std::deque<SharedJob> finished;   // to be delivered
   bool ending = false;
@@ -139,10 +139,11 @@ JobRunner::JobRunner(std::function<void()> wake, int n_threads) : impl_(new Impl
   try {
     impl_->threads.emplace_back([impl = impl_.get(), quick] { impl->run_lane(0, quick); });
     impl_->threads.emplace_back([impl = impl_.get(), cores] { impl->run_lane(1, cores); });
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->run_lane(2, /*n_threads=*/1); });
   } catch (const std::system_error&) {
     end();
     throw IoError(
-        "cannot start the two threads for background work: a limit on processes or memory "
+        "cannot start the three threads for background work: a limit on processes or memory "
         "(ulimit -u, -v) is reached; end other programs or raise it");
   }
 }
@@ -166,11 +167,12 @@ Job JobRunner::start(std::string title, Lane lane, std::function<std::any(JobCon
                      std::function<void(std::any)> deliver, bool urgent) {
   auto job = std::make_shared<Job::Shared>();
   job->status.title = std::move(title);
+  job->status.lane = lane;
   job->work = std::move(work);
   job->deliver = std::move(deliver);
   {
     const std::lock_guard lock(impl_->mutex);
-    auto& waiting = impl_->lanes[lane == Lane::quick ? 0 : 1].waiting;
+    auto& waiting = impl_->lanes[static_cast<std::size_t>(lane)].waiting;
     urgent ? waiting.push_front(job) : waiting.push_back(job);
     impl_->in_order.push_back(job);
   }
@@ -202,6 +204,13 @@ std::vector<Job> JobRunner::active() const {
   std::vector<Job> jobs;
   for (const auto& job : impl_->in_order) jobs.push_back(Job(job));
   return jobs;
+}
+
+bool JobRunner::is_computing() const {
+  const std::lock_guard lock(impl_->mutex);
+  return std::any_of(impl_->in_order.begin(), impl_->in_order.end(), [](const auto& job) {
+    return job->status.lane != Lane::programs;  // written once, before it was shared
+  });
 }
 
 bool JobRunner::drain(double seconds) {

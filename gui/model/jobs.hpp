@@ -1,24 +1,28 @@
-// Background work: two lanes of worker threads, so that a long analysis never keeps a tile waiting.
+// Background work: lanes of worker threads, so that a long analysis never keeps a tile waiting.
 //
 // A job runs on a lane's thread with that lane's ThreadPool; whatever it returns is handed over on
 // the caller's thread, in poll(). Nothing of a job touches the session: it captures what it reads.
 #pragma once
 
 #include <any>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/base/fields.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/progress.hpp"
 
 namespace kvscope::gui {
 
 /// quick: slices, tiles, rows, files; what a glance waits for. heavy: analyses and replays.
-enum class Lane { quick, heavy };
+/// programs: other programs, which are only waited for.
+enum class Lane { quick, heavy, programs };
 
 /// What a job may use while it runs.
 struct JobContext {
@@ -32,6 +36,7 @@ enum class JobState { waiting, running, done, failed, cancelled };
 /// What everybody may know of a job, as of now.
 struct JobStatus {
   std::string title;  // "Geometry of layer 3", for the status bar
+  Lane lane = Lane::quick;
   JobState state = JobState::waiting;
   Progress progress;
   std::string error;  // failed: a sentence
@@ -58,7 +63,7 @@ class JobRunner {
  public:
   /// `wake` is called from worker threads when there is something to poll or to show (at most some
   /// thirty times a second for progress); may be empty. n_threads <= 0: the cores of this process.
-  /// Throws IoError if its two threads cannot be started.
+  /// Throws IoError if its three threads cannot be started.
   explicit JobRunner(std::function<void()> wake = {}, int n_threads = 0);
   /// Cancels everything and waits for the threads.
   ~JobRunner();
@@ -77,6 +82,8 @@ class JobRunner {
   /// Jobs that wait or run, in order of their start.
   std::vector<Job> active() const;
   bool is_idle() const { return active().empty(); }
+  /// Something waits or runs on the lanes of this program.
+  bool is_computing() const;
   /// Waits until nothing waits or runs and everything is delivered; for tests and screenshots.
   /// False if `seconds` passed first.
   bool drain(double seconds);
@@ -89,3 +96,11 @@ class JobRunner {
 };
 
 }  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::JobState> {
+  static constexpr std::array<std::string_view, 5> value = {"waiting", "running", "done", "failed",
+                                                            "cancelled"};
+};
+}  // namespace kvscope

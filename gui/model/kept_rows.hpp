@@ -42,7 +42,7 @@ struct KeptRequest {
   Index dense_layers = 0;
   /// Measured queries per prefill chunk, evenly spaced; empty = all of them.
   std::optional<Index> rows_per_chunk;
-  /// Whatever decides the answer, for keys of a cache.
+  /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
 

@@ -31,7 +31,6 @@ class WeightCounts {
   void add(const MapTile& tile, MapPooling pooling, Index n_sink, TokenRange queries,
            TokenRange keys);
   std::int64_t n() const { return n_; }
-  std::int64_t n_zero() const { return n_zero_; }
   /// The weight that a share q in [0, 1] of the positive ones does not exceed, to 0.4 %; empty if
   /// there is none.
   std::optional<double> quantile(double q) const;

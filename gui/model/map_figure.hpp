@@ -36,8 +36,8 @@ struct MapCell {
 };
 std::optional<MapCell> cell_at(const MapPicture& picture, const MapGrid& grid, MapPair pair);
 
-/// The pair of largest weight in a cell: of equal ones the first query, then the first key. Empty if
-/// no recorded query sees a key there. Reads every weight of the cell.
+/// The pair of largest weight in a cell: of equal ones the first query, then the first key. Empty
+/// if no recorded query sees a key there. Reads every weight of the cell.
 std::optional<MapPair> heaviest_pair(const AttentionHead& head, const MapCell& cell);
 
 }  // namespace kvscope::gui

@@ -23,6 +23,7 @@ struct MapOptions {
   bool mask_sinks = true;
   Index n_sink = 4;
   bool overlay = false;
+  bool lost = false;
   bool minimap = true;
   bool fixed_range = false;
   double low = 1e-6;
@@ -35,6 +36,8 @@ struct MapOptions {
     visit(Field{"mask-sinks", "leave the first keys out of the scale"}, self.mask_sinks);
     visit(Field{"n-sink", "how many of the first keys count as sinks"}.in(1, 64), self.n_sink);
     visit(Field{"overlay", "show the keys that the method keeps"}, self.overlay);
+    visit(Field{"lost", "with the overlay: hide what is kept, so that only what is lost shows"},
+          self.lost);
     visit(Field{"minimap", "the whole map in the corner"}, self.minimap);
     visit(Field{"fixed-range", "keep the range of colours"}, self.fixed_range);
     visit(Field{"low", "weight at the lower end of a fixed range"}.in(0.0, 1.0), self.low);

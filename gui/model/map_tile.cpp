@@ -136,6 +136,32 @@ void MapOverview::put(const PooledCells& cells, RowState state) {
   }
 }
 
+void MapOverview::adopt(const MapOverview& before) {
+  const MapGrid& old = before.grid_;
+  if (base_ < before.base_ || base_ > old.top_level()) return;
+  const Index n_whole = std::min(grid_.n_tokens, old.n_tokens) >> base_;  // rows of cells
+  const CellRange cols{0, grid_.cells(base_)};
+  const auto row_size = static_cast<std::size_t>(cols.size());
+  std::vector<float> blank(row_size, std::numeric_limits<float>::quiet_NaN());
+  for (Index row = 0; row < n_whole; ++row) {
+    PooledCells cells{base_, {row, row + 1}, cols, blank, blank};
+    bool is_exact = false;
+    for (Index col = 0; col < old.tiles(base_); ++col) {
+      const MapTile* tile = before.tile({base_, row / kTileCells, col});
+      if (tile == nullptr) continue;
+      const Index own = row % kTileCells;
+      is_exact = tile->rows[static_cast<std::size_t>(own)] == RowState::exact;
+      if (!is_exact) break;
+      const auto from = static_cast<std::ptrdiff_t>(own * tile->n_cols);
+      const Index n = std::min(tile->n_cols, cols.size() - col * kTileCells);
+      const auto to = static_cast<std::ptrdiff_t>(col * kTileCells);
+      std::copy_n(tile->values(MapPooling::max).begin() + from, n, cells.max.begin() + to);
+      std::copy_n(tile->values(MapPooling::mean).begin() + from, n, cells.mean.begin() + to);
+    }
+    if (is_exact) put(cells, RowState::exact);
+  }
+}
+
 void MapOverview::fold(int level, CellRange rows) {
   const Index n = grid_.tiles(level);
   for (Index row = rows.begin / kTileCells; row * kTileCells < rows.end; ++row) {

@@ -68,6 +68,9 @@ class MapOverview {
   /// Takes rows of cells of the base level, all columns, and folds them into the coarser levels.
   /// Rows that are known better stay as they are.
   void put(const PooledCells& cells, RowState state);
+  /// Takes the rows that an earlier state of the same recording, shorter than this one, knows
+  /// exactly: a query sees no later key, so they are what they were.
+  void adopt(const MapOverview& before);
   /// At most `most` rows of the base level that are not exact yet, nearest to the query `near`
   /// and not among the `busy` ones.
   std::optional<CellRange> next_rows(Index near, Index most,

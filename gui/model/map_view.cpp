@@ -29,6 +29,13 @@ void MapView::set_map(Index n_tokens) {
   fit();
 }
 
+void MapView::grow(Index n_tokens) {
+  if (n_tokens == n_tokens_) return;
+  const bool fitted = is_fitted();
+  n_tokens_ = n_tokens;
+  if (fitted) fit();
+}
+
 void MapView::set_size(double width, double height) {
   width = std::max(1.0, width);
   height = std::max(1.0, height);

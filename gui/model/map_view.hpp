@@ -35,6 +35,8 @@ class MapView {
   /// Another map or another size of the screen's part, in pixels. A map of another length is
   /// fitted; the same one keeps its place (its centre, if the size changed).
   void set_map(Index n_tokens);
+  /// The same map has got longer: all of it is shown if all of it was, else nothing moves.
+  void grow(Index n_tokens);
   void set_size(double width, double height);
 
   void fit();

@@ -22,7 +22,7 @@ struct MethodRowsRequest {
   std::vector<Budget> budgets;  // all of kinds that the method takes; empty if it takes none
   Index dense_layers = 0;
   std::optional<Index> rows_per_chunk;
-  /// Whatever decides the answer besides the traces, for keys of a cache.
+  /// Wverything beside the traces that determines the result, as a cache key.
   std::string key() const;
 };
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "gui/model/async_value.hpp"
 #include "gui/model/query_selection_figure.hpp"
 #include "gui/model/query_selection_view.hpp"
 #include "gui/model/session.hpp"
-#include "gui/model/slot.hpp"
 
 namespace kvscope::gui {
 
@@ -59,10 +59,10 @@ class QuerySelectionFeed {
   void ask_layers(const Session& session, const std::shared_ptr<const Document>& document,
                   const QuerySelectionOptions& options, QuerySpan span);
 
-  Slot<QuerySelectionView> head_;
-  Slot<QuerySelectionView> layer_;
-  Slot<ChunkPicks> picks_slot_;
-  Slot<MeasuredQueries> selected_slot_;
+  AsyncValue<QuerySelectionView> head_;
+  AsyncValue<QuerySelectionView> layer_;
+  AsyncValue<ChunkPicks> picks_slot_;
+  AsyncValue<MeasuredQueries> selected_slot_;
   std::string document_key_;
   std::shared_ptr<const QuerySelectionView> value_;
   bool fresh_ = false;

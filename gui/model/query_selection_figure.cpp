@@ -180,7 +180,7 @@ std::vector<Coefficient> coefficients_of(const QuerySelectionHead& head, QuerySp
   return {
       {"Pearson r", c.pearson_log(),
        "S_q with the log of the largest weight, over all measured queries: 1 = queries that point "
-       "away from the mean look hard at one key, 0 = no linear relation."},
+       "away from the mean put a large weight on one key, 0 = no linear relation."},
       {"Spearman ρ", c.spearman(), "The same by ranks: any rising relation gives 1."},
       {"r at equal position", c.partial_pearson(),
        "Pearson with what the position explains taken out of both: later queries see more keys, so "

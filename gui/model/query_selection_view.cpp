@@ -152,16 +152,16 @@ MeasuredQueries measure_queries(const TraceSource& trace, const MeasureRequest& 
   out.log_max_weight.assign(out.pos.size(), kNan);
   out.max_key.assign(out.pos.size(), -1);
   ScoreRowLoop loop(job.pool, job.stop, "query-selection");
-  loop.run(q.view(), 0, out.pos, KeyTable(k.view()), info.score_rule(),
-           window_of(info, request.layer),
-           [&](Index i, std::span<double> scores, TokenRange visible) {
-             const auto at = static_cast<std::size_t>(i);
-             const double lse = row_sums(scores, info.sink(request.layer, request.q_head)).lse;
-             const LargestWeight largest =
-                 largest_weight(scores, visible, options.counted_keys(visible), lse);
-             out.log_max_weight[at] = largest.log_weight;
-             out.max_key[at] = largest.key;
-           });
+  loop.run(
+      q.view(), 0, out.pos, KeyTable(k.view()), info.score_rule(), window_of(info, request.layer),
+      [&](Index i, std::span<double> scores, TokenRange visible) {
+        const auto at = static_cast<std::size_t>(i);
+        const double lse = row_sums(scores, info.sink_logit(request.layer, request.q_head)).lse;
+        const LargestWeight largest =
+            largest_weight(scores, visible, options.counted_keys(visible), lse);
+        out.log_max_weight[at] = largest.log_weight;
+        out.max_key[at] = largest.key;
+      });
   return out;
 }
 

@@ -21,7 +21,7 @@ struct QuerySelectionRequest {
   Index layer = 0;
   std::vector<Index> q_heads;
   QuerySelectionOptions options;  // its selection is set from the two above
-  /// Whatever decides the answer, for keys of a cache.
+  /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
 
@@ -88,7 +88,7 @@ struct MeasureRequest {
   Index q_head = 0;
   std::vector<Index> positions;
   QuerySelectionOptions options;  // chunk, mean, skip, skip-recent, eps
-  /// Whatever decides the answer, for keys of a cache.
+  /// Everything that determines the result, as a cache key.
   std::string key() const;
 };
 

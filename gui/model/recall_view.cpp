@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
+#include "gui/model/recall_parts.hpp"
 
 namespace kvscope::gui {
 
@@ -18,43 +20,9 @@ namespace {
 
 constexpr Index kSmallestBudget = 16;
 
-/// The sweep's name of a metric.
-std::string_view column_of(RecallMetric metric) {
-  switch (metric) {
-    case RecallMetric::mass:
-      return "mass";
-    case RecallMetric::top10_recall:
-      return "recall10";
-    case RecallMetric::topk_recall:
-      return "recallk";
-    case RecallMetric::output_error:
-      return "output_error";
-    case RecallMetric::relative_error:
-      return "output_error_rel";
-  }
-  return "mass";
-}
-
-bool takes_tokens(const std::optional<Budget>& budget) {
-  return budget && budget->kind == Budget::Kind::tokens;
-}
-
 std::vector<Index> layers_of(const RecallQuestion& question) {
   return question.options.scope == RecallScope::all_layers ? question.layers
                                                            : std::vector<Index>{question.layer};
-}
-
-FigureOptions figure_options(const RecallQuestion& question) {
-  FigureOptions options;
-  options.metric = column_of(question.options.metric);
-  options.band = question.options.band;
-  if (question.options.scope != RecallScope::all_layers) {
-    options.layers = fmt::format("{}", question.layer);
-  }
-  if (question.options.scope == RecallScope::head) {
-    options.heads = fmt::format("{}", question.q_head);
-  }
-  return options;
 }
 
 bool is_in_scope(const SweepRow& row, const RecallQuestion& question) {
@@ -94,7 +62,8 @@ Collected collect(const RecallQuestion& question, const std::vector<RecallItem>&
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (!rows[i]) continue;
     const MethodRowsRequest& request = items[i].request;
-    const bool is_share = !request.budgets.empty() && !takes_tokens(request.budgets[0]);
+    const bool is_share = question.options.along == RecallAlong::budget &&
+                          !request.budgets.empty() && !takes_tokens(request.budgets[0]);
     if (is_share && (shares.empty() || shares.back().first != items[i].method)) {
       shares.emplace_back(items[i].method, std::vector<SweepRow>());
     }
@@ -107,7 +76,7 @@ Collected collect(const RecallQuestion& question, const std::vector<RecallItem>&
         continue;
       }
       out.rows.push_back(&row);
-      out.is_current.push_back(request.budgets.empty() ||
+      out.is_current.push_back(request.budgets.empty() || !takes_tokens(request.budgets[0]) ||
                                row.number(SweepNumber::budget) == current);
     }
   }
@@ -213,6 +182,11 @@ void fit_to_log(plot::Panel& panel) {
 }
 
 void set_axes(plot::Panel& panel, const RecallQuestion& question) {
+  if (question.options.y == AxisScale::log) fit_to_log(panel);
+  if (question.options.along != RecallAlong::budget) {
+    if (question.options.x == AxisScale::linear) panel.x.scale = plot::ScaleKind::linear;
+    return;
+  }
   panel.x.label = "Budget (tokens)";
   panel.x.format = plot::TickFormat::tokens;
   panel.x.ticks.clear();
@@ -226,7 +200,13 @@ void set_axes(plot::Panel& panel, const RecallQuestion& question) {
   } else {
     panel.x.scale = plot::ScaleKind::linear;
   }
-  if (question.options.y == AxisScale::log) fit_to_log(panel);
+}
+
+std::string_view along_words(RecallAlong along) {
+  static constexpr std::string_view kWords[] = {
+      "the keys that a query attends to, as measured", "the bytes read, as measured",
+      "the FLOPs of scoring and attending, as measured", "the budget of past keys"};
+  return kWords[static_cast<std::size_t>(along)];
 }
 
 std::vector<std::string> caption_of(const RecallQuestion& question) {
@@ -234,9 +214,9 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
   const std::string heads = question.options.scope == RecallScope::head
                                 ? fmt::format("query head {}", question.q_head)
                                 : std::string("all query heads");
-  caption.push_back(fmt::format("{}, {}, {}: {} against the budget of past keys.", question.trace,
-                                layer_words(layers_of(question)), heads,
-                                enum_name(question.options.metric)));
+  caption.push_back(
+      fmt::format("{}, {}, {}: {} against {}.", question.trace, layer_words(layers_of(question)),
+                  heads, enum_name(question.options.metric), along_words(question.options.along)));
   std::vector<std::string> specs;
   std::vector<std::string> left_out;
   bool has_share = false;
@@ -257,14 +237,16 @@ std::vector<std::string> caption_of(const RecallQuestion& question) {
   } else {
     caption.push_back("At most 128 decode steps are measured, evenly spaced.");
   }
-  caption.push_back(
-      "The budget counts what a method selects; the running chunk, sinks and the like come on top "
-      "where a method keeps them by rule: compare the keys kept.");
+  if (question.options.along == RecallAlong::budget) {
+    caption.push_back(
+        "The budget counts what a method selects; the running chunk, sinks and the like come on "
+        "top where a method keeps them by rule: compare the keys kept.");
+  }
   if (question.parameters.dense_layers > 0) {
     caption.push_back(
         fmt::format("The first {} layers stay dense.", question.parameters.dense_layers));
   }
-  if (has_share) {
+  if (has_share && question.options.along == RecallAlong::budget) {
     caption.push_back(
         "Methods that take a share p of the attention are one point, at the mean number of keys "
         "they keep.");
@@ -350,22 +332,26 @@ std::size_t RecallPicture::bytes() const {
 }
 
 RecallPicture recall_picture(const RecallQuestion& question, const std::vector<RecallItem>& items,
-                             const std::vector<std::shared_ptr<const MethodRows>>& rows) {
+                             const std::vector<std::shared_ptr<const MethodRows>>& rows,
+                             const std::vector<OpenedSweep>& opened) {
   RecallPicture picture;
+  picture.along = question.options.along;
+  const figures::Along along = sweep_axis(question.options.along);
   const Collected collected = collect(question, items, rows);
   if (collected.rows.empty()) {
     picture.sentence = why_nothing(question, collected);
     return picture;
   }
   const Table table = table_of(collected.rows, question.trace);
-  const FigureOptions options = figure_options(question);
+  const FigureOptions options = recall_figure_options(question);
   std::vector<std::string> specs;
   for (const MethodItem& method : question.methods) specs.push_back(method.spec.text());
+  figures::SweepSelection selection;
   try {
-    picture.figure =
-        figures::sweep_curves(table, options, figures::Along::budget, options.metric, specs);
-    const auto selection =
-        figures::select_sweep_rows(table, options, figures::DenseLayers::leave_out_for_all);
+    picture.figure = figures::sweep_curves(table, options, along, options.metric, specs);
+    selection = figures::select_sweep_rows(
+        table, options, figures::DenseLayers::leave_out_for_all,
+        along == figures::Along::budget ? figures::BudgetKinds::usual : figures::BudgetKinds::all);
     picture.numbers = numbers_at_budget(question, table, selection, collected.is_current);
   } catch (const ConfigError&) {  // the selection is empty
     picture.figure = {};
@@ -375,12 +361,20 @@ RecallPicture recall_picture(const RecallQuestion& question, const std::vector<R
   picture.figure.name = "budget";
   plot::Panel& panel = picture.figure.panels.front();
   picture.mark_methods = relabel(panel, question);
+  note_budgets(picture, question, table, selection.rows);
+  note_targets(picture, question, table, selection, collected.is_current);
   set_axes(panel, question);
+  if (metric_is_share(question.options.metric) && question.options.target > 0.0) {
+    panel.marks.emplace_back(plot::Rule{
+        plot::Rule::Kind::horizontal, question.options.target, "target", {plot::Role::neutral, 0}});
+    picture.mark_methods.emplace_back();
+  }
   std::vector<std::string> caption = caption_of(question);
   for (std::string& sentence : picture.figure.caption) {
     if (!sentence.starts_with("Phase: ")) caption.push_back(std::move(sentence));
   }
   picture.figure.caption = std::move(caption);
+  if (question.options.opened) add_opened(picture, question, opened, specs);
   return picture;
 }
 
@@ -391,35 +385,6 @@ std::vector<plot::Tone> recall_tones(const std::vector<MethodItem>& methods) {
   std::vector<plot::Tone> out;
   for (const std::string& spec : specs) out.push_back(tones.of(spec));
   return out;
-}
-
-plot::Figure with_budget_rule(plot::Figure figure, Index budget) {
-  for (plot::Panel& panel : figure.panels) {
-    plot::Rule rule;
-    rule.kind = plot::Rule::Kind::vertical;
-    rule.at = static_cast<double>(budget);
-    rule.tone = {plot::Role::highlight, 0};
-    panel.marks.emplace_back(std::move(rule));
-  }
-  figure.caption.push_back(fmt::format("Vertical line: a budget of {} tokens.", budget));
-  return figure;
-}
-
-RecallPlace recall_place(const RecallPicture& picture, Index n_tokens, double x,
-                         std::optional<std::size_t> mark) {
-  RecallPlace place;
-  if (mark && *mark < picture.mark_methods.size()) place.method = picture.mark_methods[*mark];
-  const bool has_ladder = place.method.empty() || takes_tokens(budget_of(place.method, {}));
-  if (!has_ladder) return place;  // its one point says nothing about budgets in tokens
-  double nearest = std::numeric_limits<double>::infinity();
-  for (Index budget : budget_ladder(n_tokens)) {
-    const double distance =
-        std::abs(std::log2(std::max(x, 1e-3)) - std::log2(static_cast<double>(budget)));
-    if (distance >= nearest) continue;
-    nearest = distance;
-    place.budget = budget;
-  }
-  return place;
 }
 
 }  // namespace kvscope::gui

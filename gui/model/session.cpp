@@ -17,13 +17,14 @@ struct Session::Opened {
   fs::path path;
   std::shared_ptr<const Document> trace;
   std::shared_ptr<const ResultView> result;
-  std::string problem;  // a sentence: it is neither
+  std::optional<FileStamp> stamp;  // just before it was read
+  std::string problem;             // a sentence: it is neither
 };
 
 /// A file that is being opened.
 struct Session::Opening {
   fs::path path;
-  bool again = false;  // takes the place of what is open of this file
+  fs::path replaces;  // takes the place of what is open of this file; empty: comes beside it
   Job job;
   std::shared_ptr<Opened> opened;  // null until it was read
   bool is_cancelled() const { return !opened && job.status().state == JobState::cancelled; }
@@ -35,6 +36,11 @@ namespace {
 bool is_table(const fs::path& path) {
   const std::string extension = path.extension().string();
   return extension == ".csv" || extension == ".json";
+}
+
+/// The name that a recording gets once it is whole; empty if this is none that grows.
+fs::path final_name(const fs::path& path) {
+  return path.extension() == ".part" ? fs::path(path).replace_extension() : fs::path();
 }
 
 template <class T>
@@ -67,10 +73,19 @@ void Session::open(const fs::path& path) {
     select("open", [&](Selection& s) { s.trace = static_cast<Index>(i); });
     return;
   }
+  // A recording that is open while it grows has just got its name.
+  for (std::size_t i = 0; i < documents_.size(); ++i) {
+    const Document& grown = *documents_[i];
+    if (!grown.is_being_recorded() || final_name(grown.path()) != file || !grown.is_gone())
+      continue;
+    select("open", [&](Selection& s) { s.trace = static_cast<Index>(i); });
+    load(file, grown.path());
+    return;
+  }
   for (const auto& opening : opening_) {
     if (opening->path == file && !opening->is_cancelled()) return;
   }
-  load(file, /*again=*/false);
+  load(file);
 }
 
 bool Session::is_opening() const {
@@ -78,11 +93,16 @@ bool Session::is_opening() const {
                      [](const auto& opening) { return !opening->is_cancelled(); });
 }
 
-void Session::load(const fs::path& path, bool again) {
-  const auto work = [path, open_result = open_result_,
+void Session::load(const fs::path& path, const fs::path& replaces) {
+  std::shared_ptr<const Document> before;
+  for (const auto& open : documents_) {
+    if (!replaces.empty() && open->path() == replaces) before = open;
+  }
+  const auto work = [path, before, open_result = open_result_,
                      &cache = bench_.cache](JobContext&) -> std::any {
     auto opened = std::make_shared<Opened>();
     opened->path = path;
+    opened->stamp = file_stamp(path);
     std::string why_no_trace;
     std::error_code error;
     // Every failure becomes a value here, so that the session learns of it as of a success.
@@ -98,7 +118,7 @@ void Session::load(const fs::path& path, bool again) {
       check_regular_file(path);  // a session that names a device must not fill the memory
       if (!is_table(path)) {
         try {
-          opened->trace = Document::open(path, cache);
+          opened->trace = Document::open(path, cache, before.get());
           return opened;
         } catch (const Error& e) {
           why_no_trace = e.what();
@@ -114,7 +134,7 @@ void Session::load(const fs::path& path, bool again) {
   };
   const auto opening = std::make_shared<Opening>();
   opening->path = path;
-  opening->again = again;
+  opening->replaces = replaces;
   // The session owns what is being opened: a delivery that comes too late does nothing.
   const auto deliver = [this, weak = std::weak_ptr<Opening>(opening)](std::any value) {
     const auto arrived = weak.lock();
@@ -123,8 +143,9 @@ void Session::load(const fs::path& path, bool again) {
     take_opened();
   };
   opening_.push_back(opening);
-  opening->job = bench_.jobs.start(fmt::format("Opening {}", path.filename().string()), Lane::quick,
-                                   work, deliver, /*urgent=*/true);
+  const std::string verb = replaces.empty() ? "Opening" : "Reading";
+  opening->job = bench_.jobs.start(fmt::format("{} {}", verb, path.filename().string()),
+                                   Lane::quick, work, deliver, /*urgent=*/true);
 }
 
 /// Takes what is there, as far as nothing that was asked for earlier is still to come.
@@ -136,9 +157,11 @@ void Session::take_opened() {
     ++revision_;
     if (!next->opened) continue;
     if (!next->opened->problem.empty()) {
-      notify(next->opened->problem);
-    } else if (next->again) {
-      exchange(*next->opened);
+      // A recording may get its name while it is read: the next look finds it.
+      if (next->replaces != next->path || final_name(next->path).empty())
+        notify(next->opened->problem);
+    } else if (!next->replaces.empty()) {
+      exchange(*next->opened, next->replaces);
     } else {
       add(*next->opened);
     }
@@ -156,6 +179,8 @@ void Session::add(const Opened& opened) {
     add_trace(opened.trace);
     return;
   }
+  if (opened.stamp) result_stamps_[opened.path] = *opened.stamp;
+  withdraw_offer(opened.path);
   const auto known = std::find(result_paths_.begin(), result_paths_.end(), opened.path);
   if (known != result_paths_.end()) {
     results_[static_cast<std::size_t>(known - result_paths_.begin())] = opened.result;
@@ -165,10 +190,10 @@ void Session::add(const Opened& opened) {
   }
 }
 
-/// A file that was changed on disk; it may have been closed meanwhile.
-void Session::exchange(const Opened& opened) {
+/// A file that was changed on disk, or a recording that grew; it may have been closed meanwhile.
+void Session::exchange(const Opened& opened, const fs::path& replaces) {
   const auto place = std::find_if(documents_.begin(), documents_.end(), [&](const auto& document) {
-    return document->path() == opened.path;
+    return document->path() == replaces;
   });
   if (place == documents_.end()) return;
   if (!opened.trace) {
@@ -176,7 +201,13 @@ void Session::exchange(const Opened& opened) {
                        opened.path.string()));
     return;
   }
-  gone_.erase(opened.path);
+  gone_.erase(replaces);
+  withdraw_offer(replaces);
+  const bool is_same = opened.path == replaces && (*place)->is_being_recorded() &&
+                       opened.trace->is_being_recorded() &&
+                       opened.trace->growing_key() == (*place)->growing_key() &&
+                       opened.trace->info().n_tokens == (*place)->info().n_tokens;
+  if (is_same) return;  // written to, but no unit is whole since: nothing begins anew
   *place = opened.trace;
   clamp();
 }
@@ -206,7 +237,9 @@ void Session::add_trace(std::shared_ptr<const Document> trace) {
 
 void Session::close_trace(Index trace) {
   if (trace < 0 || trace >= static_cast<Index>(documents_.size())) return;
-  gone_.erase(documents_[static_cast<std::size_t>(trace)]->path());
+  const fs::path path = documents_[static_cast<std::size_t>(trace)]->path();
+  gone_.erase(path);
+  withdraw_offer(path);
   documents_.erase(documents_.begin() + trace);
   const auto moved = [&](Index i) { return i > trace ? i - 1 : i; };
   if (second_ && *second_ == trace) second_.reset();
@@ -223,32 +256,88 @@ void Session::close_trace(Index trace) {
 
 void Session::close_result(Index result) {
   if (result < 0 || result >= static_cast<Index>(results_.size())) return;
+  const auto path = result_paths_.begin() + result;
+  result_stamps_.erase(*path);
+  withdraw_offer(*path);
   results_.erase(results_.begin() + result);
-  result_paths_.erase(result_paths_.begin() + result);
+  result_paths_.erase(path);
   ++revision_;
 }
 
 void Session::watch_files() {
   take_opened();
   if (is_opening()) return;
-  for (const auto& open : documents_) {
+  const auto documents = documents_;  // reading on adds to what is being opened, not to these
+  for (const auto& open : documents) {
     const Document& document = *open;
     if (!document.has_changed()) {
       gone_.erase(document.path());
-      continue;
-    }
-    if (const auto stamp = file_stamp(document.path())) {
-      const auto [last, is_new] = tried_.try_emplace(document.path(), *stamp);
-      if (!is_new && last->second == *stamp) continue;  // it could not be opened as it is
-      last->second = *stamp;
-      load(document.path(), /*again=*/true);
-    } else if (gone_.insert(document.path()).second) {
-      notify(
-          fmt::format("{} was deleted or moved. What is open stays readable; copy what you need "
-                      "before you close it.",
-                      document.path().string()));
+    } else if (document.is_being_recorded()) {
+      follow(document);
+    } else if (const auto stamp = file_stamp(document.path())) {
+      offer_reload(document.path(), *stamp);
+    } else {
+      say_gone(document.path());
     }
   }
+  for (const auto& [path, read] : result_stamps_) {
+    const auto stamp = file_stamp(path);
+    if (stamp && *stamp != read) offer_reload(path, *stamp);
+  }
+}
+
+/// A recording that is written to, or that has got its name.
+void Session::follow(const Document& document) {
+  // What is computed at present is not begun anew for some more rows.
+  if (bench_.jobs.is_computing()) return;
+  fs::path file = document.path();
+  auto stamp = file_stamp(file);
+  if (!stamp) {
+    file = final_name(file);
+    if (!file.empty()) stamp = file_stamp(file);
+  }
+  if (!stamp) {
+    say_gone(document.path());
+    return;
+  }
+  if (is_new_state(file, *stamp)) load(file, document.path());
+}
+
+/// True once for every state of a file.
+bool Session::is_new_state(const fs::path& path, const FileStamp& now) {
+  const auto [last, is_new] = tried_.try_emplace(path, now);
+  if (!is_new && last->second == now) return false;
+  last->second = now;
+  return true;
+}
+
+void Session::offer_reload(const fs::path& path, const FileStamp& now) {
+  if (!is_new_state(path, now)) return;
+  withdraw_offer(path);
+  gone_.erase(path);
+  notices_.push_back({fmt::format("{} has changed on disk since it was opened.", path.string()),
+                      /*is_error=*/false, path});
+  ++revision_;
+}
+
+void Session::withdraw_offer(const fs::path& path) {
+  if (std::erase_if(notices_, [&](const Notice& notice) { return notice.reload == path; }) > 0)
+    ++revision_;
+}
+
+void Session::say_gone(const fs::path& path) {
+  if (!gone_.insert(path).second) return;
+  notify(
+      fmt::format("{} was deleted or moved. What is open stays readable; copy what you need "
+                  "before you close it.",
+                  path.string()));
+}
+
+void Session::reload(fs::path path) {
+  withdraw_offer(path);
+  const bool is_trace = std::any_of(documents_.begin(), documents_.end(),
+                                    [&](const auto& open) { return open->path() == path; });
+  load(path, is_trace ? path : fs::path());
 }
 
 std::shared_ptr<const Document> Session::document() const {
@@ -373,7 +462,7 @@ void Session::notify(std::string sentence, bool is_error) {
   for (const Notice& notice : notices_) {
     if (notice.sentence == sentence) return;
   }
-  notices_.push_back({std::move(sentence), is_error});
+  notices_.push_back({std::move(sentence), is_error, {}});
   ++revision_;
 }
 

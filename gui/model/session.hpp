@@ -17,9 +17,10 @@
 
 #include "analysis/figures/result_view.hpp"
 #include "core/selectors/selector.hpp"
+#include "gui/model/async_value.hpp"
+#include "gui/model/bookmarks.hpp"
 #include "gui/model/document.hpp"
 #include "gui/model/selection.hpp"
-#include "gui/model/slot.hpp"
 
 namespace kvscope::gui {
 
@@ -27,6 +28,7 @@ namespace kvscope::gui {
 struct Notice {
   std::string sentence;
   bool is_error = false;
+  std::filesystem::path reload;  // a file that it offers to read again; empty: none
 };
 
 class Session {
@@ -44,9 +46,13 @@ class Session {
   void open(const std::filesystem::path& path);
   void close_trace(Index trace);
   void close_result(Index result);
-  /// Opens files again that were changed on disk, and says so of those that are gone. Cheap; call
-  /// about once a second.
+  /// Looks after the files that are open. A recording that grows is read on, also once it has
+  /// got its name (.part is gone), whenever nothing is computed that would begin anew; what is
+  /// whole and has changed is offered to be read again; what is gone is said. Cheap; call about
+  /// once a second.
   void watch_files();
+  /// Reads a file that is open again: the selection stays as far as it goes.
+  void reload(std::filesystem::path path);  // a copy: the offer that names it goes
   /// Files that were asked for are not there yet.
   bool is_opening() const;
 
@@ -79,6 +85,15 @@ class Session {
   void set_ticked(const std::string& selector, bool on);
   bool is_ticked(const std::string& selector) const;
 
+  // ---- bookmarks ----
+  const std::vector<Bookmark>& bookmarks() const { return bookmarks_; }
+  /// Of what is selected now; nothing without a trace.
+  void add_bookmark(std::string note);
+  void set_note(std::size_t bookmark, std::string note);
+  void remove_bookmark(std::size_t bookmark);
+  /// Selects it again; a notice if its trace is not open.
+  void go_to(std::size_t bookmark);
+
   /// KV head that the selected query head reads.
   Index kv_head() const;
   Phase phase() const;
@@ -105,10 +120,15 @@ class Session {
   struct Opened;
   struct Opening;
   void change(std::string_view origin, const std::function<void(Snapshot&)>& change);
-  void load(const std::filesystem::path& path, bool again);
+  void load(const std::filesystem::path& path, const std::filesystem::path& replaces = {});
+  void follow(const Document& document);
+  void offer_reload(const std::filesystem::path& path, const FileStamp& now);
+  void withdraw_offer(const std::filesystem::path& path);
+  void say_gone(const std::filesystem::path& path);
+  bool is_new_state(const std::filesystem::path& path, const FileStamp& now);
   void take_opened();
   void add(const Opened& opened);
-  void exchange(const Opened& opened);
+  void exchange(const Opened& opened, const std::filesystem::path& replaces);
   void add_trace(std::shared_ptr<const Document> trace);
   void clamp();
 
@@ -117,6 +137,7 @@ class Session {
   std::vector<std::shared_ptr<const Document>> documents_;
   std::vector<std::shared_ptr<const ResultView>> results_;
   std::vector<std::filesystem::path> result_paths_;
+  std::map<std::filesystem::path, FileStamp> result_stamps_;  // as they were read
   std::optional<Index> second_;
   Snapshot state_;
   std::optional<Snapshot> wanted_;  // by a session file, until its trace is open
@@ -124,9 +145,11 @@ class Session {
   std::string wanted_second_;
   History history_;
   std::vector<std::string> ticked_ = {"oracle-topk", "quoka", "quest", "streamingllm"};
+  std::vector<Bookmark> bookmarks_;
   std::vector<Notice> notices_;
   std::set<std::filesystem::path> gone_;
-  /// Changed files that were read again: as they were then, so that each state is tried once.
+  /// Changed files that were read again, or offered to be: as they were then, so that each state is
+  /// tried once.
   std::map<std::filesystem::path, FileStamp> tried_;
   std::vector<std::shared_ptr<Opening>> opening_;  // in the order in which they were asked for
   bool finds_second_ = true;  // a second trace over the same tokens becomes the second one

@@ -58,6 +58,7 @@ Json Session::to_json(const fs::path& base) const {
                        {"other", s.other.text()}};
   json["parameters"] = fields_to_json(state_.parameters);
   json["ticked"] = ticked_;
+  json["bookmarks"] = kvscope::gui::to_json(bookmarks_);
   return json;
 }
 
@@ -94,6 +95,7 @@ void Session::apply(const Json& json, const fs::path& base) {
     }
     ticked_ = std::move(ticked);
   }
+  if (json.contains("bookmarks")) bookmarks_ = bookmarks_from_json(json["bookmarks"]);
 
   const Json traces =
       json.contains("traces") && json["traces"].is_array() ? json["traces"] : Json::array();

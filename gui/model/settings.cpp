@@ -27,6 +27,7 @@ std::string variable(const char* name) {
 
 void Settings::add_recent(const fs::path& file) {
   std::erase(recent, file.string());
+  std::erase(recent, file.string() + ".part");  // what it was while it was recorded
   recent.insert(recent.begin(), file.string());
   if (recent.size() > kMostRecent) recent.resize(kMostRecent);
 }
@@ -38,6 +39,16 @@ fs::path settings_file() {
     return fs::path(folder) / "kvscope" / "explorer.json";
   if (const auto home = variable("HOME"); !home.empty())
     return fs::path(home) / ".config" / "kvscope" / "explorer.json";
+  return {};
+}
+
+fs::path samples_folder() {
+  if (const auto folder = variable("KVSCOPE_CONFIG"); !folder.empty())
+    return fs::path(folder) / "samples";
+  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty())
+    return fs::path(folder) / "kvscope";
+  if (const auto home = variable("HOME"); !home.empty())
+    return fs::path(home) / ".cache" / "kvscope";
   return {};
 }
 

@@ -22,6 +22,7 @@ struct Settings {
   std::vector<std::string> recent;            // files, the latest first
   std::map<std::string, Place> arrangements;  // layouts as the user left them, by name
   std::string last_layout = "overview";
+  bool tour_done = false;  // it was seen to its end, or left
 
   template <class Self, class Visit>
   static void visit_fields(Self& self, Visit&& visit) {
@@ -32,6 +33,7 @@ struct Settings {
           self.cache_mib);
     visit(Field{"show-sidebar", "traces, selection and sliders at the left"}, self.show_sidebar);
     visit(Field{"last-layout", "the layout shown at the start"}, self.last_layout);
+    visit(Field{"tour-done", "the tour was seen, or left"}, self.tour_done);
   }
 
   /// Puts a file in front of the recent ones; the list stays short.
@@ -41,6 +43,10 @@ struct Settings {
 /// $XDG_CONFIG_HOME/kvscope/explorer.json, else ~/.config/...; KVSCOPE_CONFIG, if set, names the
 /// folder instead. Empty if there is no home.
 std::filesystem::path settings_file();
+
+/// Where the samples are recorded that the start page offers: $XDG_CACHE_HOME/kvscope, else
+/// ~/.cache/kvscope; below KVSCOPE_CONFIG if that is set. Empty if there is no home.
+std::filesystem::path samples_folder();
 
 /// Defaults for a missing file; throws FormatError or ConfigError for a damaged one.
 Settings load_settings(const std::filesystem::path& file);

@@ -182,8 +182,7 @@ TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound
       rows.n_rows(), star_words(rows.request.options)));
   figure.caption.push_back(
       fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
-                  "than {:g} and "
-                  "rounding. Lower bounds below −1 say nothing and are drawn at −1.",
+                  "than {:g} and rounding. Lower bounds below −1 say nothing and are drawn at −1.",
                   rows.request.options.tolerance));
   return out;
 }
@@ -224,24 +223,6 @@ std::string theorem_csv(const TheoremRows& rows) {
     csv += '\n';
   }
   return csv;
-}
-
-std::vector<std::size_t> violated_rows(const TheoremRows& rows, TheoremBound bound,
-                                       std::size_t most) {
-  const TheoremColumn& column = rows.column(bound);
-  const std::vector<float>& measured = rows.measured(bound);
-  std::vector<std::size_t> broken;
-  for (std::size_t row = 0; row < rows.n_rows(); ++row) {
-    if (column.violated[row] != 0) broken.push_back(row);
-  }
-  const auto excess = [&](std::size_t row) {
-    const double gap = theorem_value(column.bound, row) - theorem_value(measured, row);
-    return is_upper(bound) ? -gap : gap;
-  };
-  std::stable_sort(broken.begin(), broken.end(),
-                   [&](std::size_t a, std::size_t b) { return excess(a) > excess(b); });
-  broken.resize(std::min(broken.size(), most));
-  return broken;
 }
 
 }  // namespace kvscope::gui

@@ -48,10 +48,6 @@ void mark_row(plot::Figure& figure, const TheoremRows& rows,
 /// it is violated.
 std::string theorem_csv(const TheoremRows& rows);
 
-/// Rows that break a bound, worst first, at most `most` of them.
-std::vector<std::size_t> violated_rows(const TheoremRows& rows, TheoremBound bound,
-                                       std::size_t most);
-
 }  // namespace kvscope::gui
 
 namespace kvscope {

@@ -303,8 +303,8 @@ plot::Figure token_figure(const TokenFigureInput& input) {
         fmt::format("Weights below {:.1e} ({:g} decades under the largest) are drawn there.",
                     lowest, kDecades));
   }
-  if (row.sink > 0.0) {
-    figure.caption.push_back(fmt::format("A learned sink takes {}.", percent(row.sink)));
+  if (row.sink_weight > 0.0) {
+    figure.caption.push_back(fmt::format("A learned sink takes {}.", percent(row.sink_weight)));
   }
   for (const KeptKeys& kept : input.kept) {
     figure.caption.push_back(

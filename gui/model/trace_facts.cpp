@@ -74,7 +74,7 @@ FactSection model_facts(const TraceInfo& info) {
   add(section, "q, k norm", info.qk_norm ? "yes" : "",
       "q and k are normalised per head before the rotary embedding");
   add(section, "window", window_words(info), "how many positions a query sees, itself included");
-  add(section, "sinks", info.sinks.empty() ? "" : "one per query head",
+  add(section, "sinks", info.sink_logits.empty() ? "" : "one per query head",
       "a learned logit that joins every softmax and has no key");
   add(section, "experts", expert_words(info), "mixture-of-experts layers");
   return section;
@@ -162,6 +162,10 @@ std::string status_words(const TraceInfo& info, const TraceInfo& planned) {
 
 std::string trace_summary(const Document& document) {
   const TraceInfo& info = document.info();
+  if (const auto rate = document.tokens_per_second(); rate && document.is_being_recorded()) {
+    return fmt::format("live · {} of {} tokens · {:.0f} / s", info.n_tokens,
+                       document.file().planned().n_tokens, *rate);
+  }
   return fmt::format("{} · {} · {}", info.model_name.empty() ? "model" : info.model_name,
                      plural(info.n_tokens, "token", "tokens"), name_of(info.status));
 }

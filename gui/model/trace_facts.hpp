@@ -32,7 +32,8 @@ std::vector<FactSection> trace_facts(const Document& document);
 /// "complete", or "interrupted: 3 of 9 chunks and steps".
 std::string status_words(const TraceInfo& info, const TraceInfo& planned);
 
-/// "verifier · 4160 tokens · complete": the second line of a trace in a list.
+/// "verifier · 4160 tokens · complete", or "live · 7680 of 16384 tokens · 140 / s" while it grows:
+/// the second line of a trace in a list.
 std::string trace_summary(const Document& document);
 
 /// 0, 1, 2, 5 as "0-2, 5".

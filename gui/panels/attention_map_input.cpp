@@ -36,6 +36,7 @@ void AttentionMapView::read_mouse(const PanelContext& context, MapView& view, Ma
   const auto y = static_cast<double>(io.MousePos.y - low_.y);
   if (hovered && io.MouseWheel != 0.0f) {
     view.zoom(std::pow(kWheelStep, static_cast<double>(io.MouseWheel)), x, y);
+    has_zoomed_ = true;
     gesture.moved = true;
   }
   if (ImGui::IsItemActivated()) {

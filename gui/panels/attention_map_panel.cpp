@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "gui/model/json_fields.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {
@@ -43,9 +44,14 @@ void AttentionMapPanel::controls(PanelContext& context) {
   help_tooltip(
       fmt::format("The first {} keys do not count for the range of colours", options_.n_sink));
   ImGui::SameLine();
-  ImGui::Checkbox("kept keys", &options_.overlay);
+  if (ImGui::Checkbox("kept keys", &options_.overlay)) options_.lost = false;
   help_tooltip(
       fmt::format("The keys that {} keeps, over the map", context.session.selection().selector));
+  ImGui::SameLine();
+  if (ImGui::Checkbox("lost only", &options_.lost)) options_.overlay = options_.lost;
+  landmark("lost only");
+  help_tooltip(fmt::format("What {} keeps is covered: the attention that is left is what it loses",
+                           context.session.selection().selector));
 }
 
 void AttentionMapPanel::draw(PanelContext& context) {
@@ -59,8 +65,10 @@ void AttentionMapPanel::draw(PanelContext& context) {
   const Selection& selection = session.selection();
   if (!tiles_) tiles_.emplace(session.bench());
   tiles_->show({std::shared_ptr<const TraceSource>(document, &document->file()), document->key(),
-                selection.layer, selection.q_head});
-  view_.set_map(document->info().n_tokens);
+                selection.layer, selection.q_head, document->growing_key()});
+  const bool has_grown = document->growing_key() == growing_key_;
+  growing_key_ = document->growing_key();
+  has_grown ? view_.grow(document->info().n_tokens) : view_.set_map(document->info().n_tokens);
   canvas_.begin(context, view_);
   if (wanted_view_) view_.look_at(wanted_view_->centre, wanted_view_->tokens_per_pixel);
   wanted_view_.reset();
@@ -77,8 +85,8 @@ void AttentionMapPanel::draw(PanelContext& context) {
     }
     picture_ = std::move(picture);
   } else if (!picture_.overview ||
-             picture_.overview->grid().n_tokens != document->info().n_tokens) {
-    forget_picture();
+             (!has_grown && picture_.overview->grid().n_tokens != document->info().n_tokens)) {
+    forget_picture();  // but what a recording was stays in sight until it is drawn with what came
   }
   is_stale_ = subject != subject_;
 
@@ -130,7 +138,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
   Session& session = context.session;
   scale_.update(context, picture_, view_, options_, subject_, moving_);
   if (options_.overlay) {
-    overlay_.ask(context, view_, moving_);
+    overlay_.ask(context, view_, moving_, options_.lost);
   } else {
     overlay_.hide();
   }
@@ -146,6 +154,7 @@ void AttentionMapPanel::draw_map(PanelContext& context) {
 
   MapScene scene{overview.grid(), picture_, scale_.colours(), textures_};
   scene.overlay = overlay_.texture();
+  scene.hides_kept = options_.lost;
   scene.overlay_part = overlay_.part();
   scene.whole = whole;
   scene.query = session.selection().query;

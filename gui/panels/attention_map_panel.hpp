@@ -46,8 +46,9 @@ class AttentionMapPanel final : public Panel {
 
   MapOptions options_;
   std::optional<AttentionTiles> tiles_;
-  std::string subject_;    // document and head that picture_ is of
-  bool is_stale_ = false;  // another head is selected, and not there yet
+  std::string subject_;      // document and head that picture_ is of
+  std::string growing_key_;  // of the document of the last frame
+  bool is_stale_ = false;    // another head is selected, and not there yet
   MapNames names_;
   MapView view_;
   std::optional<MapPlace> wanted_view_;  // by a session, until a map is there

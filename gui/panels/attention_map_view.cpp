@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analysis/plot/scale.hpp"
+#include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"
 
@@ -16,6 +18,7 @@ namespace {
 constexpr float kBarWidth = 12.0f;  // points
 constexpr float kBarLabels = 62.0f;
 constexpr float kTick = 4.0f;
+constexpr float kTokenText = 68.0f;
 
 ImU32 tinted(plot::Colour colour, double alpha) {
   return packed(plot::with_alpha(colour, alpha));
@@ -80,13 +83,27 @@ void AttentionMapView::begin(const PanelContext& context, MapView& view) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   area_high_ = {area_low_.x + room.x, area_low_.y + room.y};
   const float letters = small->FontSize;
-  const float left = text_size(small, "000000").x + look.px(kTick + 4) + letters;
-  const float below = 3 * letters + look.px(kTick + 8);
+  const auto document = context.session.document();
+  // A fitted map shrinks by the room of its texts: they stay until it is smaller than that, or
+  // they would come and go for ever.
+  const double needed = (text_room_ > 0.0f ? 0.6 : 0.9) * static_cast<double>(letters);
+  const bool shows_texts = document && document->has_text() &&
+                           1.0 / view.tokens_per_pixel() >= needed && room.x > look.px(420) &&
+                           room.y > look.px(320);
+  const float room_before = std::exchange(text_room_, shows_texts ? look.px(kTokenText) : 0.0f);
+  const float left = text_size(small, "000000").x + look.px(kTick + 4) + letters + text_room_;
+  const float below = 3 * letters + look.px(kTick + 8) + text_room_;
   low_ = {std::round(area_low_.x + left), std::round(area_low_.y + look.px(2))};
   high_ = {std::round(
                std::max(low_.x + look.px(60), area_high_.x - look.px(kBarWidth + kBarLabels + 12))),
            std::round(std::max(low_.y + look.px(60), area_high_.y - below))};
+  const MapPoint corner = view.at(0.0, 0.0);
   view.set_size(static_cast<double>(high_.x - low_.x), static_cast<double>(high_.y - low_.y));
+  // the texts take room from the map: what is seen stays where it is on the screen
+  const double moved = static_cast<double>(text_room_ - room_before);
+  const bool keeps_place = std::exchange(has_zoomed_, false) && !view.is_fitted();
+  if (moved != 0.0 && keeps_place)
+    view.pan(-moved - view.x_of(corner.key), -view.y_of(corner.query));
 }
 
 MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
@@ -97,7 +114,10 @@ MapGesture AttentionMapView::draw(const PanelContext& context, MapView& view,
   ImGui::SetCursorScreenPos(low_);
   ImGui::InvisibleButton("map", {high_.x - low_.x, high_.y - low_.y});
   read_mouse(context, view, gesture);
-  if (ImGui::IsItemHovered()) read_keys(view, scene, gesture);
+  if (ImGui::IsItemHovered()) {
+    claim_arrows();
+    read_keys(view, scene, gesture);
+  }
 
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(low_, high_, true);
@@ -208,6 +228,7 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
   ImDrawList& list = *ImGui::GetWindowDrawList();
   ImFont* small = context.fonts.small();
   const ImU32 ink = packed(look.muted);
+  const ImU32 faint = tinted(look.line, 0.6);
   const TokenRange keys = view.keys();
   const TokenRange queries = view.queries();
   const float tick = look.px(kTick);
@@ -218,11 +239,12 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
                       keys.size() / view.tokens_per_pixel(), static_cast<double>(look.px(90)))) {
     const float x = low_.x + static_cast<float>(view.x_of(t.at + wide));
     if (x < low_.x || x > high_.x) continue;
-    list.AddLine({x, high_.y + 1}, {x, high_.y + 1 + tick}, ink);
+    list.AddLine({x, high_.y + 1}, {x, high_.y + 1 + tick + text_room_},
+                 text_room_ > 0 ? faint : ink);
     const ImVec2 size = text_size(small, t.label);
     text_at(list, small,
             {std::clamp(x - size.x / 2, area_low_.x, area_high_.x - size.x),
-             high_.y + tick + look.px(2)},
+             high_.y + tick + look.px(2) + text_room_},
             ink, t.label);
   }
   for (const plot::Tick& t :
@@ -230,10 +252,11 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
                       queries.size() / view.tokens_per_pixel(), static_cast<double>(look.px(60)))) {
     const float y = low_.y + static_cast<float>(view.y_of(t.at + wide));
     if (y < low_.y || y > high_.y) continue;
-    list.AddLine({low_.x - 1 - tick, y}, {low_.x - 1, y}, ink);
+    list.AddLine({low_.x - 1 - tick - text_room_, y}, {low_.x - 1, y},
+                 text_room_ > 0 ? faint : ink);
     const ImVec2 size = text_size(small, t.label);
     text_at(list, small,
-            {low_.x - tick - look.px(3) - size.x,
+            {low_.x - tick - look.px(3) - size.x - text_room_,
              std::clamp(y - size.y / 2, area_low_.y, high_.y - size.y / 2)},
             ink, t.label);
   }
@@ -246,8 +269,9 @@ void AttentionMapView::draw_axes(const PanelContext& context, const MapView& vie
       low_.y + static_cast<float>(view.y_of(static_cast<double>(queries.end))), low_.y, high_.y);
   text_at(list, small,
           {std::max(low_.x, (low_.x + map_right - key_size.x) / 2),
-           high_.y + tick + look.px(3) + small->FontSize},
+           high_.y + tick + look.px(3) + small->FontSize + text_room_},
           ink, key_words);
+  if (text_room_ > 0.0f) draw_token_texts(context, view);
   // "query position" upwards: letters are turned by turning their corners
   const std::string query_words = "query position";
   const ImVec2 size = text_size(small, query_words);
@@ -321,7 +345,8 @@ bool AttentionMapView::draw_bar(const PanelContext& context, const MapScene& sce
   };
   swatch(theme.masked, false, "masked");
   if (has_gaps) swatch(theme.masked, true, "no query");
-  if (scene.overlay != nullptr) swatch(theme.highlight, false, "kept");
+  if (scene.overlay != nullptr && !scene.hides_kept) swatch(theme.highlight, false, "kept");
+  if (scene.overlay != nullptr && scene.hides_kept) swatch(look.surface, false, "kept");
   ImGui::SetCursorScreenPos({left - look.px(2), low_.y});
   ImGui::InvisibleButton("bar",
                          {std::max(1.0f, area_high_.x - left), std::max(1.0f, high_.y - low_.y)});

@@ -23,6 +23,7 @@ struct MapScene {
   const TileTextures& textures;
   const Texture* overlay = nullptr;  // of the selected keys
   MapRect overlay_part{};
+  bool hides_kept = false;         // the overlay covers them
   const MapTile* whole = nullptr;  // for the corner; null: not wanted
   std::optional<Index> query{};    // selected
   std::optional<Index> key{};
@@ -60,6 +61,9 @@ class AttentionMapView {
   void draw_selection(const PanelContext& context, const MapView& view,
                       const MapScene& scene) const;
   void draw_axes(const PanelContext& context, const MapView& view) const;
+  /// The tokens' texts beside rows and below columns that are large enough; their room is part of
+  /// the axes.
+  void draw_token_texts(const PanelContext& context, const MapView& view) const;
   void draw_words(const PanelContext& context, const MapScene& scene) const;
   bool draw_bar(const PanelContext& context, const MapScene& scene) const;
   void draw_corner(const PanelContext& context, const MapView& view, const MapScene& scene) const;
@@ -77,7 +81,9 @@ class AttentionMapView {
 
   ImVec2 area_low_{0, 0};  // of everything
   ImVec2 area_high_{0, 0};
-  ImVec2 low_{0, 0};  // of the map
+  float text_room_ = 0.0f;   // of token texts, left of the map and below it; 0: none
+  bool has_zoomed_ = false;  // by the wheel, in the last frame: the map stays under the cursor
+  ImVec2 low_{0, 0};         // of the map
   ImVec2 high_{0, 0};
   bool dragged_ = false;
   std::optional<ImVec2> band_from_;  // a rectangle is drawn to zoom into

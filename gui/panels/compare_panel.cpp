@@ -55,7 +55,7 @@ class ComparePanel final : public Panel {
     std::vector<NotedKey> noted;
     explicit operator bool() const { return value != nullptr; }
     /// True if the value is new.
-    bool take(const SlotView<T>& view, const CompareSides& now) {
+    bool take(const AsyncView<T>& view, const CompareSides& now) {
       if (!view.fresh || value == view.value) return false;
       value = view.value;
       sides = now;
@@ -71,11 +71,11 @@ class ComparePanel final : public Panel {
   CompareSides sides_;
   std::optional<std::pair<std::uint64_t, std::uint64_t>> sides_of_;  // revision, options
 
-  Slot<KeptRows> kept_a_;
-  Slot<KeptRows> kept_b_;
-  Slot<KeptComparison> maps_;
-  Slot<QueryKeys> keys_;
-  Slot<RowDifference> rows_;
+  AsyncValue<KeptRows> kept_a_;
+  AsyncValue<KeptRows> kept_b_;
+  AsyncValue<KeptComparison> maps_;
+  AsyncValue<QueryKeys> keys_;
+  AsyncValue<RowDifference> rows_;
 
   ComparePicture picture_;
   Shown<KeptComparison> maps_shown_;
@@ -152,7 +152,7 @@ void ComparePanel::update_sides(const Session& session) {
 }
 
 ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_picture) {
-  const auto ask = [&](Slot<KeptRows>& slot, const CompareSide& side, const char* name) {
+  const auto ask = [&](AsyncValue<KeptRows>& slot, const CompareSide& side, const char* name) {
     return slot.ask(context.session.bench(), side.key(),
                     {fmt::format("Kept keys of {}: {}", name, side.label), Lane::heavy},
                     [side](JobContext& job) {
@@ -161,7 +161,7 @@ ComparePanel::KeptPair ComparePanel::ask_kept(PanelContext& context, bool has_pi
                                        job);
                     });
   };
-  const auto report = [&](Slot<KeptRows>& slot, const SlotView<KeptRows>& view) {
+  const auto report = [&](AsyncValue<KeptRows>& slot, const AsyncView<KeptRows>& view) {
     const SlotAction action = job_place(context, view.status, has_picture, view.fresh);
     if (action == SlotAction::cancel) slot.cancel();
     if (action == SlotAction::retry) slot.retry();
@@ -197,7 +197,7 @@ void ComparePanel::draw_maps(PanelContext& context) {
           return compare_kept(*kept.a, *kept.b, window, request.phase, request.chunk, cells, job);
         });
     busy_ |= view.is_pending();
-    if (!slot_place(context, maps_, view)) return;
+    if (!async_place(context, maps_, view)) return;
     maps_shown_.take(view, sides_);
   }
   if (!maps_shown_) return;
@@ -250,7 +250,7 @@ void ComparePanel::draw_keys(PanelContext& context) {
                                     *kept.b, query);
         });
     busy_ |= view.is_pending();
-    if (!slot_place(context, keys_, view)) return;
+    if (!async_place(context, keys_, view)) return;
     if (keys_shown_.take(view, sides_)) {
       keys_shown_.noted = most_attended_differences(*view.value, kNotedKeys);
     }
@@ -299,7 +299,7 @@ void ComparePanel::draw_rows(PanelContext& context) {
             attention_row(b.document->source(), b.request.layer, b.request.q_head, query));
       });
   busy_ |= view.is_pending();
-  if (!slot_place(context, rows_, view)) return;
+  if (!async_place(context, rows_, view)) return;
   if (rows_shown_.take(view, sides_)) {
     rows_shown_.noted = largest_differences(*view.value, kNotedKeys);
   }

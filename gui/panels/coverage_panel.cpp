@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "gui/model/async_queue.hpp"
 #include "gui/model/coverage_view.hpp"
 #include "gui/model/json_fields.hpp"
-#include "gui/model/slot_queue.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
@@ -168,7 +168,8 @@ class CoveragePanel final : public Panel {
 
   template <class Draw>
   static void draw_part(const PanelContext&, const char* id, ImVec2 size, Draw draw) {
-    ImGui::BeginChild(id, size, false, ImGuiWindowFlags_NoScrollbar);
+    ImGui::BeginChild(id, size, false,
+                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
     draw();
     ImGui::EndChild();
   }
@@ -350,7 +351,7 @@ class CoveragePanel final : public Panel {
                                 job);
         });
     is_busy_ = is_busy_ || result.is_pending();
-    if (!slot_place(context, pages_slot_, result)) return;
+    if (!async_place(context, pages_slot_, result)) return;
     const PagesPart part = result.value->has_method() ? switches_.part : PagesPart::attention;
     const auto picture =
         pages_picture_slot_.ask(context.session.bench(),
@@ -480,15 +481,15 @@ class CoveragePanel final : public Panel {
   PagesRequest request_;
 
   std::vector<QueueItem<MethodRows>> items_;
-  SlotQueue<MethodRows> queue_;
+  AsyncQueue<MethodRows> queue_;
   std::string picture_key_;
   std::function<HeadsPicture(JobContext&)> picture_work_;
-  Slot<HeadsPicture> picture_slot_;
+  AsyncValue<HeadsPicture> picture_slot_;
   std::shared_ptr<const HeadsPicture> picture_;
   Shown heads_;
 
-  Slot<CoveragePages> pages_slot_;
-  Slot<PagesPicture> pages_picture_slot_;
+  AsyncValue<CoveragePages> pages_slot_;
+  AsyncValue<PagesPicture> pages_picture_slot_;
   std::shared_ptr<const CoveragePages> pages_value_;
   std::shared_ptr<const PagesPicture> keep_pages_;  // so that its address stays its own
   Shown pages_;

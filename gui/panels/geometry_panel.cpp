@@ -49,8 +49,7 @@ class GeometryPanel final : public Panel {
     }
     help_tooltip(
         "Colours: S_q of the queries, positions, the queries' largest attention weight, or the "
-        "keys "
-        "that the method keeps for the selected query");
+        "keys that the method keeps for the selected query");
     ImGui::SameLine();
     if (ImGui::Button("View ▾")) ImGui::OpenPopup("view");
     if (!ImGui::BeginPopup("view")) return;
@@ -74,7 +73,7 @@ class GeometryPanel final : public Panel {
     if (document != document_) forget(document);  // also lets go of a trace that was closed
     if (needs_trace(context)) return;
     const auto view = ask_geometry(context, document);
-    if (!slot_place(context, geometry_, view)) return;
+    if (!async_place(context, geometry_, view)) return;
     has_points_ = view.fresh;
     // The overlays' problems take a line above the picture; it goes on being shown.
     const auto weights = ask_weights(context, document);
@@ -165,7 +164,7 @@ class GeometryPanel final : public Panel {
 
   /// In the corner, over the points: these are there already. One report at a time.
   template <class T>
-  void report_overlay(PanelContext& context, Slot<T>& slot, const SlotView<T>& view) {
+  void report_overlay(PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
     if (!has_points_) return;
     const SlotAction action =
         job_place(context, view.status, /*has_value=*/true, /*fresh=*/view.fresh);
@@ -174,12 +173,12 @@ class GeometryPanel final : public Panel {
   }
 
   template <class T>
-  void note(const SlotView<T>& view) {
+  void note(const AsyncView<T>& view) {
     waiting_ = waiting_ || view.is_pending();
   }
 
-  SlotView<GeometryView> ask_geometry(PanelContext& context,
-                                      const std::shared_ptr<const Document>& document) {
+  AsyncView<GeometryView> ask_geometry(PanelContext& context,
+                                       const std::shared_ptr<const Document>& document) {
     const Selection& selected = context.session.selection();
     GeometryOptions options;
     options.basis = switches_.basis;
@@ -353,9 +352,9 @@ class GeometryPanel final : public Panel {
 
   GeometrySwitches switches_;
   GeometryPicture picture_;
-  Slot<GeometryView> geometry_;
-  Slot<QuerySelectionView> weights_;
-  Slot<KeptRows> kept_;
+  AsyncValue<GeometryView> geometry_;
+  AsyncValue<QuerySelectionView> weights_;
+  AsyncValue<KeptRows> kept_;
   bool waiting_ = false;
   bool has_points_ = false;  // of what is selected
 

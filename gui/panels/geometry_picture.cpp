@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "gui/model/little_room.hpp"
+#include "gui/model/compact_figure.hpp"
 #include "gui/render/cloud_keys.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/marker_stamp.hpp"
@@ -76,7 +76,7 @@ GeometryHit GeometryPicture::show_flat(PanelContext& context, const GeometryShow
   if (little) {
     style.text_em = context.fonts.small_em();
     const auto& labels = shown.scene.short_labels;
-    flat_->show(for_little_room(shown.frame, labels[0], labels[1]), 2 * shown.version + 1, size,
+    flat_->show(compact_figure(shown.frame, labels[0], labels[1]), 2 * shown.version + 1, size,
                 style);
   } else {
     flat_->show(shown.frame, 2 * shown.version, size, style);
@@ -162,8 +162,9 @@ bool GeometryPicture::turn(ImVec2 size, ImVec2 low, bool over) {
       orbit_.rotate(dx, dy, side);
     }
   }
+  // GLFW's code.
   const bool reset_key = over && !io.WantTextInput && !io.KeyCtrl && !io.KeyAlt &&
-                         ImGui::IsKeyPressed('R', /*repeat=*/false);  // GLFW's code
+                         ImGui::IsKeyPressed('R', /*repeat=*/false);
   if (reset_key || (over && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left))) orbit_.reset();
   const bool clicked = ImGui::IsItemDeactivated() && !dragged_ && over;
   if (ImGui::IsItemDeactivated()) dragged_ = false;

@@ -65,7 +65,8 @@ DrawnHeadGrid draw_head_grid(const PanelContext& context, const HeadGridInput& i
   const bool scrolls = plan.width + marks > ImGui::GetContentRegionAvail().x + 0.5f;
   if (scrolls) {
     const float bar = ImGui::GetStyle().ScrollbarSize;
-    ImGui::BeginChild("heads", {0, height + bar}, false, ImGuiWindowFlags_HorizontalScrollbar);
+    ImGui::BeginChild("heads", {0, height + bar}, false,
+                      ImGuiWindowFlags_HorizontalScrollbar | ImGuiWindowFlags_NavFlattened);
   }
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImGui::InvisibleButton("grid", {std::max(1.0f, plan.width + marks), std::max(1.0f, height)});

@@ -55,7 +55,7 @@ class HeadsPanel final : public Panel {
     document_key_ = document->key();
     const auto view = ask(context, document);
     waiting_ = view.is_pending();
-    if (!slot_place(context, slot_, view)) return;
+    if (!async_place(context, slot_, view)) return;
     if (switches_.number == AtlasNumber::lost_mass && !has_loss(*view.value)) {
       empty_place(context, "The selected method is not measured in prefill",
                   "Choose another method in the side bar, or another number.");
@@ -114,7 +114,7 @@ class HeadsPanel final : public Panel {
     return options;
   }
 
-  SlotView<HeadAtlas> ask(PanelContext& context, const std::shared_ptr<const Document>& document) {
+  AsyncView<HeadAtlas> ask(PanelContext& context, const std::shared_ptr<const Document>& document) {
     const HeadsOptions options = options_of(context);
     return slot_.ask(
         context.session.bench(),
@@ -153,7 +153,7 @@ class HeadsPanel final : public Panel {
   }
 
   HeadsSwitches switches_;
-  Slot<HeadAtlas> slot_;
+  AsyncValue<HeadAtlas> slot_;
   bool waiting_ = false;
   bool shows_atlas_ = false;  // in the last frame
 

@@ -40,7 +40,7 @@ void KeptOverlay::hide() {
   layer_.reset();
 }
 
-void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving) {
+void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving, bool lost_only) {
   const Session& session = context.session;
   const auto document = session.document();
   const auto draft = session.second();
@@ -74,23 +74,25 @@ void KeptOverlay::ask(PanelContext& context, const MapView& view, bool moving) {
   if (kept_->is_dense) {
     words_ = fmt::format("{} leaves this layer dense: it keeps every key", selection.selector);
   }
-  fold(context, view, moving, key);
+  fold(context, view, moving, lost_only, key);
 }
 
-void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving,
+void KeptOverlay::fold(PanelContext& context, const MapView& view, bool moving, bool lost_only,
                        const std::string& key) {
-  const std::string place = fmt::format("{}/layer/{}/{}/{}/{}x{}/{}", key, view.origin().query,
-                                        view.origin().key, view.tokens_per_pixel(), view.width(),
-                                        view.height(), static_cast<int>(context.look.ground));
+  const std::string place =
+      fmt::format("{}/{}/{}/{}/{}/{}x{}/{}", key, lost_only ? "lost" : "layer", view.origin().query,
+                  view.origin().key, view.tokens_per_pixel(), view.width(), view.height(),
+                  static_cast<int>(context.look.ground));
   const bool at_rest = !moving && !ImGui::IsMouseDown(ImGuiMouseButton_Left);
   if (layer_ == nullptr || at_rest) layer_key_ = place;
   if (layer_key_ != place) context.requests.redraw = true;
   const plot::Theme theme = plot::make_theme(plot::Venue::slide, context.look.ground);
-  const auto layer =
-      layer_slot_.ask(context.session.bench(), layer_key_,
-                      {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
-                      [rows = kept_, view, tone = plot::with_alpha(theme.highlight, kOpacity)](
-                          JobContext&) { return fold_selected(rows->rows, view, tone); });
+  const plot::Colour tone =
+      lost_only ? context.look.surface : plot::with_alpha(theme.highlight, kOpacity);
+  const auto layer = layer_slot_.ask(
+      context.session.bench(), layer_key_,
+      {"Kept keys over the attention map", Lane::quick, /*urgent=*/true},
+      [rows = kept_, view, tone](JobContext&) { return fold_selected(rows->rows, view, tone); });
   busy_ = busy_ || layer.is_pending();
   const bool usable = layer.value && (layer.fresh || layer_ != nullptr);
   if (!usable || layer.value == layer_) return;

@@ -16,7 +16,8 @@ class KeptOverlay {
  public:
   /// Once per frame while it is shown. While `moving`, the layer that there is moves with the map;
   /// when the view has come to rest it is folded anew.
-  void ask(PanelContext& context, const MapView& view, bool moving);
+  /// With `lost_only` the layer hides what is kept, so that the map shows what is lost.
+  void ask(PanelContext& context, const MapView& view, bool moving, bool lost_only);
   /// It is not shown in this frame.
   void hide();
   /// Progress, cancel and failures of the replay, in the corner of the current window.
@@ -32,10 +33,11 @@ class KeptOverlay {
   std::optional<bool> keeps(MapPair pair) const;
 
  private:
-  void fold(PanelContext& context, const MapView& view, bool moving, const std::string& key);
+  void fold(PanelContext& context, const MapView& view, bool moving, bool lost_only,
+            const std::string& key);
 
-  Slot<KeptRows> kept_slot_;
-  Slot<SelectedLayer> layer_slot_;
+  AsyncValue<KeptRows> kept_slot_;
+  AsyncValue<SelectedLayer> layer_slot_;
   JobStatus status_;
   bool fresh_ = true;
   std::shared_ptr<const KeptRows> kept_;

@@ -1,5 +1,7 @@
 #include "gui/panels/landmarks.hpp"
 
+#include <utility>
+
 namespace kvscope::gui {
 
 namespace {
@@ -8,12 +10,9 @@ Landmarks seen_landmarks;
 }  // namespace
 
 void landmark(std::string name) {
-  const ImVec2 low = ImGui::GetItemRectMin();
-  const ImVec2 high = ImGui::GetItemRectMax();
-  const ImVec2 middle{(low.x + high.x) / 2, (low.y + high.y) / 2};
-  if (ImGui::IsRectVisible(middle, {middle.x + 1, middle.y + 1})) {
-    seen_landmarks.emplace_back(std::move(name), middle);
-  }
+  const Landmark item{std::move(name), ImGui::GetItemRectMin(), ImGui::GetItemRectMax()};
+  const ImVec2 at = item.middle();
+  if (ImGui::IsRectVisible(at, {at.x + 1, at.y + 1})) seen_landmarks.push_back(item);
 }
 
 Landmarks take_landmarks() {

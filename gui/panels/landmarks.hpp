@@ -4,15 +4,20 @@
 #include <imgui.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace kvscope::gui {
 
-/// Names and places in pixels of the window.
-using Landmarks = std::vector<std::pair<std::string, ImVec2>>;
+/// A name and a place, in pixels of the window.
+struct Landmark {
+  std::string name;
+  ImVec2 low;
+  ImVec2 high;
+  ImVec2 middle() const { return {(low.x + high.x) / 2, (low.y + high.y) / 2}; }
+};
+using Landmarks = std::vector<Landmark>;
 
-/// Gives the middle of ImGui's last item a name, if it can be seen. Of two items of one name in a
+/// Gives ImGui's last item a name, if its middle can be seen. Of two items of one name in a
 /// frame, the later counts.
 void landmark(std::string name);
 /// Those named since the last call.

@@ -83,7 +83,7 @@ class LayerMapPanel final : public Panel {
     suggest_swap(context, *verifier, *draft);
     const auto view = ask(context, verifier, draft);
     waiting_ = view.is_pending();
-    if (!slot_place(context, slot_, view)) return;
+    if (!async_place(context, slot_, view)) return;
     update_figure(view.value);
     shows_map_ = true;
     show_figure(context);
@@ -206,8 +206,8 @@ class LayerMapPanel final : public Panel {
     return options;
   }
 
-  SlotView<LayerMap> ask(PanelContext& context, const std::shared_ptr<const Document>& verifier,
-                         const std::shared_ptr<const Document>& draft) {
+  AsyncView<LayerMap> ask(PanelContext& context, const std::shared_ptr<const Document>& verifier,
+                          const std::shared_ptr<const Document>& draft) {
     const LayerMapOptions options = options_of(context);
     return slot_.ask(
         context.session.bench(),
@@ -308,7 +308,7 @@ class LayerMapPanel final : public Panel {
   }
 
   LayerMapSwitches switches_;
-  Slot<LayerMap> slot_;
+  AsyncValue<LayerMap> slot_;
   bool waiting_ = false;
   bool shows_map_ = false;  // in the last frame
 

@@ -1,9 +1,13 @@
 #include "gui/panels/method_list.hpp"
 
+#include <fmt/format.h>
 #include <imgui.h>
+#include <imgui_stdlib.h>
 
 #include <string>
 
+#include "core/base/error.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
@@ -35,10 +39,59 @@ std::string help_of(const MethodItem& item) {
   return help;
 }
 
+/// The method that is being typed: the registry's, of the last stage; null for none.
+const SelectorEntry* typed_method(const std::string& typed) {
+  const std::size_t stage = typed.rfind('+') == std::string::npos ? 0 : typed.rfind('+') + 1;
+  const std::string name = typed.substr(stage, typed.find_first_of(":@", stage) - stage);
+  for (const SelectorEntry& entry : selector_registry().entries()) {
+    if (entry.name == name || entry.presets.contains(name)) return &entry;
+  }
+  return nullptr;
+}
+
+void draw_options(const PanelContext& context, const SelectorEntry& entry) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.muted));
+  ImGui::PushTextWrapPos(0.0f);
+  for (const SelectorOption& option : entry.options) {
+    ImGui::TextUnformatted(
+        fmt::format("{}={}  {}", option.name, option.default_value, option.help).c_str());
+  }
+  ImGui::PopTextWrapPos();
+  ImGui::PopStyleColor();
+}
+
 }  // namespace
 
+void method_field(PanelContext& context, MethodField& field) {
+  ImGui::SetNextItemWidth(-1.0f);
+  const bool entered = ImGui::InputTextWithHint("##method", "find, or add quest:page-size=32",
+                                                &field.typed, ImGuiInputTextFlags_EnterReturnsTrue);
+  landmark("method field");
+  help_tooltip(
+      "A part of a name narrows the list. A method as on the command line is added with Enter: "
+      "options (quoka:n-queries=8), stacks (keydiff@tokens=2048+quest), wrappers "
+      "(quest+every=4).");
+  if (entered && !field.typed.empty()) {
+    try {
+      const MethodSpec spec(field.typed);
+      context.session.set_ticked(spec.text(), true);
+      context.session.select("method field", [&](Selection& s) { s.selector = spec; });
+      field = {};
+    } catch (const Error& e) {
+      field.problem = e.what();
+    }
+  }
+  if (field.typed.empty()) field.problem.clear();
+  if (!field.problem.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.error));
+    ImGui::TextWrapped("%s", field.problem.c_str());
+    ImGui::PopStyleColor();
+  }
+  if (const SelectorEntry* entry = typed_method(field.typed)) draw_options(context, *entry);
+}
+
 void method_list(PanelContext& context, const std::vector<MethodItem>& items,
-                 const std::vector<plot::Tone>& tones) {
+                 const std::vector<plot::Tone>& tones, const std::string& part_of_name) {
   Session& session = context.session;
   FigureStyle figure_style;
   figure_style.ground = context.look.ground;
@@ -52,6 +105,9 @@ void method_list(PanelContext& context, const std::vector<MethodItem>& items,
       ImGui::Separator();
       is_below = true;
     }
+    const bool is_narrowed = part_of_name.find_first_of(":+@") == std::string::npos;
+    if (!item.is_ticked && is_narrowed && item.name.find(part_of_name) == std::string::npos)
+      continue;
     const bool is_defined = item.obstacle.empty();
     ImGui::PushID(item.name.c_str());
     bool on = item.is_ticked;

@@ -7,10 +7,11 @@
 //   1. controls(context)   the panel's own switches, on one line at the right of its header
 //   2. draw(context)       everything else, into the current ImGui child window, which it may fill
 // Panels share nothing but the session. What takes longer than a millisecond is asked for through a
-// Slot (gui/model/slot.hpp), with the last value shown meanwhile. They never block, print, or
-// throw: what fails becomes a sentence with the next step (widgets.hpp).
+// AsyncValue (gui/model/async_value.hpp), with the last value shown meanwhile. They never block,
+// print, or throw: what fails becomes a sentence with the next step (widgets.hpp).
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
+#include "gui/model/run_queue.hpp"
 #include "gui/model/session.hpp"
 #include "gui/render/look.hpp"
 
@@ -30,8 +32,10 @@ class TextureStore;
 
 /// What panels may ask of the window around them.
 struct Requests {
-  std::string show_panel;  // bring this panel into view
-  bool redraw = false;     // another frame soon: something moves
+  std::string show_panel;                   // bring this panel into view
+  std::vector<std::filesystem::path> open;  // files to be opened as if they had been dropped
+  std::string flash;                        // words for the status bar, for a moment
+  bool redraw = false;                      // another frame soon: something moves
 };
 
 /// What the tooltip of the last frame said: "name", "value" lines.
@@ -43,6 +47,7 @@ struct PanelContext {
   FontAtlas& fonts;
   TextureStore& textures;
   Requests& requests;
+  RunQueue& runs;
 };
 
 /// How a panel is named and found.
@@ -73,6 +78,9 @@ class Panel {
   /// Places inside the panel that a program may want to click, in pixels of the window, by name:
   /// those of the last frame.
   virtual std::vector<std::pair<std::string, ImVec2>> landmarks() const { return {}; }
+
+  /// A right click means something here; elsewhere it opens the panel's menu.
+  virtual bool takes_right_click() const { return false; }
 
   /// Something is still computed or in motion: screenshots wait for it.
   virtual bool is_busy() const { return false; }

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "gui/model/compact_figure.hpp"
 #include "gui/model/json_fields.hpp"
-#include "gui/model/little_room.hpp"
 #include "gui/model/query_selection_feed.hpp"
 #include "gui/model/query_selection_figure.hpp"
 #include "gui/panels/panel.hpp"
@@ -166,7 +166,7 @@ class QuerySelectionPanel final : public Panel {
       figure_key_ = key;
       scatter_ = {};  // if the next line throws
       scatter_ = scatter_figure(head_, layer_, q_head_, switches_, picks_.get());
-      little_scatter_ = for_little_room(scatter_, "$S_q$", "Largest weight");
+      little_scatter_ = compact_figure(scatter_, "$S_q$", "Largest weight");
       points_ = query_points(head_, switches_);
       trace_words_ = fmt::format("Trace {}.", document_->name());
       ++scatter_version_;
@@ -192,7 +192,8 @@ class QuerySelectionPanel final : public Panel {
       const float side = std::clamp(0.32f * room.x, look.px(190), look.px(380));
       draw_scatter(context, {room.x - side - gap, room.y});
       ImGui::SameLine();
-      ImGui::BeginChild("side", {side, room.y}, false, ImGuiWindowFlags_NoScrollbar);
+      ImGui::BeginChild("side", {side, room.y}, false,
+                        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
       draw_numbers(context);
       draw_strip(context, ImGui::GetContentRegionAvail());
       ImGui::EndChild();
@@ -205,7 +206,8 @@ class QuerySelectionPanel final : public Panel {
     }
     draw_scatter(context, {room.x, room.y - below - ImGui::GetStyle().ItemSpacing.y});
     const float words = std::min(look.px(190), 0.45f * room.x);
-    ImGui::BeginChild("numbers", {words, below}, false, ImGuiWindowFlags_NoScrollbar);
+    ImGui::BeginChild("numbers", {words, below}, false,
+                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
     draw_numbers(context);
     ImGui::EndChild();
     ImGui::SameLine();

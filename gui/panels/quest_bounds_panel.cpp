@@ -151,12 +151,12 @@ class QuestBoundsPanel final : public Panel {
   }
 
   template <class T>
-  void note(const SlotView<T>& view) {
+  void note(const AsyncView<T>& view) {
     waiting_ = waiting_ || view.is_pending();
   }
 
-  SlotView<QuestSteps> ask_steps(PanelContext& context,
-                                 const std::shared_ptr<const Document>& document) {
+  AsyncView<QuestSteps> ask_steps(PanelContext& context,
+                                  const std::shared_ptr<const Document>& document) {
     const QuestRequest request = request_of(context.session);
     const auto view = steps_slot_.ask(
         context.session.bench(), document->key() + request.key(),
@@ -167,8 +167,8 @@ class QuestBoundsPanel final : public Panel {
     return view;
   }
 
-  SlotView<QuestQuery> ask_query(PanelContext& context,
-                                 const std::shared_ptr<const Document>& document) {
+  AsyncView<QuestQuery> ask_query(PanelContext& context,
+                                  const std::shared_ptr<const Document>& document) {
     QuestRequest request = request_of(context.session);
     request.steps = StepSource::automatic;  // has no say in one query
     const Index query = context.session.selection().query;
@@ -184,9 +184,9 @@ class QuestBoundsPanel final : public Panel {
   // ---- the cloud ----
 
   void draw_scatter(PanelContext& context, const Document& document,
-                    const SlotView<QuestQuery>& query) {
+                    const AsyncView<QuestQuery>& query) {
     const auto view = ask_steps(context, context.session.document());
-    if (!slot_place(context, steps_slot_, view)) return;
+    if (!async_place(context, steps_slot_, view)) return;
     if (drawn_ != view.value.get() || drawn_program_ != switches_.program) {
       steps_ = view.value;
       cloud_ = quest_cloud(*steps_, switches_.program);
@@ -232,8 +232,8 @@ class QuestBoundsPanel final : public Panel {
   // ---- one query ----
 
   void draw_pages(PanelContext& context, const Document& document,
-                  const SlotView<QuestQuery>& query) {
-    if (!slot_place(context, query_slot_, query)) return;
+                  const AsyncView<QuestQuery>& query) {
+    if (!async_place(context, query_slot_, query)) return;
     if (drawn_ != query.value.get() || drawn_program_ != switches_.program) {
       profile_ = quest_profile(*query.value, switches_.program);
       const QuestPages* const one[] = {&query.value->pages};
@@ -354,8 +354,8 @@ class QuestBoundsPanel final : public Panel {
   }
 
   QuestSwitches switches_;
-  Slot<QuestSteps> steps_slot_;
-  Slot<QuestQuery> query_slot_;
+  AsyncValue<QuestSteps> steps_slot_;
+  AsyncValue<QuestQuery> query_slot_;
   bool waiting_ = false;
 
   // what is shown
@@ -367,8 +367,8 @@ class QuestBoundsPanel final : public Panel {
   QuestCloud cloud_;
   plot::Figure profile_;
   std::vector<QuestViolation> violations_;
-  const void* drawn_ =
-      nullptr;  // the value that the figure shows; kept alive by the pointers above
+  // The value that the figure shows; kept alive by the pointers above.
+  const void* drawn_ = nullptr;
   QuestSemantics drawn_program_ = QuestSemantics::eval;
   std::uint64_t version_ = 0;
   std::optional<FigureView> view_;

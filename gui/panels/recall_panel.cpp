@@ -1,20 +1,25 @@
-// Recall against budget: curves of the ticked methods, and their numbers at the sliders' budget.
+// Recall against cost: curves of the ticked methods along keys, bytes, FLOPs or budgets, and their
+// numbers at the sliders' budget.
 #include <fmt/format.h>
 #include <imgui.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analysis/figures/result_view.hpp"
 #include "analysis/plot/scale.hpp"
+#include "gui/model/async_queue.hpp"
 #include "gui/model/json_fields.hpp"
 #include "gui/model/recall_view.hpp"
-#include "gui/model/slot_queue.hpp"
+#include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel.hpp"
+#include "gui/panels/recall_numbers.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/figure_view.hpp"
@@ -23,26 +28,26 @@ namespace kvscope::gui {
 
 namespace {
 
-/// A number in the table: four digits that mean something.
-std::string number_text(double value) {
-  if (std::isnan(value)) return "-";
-  if (value != 0.0 && std::abs(value) < 1e-3) return fmt::format("{:.2e}", value);
-  return std::abs(value) < 100.0 ? fmt::format("{:.4f}", value) : fmt::format("{:.1f}", value);
-}
-
 class RecallPanel final : public Panel {
  public:
   PanelInfo info() const override {
     return {
-        "recall", "Recall against budget",
-        "What the ticked methods keep at a ladder of budgets. A click sets the budget, and on a "
-        "curve the method."};
+        "recall", "Recall against cost",
+        "What the ticked methods keep at a ladder of budgets, along the keys, bytes or FLOPs that "
+        "this takes. A click sets the budget, and on a curve the method."};
   }
 
   void controls(PanelContext& context) override {
     const Look& look = context.look;
     choose("##metric", options_.metric, look.px(138));
     help_tooltip("What is measured against dense attention, as the mean over heads.");
+    ImGui::SameLine();
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextDisabled("along");
+    ImGui::SameLine();
+    choose("##along", options_.along, look.px(128));
+    landmark("along");
+    help_tooltip(field_help<RecallOptions>("along"));
     ImGui::SameLine();
     choose("##scope", options_.scope, look.px(88));
     help_tooltip("The selected head, all heads of its layer, or all recorded layers.");
@@ -68,7 +73,8 @@ class RecallPanel final : public Panel {
       draw_choices(context, {context.look.px(216), room.y});
       ImGui::SameLine();
     }
-    ImGui::BeginChild("recall", {0, 0}, false, ImGuiWindowFlags_NoScrollbar);
+    ImGui::BeginChild("recall", {0, 0}, false,
+                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
     draw_result(context);
     ImGui::EndChild();
   }
@@ -76,7 +82,7 @@ class RecallPanel final : public Panel {
   std::optional<plot::Figure> figure() const override {
     if (!picture_ || picture_->figure.panels.empty()) return std::nullopt;
     const bool is_drawn = view_ && shown_ == picture_;
-    return with_budget_rule(is_drawn ? view_->current_figure() : picture_->figure,
+    return with_budget_rule(is_drawn ? view_->current_figure() : picture_->figure, *picture_,
                             question_.parameters.budget);
   }
 
@@ -92,8 +98,12 @@ class RecallPanel final : public Panel {
     for (std::size_t m = 0; m < marks.size(); ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
       for (std::size_t i = 0; line != nullptr && i < line->x.size(); ++i) {
+        if (shown_->mark_methods[m].empty()) continue;
+        const double budget = shown_->mark_budgets[m][i];
         if (const auto at = view_->place(0, line->x[i], line->y[i])) {
-          places.emplace_back(fmt::format("{}@{}", shown_->mark_methods[m], line->x[i]), *at);
+          places.emplace_back(fmt::format("{}@{}", shown_->mark_methods[m],
+                                          std::isnan(budget) ? line->x[i] : budget),
+                              *at);
         }
       }
     }
@@ -107,6 +117,17 @@ class RecallPanel final : public Panel {
     RecallQuestion question;
     std::vector<RecallItem> items;
     std::vector<std::shared_ptr<const MethodRows>> rows;
+    std::vector<OpenedSweep> opened;
+  };
+  /// The tables of all opened sweeps.
+  struct Sweeps {
+    std::vector<OpenedSweep> tables;
+    std::size_t bytes() const {
+      std::size_t bytes = sizeof *this;
+      for (const OpenedSweep& sweep : tables)
+        bytes += sweep.table->n_rows() * sweep.table->columns().size() * sizeof(double);
+      return bytes;
+    }
   };
 
   // ---- what is asked ----
@@ -155,29 +176,60 @@ class RecallPanel final : public Panel {
     question_ = std::move(question);
   }
 
+  /// Tables of the sweeps that are open, as far as they are read.
+  void update_sweeps(const PanelContext& context) {
+    std::string key = "recall-sweeps";
+    std::vector<std::shared_ptr<const ResultView>> results;
+    for (const auto& result : context.session.results()) {
+      if (!result->find("rows/mass_mean") || !result->find("rows/budget")) continue;
+      key += fmt::format("/{}@{}", result->name(), static_cast<const void*>(result.get()));
+      results.push_back(result);
+    }
+    n_sweeps_ = results.size();
+    if (results.empty() || !options_.opened) {
+      sweeps_.reset();
+      return;
+    }
+    const auto view = sweeps_slot_.ask(
+        context.session.bench(), key, {"Reading opened sweeps", Lane::quick, /*urgent=*/true},
+        [results](JobContext&) {
+          Sweeps sweeps;
+          for (const auto& result : results) {
+            sweeps.tables.push_back({std::filesystem::path(result->name()).filename().string(),
+                                     std::make_shared<const Table>(rows_of(*result))});
+          }
+          return sweeps;
+        });
+    is_busy_ = is_busy_ || view.is_pending();
+    if (view.fresh) sweeps_ = view.value;
+  }
+
   /// The picture of what is there; a new one is begun when rows come or the question changes, but
   /// never so often that none is finished.
   void update_picture(const PanelContext& context, const QueueView<MethodRows>& view) {
     const Workbench bench = context.session.bench();
+    update_sweeps(context);
     if (view.n_known > 0 || items_.empty()) {
       const std::string question = document_key_ + question_.key();
-      const std::string wanted = fmt::format("{}/{}", question, known_mask(view));
+      const std::string wanted = fmt::format("{}/{}/{}", question, known_mask(view),
+                                             static_cast<const void*>(sweeps_.get()));
       const bool may_change = question != picture_question_ || picture_is_over_;
       if (wanted != picture_key_ && may_change) {
         picture_key_ = wanted;
         picture_question_ = question;
-        inputs_ = std::make_shared<const Inputs>(Inputs{question_, plan_, view.values});
+        inputs_ = std::make_shared<const Inputs>(Inputs{
+            question_, plan_, view.values, sweeps_ ? sweeps_->tables : std::vector<OpenedSweep>()});
       }
       is_picture_wanted_ = wanted == picture_key_;
     } else {
       is_picture_wanted_ = true;  // nothing new to draw
     }
     if (!inputs_) return;
-    const auto made =
-        slot_.ask(bench, picture_key_, {"Curves", Lane::quick, /*urgent=*/true},
-                  [inputs = inputs_](JobContext&) {
-                    return recall_picture(inputs->question, inputs->items, inputs->rows);
-                  });
+    const auto made = slot_.ask(bench, picture_key_, {"Curves", Lane::quick, /*urgent=*/true},
+                                [inputs = inputs_](JobContext&) {
+                                  return recall_picture(inputs->question, inputs->items,
+                                                        inputs->rows, inputs->opened);
+                                });
     picture_is_over_ = !made.is_pending();
     if (made.value && made.value != picture_) {
       picture_ = made.value;
@@ -198,10 +250,13 @@ class RecallPanel final : public Panel {
 
   void draw_choices(PanelContext& context, ImVec2 size) {
     const Look& look = context.look;
-    ImGui::BeginChild("choices", size, false);
-    const float below = 4 * ImGui::GetFrameHeightWithSpacing() + look.px(8);
-    ImGui::BeginChild("list", {0, std::max(look.px(60), size.y - below)}, false);
-    method_list(context, list_, tones_);
+    ImGui::BeginChild("choices", size, false, ImGuiWindowFlags_NavFlattened);
+    const float n_lines = n_sweeps_ > 0 ? 6.0f : 5.0f;
+    const float below = n_lines * ImGui::GetFrameHeightWithSpacing() + look.px(8);
+    ImGui::BeginChild("list", {0, std::max(look.px(60), size.y - below)}, false,
+                      ImGuiWindowFlags_NavFlattened);
+    method_field(context, field_);
+    method_list(context, list_, tones_, field_.typed);
     ImGui::EndChild();
     ImGui::Separator();
     const auto line = [&](const char* name, const char* id, auto& value, std::string_view help) {
@@ -222,7 +277,26 @@ class RecallPanel final : public Panel {
     log_switch("x", options_.x);
     ImGui::SameLine();
     log_switch("y", options_.y);
+    draw_target(context);
+    if (n_sweeps_ > 0) {
+      ImGui::Checkbox("opened sweeps", &options_.opened);
+      landmark("opened sweeps");
+      help_tooltip(field_help<RecallOptions>("opened"));
+    }
     ImGui::EndChild();
+  }
+
+  void draw_target(const PanelContext& context) {
+    ImGui::AlignTextToFramePadding();
+    ImGui::TextDisabled("target");
+    ImGui::SameLine(context.look.px(52));
+    ImGui::SetNextItemWidth(-1.0f);
+    const double low = 0.0;
+    const double high = 1.0;
+    ImGui::SliderScalar("##target", ImGuiDataType_Double, &options_.target, &low, &high, "%.2f",
+                        ImGuiSliderFlags_AlwaysClamp);
+    landmark("target");
+    help_tooltip(field_help<RecallOptions>("target") + " (0: off)");
   }
 
   static void log_switch(const char* name, AxisScale& scale) {
@@ -253,7 +327,7 @@ class RecallPanel final : public Panel {
       return;
     }
     draw_plot(context);
-    draw_numbers(context);
+    if (has_table_) draw_recall_numbers(context, *picture_, options_, shows_failing_);
   }
 
   void act(SlotAction action) {
@@ -261,23 +335,20 @@ class RecallPanel final : public Panel {
     if (action == SlotAction::retry) queue_.retry();
   }
 
-  float numbers_height() const {
-    const auto n = static_cast<float>(std::min<std::size_t>(picture_->numbers.size(), 8));
-    return (n + 1.0f) * (ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y) + 2.0f;
-  }
-
   void draw_plot(PanelContext& context) {
     if (!view_) view_.emplace(context.fonts, context.textures);
     ImVec2 size = ImGui::GetContentRegionAvail();
-    has_table_ = !picture_->numbers.empty() && size.y > numbers_height() + context.look.px(190);
-    if (has_table_) size.y -= numbers_height() + ImGui::GetStyle().ItemSpacing.y;
+    has_table_ = !picture_->numbers.empty() &&
+                 size.y > recall_numbers_height(*picture_) + context.look.px(190);
+    if (has_table_) size.y -= recall_numbers_height(*picture_) + ImGui::GetStyle().ItemSpacing.y;
     FigureStyle style;
     style.ground = context.look.ground;
     style.paper = context.look.surface;
     view_->show(picture_->figure, version_, size, style);
     shown_ = picture_;
-    mark_budget(context, static_cast<double>(context.session.parameters().budget),
-                context.look.accent);
+    const auto budget = static_cast<double>(context.session.parameters().budget);
+    if (const auto at = reference_place(budget))
+      mark_budget(context, *at, budget, context.look.accent);
     mark_selected(context);
     if (const auto& hit = view_->hit()) follow(context, *hit);
   }
@@ -291,14 +362,23 @@ class RecallPanel final : public Panel {
     return 1.0;
   }
 
-  void mark_budget(const PanelContext& context, double budget, plot::Colour colour) {
+  /// Where a budget stands on the first axis, by the reference curve.
+  std::optional<double> reference_place(double budget) const {
+    if (picture_->along == RecallAlong::budget) return budget;
+    return picture_->reference ? place_of_budget(*picture_, *picture_->reference, budget)
+                               : std::nullopt;
+  }
+
+  void mark_budget(const PanelContext& context, double place, double budget, plot::Colour colour) {
     const auto frame = view_->frame(0);
-    const auto at = view_->place(0, budget, some_height());
+    const auto at = view_->place(0, place, some_height());
     if (!frame || !at || at->x < frame->low.x || at->x > frame->high.x) return;
     ImDrawList& list = *ImGui::GetWindowDrawList();
     const float x = std::floor(at->x) + 0.5f;
     list.AddLine({x, frame->low.y}, {x, frame->high.y}, packed(colour), context.look.px(1.5f));
-    const std::string words = fmt::format("{}", budget);
+    const std::string words = picture_->along == RecallAlong::budget
+                                  ? fmt::format("{}", budget)
+                                  : fmt::format("budget {}", budget);
     const ImVec2 text = ImGui::CalcTextSize(words.c_str());
     const float pad = context.look.px(3);
     const bool fits_right = x + text.x + 2 * pad < frame->high.x;
@@ -308,25 +388,30 @@ class RecallPanel final : public Panel {
     list.AddText(from, packed(colour), words.c_str());
   }
 
-  /// A ring around the selected method's point at the current budget.
+  /// Rings around the methods' points at the current budget, a strong one around the selected
+  /// method's.
   void mark_selected(const PanelContext& context) {
     const auto budget = static_cast<double>(context.session.parameters().budget);
     const auto& marks = picture_->figure.panels.front().marks;
     const auto frame = view_->frame(0);
     for (std::size_t m = 0; m < marks.size() && frame; ++m) {
       const auto* line = std::get_if<plot::Line>(&marks[m]);
-      if (line == nullptr || picture_->mark_methods[m] != context.session.selection().selector) {
-        continue;
-      }
+      if (line == nullptr || picture_->mark_methods[m].empty()) continue;
+      const bool is_selected =
+          picture_->mark_methods[m] == context.session.selection().selector.text();
+      if (!is_selected && picture_->along == RecallAlong::budget) continue;
       for (std::size_t i = 0; i < line->x.size(); ++i) {
-        if (line->x[i] != budget && line->x.size() > 1) continue;
+        if (picture_->mark_budgets[m][i] != budget && line->x.size() > 1) continue;
         const auto at = view_->place(0, line->x[i], line->y[i]);
         if (!at || at->x < frame->low.x || at->x > frame->high.x || at->y < frame->low.y ||
             at->y > frame->high.y) {
           continue;
         }
-        ImGui::GetWindowDrawList()->AddCircle(*at, context.look.px(7), packed(context.look.accent),
-                                              0, context.look.px(2));
+        const plot::Colour colour =
+            is_selected ? context.look.accent : plot::with_alpha(context.look.muted, 0.7);
+        ImGui::GetWindowDrawList()->AddCircle(*at, context.look.px(is_selected ? 7.0f : 5.5f),
+                                              packed(colour), 0,
+                                              context.look.px(is_selected ? 2.0f : 1.0f));
       }
     }
   }
@@ -337,8 +422,9 @@ class RecallPanel final : public Panel {
     if (hit.point && !place.method.empty()) {
       point_tooltip(place.method, *hit.mark, *hit.point);
     } else if (place.budget) {
-      mark_budget(context, static_cast<double>(*place.budget),
-                  plot::with_alpha(context.look.muted, 0.5));
+      const auto budget = static_cast<double>(*place.budget);
+      if (const auto at = reference_place(budget))
+        mark_budget(context, *at, budget, plot::with_alpha(context.look.muted, 0.5));
     }
     if (!hit.clicked) return;
     Session& session = context.session;
@@ -356,11 +442,18 @@ class RecallPanel final : public Panel {
     const auto budget = budget_of(method, question_.parameters);
     const bool takes_share = budget && budget->kind != Budget::Kind::tokens;
     std::vector<std::pair<std::string, std::string>> lines = {{"method", method}};
-    if (takes_share) {
-      lines.emplace_back("share", fmt::format("p = {}", budget->value));
+    if (takes_share) lines.emplace_back("share", fmt::format("p = {}", budget->value));
+    const double tokens = picture_->mark_budgets[mark][point];
+    if (!std::isnan(tokens)) lines.emplace_back("budget", fmt::format("{} tokens", tokens));
+    const bool is_nominal = picture_->along == RecallAlong::budget;
+    if (is_nominal && takes_share) {
       lines.emplace_back("keys kept", fmt::format("{:.1f} (mean)", line->x[point]));
-    } else {
-      lines.emplace_back("budget", fmt::format("{} tokens", line->x[point]));
+    } else if (picture_->along == RecallAlong::bytes) {
+      lines.emplace_back("bytes",
+                         plot::tick_text(std::round(line->x[point]), plot::TickFormat::bytes));
+    } else if (!is_nominal) {
+      lines.emplace_back(std::string(enum_name(picture_->along)),
+                         fmt::format("{:.5g} (mean)", line->x[point]));
     }
     lines.emplace_back(std::string(enum_name(question_.options.metric)),
                        fmt::format("{:.6g}", line->y[point]));
@@ -371,58 +464,14 @@ class RecallPanel final : public Panel {
     detail_tooltip(lines);
   }
 
-  void draw_numbers(PanelContext& context) {
-    if (!has_table_) return;
-    constexpr int kColumns = 8;
-    constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
-                                       ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
-    if (!ImGui::BeginTable("numbers", kColumns, kFlags, {0, numbers_height()})) return;
-    static constexpr const char* kNames[kColumns] = {"method", "budget", "keys",  "mass",
-                                                     "top-10", "top-k",  "error", "bytes"};
-    static constexpr const char* kHelp[kColumns] = {
-        "A click selects the method.",
-        "What the method is told.",
-        "Keys that a query attends to, mean over measured rows and heads.",
-        "Attention mass on the kept keys.",
-        "Share of the ten largest weights that is kept.",
-        "Share of the k largest weights that is kept, k = the budget.",
-        "Distance of the output from the dense one, |y - o|.",
-        "Bytes read per query head and call: scoring, and keys and values of what is kept."};
-    ImGui::TableSetupScrollFreeze(0, 1);
-    static constexpr float kWeights[kColumns] = {1.7f, 1.1f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.2f};
-    for (int c = 0; c < kColumns; ++c) {
-      ImGui::TableSetupColumn(kNames[c], ImGuiTableColumnFlags_WidthStretch, kWeights[c]);
-    }
-    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
-    for (int c = 0; c < kColumns; ++c) {
-      ImGui::TableSetColumnIndex(c);
-      ImGui::TextDisabled("%s", kNames[c]);
-      help_tooltip(kHelp[c]);
-    }
-    for (const RecallNumbers& line : picture_->numbers) {
-      ImGui::TableNextRow();
-      ImGui::TableNextColumn();
-      const bool is_selected = line.name == context.session.selection().selector;
-      if (is_selected) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.accent));
-      if (ImGui::Selectable(line.name.c_str(), false, ImGuiSelectableFlags_SpanAllColumns)) {
-        context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
-      }
-      if (is_selected) ImGui::PopStyleColor();
-      for (const std::string& text :
-           {line.budget.empty() ? std::string("-") : line.budget, number_text(line.kept),
-            number_text(line.mass), number_text(line.recall10), number_text(line.recallk),
-            number_text(line.output_error),
-            plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)}) {
-        ImGui::TableNextColumn();
-        ImGui::TextUnformatted(text.c_str());
-      }
-    }
-    ImGui::EndTable();
-  }
-
   RecallOptions options_;
   bool is_wide_ = true;
   bool has_table_ = false;
+  bool shows_failing_ = false;
+  MethodField field_;
+  std::size_t n_sweeps_ = 0;
+  AsyncValue<Sweeps> sweeps_slot_;
+  std::shared_ptr<const Sweeps> sweeps_;
   bool is_busy_ = false;
 
   std::optional<std::uint64_t> revision_;
@@ -433,14 +482,14 @@ class RecallPanel final : public Panel {
   std::vector<plot::Tone> tones_;  // of the ticked ones
   std::vector<RecallItem> plan_;
   std::vector<QueueItem<MethodRows>> items_;
-  SlotQueue<MethodRows> queue_;
+  AsyncQueue<MethodRows> queue_;
 
   std::shared_ptr<const Inputs> inputs_;
   std::string picture_key_;
   std::string picture_question_;
   bool picture_is_over_ = true;
   bool is_picture_wanted_ = true;
-  Slot<RecallPicture> slot_;
+  AsyncValue<RecallPicture> slot_;
   std::shared_ptr<const RecallPicture> picture_;
   std::shared_ptr<const RecallPicture> shown_;
   std::uint64_t version_ = 0;

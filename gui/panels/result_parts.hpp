@@ -82,7 +82,7 @@ class ResultFigures {
   std::vector<PossibleFigure> possible_;
   std::optional<std::uint64_t> possible_at_;  // revision
   ResultPtr possible_for_;
-  Slot<Made> slot_;
+  AsyncValue<Made> slot_;
   std::shared_ptr<const Made> shown_;
   std::optional<FigureView> view_;
   std::uint64_t version_ = 0;
@@ -104,7 +104,7 @@ class ResultPlot {
 
   FreePlotOptions options_;
   const LoadedTable* columns_of_ = nullptr;
-  Slot<FreePlot> slot_;
+  AsyncValue<FreePlot> slot_;
   std::shared_ptr<const FreePlot> shown_;
   std::optional<FigureView> view_;
   std::uint64_t version_ = 0;

@@ -30,7 +30,7 @@ class Choices {
       const ImVec2 room = ImGui::GetContentRegionAvail();
       start_ = ImGui::GetCursorPos();
       ImGui::SetCursorPosX(start_.x + room.x - width_);
-      ImGui::BeginChild("choices", {width_, room.y});
+      ImGui::BeginChild("choices", {width_, room.y}, false, ImGuiWindowFlags_NavFlattened);
       open_ = true;
       return;
     }
@@ -264,7 +264,7 @@ void ResultFigures::draw(PanelContext& context, const ResultPtr& result) {
     if (error_place(context, view.status.error)) slot_.retry();
     return;
   }
-  if (!slot_place(context, slot_, view)) return;
+  if (!async_place(context, slot_, view)) return;
   if (shown_ != view.value) ++version_;
   shown_ = view.value;
   if (!view_) view_.emplace(context.fonts, context.textures);
@@ -344,7 +344,7 @@ void ResultPlot::draw(PanelContext& context, const ResultRows& rows,
     if (error_place(context, view.status.error)) slot_.retry();
     return;
   }
-  if (!slot_place(context, slot_, view)) return;
+  if (!async_place(context, slot_, view)) return;
   if (shown_ != view.value) ++version_;
   shown_ = view.value;
   if (!view_) view_.emplace(context.fonts, context.textures);

@@ -72,8 +72,8 @@ class ResultsPanel final : public Panel {
   std::vector<TableSource> sources_;
   TableArrangement arrangement_;
 
-  Slot<LoadedTable> loaded_;
-  Slot<RowOrder> order_;
+  AsyncValue<LoadedTable> loaded_;
+  AsyncValue<RowOrder> order_;
   ResultRows last_;
   ResultTable table_;
   ResultFigures figures_;

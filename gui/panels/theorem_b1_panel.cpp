@@ -76,7 +76,7 @@ class TheoremB1Panel final : public Panel {
     document_key_ = document->key();
     const auto view = ask(context, document);
     waiting_ = view.is_pending();
-    if (!slot_place(context, slot_, view)) return;
+    if (!async_place(context, slot_, view)) return;
     update_figure(view.value);
     if (rows_->n_stated == 0) {
       empty_place(context, "No row says anything",
@@ -154,8 +154,8 @@ class TheoremB1Panel final : public Panel {
     drawn_.clear();
   }
 
-  SlotView<TheoremRows> ask(PanelContext& context,
-                            const std::shared_ptr<const Document>& document) {
+  AsyncView<TheoremRows> ask(PanelContext& context,
+                             const std::shared_ptr<const Document>& document) {
     TheoremRequest request;
     request.layer = context.session.selection().layer;
     request.q_head = context.session.selection().q_head;
@@ -291,7 +291,7 @@ class TheoremB1Panel final : public Panel {
   }
 
   TheoremSwitches switches_;
-  Slot<TheoremRows> slot_;
+  AsyncValue<TheoremRows> slot_;
   bool waiting_ = false;
 
   // what is shown

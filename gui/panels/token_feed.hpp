@@ -39,7 +39,7 @@ class KeptFeed {
   bool is_busy() const { return busy_; }
 
  private:
-  Slot<KeptRows> slot_;
+  AsyncValue<KeptRows> slot_;
   KeptQuestion question_;
   std::shared_ptr<const KeptRows> rows_;  // of the question's trace; perhaps of the one before
   KeptKeys keys_;
@@ -80,7 +80,7 @@ class TokenFeed {
   void ask_row(const Session& session, const Open& document);
   void ask_search(const Session& session, const Open& document, const std::string& needle);
   template <class T>
-  void note_busy(const SlotView<T>& view) {
+  void note_busy(const AsyncView<T>& view) {
     // What is done but not delivered yet is still to come.
     const bool is_hopeless =
         view.status.state == JobState::failed || view.status.state == JobState::cancelled;
@@ -92,21 +92,21 @@ class TokenFeed {
   bool compared_ = false;
   bool busy_ = false;
 
-  Slot<TokenTexts> texts_;
+  AsyncValue<TokenTexts> texts_;
   JobStatus text_status_;
   std::shared_ptr<const Advances> advances_;
   std::shared_ptr<const TokenTexts> advances_of_;
   std::uint64_t generation_ = 0;
-  Slot<LaidOutText> lines_;
+  AsyncValue<LaidOutText> lines_;
   std::shared_ptr<const LaidOutText> text_;
 
-  Slot<RankedRow> rows_;
+  AsyncValue<RankedRow> rows_;
   std::shared_ptr<const RankedRow> row_;
   std::string row_problem_;
   KeptFeed kept_;
   KeptFeed other_;
 
-  Slot<FoundTokens> search_;
+  AsyncValue<FoundTokens> search_;
   std::shared_ptr<const FoundTokens> found_;
 };
 

@@ -102,6 +102,7 @@ class TokensPanel final : public Panel {
     return places;
   }
 
+  bool takes_right_click() const override { return true; }
   bool is_busy() const override { return feed_.is_busy(); }
 
  private:

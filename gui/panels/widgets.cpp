@@ -105,7 +105,8 @@ SlotAction report_in_corner(const PanelContext& context, const JobStatus& status
   ImGui::SetCursorScreenPos({at.x + ImGui::GetContentRegionAvail().x - width, at.y});
   ImGui::PushStyleColor(ImGuiCol_ChildBg, vec(context.look.raised));
   ImGui::PushStyleVar(ImGuiStyleVar_ChildRounding, context.look.px(5));
-  ImGui::BeginChild("job", {width, height}, true, ImGuiWindowFlags_NoScrollbar);
+  ImGui::BeginChild("job", {width, height}, true,
+                    ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
   ImGui::PushStyleColor(ImGuiCol_Text, vec(failed ? context.look.error : context.look.ink));
   ImGui::PushTextWrapPos(0.0f);
   text_line(words);
@@ -241,7 +242,7 @@ void detail_tooltip(const HoverLines& lines) {
   ImGui::EndTooltip();
 }
 
-HoverLines take_hover_lines() {
+HoverLines collect_hover_lines() {
   return std::exchange(hover_lines, {});
 }
 
@@ -280,6 +281,18 @@ void help_tooltip(std::string_view sentence) {
   text_line(sentence);
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+}
+
+namespace {
+bool arrows_are_claimed = false;  // there is one keyboard
+}  // namespace
+
+void claim_arrows() {
+  arrows_are_claimed = true;
+}
+
+bool take_arrow_claim() {
+  return std::exchange(arrows_are_claimed, false);
 }
 
 bool take_tooltip_wait() {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
+#include "gui/model/async_value.hpp"
 #include "gui/model/jobs.hpp"
-#include "gui/model/slot.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {
@@ -34,9 +34,10 @@ enum class SlotAction { none, cancel, retry };
 SlotAction job_place(const PanelContext& context, const JobStatus& status, bool has_value,
                      bool fresh);
 
-/// job_place for a Slot; returns true if there is a value to draw (perhaps of the key before).
+/// job_place for an AsyncValue; returns true if there is a value to draw (perhaps of
+/// the key before).
 template <class T>
-bool slot_place(const PanelContext& context, Slot<T>& slot, const SlotView<T>& view) {
+bool async_place(const PanelContext& context, AsyncValue<T>& slot, const AsyncView<T>& view) {
   const SlotAction action = job_place(context, view.status, view.value != nullptr, view.fresh);
   if (action == SlotAction::cancel) slot.cancel();
   if (action == SlotAction::retry) slot.retry();
@@ -94,13 +95,17 @@ std::string field_help(std::string_view name) {
 /// Lines "name  value" in a tooltip at the mouse.
 void detail_tooltip(const HoverLines& lines);
 /// What detail_tooltip showed since the last call, for the state file.
-HoverLines take_hover_lines();
+HoverLines collect_hover_lines();
 
 /// "12  “ the”  (id 262)" of a position, for tooltips and the status bar.
 std::string token_words(const Document& document, Index pos);
 
 /// A sentence shown beside the mouse once it has rested on the last item for a moment.
 void help_tooltip(std::string_view sentence);
+/// Arrows belong to the last item in this frame, and do not go from control to control.
+void claim_arrows();
+/// True if one was claimed since the last call.
+bool take_arrow_claim();
 /// True if a sentence waits for its moment: a frame is needed though nothing will happen.
 bool take_tooltip_wait();
 

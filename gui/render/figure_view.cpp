@@ -213,8 +213,9 @@ struct FigureView::Impl {
         changed = true;
       }
     }
+    // GLFW's code.
     const bool reset_key = hovered && !io.WantTextInput && !io.KeyCtrl && !io.KeyAlt &&
-                           ImGui::IsKeyPressed('R', /*repeat=*/false);  // GLFW's code
+                           ImGui::IsKeyPressed('R', /*repeat=*/false);
     const bool double_click = over && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left);
     if ((reset_key || double_click) && zoom.is_zoomed()) {
       zoom.reset();

@@ -3,7 +3,7 @@
 # %% [markdown] title
 # # Where queries and keys lie
 #
-# QuoKA's observation: most queries point the same way, and the few that differ from the mean query look hard at particular keys.
+# QuoKA's observation: most queries point the same way, and the few that differ from the mean query put large weights on particular keys.
 # $S_q = -\cos(q, M)$ with $M$ the mean query; queries and keys are taken as they enter the dot product (after RoPE). The largest attention
 # weight leaves out key 0, the sink.
 
@@ -85,7 +85,7 @@ else:
         check_close("S_q of the shown queries", ours[geometry["pos"][()]], s_q, atol=1e-5)
 
 # %% [markdown] selection-text
-# ## Does $S_q$ find the queries that look hard at something?
+# ## Does $S_q$ find the queries that put a large weight on one key?
 #
 # Under a causal mask a weight shrinks as the visible length grows, so position confounds both; the results also hold partial correlations.
 

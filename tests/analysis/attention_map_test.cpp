@@ -16,8 +16,8 @@ TEST_CASE("attention-map: cells are maxima or means of exact weights", "[attenti
   test::PlantOptions plant;
   plant.n_tokens = 53;
   plant.sink = 1.0;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   MemoryTrace planted = test::planted_trace(plant);
   TraceInfo info = planted.info();
   info.window[1] = 20;

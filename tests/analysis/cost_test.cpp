@@ -5,6 +5,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <set>
 
 #include "analysis/cost/cost_data.hpp"
@@ -103,6 +104,31 @@ TEST_CASE("cost: every stage is a launch and the larger of arithmetic and memory
   const StageTimes dense = predict_layer(dense_work(work.shape), card, {});
   CHECK(dense.of(CostStage::score) == 0.0);
   CHECK(dense.total() == Approx(1e-6 + 2 * 100 * 2 * 16 * 1e-9));
+}
+
+TEST_CASE("cost: a processor gathers each list anew, and many vectors score as matrices do",
+          "[cost]") {
+  HardwareProfile card = plain_card();
+  card.score.value = 0.1;
+  LayerWork work;
+  work.shape = {4, 2, 8, 4, 100};
+  work.attend = {320, 20, 20, 2};  // 160 keys of lists, 20 of them different
+  work.score_flops = 6e6;
+  work.score_bytes = 3e5;  // 20 vectors to a key
+  const double union_bytes = 20 * 2 * 16;
+  const double list_bytes = 160 * 2 * 16;
+  CHECK(predict_layer(work, card, {}).of(CostStage::attend) == Approx(1e-6 + union_bytes * 1e-9));
+  card.kind = "cpu";
+  CHECK(predict_layer(work, card, {}).of(CostStage::attend) == Approx(1e-6 + list_bytes * 1e-9));
+  card.bandwidth = {{{1.0, 1e15}}, "made up"};
+  CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 1e11));
+  card.kernels["score-many"] = {0.5, "made up"};
+  const double share = 0.1 + 0.4 * std::log(20.0 / 4.0) / std::log(64.0 / 4.0);
+  CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / (share * 1e12)));
+  work.score_bytes = 6e6;  // one vector to a key
+  CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 1e11));
+  work.score_bytes = 1e3;
+  CHECK(predict_layer(work, card, {}).of(CostStage::score) == Approx(1e-6 + 6e6 / 5e11));
 }
 
 TEST_CASE("cost: the worked example, a layer of Llama-3.1-8B at 32k with 2048 keys", "[cost]") {
@@ -238,6 +264,52 @@ TEST_CASE("cost: a profile with a fault is refused in a sentence that names it",
   bad = good;
   bad["gather"]["points"] = {{64, 0.5}, {32, 0.6}};
   CHECK_THROWS_WITH(parse_hardware(bad.dump(), "card.json"), ContainsSubstring("ascending"));
+  // Every number of every field as what it is not: one sentence with the field and the file.
+  const auto said = [](const nlohmann::ordered_json& json) {
+    try {
+      parse_hardware(json.dump(), "card.json");
+    } catch (const FormatError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  int n_walked = 0;
+  for (const auto& [key, value] : good.items()) {
+    if (!value.is_object()) continue;
+    const bool is_table = key == "peak" || key == "kernels";
+    const std::string inner = is_table ? value.items().begin().key() : "";
+    for (const nlohmann::json& wrong :
+         {nlohmann::json(-1.0), nlohmann::json("fast"), nlohmann::json(1e30),
+          nlohmann::json(nullptr), nlohmann::json::array(), nlohmann::json(true)}) {
+      nlohmann::ordered_json broken = good;
+      nlohmann::ordered_json& field = is_table ? broken[key][inner] : broken[key];
+      if (field.contains("value")) {
+        field["value"] = wrong;
+      } else {
+        field["points"] = {{1.0, wrong}};
+      }
+      const std::string words = said(broken);
+      INFO(key << " = " << wrong.dump() << ": " << words);
+      CHECK_THAT(words, ContainsSubstring(key) && ContainsSubstring("card.json"));
+      CHECK(words.find('\n') == std::string::npos);
+      ++n_walked;
+    }
+    nlohmann::ordered_json nameless = good;
+    (is_table ? nameless[key][inner] : nameless[key])["source"] = "";
+    CHECK_THAT(said(nameless), ContainsSubstring(key) && ContainsSubstring("source"));
+    nlohmann::ordered_json replaced = good;
+    replaced[key] = "a word";
+    CHECK_THAT(said(replaced), ContainsSubstring(key));
+  }
+  CHECK(n_walked > 50);
+  for (const char* text : {"", "[]", "null", "{", "{\"format\": 1}", "\"a\""})
+    CHECK_THROWS_AS(parse_hardware(text, "card.json"), FormatError);
+  bad = good;
+  bad["kind"] = "tpu";
+  CHECK_THAT(said(bad), ContainsSubstring("gpu or cpu"));
+  bad = good;
+  bad["attend_rows"]["points"] = nlohmann::json::array();
+  CHECK_THAT(said(bad), ContainsSubstring("attend_rows") && ContainsSubstring("at least one"));
   bad = good;
   bad["compute"] = "f16";
   CHECK_THROWS_AS(parse_hardware(bad.dump(), "card.json"), FormatError);

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "analysis/nucleus_sizes.hpp"
-#include "analysis/order_free_sums.hpp"
+#include "analysis/reproducible_sums.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/planted_trace.hpp"
 
@@ -118,8 +118,8 @@ struct Cell {
 TEST_CASE("coverage: every number equals three loops", "[coverage]") {
   PlantOptions plant = small_plant();
   plant.n_q = GENERATE(2, 4, 8);
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = windowed_trace(plant);
   CoverageOptions options = small_options();
   options.min_visible = GENERATE(1, 12);
@@ -359,8 +359,8 @@ std::vector<double> naive_head_mean(const TraceSource& trace, Index layer, Index
 TEST_CASE("coverage: Pinsker floors and SpecAttn's mass equal three loops", "[coverage]") {
   PlantOptions plant = small_plant();
   plant.query_scale = 0.4;  // flat rows: the floors are far from 0
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = windowed_trace(plant);
   plant.n_layers = 2;
   plant.n_q = 2;
@@ -448,10 +448,11 @@ TEST_CASE("coverage: a floor holds where one head gives all it has to its attent
           "[coverage]") {
   PlantOptions plant = small_plant();
   plant.n_q = plant.n_kv = 2;
-  plant.has_sinks = true;
+  plant.has_sink_logits = true;
   MemoryTrace source = planted_trace(plant);
   TraceInfo info = source.info();
-  for (std::size_t i = 0; i < info.sinks.size(); ++i) info.sinks[i] = i % 2 == 0 ? 40.0f : -40.0f;
+  for (std::size_t i = 0; i < info.sink_logits.size(); ++i)
+    info.sink_logits[i] = i % 2 == 0 ? 40.0f : -40.0f;
   MemoryTrace trace(info);
   for (Index layer = 0; layer < plant.n_layers; ++layer) {
     std::copy_n(source.q(layer).data(), source.q(layer).shape().count(), trace.q(layer).data());
@@ -516,7 +517,7 @@ TEST_CASE("coverage: sums in fixed point do not depend on the order and stay clo
   test::Random random(5);
   std::vector<double> addends(2000);
   for (double& x : addends) x = random.uniform() * std::exp(-20.0 * random.uniform());
-  OrderFreeSums forward(1), backward(1);
+  ReproducibleSums forward(1), backward(1);
   double sum = 0.0;
   for (std::size_t i = 0; i < addends.size(); ++i) {
     sum += addends[i];

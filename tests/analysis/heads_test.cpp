@@ -78,7 +78,7 @@ std::vector<double> naive_numbers(const TraceSource& trace, const HeadsOptions& 
       sums[5] += n_found / static_cast<double>(row.size());
       n_looking += 1.0;
     }
-    sums[6] += trace.info().sinks.empty() ? 0.0 : 1.0 - total;
+    sums[6] += trace.info().sink_logits.empty() ? 0.0 : 1.0 - total;
   }
   for (std::size_t m = 0; m < sums.size(); ++m)
     sums[m] /= m == 4 || m == 5 ? n_looking : static_cast<double>(rows.size());
@@ -90,8 +90,8 @@ TEST_CASE("heads: every number equals the three-loop reference", "[heads]") {
   plant.n_tokens = 61;
   plant.sink = 1.5;
   plant.band = 1.0;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = windowed_trace(plant, 7);
   HeadsOptions options;
   options.selector.clear();
@@ -175,7 +175,7 @@ TEST_CASE("heads: losses are what a replay keeps, taken from 1", "[heads]") {
   plant.n_tokens = 128;
   plant.n_q = 6;
   plant.n_kv = 2;
-  plant.has_sinks = GENERATE(false, true);
+  plant.has_sink_logits = GENERATE(false, true);
   const MemoryTrace trace = windowed_trace(plant, 11);
   HeadsOptions options;
   options.selector = "quoka,quest:page-size=4";
@@ -220,7 +220,7 @@ TEST_CASE("heads: the same bits for any number of threads", "[heads]") {
   test::PlantOptions plant;
   plant.n_tokens = 150;
   plant.n_q = 8;
-  plant.has_sinks = true;
+  plant.has_sink_logits = true;
   const MemoryTrace trace = windowed_trace(plant, 13);
   HeadsOptions options;
   options.budget = "32";

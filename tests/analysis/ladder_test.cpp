@@ -54,8 +54,8 @@ std::vector<Index> best(const std::vector<double>& scores, Index k) {
 
 TEST_CASE("ladder: the oracle's rungs are those of loops", "[ladder]") {
   test::PlantOptions plant;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.n_tokens = 60;
   plant.sink = 1.0;
   plant.query_scale = 2.0;

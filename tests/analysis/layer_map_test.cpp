@@ -68,7 +68,7 @@ std::vector<double> naive_mean_row(const TraceSource& trace, Index layer, Index 
       mean[static_cast<std::size_t>(first) + t] += row[t] / double(trace.info().n_q);
     }
   }
-  if (trace.info().sinks.empty()) return mean;
+  if (trace.info().sink_logits.empty()) return mean;
   double total = 0.0;
   for (const double p : mean) total += p;
   for (double& p : mean) p /= total;
@@ -78,8 +78,8 @@ std::vector<double> naive_mean_row(const TraceSource& trace, Index layer, Index 
 TEST_CASE("layer-map: divergence, variation and floor equal three loops", "[layer_map]") {
   const bool drop_sink = GENERATE(false, true);
   test::PlantOptions plant = verifier_plant();
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace verifier = test::planted_trace(plant);
   const MemoryTrace draft = test::planted_trace(draft_plant());
   LayerMapOptions options;

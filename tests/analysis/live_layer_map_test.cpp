@@ -39,7 +39,7 @@ MemoryTrace recorded(const Transformer& model, std::span<const TokenId> text, Th
   TraceInfo info = make_trace_info(config.n_layers, config.n_q, config.n_kv, config.d_head, n, n);
   info.score_scale = config.score_scale();
   info.window = config.window;
-  info.sinks = model.sinks();
+  info.sink_logits = model.sink_logits();
   MemoryTrace trace(info);
   trace.set_tokens({text.begin(), text.end()});
   Recorder recorder(trace);
@@ -81,7 +81,7 @@ TEST_CASE("layer-map: running models and their recordings have the same divergen
   }
   SECTION("attention sinks and sliding windows") {
     const Transformer model = Transformer::load(test::golden_dir() / "gpt_oss");
-    REQUIRE_FALSE(model.sinks().empty());
+    REQUIRE_FALSE(model.sink_logits().empty());
     check_maps(model, model, text);
   }
 }

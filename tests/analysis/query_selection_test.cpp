@@ -44,8 +44,8 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
   test::PlantOptions plant;
   plant.n_tokens = 53;
   plant.sink = 1.0;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.duplicates = {{3, 9}, {3, 12}};
   const MemoryTrace trace = windowed_trace(plant, 7, 48);
   QuerySelectionOptions options;
@@ -69,8 +69,8 @@ TEST_CASE("query-selection: every row equals the loops", "[query_selection]") {
         double sum = 0.0, entropy = 0.0;
         Index best = -1;
         for (const double score : scores) sum += std::exp(score);
-        const auto sink = trace.info().sink(layer, head);
-        const double total = sum + (sink ? std::exp(*sink) : 0.0);
+        const auto sink_logit = trace.info().sink_logit(layer, head);
+        const double total = sum + (sink_logit ? std::exp(*sink_logit) : 0.0);
         for (std::size_t t = 0; t < row.size(); ++t) {
           const double share = std::exp(scores[t]) / sum;  // of what the keys get
           entropy -= share * std::log(share);
@@ -165,8 +165,8 @@ TEST_CASE("query-selection: the prompt's correlations are those of analyze quoka
   test::PlantOptions plant;
   plant.n_tokens = 200;
   plant.sink = 3.0;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   const MemoryTrace trace = test::planted_trace(plant);
   MemoryResult mine, quoka;
   run(trace, {}, mine);

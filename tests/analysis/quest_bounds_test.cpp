@@ -50,8 +50,8 @@ std::vector<Index> naive_top(const std::vector<double>& scores, Index k) {
 
 TEST_CASE("quest: bounds, maxima, selections and masses equal three loops", "[quest]") {
   test::PlantOptions plant;
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   plant.n_q = GENERATE(2, 8);
   plant.n_kv = 2;
   plant.n_tokens = 45;

@@ -101,8 +101,8 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
   plant.sink = 1.0;
   plant.duplicates = {{3, 20}, {5, 40}};
   plant.zero_keys = {7};
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   MemoryTrace planted = test::planted_trace(plant);
   TraceInfo info = planted.info();
   info.n_prompt = 57;  // and seven decoded tokens
@@ -143,7 +143,7 @@ TEST_CASE("quoka: the analysis keeps what the selector keeps, key by key", "[quo
                                                   .k = trace.k(layer).range(1, 0, end),
                                                   .v = {},
                                                   .window = std::nullopt,
-                                                  .sinks = info.layer_sinks(layer)})[0];
+                                                  .sink_logits = info.layer_sink_logits(layer)})[0];
         if (layer < options.dense_layers) {
           REQUIRE(answer.is_dense);
           continue;

@@ -139,8 +139,8 @@ TEST_CASE("quoka: every array equals the three-loop reference", "[quoka]") {
   plant.sink = 1.5;
   plant.band = 1.0;
   plant.zero_keys = {7};
-  plant.has_sinks = GENERATE(false, true);
-  plant.score_cap = plant.has_sinks ? 2.5 : 0.0;
+  plant.has_sink_logits = GENERATE(false, true);
+  plant.score_cap = plant.has_sink_logits ? 2.5 : 0.0;
   MemoryTrace trace = test::planted_trace(plant);
   const QuokaOptions options = small_options();
   MemoryResult result;

@@ -65,18 +65,18 @@ void write_text(const fs::path& file, const std::string& text) {
 
 /// Every array of the result file as bytes.
 std::string arrays_of(const SweepResult& result) {
-  MemoryResult sink;
-  write_sweep(result, sink, "test");
-  std::string all = sink.summary().dump() + sink.info().config.dump();
+  MemoryResult output;
+  write_sweep(result, output, "test");
+  std::string all = output.summary().dump() + output.info().config.dump();
   const auto append = [&](const auto& values) {
     all.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
   };
-  for (const ResultArray& array : sink.arrays()) {
+  for (const ResultArray& array : output.arrays()) {
     all += array.name;
-    if (array.type == ResultType::f32) append(sink.values<float>(array.name));
-    if (array.type == ResultType::f64) append(sink.values<double>(array.name));
-    if (array.type == ResultType::i32) append(sink.values<std::int32_t>(array.name));
-    if (array.type == ResultType::i64) append(sink.values<std::int64_t>(array.name));
+    if (array.type == ResultType::f32) append(output.values<float>(array.name));
+    if (array.type == ResultType::f64) append(output.values<double>(array.name));
+    if (array.type == ResultType::i32) append(output.values<std::int32_t>(array.name));
+    if (array.type == ResultType::i64) append(output.values<std::int64_t>(array.name));
   }
   return all;
 }
@@ -276,9 +276,9 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
   const SweepResult result = merge_sweep({dir.path() / "j"});
   const auto json = sweep_json(result);
   CHECK(json.at("rows").size() == 2 * 7 * 3);
-  MemoryResult sink;
-  write_sweep(result, sink, "test");
-  const auto mass = sink.values<double>("rows/mass_mean");
+  MemoryResult output;
+  write_sweep(result, output, "test");
+  const auto mass = output.values<double>("rows/mass_mean");
   REQUIRE(mass.size() == json.at("rows").size());
   for (std::size_t i = 0; i < mass.size(); ++i)
     CHECK(json["rows"][i].at("mass_mean").get<double>() == mass[i]);
@@ -292,7 +292,7 @@ TEST_CASE("the table has a row per layer and head, the same in every format") {
   CHECK(std::count(csv.begin(), csv.end(), '\n') == static_cast<long>(mass.size()) + 1);
   CHECK_THAT(csv, ContainsSubstring("\n\"b,\"\"odd\"\".h5\",prefill,full,none,,,,2,"));
   CHECK(csv.find("nan") == std::string::npos);
-  CHECK(sink.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
+  CHECK(output.values<float>("t0/p1/mass").size() == 1 * 2 * 4);
 }
 
 TEST_CASE("bootstrap intervals hold the mean, shrink with the data and repeat") {

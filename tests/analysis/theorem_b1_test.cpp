@@ -51,7 +51,7 @@ TEST_CASE("theorem-b1: a rank that a row does not have makes no statement", "[th
 
 TEST_CASE("theorem-b1: every row equals the three-loop reference", "[theorem_b1]") {
   test::PlantOptions plant;
-  plant.has_sinks = GENERATE(false, true);  // the theorem's weights are those among the keys
+  plant.has_sink_logits = GENERATE(false, true);  // the theorem's weights are those among the keys
   plant.n_q = GENERATE(2, 8);
   plant.n_kv = 2;
   plant.n_tokens = 41;

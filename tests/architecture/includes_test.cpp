@@ -15,6 +15,7 @@ using Parts = std::set<std::string>;
 
 const std::map<std::string, Parts> kMayInclude = {
     {"core", {"core"}},
+    {"core/cuda", {"core/cuda", "core"}},
     {"traces", {"traces", "core"}},
     {"analysis", {"analysis", "core"}},
     {"notebooks_export", {"notebooks_export", "core", "traces", "analysis"}},
@@ -24,7 +25,7 @@ const std::map<std::string, Parts> kMayInclude = {
     {"gui/model", {"gui/model", "core", "traces", "analysis", "notebooks_export"}},
     {"gui", {"gui", "gui/model", "core", "traces", "analysis", "notebooks_export"}},
     {"tests",
-     {"tests", "core", "traces", "analysis", "analysis/cli", "notebooks_export", "gui",
+     {"tests", "core", "core/cuda", "traces", "analysis", "analysis/cli", "notebooks_export", "gui",
       "gui/model"}},
 };
 
@@ -45,6 +46,8 @@ const std::map<std::string, Parts> kLibraryUsers = {
     {"GL/", {"gui", "tests"}},
     {"EGL/", {"gui", "tests"}},
     {"cairo", {"notebooks_export"}},
+    {"cuda", {"core/cuda"}},
+    {"cooperative_groups", {"core/cuda"}},
     {"nanobind/", {"traces/python/native"}},
 };
 
@@ -74,6 +77,32 @@ TEST_CASE("project headers are included only along the arrows of ARCHITECTURE.md
       if (!kMayInclude.contains(target)) continue;  // not one of ours
       INFO(file.path << " includes " << *name);
       CHECK(kMayInclude.at(part).contains(target));
+    }
+  }
+}
+
+TEST_CASE("the folders of core include each other in one order, without a circle") {
+  const std::map<std::string, Parts> may_include = {
+      {"base", {}},
+      {"tensor", {"base"}},
+      {"attention", {"base", "tensor"}},
+      {"model", {"base", "tensor", "attention"}},
+      {"trace", {"base", "tensor", "model"}},
+      {"selectors", {"base", "tensor", "attention", "trace"}},
+      {"sim", {"base", "tensor", "attention", "model", "trace", "selectors"}},
+      {"cuda", {"base"}},
+  };
+  static const std::regex folder_pattern(R"re(^core/([a-z]+)/)re");
+  for (const auto& file : source_files()) {
+    std::smatch from;
+    if (!std::regex_search(file.path, from, folder_pattern)) continue;
+    REQUIRE(may_include.contains(from[1].str()));
+    for (const auto& line : file.lines) {
+      const auto name = included_name(line);
+      std::smatch to;
+      if (!name || !std::regex_search(*name, to, folder_pattern) || to[1] == from[1]) continue;
+      INFO(file.path << " includes " << *name);
+      CHECK(may_include.at(from[1].str()).contains(to[1].str()));
     }
   }
 }

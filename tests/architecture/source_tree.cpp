@@ -29,7 +29,9 @@ const std::vector<SourceFile>& source_files() {
       if (!std::filesystem::exists(root / folder)) continue;
       for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
         const auto extension = entry.path().extension();
-        if (entry.is_regular_file() && (extension == ".hpp" || extension == ".cpp")) {
+        const bool is_source =
+            extension == ".hpp" || extension == ".cpp" || extension == ".cu" || extension == ".cuh";
+        if (entry.is_regular_file() && is_source) {
           found.push_back(read_source(root, entry.path()));
         }
       }
@@ -42,6 +44,7 @@ const std::vector<SourceFile>& source_files() {
 }
 
 std::string part_of(std::string_view path) {
+  if (path.starts_with("core/cuda/")) return "core/cuda";
   if (path.starts_with("analysis/cli/")) return "analysis/cli";
   if (path.starts_with("traces/python/native/")) return "traces/python/native";
   if (path.starts_with("gui/model/")) return "gui/model";

@@ -1,5 +1,6 @@
-// Speed of the engine's parts on random data: dense attention of a chunk or a decode step, products, a nucleus.
-// usage: bench_engine attention|matmul|nucleus [--name value ...]; prints one JSON object. See tests/bench/README.md.
+// Speed of the engine's parts on random data: dense attention of a chunk or a decode step,
+// products, a nucleus. usage: bench_engine attention|matmul|nucleus [--name value ...]; prints one
+// JSON object. See tests/bench/README.md.
 #include <fmt/format.h>
 
 #include <time.h>
@@ -116,8 +117,8 @@ std::string attention(const Options& options) {
   return report(seconds, flop, bytes, sum_of_squares(out));
 }
 
-// y = W x for the tokens of one lane block after another. kind: f32 (lane or row kernels), or a name of a bf16 kernel;
-// weights: f32 or bf16 in memory (bf16 for the bf16 kernels).
+// y = W x for the tokens of one lane block after another. kind: f32 (lane or row kernels), or a
+// name of a bf16 kernel; weights: f32 or bf16 in memory (bf16 for the bf16 kernels).
 std::string matmul(const Options& options) {
   const Index rows = number(options, "rows", 2048), k = number(options, "k", 2048);
   const Index n_tok = number(options, "tokens", 512);
@@ -125,8 +126,8 @@ std::string matmul(const Options& options) {
   const Matmul kind = matmul_from_name(named == options.end() ? "f32" : named->second);
   const Index lanes = n_tok > kNarrowLanes ? kWideLanes : kNarrowLanes;
   const Index n_blocks = (n_tok + lanes - 1) / lanes;
-  const Index tile_rows =
-      kind == Matmul::f32 ? 64 : 256;  // as core/model/linear.cpp divides the rows
+  // As core/model/linear.cpp divides the rows.
+  const Index tile_rows = kind == Matmul::f32 ? 64 : 256;
   ThreadPool pool(static_cast<int>(number(options, "threads", 1)));
   Tensor<float> w({rows, k}), x({n_blocks, k, lanes}), y({n_blocks, rows, lanes});
   fill(w, 1);

@@ -74,8 +74,8 @@ Tensor<float> noise(Shape shape, std::uint64_t seed) {
 fs::path write(const fs::path& folder, Index n_tokens) {
   const TraceInfo info = plan(n_tokens);
   const fs::path out = folder / "explorer_files_bench.h5";
-  auto sink = create_trace(out, {.overwrite = true});
-  sink->begin(info);
+  auto receiver = create_trace(out, {.overwrite = true});
+  receiver->begin(info);
   const Tensor<float> q = noise({kQ, kUnit, kHead}, 1);
   const Tensor<float> k = noise({kKv, kUnit, kHead}, 2);
   std::uint64_t seed = 3;
@@ -86,13 +86,13 @@ fs::path write(const fs::path& folder, Index n_tokens) {
       rows.q = q.view();
       rows.k = k.view();
       rows.v = k.view();
-      sink->write_layer(rows);
+      receiver->write_layer(rows);
     }
     std::vector<TokenId> ids;
     for (Index i = 0; i < unit.tokens.size(); ++i)
       ids.push_back(static_cast<TokenId>(seed++ % 1000));
-    sink->write_tokens(ids, {});
-    sink->commit_unit();
+    receiver->write_tokens(ids, {});
+    receiver->commit_unit();
   }
   return out.string() + ".part";
 }

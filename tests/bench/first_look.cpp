@@ -1,13 +1,14 @@
-// What the guarded opening of a file costs: the first look in a process of its own, beside the opening itself.
-// The first looks of a program fork that process, the further ones find it there.
+// What the guarded opening of a file costs: the first look in a process of its own, beside the
+// opening itself. The first looks of a program fork that process, the further ones find it there.
 //
 //   build/release/tests/bench_first_look [FOLDER] [REPEATS] [HEAP_MIB]
 //
-// Lays out two traces in FOLDER [.]: a small one (2 layers), and one of the size of an 8B model's (36 layers, 32 query and
-// 8 KV heads of 128 channels, bfloat16; 28672 tokens: 11.8 GiB of holes, which take no room on the disk). Opens each of them REPEATS [50]
-// times with the first look and without (a file that went well is not looked at again until it changes), and once more with
-// HEAP_MIB [1024] of memory in use, as in an explorer whose cache is full; prints the smallest and the median time, and
-// removes the files.
+// Lays out two traces in FOLDER [.]: a small one (2 layers), and one of the size of an 8B model's
+// (36 layers, 32 query and 8 KV heads of 128 channels, bfloat16; 28672 tokens: 11.8 GiB of holes,
+// which take no room on the disk). Opens each of them REPEATS [50] times with the first look and
+// without (a file that went well is not looked at again until it changes), and once more with
+// HEAP_MIB [1024] of memory in use, as in an explorer whose cache is full; prints the smallest and
+// the median time, and removes the files.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -68,8 +69,8 @@ void lay_out(const fs::path& file, const TraceInfo& info) {
   TraceLayout layout = create_layout(file, info);
   const std::int64_t n_units = static_cast<std::int64_t>(info.units.size());
   layout.progress->write({0}, {1}, &n_units);
-  std::vector<std::uint64_t>
-      checksums;  // of the tokens, which are compared when the file is opened: all are 0
+  // Of the tokens, which are compared when the file is opened: all are 0.
+  std::vector<std::uint64_t> checksums;
   for (const TraceUnit& unit : info.units) {
     const std::vector<TokenId> tokens(static_cast<std::size_t>(unit.tokens.size()));
     Checksum checksum;
@@ -80,7 +81,8 @@ void lay_out(const fs::path& file, const TraceInfo& info) {
   layout.file.close();
 }
 
-/// Processor time of this process and of its children, which tells more on a machine with other work.
+/// Processor time of this process and of its children, which tells more on a machine
+/// with other work.
 double processor_ms() {
   double sum = 0;
   for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -102,8 +104,8 @@ double milliseconds(const std::function<void()>& work) {
 void measure(const std::string& what, const fs::path& file, int repeats) {
   std::vector<double> with, without, processor;
   for (int i = 0; i < repeats; ++i) {
-    ::chmod(file.c_str(),
-            i % 2 == 0 ? 0600 : 0644);  // another state of the file: it is looked at again
+    // Another state of the file: it is looked at again.
+    ::chmod(file.c_str(), i % 2 == 0 ? 0600 : 0644);
     const auto open = [&] {
       const TraceFile trace = TraceFile::open(file, {.allow_partial = true});
     };
@@ -117,7 +119,8 @@ void measure(const std::string& what, const fs::path& file, int repeats) {
   std::sort(processor.begin(), processor.end());
   const std::size_t middle = with.size() / 2;
   fmt::print(
-      "{:30} {:7.2f} / {:7.2f} ms; opening here {:6.2f} / {:6.2f} ms; processors {:6.2f} / {:6.2f} ms\n",
+      "{:30} {:7.2f} / {:7.2f} ms; opening here {:6.2f} / {:6.2f} ms; processors {:6.2f} / {:6.2f} "
+      "ms\n",
       what, with[0], with[middle], without[0], without[middle], processor[0], processor[middle]);
 }
 

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -41,8 +42,9 @@ TEST_CASE("cost predicts methods on cards, and a figure shows it", "[cost]") {
       {"cost", trace, "--selector", "quoka", "--budget", "32", "--hardware", "a100-80"});
   CHECK(text.code == 0);
   CHECK_THAT(text.out, ContainsSubstring("pays from") && ContainsSubstring("a100-80"));
+  // Exists.
   CHECK(kvscope_run({"cost", trace, "--selector", "full", "--hardware", "a100-80", "--out", out})
-            .code != 0);  // exists
+            .code != 0);
 }
 
 TEST_CASE("cost --ledger prints predicted, published and error", "[cost]") {
@@ -72,6 +74,34 @@ TEST_CASE("cost --check reads a report of bench select and a profile", "[cost]")
   for (const auto& row : json.at("rows")) CHECK(row.at("predicted_us") > 0.0);
 }
 
+TEST_CASE("cost --check measures calls and running prefills and says where they differ", "[cost]") {
+  const auto run = kvscope_run({"cost", "--check", "--selector", "quest,streamingllm", "--tokens",
+                                "256,512", "--repeat", "1", "--live", "256", "--threads", "1",
+                                "--hardware", "xeon-w-2125", "--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("clock") == "wall");
+  std::set<std::string> phases;
+  for (const auto& row : json.at("rows")) {
+    phases.insert(row.at("phase").get<std::string>());
+    CHECK(row.at("threads") == 1);
+    CHECK(row.at("measured_us") > 0.0);
+    CHECK(row.at("predicted_us") > 0.0);
+    const double parts =
+        row.at("measured_choose_us").get<double>() + row.at("measured_attend_us").get<double>();
+    CHECK(parts == Catch::Approx(row.at("measured_us").get<double>()));
+  }
+  CHECK(phases == std::set<std::string>{"prefill", "decode", "live prefill"});
+  CHECK(json.at("methods").size() == 3);  // dense attention is one
+  const auto text =
+      kvscope_run({"cost", "--check", "--selector", "quest", "--tokens", "256", "--repeat", "1",
+                   "--live", "0", "--threads", "1", "--clock", "cpu", "--hardware", "xeon-w-2125"});
+  INFO(text.err);
+  CHECK(text.code == 0);
+  CHECK_THAT(text.out, ContainsSubstring("choosing") && ContainsSubstring("quest"));
+}
+
 TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "[cost]") {
   const TempDir dir;
   const std::string out = (dir.path() / "o.json").string();
@@ -89,7 +119,18 @@ TEST_CASE("cost refuses what it cannot do in one sentence and writes nothing", "
       {{"cost", "--ledger", "--batch", "2"}, "exclude"},
       {{"cost", trace, "--selector", "full", "--hardware", "h200", "--batch", "0"}, "--batch"},
       {{"cost", trace, "--selector", "full", "--hardware", "h200", "--kv-dtype", "int3"}, "int3"},
-      {{"cost", "--check", "--measured", bad}, "bench select"}};
+      {{"cost", "--check", "--measured", bad, "--hardware", "h200"}, "bench select"},
+      {{"cost", "--ledger", "--repeat", "2"}, "--repeat needs --check"},
+      {{"cost", "--check", "--measured", bad, "--tokens", "512"}, "exclude each other"},
+      {{"cost", "--check", "--tokens", "64"}, "--tokens"},
+      {{"cost", "--check", "--repeat", "0"}, "--repeat"},
+      {{"cost", "--check", "--live", "-1"}, "--live"},
+      {{"cost", "--check", "--budget", "16"}, "exclude"},
+      {{"cost", "--check", "--selector", "specattn", "--threads", "1", "--hardware", "h200"},
+       "draft"},
+      {{"cost", "--check", "--clock", "cpu", "--threads", "2", "--hardware", "h200"},
+       "--clock cpu"},
+      {{"cost", "--check", "--clock", "sun"}, "clock"}};
   for (const auto& [words, part] : cases) {
     Words all = words;
     all.insert(all.end(), {"--out", out});

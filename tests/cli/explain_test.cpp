@@ -1,6 +1,8 @@
 // kvscope explain, run as a user runs it.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
+#include "support/temp_dir.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace kvscope::test {
@@ -18,6 +20,41 @@ TEST_CASE("explain names the heads that look at a needle which a window lost") {
     CHECK(row.at("dense_weight").get<double>() >= 0.2);
     CHECK(row.at("kept") == 0);  // the fact stands in the middle, outside the window
   }
+}
+
+TEST_CASE("explain says why a key of a recording was dropped, and which budget keeps it") {
+  const testing::TempDir folder;
+  const auto file = (folder.path() / "trace.h5").string();
+  REQUIRE(kvscope_run({"record", "--max-tokens", "256", "--out", file}).code == 0);
+  const std::vector<std::string> asked = {"explain",  file,      "--layer", "2",          "--head",
+                                          "1",        "--query", "250",     "--selector", "quoka",
+                                          "--budget", "32",      "--chunk", "64"};
+  auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = asked;
+    words.insert(words.end(), more.begin(), more.end());
+    return kvscope_run(words);
+  };
+  const auto run = with({"--json"});
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto json = run.json();
+  CHECK(json.at("key").at("end") == "dropped");
+  CHECK(json.at("key").at("rank").get<int>() > 32);
+  CHECK(json.at("kept") == 32 + 59);  // the chunk so far besides
+  CHECK(json.at("heaviest").size() == 10);
+  const int budget = json.at("keeping_budget").get<int>();
+  CHECK(budget == json.at("key").at("rank"));
+  const std::string key = std::to_string(json.at("key").at("key").get<int>());
+  std::vector<std::string> enough = asked;
+  *(std::find(enough.begin(), enough.end(), "--budget") + 1) = std::to_string(budget);
+  enough.insert(enough.end(), {"--json", "--key", key});
+  const auto larger = kvscope_run(enough);
+  REQUIRE(larger.code == 0);
+  CHECK(larger.json().at("key").at("end") == "kept");
+  const auto text = with({"--key", key});
+  CHECK(text.out.find("Dropped.") != std::string::npos);
+  CHECK(text.out.find("representative queries") != std::string::npos);
+  CHECK(kvscope_run({"explain", file, "--selector", "quoka", "--budget", "32"}).code == 2);
 }
 
 TEST_CASE("explain refuses what it cannot run") {

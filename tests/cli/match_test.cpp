@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <map>
 
 #include "tests/cli/run_program.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -120,6 +121,60 @@ TEST_CASE("wrong matches end with one sentence that names what is taken") {
   const auto both = kvscope_run(shop.sweep("quest", {"--match", "density=0.1", "--budget", "16"}));
   CHECK(both.code == 2);
   CHECK_THAT(both.err, ContainsSubstring("exclude each other"));
+}
+
+TEST_CASE("a sweep at equal predicted microseconds meets them on the card, and says so") {
+  const MatchShop shop;
+  const auto dense = kvscope_run(shop.sweep("full", {"--hardware", "xeon-w-2125", "--json"}));
+  REQUIRE(dense.code == 0);
+  double dense_us = 0.0;
+  double n_layers = 0.0;
+  const auto dense_report = dense.json();  // outlives the loop over its rows
+  for (const auto& row : dense_report.at("rows")) {
+    if (row.at("layer").is_null() || !row.at("q_head").is_null() || !row.at("kv_head").is_null())
+      continue;
+    dense_us += row.at("predicted_us").get<double>();
+    n_layers += 1.0;
+  }
+  REQUIRE(n_layers > 0.0);
+  const double target = 0.9 * dense_us / n_layers;
+  const std::string match = "us=" + std::to_string(target);
+  const auto run = kvscope_run(shop.sweep(
+      "oracle-topk,streamingllm", {"--match", match, "--hardware", "xeon-w-2125", "--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  std::map<std::string, std::pair<double, double>> met;  // by method: sum over layers, layers
+  const auto report = run.json();
+  for (const auto& row : report.at("rows")) {
+    CHECK(row.at("match").get<std::string>().starts_with("us="));
+    if (row.at("layer").is_null() || !row.at("q_head").is_null() || !row.at("kv_head").is_null())
+      continue;
+    auto& [sum, n] = met[row.at("selector").get<std::string>()];
+    sum += row.at("predicted_us").get<double>();
+    n += 1.0;
+    CHECK(row.at("match_reached").is_number());
+  }
+  for (const auto& row : report.at("rows")) {
+    if (row.at("layer").is_null() || !row.at("q_head").is_null() || !row.at("kv_head").is_null())
+      continue;
+    const auto& [sum, n] = met.at(row.at("selector").get<std::string>());
+    CHECK(row.at("match_reached").get<double>() == Approx(sum / n));  // the column of the rows
+    if (row.at("match_note").get<std::string>().empty())
+      CHECK(row.at("match_reached").get<double>() == Approx(target).epsilon(0.011));
+  }
+  const auto without = kvscope_run(shop.sweep("quest", {"--match", "us=5"}));
+  CHECK(without.code == 2);
+  CHECK(without.err_is_one_line());
+  CHECK_THAT(without.err, ContainsSubstring("--hardware"));
+  for (const char* wrong : {"us=0", "us=-1", "us=", "us=x"}) {
+    const auto refused = kvscope_run(shop.sweep("quest", {"--match", wrong, "--hardware", "h200"}));
+    CHECK(refused.code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("us=X with X > 0"));
+  }
+  const auto live = kvscope_run(
+      {"simulate", "perplexity", "--selector", "quest", "--match", "us=5", "--max-tokens", "64"});
+  CHECK(live.code == 2);
+  CHECK_THAT(live.err, ContainsSubstring("kvscope sweep --hardware"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Inputs that are no files, files that are not ours, and data that are no longer what was recorded: one
-// sentence and exit code 3, without waiting for anybody.
+// Inputs that are no files, files that are not ours, and data that are no longer what was recorded:
+// one sentence and exit code 3, without waiting for anybody.
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -117,10 +117,10 @@ TEST_CASE("a flipped bit in recorded data ends analyses with the array's name") 
          {Words{"analyze", "quest", trace.string()}, Words{"analyze", "quoka", trace.string()},
           Words{"sweep", trace.string(), "--selector", "quest", "--budget", "16", "--force",
                 "--out", (dir.path() / "s.csv").string()}}) {
-      if (std::string(array).ends_with("q") && words[1] == "quest")
-        continue;  // reads the queries of decoding alone
-      if (std::string(array).ends_with("v") && words[0] == "analyze")
-        continue;  // which read no values
+      // Reads the queries of decoding alone.
+      if (std::string(array).ends_with("q") && words[1] == "quest") continue;
+      // Which read no values.
+      if (std::string(array).ends_with("v") && words[0] == "analyze") continue;
       INFO(words[0] << " " << words[1] << " " << array);
       const RunResult run = kvscope_run(words);
       INFO(run.err);

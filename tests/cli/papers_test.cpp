@@ -36,8 +36,8 @@ TEST_CASE("papers judges items from results, and does not run them again") {
     CHECK(item.at("verdict") ==
           (item.at("item") == "quest-longbench" ? "cannot be tested" : "does not hold"));
     CHECK(!item.at("reason").get<std::string>().empty());
-    if (item.at("item") == "error-theorem-b1")
-      CHECK(item.at("ours") == 2);  // both layers' last rows
+    // Both layers' last rows.
+    if (item.at("item") == "error-theorem-b1") CHECK(item.at("ours") == 2);
     if (item.at("item") == "error-bound-factor")
       CHECK(item.at("ours").get<double>() == Approx(2.0));
   }

@@ -134,8 +134,10 @@ TEST_CASE("simulate --match says knob and cost in every row, and marks what is n
   };
   fails({"--match", "tokens=5"}, "match \"tokens=5\": expected density=X");
   fails({"--match", "density=0.1", "--budget", "64"}, "--match and --budget exclude each other");
-  fails({"--text", "a.txt", "--text", "b.txt", "--budget", "64"},
-        "simulate passkey reads one text, found 2");
+  const auto chain = kvscope_run(
+      {"simulate", "chain", "--selector", "full", "--text", "a.txt", "--text", "b.txt"});
+  CHECK(chain.code == 2);
+  CHECK_THAT(chain.err, ContainsSubstring("simulate chain reads one text, found 2"));
   fails({"--text", "a.txt", "--text", "a.txt", "--budget", "64"}, "--text: ");
 }
 
@@ -227,9 +229,9 @@ TEST_CASE("wrong simulations end with a sentence and the right code") {
   check({"simulate", "passkey", "--selector", "full", "--lengths", "20"}, 2, "too few");
   check({"simulate", "needle", "--selector", "full", "--facts", "100"}, 2, "--facts");
   check({"simulate", "ruler", "--selector", "full", "--kinds", "poem"}, 2, "kinds: expected");
-  check(
-      {"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
-      "protocol: expected one of decode, all, inside, prefill, answer, question, compress, context");
+  check({"simulate", "needle", "--selector", "full", "--protocol", "dence"}, 2,
+        "protocol: expected one of decode, all, inside, prefill, answer, question, compress, "
+        "context");
   check({"simulate", "passkey", "--selector", "full", "--lengths", "300", "--turns", "2"}, 2,
         "has 1 question");
   check({"simulate", "passkey", "--selector", "full", "--until-interval", "2"}, 2,

@@ -31,8 +31,8 @@ TEST_CASE("a signal ends every long command within seconds") {
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "2048"}).code == 0);
   {
     std::ofstream table(file("long.csv"));
-    table
-        << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,mass_high\n";
+    table << "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean,"
+             "mass_low,mass_high\n";
     for (int i = 0; i < 400000; ++i)
       table << "t,prefill,quest,tokens," << i / 400 << ',' << i % 400 << ",64,0,0,64,0.5,0.4,0.6\n";
   }

@@ -37,8 +37,8 @@ TEST_CASE("a simulation's CSV becomes Quest's table in every format") {
   const auto exists = kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex});
   CHECK(exists.code == 3);
   CHECK(kvscope_run({"table", "quest-passkey", kPasskey, "--out", tex, "--overwrite"}).code == 0);
-  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) ==
-        1);  // nothing half written
+  // Nothing half written.
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
 }
 
 TEST_CASE("sweeps give the same table from CSV, JSON and HDF5; analyses give one row per layer") {

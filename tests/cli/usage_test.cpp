@@ -211,6 +211,25 @@ TEST_CASE("the manual page is there and names the environment") {
   CHECK_THAT(run.out, ContainsSubstring("KVSCOPE_DATA"));
 }
 
+TEST_CASE("help --json tells every command's arguments and options, for programs") {
+  const auto all = kvscope_run({"help", "--json"}).json();
+  REQUIRE(all.is_array());
+  const auto run = kvscope_run({"help", "--json", "analyze", "quest"}).json();
+  REQUIRE(run.size() == 1);
+  CHECK(run[0]["name"] == "analyze quest");
+  CHECK(run[0]["arguments"][0]["name"] == "TRACE");
+  CHECK(run[0]["arguments"][0]["required"] == true);
+  bool has_progress = false;
+  for (const auto& option : run[0]["options"]) {
+    if (option["name"] != "progress") continue;
+    has_progress = true;
+    CHECK(option["choices"].size() == 5);
+    CHECK(option["default"] == "auto");
+  }
+  CHECK(has_progress);
+  CHECK(kvscope_run({"help", "--json", "nonsense"}).code == 2);
+}
+
 TEST_CASE("missing embedded models are explained") {
   RunSetup setup;
   setup.environment = {"KVSCOPE_DATA=/no/such/place"};

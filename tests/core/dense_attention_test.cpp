@@ -1,12 +1,15 @@
-// Dense attention and the lane kernels against three loops in double, on every instruction set of this machine.
+// Dense attention and the lane kernels against three loops in double, on every instruction set
+// of this machine.
 #include <hwy/targets.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/attention/dense_attention.hpp"
+#include "core/base/cpu.hpp"
 #include "core/tensor/lane_kernels.hpp"
 #include "support/only_target.hpp"
 
@@ -22,7 +25,7 @@ void fill(Tensor<float>& tensor, std::mt19937& rng, float scale = 1.0f) {
 struct Problem {
   Index n_q, n_kv, d, pos_begin, n_tok;
   std::optional<Index> window;
-  bool has_sinks = false;
+  bool has_sink_logits = false;
   float score_cap = 0.0f;
 };
 
@@ -42,9 +45,9 @@ void check_attention(const Problem& p, float scale_of_q) {
   call.q = q.view();
   call.k = k.view();
   call.v = v.view();
-  Tensor<float> sinks({p.n_q});
-  fill(sinks, rng, 3.0f);
-  if (p.has_sinks) call.sinks = sinks.flat();
+  Tensor<float> sink_logits({p.n_q});
+  fill(sink_logits, rng, 3.0f);
+  if (p.has_sink_logits) call.sink_logits = sink_logits.flat();
   call.window = p.window;
   ThreadPool pool(2);
   attend_dense(call, {out.view(), lse.view()}, pool);
@@ -65,9 +68,9 @@ void check_attention(const Problem& p, float scale_of_q) {
         weight.push_back(score);
         max = std::max(max, weight.back());
       }
-      const double sink = sinks(h);
-      if (p.has_sinks) max = std::max(max, sink);
-      double sum = p.has_sinks ? std::exp(sink - max) : 0.0;
+      const double sink_logit = sink_logits(h);
+      if (p.has_sink_logits) max = std::max(max, sink_logit);
+      double sum = p.has_sink_logits ? std::exp(sink_logit - max) : 0.0;
       for (double& w : weight) sum += (w = std::exp(w - max));
       const double true_lse = max + std::log(sum);
       worst_lse = std::max(worst_lse, std::abs(true_lse - static_cast<double>(lse(h, i))) /
@@ -90,7 +93,7 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
   for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
       const test::OnlyTarget only(target);
-      CHECK(std::string(lane_target_name()) == hwy::TargetName(target));
+      CHECK(vector_targets() == std::vector<std::string>{hwy::TargetName(target)});
       check_attention({4, 2, 16, 0, 1, {}}, 1.0f);
       check_attention({4, 1, 8, 0, 40, {}}, 1.0f);
       check_attention({6, 2, 24, 130, 3, {}}, 3.0f);         // decode-like, heads share a block
@@ -98,12 +101,15 @@ TEST_CASE("dense attention equals three loops in double", "[attention]") {
       check_attention({3, 1, 10, 0, 300, Index{12}}, 1.0f);  // sliding window
       check_attention({2, 1, 16, 400, 5, Index{150}}, 1.0f);
       check_attention({2, 1, 32, 0, 140, Index{1}}, 1.0f);  // each token sees itself only
-      check_attention({4, 2, 16, 0, 1, {}, /*has_sinks=*/true}, 1.0f);
-      check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/true}, 3.0f);  // heads share a block
-      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true}, 1.0f);
-      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sinks=*/true, /*score_cap=*/2.0f}, 3.0f);
-      check_attention({6, 2, 24, 130, 3, {}, /*has_sinks=*/false, /*score_cap=*/50.0f}, 60.0f);
-      check_attention({2, 2, 10, 700, 1, {}, /*has_sinks=*/false, /*score_cap=*/0.5f}, 1.0f);
+      check_attention({4, 2, 16, 0, 1, {}, /*has_sink_logits=*/true}, 1.0f);
+      // Heads share a block.
+      check_attention({6, 2, 24, 130, 3, {}, /*has_sink_logits=*/true}, 3.0f);
+      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sink_logits=*/true}, 1.0f);
+      check_attention({4, 1, 16, 0, 300, Index{12}, /*has_sink_logits=*/true, /*score_cap=*/2.0f},
+                      3.0f);
+      check_attention({6, 2, 24, 130, 3, {}, /*has_sink_logits=*/false, /*score_cap=*/50.0f},
+                      60.0f);
+      check_attention({2, 2, 10, 700, 1, {}, /*has_sink_logits=*/false, /*score_cap=*/0.5f}, 1.0f);
     }
   }
 }

@@ -1,4 +1,5 @@
-// The gate of GeGLU layers, GELU alone and norms that take the mean away, against their formulas in double.
+// The gate of GeGLU layers, GELU alone and norms that take the mean away, against their
+// formulas in double.
 #include "core/tensor/gelu_kernel.hpp"
 #include "core/tensor/layer_norm_kernel.hpp"
 

@@ -1,5 +1,5 @@
-// Any bytes as a file of `kvscope fit`, and any JSON as what such a file with a right checksum says that
-// a method learned: a selector that can be asked, or an Error.
+// Any bytes as a file of `kvscope fit`, and any JSON as what such a file with a right checksum says
+// that a method learned: a selector that can be asked, or an Error.
 //
 // The first byte says which method, and which of the two.
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// Any bytes as a CSV table, as token ids and as JSON rows: a table whose columns fit together, or an
-// Error.
+// Any bytes as a CSV table, as token ids and as JSON rows: a table whose columns fit together,
+// or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

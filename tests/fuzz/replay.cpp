@@ -2,8 +2,8 @@
 //
 //   corpus_FORMAT FOLDER CHANGES
 //
-// The changes are drawn from a fixed seed: bytes set, cut out, repeated, and the end cut off. What a
-// target must not do ends this program: a crash, an assertion, an exception that is not ours.
+// The changes are drawn from a fixed seed: bytes set, cut out, repeated, and the end cut off. What
+// a target must not do ends this program: a crash, an assertion, an exception that is not ours.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -217,7 +217,7 @@ TEST_CASE("an exported view is drawn again from its manifest, to the same bytes"
     rig.app().show_layout("overview");
     rig.settle();
     ExportRequest request = rig.app().export_of(rig.app().panel("attention-map"), folder.path());
-    request.format = ExportFormat::svg;
+    request.formats = {ExportFormat::svg};
     request.stem = "view";
     export_view(request, Existing::keep);
   }

@@ -37,8 +37,8 @@ fs::path record(bool draft, Index n_tokens, Index n_decode, const fs::path& fold
   options.n_decode = n_decode;
   options.model_name = draft ? "draft" : "verifier";
   const fs::path out = folder / (draft ? "draft.h5" : "verifier.h5");
-  auto sink = create_trace(out, {});
-  record_trace(model, &tokenizer, ids, options, *sink, pool, {});
+  auto receiver = create_trace(out, {});
+  record_trace(model, &tokenizer, ids, options, *receiver, pool, {});
   return out;
 }
 
@@ -61,6 +61,7 @@ fs::path embedded_trace(bool draft, Index n_tokens, Index n_decode) {
 Rig::Rig(ImVec2 size) : backend_(size) {
   AppOptions options;
   options.n_threads = 2;
+  options.program = KVSCOPE_PROGRAM;
   app_ = std::make_unique<App>(std::move(options), backend_.fonts(), backend_.texture_store());
 }
 

@@ -202,7 +202,8 @@ TEST_CASE("the panels' numbers can be copied and name what they are") {
   Rig rig;
   rig.open_pair(/*with_draft=*/true);
   for (const std::string& name : rig.app().panel_names()) {
-    if (name == "traces" || name == "results") continue;
+    // lists of files, places and runs: nothing is computed there
+    if (name == "traces" || name == "results" || name == "bookmarks" || name == "runs") continue;
     INFO(name);
     rig.app().show_panel_alone(name);
     rig.settle();

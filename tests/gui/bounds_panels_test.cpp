@@ -62,8 +62,9 @@ TEST_CASE("quest panel: a click on a point goes to its query and the first key o
   CHECK(count_lines(rig, "quest-bounds",
                     fmt::format("{},{},{},", selected.query, *selected.key / 16, *selected.key)) ==
         1);
+  // The selected page.
   CHECK(rig.app().panel("quest-bounds").figure()->panels[0].marks.size() >
-        figure->panels[0].marks.size());  // the selected page
+        figure->panels[0].marks.size());
 }
 
 TEST_CASE("quest panel: along the context a click chooses the page at that position") {

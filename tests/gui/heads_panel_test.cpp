@@ -1,4 +1,5 @@
-// The head atlas in the window: a click selects a head, the order and the numbers follow the switches.
+// The head atlas in the window: a click selects a head, the order and the numbers
+// follow the switches.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -140,8 +140,8 @@ std::filesystem::path record_two_heads(const std::filesystem::path& folder) {
   options.chunk = 32;
   options.q_heads = {0, 1};
   const auto file = folder / "two heads.h5";
-  auto sink = create_trace(file, {});
-  record_trace(model, &tokenizer, std::vector<TokenId>(64, 300), options, *sink, pool, {});
+  auto receiver = create_trace(file, {});
+  record_trace(model, &tokenizer, std::vector<TokenId>(64, 300), options, *receiver, pool, {});
   return file;
 }
 

@@ -30,17 +30,17 @@ std::string sweep_csv_text(int n_layers) {
 }
 
 std::filesystem::path write_h5(const std::filesystem::path& file) {
-  const auto sink = create_result_file(file, /*overwrite=*/true);
+  const auto output = create_result_file(file, /*overwrite=*/true);
   ResultInfo info;
   info.kind = "sample";
   info.config = {{"page_size", 16}};
   info.command_line = "kvscope analyze sample t.h5";
-  sink->begin(info);
-  sink->declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
-  sink->write<std::int64_t>("layer", 0, std::vector<std::int64_t>{1, 2});
-  sink->declare({"mass", ResultType::f32, {2, 3}, {"layer", "step"}, "1", "attention mass"});
-  sink->write<float>("mass", 0, std::vector<float>{1, 2, 3, 4, 5, 6});
-  sink->finish({{"mean", 3.5}});
+  output->begin(info);
+  output->declare({"layer", ResultType::i64, {2}, {"layer"}, "1", "layer"});
+  output->write<std::int64_t>("layer", 0, std::vector<std::int64_t>{1, 2});
+  output->declare({"mass", ResultType::f32, {2, 3}, {"layer", "step"}, "1", "attention mass"});
+  output->write<float>("mass", 0, std::vector<float>{1, 2, 3, 4, 5, 6});
+  output->finish({{"mean", 3.5}});
   return file;
 }
 

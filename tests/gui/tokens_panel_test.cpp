@@ -199,17 +199,17 @@ void write_long_trace(const std::filesystem::path& path, Index n_tokens) {
   const auto q = wave(2, 0.37);
   const auto k = wave(1, 0.11);
   const Tensor<float> lse({2, n_tokens});
-  const auto sink = create_trace(path, {});
-  sink->begin(info);
+  const auto receiver = create_trace(path, {});
+  receiver->begin(info);
   LayerRows rows;
   rows.q = q.view();
   rows.k = k.view();
   rows.v = k.view();
   rows.lse = lse.view();
-  sink->write_layer(rows);
-  sink->write_tokens(ids, texts);
-  sink->commit_unit();
-  sink->finish(TraceStatus::complete);
+  receiver->write_layer(rows);
+  receiver->write_tokens(ids, texts);
+  receiver->commit_unit();
+  receiver->finish(TraceStatus::complete);
 }
 
 TEST_CASE("of a long text only the lines in sight are drawn") {

@@ -51,9 +51,9 @@ TEST_CASE("every level equals the whole map pooled by loops", "[map]") {
 }
 
 TEST_CASE("a window, a sink and partial rows change the map as they should", "[map]") {
-  MemoryTrace trace = map_trace(301, /*has_sinks=*/true);
+  MemoryTrace trace = map_trace(301, /*has_sink_logits=*/true);
   TraceInfo info = without_lse(trace.info());
-  REQUIRE(info.sink(0, 1).has_value());
+  REQUIRE(info.sink_logit(0, 1).has_value());
   info.rows = {45, 290};
   info.window[0] = 77;
   check_levels(with_info(trace, info), 1, 3);
@@ -62,7 +62,7 @@ TEST_CASE("a window, a sink and partial rows change the map as they should", "[m
 }
 
 TEST_CASE("the recorded lse is used if it is right, and not if it is not", "[map]") {
-  MemoryTrace trace = map_trace(120, /*has_sinks=*/true);
+  MemoryTrace trace = map_trace(120, /*has_sink_logits=*/true);
   record_lse(trace);
   CHECK(AttentionHead::load(trace, 0, 1, {})->uses_recorded_lse());
   check_levels(trace, 1, 2);
@@ -115,8 +115,8 @@ TEST_CASE("one weight equals its cell of level 0, bit for bit", "[map]") {
 }
 
 TEST_CASE("the command line's pooled map has the same cells", "[map]") {
-  for (bool sinks : {false, true}) {
-    MemoryTrace trace = map_trace(256, sinks);
+  for (bool sink_logits : {false, true}) {
+    MemoryTrace trace = map_trace(256, sink_logits);
     const MemoryTrace plain = with_info(trace, without_lse(trace.info()));
     for (MapPooling pooling : {MapPooling::max, MapPooling::mean}) {
       ThreadPool pool(2);

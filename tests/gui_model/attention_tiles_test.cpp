@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <set>
 
 #include "core/base/error.hpp"
@@ -13,8 +14,8 @@ namespace {
 
 constexpr double kSeconds = 60.0;
 
-struct Desk {
-  explicit Desk(std::size_t limit = std::size_t{1} << 30, int threads = 2)
+struct Rig {
+  explicit Rig(std::size_t limit = std::size_t{1} << 30, int threads = 2)
       : cache(limit), jobs({}, threads) {}
   Cache cache;
   JobRunner jobs;
@@ -63,7 +64,7 @@ void check_tile(const MapTile& tile, const std::vector<double>& map, Index n) {
 /// rows in any order.
 TEST_CASE("the levels of a whole map equal the naive one, whatever the order of rows", "[map]") {
   for (Index n : {301, 600}) {
-    MemoryTrace whole = map_trace(n, /*has_sinks=*/true);
+    MemoryTrace whole = map_trace(n, /*has_sink_logits=*/true);
     TraceInfo info = whole.info();
     info.capture.lse = false;
     info.rows = {n / 7, n - 5};
@@ -122,7 +123,7 @@ TEST_CASE("busy rows are not handed out, nearer ones first", "[map]") {
 }
 
 TEST_CASE("a short map is exact at every scale of the view", "[map]") {
-  Desk desk;
+  Rig desk;
   const Index n = 517;
   const auto trace = plain_trace(n, /*sinks=*/true);
   const std::vector<double> map = naive_map(*trace, 0, 0);
@@ -146,7 +147,7 @@ TEST_CASE("a short map is exact at every scale of the view", "[map]") {
 }
 
 TEST_CASE("finer tiles than the overview come when they are looked at", "[map]") {
-  Desk desk;
+  Rig desk;
   const Index n = 2300;  // the overview begins at level 1
   const auto trace = plain_trace(n);
   AttentionTiles tiles(desk.bench());
@@ -175,7 +176,7 @@ TEST_CASE("finer tiles than the overview come when they are looked at", "[map]")
 }
 
 TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
-  Desk desk;
+  Rig desk;
   const Index n = 8300;  // the overview begins at level 3
   const auto trace = plain_trace(n);
   AttentionTiles tiles(desk.bench());
@@ -214,7 +215,7 @@ TEST_CASE("a long map is sampled at first and exact in the end", "[map]") {
 }
 
 TEST_CASE("a cache that is too small for anything still ends, with a whole picture", "[map]") {
-  Desk desk(/*limit=*/1000);
+  Rig desk(/*limit=*/1000);
   const auto trace = plain_trace(2300);
   AttentionTiles tiles(desk.bench());
   tiles.show({trace, "a", 0, 0});
@@ -263,7 +264,7 @@ class Watched final : public TraceSource {
 };
 
 TEST_CASE("going back to a head computes nothing again", "[map]") {
-  Desk desk;
+  Rig desk;
   const auto trace = std::make_shared<Watched>(plain_trace(300));
   AttentionTiles tiles(desk.bench());
   MapView view;
@@ -282,8 +283,90 @@ TEST_CASE("going back to a head computes nothing again", "[map]") {
   CHECK(trace->reads == 2);
 }
 
+/// The first tokens of a trace, as a recording shows them while it grows.
+class Cut final : public TraceSource {
+ public:
+  Cut(std::shared_ptr<const TraceSource> whole, Index n) : whole_(std::move(whole)) {
+    info_ = whole_->info();
+    info_.n_tokens = info_.rows.end = n;
+  }
+  const TraceInfo& info() const override { return info_; }
+  std::string where() const override { return whole_->where(); }
+  std::span<const TokenId> tokens() const override {
+    return whole_->tokens().first(static_cast<std::size_t>(info_.n_tokens));
+  }
+  std::vector<std::string> token_bytes() const override { return {}; }
+  Tensor<float> read_q(Index layer, Index head, TokenRange range) const override {
+    return whole_->read_q(layer, head, range);
+  }
+  Tensor<float> read_k(Index layer, Index head, TokenRange range) const override {
+    return whole_->read_k(layer, head, range);
+  }
+  Tensor<float> read_v(Index layer, Index head, TokenRange range) const override {
+    return whole_->read_v(layer, head, range);
+  }
+  Tensor<float> read_lse(Index layer, Index head, TokenRange range) const override {
+    return whole_->read_lse(layer, head, range);
+  }
+
+ private:
+  std::shared_ptr<const TraceSource> whole_;
+  TraceInfo info_;
+};
+
+TEST_CASE("of a recording that grew only the new rows of the map are computed", "[map]") {
+  constexpr Index kLong = 2600;
+  const auto whole = plain_trace(kLong);
+  for (const Index n : {1900, 2300}) {  // cells of one token, which become cells of two; of two
+    INFO(n);
+    Rig desk;
+    AttentionTiles tiles(desk.bench());
+    MapView view;
+    view.set_size(200, 200);
+    view.set_map(n);
+    tiles.show({std::make_shared<Cut>(whole, n), "first/", 0, 0, "recording/"});
+    settled(tiles, view, desk.jobs);
+    view.grow(kLong);
+    CHECK(view.is_fitted());
+    tiles.show({whole, "second/", 0, 0, "recording/"});
+    while (tiles.overview() == nullptr) desk.jobs.poll();
+    CHECK(tiles.progress().rows_exact >= n / 2);  // known before anything was computed
+    settled(tiles, view, desk.jobs);
+    CHECK(tiles.progress().phase == MapProgress::Phase::complete);
+
+    AttentionTiles anew(desk.bench());
+    anew.show({whole, "third/", 0, 0});
+    settled(anew, view, desk.jobs);
+    const MapOverview& a = *tiles.overview();
+    const MapOverview& b = *anew.overview();
+    Index wrong = 0;
+    for (int level = b.base_level(); level <= b.grid().top_level(); ++level) {
+      for (Index row = 0; row < b.grid().tiles(level); ++row) {
+        for (Index col = 0; col <= row; ++col) {
+          const MapTile* own = a.tile({level, row, col});
+          const MapTile* other = b.tile({level, row, col});
+          REQUIRE((own != nullptr) == (other != nullptr));
+          if (own == nullptr) continue;
+          CHECK(own->rows == other->rows);
+          for (std::size_t i = 0; i < own->max.size(); ++i) {
+            const bool same_max = own->max[i] == other->max[i] ||
+                                  (std::isnan(own->max[i]) && std::isnan(other->max[i]));
+            // means of cells that were folded differ by rounding
+            const bool same_mean =
+                own->mean.empty() || std::isnan(other->mean[i])
+                    ? own->mean.empty() || std::isnan(own->mean[i])
+                    : std::abs(own->mean[i] - other->mean[i]) <= 1e-6F * other->mean[i];
+            wrong += same_max && same_mean ? 0 : 1;
+          }
+        }
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("showing another head cancels the work for the one before", "[map]") {
-  Desk desk;
+  Rig desk;
   const auto trace = plain_trace(6000);
   AttentionTiles tiles(desk.bench());
   MapView view;
@@ -310,7 +393,7 @@ TEST_CASE("showing another head cancels the work for the one before", "[map]") {
 }
 
 TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
-  Desk desk;
+  Rig desk;
   const auto trace = std::make_shared<Watched>(plain_trace(300));
   trace->fails = true;
   AttentionTiles tiles(desk.bench());
@@ -331,7 +414,7 @@ TEST_CASE("a failure is a sentence, and another try goes on", "[map]") {
 }
 
 TEST_CASE("work that somebody else cancels rests until it is asked for again", "[map]") {
-  Desk desk;
+  Rig desk;
   AttentionTiles tiles(desk.bench());
   MapView view;
   view.set_size(600, 600);
@@ -353,7 +436,7 @@ TEST_CASE("work that somebody else cancels rests until it is asked for again", "
 }
 
 TEST_CASE("a picture outlives the tiles that made it", "[map]") {
-  Desk desk;
+  Rig desk;
   MapPicture picture;
   {
     AttentionTiles tiles(desk.bench());
@@ -370,7 +453,7 @@ TEST_CASE("a picture outlives the tiles that made it", "[map]") {
 }
 
 TEST_CASE("tiles may go while their jobs run", "[map]") {
-  Desk desk;
+  Rig desk;
   const auto trace = plain_trace(3000);
   for (int i = 0; i < 5; ++i) {
     AttentionTiles tiles(desk.bench());

@@ -85,11 +85,11 @@ TEST_CASE("total variation and KL are those of a loop, also with sinks and a win
   CHECK(windowed.total_variation == Approx(0.5));
 
   AttentionRow with_sink = row_of({0.25F, 0.125F, 0.125F});
-  with_sink.sink = 0.5;
-  const RowDifference sink = compare_rows(a, with_sink);
-  CHECK(sink.total_variation == Approx(0.5));
-  CHECK(std::isinf(sink.kl_b_a));
-  CHECK(sink.kl_a_b == Approx(std::log(2.0)));
+  with_sink.sink_weight = 0.5;
+  const RowDifference sink_weight = compare_rows(a, with_sink);
+  CHECK(sink_weight.total_variation == Approx(0.5));
+  CHECK(std::isinf(sink_weight.kl_b_a));
+  CHECK(sink_weight.kl_a_b == Approx(std::log(2.0)));
 
   const RowDifference tiny = compare_rows(a, row_of({0.5F, 0.5F, 0.0F}));
   CHECK(tiny.has_underflow);

@@ -34,7 +34,7 @@ ExportRequest request_in(const fs::path& folder, ExportFormat format) {
   ExportRequest request;
   request.panel = "sample";
   request.figure = sample_figure();
-  request.format = format;
+  request.formats = {format};
   request.folder = folder;
   request.stem = "view";
   request.traces = {{"t.h5", "uuid-1", "xxh128:1"}};
@@ -75,7 +75,7 @@ TEST_CASE("the panel's own numbers replace the figure's; a table needs no figure
   export_view(request, Existing::keep);
   CHECK(read_file(folder.path() / "view.csv") == "a,b\n1,2\n");
   request.figure.reset();
-  request.format = ExportFormat::csv;
+  request.formats = {ExportFormat::csv};
   request.stem = "table";
   export_view(request, Existing::keep);
   CHECK(read_file(folder.path() / "table.csv") == "a,b\n1,2\n");

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "gui/model/slot.hpp"
+#include "gui/model/async_value.hpp"
 
 namespace kvscope::gui::test {
 namespace {
@@ -120,7 +120,7 @@ TEST_CASE("a slot computes once per key, keeps the last value meanwhile and find
   JobRunner jobs;
   Cache cache(1 << 20);
   const Workbench bench{jobs, cache};
-  Slot<Number> slot;
+  AsyncValue<Number> slot;
   std::atomic<int> computed = 0;
   const auto ask = [&](int n) {
     return slot.ask(bench, "n=" + std::to_string(n), {"number"}, [&computed, n](JobContext&) {
@@ -146,7 +146,7 @@ TEST_CASE("a slot shows a failure until it is told to try again") {
   JobRunner jobs;
   Cache cache(1 << 20);
   const Workbench bench{jobs, cache};
-  Slot<Number> slot;
+  AsyncValue<Number> slot;
   bool broken = true;
   const auto ask = [&] {
     return slot.ask(bench, "key", {"number"}, [broken](JobContext&) {
@@ -170,7 +170,7 @@ TEST_CASE("a slot that is gone before its job ends is no trouble") {
   JobRunner jobs;
   Cache cache(1 << 20);
   {
-    Slot<Number> slot;
+    AsyncValue<Number> slot;
     slot.ask({jobs, cache}, "key", {"number"}, [](JobContext&) { return Number{1}; });
   }
   CHECK(jobs.drain(kSeconds));

@@ -55,7 +55,7 @@ inline bool same(float found, double expected) {
 }
 
 /// A small trace with structure; lse is not recorded unless a test fills it in.
-inline MemoryTrace map_trace(Index n_tokens, bool has_sinks = false) {
+inline MemoryTrace map_trace(Index n_tokens, bool has_sink_logits = false) {
   kvscope::test::PlantOptions options;
   options.n_layers = 1;
   options.n_q = 2;
@@ -66,7 +66,7 @@ inline MemoryTrace map_trace(Index n_tokens, bool has_sinks = false) {
   options.query_scale = 2.0;
   options.sink = 3.0;
   options.band = 1.0;
-  options.has_sinks = has_sinks;
+  options.has_sink_logits = has_sink_logits;
   options.seed = 7;
   return kvscope::test::planted_trace(options);
 }
@@ -102,7 +102,7 @@ inline void record_lse(MemoryTrace& trace, double error = 0.0) {
       for (Index query = info.rows.begin; query < info.rows.end; ++query) {
         double sum = 0.0;
         for (double s : kvscope::test::naive_scores(trace, layer, head, query)) sum += std::exp(s);
-        if (const auto sink = info.sink(layer, head)) sum += std::exp(*sink);
+        if (const auto sink_logit = info.sink_logit(layer, head)) sum += std::exp(*sink_logit);
         trace.lse(layer)(head, query - info.rows.begin) = static_cast<float>(std::log(sum) + error);
       }
     }

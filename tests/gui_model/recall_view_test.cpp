@@ -47,6 +47,8 @@ RecallQuestion question_of(const std::vector<std::string>& ticked, Index budget 
   question.selector = "quoka";
   question.parameters.budget = budget;
   question.parameters.chunk = 32;
+  question.options.along = RecallAlong::budget;  // what measured axes change has its own tests
+  question.options.target = 0.0;
   for (MethodItem& item : method_items(ticked, question.parameters, question.phase, false)) {
     if (item.is_ticked) question.methods.push_back(std::move(item));
   }
@@ -224,8 +226,8 @@ TEST_CASE("recall view: curves are those of kvscope figure budget", "[recall_vie
       const auto& marks = expected.panels.at(0).marks;
       REQUIRE(picture.figure.panels[0].marks.size() == marks.size());
       for (std::size_t m = 0; m < marks.size(); ++m) {
-        if (std::holds_alternative<plot::Note>(marks[m]))
-          continue;  // why one lies beyond the oracle
+        // Why one lies beyond the oracle.
+        if (std::holds_alternative<plot::Note>(marks[m])) continue;
         const auto& line = std::get<plot::Line>(marks[m]);
         const auto& mine = std::get<plot::Line>(picture.figure.panels[0].marks[m]);
         CHECK(mine.x == line.x);
@@ -341,6 +343,121 @@ TEST_CASE("recall view: a click sets the nearest budget, and on a curve the meth
   CHECK(recall_place(picture, kTokens, 64.0, 99).method.empty());
 }
 
+TEST_CASE("recall view: along what is measured, points lie where the sweep measured them",
+          "[recall_view]") {
+  for (const auto& [along, axis] : {std::pair{RecallAlong::keys, figures::Along::keys},
+                                    std::pair{RecallAlong::bytes, figures::Along::bytes},
+                                    std::pair{RecallAlong::flops, figures::Along::flops}}) {
+    RecallQuestion question = question_of({"quoka", "oracle-topk", "oracle-topp", "full"});
+    question.options.along = along;
+    const RecallPicture picture = picture_of(question);
+    plot::check_figure(picture.figure);
+    const plot::Figure expected = figures::sweep_curves(
+        table_of_sweep(sweep_of(question_of({"quoka", "oracle-topk"}))),
+        [] {
+          FigureOptions options;
+          options.metric = "mass";
+          options.layers = "1";
+          return options;
+        }(),
+        axis, "mass");
+    const plot::Line& quoka = line_of(picture, "quoka");
+    for (const plot::Mark& mark : expected.panels.at(0).marks) {
+      const auto* line = std::get_if<plot::Line>(&mark);
+      if (line == nullptr || line->label.find("quoka") == std::string::npos) continue;
+      CHECK(quoka.x == line->x);
+      CHECK(quoka.y == line->y);
+    }
+    // Each point knows its budget, and a budget its place.
+    for (std::size_t m = 0; m < picture.mark_budgets.size(); ++m) {
+      if (picture.mark_methods[m] != "quoka") continue;
+      CHECK(picture.reference == m);
+      for (std::size_t i = 0; i < quoka.x.size(); ++i) {
+        const double budget = picture.mark_budgets[m][i];
+        CHECK(place_of_budget(picture, m, budget) == quoka.x[i]);
+        const RecallPlace place = recall_place(picture, kTokens, quoka.x[i], m);
+        REQUIRE(place.budget.has_value());
+        CHECK(static_cast<double>(*place.budget) == budget);
+        CHECK(recall_place(picture, kTokens, quoka.x[i], std::nullopt).budget == place.budget);
+      }
+      const double between = place_of_budget(picture, m, 24.0).value();
+      CHECK(between > place_of_budget(picture, m, 16.0).value());
+      CHECK(between < place_of_budget(picture, m, 32.0).value());
+    }
+    const plot::Figure exported = with_budget_rule(picture.figure, picture, 32);
+    CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at ==
+          place_of_budget(picture, *picture.reference, 32.0));
+    CHECK_THAT(exported.caption.back(), ContainsSubstring("quoka at a budget of 32"));
+  }
+}
+
+TEST_CASE("recall view: budgets that reach a target, and heads that miss it, by loops",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quoka", "oracle-topk"}, 32);
+  question.options.along = RecallAlong::keys;
+  question.options.scope = RecallScope::all_layers;
+  question.options.target = 0.7;
+  const auto items = plan_recall(question);
+  const Rows rows = compute(planted_trace(plant()), items);
+  const RecallPicture picture = recall_picture(question, items, rows);
+  CHECK(picture.failing_method == "quoka");
+  std::map<double, std::pair<double, int>> means;  // by budget: sum and count
+  std::map<std::pair<Index, Index>, std::map<double, double>> heads;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (question.methods[items[i].method].name != "quoka") continue;
+    for (const SweepRow& row : rows[i]->rows) {
+      if (std::isnan(row.number(SweepNumber::q_head))) continue;
+      auto& [sum, n] = means[row.number(SweepNumber::budget)];
+      sum += row.number(SweepNumber::mass_mean);
+      ++n;
+      heads[{static_cast<Index>(row.number(SweepNumber::layer)),
+             static_cast<Index>(row.number(SweepNumber::q_head))}]
+           [row.number(SweepNumber::budget)] = row.number(SweepNumber::mass_mean);
+    }
+  }
+  std::optional<Index> expected;
+  for (const auto& [budget, mean] : means) {
+    if (!expected && mean.first / mean.second >= 0.7) expected = static_cast<Index>(budget);
+  }
+  for (const RecallNumbers& line : picture.numbers) {
+    if (line.name == "quoka") CHECK(line.for_target == expected);
+  }
+  std::size_t n_failing = 0;
+  for (const auto& [head, by_budget] : heads) n_failing += by_budget.at(32.0) < 0.7;
+  REQUIRE(picture.failing.size() == n_failing);
+  for (const FailingHead& head : picture.failing) {
+    const auto& by_budget = heads.at({head.layer, head.q_head});
+    CHECK(head.value == by_budget.at(32.0));
+    std::optional<Index> needed;
+    for (const auto& [budget, mass] : by_budget) {
+      if (!needed && mass >= 0.7) needed = static_cast<Index>(budget);
+    }
+    CHECK(head.needed == needed);
+  }
+  CHECK(
+      std::is_sorted(picture.failing.begin(), picture.failing.end(),
+                     [](const FailingHead& a, const FailingHead& b) { return a.value < b.value; }));
+}
+
+TEST_CASE("recall view: opened sweeps are curves without markers, named by their file",
+          "[recall_view]") {
+  RecallQuestion question = question_of({"quoka"});
+  question.options.along = RecallAlong::keys;
+  const auto items = plan_recall(question);
+  const Rows rows = compute(planted_trace(plant()), items);
+  const auto table = std::make_shared<const Table>(
+      table_of_sweep(sweep_of(question_of({"quoka", "oracle-topk"}))));
+  const RecallPicture alone = recall_picture(question, items, rows);
+  const RecallPicture both = recall_picture(question, items, rows, {{"v_1.h5", table}});
+  REQUIRE(both.figure.panels[0].marks.size() == alone.figure.panels[0].marks.size() + 2);
+  CHECK(both.mark_methods.size() == both.figure.panels[0].marks.size());
+  const auto& opened = std::get<plot::Line>(both.figure.panels[0].marks.back());
+  CHECK_FALSE(opened.markers);
+  CHECK_THAT(opened.label, ContainsSubstring("h5"));
+  CHECK(both.mark_methods.back().empty());
+  plot::check_figure(both.figure);
+}
+
 TEST_CASE("recall view: captions say what is shown, and sentences why nothing is",
           "[recall_view]") {
   RecallQuestion question = question_of({"quoka", "oracle-topk"});
@@ -351,7 +468,7 @@ TEST_CASE("recall view: captions say what is shown, and sentences why nothing is
                            "quoka:n-queries=16", "chunks of 32", "8 rows", "n = 4"}) {
     CHECK_THAT(caption, ContainsSubstring(part));
   }
-  const plot::Figure exported = with_budget_rule(picture.figure, 32);
+  const plot::Figure exported = with_budget_rule(picture.figure, picture, 32);
   CHECK(std::get<plot::Rule>(exported.panels[0].marks.back()).at == 32.0);
   CHECK_THAT(exported.caption.back(), ContainsSubstring("32"));
 

@@ -223,7 +223,7 @@ TEST_CASE("every change has a new revision, and what is not one has none") {
 
 // ---- files that change ----
 
-TEST_CASE("a replaced file is opened again in its place, the selection kept as far as it goes") {
+TEST_CASE("a replaced file is read again in its place, the selection kept as far as it goes") {
   Files files;
   Bench bench;
   bench.session().open(files.a);
@@ -238,6 +238,8 @@ TEST_CASE("a replaced file is opened again in its place, the selection kept as f
   other.info.model_name = "new";
   write_trace(files.a, other);
   session.watch_files();
+  REQUIRE(session.notices().size() == 1);
+  session.reload(session.notices()[0].reload);
   bench.drain();
   CHECK(names(session) == std::vector<std::string>{"new", "c"});
   CHECK(session.selection().layer == 1);
@@ -255,8 +257,11 @@ TEST_CASE("a file that was replaced by nonsense is said once; what was open stay
   spill(files.a, "nonsense");
   Session& session = bench.session();
   session.watch_files();
+  REQUIRE(session.notices().size() == 1);
+  session.reload(session.notices()[0].reload);
   bench.drain();
   REQUIRE(session.notices().size() == 1);
+  CHECK_THAT(session.notices()[0].sentence, ContainsSubstring("not a whole HDF5 file"));
   CHECK(names(session) == std::vector<std::string>{"a"});
   session.dismiss(0);
   session.watch_files();
@@ -265,6 +270,8 @@ TEST_CASE("a file that was replaced by nonsense is said once; what was open stay
   CHECK(session.notices().empty());
   write_trace(files.a, named("again"));
   session.watch_files();
+  REQUIRE(session.notices().size() == 1);
+  session.reload(files.a);
   bench.drain();
   CHECK(names(session) == std::vector<std::string>{"again"});
 }
@@ -282,6 +289,9 @@ TEST_CASE("a deleted file is said once, and its return noticed") {
   CHECK(session.document()->source().read_k(0, 0, {0, 24}).dim(0) == 24);
   write_trace(files.a, named("returned"));
   session.watch_files();
+  REQUIRE(session.notices().size() == 2);
+  CHECK(session.notices()[1].reload == files.a);
+  session.reload(files.a);
   bench.drain();
   CHECK(names(session) == std::vector<std::string>{"returned"});
 }
@@ -292,6 +302,7 @@ TEST_CASE("a file that is closed while it is read again stays closed") {
   bench.open(files.a);
   write_trace(files.a, named("new"));
   bench.session().watch_files();
+  bench.session().reload(files.a);
   bench.session().close_trace(0);
   bench.drain();
   CHECK(bench.session().documents().empty());

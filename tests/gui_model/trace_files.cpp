@@ -22,9 +22,9 @@ std::filesystem::path write_trace(const std::filesystem::path& path, const Synth
 std::filesystem::path write_part(const std::filesystem::path& path, const SyntheticTrace& trace,
                                  std::size_t n_units) {
   {
-    const auto sink = create_trace(path, {.overwrite = true, .gzip_level = {}});
-    sink->begin(trace.info);
-    kvscope::test::write_units(trace, *sink, 0, n_units);
+    const auto receiver = create_trace(path, {.overwrite = true, .gzip_level = {}});
+    receiver->begin(trace.info);
+    kvscope::test::write_units(trace, *receiver, 0, n_units);
   }
   std::filesystem::path part = path;
   part += ".part";

@@ -19,6 +19,7 @@ import traceback
 
 import files_test  # noqa: F401  (each registers its behaviours)
 import layout_test  # noqa: F401
+import live_test  # noqa: F401
 import program_test  # noqa: F401
 import selection_test  # noqa: F401
 from bench import BEHAVIOURS, Bench

@@ -51,7 +51,7 @@ TEST_CASE("attention page: every cell is the analysis's, to 2e-4", "[attention_p
   test::PlantOptions plant;
   plant.n_tokens = 53;
   plant.sink = 1.0;
-  plant.has_sinks = GENERATE(false, true);
+  plant.has_sink_logits = GENERATE(false, true);
   MemoryTrace planted = test::planted_trace(plant);
   TraceInfo info = planted.info();
   info.window[1] = 20;

@@ -20,14 +20,14 @@ using testing::TempDir;
 std::filesystem::path write_result(const TempDir& dir, const std::string& name,
                                    const nlohmann::ordered_json& summary) {
   const auto file = dir.path() / name;
-  const auto sink = create_result_file(file, /*overwrite=*/false);
+  const auto output = create_result_file(file, /*overwrite=*/false);
   ResultInfo info;
   info.kind = "quest";
   info.created = "2026-01-01T00:00:00Z";
-  sink->begin(info);
-  sink->declare({"mass", ResultType::f32, {2}, {"layer"}, "1", "mass"});
-  sink->write<float>("mass", 0, std::vector<float>{0.5F, 0.25F});
-  sink->finish(summary);
+  output->begin(info);
+  output->declare({"mass", ResultType::f32, {2}, {"layer"}, "1", "mass"});
+  output->write<float>("mass", 0, std::vector<float>{0.5F, 0.25F});
+  output->finish(summary);
   return file;
 }
 

@@ -69,7 +69,8 @@ TEST_CASE("a quantity is ranked once, in whatever forms it is shown") {
 
 TEST_CASE("nothing is marked where all tie, and nothing second where all others tie") {
   const PaperTable table = made(
-      "selector,budget,accuracy\na,1,0\nb,1,0\nc,1,0\na,2,0.5\nb,2,0\nc,2,0\na,3,0.5\nb,3,0\nc,3,0.1\n",
+      "selector,budget,accuracy\na,1,0\nb,1,0\nc,1,0\na,2,0.5\nb,2,0\nc,2,0\na,3,0.5\nb,3,0\n"
+      "c,3,0.1\n",
       {"selector"}, {"budget"}, {"accuracy"});
   CHECK(marked(table.rows[0]) == ".bb");
   CHECK(marked(table.rows[1]) == "...");
@@ -83,7 +84,8 @@ constexpr const char* kRulerKinds =
     "m,ruler,full,none,multi_key,yes,,512,1\nm,ruler,full,none,multi_key,no,,1024,0.2\n"
     "m,ruler,quoka,ratio,multi_key,yes,0.25,512,0.6\nm,ruler,quoka,ratio,multi_key,no,0.25,1024,0\n"
     "m,ruler,full,none,common_words,no,,512,0\nm,ruler,full,none,common_words,no,,1024,0\n"
-    "m,ruler,quoka,ratio,common_words,no,0.25,512,0\nm,ruler,quoka,ratio,common_words,no,0.25,1024,0\n";
+    "m,ruler,quoka,ratio,common_words,no,0.25,512,0\n"
+    "m,ruler,quoka,ratio,common_words,no,0.25,1024,0\n";
 
 TEST_CASE("tables of prompts leave out what the dense model does not answer, and say so") {
   const TablePreset* preset = find_table_preset("quoka-1");

@@ -1,7 +1,8 @@
 /* A disk that fails, for tests: loaded before the C library (LD_PRELOAD), it counts the calls that put
    data into regular files and lets chosen ones fail.
 
-   KVSCOPE_FAIL_CALL   write (write, pwrite, ftruncate), sync (fsync, fdatasync) or name (rename)
+   KVSCOPE_FAIL_CALL   write (write, pwrite, ftruncate), sync (fsync, fdatasync), name (rename) or
+                       lock (flock)
    KVSCOPE_FAIL_AT     the number of the first call that fails, from 1; 0 = none
    KVSCOPE_FAIL_FOR    how many calls fail from there (default 1)
    KVSCOPE_FAIL_ERRNO  what they say (default 5, EIO)
@@ -81,6 +82,11 @@ int fsync(int fd) {
 int fdatasync(int fd) {
   if (fails("sync")) return -1;
   return (int)syscall(SYS_fdatasync, fd);
+}
+
+int flock(int fd, int operation) {
+  if (fails("lock")) return -1;
+  return (int)syscall(SYS_flock, fd, operation);
 }
 
 int rename(const char* from, const char* to) {

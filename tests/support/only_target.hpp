@@ -1,4 +1,5 @@
-// Restricts the vector kernels to one instruction set, so that each one that this machine has is tested.
+// Restricts the vector kernels to one instruction set, so that each one that this machine
+// has is tested.
 #pragma once
 
 #include <hwy/targets.h>

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/base/splitmix64.hpp"
+
 namespace kvscope::test {
 
 namespace {
@@ -31,11 +33,8 @@ void plant_common(TensorView<float> k, const PlantOptions& options, Random& rand
 }  // namespace
 
 std::uint64_t Random::next() {
-  state_ += 0x9e3779b97f4a7c15ULL;
-  std::uint64_t x = state_;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
+  state_ += kSplitMix64Step;
+  return splitmix64_mix(state_);
 }
 
 double Random::uniform() {
@@ -54,8 +53,8 @@ Index Random::below(Index n) {
 MemoryTrace planted_trace(const PlantOptions& options) {
   TraceInfo info = make_trace_info(options.n_layers, options.n_q, options.n_kv, options.d_head,
                                    options.n_tokens, options.chunk);
-  for (Index i = 0; options.has_sinks && i < options.n_layers * options.n_q; ++i) {
-    info.sinks.push_back(0.4f * static_cast<float>(i) - 1.0f);
+  for (Index i = 0; options.has_sink_logits && i < options.n_layers * options.n_q; ++i) {
+    info.sink_logits.push_back(0.4f * static_cast<float>(i) - 1.0f);
   }
   info.score_cap = static_cast<float>(options.score_cap);
   MemoryTrace trace(info);
@@ -123,8 +122,8 @@ std::vector<double> naive_row(const TraceSource& trace, Index layer, Index q_hea
   std::vector<double> row = naive_scores(trace, layer, q_head, pos);
   double largest = row[0];
   for (double s : row) largest = std::max(largest, s);
-  const auto sink = trace.info().sink(layer, q_head);
-  double sum = sink ? std::exp(*sink - largest) : 0.0;
+  const auto sink_logit = trace.info().sink_logit(layer, q_head);
+  double sum = sink_logit ? std::exp(*sink_logit - largest) : 0.0;
   for (double& s : row) {
     s = std::exp(s - largest);
     sum += s;

@@ -47,8 +47,8 @@ struct PlantOptions {
   std::vector<Needle> needles;
   std::vector<std::pair<Index, Index>> duplicates;  // key .second becomes a copy of key .first
   std::vector<Index> zero_keys;
-  bool has_sinks = false;  // every query head gets an attention sink (a logit without a key)
-  double score_cap = 0.0;  // the model's soft cap of scores; 0 = none
+  bool has_sink_logits = false;  // every query head gets an attention sink (a logit without a key)
+  double score_cap = 0.0;        // the model's soft cap of scores; 0 = none
   std::uint64_t seed = 1;
 };
 

@@ -1,5 +1,5 @@
-// Which sanitizer a test was built with, for what a sanitizer forbids or makes meaningless (limits of memory, preloaded
-// libraries, forks); each use says which.
+// Which sanitizer a test was built with, for what a sanitizer forbids or makes meaningless (limits
+// of memory, preloaded libraries, forks); each use says which.
 #pragma once
 
 namespace kvscope::test {

@@ -1,4 +1,5 @@
-// Files on which the HDF5 library itself crashes or does not come to an end: a sentence, in this process and in a program.
+// Files on which the HDF5 library itself crashes or does not come to an end: a sentence, in this
+// process and in a program.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,8 +139,8 @@ std::string ones(std::size_t n) {
   return std::string(n, '\xff');
 }
 
-// Found by 2,221 mutants of this trace and 1,496 of this result, with HDF5 1.10.8; another version lays the file out in another
-// way, and is then asked about other damage.
+// Found by 2,221 mutants of this trace and 1,496 of this result, with HDF5 1.10.8; another version
+// lays the file out in another way, and is then asked about other damage.
 TEST_CASE("files on which HDF5 crashed are refused with a sentence") {
   if (kThreadSanitizer) SKIP("ThreadSanitizer allows no first look in another process");
   const TempFolder folder;
@@ -154,7 +155,7 @@ TEST_CASE("files on which HDF5 crashed are refused with a sentence") {
 
   const auto result = folder / "r.h5";
   {
-    const auto sink = create_result_file(result, /*overwrite=*/false);
+    const auto output = create_result_file(result, /*overwrite=*/false);
     ResultInfo info;
     info.kind = "quest";
     info.trace_files = {"a.h5"};
@@ -162,8 +163,8 @@ TEST_CASE("files on which HDF5 crashed are refused with a sentence") {
     info.trace_hashes = {"h"};
     info.created = "2026";
     info.writer = "w";
-    sink->begin(info);
-    sink->finish({{"a", 1}});
+    output->begin(info);
+    output->finish({{"a", 1}});
   }
   const std::string whole_result = slurp(result);
   const auto open_result = [&] { ResultFile::open(result); };

@@ -1,4 +1,5 @@
-// One flipped bit anywhere in the numbers of a trace: whoever reads them gets a sentence, not other numbers.
+// One flipped bit anywhere in the numbers of a trace: whoever reads them gets a sentence,
+// not other numbers.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstring>
@@ -90,12 +91,12 @@ TEST_CASE("a flipped bit in the data of a trace is found by whoever reads it") {
     const TraceFile trace = TraceFile::open(file);
     CHECK_NOTHROW(c.read_elsewhere(trace));
     const std::string said = message_of([&] { c.read(trace); });
-    CHECK_THAT(
-        said,
-        ContainsSubstring(c.array) && ContainsSubstring(file.string()) &&
-            (ContainsSubstring(
-                 "unit 0 (tokens 0 to 8), head slot 0: the data do not have the recorded checksum") ||
-             ContainsSubstring("which it cannot see")));
+    CHECK_THAT(said,
+               ContainsSubstring(c.array) && ContainsSubstring(file.string()) &&
+                   (ContainsSubstring(
+                        "unit 0 (tokens 0 to 8), head slot 0: the data do not have the recorded "
+                        "checksum") ||
+                    ContainsSubstring("which it cannot see")));
     CHECK(message_of([&] { c.read(trace); }) == said);  // and again
     const TraceFile careless = TraceFile::open(file, {.check_data = false});
     if (std::string(c.array) != "/layers/0/topk_pos") CHECK_NOTHROW(c.read(careless));
@@ -121,7 +122,8 @@ TEST_CASE("a read of a few rows finds damage in the piece that they belong to, a
 }
 
 TEST_CASE(
-    "damage to tokens, their text, checksums and the numbers of the header is found when a trace is used") {
+    "damage to tokens, their text, checksums and the numbers of the header is found when a trace "
+    "is used") {
   const SyntheticTrace truth = make_trace(full_plan());
   const auto damaged = [&](const std::function<void(const fs::path&)>& damage,
                            const std::function<void(const TraceFile&)>& use) {
@@ -164,9 +166,9 @@ TEST_CASE("a compressed trace and a recording that goes on are compared too") {
   const TraceFile compressed = TraceFile::open(folder / "c.h5");
   CHECK(compressed.read_k(2, 1, {10, 11})(0, 3) == truth.layers[2].k(1, 10, 3));
 
-  const auto sink = create_trace(folder / "g.h5", {});
-  sink->begin(truth.info);
-  write_units(truth, *sink, 0, 2);
+  const auto receiver = create_trace(folder / "g.h5", {});
+  receiver->begin(truth.info);
+  write_units(truth, *receiver, 0, 2);
   const fs::path part = folder / "g.h5.part";
   CHECK(TraceFile::open(part, {.allow_partial = true}).read_k(1, 0, {0, 16})(9, 3) ==
         truth.layers[1].k(0, 9, 3));

@@ -32,7 +32,8 @@ void crash(const fs::path&, unsigned) {
   std::raise(SIGSEGV);
 }
 
-/// Crashes only where it is asked for the second time, as memory that an earlier file damaged would.
+/// Crashes only where it is asked for the second time, as memory that an earlier
+/// file damaged would.
 int n_asked = 0;
 void crash_if_asked_before(const fs::path&, unsigned) {
   if (++n_asked > 1) std::raise(SIGSEGV);
@@ -143,8 +144,8 @@ TEST_CASE("the process that stays holds no file of its program") {
   ::close(again);
 }
 
-/// A program that takes a look and then, busy with another one or idle, waits to be killed. Gives the
-/// program and its looker.
+/// A program that takes a look and then, busy with another one or idle, waits to be killed. Gives
+/// the program and its looker.
 std::pair<pid_t, pid_t> program_with_looker(const fs::path& file, const fs::path& slow) {
   int pipe[2];
   REQUIRE(::pipe(pipe) == 0);

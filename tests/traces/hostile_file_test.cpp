@@ -164,11 +164,11 @@ TEST_CASE("groups that contain themselves end the reading of a result") {
   const TempFolder folder;
   const fs::path path = folder / "r.h5";
   {
-    const auto sink = create_result_file(path, /*overwrite=*/false);
+    const auto output = create_result_file(path, /*overwrite=*/false);
     ResultInfo info;
     info.kind = "quest";
-    sink->begin(info);
-    sink->finish({{"a", 1}});
+    output->begin(info);
+    output->finish({{"a", 1}});
   }
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const hid_t group = H5Gcreate2(file, "/loop", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);

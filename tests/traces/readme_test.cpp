@@ -33,14 +33,14 @@ TEST_CASE("the examples of the format's documentation run") {
   CHECK_THAT(run_python(enter + blocks[0], {(folder / "").string()}),
              ContainsSubstring("complete 24 tokens") && ContainsSubstring("largest score"));
 
-  auto sink = create_result_file(folder / "result.h5", /*overwrite=*/false);
+  auto output = create_result_file(folder / "result.h5", /*overwrite=*/false);
   ResultInfo info;
   info.kind = "quest";
-  sink->begin(info);
-  sink->declare({"bound", ResultType::f32, {2}, {"pos"}, "nat", ""});
-  sink->write<float>("bound", 0, std::vector<float>{1, 2});
-  sink->add_plot({"bound", "bound", {"."}, ""});
-  sink->finish({{"violations", 0}});
+  output->begin(info);
+  output->declare({"bound", ResultType::f32, {2}, {"pos"}, "nat", ""});
+  output->write<float>("bound", 0, std::vector<float>{1, 2});
+  output->add_plot({"bound", "bound", {"."}, ""});
+  output->finish({{"violations", 0}});
   CHECK_THAT(run_python(enter + blocks[1], {(folder / "").string()}),
              ContainsSubstring("\"violations\": 0") && ContainsSubstring("(2,) pos nat"));
 }

@@ -42,8 +42,8 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
   options.capture.attn_dense = options.capture.logits = options.capture.stats = true;
   options.capture.attn_topk = 4;
   options.chunk = 7;
-  auto sink = create_trace(folder / "t.h5", {});
-  const RecordReport report = record_trace(model, nullptr, tokens, options, *sink, pool, {});
+  auto receiver = create_trace(folder / "t.h5", {});
+  const RecordReport report = record_trace(model, nullptr, tokens, options, *receiver, pool, {});
   CHECK(report.status == TraceStatus::complete);
   CHECK(report.n_prompt == n);
   CHECK(report.bytes_written > 0);
@@ -76,8 +76,8 @@ TEST_CASE("a recording of a checkpoint holds what transformers computed") {
   // What is particular about the layers comes back as the model has it.
   const TraceInfo& info = file.info();
   CHECK(info.window == config.window);
-  CHECK(info.sinks == model.sinks());
-  CHECK(info.sinks.empty() != config.has_sinks);
+  CHECK(info.sink_logits == model.sink_logits());
+  CHECK(info.sink_logits.empty() != config.has_sink_logits);
   for (Index i = 0; i < config.n_layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     CHECK(info.layer_kinds[at].has_rope == config.has_rope[at]);
@@ -122,12 +122,12 @@ TEST_CASE("the experts of the recorded rows, in plain, compressed and interrupte
   options.rows = TokenRange{5, 20};
   WriterOptions writer;
   if (compressed) writer.gzip_level = 1;
-  auto sink = create_trace(folder / "t.h5", writer);
+  auto receiver = create_trace(folder / "t.h5", writer);
   std::stop_source stop;
   const auto progress = [&](const Progress& p) {
     if (interrupted && p.done >= 14) stop.request_stop();
   };
-  record_trace(model, nullptr, tokens, options, *sink, pool, progress, stop.get_token());
+  record_trace(model, nullptr, tokens, options, *receiver, pool, progress, stop.get_token());
   const TraceFile file = TraceFile::open(folder / "t.h5");
   const TokenRange rows = file.info().rows;
   CHECK(rows == (interrupted ? TokenRange{5, 14} : TokenRange{5, 20}));
@@ -163,8 +163,8 @@ TEST_CASE(
   options.n_decode = 5;
   options.chunk = 4;
   options.capture.logits = true;
-  auto sink = create_trace(folder / "t.h5", {});
-  const RecordReport report = record_trace(model, nullptr, prompt, options, *sink, pool, {});
+  auto receiver = create_trace(folder / "t.h5", {});
+  const RecordReport report = record_trace(model, nullptr, prompt, options, *receiver, pool, {});
   CHECK(report.n_prompt == 10);
   CHECK(report.n_decoded == 5);
   const TraceFile file = TraceFile::open(folder / "t.h5");
@@ -192,9 +192,9 @@ TEST_CASE("a stop request between units leaves a valid interrupted trace") {
   RecordOptions options;
   options.chunk = 5;
   std::stop_source stop;
-  auto sink = create_trace(folder / "t.h5", {});
+  auto receiver = create_trace(folder / "t.h5", {});
   const RecordReport report = record_trace(
-      model, nullptr, tokens, options, *sink, pool,
+      model, nullptr, tokens, options, *receiver, pool,
       [&](const Progress& progress) {
         if (progress.done >= 10) stop.request_stop();
       },
@@ -223,19 +223,19 @@ TEST_CASE("an error in the middle keeps the units before, and says how to save t
   RecordOptions options;
   options.chunk = 5;
   {
-    auto sink = create_trace(folder / "t.h5", {});
+    auto receiver = create_trace(folder / "t.h5", {});
     const auto fail_later = [](const Progress& progress) {
       if (progress.done >= 15) throw IoError("the screen is full");
     };
     REQUIRE_THROWS_WITH(
-        record_trace(model, nullptr, tokens, options, *sink, pool, fail_later),
+        record_trace(model, nullptr, tokens, options, *receiver, pool, fail_later),
         ContainsSubstring("the screen is full") && ContainsSubstring("kvscope recover"));
   }
   CHECK(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false).n_tokens == 15);
   std::vector<TokenId> wrong = tokens;
   wrong[3] = static_cast<TokenId>(model.config().n_vocab);
-  auto sink = create_trace(folder / "u.h5", {});
-  REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *sink, pool, {}),
+  auto receiver = create_trace(folder / "u.h5", {});
+  REQUIRE_THROWS_WITH(record_trace(model, nullptr, wrong, options, *receiver, pool, {}),
                       ContainsSubstring("prompt token 3"));
 }
 

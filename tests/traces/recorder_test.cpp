@@ -38,7 +38,7 @@ ModelConfig model() {
 }
 
 /// Shows the observer what a model would show it, unit by unit.
-void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceSink& sink) {
+void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceReceiver& receiver) {
   const TraceInfo& info = truth.info;
   for (const TraceUnit& unit : info.units) {
     const Index begin = unit.tokens.begin;
@@ -62,8 +62,9 @@ void play(const SyntheticTrace& truth, RecordingObserver& observer, TraceSink& s
     observer.on_logits(begin, truth.logits.view().range(0, begin, end));
     const auto b = static_cast<std::size_t>(begin);
     const auto n = static_cast<std::size_t>(end - begin);
-    sink.write_tokens(std::span(truth.tokens).subspan(b, n), std::span(truth.texts).subspan(b, n));
-    sink.commit_unit();
+    receiver.write_tokens(std::span(truth.tokens).subspan(b, n),
+                          std::span(truth.texts).subspan(b, n));
+    receiver.commit_unit();
   }
 }
 
@@ -125,11 +126,11 @@ TEST_CASE(
   const TraceInfo& info = truth.info;
   const TempFolder folder;
   ThreadPool pool(3);
-  auto sink = create_trace(folder / "t.h5", {});
-  sink->begin(info);
-  RecordingObserver observer(info, *sink, pool);
-  play(truth, observer, *sink);
-  sink->finish(TraceStatus::complete);
+  auto receiver = create_trace(folder / "t.h5", {});
+  receiver->begin(info);
+  RecordingObserver observer(info, *receiver, pool);
+  play(truth, observer, *receiver);
+  receiver->finish(TraceStatus::complete);
 
   const TraceFile file = TraceFile::open(folder / "t.h5");
   for (const Index i : info.layers) {

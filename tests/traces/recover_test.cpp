@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <functional>
 #include <random>
+#include <stop_token>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -67,15 +69,15 @@ pid_t record_in_child(const SyntheticTrace& truth, const fs::path& path, int out
   int status = 0;
   try {
     std::mt19937_64 rng(seed);
-    auto sink = create_trace(path, {.overwrite = true});
-    sink->begin(truth.info);
+    auto receiver = create_trace(path, {.overwrite = true});
+    receiver->begin(truth.info);
     if (prepare) prepare();
-    write_units(truth, *sink, 0, truth.info.units.size(), [&](std::size_t) {
+    write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
       const char byte = 'c';
       if (write(out, &byte, 1) != 1) _exit(9);
       std::this_thread::sleep_for(std::chrono::microseconds(rng() % 400));
     });
-    sink->finish(TraceStatus::complete);
+    receiver->finish(TraceStatus::complete);
   } catch (const IoError& error) {
     std::string text = "!";
     text += error.what();
@@ -204,10 +206,10 @@ TEST_CASE("an error after some units keeps them, and names the way to save them"
   const SyntheticTrace truth = make_trace(many_units());
   const TempFolder folder;
   {
-    auto sink = create_trace(folder / "t.h5", {});
-    sink->begin(truth.info);
-    write_units(truth, *sink, 0, 3);
-    CHECK_THAT(sink->recovery_hint(), ContainsSubstring("kvscope recover"));
+    auto receiver = create_trace(folder / "t.h5", {});
+    receiver->begin(truth.info);
+    write_units(truth, *receiver, 0, 3);
+    CHECK_THAT(receiver->recovery_hint(), ContainsSubstring("kvscope recover"));
     REQUIRE_THROWS_WITH(recover_trace(folder / "t.h5.part", folder / "r.h5", false),
                         ContainsSubstring("being recorded"));
   }
@@ -223,9 +225,9 @@ TEST_CASE("damage in a part ends the recovery before the damaged unit") {
   const SyntheticTrace truth = make_trace(many_units());
   const TempFolder folder;
   {
-    auto sink = create_trace(folder / "t.h5", {});
-    sink->begin(truth.info);
-    write_units(truth, *sink, 0, 10);
+    auto receiver = create_trace(folder / "t.h5", {});
+    receiver->begin(truth.info);
+    write_units(truth, *receiver, 0, 10);
   }
   std::string bytes = slurp(folder / "t.h5.part");
   const float value = truth.layers[2].k(1, 22, 4);  // token 22 is in unit 5
@@ -240,6 +242,30 @@ TEST_CASE("damage in a part ends the recovery before the damaged unit") {
   CHECK(report.n_damaged_units == 5);
   CHECK_THAT(report.first_problem, ContainsSubstring("/layers/2/k: unit 5"));
   require_prefix(TraceFile::open(folder / "r.h5"), truth);
+}
+
+TEST_CASE("a recovery that is stopped, while checking or copying, leaves no file") {
+  const SyntheticTrace truth = make_trace(many_units());
+  const TempFolder folder;
+  {
+    auto receiver = create_trace(folder / "t.h5", {});
+    receiver->begin(truth.info);
+    write_units(truth, *receiver, 0, 10);
+  }
+  const std::string stage = GENERATE(as<std::string>(), "check", "copy");
+  std::stop_source stop;
+  bool was_there = false;
+  const auto on_progress = [&](const Progress& progress) {
+    if (progress.stage != stage) return;
+    was_there = true;
+    stop.request_stop();
+  };
+  CHECK_THROWS_AS(recover_trace(folder / "t.h5.part", folder / "r.h5", /*overwrite=*/false,
+                                on_progress, stop.get_token()),
+                  Interrupted);
+  CHECK(was_there);
+  CHECK(fs::exists(folder / "t.h5.part"));
+  CHECK(std::distance(fs::directory_iterator(folder / "."), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("what cannot be recovered is refused with a sentence") {

@@ -25,22 +25,23 @@ ResultInfo sample_info() {
   return info;
 }
 
-void write_sample(ResultSink& sink) {
-  sink.begin(sample_info());
-  sink.declare({"bounds/printed", ResultType::f32, {2, 3}, {"layer", "pos"}, "nat", "upper bound"});
-  sink.declare({"pos", ResultType::i64, {3}, {"pos"}, "token", "position"});
-  sink.declare({"mean", ResultType::f64, {}, {}, "1", "mean"});
-  sink.declare({"flag", ResultType::u8, {0, 4}, {"a", "b"}, "1", ""});
+void write_sample(ResultWriter& output) {
+  output.begin(sample_info());
+  output.declare(
+      {"bounds/printed", ResultType::f32, {2, 3}, {"layer", "pos"}, "nat", "upper bound"});
+  output.declare({"pos", ResultType::i64, {3}, {"pos"}, "token", "position"});
+  output.declare({"mean", ResultType::f64, {}, {}, "1", "mean"});
+  output.declare({"flag", ResultType::u8, {0, 4}, {"a", "b"}, "1", ""});
   const std::vector<float> first = {1, 2, 3};
   const std::vector<float> second = {4, 5, 6};
-  sink.write<float>("bounds/printed", 1, second);
-  sink.write<float>("bounds/printed", 0, first);
+  output.write<float>("bounds/printed", 1, second);
+  output.write<float>("bounds/printed", 0, first);
   const std::vector<std::int64_t> pos = {10, 11, 12};
-  sink.write<std::int64_t>("pos", 0, pos);
+  output.write<std::int64_t>("pos", 0, pos);
   const double mean = 3.5;
-  sink.write<double>("mean", 0, std::span(&mean, 1));
-  sink.add_plot({"bound", "bounds/printed", {".", "pos"}, "Bound by position"});
-  sink.finish({{"violations", 0}, {"tightness", 0.25}});
+  output.write<double>("mean", 0, std::span(&mean, 1));
+  output.add_plot({"bound", "bounds/printed", {".", "pos"}, "Bound by position"});
+  output.finish({{"violations", 0}, {"tightness", 0.25}});
 }
 
 TEST_CASE("a result file reads back") {
@@ -74,9 +75,9 @@ TEST_CASE("equal options in another order have the same hash; results repeat byt
   CHECK(slurp(folder / "a.h5") == slurp(folder / "b.h5"));
   ResultInfo info = sample_info();
   info.config = {{"alpha", 0.5}, {"page_size", 16}};
-  auto sink = create_result_file(folder / "c.h5", false);
-  sink->begin(info);
-  sink->finish({});
+  auto output = create_result_file(folder / "c.h5", false);
+  output->begin(info);
+  output->finish({});
   CHECK(ResultFile::open(folder / "c.h5").info().config_hash ==
         ResultFile::open(folder / "a.h5").info().config_hash);
 }
@@ -106,19 +107,19 @@ print(text(f["summary"][()]).replace("\n", ""))
 TEST_CASE("a failed analysis leaves no file, and nothing is overwritten unasked") {
   const TempFolder folder;
   {
-    auto sink = create_result_file(folder / "r.h5", false);
-    sink->begin(sample_info());
-    sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""});
-    CHECK_THROWS_AS(sink->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
-    CHECK_THROWS_AS(sink->declare({"summary", ResultType::f32, {3}, {"pos"}, "1", ""}),
+    auto output = create_result_file(folder / "r.h5", false);
+    output->begin(sample_info());
+    output->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""});
+    CHECK_THROWS_AS(output->declare({"x", ResultType::f32, {3}, {"pos"}, "1", ""}), ConfigError);
+    CHECK_THROWS_AS(output->declare({"summary", ResultType::f32, {3}, {"pos"}, "1", ""}),
                     ConfigError);
-    CHECK_THROWS_AS(sink->declare({"y", ResultType::f32, {3}, {}, "1", ""}), ConfigError);
+    CHECK_THROWS_AS(output->declare({"y", ResultType::f32, {3}, {}, "1", ""}), ConfigError);
     const std::vector<float> two = {1, 2};
-    CHECK_THROWS_AS(sink->write<float>("x", 2, two), ShapeError);
-    CHECK_THROWS_AS(sink->write<float>("z", 0, two), ConfigError);
-    CHECK_THROWS_AS(sink->write<double>("x", 0, std::vector<double>{1}), ConfigError);
-    sink->write<float>("x", 0, two);
-    CHECK_THROWS_WITH(sink->finish({}), ContainsSubstring("row 2 was never written"));
+    CHECK_THROWS_AS(output->write<float>("x", 2, two), ShapeError);
+    CHECK_THROWS_AS(output->write<float>("z", 0, two), ConfigError);
+    CHECK_THROWS_AS(output->write<double>("x", 0, std::vector<double>{1}), ConfigError);
+    output->write<float>("x", 0, two);
+    CHECK_THROWS_WITH(output->finish({}), ContainsSubstring("row 2 was never written"));
   }
   CHECK(!fs::exists(folder / "r.h5"));
   CHECK(!fs::exists(folder / "r.h5.result.part"));

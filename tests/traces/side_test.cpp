@@ -10,6 +10,7 @@
 #include "tests/traces/synthetic.hpp"
 #include "traces/reader.hpp"
 #include "traces/recover.hpp"
+#include "traces/trace_set.hpp"
 #include "traces/verify.hpp"
 #include "traces/writer.hpp"
 
@@ -49,17 +50,17 @@ SyntheticTrace side_trace(TokenRange rows = {0, kSideTokens}) {
 }
 
 /// Hands everything on, and side tensors after each layer.
-class WithSide final : public TraceSink {
+class WithSide final : public TraceReceiver {
  public:
-  explicit WithSide(TraceSink& sink) : sink_(sink) {}
+  explicit WithSide(TraceReceiver& receiver) : receiver_(receiver) {}
   std::int32_t first_block = 0;  // of list 0, row 0
 
   void begin(const TraceInfo& info) override {
     info_ = info;
-    sink_.begin(info);
+    receiver_.begin(info);
   }
   void write_layer(const LayerRows& rows) override {
-    sink_.write_layer(rows);
+    receiver_.write_layer(rows);
     const TokenRange tokens = info_.units[unit_].tokens;
     const TokenRange kept{std::clamp(tokens.begin, info_.rows.begin, info_.rows.end),
                           std::clamp(tokens.end, info_.rows.begin, info_.rows.end)};
@@ -93,20 +94,20 @@ class WithSide final : public TraceSink {
       side.index_w = {w.data(), Shape{index.n_heads, kept.size()}};
       side.index_selected = blocks.view();
     }
-    sink_.write_side(side);
+    receiver_.write_side(side);
   }
-  void write_logits(TensorView<const float> logits) override { sink_.write_logits(logits); }
+  void write_logits(TensorView<const float> logits) override { receiver_.write_logits(logits); }
   void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
-    sink_.write_tokens(ids, bytes);
+    receiver_.write_tokens(ids, bytes);
   }
   void commit_unit() override {
-    sink_.commit_unit();
+    receiver_.commit_unit();
     ++unit_;
   }
-  void finish(TraceStatus status) override { sink_.finish(status); }
+  void finish(TraceStatus status) override { receiver_.finish(status); }
 
  private:
-  TraceSink& sink_;
+  TraceReceiver& receiver_;
   TraceInfo info_;
   std::size_t unit_ = 0;
 };
@@ -154,14 +155,28 @@ void check_side_of(const TraceSource& trace) {
 void write_side_file(const SyntheticTrace& trace, const std::filesystem::path& file,
                      std::int32_t first_block = 0) {
   const auto writer = create_trace(file, {});
-  WithSide sink(*writer);
-  sink.first_block = first_block;
-  write_all(trace, sink);
+  WithSide receiver(*writer);
+  receiver.first_block = first_block;
+  write_all(trace, receiver);
 }
 
 VerifyReport verified(const std::filesystem::path& file) {
   ThreadPool pool(1);
   return verify_trace(file, {}, pool);
+}
+
+TEST_CASE("a trace set keeps side tensors in the parts whose layers have them", "[side]") {
+  const TempFolder folder;
+  const SyntheticTrace trace = side_trace();
+  write_side_file(trace, folder / "t.h5");
+  const auto writer = create_trace_set(folder / "t.kvset", {}, 1);
+  WithSide receiver(*writer);
+  write_all(trace, receiver);
+  const TraceFile file = TraceFile::open(folder / "t.kvset");
+  CHECK(file.info().index == trace.info.index);
+  CHECK(file.info().content_hash == TraceFile::open(folder / "t.h5").info().content_hash);
+  check_side_of(file);
+  CHECK(verified(folder / "t.kvset").ok);
 }
 
 TEST_CASE("side tensors are read back as they were written, from files and memory", "[side]") {
@@ -175,8 +190,8 @@ TEST_CASE("side tensors are read back as they were written, from files and memor
     CHECK(file.info().capture == trace.info.capture);
     check_side_of(file);
     MemoryTrace memory;
-    WithSide sink(memory);
-    write_all(trace, sink);
+    WithSide receiver(memory);
+    write_all(trace, receiver);
     check_side_of(memory);
     const VerifyReport report = verified(folder / "t.h5");
     for (const std::string& problem : report.problems) FAIL_CHECK(problem);
@@ -190,10 +205,10 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   const SyntheticTrace trace = side_trace();
   {
     const auto writer = create_trace(folder / "cut.h5", {});
-    WithSide sink(*writer);
-    sink.begin(trace.info);
-    write_units(trace, sink, 0, 2);
-    sink.finish(TraceStatus::interrupted);
+    WithSide receiver(*writer);
+    receiver.begin(trace.info);
+    write_units(trace, receiver, 0, 2);
+    receiver.finish(TraceStatus::interrupted);
   }
   const TraceFile cut = TraceFile::open(folder / "cut.h5");
   CHECK(cut.info().n_tokens == 16);
@@ -202,9 +217,9 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   CHECK(verified(folder / "cut.h5").ok);
   {
     const auto writer = create_trace(folder / "killed.h5", {});
-    WithSide sink(*writer);
-    sink.begin(trace.info);
-    write_units(trace, sink, 0, 3);
+    WithSide receiver(*writer);
+    receiver.begin(trace.info);
+    write_units(trace, receiver, 0, 3);
   }
   recover_trace(folder / "killed.h5.part", folder / "saved.h5", /*overwrite=*/false, {});
   CHECK(TraceFile::open(folder / "saved.h5").info().index == trace.info.index);
@@ -213,8 +228,8 @@ TEST_CASE("recordings with side tensors that end early keep them; recovery and c
   small.gzip_level = 6;
   {
     const auto writer = create_trace(folder / "small.h5", small);
-    WithSide sink(*writer);
-    write_all(trace, sink);
+    WithSide receiver(*writer);
+    write_all(trace, receiver);
   }
   check_side_of(TraceFile::open(folder / "small.h5"));
 }

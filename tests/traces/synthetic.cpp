@@ -153,7 +153,7 @@ Tensor<float> pages(TensorView<const float> keys, const std::vector<Index>& head
   return out;
 }
 
-void write_attention(const SyntheticTrace& trace, TraceSink& sink, Index layer, Index begin,
+void write_attention(const SyntheticTrace& trace, TraceReceiver& receiver, Index layer, Index begin,
                      Index end, Index unit_end) {
   const TraceInfo& info = trace.info;
   const Index n_top = info.capture.attn_topk;
@@ -185,7 +185,7 @@ void write_attention(const SyntheticTrace& trace, TraceSink& sink, Index layer, 
       rows.topk_pos = pos.view();
       rows.topk_prob = prob.view();
     }
-    sink.write_attn(rows);
+    receiver.write_attn(rows);
   }
 }
 
@@ -213,8 +213,8 @@ SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed) {
   return trace;
 }
 
-void write_units(const SyntheticTrace& trace, TraceSink& sink, std::size_t first, std::size_t last,
-                 const std::function<void(std::size_t)>& after_commit) {
+void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
+                 std::size_t last, const std::function<void(std::size_t)>& after_commit) {
   const TraceInfo& info = trace.info;
   for (std::size_t u = first; u < last; ++u) {
     const Index begin = info.units[u].tokens.begin;
@@ -244,26 +244,27 @@ void write_units(const SyntheticTrace& trace, TraceSink& sink, std::size_t first
       rows.k_norm = k_norm.view();
       rows.page_min = low.view();
       rows.page_max = high.view();
-      sink.write_layer(rows);
+      receiver.write_layer(rows);
       if (info.capture.attn_dense || info.capture.attn_topk > 0) {
-        write_attention(trace, sink, i, row_begin, row_end, end);
+        write_attention(trace, receiver, i, row_begin, row_end, end);
       }
     }
     if (info.capture.logits && row_end > row_begin) {
-      sink.write_logits(trace.logits.view().range(0, row_begin, row_end));
+      receiver.write_logits(trace.logits.view().range(0, row_begin, row_end));
     }
     const auto b = static_cast<std::size_t>(begin);
     const auto n = static_cast<std::size_t>(end - begin);
-    sink.write_tokens(std::span(trace.tokens).subspan(b, n), std::span(trace.texts).subspan(b, n));
-    sink.commit_unit();
+    receiver.write_tokens(std::span(trace.tokens).subspan(b, n),
+                          std::span(trace.texts).subspan(b, n));
+    receiver.commit_unit();
     if (after_commit) after_commit(u);
   }
 }
 
-void write_all(const SyntheticTrace& trace, TraceSink& sink) {
-  sink.begin(trace.info);
-  write_units(trace, sink, 0, trace.info.units.size());
-  sink.finish(TraceStatus::complete);
+void write_all(const SyntheticTrace& trace, TraceReceiver& receiver) {
+  receiver.begin(trace.info);
+  write_units(trace, receiver, 0, trace.info.units.size());
+  receiver.finish(TraceStatus::complete);
 }
 
 float stored(DType dtype, float value) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/sink.hpp"
+#include "core/trace/receiver.hpp"
 
 namespace kvscope::test {
 
@@ -59,11 +59,11 @@ struct SyntheticTrace {
 SyntheticTrace make_trace(const Plan& plan, std::uint64_t seed = 1);
 
 /// Feeds units [first, last) to a sink that has begun. `after_commit` may be empty.
-void write_units(const SyntheticTrace& trace, TraceSink& sink, std::size_t first, std::size_t last,
-                 const std::function<void(std::size_t)>& after_commit = {});
+void write_units(const SyntheticTrace& trace, TraceReceiver& receiver, std::size_t first,
+                 std::size_t last, const std::function<void(std::size_t)>& after_commit = {});
 
 /// begin, all units, finish(complete).
-void write_all(const SyntheticTrace& trace, TraceSink& sink);
+void write_all(const SyntheticTrace& trace, TraceReceiver& receiver);
 
 /// The value after a round trip through the storage type.
 float stored(DType dtype, float value);

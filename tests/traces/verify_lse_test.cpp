@@ -57,12 +57,12 @@ TEST_CASE("sinks and windows belong to what the keys give") {
   SyntheticTrace trace = of_the_models_own_bits(DType::bf16);
   for (Index i = 0; i < trace.info.n_layers; ++i) {
     for (Index h = 0; h < trace.info.n_q; ++h) {
-      const double sink = 0.5 * static_cast<double>(h);
-      trace.info.sinks.push_back(static_cast<float>(sink));
+      const double sink_logit = 0.5 * static_cast<double>(h);
+      trace.info.sink_logits.push_back(static_cast<float>(sink_logit));
       auto& layer = trace.layers[static_cast<std::size_t>(i)];
       for (Index t = 0; t < trace.info.n_tokens; ++t) {
         const double lse = layer.lse(h, t);
-        layer.lse(h, t) = static_cast<float>(std::log(std::exp(lse) + std::exp(sink)));
+        layer.lse(h, t) = static_cast<float>(std::log(std::exp(lse) + std::exp(sink_logit)));
       }
     }
   }

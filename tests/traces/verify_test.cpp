@@ -4,6 +4,10 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
 #include "core/base/error.hpp"
 #include "tests/traces/synthetic.hpp"
 #include "traces/writer.hpp"
@@ -49,6 +53,54 @@ TEST_CASE("a sound trace verifies, all rows recomputed, in every storage type") 
   CHECK(report.n_checksums == 6 * (1 + 3 * (6 * 4 + 5 * 2) + 1 + 1) + 1);  // the model once
 }
 
+/// Adds `error` to the last element of one statistic of every layer on its way to a trace.
+class StatsChanger final : public TraceReceiver {
+ public:
+  StatsChanger(std::unique_ptr<TraceReceiver> to, TensorView<const float> LayerRows::*which,
+               float error)
+      : to_(std::move(to)), which_(which), error_(error) {}
+  void begin(const TraceInfo& info) override { to_->begin(info); }
+  void write_layer(const LayerRows& rows) override {
+    LayerRows changed = rows;
+    const TensorView<const float> view = rows.*which_;
+    Tensor<float> copy(view.shape());
+    std::copy_n(view.data(), copy.count(), copy.data());
+    if (copy.count() > 0) copy.data()[copy.count() - 1] += error_;
+    changed.*which_ = copy.view();
+    to_->write_layer(changed);
+  }
+  void write_logits(TensorView<const float> logits) override { to_->write_logits(logits); }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    to_->write_tokens(ids, bytes);
+  }
+  void commit_unit() override { to_->commit_unit(); }
+  void finish(TraceStatus status) override { to_->finish(status); }
+
+ private:
+  std::unique_ptr<TraceReceiver> to_;
+  TensorView<const float> LayerRows::*which_;
+  float error_;
+};
+
+TEST_CASE("norms and page bounds that are not those of the recorded rows are found") {
+  Plan plan;
+  plan.dtype = GENERATE(DType::f32, DType::f16);
+  plan.capture.stats = true;
+  plan.capture.page_size = 4;
+  const auto [which, sentence] = GENERATE(
+      std::pair(&LayerRows::q_norm, "/layers/2/stats/q_norm: head 3, position 7: the norm is"),
+      std::pair(&LayerRows::k_norm, "/layers/0/stats/k_norm: head 1, position 7: the norm is"),
+      std::pair(&LayerRows::page_min, "/layers/1/stats/page_min: head 1, page 1, channel"),
+      std::pair(&LayerRows::page_max, "/layers/1/stats/page_max: head 1, page 1, channel"));
+  const TempFolder folder;
+  StatsChanger receiver(create_trace(folder / "t.h5", {}), which, 0.01f);
+  write_all(make_trace(plan), receiver);
+  ThreadPool pool(2);
+  const VerifyReport report = verify_trace(folder / "t.h5", {.n_rows = 4}, pool);
+  CHECK(report.problems.size() == 3);
+  CHECK_THAT(joined(report), ContainsSubstring(sentence));
+}
+
 TEST_CASE("filtered traces verify") {
   Plan plan;
   plan.capture = with_attention();
@@ -92,12 +144,13 @@ TEST_CASE("attention sinks are part of what is recomputed") {
   // Give every head a sink, and put it into what a model with sinks would have recorded.
   for (Index i = 0; i < trace.info.n_layers; ++i) {
     for (Index h = 0; h < trace.info.n_q; ++h) {
-      const double sink = 0.5 * static_cast<double>(h) - 0.25 * static_cast<double>(i);
-      trace.info.sinks.push_back(static_cast<float>(sink));
+      const double sink_logit = 0.5 * static_cast<double>(h) - 0.25 * static_cast<double>(i);
+      trace.info.sink_logits.push_back(static_cast<float>(sink_logit));
       auto& layer = trace.layers[static_cast<std::size_t>(i)];
       for (Index t = 0; t < trace.info.n_tokens; ++t) {
         const double lse = layer.lse(h, t);
-        const double with_sink = std::max(lse, sink) + std::log1p(std::exp(-std::abs(lse - sink)));
+        const double with_sink =
+            std::max(lse, sink_logit) + std::log1p(std::exp(-std::abs(lse - sink_logit)));
         layer.lse(h, t) = static_cast<float>(with_sink);
         for (Index j = 0; j < trace.info.n_tokens; ++j) {
           layer.attn(h, t, j) *= static_cast<float>(std::exp(lse - with_sink));
@@ -111,7 +164,7 @@ TEST_CASE("attention sinks are part of what is recomputed") {
     CHECK(report.ok);
   }
   SECTION("another sink than the one recorded with") {
-    trace.info.sinks[1] += 0.1f;
+    trace.info.sink_logits[1] += 0.1f;
     CHECK_THAT(joined(record_and_verify(trace)), ContainsSubstring("/layers/0: query head 1"));
   }
 }

@@ -122,24 +122,24 @@ TEST_CASE("a trace reads back bit by bit, in every storage type, plain and compr
   const SyntheticTrace truth = make_trace(plan);
   WriterOptions options;
   if (compressed) options.gzip_level = 1;
-  auto sink = create_trace(folder / "t.h5", options);
-  write_all(truth, *sink);
+  auto receiver = create_trace(folder / "t.h5", options);
+  write_all(truth, *receiver);
   REQUIRE(!fs::exists(folder / "t.h5.part"));
   REQUIRE(!fs::exists(folder / "t.h5.rewrite.part"));
 
   const TraceFile file = TraceFile::open(folder / "t.h5");
   REQUIRE(file.is_chunked() == compressed);
   REQUIRE(file.warnings().empty());
-  REQUIRE(file.info().content_hash == sink->content_hash());
+  REQUIRE(file.info().content_hash == receiver->content_hash());
   require_equal(file, truth);
 }
 
 TEST_CASE("the content hash does not depend on compression, and tells contents apart") {
   const TempFolder folder;
   const auto hash_of = [&](const std::string& name, std::uint64_t seed, std::optional<int> gzip) {
-    auto sink = create_trace(folder / name, {.overwrite = false, .gzip_level = gzip});
-    write_all(make_trace(Plan{}, seed), *sink);
-    return sink->content_hash();
+    auto receiver = create_trace(folder / name, {.overwrite = false, .gzip_level = gzip});
+    write_all(make_trace(Plan{}, seed), *receiver);
+    return receiver->content_hash();
   };
   const std::string plain = hash_of("a.h5", 1, std::nullopt);
   REQUIRE(plain.size() == 39);
@@ -155,8 +155,8 @@ TEST_CASE("every field of the header survives") {
   plan.q_heads = {1, 2};
   plan.rows = {5, 20};
   const SyntheticTrace truth = make_trace(plan);
-  auto sink = create_trace(folder / "t.h5", {});
-  write_all(truth, *sink);
+  auto receiver = create_trace(folder / "t.h5", {});
+  write_all(truth, *receiver);
   const TraceFile file = TraceFile::open(folder / "t.h5");
   const TraceInfo& a = truth.info;
   const TraceInfo& b = file.info();
@@ -210,10 +210,10 @@ TEST_CASE("an interrupted recording is a valid shorter trace") {
   const SyntheticTrace truth = make_trace(Plan{.capture = everything()});
   WriterOptions options;
   if (compressed) options.gzip_level = 2;
-  auto sink = create_trace(folder / "t.h5", options);
-  sink->begin(truth.info);
-  write_units(truth, *sink, 0, 2);
-  sink->finish(TraceStatus::interrupted);
+  auto receiver = create_trace(folder / "t.h5", options);
+  receiver->begin(truth.info);
+  write_units(truth, *receiver, 0, 2);
+  receiver->finish(TraceStatus::interrupted);
   REQUIRE(!fs::exists(folder / "t.h5.part"));
   const TraceFile file = TraceFile::open(folder / "t.h5");
   CHECK(file.info().status == TraceStatus::interrupted);
@@ -236,13 +236,13 @@ TEST_CASE("a compression that is stopped leaves the whole recording uncompressed
   WriterOptions options;
   options.gzip_level = 9;
   options.stop = stop.get_token();
-  auto sink = create_trace(folder / "t.h5", options);
+  auto receiver = create_trace(folder / "t.h5", options);
   stop.request_stop();
-  write_all(truth, *sink);
+  write_all(truth, *receiver);
   const TraceFile file = TraceFile::open(folder / "t.h5");
   CHECK(file.info().status == TraceStatus::complete);
   CHECK_FALSE(file.is_chunked());
-  CHECK(file.info().content_hash == sink->content_hash());
+  CHECK(file.info().content_hash == receiver->content_hash());
   require_equal(file, truth);
   CHECK(n_files((folder / "t.h5").parent_path()) == 1);
 }
@@ -284,9 +284,9 @@ TEST_CASE("a recording without one whole unit leaves nothing behind") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
   {
-    auto sink = create_trace(folder / "t.h5", {});
-    sink->begin(truth.info);
-    sink->finish(TraceStatus::interrupted);
+    auto receiver = create_trace(folder / "t.h5", {});
+    receiver->begin(truth.info);
+    receiver->finish(TraceStatus::interrupted);
   }
   { create_trace(folder / "u.h5", {})->begin(truth.info); }
   REQUIRE(!fs::exists(folder / "t.h5"));
@@ -300,9 +300,9 @@ TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") 
   spill(folder / "t.h5", "precious");
   REQUIRE_THROWS_WITH(create_trace(folder / "t.h5", {}), ContainsSubstring("exists"));
   {
-    auto sink = create_trace(folder / "t.h5", {.overwrite = true});
-    sink->begin(truth.info);
-    write_units(truth, *sink, 0, 1);
+    auto receiver = create_trace(folder / "t.h5", {.overwrite = true});
+    receiver->begin(truth.info);
+    write_units(truth, *receiver, 0, 1);
     REQUIRE(slurp(folder / "t.h5") == "precious");
   }
   // The sink died without finish: a stale .part is there now.
@@ -316,17 +316,17 @@ TEST_CASE("nothing is overwritten unless asked, and then only by a whole file") 
 TEST_CASE("a reader that looks at the .part does not keep the recording from ending") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
-  auto sink = create_trace(folder / "t.h5", {});
-  sink->begin(truth.info);
-  write_units(truth, *sink, 0, truth.info.units.size());
+  auto receiver = create_trace(folder / "t.h5", {});
+  receiver->begin(truth.info);
+  write_units(truth, *receiver, 0, truth.info.units.size());
   // Another process that holds HDF5's shared lock, as an open reader does.
   const int fd = open((folder / "t.h5.part").c_str(), O_RDONLY);
   REQUIRE(flock(fd, LOCK_SH) == 0);
-  sink->finish(TraceStatus::complete);
+  receiver->finish(TraceStatus::complete);
   close(fd);
   const TraceFile file = TraceFile::open(folder / "t.h5");
   CHECK(file.info().status == TraceStatus::complete);
-  CHECK(file.info().content_hash == sink->content_hash());
+  CHECK(file.info().content_hash == receiver->content_hash());
   require_equal(file, truth);
 }
 
@@ -345,8 +345,8 @@ TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
   plan.dtype = DType::f16;
   SyntheticTrace truth = make_trace(plan);
   const auto attempt = [&] {
-    auto sink = create_trace(folder / "t.h5", {.overwrite = true});
-    write_all(truth, *sink);
+    auto receiver = create_trace(folder / "t.h5", {.overwrite = true});
+    write_all(truth, *receiver);
   };
   truth.layers[1].k(1, 10, 3) = 1e6f;
   REQUIRE_THROWS_WITH(attempt(),
@@ -364,15 +364,15 @@ TEST_CASE("NaN, Inf and f16 overflow are named where they stand") {
 TEST_CASE("the sink's protocol is checked") {
   const TempFolder folder;
   const SyntheticTrace truth = make_trace(Plan{});
-  auto sink = create_trace(folder / "t.h5", {});
-  REQUIRE_THROWS_AS(sink->commit_unit(), ConfigError);
-  sink->begin(truth.info);
-  REQUIRE_THROWS_WITH(sink->commit_unit(), ContainsSubstring("wrote 0 of"));
+  auto receiver = create_trace(folder / "t.h5", {});
+  REQUIRE_THROWS_AS(receiver->commit_unit(), ConfigError);
+  receiver->begin(truth.info);
+  REQUIRE_THROWS_WITH(receiver->commit_unit(), ContainsSubstring("wrote 0 of"));
   LayerRows rows;
   const Tensor<float> wrong({4, 8, 7});
   rows.q = wrong.view();
-  REQUIRE_THROWS_AS(sink->write_layer(rows), ShapeError);
-  REQUIRE_THROWS_AS(sink->finish(TraceStatus::complete), ConfigError);
+  REQUIRE_THROWS_AS(receiver->write_layer(rows), ShapeError);
+  REQUIRE_THROWS_AS(receiver->finish(TraceStatus::complete), ConfigError);
 }
 
 TEST_CASE("the estimated size is the size") {

@@ -146,10 +146,9 @@ plot::Figure make_attention_map(const FigureInput& input) {
   figure.share_y = true;
   figure.span = plot::Span::full;
   figure.caption.emplace_back(
-      "Left: the queries that speak for each chunk, marked beside the diagonal. Right: a cell is "
-      "kept "
-      "if one of its keys is, for the chunk of its first query; a chunk's own keys are always "
-      "kept.");
+      "Left: the representative queries of each chunk, marked beside the diagonal. Right: a cell "
+      "is kept if one of its keys is, for the chunk of its first query; a chunk's own keys are "
+      "always kept.");
   return figure;
 }
 

@@ -62,7 +62,7 @@ plot::Panel speedup_panel(const Table& table, const std::vector<CostLine>& lines
   panel.y.label = "Predicted speedup of attention";
   panel.y.scale = plot::ScaleKind::log2;
   panel.aspect = 0.8;
-  panel.legend = plot::LegendPlace::inside;
+  panel.legend = plot::LegendPlace::above;
   const auto speedups = table.numbers("predicted_speedup");
   for (std::size_t i = 0; i < lines.size(); ++i) {
     plot::Line line;
@@ -85,7 +85,7 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
   panel.y.reversed = true;
   panel.y.range = plot::Range{-0.6, static_cast<double>(lines.size()) - 0.4};
   panel.aspect = 0.8;
-  panel.legend = plot::LegendPlace::inside;
+  panel.legend = plot::LegendPlace::above;
   double largest = 0.0;
   plot::Scatter totals;
   totals.label = "total";
@@ -99,6 +99,7 @@ plot::Panel stages_panel(const Table& table, const std::vector<CostLine>& lines)
       const double width = table.numbers(std::string(kCostStages[s]) + "_us")[row];
       if (!(width > 0.0)) continue;
       plot::Area bar;
+      bar.opacity = 0.7;
       if (named.insert(s).second) bar.label = std::string(kCostStages[s]);
       bar.tone = {plot::Role::series, static_cast<int>(s)};
       bar.x = {at, at + width};
@@ -127,14 +128,14 @@ plot::Figure make_cost(const FigureInput& input) {
   double longest = 0.0;
   for (const CostLine& line : lines) longest = std::max(longest, line.rows.rbegin()->first);
   figure.caption.emplace_back(fmt::format(
-      "Predicted, not measured: time of attention in one layer, mean over the measured layers; stages at the longest "
-      "context of each line ({:g} tokens at most).",
+      "Predicted, not measured: time of attention in one layer, mean over the measured layers; "
+      "stages at the longest context of each line ({:g} tokens at most).",
       longest));
   const auto scaled = table.numbers("extrapolated");
   if (std::any_of(scaled.begin(), scaled.end(), [](double x) { return x == 1.0; })) {
     figure.caption.emplace_back(
-        "The recording's own length is measured; at others a budget in tokens stays and everything else grows with "
-        "the context.");
+        "The recording's own length is measured; at others a budget in tokens stays and everything "
+        "else grows with the context.");
   }
   return figure;
 }
@@ -147,7 +148,8 @@ FigureKind figure_cost() {
       .shows = "predicted speedup of attention by context, and where its time goes",
       .needs = "a report of kvscope cost",
       .command =
-          "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 --out cost.json",
+          "kvscope cost trace.h5 --selector quest --budget 256 --hardware h100-sxm --context 32768 "
+          "--out cost.json",
       .kinds = {"cost"},
       .options = {"selector"},
       .make = make_cost,

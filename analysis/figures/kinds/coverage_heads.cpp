@@ -136,8 +136,8 @@ plot::Figure make_coverage_heads(const FigureInput& input) {
                                   : std::string("The methods take no budget."));
   if (is_beyond) {
     figure.caption.emplace_back(
-        "Keys per query: as measured. Some heads keep more attention than the oracle's of the same nominal budget, because they keep "
-        "more keys or divide theirs unevenly over rows.");
+        "Keys per query: as measured. Some heads keep more attention than the oracle's of the same "
+        "nominal budget, because they keep more keys or divide theirs unevenly over rows.");
   }
   return figure;
 }

@@ -15,12 +15,14 @@ namespace kvscope {
 namespace {
 
 /// What the panels of methods show.
-enum class Part { kept, selected };
+enum class Part { kept, selected, lost };
 
 Part part_of(const std::string& metric) {
   if (metric.empty() || metric == "kept") return Part::kept;
   if (metric == "selected") return Part::selected;
-  throw ConfigError(fmt::format("metric: there is no \"{}\"; choose from kept, selected", metric));
+  if (metric == "lost") return Part::lost;
+  throw ConfigError(
+      fmt::format("metric: there is no \"{}\"; choose from kept, selected, lost", metric));
 }
 
 /// Shares of keys instead of attention.
@@ -80,7 +82,7 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
   colour.axis.range =
       plot::Range{1e-4 * static_cast<double>(largest), static_cast<double>(largest)};
   const Part shown_part = part_of(input.options.metric);
-  const std::string_view array = shown_part == Part::kept ? "map_kept" : "map_selected";
+  const std::string_view array = shown_part == Part::selected ? "map_selected" : "map_kept";
 
   plot::Figure figure;
   std::string sentence;
@@ -109,8 +111,11 @@ plot::Figure make_coverage_pages(const FigureInput& input) {
         continue;
       if (wanted.empty() && shown.size() == 3) break;
       shown.push_back(name);
-      figure.panels.push_back(map_panel(part(kept, static_cast<std::size_t>(l) * n_pairs + p),
-                                        blocks, pages, plot::verbatim(name), colour, sentence));
+      std::vector<float> values = part(kept, static_cast<std::size_t>(l) * n_pairs + p);
+      for (std::size_t i = 0; shown_part == Part::lost && i < values.size(); ++i)
+        values[i] = attention[i] < values[i] ? 0.0F : attention[i] - values[i];
+      figure.panels.push_back(
+          map_panel(values, blocks, pages, plot::verbatim(name), colour, sentence));
     }
     if (!wanted.empty() && shown.empty()) {
       throw ConfigError(

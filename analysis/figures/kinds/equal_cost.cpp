@@ -36,8 +36,7 @@ constexpr std::string_view kOracle = "oracle-topk";
 constexpr double kSeen = 0.002;
 
 /// The heading of a method, in the order of listings; those that this build does not know come
-/// last.
-/// `is_short`: one word, for a figure as wide as a column.
+/// last. `is_short`: one word, for a figure as wide as a column.
 std::pair<int, std::string> heading_of(const std::string& selector, bool is_short = false) {
   const std::string_view name = method_name(selector);
   if (selector.find('+') != std::string::npos)

@@ -69,8 +69,7 @@ plot::Figure make_head_budget(const FigureInput& input) {
   figure.panels.push_back(std::move(sorted));
   figure.caption.push_back(
       fmt::format("The smallest number of keys that hold {:g}% of a row's attention, chosen with "
-                  "hindsight (oracle "
-                  "top-k), over n = {} query heads.",
+                  "hindsight (oracle top-k), over n = {} query heads.",
                   100.0 * target, mean.size()));
   return figure;
 }

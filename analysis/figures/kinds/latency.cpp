@@ -1,9 +1,9 @@
 // Latency by context length, and how much faster than dense attention each method is.
 //
 // Columns of the table: selector, length (tokens), seconds; optional seconds_low and seconds_high
-// (a band), budget. Speedups are against the rows of selector "full" at the same length. A report of
-// bench live says more: seconds are those to the first token (ttft_seconds), attention and selection
-// have columns of their own, and ratios were taken turn by turn.
+// (a band), budget. Speedups are against the rows of selector "full" at the same length. A report
+// of bench live says more: seconds are those to the first token (ttft_seconds), attention and
+// selection have columns of their own, and ratios were taken turn by turn.
 #include <fmt/format.h>
 
 #include <algorithm>

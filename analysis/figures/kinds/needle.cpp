@@ -175,8 +175,8 @@ std::string prompts_text(const Answers& answers) {
   return fmt::format("{:g} prompt{}", answers.prompts_low, answers.prompts_low == 1.0 ? "" : "s");
 }
 
-/// " [80, 98]": Wilson's 95 % interval of the mean of all cells, where the prompts are known and each
-/// was answered or not.
+/// " [80, 98]": Wilson's 95 % interval of the mean of all cells, where the prompts are known and
+/// each was answered or not.
 std::string interval_text(const Answers& answers, double sum, int n_cells) {
   const double per_cell = answers.prompts_low;
   if (std::isnan(per_cell) || per_cell != answers.prompts_high || n_cells < 1) return "";
@@ -226,8 +226,8 @@ plot::Figure make_needle(const FigureInput& input) {
   std::set<double> depths;
   std::vector<std::string> names;  // in the order of the table
   std::map<std::string, std::map<std::pair<double, double>, std::pair<double, int>>> grids;
-  std::map<std::string, std::pair<figures::LiveResult, std::string>>
-      shown;  // by name: with its budget
+  // By name: with its budget.
+  std::map<std::string, std::pair<figures::LiveResult, std::string>> shown;
   const Answers answers = read_answers(*input.results[0], input.options.metric);
   for (const Answer& answer : answers.list) {
     const bool is_wanted =
@@ -327,8 +327,9 @@ plot::Figure make_needle(const FigureInput& input) {
   figure.caption = caption_of(answers);
   if (is_beyond) {
     figure.caption.emplace_back(
-        "An oracle keeps the keys with the largest attention weights. That is no bound on answers: methods that keep more keys, or "
-        "others, can find more facts, and few prompts rank by chance.");
+        "An oracle keeps the keys with the largest attention weights. That is no bound on answers: "
+        "methods that keep more keys, or others, can find more facts, and few prompts rank by "
+        "chance.");
   }
   return figure;
 }

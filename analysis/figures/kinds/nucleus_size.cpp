@@ -82,10 +82,8 @@ plot::Figure make_nucleus_size(const FigureInput& input) {
   figure.panels.push_back(std::move(by_layer));
   figure.caption.push_back(
       fmt::format("A row's nucleus: its fewest keys that hold a share p of the attention. Left: n "
-                  "= {} rows of all "
-                  "layers and heads. Right: median over n = {} heads of each head's median; bands: "
-                  "the middle half "
-                  "of the heads.",
+                  "= {} rows of all layers and heads. Right: median over n = {} heads of each "
+                  "head's median; bands: the middle half of the heads.",
                   n_rows, counts.spec.shape[1]));
   return figure;
 }

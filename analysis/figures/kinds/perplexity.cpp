@@ -138,12 +138,11 @@ plot::Figure make_perplexity(const FigureInput& input) {
   figure.panels.push_back(std::move(panel));
   figure.caption.emplace_back(
       "Perplexity up to a position: the exponential of the mean loss of all tokens scored so far. "
-      "The "
-      "first 4% of a long curve average over few tokens and may leave the panel.");
+      "The first 4% of a long curve average over few tokens and may leave the panel.");
   if (is_beyond) {
     figure.caption.emplace_back(
-        "An oracle keeps the keys with the largest attention weights, which is no bound on the loss: methods that keep more keys, or "
-        "others, can predict better.");
+        "An oracle keeps the keys with the largest attention weights, which is no bound on the "
+        "loss: methods that keep more keys, or others, can predict better.");
   }
   return figure;
 }

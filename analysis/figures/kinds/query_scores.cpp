@@ -116,8 +116,7 @@ plot::Figure make_query_scores(const FigureInput& input) {
   figure.caption.push_back(fmt::format(
       "Left: n = {} queries; the sink (key 0) is left out of the largest weight, without "
       "renormalisation, and query 0 out of the points; r and ρ: Pearson and Spearman with the log "
-      "of "
-      "the weight. With more visible keys the largest weight falls, so position confounds both.",
+      "of the weight. With more visible keys the largest weight falls, so position confounds both.",
       n));
   figure.caption.push_back(input.options.layers.empty() && input.options.heads.empty()
                                ? "The head shown is the one of largest correlation (boxed)."

@@ -107,8 +107,8 @@ plot::Figure make_quest_bounds(const FigureInput& input) {
   }
   figure.caption.push_back(fmt::format(
       "Left: n = {} pages (dot products unscaled), {} bounds below the true maximum by more than "
-      "rounding. Right: share of n = {} steps and query heads whose page of largest true maximum is among the first pages by "
-      "the bound.",
+      "rounding. Right: share of n = {} steps and query heads whose page of largest true maximum "
+      "is among the first pages by the bound.",
       x.size(), n_violated, ranks.size()));
   return figure;
 }

@@ -11,8 +11,7 @@ FigureKind figure_top10_recall() {
       .needs = "the table of a sweep, usually of decode steps",
       .command =
           "kvscope sweep trace.h5 --phase decode --selector quest,h2o,tova --budget 64,256,1024 "
-          "--out "
-          "decode.h5",
+          "--out decode.h5",
       .kinds = {"sweep|table"},
       .options = {"selector", "layers", "heads", "phase", "x", "band"},
       .make =

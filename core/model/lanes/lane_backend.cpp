@@ -146,7 +146,7 @@ class LaneCall final : public BackendCall {
     call.score_cap = static_cast<float>(config_.plan.score_softcap);
     call.window = config_.window[static_cast<std::size_t>(layer)];
     call.n_q = config_.n_q;
-    call.sinks = model_.layer(layer).sinks.flat();
+    call.sink_logits = model_.layer(layer).sink_logits.flat();
     call.halves = halves(layer);
     if (!call.halves) {
       call.k = std::as_const(cache_).k(layer);

@@ -177,8 +177,8 @@ class AdaKv final : public Selector {
     Index n_pos = 0;
     for (const Head& head : heads)
       n_pos = std::max<Index>(n_pos, head.keys.empty() ? 0 : head.keys.back() + 1);
-    std::vector<double> flat(static_cast<std::size_t>(n_pos) * heads.size(),
-                             kNone);  // [position][head]
+    // [position][head].
+    std::vector<double> flat(static_cast<std::size_t>(n_pos) * heads.size(), kNone);
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const Head& head = heads[h];
       const double weight = options_.normalize ? held_share(head.votes, even) : 1.0;

@@ -14,12 +14,13 @@
 //
 // Cost per call: 2 n_q C d FLOPs for each of the W ~ T / stride compressed keys of a KV head, one
 // read of these; they are also what it stores. The compressed branch takes as many again for the
-// windows left out, reads their mean values and stores those of all. A decode step reads 1 / stride
-// of the keys (with that branch at most twice as much). In chunks the lists are the larger part:
-// each row of each KV head (moba: query head) has its own, of up to top-blocks * block keys. At 32k
-// keys choosing takes a sixth of dense attention's time. Where top-blocks covers all blocks that the
-// call's rows see, and these see the same ones (moba at 32k: 8 blocks of its 12), there is nothing to
-// choose: one list serves all rows of a head, with the same keys and flags as one for each.
+// windows left out, reads their mean values and stores those of all. A decode step reads 1 /
+// stride of the keys (with that branch at most twice as much). In chunks the lists are the larger
+// part: each row of each KV head (moba: query head) has its own, of up to top-blocks * block
+// keys. At 32k keys choosing takes a sixth of dense attention's time. Where top-blocks covers all
+// blocks that the call's rows see, and these see the same ones (moba at 32k: 8 blocks of its 12),
+// there is nothing to choose: one list serves all rows of a head, with the same keys and flags as
+// one for each.
 //
 // Fails on models that were not trained so: moba's README says that it is no drop-in. What these
 // rows show is what training buys. A wanted key that its block's mean does not show is lost.
@@ -203,8 +204,8 @@ class BlockMean final : public Selector {
         call, list_owner(), is_whole ? call.n_tok : 1, budgets.size(),
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
           KeyPools& pools = pools_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          if (call.engine == nullptr)
-            pools.truncate(0);  // nobody said what became of keys seen before
+          // Nobody said what became of keys seen before.
+          if (call.engine == nullptr) pools.truncate(0);
           pools.append_up_to(call.k.sub(heads.kv_head));
           if (is_whole) {
             add_whole_lists(call, heads, answers);

@@ -8,8 +8,9 @@
 // key, the others through centroid, size and mean value.
 //
 // Cost: as retroinfer's (core/selectors/methods/retroinfer.cpp), with the clusters that stage 2
-// leaves estimated. The choice takes .4 to .7 of dense attention at 32k in decode (bench select; a loaded machine): every centroid is
-// multiplied and sorted by weight twice, and clusters are turned into lists key by key.
+// leaves estimated. The choice takes .4 to .7 of dense attention at 32k in decode (bench select; a
+// loaded machine): every centroid is multiplied and sorted by weight twice, and clusters are turned
+// into lists key by key.
 //
 // Fails as retroinfer does, and where centroids mislead: p1 is a share of the estimate, not of the
 // attention.

@@ -96,8 +96,8 @@ class DuoAttention final : public Selector {
     caps.owner = ListOwner::kv_head;
     caps.is_static = true;
     caps.needs_calibration = !file_.is_named();
-    caps.cross_layer =
-        caps.needs_calibration;  // one fit serves all layers: their gates are compared
+    // One fit serves all layers: their gates are compared.
+    caps.cross_layer = caps.needs_calibration;
     caps.artifact_option = "gates";
     caps.dense_layers = options_.dense_layers;
     return caps;
@@ -105,8 +105,8 @@ class DuoAttention final : public Selector {
 
   void calibrate(const TraceSource& text, std::span<const Index>, ThreadPool& pool) override {
     const TraceInfo& info = text.info();
-    const Index n_cut =
-        options_.n_sink + options_.n_recent;  // from here on the window leaves a key out
+    // From here on the window leaves a key out.
+    const Index n_cut = options_.n_sink + options_.n_recent;
     if (info.n_tokens <= n_cut) {
       throw ConfigError(
           fmt::format("duoattention: {} has {} tokens, expected more than n-sink + n-recent = {}: "
@@ -261,8 +261,7 @@ class DuoAttention final : public Selector {
     if (it == retrieves_.end() || static_cast<Index>(it->second.size()) != call.k.dim(0)) {
       throw ConfigError(
           fmt::format("duoattention: layer {} has no gates: calibrate it on a text, or name a file "
-                      "with gates=FILE "
-                      "(kvscope fit duoattention TRACE --out FILE)",
+                      "with gates=FILE (kvscope fit duoattention TRACE --out FILE)",
                       call.layer));
     }
     return it->second;

@@ -15,8 +15,8 @@
 // needs the last row of them), one read of the keys. Stores nothing. In chunks of 128 the voters
 // are all queries: the choice is then half of dense attention's products before anything is saved,
 // and the sums by column and distance cost as much again, so that choosing takes nearly dense
-// attention's own time (.91 at 32k keys, bench select, one thread of a loaded machine); that is the method in chunks, which was made for prompts in one piece (MInference#186
-// meets the same).
+// attention's own time (.91 at 32k keys, bench select, one thread of a loaded machine); that is the
+// method in chunks, which was made for prompts in one piece (MInference#186 meets the same).
 //
 // Fails when earlier queries of the call attend elsewhere than the last 128; and, in a
 // vertical-slash head, by its own count: where one far key holds all attention, one token covers

@@ -1,6 +1,7 @@
 // full: every visible key. The ceiling that all other methods are compared with.
 //
-// Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never fails, never saves.
+// Source: dense attention. Cost: no scoring; attends to everything. Stores nothing. Never
+// fails, never saves.
 #include "core/selectors/registry.hpp"
 
 namespace kvscope {

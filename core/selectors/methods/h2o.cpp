@@ -7,14 +7,14 @@
 // per call with n alive keys: n_q n additions per query, no FLOPs beyond attention, but its weights
 // must be written out (n_q C n floats in prefill). Stores one sum per key and KV head. Fails by
 // age: early keys were seen by more queries, and with uniform causal attention the heaviest keys
-// are exactly the first ones. The choice itself costs about half of dense attention in prefill and in
-// decode, because the method is defined by every weight of every query: here all scores are made
-// once more beside the attention, which keeps none. normalise=by_queries divides by the number of queries that saw a key;
-// normalise=window counts the last vote-window queries only. Decided here: one list per KV head
-// (the published code knows no groups). Chunked prefill adds the chunk's column sums and shrinks to
-// the budget. A ratio is of the prompt: of what is there during prefill, and fixed afterwards.
-// official-quirk repeats the simulation's index error: the first of the recent keys is hidden in
-// the next call, though it is not lost.
+// are exactly the first ones. The choice itself costs about half of dense attention in prefill and
+// in decode, because the method is defined by every weight of every query: here all scores are made
+// once more beside the attention, which keeps none. normalise=by_queries divides by the number of
+// queries that saw a key; normalise=window counts the last vote-window queries only. Decided here:
+// one list per KV head (the published code knows no groups). Chunked prefill adds the chunk's
+// column sums and shrinks to the budget. A ratio is of the prompt: of what is there during prefill,
+// and fixed afterwards. official-quirk repeats the simulation's index error: the first of the
+// recent keys is hidden in the next call, though it is not lost.
 #include <algorithm>
 #include <deque>
 #include <optional>

@@ -37,19 +37,19 @@
 //
 // What the fit is: a factorisation of all scores of a text, in closed form. What it is not: an
 // indexer trained to rank, nor one with a rotation of its own. It sees keys and queries after their
-// rotation, so it is good at the positions of its recording and nowhere else: learned on 3072 tokens,
-// 8 channels keep .25 of the attention at position 4100, learned on 4608 tokens of the same text .69
-// (analysis/simulate/README.md). Learn on a recording at least as long as what will be run; nothing
-// warns of a shorter one. Means of keys take no channel: keys count from their mean.
+// rotation, so it is good at the positions of its recording and nowhere else: learned on 3072
+// tokens, 8 channels keep .25 of the attention at position 4100, learned on 4608 tokens of the same
+// text .69 (analysis/simulate/README.md). Learn on a recording at least as long as what will be
+// run; nothing warns of a shorter one. Means of keys take no channel: keys count from their mean.
 //
 // Fails, too, where the text's queries look for other directions than those of the recording, and
 // where a single score matters more than the mean square over all: the maps are the best for all
 // pairs, not for the largest weights. A trained indexer is made for those.
 //
-// Blocks with from=fit and pool=key stand for their tokens by a mean of index keys, which dilutes one
-// that stands alone: of three planted needles, each one key of a block of 4, one is lost
-// (tests/core/selectors/planted_needle_test.cpp has block=2, which finds all); pool=max finds
-// them with blocks of 4.
+// Blocks with from=fit and pool=key stand for their tokens by a mean of index keys, which dilutes
+// one that stands alone: of three planted needles, each one key of a block of 4, one is lost
+// (tests/core/selectors/planted_needle_test.cpp has block=2, which finds all); pool=max finds them
+// with blocks of 4.
 //
 // Side tensors: core/trace/side.hpp. Layers without an indexer stay dense, as in the model (GLM-5's
 // layers that reuse another one's choice are therefore dense here). Products are scaled by 1 /
@@ -476,7 +476,7 @@ class Indexer final : public Selector {
       for (double& x : part) x = x > kIndexNone ? capped.of(x) : x;
       const bool has_sink = index.heads_are_query_heads && options_.block == 1;
       const std::vector<double> products(part.begin(), part.end());
-      softmax_in_place(part, has_sink ? sink_of(call, head) : std::nullopt);
+      softmax_in_place(part, has_sink ? sink_logit_of(call, head) : std::nullopt);
       for (std::size_t i = 0; i < part.size(); ++i) {
         if (products[i] == kIndexNone) part[i] = kIndexNone;
       }

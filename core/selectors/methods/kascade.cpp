@@ -12,8 +12,9 @@
 // traffic that no budget lowers.
 //
 // Time of a choice over dense attention at an anchor, 32k keys (8 query and 2 KV heads of 64
-// channels, one thread): 0.6 for a chunk of 128, 0.7 for a step. Exact scores of every row and their
-// softmax are what dense attention makes before it reads values; reuse layers take none of it.
+// channels, one thread): 0.6 for a chunk of 128, 0.7 for a step. Exact scores of every row
+// and their softmax are what dense attention makes before it reads values; reuse layers take
+// none of it.
 //
 // Fails where a layer looks elsewhere than its anchor; the head map is as good as the calibration
 // text.
@@ -234,8 +235,7 @@ class Kascade final : public Selector {
     if (anchors_.empty()) {
       throw ConfigError(
           "kascade: has no anchors: calibrate it on a text, or name a file with map=FILE (kvscope "
-          "fit kascade TRACE "
-          "--out FILE), or the layers with anchors=0/2/8");
+          "fit kascade TRACE --out FILE), or the layers with anchors=0/2/8");
     }
     CrossLayerContext& context = context_of(call);
     const bool is_dense = call.layer < options_.dense_layers || is_after_anchor(call.layer);
@@ -309,8 +309,8 @@ class Kascade final : public Selector {
     const Index n_lists = options_.list == AnchorList::q_head    ? call.q.dim(0)
                           : options_.list == AnchorList::kv_head ? call.k.dim(0)
                                                                  : 1;
-    std::vector<std::vector<KeyList>> lists(
-        static_cast<std::size_t>(n_lists));  // [n_lists][n_tiles]
+    // [n_lists][n_tiles].
+    std::vector<std::vector<KeyList>> lists(static_cast<std::size_t>(n_lists));
     for (std::vector<KeyList>& one : lists) one.resize(static_cast<std::size_t>(n_tiles));
     // sums of heads need no rows of single heads; votes are those of the keys before a tile
     const bool by_q_head = options_.list == AnchorList::q_head || options_.pool == AnchorPool::max;
@@ -429,8 +429,8 @@ class Kascade final : public Selector {
     const auto n_rows = static_cast<Index>(rows.size());
     Tensor<double> sim(Shape{n, n, info.n_kv, info.n_kv});
     std::fill_n(sim.data(), sim.count(), 1.0);
-    using RowLists =
-        std::vector<std::vector<Index>>;  // [n_rows] ascending keys, the own one among them
+    // [n_rows] ascending keys, the own one among them.
+    using RowLists = std::vector<std::vector<Index>>;
     std::vector<RowLists> lists(static_cast<std::size_t>(n * info.n_kv));  // [n][n_kv]
     std::vector<std::vector<double>> weights(static_cast<std::size_t>(info.n_kv * n_rows));
     for (Index b = 0; b < n; ++b) {

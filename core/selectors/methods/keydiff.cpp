@@ -4,14 +4,14 @@
 // minus its cosine to the anchor; after each call the budget's best stay. Queries and attention
 // weights are never looked at. (Minus the sum of cosines to all keys gives the same order: sum_m
 // k_m . k_j = n mu . k_j for unit keys.) Cost per call and KV head with n alive keys: 4 n d FLOPs
-// and one read of the alive keys, n d b bytes. Stores nothing by definition; live runs (f32) keep each
-// key's norm and the sum of the unit keys, which grow with the cache, so that a call reads the alive
-// keys once: in decode that is half of what dense attention over them reads, and a floor, since a
-// new anchor changes every cosine. Fails when what matters looks like
-// everything else (a needle in similar text), and forgets recent context unless a share of the
-// budget is kept for it. Decided here: the anchor is computed anew from all keys alive, after the
-// attention of every call, so old and new scores compare. The whole context's budget is N: a call
-// of B tokens attends to up to N + B keys. No sinks or recents by default.
+// and one read of the alive keys, n d b bytes. Stores nothing by definition; live runs (f32) keep
+// each key's norm and the sum of the unit keys, which grow with the cache, so that a call reads the
+// alive keys once: in decode that is half of what dense attention over them reads, and a floor,
+// since a new anchor changes every cosine. Fails when what matters looks like everything else (a
+// needle in similar text), and forgets recent context unless a share of the budget is kept for it.
+// Decided here: the anchor is computed anew from all keys alive, after the attention of every call,
+// so old and new scores compare. The whole context's budget is N: a call of B tokens attends to up
+// to N + B keys. No sinks or recents by default.
 #include <algorithm>
 #include <cmath>
 
@@ -73,8 +73,8 @@ class KeyDiff final : public Selector {
                  TensorView<const float>) override {
     for (Index kv_head = 0; is_kept_ && kv_head < shape_.n_kv; ++kv_head) {
       Head& head = head_of(layer, kv_head);
-      if (static_cast<Index>(head.inverse_norms.size()) != pos_begin)
-        continue;  // evict() catches up
+      // evict() catches up.
+      if (static_cast<Index>(head.inverse_norms.size()) != pos_begin) continue;
       add_norms(head, k.sub(kv_head));
       head.sum.resize(static_cast<std::size_t>(k.dim(2)), 0.0);
       add_weighted_rows(weights(head, {pos_begin, pos_begin + k.dim(1)}), k.sub(kv_head), head.sum);

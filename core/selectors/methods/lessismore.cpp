@@ -8,9 +8,9 @@
 // the latest list.
 //
 // Cost: at a selection layer 2 n_q n_tok T d FLOPs and one read of all keys (its own dense
-// attention makes them anyway; here they are made once more, in decode half of what attention reads);
-// nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor
-// under its traffic that no budget lowers.
+// attention makes them anyway; here they are made once more, in decode half of what attention
+// reads); nothing elsewhere. Stores one list. 2 + 2 dense layers are a floor under its traffic that
+// no budget lowers.
 //
 // Fails where heads disagree, and where layers after the list was made look elsewhere.
 //
@@ -20,9 +20,8 @@
 // Decode: the budget covers everything, the current token included among the latest. Chunked
 // prefill and verification: mean logits over the chunk's queries, the list covers the past, the
 // chunk is forced beside the budget. Where a selection layer has a sliding window, the next layer
-// without one takes its part. Lists live in the call's context, one per budget: nothing of
-// an earlier token can be used by accident. Keys that only some KV heads still hold stay with
-// those.
+// without one takes its part. Lists live in the call's context, one per budget: nothing of an
+// earlier token can be used by accident. Keys that only some KV heads still hold stay with those.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -169,7 +168,8 @@ class LessIsMore final : public Selector {
       context.lists[key_of(budgets[i])] = make_list(ranked[i], budgets[i], keys.size());
   }
 
-  /// The best keys of one head between sinks and latest keys, by falling logit, as places in that part; equal ones in order.
+  /// The best keys of one head between sinks and latest keys, by falling logit, as places in that
+  /// part; equal ones in order.
   static std::vector<Index> best_first(std::span<const double> logits, const Parts& parts) {
     const auto middle = logits.subspan(
         static_cast<std::size_t>(parts.n_sink),

@@ -21,12 +21,12 @@
 // when a layer is first asked about (the first chunk; in decode the prompt) and leaves them: no
 // calibration is needed, and no later key leaks into a score. basis=calibrated is the published
 // way: a replay takes another recording for it (--calibration) and refuses without one, a live run
-// the end of its text; directions=FILE loads what `kvscope fit loki` wrote instead. On one novel, calibrated on another, at 16 of 64 directions the two differ
-// by 0.04 of mass, self being the lower.
-// Half of the directions score unless rank says how many: the published 64 are of 128 channels.
-// More directions than d_head means all: then scores are exact. Scores of chunks, and all in f64, use
-// (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live decode (f32)
-// keeps the r coordinates of each key beside the cache and reads only them.
+// the end of its text; directions=FILE loads what `kvscope fit loki` wrote instead. On one novel,
+// calibrated on another, at 16 of 64 directions the two differ by 0.04 of mass, self being the
+// lower. Half of the directions score unless rank says how many: the published 64 are of 128
+// channels. More directions than d_head means all: then scores are exact. Scores of chunks, and all
+// in f64, use (P_r P_r^T q).k, which is the same number without a rotated copy of the cache; live
+// decode (f32) keeps the r coordinates of each key beside the cache and reads only them.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -15,10 +15,11 @@
 // begins, K L products a key: at 150 tables of 10 bits that alone costs as much as 750 dense decode
 // steps of one query head per KV head.
 //
-// Time of a choice over dense attention of one decode step at 32k keys (8 query and 2 KV heads of
-// 64 channels, one thread): 0.25 to 0.7 with 1.7 % of the keys sampled, 1 to 4 with magicpig-hub and
-// 25 %. Each query head scores its own sample key by key and works out each key's probability (an arc
-// cosine and four logarithms or exponentials); dense attention reads a key once for its group.
+// Time of a choice over dense attention of one decode step at 32k keys (8 query and 2 KV heads
+// of 64 channels, one thread): 0.25 to 0.7 with 1.7 % of the keys sampled, 1 to 4 with
+// magicpig-hub and 25 %. Each query head scores its own sample key by key and works out each
+// key's probability (an arc cosine and four logarithms or exponentials); dense attention reads a
+// key once for its group.
 //
 // Fails where the wanted keys are not nearer to the query than the crowd: at K = 10 and L = 150 a
 // key at a right angle is sampled with u = 1 %, and scores of one text lie close together in angle.

@@ -106,8 +106,8 @@ class BlockSparse final : public Selector {
  private:
   KeyList block_list(const SelectCall& call, Index kv_head, const BlockMeans& queries,
                      const BlockMeans& keys, Index qb) const {
-    const Index end =
-        call.pos_begin + std::min((qb + 1) * options_.block, call.n_tok);  // of what its rows see
+    // Of what its rows see.
+    const Index end = call.pos_begin + std::min((qb + 1) * options_.block, call.n_tok);
     const Index diagonal_begin = (call.pos_begin + qb * options_.block) / options_.block;
     const Index n_causal = (end - 1) / options_.block + 1;
     const auto is_forced = [&](Index kb) {

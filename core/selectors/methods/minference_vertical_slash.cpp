@@ -1,19 +1,20 @@
 // minference-vertical-slash: columns and diagonals that the last queries attend to (Jiang et al.,
 // arXiv 2407.02490).
 //
-// Idea: in prefill, per query head, take the softmax rows of the last 64 queries. Their column sums
-// name "vertical" keys, the sums along diagonals name "slash" offsets o = i - j. Query i of the
-// call sees key j if j is one of the n-vertical best columns or i - j one of the n-slash best
-// offsets. Decode stays dense. Cost: 2 n_q 64 T d FLOPs per call and one read of the keys. Stores
-// nothing. Beside dense attention of a chunk of 128 the votes are a quarter, before anything is chosen,
-// and the lists cost as much again: every query of every head has its own, of n-vertical + n-slash keys.
-// Fails when earlier queries of the chunk attend elsewhere than the last 64: they have no
-// vote. Decided here: in chunked prefill the last 64 queries of the running chunk vote; columns and
-// offsets are absolute. The first 30 columns and the 100 smallest offsets come first (so a row
-// always sees itself); they count inside n-vertical and n-slash, which are at least 30 and 50 and
-// at most the context. Far offsets are summed over fewer rows, as in the original. rounding=kernel
-// gives what the published kernel computes: for a block of 64 queries each offset covers up to two
-// aligned blocks of 64 keys. Sizes from the budget: half of k for each, without the minima.
+// Idea: in prefill, per query head, take the softmax rows of the last 64 queries. Their column
+// sums name "vertical" keys, the sums along diagonals name "slash" offsets o = i - j. Query i of
+// the call sees key j if j is one of the n-vertical best columns or i - j one of the n-slash
+// best offsets. Decode stays dense. Cost: 2 n_q 64 T d FLOPs per call and one read of the keys.
+// Stores nothing. Beside dense attention of a chunk of 128 the votes are a quarter, before
+// anything is chosen, and the lists cost as much again: every query of every head has its own,
+// of n-vertical + n-slash keys. Fails when earlier queries of the chunk attend elsewhere than
+// the last 64: they have no vote. Decided here: in chunked prefill the last 64 queries of the
+// running chunk vote; columns and offsets are absolute. The first 30 columns and the 100
+// smallest offsets come first (so a row always sees itself); they count inside n-vertical and
+// n-slash, which are at least 30 and 50 and at most the context. Far offsets are summed over
+// fewer rows, as in the original. rounding=kernel gives what the published kernel computes: for
+// a block of 64 queries each offset covers up to two aligned blocks of 64 keys. Sizes from the
+// budget: half of k for each, without the minima.
 #include <algorithm>
 
 #include "core/attention/row_kernels.hpp"
@@ -144,8 +145,8 @@ class VerticalSlash final : public Selector {
 
   static void put_first(std::vector<double>& sums, Index n) {
     const auto count = std::min(static_cast<std::size_t>(n), sums.size());
-    const double above_all =
-        max_of(sums) + 1.0;  // a number: scores are counted between the smallest and the largest
+    // A number: scores are counted between the smallest and the largest.
+    const double above_all = max_of(sums) + 1.0;
     std::fill_n(sums.begin(), count, above_all);
   }
 
@@ -169,8 +170,8 @@ class VerticalSlash final : public Selector {
     std::size_t column = 0;
     while (column < n_columns && n_offsets > 0) {
       const Index from_column = pattern.columns[column];
-      const Index from_offset =
-          pos - pattern.offsets[n_offsets - 1];  // largest offset first: ascending keys
+      // Largest offset first: ascending keys.
+      const Index from_offset = pos - pattern.offsets[n_offsets - 1];
       *out++ = static_cast<KeyPos>(std::min(from_column, from_offset));
       column += from_column <= from_offset ? 1 : 0;
       n_offsets -= from_offset <= from_column ? 1 : 0;

@@ -93,7 +93,7 @@ class OraclePages final : public PageSelector {
     const bool takes_mass = options_.score == PageScore::mass;
     constexpr double kNone = -std::numeric_limits<double>::infinity();
     if (takes_mass) {
-      softmax_over_visible(call, kv_head, row, visible, values, sink_of(call, q_head));
+      softmax_over_visible(call, kv_head, row, visible, values, sink_logit_of(call, q_head));
     } else {
       mask_dead(call, kv_head, visible, values);
     }

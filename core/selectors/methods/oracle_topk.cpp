@@ -174,7 +174,7 @@ class OracleTopk final : public Selector {
     for (Index q_head = q_heads.begin; q_head < q_heads.end; ++q_head) {
       for_each_score_row(call, q_head, kv_head, dots, [&](Index row, std::span<double> values) {
         softmax_over_visible(call, kv_head, row, row_range(call, row), values,
-                             sink_of(call, q_head));
+                             sink_logit_of(call, q_head));
         std::vector<double>& sums = combined[static_cast<std::size_t>(row)];
         sums.resize(values.size(), 0.0);
         for (std::size_t i = 0; i < values.size(); ++i) {

@@ -60,7 +60,7 @@ class OracleTopp final : public Selector {
               call, q_head, heads.kv_head, worker.dots, [&](Index row, std::span<double> values) {
                 const TokenRange visible = row_range(call, row);
                 softmax_over_visible(call, heads.kv_head, row, visible, values,
-                                     sink_of(call, q_head));
+                                     sink_logit_of(call, q_head));
                 weights.assign(values.begin(), values.end());
                 for (std::size_t i = 0; i < budgets.size(); ++i) {
                   KeyList list;

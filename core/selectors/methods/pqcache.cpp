@@ -200,8 +200,8 @@ class PqCache final : public SharedScoreSelector {
  private:
   /// What codes one part of a key.
   struct PartBook {
-    Tensor<float>
-        centroids;  // [2^b or fewer, channels of the part, and the lengthening one if metric=inner]
+    // [2^b or fewer, channels of the part, and the lengthening one if metric=inner].
+    Tensor<float> centroids;
     double phi = 0.0;  // largest |k|^2 of the part that was learned from
   };
   using Book = std::vector<PartBook>;  // [n_parts]

@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "core/attention/quoka_scores.hpp"
+#include "core/base/splitmix64.hpp"
 #include "core/selectors/cost_units.hpp"
 #include "core/selectors/registry.hpp"
 #include "core/selectors/shared_scores.hpp"
@@ -58,16 +59,11 @@ struct QuokaSelectorOptions : QuokaRules {
   }
 };
 
-/// A well mixed word for (seed, layer, head, position): the same draw whatever was drawn before
-/// (splitmix64's mixer).
+/// A well mixed word for (seed, layer, head, position): the same draw whatever was drawn before.
 std::uint64_t mixed(std::initializer_list<Index> words) {
   std::uint64_t state = 0;
-  for (const Index word : words) {
-    state += static_cast<std::uint64_t>(word) + 0x9E3779B97F4A7C15ULL;
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EBULL;
-    state ^= state >> 31;
-  }
+  for (const Index word : words)
+    state = splitmix64_mix(state + static_cast<std::uint64_t>(word) + kSplitMix64Step);
   return state;
 }
 

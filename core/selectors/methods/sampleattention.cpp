@@ -7,8 +7,8 @@
 // sampled mass on the past is kept (the first version's column stripes).
 //
 // Cost per call and layer: 2 n_q N_Q T d FLOPs and 5 n_q N_Q T for the softmax, one read of all
-// keys: in decode, where the one query is the sample, half of what dense attention reads, and no less.
-// Stores nothing.
+// keys: in decode, where the one query is the sample, half of what dense attention reads, and no
+// less. Stores nothing.
 //
 // Fails when the queries that matter fall between the samples.
 //

@@ -7,17 +7,17 @@
 // query's softmax over the other landmarks scores the others: the largest over the group ranks
 // them, and the best budget / 8 chunks are attended to. Prefill stays dense.
 //
-// ShadowKV holds no keys but rebuilds those of the chosen chunks from a factorisation of rank 160 of
-// the keys before rotation, all KV heads together (160 of 1024 channels). keys=exact, the default,
-// leaves that out: the choice alone. keys=rebuilt (or a file of kvscope fit shadowkv behind
-// rotation) has the error of it: each chosen key joins the softmax with the score of its rebuilt
-// copy, which a list per query head carries as the difference of both scores (a log-weight). The
-// chosen keys are the same; outliers, the latest and what comes after them are exact, as published,
-// and so are landmarks. How a model turns keys, a recording with the keys before it teaches (capture
-// k-pre-rope); then any recording and live run of that model will do.
+// ShadowKV holds no keys but rebuilds those of the chosen chunks from a factorisation of rank 160
+// of the keys before rotation, all KV heads together (160 of 1024 channels). keys=exact, the
+// default, leaves that out: the choice alone. keys=rebuilt (or a file of kvscope fit shadowkv
+// behind rotation) has the error of it: each chosen key joins the softmax with the score of its
+// rebuilt copy, which a list per query head carries as the difference of both scores (a
+// log-weight). The chosen keys are the same; outliers, the latest and what comes after them are
+// exact, as published, and so are landmarks. How a model turns keys, a recording with the keys
+// before it teaches (capture k-pre-rope); then any recording and live run of that model will do.
 //
-// NOT modelled: values in the host's memory, and the bytes that rebuilding saves. Both count as read
-// from the cache.
+// NOT modelled: values in the host's memory, and the bytes that rebuilding saves. Both count as
+// read from the cache.
 //
 // Cost per decode step and layer: 2 n_q d N FLOPs for the N chunks of a KV head that compete, n_kv
 // d N elements read: 1 / 16 of the cache's bytes. Stores a landmark of each chunk. keys=rebuilt of
@@ -33,9 +33,9 @@
 // compete once 4 younger ones are whole), so that rejected drafts leave nothing. The budget buys
 // whole chunks, at least one; outliers and the latest come on top, 48 * 8 + 4 * 8 = 416 tokens and
 // the remainder, absolute as published. A verification's rows share one choice: the largest over
-// group and rows. Dead keys leave landmarks and cosines; a key of zero length has cosine 0. The rank
-// is a share, 160 / 1024, so that models with fewer channels lose as much. Keys are factored when
-// first asked (the original: after prefill) and again when they have doubled; later ones are
+// group and rows. Dead keys leave landmarks and cosines; a key of zero length has cosine 0. The
+// rank is a share, 160 / 1024, so that models with fewer channels lose as much. Keys are factored
+// when first asked (the original: after prefill) and again when they have doubled; later ones are
 // projected on the same basis.
 #include <algorithm>
 #include <cmath>
@@ -242,7 +242,8 @@ class ShadowKv final : public Selector {
         .first->second;
   }
 
-  /// The same keys for every query head and row; scored ones with the score of their rebuilt copies.
+  /// The same keys for every query head and row; scored ones with the score of
+  /// their rebuilt copies.
   static Selection with_rebuilt_keys(const SelectCall& call, const Selection& of_kv_heads,
                                      const LowRankKeys& keys) {
     const Index n_q = call.q.dim(0);
@@ -416,7 +417,8 @@ void register_shadowkv(SelectorRegistry& registry) {
       "cannot stand for");
   registry.say_lacking(
       "shadowkv",
-      "values in host memory; its keys of low rank come with keys=rebuilt (by default they are exact)");
+      "values in host memory; its keys of low rank come with keys=rebuilt (by default they are "
+      "exact)");
 }
 
 }  // namespace kvscope

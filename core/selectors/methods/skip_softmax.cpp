@@ -253,8 +253,7 @@ class SkipSoftmax final : public Selector {
     if (!is_fitted_) {
       throw ConfigError(
           "skip-softmax: by=target has no fit: calibrate it on a text, or name a file with "
-          "fit=FILE "
-          "(kvscope fit skip-softmax TRACE --out FILE)");
+          "fit=FILE (kvscope fit skip-softmax TRACE --out FILE)");
     }
     const auto& fitted = call.phase == Phase::prefill ? of_prefill_ : of_decode_;
     return fitted ? fitted->scale(options_.target) : 0.0;

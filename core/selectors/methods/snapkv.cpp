@@ -160,7 +160,8 @@ class SnapKv final : public Selector {
     return keys;
   }
 
-  /// Shrinks one query head's own set to the budget by its votes. Other heads of `mask` are not looked at.
+  /// Shrinks one query head's own set to the budget by its votes. Other heads of `mask` are
+  /// not looked at.
   void shrink(const SelectCall& call, Index q_head, KeyDots& dots, AliveMask& mask) const {
     const std::vector<KeyPos> keys = kept_keys(call, q_head, mask);
     if (static_cast<Index>(keys.size()) <= eviction_budget(call)) return;

@@ -122,8 +122,7 @@ class Socket final : public SharedScoreSelector {
     if (call.v.empty()) {
       throw ConfigError(
           "socket: the lengths of values rank keys, and the recording holds none: expected one "
-          "with "
-          "v");
+          "with v");
     }
     std::vector<Head*> heads;
     for (Index kv_head = 0; kv_head < call.k.dim(0); ++kv_head)

@@ -10,15 +10,14 @@
 // means d and similarity 4 d FLOPs for each query and key (the mean of all pairwise cosines is the
 // squared norm of the mean unit vector: a norm 2 d, a unit vector d, a sum d), 2 d for each key
 // less the mean of all, pairs of whole blocks 2 n_q ceil(C / 128) ceil(T / 64) d, one read of the
-// keys. Stores nothing.
-// Fails when one key of a homogeneous block matters. The published count leaves out the block that
-// crosses tau, so the kept share is usually below tau; at least one block stays. Decided here:
-// blocks of keys are aligned to position 0, of queries to the call's first query; the mean of the
-// keys is that of the keys there are at the call (a constant shift per row, but it moves the
-// similarity test). rule=top keeps a share of ALL blocks, future ones counted, as published. Sizes
-// from the budget: p is tau. The second stage inside the kernel (skipping blocks far below the
-// running maximum) depends on the order of the blocks and on exact scores, and is not modelled:
-// with the published lambda of 50 it drops weights below e^-50 of the row's largest.
+// keys. Stores nothing. Fails when one key of a homogeneous block matters. The published count
+// leaves out the block that crosses tau, so the kept share is usually below tau; at least one block
+// stays. Decided here: blocks of keys are aligned to position 0, of queries to the call's first
+// query; the mean of the keys is that of the keys there are at the call (a constant shift per row,
+// but it moves the similarity test). rule=top keeps a share of ALL blocks, future ones counted, as
+// published. Sizes from the budget: p is tau. The second stage inside the kernel (skipping blocks
+// far below the running maximum) depends on the order of the blocks and on exact scores, and is not
+// modelled: with the published lambda of 50 it drops weights below e^-50 of the row's largest.
 #include <algorithm>
 #include <cmath>
 #include <limits>

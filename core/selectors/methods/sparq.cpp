@@ -178,8 +178,8 @@ class Sparq final : public SharedScoreSelector {
       approximate_.push_back(memory.subspan(static_cast<std::size_t>(h) * n_visible, n_visible));
     const bool reads_columns = is_decode(call);
     std::vector<KeyColumns::Question> questions;
-    std::vector<double> queries(static_cast<std::size_t>(n_q * d),
-                                0.0);  // zero in the channels that are left out
+    // Zero in the channels that are left out.
+    std::vector<double> queries(static_cast<std::size_t>(n_q * d), 0.0);
     for (Index first = 0; first < n_q; first += group) {
       const auto [channels, q] = scaled_queries(call, {first, first + group});
       if (reads_columns) {
@@ -205,8 +205,8 @@ class Sparq final : public SharedScoreSelector {
         add_scaled(approximate_[static_cast<std::size_t>(h)].subspan(offset, out.size()),
                    1.0 / static_cast<double>(group), out);
     });
-    if (mixes(
-            call)) {  // weights for alpha: a share of what the keys get, of which an attention sink has none
+    if (mixes(call)) {
+      // Weights for alpha: a share of what the keys get, of which an attention sink has none.
       engine.run(n_q, [&](Index h, ScoreWorker&) {
         soft_cap(approximate_[static_cast<std::size_t>(h)], call.score_rule().cap);
         softmax_over_visible(call, h / group, /*row=*/0, visible,
@@ -271,7 +271,8 @@ class Sparq final : public SharedScoreSelector {
   }
   bool mixes(const SelectCall& call) const { return options_.mean_value && is_decode(call); }
 
-  /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau, meaned over rows.
+  /// The channels of a group and its heads' queries in them, [n_heads, n_channels]: divided by tau,
+  /// meaned over rows.
   std::pair<std::vector<Index>, std::vector<double>> scaled_queries(const SelectCall& call,
                                                                     TokenRange q_heads) const {
     const std::vector<Index> channels = largest_channels(call, q_heads);
@@ -358,8 +359,8 @@ class Sparq final : public SharedScoreSelector {
 
   SparqOptions options_;
   KeyColumns columns_;  // live decode
-  std::vector<std::span<double>>
-      approximate_;  // f32: [n_q][visible keys] of the running call, scores or weights
+  // f32: [n_q][visible keys] of the running call, scores or weights.
+  std::vector<std::span<double>> approximate_;
   std::map<std::pair<Index, Index>, ValueSums> value_sums_;  // by (layer, KV head)
 };
 

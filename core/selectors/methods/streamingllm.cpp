@@ -1,10 +1,11 @@
 // streamingllm: attention sinks and a recent window (Xiao et al., arXiv 2309.17453).
 //
-// Idea: the first few tokens soak up attention whatever they say; keep them and the latest tokens, drop the rest.
-// A budget of k tokens is n_sink sinks and k - n_sink recents, the running chunk included, per query row: query i sees
-// j < n_sink and j > i - (k - n_sink). Permanent in the original; here the same keys stay visible by position, so
-// nothing needs to be evicted for the lists to be right. Keys keep their true positions: the original's re-rotation by
-// cache slot cannot be done on recorded keys.
+// Idea: the first few tokens soak up attention whatever they say; keep them and the latest tokens,
+// drop the rest. A budget of k tokens is n_sink sinks and k - n_sink recents, the running chunk
+// included, per query row: query i sees j < n_sink and j > i - (k - n_sink). Permanent in the
+// original; here the same keys stay visible by position, so nothing needs to be evicted for the
+// lists to be right. Keys keep their true positions: the original's re-rotation by cache slot
+// cannot be done on recorded keys.
 // Cost: no scoring. Stores nothing. Fails on everything between the sinks and the window.
 #include <algorithm>
 

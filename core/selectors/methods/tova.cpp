@@ -1,15 +1,16 @@
 // tova: after each call, evict what its last query attended to least (Oren et al., arXiv
 // 2401.06104).
 //
-// Idea: the score of a key is its softmax weight in the LAST query's row, averaged over all query
-// heads; the budget's best stay, for all heads alike. In decode exactly one key leaves per step
-// once the cache is full. No sinks, no recents: the current token itself may leave (keep-current
-// forces it to stay, as kvpress does). Cost per call with n keys: n_q n additions on weights that
-// attention has anyway (they must be written out: n_q n floats; here the row is made once more beside
-// the attention, one read of all keys: in decode half of what attention reads). Stores the last query's mean row,
-// n floats per layer. Fails when the last query of a chunk or prompt does not care for what later
-// ones need: one vote decides. Decided here: in chunked prefill the vote is that of each chunk's
-// last query, and all keys of the chunk may leave. Positions stay true positions.
+// Idea: the score of a key is its softmax weight in the LAST query's row, averaged over all
+// query heads; the budget's best stay, for all heads alike. In decode exactly one key leaves per
+// step once the cache is full. No sinks, no recents: the current token itself may leave
+// (keep-current forces it to stay, as kvpress does). Cost per call with n keys: n_q n additions
+// on weights that attention has anyway (they must be written out: n_q n floats; here the row is
+// made once more beside the attention, one read of all keys: in decode half of what attention
+// reads). Stores the last query's mean row, n floats per layer. Fails when the last query of a
+// chunk or prompt does not care for what later ones need: one vote decides. Decided here: in
+// chunked prefill the vote is that of each chunk's last query, and all keys of the chunk may
+// leave. Positions stay true positions.
 #include <algorithm>
 #include <vector>
 

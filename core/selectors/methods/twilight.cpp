@@ -73,8 +73,8 @@ struct TwilightOptions {
 
 class Twilight final : public Selector {
  public:
-  /// The base is made here, since caps depend on it; the default one on first use, since the registry
-  /// asks for the caps of every method's default while it is filled.
+  /// The base is made here, since caps depend on it; the default one on first use, since the
+  /// registry asks for the caps of every method's default while it is filled.
   explicit Twilight(const TwilightOptions& options)
       : options_(options), base_budget_(Budget::parse(options.base_budget)) {
     if (options.base != TwilightOptions{}.base) base();
@@ -267,7 +267,7 @@ class Twilight final : public Selector {
     const Index kv_head = q_head / (call.q.dim(0) / call.k.dim(0));
     rounded.dots(q, call.k.sub(kv_head), keys, engine_of(call).precision(), weights);
     soft_cap(weights, call.score_rule().cap);
-    softmax_in_place(weights, sink_of(call, q_head));
+    softmax_in_place(weights, sink_logit_of(call, q_head));
     return weights;
   }
 

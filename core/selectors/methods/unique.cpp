@@ -118,8 +118,8 @@ class Unique final : public Selector {
         [&](const ListHeads& heads, ScoreWorker& worker, std::span<Selection> answers) {
           PageMoments& moments =
               moments_[static_cast<std::size_t>(call.layer * n_kv + heads.kv_head)];
-          if (call.engine == nullptr)
-            moments.truncate(0);  // nobody said what became of keys seen before
+          // Nobody said what became of keys seen before.
+          if (call.engine == nullptr) moments.truncate(0);
           moments.append_up_to(call.k.sub(heads.kv_head));
           const auto scores = page_scores(call, heads, moments, pages, worker,
                                           owner == ListOwner::q_head ? group : Index{1});
@@ -140,8 +140,8 @@ class Unique final : public Selector {
     const auto n_q = static_cast<double>(call.q.dim(0));
     const double group = n_q / static_cast<double>(call.k.dim(0));
     const TokenRange all{0, (call.k.dim(1) + options_.page_size - 1) / options_.page_size};
-    const double n_scored =
-        alive_pages(call, competing_pages(call), options_.page_size);  // of all KV heads
+    // Of all KV heads.
+    const double n_scored = alive_pages(call, competing_pages(call), options_.page_size);
     const bool sums = selection.owner == ListOwner::kv_head &&
                       (call.n_tok > 1 || options_.owner == PageOwner::group_sum);
     const auto n_rows = static_cast<double>(std::min(options_.n_queries, call.n_tok));

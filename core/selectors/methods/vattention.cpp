@@ -37,8 +37,7 @@
 // and rejected drafts. One list per query head and row, in decode and verification; a base with
 // weights or summaries counts with its keys only, and its dense layers stay dense. The published
 // rows of one leaderboard are presets: vattention-tight (f_t = .1, f_b = .05, .1, .05: 19 % of the
-// keys) and vattention-loose
-// (.005, .01, .4, .4: 2.3 %).
+// keys) and vattention-loose (.005, .01, .4, .4: 2.3 %).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -172,8 +171,8 @@ class VAttention final : public Selector {
     SelectCall question = call;
     question.budget = base_budget_;
     question.trace = nullptr;
-    base_answer_ = base().select(
-        question);  // also in dense layers: a base that works across layers must see them
+    // Also in dense layers: a base that works across layers must see them.
+    base_answer_ = base().select(question);
     const auto n_rows = static_cast<std::size_t>(call.n_tok);
     const auto n_heads = static_cast<std::size_t>(call.q.dim(0));
     n_scored_.assign(n_heads * n_rows, 0.0);

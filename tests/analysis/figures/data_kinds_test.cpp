@@ -216,8 +216,8 @@ TEST_CASE("top10-recall: means over heads of the recall column", "[figures]") {
 /// A sweep of four methods at equal cost; layer rows alone carry what the figure shows.
 std::string equal_cost_csv() {
   std::string csv =
-      "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,kept,mass_mean,mass_low,"
-      "mass_high,output_error_rel,match_reached\n";
+      "trace,phase,selector,budget_kind,match,knob,match_note,layer,q_head,budget,dense,window,"
+      "kept,mass_mean,mass_low,mass_high,output_error_rel,match_reached\n";
   const auto add = [&](const std::string& method, const std::string& knob, const std::string& note,
                        double mass, double error, double reached) {
     for (const int layer : {0, 1}) {
@@ -267,8 +267,8 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK(dots[1]->x[1] == Approx(0.66));
   CHECK(dots[1]->y[1] == mass.y.ticks[3].at);
   CHECK(mark_of<plot::Rule>(mass).at == Approx(0.7));
-  CHECK(mark_of<plot::Line>(mass).x[0] ==
-        Approx(0.89));  // of vattention: ends averaged over layers
+  // Of vattention: ends averaged over layers.
+  CHECK(mark_of<plot::Line>(mass).x[0] == Approx(0.89));
   CHECK(mark_of<plot::Line>(mass).x[1] == Approx(0.93));
   CHECK(mass.title.empty());  // nobody of the same cost is above the oracle
   CHECK(figure.panels[1].title == "1 beyond the oracle: it minimises no error");
@@ -313,18 +313,20 @@ TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]"
     return std::pair(-1.0, figure.panels[0].title);
   };
   CHECK(x_of("budget", "", "quoka").first == Approx(128.0));
-  CHECK(x_of("budget", "", "full").first ==
-        -1.0);  // a rule: it has no place among keys that are saved
+  // A rule: it has no place among keys that are saved.
+  CHECK(x_of("budget", "", "full").first == -1.0);
   CHECK(x_of("budget", "budget", "quoka").first == Approx(64.0));
   CHECK(x_of("budget", "bytes", "quoka").first == Approx(2000.0));
   CHECK(x_of("bytes", "", "quoka").first == Approx(2000.0));
   CHECK(x_of("bytes", "keys", "twilight").first == Approx(256.0));
-  // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8 does beat 0.7 at 256
+  // quoka's 0.55 beats the oracle's 0.5 at the nominal 64, not its 0.6 at 128 keys; twilight's 0.8
+  // does beat 0.7 at 256
   CHECK(x_of("budget", "budget", "quoka").second ==
         "at budget 64 quoka is above the oracle: 128 keys to its 64");
   CHECK(x_of("budget", "", "quoka").second ==
         "at 256 keys twilight is above the oracle: it gives some rows more keys");
-  // along bytes: 0.55 at 2000 where the oracle's line has 0.6; twilight's 0.8 at 1500 where it has 0.56
+  // along bytes: 0.55 at 2000 where the oracle's line has 0.6; twilight's 0.8 at 1500 where
+  // it has 0.56
   CHECK(x_of("bytes", "", "quoka").second ==
         "at 1.46 KiB twilight is above the oracle, which reads every key to choose");
   CHECK_THROWS_AS(x_of("budget", "tokens", "quoka"), ConfigError);

@@ -391,11 +391,11 @@ TEST_CASE("needle: the kind, the protocol and the prompts of a cell are said", "
   const plot::Figure figure = result.make("needle");
   REQUIRE(figure.panels.size() == 2);
   CHECK_THAT(figure.panels[0].colour->axis.label, ContainsSubstring("passkey, 2 prompts"));
-  CHECK_THAT(figure.panels[1].title,
-             ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));  // Wilson's
+  // Wilson's.
+  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka, 25%\nmean 50% [9, 91]"));
   const TableResult both(csv + "quoka,ratio,0.25,passkey,yes,inside,1024,0,2,0\n");
-  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] ==
-        0.5F);  // of all
+  // Of all.
+  CHECK(std::get<plot::HeatMap>(both.make("needle").panels[1].marks[0]).values[0] == 0.5F);
   std::string caption;
   for (const std::string& sentence : figure.caption) caption += sentence + " ";
   CHECK_THAT(caption, ContainsSubstring("Kind of prompt: passkey.") &&

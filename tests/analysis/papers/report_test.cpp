@@ -28,7 +28,8 @@ struct Made {
     measured.interval = "95 % interval";
     DrawnPicture figure;
     figure.svg =
-        "<?xml version=\"1.0\"?>\n<svg><clipPath id=\"clip1\"/><g clip-path=\"url(#clip1)\"/></svg>";
+        "<?xml version=\"1.0\"?>\n<svg><clipPath id=\"clip1\"/><g "
+        "clip-path=\"url(#clip1)\"/></svg>";
     figure.pdf = "items/quoka-made-up/needle.pdf";
     DrawnPicture table;
     table.cells = {{"Method", "64"}, {"QuoKA", "**99%**"}, {"<i>", "<u>98%</u>"}};

@@ -90,6 +90,27 @@ TEST_CASE("shares of several answers get a bootstrap, whole answers Wilson's int
   CHECK(std::isnan(score_interval(Vector{}, {7}).low));
 }
 
+TEST_CASE("intervals over prompts of several texts draw texts first", "[intervals]") {
+  std::vector<double> scores(20, 0.0);
+  std::vector<std::size_t> text(20);
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    text[i] = i % 2;
+    scores[i] = text[i] == 0 ? 1.0 : 0.0;  // one text is all right, the other all wrong
+  }
+  const Interval prompts = score_interval(scores, {1});
+  CHECK(prompts.low > 0.25);
+  CHECK(prompts.high < 0.75);
+  const Interval texts = score_interval(scores, {1}, text);
+  CHECK(texts.low == 0.0);
+  CHECK(texts.high == 1.0);
+  const std::vector<double> zeros(20, 0.0);
+  CHECK(paired_test(scores, zeros, {1}, text).interval.low == 0.0);
+  CHECK(paired_test(scores, zeros, {1}).interval.low > 0.25);
+  // nothing to draw between equal scores: Wilson's, as with one text
+  const std::vector<double> ones(20, 1.0);
+  CHECK(score_interval(ones, {1}, text).low == wilson_interval(20.0, 20.0).low);
+}
+
 TEST_CASE("the bootstrap over texts and their blocks is paired", "[intervals]") {
   // three texts that differ much, blocks that differ little: whole texts decide the width
   std::vector<std::vector<std::vector<double>>> values(2);

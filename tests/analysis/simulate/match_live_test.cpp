@@ -1,5 +1,5 @@
-// Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand on a tiny
-// golden model; what cannot be met is marked, and the rest goes on.
+// Equal cost inside a running model: knobs whose cost is what was asked for, counted here by hand
+// on a tiny golden model; what cannot be met is marked, and the rest goes on.
 #include "analysis/simulate/match_live.hpp"
 
 #include <catch2/catch_approx.hpp>

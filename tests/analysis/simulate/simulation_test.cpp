@@ -220,10 +220,10 @@ TEST_CASE("pass keys: dense finds them, a window does not, pages do", "[simulate
   const auto json = simulation_json(*task, result);
   CHECK(json.at("grids").size() == 4);
   CHECK(json.at("grids")[0].at("accuracy").size() == 2);
-  MemoryResult sink;
-  write_simulation(*task, result, sink, "test");
-  CHECK(sink.values<double>("grid/passkey").size() == 8);
-  CHECK(sink.values<double>("rows/accuracy").size() == 4);
+  MemoryResult output;
+  write_simulation(*task, result, output, "test");
+  CHECK(output.values<double>("grid/passkey").size() == 8);
+  CHECK(output.values<double>("rows/accuracy").size() == 4);
 }
 
 TEST_CASE("needles: several facts under chunked prefill", "[simulate]") {
@@ -266,6 +266,76 @@ TEST_CASE("speculative: dense verification gives the greedy tokens", "[simulate]
         number(result, "full", "acceptance_length") + 1.0);
   CHECK(number(result, "specattn", "kv_reduction") > 0.0);
   CHECK(number(result, "greedy", "tokens_per_second") > 0.0);
+}
+
+TEST_CASE("retrieval over several texts: trials take them in turn, intervals are over texts",
+          "[simulate]") {
+  World world;
+  const TempDir dir;
+  SimulationSetup setup = world.setup({"full", "streamingllm"}, {"tokens=32"}, Phase::decode);
+  const std::vector<TokenId> other(world.text.begin() + 2000, world.text.end());
+  setup.models.more_texts = {{other, "another"}};
+  RetrievalOptions options;
+  options.task = "passkey";
+  options.kinds = {PromptKind::passkey};
+  options.lengths = {200};
+  options.n_depths = 2;
+  options.trials = 4;
+  SimulationResult result;
+  const auto outcomes_of = [&](const char* journal) {
+    const auto task = make_retrieval_task(setup, options);
+    result = run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
+    return simulation_json(*task, result).at("outcomes");
+  };
+  const auto outcomes = outcomes_of("both");
+  CHECK(number(result, "full", "texts") == 2.0);
+  CHECK(number(result, "full", "prompts") == 8.0);
+  for (const auto& outcome : outcomes)
+    CHECK(outcome.at("text").get<int>() == outcome.at("trial").get<int>() % 2);
+  // the prompts of the first text are those of a run over it alone
+  setup.models.more_texts.clear();
+  for (const auto& one : outcomes_of("alone")) {
+    for (const auto& outcome : outcomes) {
+      if (outcome.at("depth") != one.at("depth") || outcome.at("trial") != one.at("trial"))
+        continue;
+      if (outcome.at("text") == 0) CHECK(outcome.at("scores") == one.at("scores"));
+    }
+  }
+  setup.models.more_texts = {{other, "another"}};
+  options.trials = 1;
+  CHECK_THROWS_WITH(make_retrieval_task(setup, options),
+                    ContainsSubstring("expected at least 2 trials, one per text, found 1"));
+}
+
+TEST_CASE("speculative over several texts: prompts of each, an interval of the acceptance length",
+          "[simulate]") {
+  World world;
+  const TempDir dir;
+  SimulationSetup setup = world.setup({"full"}, {}, Phase::verify);
+  const std::vector<TokenId> other(world.text.begin() + 3000, world.text.end());
+  SpeculativeOptions options;
+  options.prompt = 60;
+  options.n_new = 10;
+  options.prompts = 2;
+  options.offset = 0;
+  const auto run = [&](const char* journal) {
+    const auto task = make_speculative_task(setup, options, {3});
+    return run_simulation(*task, setup, dir.path() / journal, JournalMode::fresh, world.pool);
+  };
+  const double first = number(run("first"), "full", "acceptance_length");
+  setup.models.more_texts = {{other, "another"}};
+  const SimulationResult both = run("both");
+  setup.models.text = other;
+  setup.models.more_texts.clear();
+  const double second = number(run("second"), "full", "acceptance_length");
+  CHECK(number(both, "full", "texts") == 2.0);
+  CHECK(number(both, "full", "prompts") == 4.0);
+  CHECK(number(both, "full", "tokens") == 40.0);
+  const double length = number(both, "full", "acceptance_length");
+  CHECK(length >= std::min(first, second));
+  CHECK(length <= std::max(first, second));
+  CHECK(number(both, "full", "acceptance_length_low") <= length);
+  CHECK(number(both, "full", "acceptance_length_high") >= length);
 }
 
 TEST_CASE("simulations that cannot be are refused in a sentence", "[simulate]") {

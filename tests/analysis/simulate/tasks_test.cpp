@@ -1,4 +1,5 @@
-// Kinds of prompts: exact lengths, answers that stand in the text and are the answer, files of examples.
+// Kinds of prompts: exact lengths, answers that stand in the text and are the answer,
+// files of examples.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <fstream>

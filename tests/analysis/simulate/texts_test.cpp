@@ -1,4 +1,5 @@
-// Perplexity over several texts, on a tiny golden model: one mean over all, intervals that draw texts first.
+// Perplexity over several texts, on a tiny golden model: one mean over all, intervals that
+// draw texts first.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -1,5 +1,5 @@
-// QuoKA's choice of queries: the golden vector of the specification. Its key scores are tested with the
-// selector.
+// QuoKA's choice of queries: the golden vector of the specification. Its key scores are tested
+// with the selector.
 #include "core/attention/quoka_scores.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -49,8 +49,9 @@ TEST_CASE("quoka golden vector: pairing by position, or shared tokens", "[quoka]
   const Golden golden;
   CHECK(quoka_pick_slots(golden.cosines.heads, 2, QuokaPairing::position_sorted) ==
         Picks{{1, 2}, {1, 2}});
+  // Head means -0.490 and -0.577.
   CHECK(quoka_pick_slots(golden.cosines.heads, 2, QuokaPairing::shared_tokens) ==
-        Picks{{2, 1}, {2, 1}});  // head means -0.490 and -0.577
+        Picks{{2, 1}, {2, 1}});
 }
 
 TEST_CASE("quoka: as many queries as tokens means all of them, in order", "[quoka]") {

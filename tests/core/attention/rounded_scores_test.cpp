@@ -65,8 +65,8 @@ TEST_CASE("e4m3: every number stays, every other goes to the nearest, ties to ev
   }
   CHECK(rounded_score(1e30, ScoreType::fp8) == 448.0);
   CHECK(rounded_score(-465.0, ScoreType::fp8) == -448.0);
-  CHECK(rounded_score(std::ldexp(1.0, -10), ScoreType::fp8) ==
-        0.0);  // half of the least: ties to even
+  // Half of the least: ties to even.
+  CHECK(rounded_score(std::ldexp(1.0, -10), ScoreType::fp8) == 0.0);
 }
 
 TEST_CASE("bf16 and f32 are what the storage conversions give", "[rounded]") {

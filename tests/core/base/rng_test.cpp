@@ -5,8 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/base/splitmix64.hpp"
+
 namespace kvscope::test {
 namespace {
+
+TEST_CASE("rng: SplitMix64 gives the published generator's numbers for seed 0", "[rng]") {
+  CHECK(splitmix64_mix(1 * kSplitMix64Step) == 0xe220a8397b1dcdafULL);
+  CHECK(splitmix64_mix(2 * kSplitMix64Step) == 0x6e789e6aa1b965f4ULL);
+  CHECK(splitmix64_mix(3 * kSplitMix64Step) == 0x06c45d188009454fULL);
+}
 
 TEST_CASE("rng: the numbers never change", "[rng]") {
   const CounterRng rng({1, 2, 3});
@@ -31,8 +39,8 @@ TEST_CASE("rng: uniform in every bit and unrelated between streams and counters"
       n_same_next += x == (rng.bits(i + 1) >> bit & 1) ? 1 : 0;
       n_same_stream += x == (other.bits(i) >> bit & 1) ? 1 : 0;
     }
-    for (const int n : {n_set, n_same_next, n_same_stream})
-      CHECK(std::abs(n - kN / 2) < 350);  // five deviations
+    // Five deviations.
+    for (const int n : {n_set, n_same_next, n_same_stream}) CHECK(std::abs(n - kN / 2) < 350);
   }
 }
 

@@ -97,7 +97,7 @@ TEST_CASE("gpt-oss configs: parameters, alternating windows, sinks and YaRN", "[
     CHECK(config.moe.weights == MoeConfig::Weights::softmax_of_picked);
     CHECK(config.n_parameters() == p.n_parameters);
     CHECK(config.n_active_parameters() == p.n_active);
-    CHECK(config.has_sinks);
+    CHECK(config.has_sink_logits);
     CHECK(config.qkv_bias);
     CHECK(config.o_bias);
     CHECK(config.window[0] == 128);

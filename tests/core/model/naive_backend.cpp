@@ -267,12 +267,12 @@ class RowCall final : public BackendCall {
   void attend_one(Index layer, Index h, Index t, const std::vector<Index>& keys, const Rows& q,
                   Rows& out) {
     const Index d = c_.d_head;
-    const Tensor<float>& sinks = layer_of(layer).sinks;
+    const Tensor<float>& sink_logits = layer_of(layer).sink_logits;
     const RowStore::Layer& stored = store_.at(layer);
     const auto row = [&](const std::vector<float>& all, Index pos) {
       return all.data() + (pos * c_.n_kv + h / c_.group()) * d;
     };
-    double sum = sinks.count() > 0 ? std::exp(static_cast<double>(sinks(h))) : 0.0;
+    double sum = sink_logits.count() > 0 ? std::exp(static_cast<double>(sink_logits(h))) : 0.0;
     std::vector<double> mix(static_cast<std::size_t>(d), 0.0);
     for (const Index pos : keys) {
       double score = 0.0;

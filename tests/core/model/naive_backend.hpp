@@ -1,5 +1,5 @@
-// A second backend: plain loops in double over rows, a store with a layout of its own. It shows that
-// the layer diagram needs nothing of the lane backend, and is a reference for it.
+// A second backend: plain loops in double over rows, a store with a layout of its own. It shows
+// that the layer diagram needs nothing of the lane backend, and is a reference for it.
 #pragma once
 
 #include "core/model/backend.hpp"

@@ -1,4 +1,5 @@
-// The running model against Hugging Face transformers in float64 (tests/golden), and against itself.
+// The running model against Hugging Face transformers in float64 (tests/golden),
+// and against itself.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <cmath>
@@ -112,8 +113,8 @@ const std::vector<NamedBackend>& backends() {
   return all;
 }
 
-// The lane backend with every kernel for bf16 that this machine has, and keys and values stored so: deterministic, not
-// near to transformers' f32.
+// The lane backend with every kernel for bf16 that this machine has, and keys and values stored so:
+// deterministic, not near to transformers' f32.
 const std::vector<NamedBackend>& bf16_backends() {
   static const std::vector<NamedBackend> all = [] {
     std::vector<NamedBackend> found;
@@ -187,7 +188,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   const auto i = GENERATE(0u, 1u, 2u, 3u);
   if (i >= bf16_backends().size()) return;
   const NamedBackend& backend = bf16_backends()[i];
-  // Heads of 64 channels, which the bf16 instructions take; of 16, with sinks, windows and experts, which are widened.
+  // Heads of 64 channels, which the bf16 instructions take; of 16, with sinks, windows and experts,
+  // which are widened.
   const std::string name = GENERATE("embedded draft", "gpt_oss", "mistral_window");
   INFO(name << " with " << backend.name);
   const auto dir = name == "embedded draft" ? embedded_draft() : test::golden_dir() / name;
@@ -218,7 +220,8 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to f32, 
   const auto n = static_cast<double>(f32.logits.flat().size());
   INFO("largest difference of a logit " << worst << ", mean " << sum / n
                                         << ", logits' root mean square " << std::sqrt(squares / n));
-  // Random weights in gpt_oss: experts that nearly tie change places, which is why its largest difference says nothing.
+  // Random weights in gpt_oss: experts that nearly tie change places, which is why its largest
+  // difference says nothing.
   CHECK(sum / n < 0.05 * std::sqrt(squares / n));
 }
 

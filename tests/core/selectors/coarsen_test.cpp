@@ -153,8 +153,8 @@ TEST_CASE("pages that are seen in part count with the keys they have", "[selecto
   }
   fixture.call.budget = Budget::parse("tokens=20");
   const Selection answer = made("loki:rank-share=1+coarsen:page=16", fixture)->select(fixture.call);
-  std::vector<KeyPos> expected =
-      positions(32, 48);  // the second best page: 16 keys beside the best one's 3
+  // The second best page: 16 keys beside the best one's 3.
+  std::vector<KeyPos> expected = positions(32, 48);
   const std::vector<KeyPos> last = positions(64, 67);
   expected.insert(expected.end(), last.begin(), last.end());
   CHECK(answer.at(0).scored() == expected);

@@ -77,8 +77,8 @@ constexpr Counted kBlockSparseEvicted{656 + 64, 800, 0};
 constexpr Counted kSparge{4480 + 1280 + 64, 1280, 0};
 constexpr Counted kSpargeEvicted{3280 + 800 + 64, 800, 0};
 
-// Block means, windows of 8 every 4: 9 whole ones of each KV head, 16 or 2 queries of a group x 16 each. Evicted: 8 windows
-// of KV head 0 and 5 of KV head 1 have keys. They are read, and held.
+// Block means, windows of 8 every 4: 9 whole ones of each KV head, 16 or 2 queries of a group x 16
+// each. Evicted: 8 windows of KV head 0 and 5 of KV head 1 have keys. They are read, and held.
 constexpr Counted kBlockMeanChunk{16 * 18 * 16, 288, 288};
 constexpr Counted kBlockMeanStep{2 * 18 * 16, 288, 288};
 constexpr Counted kBlockMeanEvicted{16 * 13 * 16, 208, 208};
@@ -107,7 +107,8 @@ const CostCase kCases[] = {
     // Ada-KV votes as SnapKV does, here with all 8 rows of the chunk.
     {"adakv", kExactChunk, kSnapStep, kExactEvicted},
     {"adakv-kvpress", kExactChunk, kSnapStep, kExactEvicted},
-    // Kascade scores in an anchor, here layer 2. Its presets rest in prefill; evicted step: 2 heads of a group x 50 keys x 16.
+    // Kascade scores in an anchor, here layer 2. Its presets rest in prefill; evicted step: 2 heads
+    // of a group x 50 keys x 16.
     {"kascade:anchors=0/2", kExactChunk, kExactStep, kExactEvicted},
     {"omnikv", kRests, kExactStep, Counted{1600, 800, 0}},
     {"tidaldecode", kRests, kExactStep, Counted{1600, 800, 0}},
@@ -132,12 +133,14 @@ const CostCase kCases[] = {
     {"quest-frontier:page-size=8", kQuestChunk, Counted{64 + 320, 320, 320}, kQuestEvicted},
     // Boxes of 4 bits: a quarter of the bytes.
     {"quest-hub:page-size=8", Counted{768, 64, 80}, Counted{640, 80, 80}, Counted{672, 40, 56}},
-    // One list for all heads by mean queries. Chunk: 4 heads x 8 rows x 8 channels are averaged (256), the 2 heads that are left
-    // cost 2 x 2 x 8 x 8 (256) and 8 pages x 32 (256), 4 sums of two heads. Step: 32, 10 pages x 32, 5 sums.
+    // One list for all heads by mean queries. Chunk: 4 heads x 8 rows x 8 channels are averaged
+    // (256), the 2 heads that are left cost 2 x 2 x 8 x 8 (256) and 8 pages x 32 (256), 4 sums of
+    // two heads. Step: 32, 10 pages x 32, 5 sums.
     {"quest-sglang:page-size=8", Counted{256 + 256 + 256 + 4, 256, 320},
      Counted{32 + 320 + 5, 320, 320}, Counted{256 + 256 + 160 + 2, 160, 224}},
-    // Whole pages of 64 from boxes of 8: one comparison for each page that has a score, 4 past ones of each KV head, or 5;
-    // bounds of 4 heads. The choice is held for the steps to come: 4 bytes for each of 40 keys (one page of 64) of 2 lists.
+    // Whole pages of 64 from boxes of 8: one comparison for each page that has a score, 4 past ones
+    // of each KV head, or 5; bounds of 4 heads. The choice is held for the steps to come: 4 bytes
+    // for each of 40 keys (one page of 64) of 2 lists.
     {"lserve:page-size=8", Counted{768 + 8, 256, 320}, Counted{640 + 10, 320, 320 + 320},
      Counted{512 + 160 + 5, 160, 224}},
     // Loki, 4 directions. 8 rows x 6 heads are rotated: 48 x 8 x 8 x 2; 4 heads x 8 rows x 32 keys
@@ -148,8 +151,9 @@ const CostCase kCases[] = {
     // value per KV head (8 elements) are held.
     {"sparq:n-channels=4", Counted{8192, 512, 1280 + 32}, Counted{1248, 624, 1280 + 32},
      Counted{4352, 272, 800 + 32}},
-    // Double Sparsity, 4 of 8 channels in 4 bits: 2 lists x 64 past keys x 8 in the chunk, 78 in the step; a label is 2 bytes
-    // of codes and 4 of scale and zero, one for each of 80 keys. Per KV head one product; with 16 bits a label is 8 bytes.
+    // Double Sparsity, 4 of 8 channels in 4 bits: 2 lists x 64 past keys x 8 in the chunk, 78 in
+    // the step; a label is 2 bytes of codes and 4 of scale and zero, one for each of 80 keys. Per
+    // KV head one product; with 16 bits a label is 8 bytes.
     {"doublesparsity:share=0.5", Counted{1024, 384, 480}, Counted{1248, 468, 480},
      Counted{544, 204, 300}},
     {"doublesparsity:share=0.5,owner=kv_head", Counted{512, 384, 480}, Counted{624, 468, 480},
@@ -204,8 +208,8 @@ const CostCase kCases[] = {
     {"blockmean:block=8,kernel=8,stride=4", kBlockMeanChunk, kBlockMeanStep, kBlockMeanEvicted},
     {"nsa:block=8,kernel=8,stride=4,local-tokens=8", kBlockMeanChunk, kBlockMeanStep,
      kBlockMeanEvicted},
-    // The compressed branch: 5 windows of each KV head reach into the keys 8 to 23, which no list holds. They cost as much
-    // again, and mean values are held.
+    // The compressed branch: 5 windows of each KV head reach into the keys 8 to 23, which no list
+    // holds. They cost as much again, and mean values are held.
     {"nsa-compressed:block=8,kernel=8,stride=4,top-blocks=3,local-tokens=8",
      Counted{16 * 18 * 16, 288, 576}, Counted{2 * 28 * 16, 448, 576},
      Counted{16 * 13 * 16, 208, 416}},
@@ -216,36 +220,41 @@ const CostCase kCases[] = {
     // Blocks of 8 themselves: 5 of each KV head; 4 and 3 are left.
     {"moba:block=8,kernel=8,stride=8", Counted{16 * 10 * 16, 160, 160},
      Counted{2 * 10 * 16, 160, 160}, Counted{16 * 7 * 16, 112, 112}},
-    // UNIQUE, pages of 8, the first page and the last 8 tokens kept. Chunk: 8 queries of 4 heads are doubled and summed, 16
-    // each; pages 1 and 2 of each KV head x 32 compete. Step: 4 heads x pages 1 to 3 x 32. Mean and deviation are 16 elements;
-    // 5 pages per KV head are held. Evicted: KV head 1 has lost page 1; 4 and 3 pages are held.
+    // UNIQUE, pages of 8, the first page and the last 8 tokens kept. Chunk: 8 queries of 4 heads
+    // are doubled and summed, 16 each; pages 1 and 2 of each KV head x 32 compete. Step: 4 heads x
+    // pages 1 to 3 x 32. Mean and deviation are 16 elements; 5 pages per KV head are held. Evicted:
+    // KV head 1 has lost page 1; 4 and 3 pages are held.
     {"unique:page-size=8,sink=8,recent=8", Counted{512 + 4 * 32, 4 * 32, 320},
      Counted{4 * 3 * 32, 6 * 32, 320}, Counted{512 + 3 * 32, 3 * 32, 224}},
-    // ShadowKV, chunks of 8, 39 past keys: 4 whole chunks of each KV head, of which the last is kept, one is an outlier and 2
-    // compete: 2 heads x 4 x 16; landmarks of 8 elements. Evicted: KV head 0 keeps chunks 1 to 3 (one competes), KV head 1
-    // 2 and 3 (none does).
+    // ShadowKV, chunks of 8, 39 past keys: 4 whole chunks of each KV head, of which the last is
+    // kept, one is an outlier and 2 compete: 2 heads x 4 x 16; landmarks of 8 elements. Evicted: KV
+    // head 0 keeps chunks 1 to 3 (one competes), KV head 1 2 and 3 (none does).
     {"shadowkv:outliers=1,local-chunks=1", kRests, Counted{2 * 4 * 16, 4 * 16, 8 * 16},
      Counted{2 * 1 * 16, 16, 5 * 16}},
-    // Two queries of a chunk are enough; in decode the group's sum needs 4 x 16 and 2 KV heads x 3 pages x 32.
+    // Two queries of a chunk are enough; in decode the group's sum needs 4 x 16 and 2 KV heads x 3
+    // pages x 32.
     {"unique:page-size=8,sink=8,recent=8,n-queries=2,owner=group_sum",
      Counted{128 + 4 * 32, 4 * 32, 320}, Counted{64 + 6 * 32, 6 * 32, 320},
      Counted{128 + 3 * 32, 3 * 32, 224}},
-    // XAttention, tiles of 8: 4 heads x 1 x 5 tiles, products of 64 elements; every key is read. Evicted: 4 tiles of KV head 0
-    // and 3 of KV head 1, two heads each. Tiles of 16, padded: 4 x 1 x 3 of 128 elements; 3 and 2 are left.
+    // XAttention, tiles of 8: 4 heads x 1 x 5 tiles, products of 64 elements; every key is read.
+    // Evicted: 4 tiles of KV head 0 and 3 of KV head 1, two heads each. Tiles of 16, padded: 4 x 1
+    // x 3 of 128 elements; 3 and 2 are left.
     {"xattention", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
     {"xattention-16", Counted{12 * 256, 1280, 0}, kRests, Counted{10 * 256, 800, 0}},
     {"xattention-function", Counted{20 * 128, 1280, 0}, kRests, Counted{14 * 128, 800, 0}},
-    // FlexPrefill: all 8 queries vote with exact scores; means of 32 queries and 80 keys, 8 each, and a pair of blocks per head.
-    // Without the test of divergence there are no means.
+    // FlexPrefill: all 8 queries vote with exact scores; means of 32 queries and 80 keys, 8 each,
+    // and a pair of blocks per head. Without the test of divergence there are no means.
     {"flexprefill", Counted{20480 + 896 + 64, 1280, 0}, kRests, Counted{12800 + 656 + 64, 800, 0}},
     {"flexprefill-frontier", kExactChunk, kRests, kExactEvicted},
-    // Skip softmax: one tile holds all keys, and nothing is skipped; the rest is counted in skip_softmax_test.cpp.
+    // Skip softmax: one tile holds all keys, and nothing is skipped; the rest is
+    // counted in skip_softmax_test.cpp.
     {"skip-softmax", kNothing, kNothing, kNothing},
     // Twilight on everything: 4 heads x 40 keys x 16; codes of 8 channels in 4 bits with scale and
     // zero (2 bytes each) are 8 bytes a key.
     {"twilight:base=full", kRests, Counted{2560, 640, 640}, Counted{1600, 400, 400}},
-    // PQCache: 4 queries of 8 channels are added, 32; tables of 64 centroids of 8 channels for 2 KV heads, 2048; 2 entries for
-    // each of 78 past keys. Their codes are 12 bits, centroids 64 x 16 bytes for each KV head; 80 keys are held.
+    // PQCache: 4 queries of 8 channels are added, 32; tables of 64 centroids of 8 channels for 2 KV
+    // heads, 2048; 2 entries for each of 78 past keys. Their codes are 12 bits, centroids 64 x 16
+    // bytes for each KV head; 80 keys are held.
     {"pqcache", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
      Counted{32 + 2048 + 96, 72 + 2048, 75 + 2048}},
     {"pqcache-hub", kRests, Counted{32 + 2048 + 156, 117 + 2048, 120 + 2048},
@@ -255,55 +264,62 @@ const CostCase kCases[] = {
     // Clusters: a context of 40 keys has none beside the 4 first and the 64 latest.
     {"retroinfer", kRests, kNothing, kNothing},
     {"doublep", kRests, kNothing, kNothing},
-    // One key each, all of them: 32 of each KV head between 3 sinks and the 4 latest. 2 heads x 64 products of 16; 64
-    // centroids of 16 bytes are read; those, as many mean values and sizes of 4 bytes are held. Evicted: 25 and 15 are left. A
-    // quarter of the rest is estimated, which costs another 16 FLOPs a head and 16 bytes each: 16 tokens buy 16 of 32 (16 of
-    // 25, 15 of 15); 8 of each KV head follow (6 and none).
+    // One key each, all of them: 32 of each KV head between 3 sinks and the 4 latest. 2 heads x 64
+    // products of 16; 64 centroids of 16 bytes are read; those, as many mean values and sizes of 4
+    // bytes are held. Evicted: 25 and 15 are left. A quarter of the rest is estimated, which costs
+    // another 16 FLOPs a head and 16 bytes each: 16 tokens buy 16 of 32 (16 of 25, 15 of 15); 8 of
+    // each KV head follow (6 and none).
     {"retroinfer:keys-per-cluster=1,iterations=0,n-sink=3,n-recent=4,estimate-share=0.25", kRests,
      Counted{2 * 80 * 16, 80 * 16, 64 * 36}, Counted{2 * 46 * 16, 46 * 16, 40 * 36}},
     {"doublep:keys-per-cluster=1,iterations=0,n-sink=3,n-recent=4,refine=1", kRests,
      Counted{2 * 64 * 16, 64 * 16, 64 * 36}, Counted{2 * 40 * 16, 40 * 16, 40 * 36}},
-    // RocketKV's second stage: chunks of 4, 2 channels. 4 queries of 8 channels are ranked, 10 chunks of each KV head scored
-    // by 2 heads; 20 x 2 elements are read, 20 boxes of 16 elements held. Evicted: 8 and 5 chunks.
+    // RocketKV's second stage: chunks of 4, 2 channels. 4 queries of 8 channels are ranked, 10
+    // chunks of each KV head scored by 2 heads; 20 x 2 elements are read, 20 boxes of 16 elements
+    // held. Evicted: 8 and 5 chunks.
     {"rocket2", kRests, Counted{32 + 160, 80, 640}, Counted{32 + 104, 52, 416}},
     // With SnapKV, whose 32 voters are the chunk's 8.
     {"rocketkv", kExactChunk, Counted{32 + 160, 80, 640}, kExactEvicted},
-    // MagicPIG, 150 tables of 10 bits: 4 queries and 2 keys are hashed, 1500 products each; 78 past codes of 187.5 bytes are
-    // read, 80 held, and 1500 projections of 9 elements for each of 2 KV heads. The hub's 75 tables of 8 bits: 600.
+    // MagicPIG, 150 tables of 10 bits: 4 queries and 2 keys are hashed, 1500 products each; 78 past
+    // codes of 187.5 bytes are read, 80 held, and 1500 projections of 9 elements for each of 2 KV
+    // heads. The hub's 75 tables of 8 bits: 600.
     {"magicpig", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},
      Counted{6 * 1500 * 16, 48 * 187.5, 50 * 187.5 + 2 * 1500 * 18}},
     {"magicpig-paper", kRests, Counted{6 * 1500 * 16, 78 * 187.5, 80 * 187.5 + 2 * 1500 * 18},
      Counted{6 * 1500 * 16, 48 * 187.5, 50 * 187.5 + 2 * 1500 * 18}},
     {"magicpig-hub", kRests, Counted{6 * 600 * 16, 78 * 75, 80 * 75 + 2 * 600 * 18},
      Counted{6 * 600 * 16, 48 * 75, 50 * 75 + 2 * 600 * 18}},
-    // SOCKET: 4 queries and 2 keys with 720 planes of 8 channels, 60 tables of 4096 chances for each of 4 heads, 60 sums for
-    // each of 78 past keys and 2 heads. A key's codes are 90 bytes, the length of its value 2; planes 720 x 16 bytes.
+    // SOCKET: 4 queries and 2 keys with 720 planes of 8 channels, 60 tables of 4096 chances for
+    // each of 4 heads, 60 sums for each of 78 past keys and 2 heads. A key's codes are 90 bytes,
+    // the length of its value 2; planes 720 x 16 bytes.
     {"socket", kRests,
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 78 * 60, 78 * 92 + 11520, 80 * 92 + 11520},
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 48 * 60, 48 * 92 + 11520, 50 * 92 + 11520}},
     {"socket-page", kRests,
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 78 * 60, 78 * 92 + 11520, 80 * 92 + 11520},
      Counted{2 * 6 * 720 * 8 + 4 * 60 * 4096 + 2 * 48 * 60, 48 * 92 + 11520, 50 * 92 + 11520}},
-    // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head scores what it sees
-    // once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
+    // vAttention on the oracle, whose work comes first. Here the windows hold every key: each head
+    // scores what it sees once more, 4 x 40 x 16; with evicted keys 30 + 30 + 20 + 20.
     {"vattention", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
     {"vattention-tight", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
     {"vattention-loose", kRests, Counted{2560 + 2560, 1280, 0}, Counted{1600 + 1600, 800, 0}},
-    // F: 2 sinks and the 3 latest keys; 35 others, 8 of them in the first sample: 13 scores a head. Evicted, KV head 0: 3
-    // and 27, 6 of these; KV head 1: 3 and 17, 4 of these.
+    // F: 2 sinks and the 3 latest keys; 35 others, 8 of them in the first sample: 13 scores a head.
+    // Evicted, KV head 0: 3 and 27, 6 of these; KV head 1: 3 and 17, 4 of these.
     {"vattention:base=recent,base-budget=tokens=1,n-sink=2,n-recent=3,base-sample=0.25", kRests,
      Counted{4 * 13 * 16, 0, 0}, Counted{2 * 9 * 16 + 2 * 7 * 16, 0, 0}},
-    // The indexer, 2 of 8 channels: 6 heads x 8 rows (1 in a step) are mapped, 2 products of 16 each; 2 heads of a group x 8
-    // rows x 80 index keys x 4. These are 4 bytes each, read and held. Evicted: 50.
+    // The indexer, 2 of 8 channels: 6 heads x 8 rows (1 in a step) are mapped, 2 products of 16
+    // each; 2 heads of a group x 8 rows x 80 index keys x 4. These are 4 bytes each, read and
+    // held. Evicted: 50.
     {"indexer", Counted{1536 + 5120, 320, 320}, Counted{192 + 640, 320, 320},
      Counted{1536 + 3200, 200, 200}},
-    // One index key for both KV heads: 4 heads x 8 rows x 40 of them; evicted: 30 positions are left in some head.
+    // One index key for both KV heads: 4 heads x 8 rows x 40 of them; evicted: 30 positions are
+    // left in some head.
     {"indexer:per=layer", Counted{1536 + 5120, 160, 160}, Counted{192 + 640, 160, 160},
      Counted{1536 + 3840, 120, 120}},
     // Blocks of 8: 10 of them, 2 + 4 bytes each; evicted: 4 and 3 hold a key.
     {"indexer:block=8,type=fp8", Counted{1536 + 640, 60, 60}, Counted{192 + 80, 60, 60},
      Counted{1536 + 448, 42, 42}},
-    // The presets with learned maps: single keys in fp8; 20 blocks of 4, evicted 8 + 5; single keys; 10 blocks of 8.
+    // The presets with learned maps: single keys in fp8; 20 blocks of 4, evicted 8 + 5; single
+    // keys; 10 blocks of 8.
     {"dsa:from=fit", Counted{1536 + 5120, 480, 480}, Counted{192 + 640, 480, 480},
      Counted{1536 + 3200, 300, 300}},
     {"qsa:from=fit", Counted{1536 + 1280, 80, 80}, Counted{192 + 160, 80, 80},

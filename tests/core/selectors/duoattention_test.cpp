@@ -19,7 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 constexpr const char* kSmall = "duoattention:n-sink=2,n-recent=4,fit-rows=6";
 
 /// KV head 0 of every layer looks back to a needle, KV head 1 to its own key.
-MemoryTrace text_of(unsigned seed, bool has_sinks = false) {
+MemoryTrace text_of(unsigned seed, bool has_sink_logits = false) {
   PlantOptions plant;
   plant.n_layers = 3;
   plant.n_q = 4;
@@ -28,7 +28,7 @@ MemoryTrace text_of(unsigned seed, bool has_sinks = false) {
   plant.n_tokens = 60;
   plant.aim = 6.0;
   plant.needles = {{9, 10, 60}};
-  plant.has_sinks = has_sinks;
+  plant.has_sink_logits = has_sink_logits;
   plant.seed = seed;
   return planted_trace(plant);
 }
@@ -41,7 +41,7 @@ double naive_gate(const TraceSource& text, Index layer, Index kv_head) {
   for (const Index pos : evenly_spaced(6, info.n_tokens, 6)) {
     for (Index q_head = kv_head * 2; q_head < kv_head * 2 + 2; ++q_head) {
       std::vector<double> scores = naive_scores(text, layer, q_head, pos);
-      double all = info.sink(layer, q_head) ? std::exp(*info.sink(layer, q_head)) : 0.0;
+      double all = info.sink_logit(layer, q_head) ? std::exp(*info.sink_logit(layer, q_head)) : 0.0;
       double kept = all;
       for (Index j = 0; j <= pos; ++j) {
         const double e = std::exp(scores[static_cast<std::size_t>(j)]);
@@ -75,8 +75,8 @@ std::unique_ptr<Selector> fitted(const std::string& spec, const TraceSource& tex
 
 TEST_CASE("duoattention: a gate is the change of the head's output without the keys between",
           "[duoattention]") {
-  for (const bool has_sinks : {false, true}) {
-    const MemoryTrace text = text_of(3, has_sinks);
+  for (const bool has_sink_logits : {false, true}) {
+    const MemoryTrace text = text_of(3, has_sink_logits);
     const Learned learned = fitted(kSmall, text)->learned();
     CHECK(learned.values == fitted(kSmall, text, 3)->learned().values);
     for (Index layer = 0; layer < 3; ++layer) {

@@ -91,8 +91,8 @@ TEST_CASE("h2o: the published index error hides the first recent key for one cal
   const auto answer = run_call(run, sequence, Phase::decode, 1);
   const std::vector<KeyPos>& seen = answer[0][0].scored[0];
   CHECK(seen.size() == 9);
-  CHECK(std::find(seen.begin(), seen.end(), 31) ==
-        seen.end());  // 36 keys, 5 recent: the first of them is 31
+  // 36 keys, 5 recent: the first of them is 31.
+  CHECK(std::find(seen.begin(), seen.end(), 31) == seen.end());
   CHECK(std::find(seen.begin(), seen.end(), 32) != seen.end());
 }
 

@@ -136,16 +136,16 @@ TEST_CASE("indexer: at full size it is the oracle", "[indexer]") {
       {"indexer:index-share=1", "oracle-topk-group"},
       {"indexer:per=layer,d-index=32", "oracle-topk-group"}};
   for (const auto& [spec, oracle] : pairs) {
-    for (const bool has_sinks : {false, true}) {
+    for (const bool has_sink_logits : {false, true}) {
       CallFixture fixture({.n_past = 70, .n_tok = 5});
-      const std::vector<float> sinks = {0.5f, 2.0f, -1.0f, 3.0f};
-      if (has_sinks) fixture.call.sinks = sinks;
+      const std::vector<float> sink_logits = {0.5f, 2.0f, -1.0f, 3.0f};
+      if (has_sink_logits) fixture.call.sink_logits = sink_logits;
       fixture.alive.kill(0, 40);
       fixture.call.budget = Budget::parse("tokens=12");
       auto selector = learned_from(spec, text, fixture);
       const Selection found = selector->select(fixture.call);
       const Selection expected = made(oracle, fixture)->select(fixture.call);
-      INFO(spec << (has_sinks ? ", sinks" : ""));
+      INFO(spec << (has_sink_logits ? ", sinks" : ""));
       REQUIRE(found.n_lists() == expected.n_lists());
       for (Index i = 0; i < found.n_lists(); ++i)
         CHECK(found.at(i).part(0) == expected.at(i).part(0));

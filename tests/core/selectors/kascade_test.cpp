@@ -134,8 +134,8 @@ TEST_CASE(
     const auto of_tidal = run_call(tidal, sequence, phase, n_tok);
     for (std::size_t layer = 0; layer < 5; ++layer) {
       INFO("call at " << pos << ", layer " << layer);
-      CHECK(of_omni[layer][0].is_dense ==
-            (phase == Phase::prefill || layer < 4));  // the anchor 2 and layer 3 after it
+      // The anchor 2 and layer 3 after it.
+      CHECK(of_omni[layer][0].is_dense == (phase == Phase::prefill || layer < 4));
       CHECK(of_tidal[layer][0].is_dense == (phase == Phase::prefill || layer < 3));
     }
     if (phase == Phase::prefill) continue;
@@ -187,7 +187,7 @@ TEST_CASE("the fit of kascade is that of loops", "[kascade]") {
   plant.n_layers = 4;
   plant.n_tokens = 64;
   plant.sink = 0.5;
-  plant.has_sinks = true;
+  plant.has_sink_logits = true;
   plant.seed = 9;
   const MemoryTrace text = planted_trace(plant);
   auto selector = selector_registry().make("kascade:n-anchors=2,min-keys=6,fit-rows=5");

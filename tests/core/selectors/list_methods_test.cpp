@@ -31,8 +31,8 @@ TEST_CASE("lessismore: the list of layer 2 in rank-major order serves the others
       if (kept.size() < 24) kept.insert(static_cast<KeyPos>(head[rank].second));
     }
   }
-  for (Index c = 0; c < fixture.q.count(); ++c)
-    fixture.q.data()[c] = -fixture.q.data()[c];  // other layers look elsewhere
+  // Other layers look elsewhere.
+  for (Index c = 0; c < fixture.q.count(); ++c) fixture.q.data()[c] = -fixture.q.data()[c];
   fixture.call.layer = 3;
   const Selection selection = selector->select(fixture.call);
   CHECK(selection.owner == ListOwner::layer);
@@ -85,8 +85,9 @@ TEST_CASE("specattn: nucleus of the mapped draft rows, union, blocks, forced pos
   for (const KeyPos pos : positions(32, 64)) closed.push_back(pos);
   CHECK(list("specattn:layer-map=0/0/0/0/1").scored == closed);
   CHECK(list("specattn:layer-map=0/0/0/0/1,blocks=block_mass").scored == closed);
+  // 4 * 3 / 8.
   CHECK(list("specattn:layer-map=proportional,blocks=none").scored ==
-        std::vector<KeyPos>{0, 37, 50});  // 4 * 3 / 8
+        std::vector<KeyPos>{0, 37, 50});
   CHECK(list("specattn:layer-map=0/0/0/0/2,blocks=none").scored == std::vector<KeyPos>{5});
   CHECK_THROWS_AS(list("specattn:layer-map=identity"), ConfigError);  // the draft has 3 layers
   CHECK_THROWS_AS(list("specattn:layer-map=0/1"), ConfigError);       // names 2 layers

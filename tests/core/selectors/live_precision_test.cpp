@@ -1,5 +1,5 @@
-// Every method in the precision of live runs (f32), through chunks, decode and a rejected verification: the same answers
-// from any number of threads, and those of f64 but for rounding.
+// Every method in the precision of live runs (f32), through chunks, decode and a rejected
+// verification: the same answers from any number of threads, and those of f64 but for rounding.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -87,8 +87,8 @@ TEST_CASE("live precision: the same lists from any number of threads, and those 
   for (const SelectorEntry& entry : selector_registry().entries()) {
     std::vector<std::string> specs = {entry.name};
     for (const auto& [preset, assignments] : entry.presets) {
-      if (!selector_registry().make(preset)->caps().needs_side)
-        specs.push_back(preset);  // the sequence has no indexer
+      // The sequence has no indexer.
+      if (!selector_registry().make(preset)->caps().needs_side) specs.push_back(preset);
     }
     for (const std::string& spec : specs) {
       INFO(spec);

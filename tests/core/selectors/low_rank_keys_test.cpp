@@ -218,7 +218,8 @@ TEST_CASE("shadowkv: what rebuilding costs, counted by hand", "[shadowkv]") {
   selector->reset(fixture.attention());
   const Selection selection = selector->select(fixture.call);
   const SelectCost cost = selector->cost(fixture.call, selection);
-  // 12 chunks: 4 latest, 1 outlier, 7 compete in each of 2 KV heads; 2 chunks each are chosen. Rank 8 of 32 channels.
+  // 12 chunks: 4 latest, 1 outlier, 7 compete in each of 2 KV heads; 2 chunks each are chosen. Rank
+  // 8 of 32 channels.
   const auto both = merged(selection.list(0, 0)) == merged(selection.list(2, 0)) ? 16.0 : -1.0;
   std::vector<KeyPos> read = selection.list(0, 0).scored();
   const std::vector<KeyPos> others = selection.list(2, 0).scored();

@@ -20,8 +20,7 @@ std::string text_of(const SelectorCaps& caps) {
     budgets += fmt::format("{} ", static_cast<int>(kind));
   return fmt::format(
       "prefill {} decode {} verify {} owner {} permanent {} probs {} calibration {} draft {} "
-      "values "
-      "{} cross {} static {} pool {} budgets {}forced {} page {} dense {}",
+      "values {} cross {} static {} pool {} budgets {}forced {} page {} dense {}",
       caps.prefill, caps.decode, caps.verify, static_cast<int>(caps.owner), caps.permanent,
       caps.needs_probs, caps.needs_calibration, caps.needs_draft, caps.needs_values,
       caps.cross_layer, caps.is_static, caps.uses_pool, budgets, caps.forced_inside_budget,

@@ -1,5 +1,5 @@
-// Methods that come at run time: found by name, replaced by their own name alone, never in the place of a
-// built-in one.
+// Methods that come at run time: found by name, replaced by their own name alone, never in the
+// place of a built-in one.
 #include <catch2/catch_test_macros.hpp>
 
 #include "core/base/error.hpp"

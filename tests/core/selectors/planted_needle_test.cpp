@@ -106,7 +106,8 @@ const std::map<std::string, Entry>& table() {
        {by_score,
         {"unique:recent=32", "unique:recent=16,sink=0,page-size=1",
          "unique:recent=32,owner=group_sum"}}},
-      // larger tiles add the noise of other pairs, and may hold one of several equal needles for nine tenths
+      // larger tiles add the noise of other pairs, and may hold one of several equal needles
+      // for nine tenths
       {"xattention",
        {by_score, {"xattention:block=16,stride=1", "xattention:block=16,stride=1,sizes=budget"}}},
       {"vattention",

@@ -111,8 +111,8 @@ TEST_CASE("pqcache: lists are those of loops over centroids", "[selectors][pqcac
       std::set_intersection(naive.begin(), naive.end(), found.begin(), found.end(),
                             std::back_inserter(common));
       CHECK(found.size() == 20);
-      CHECK(common.size() >=
-            18);  // keys of one cell tie but for rounding: two cells may meet at the cut
+      // Keys of one cell tie but for rounding: two cells may meet at the cut.
+      CHECK(common.size() >= 18);
       std::vector<KeyPos> forced = positions(0, 5);
       for (const KeyPos pos : positions(191, 200 + shape.n_tok)) forced.push_back(pos);
       CHECK(answer.at(kv_head).forced() == forced);

@@ -119,7 +119,8 @@ TEST_CASE("pages kept: each published rule, and all of them where the budget cov
 }
 
 TEST_CASE(
-    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their keys") {
+    "quest: the trace holds each owner's bounds of the pages that it sees, partial ones by their "
+    "keys") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 42, .n_tok = 1, .phase = Phase::decode});
   fixture.call.window = 25;  // keys 18 to 42: pages 2 to 5, the first and the last in part
   fixture.call.budget = Budget::parse("pages=2");
@@ -141,8 +142,8 @@ TEST_CASE(
 
 TEST_CASE("quest: three loops agree on each published rule in decode") {
   CallFixture fixture({.n_q = 4, .n_kv = 2, .n_past = 90, .n_tok = 1, .phase = Phase::decode});
-  fixture.call.budget =
-      Budget::parse("tokens=40");  // 5 pages of 8; 12 pages, the last one holds 3 keys
+  // 5 pages of 8; 12 pages, the last one holds 3 keys.
+  fixture.call.budget = Budget::parse("tokens=40");
   const Index n_keys = 91;
   std::vector<std::vector<double>> bounds(4, std::vector<double>(12));
   for (Index h = 0; h < 4; ++h) {
@@ -174,8 +175,8 @@ TEST_CASE("quest: three loops agree on each published rule in decode") {
     CHECK(frontier.at(kv).scored() == keys_of_pages(naive_top_k(sums, 5), 8, n_keys));
     CHECK(group_max.at(kv).scored() == keys_of_pages(naive_top_k(largest, 4), 8, n_keys));
   }
-  fixture.call.budget =
-      Budget::parse("tokens=9");  // hub rounds up, the evaluation takes at least three pages
+  // Hub rounds up, the evaluation takes at least three pages.
+  fixture.call.budget = Budget::parse("tokens=9");
   CHECK(made("quest-hub:page-size=8,bound-bits=16", fixture)->select(fixture.call).at(0).size() <=
         16);
   CHECK(made("quest-paper:page-size=8", fixture)->select(fixture.call).at(0).size() > 16);

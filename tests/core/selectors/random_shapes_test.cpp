@@ -58,8 +58,8 @@ std::vector<std::string> all_specs() {
   for (const SelectorEntry& entry : selector_registry().entries()) {
     specs.push_back(entry.name);
     for (const auto& [preset, assignments] : entry.presets) {
-      if (!selector_registry().make(preset)->caps().needs_side)
-        specs.push_back(preset);  // planted traces have no indexer
+      // Planted traces have no indexer.
+      if (!selector_registry().make(preset)->caps().needs_side) specs.push_back(preset);
     }
     std::string one_token;
     for (const SelectorOption& option : entry.options) {

@@ -1,4 +1,5 @@
-// Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is kept follows the cache.
+// Scoring on an engine: the same lists for any number of threads, f32 close to f64, and what is
+// kept follows the cache.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <random>
@@ -110,8 +111,8 @@ TEST_CASE("the nucleus by digits is the sorted one", "[nucleus]") {
           mass += static_cast<double>(weights[static_cast<std::size_t>(order[kept++])]);
         const auto found = nucleus(weights, p, NucleusMode::exact);
         INFO(n << " weights, p " << p);
-        CHECK(std::abs(static_cast<double>(found.size()) - static_cast<double>(kept)) <=
-              1.0);  // sums differ in rounding
+        // Sums differ in rounding.
+        CHECK(std::abs(static_cast<double>(found.size()) - static_cast<double>(kept)) <= 1.0);
         double held = 0.0;
         for (const Index i : found)
           held += static_cast<double>(weights[static_cast<std::size_t>(i)]);

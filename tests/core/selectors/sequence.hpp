@@ -58,7 +58,8 @@ Answer answer_of(const Selection& selection);
 std::vector<std::vector<Answer>> run_call(SelectorRun& run, const Sequence& sequence, Phase phase,
                                           Index n_tok);
 
-/// Random tensors of such a model that are not the sequence's own, for methods that learn before they see one.
+/// Random tensors of such a model that are not the sequence's own, for methods that learn before
+/// they see one.
 MemoryTrace calibration_text(const AttentionShape& shape);
 
 /// The method, calibrated on such a text if it needs that.

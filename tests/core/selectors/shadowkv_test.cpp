@@ -114,8 +114,8 @@ TEST_CASE("shadowkv: the chunk that a mean cannot stand for is kept, and nothing
   for (Index t = 0; t < 161; ++t) {
     for (Index c = 0; c < 16; ++c) fixture.k(0, t, c) = 1.0f + 0.001f * fixture.k(0, t, c);
   }
-  for (Index c = 0; c < 16; ++c)
-    fixture.k(0, 83, c) = -3.0f;  // in chunk 10, against its neighbours
+  // In chunk 10, against its neighbours.
+  for (Index c = 0; c < 16; ++c) fixture.k(0, 83, c) = -3.0f;
   fixture.call.budget = Budget::parse("tokens=8");
   const Selection selection = made("shadowkv:outliers=1", fixture)->select(fixture.call);
   std::vector<KeyPos> forced = positions(80, 88);

@@ -123,8 +123,8 @@ TEST_CASE("page moments: one by one, at once and after truncation are the same b
           "[unique]") {
   std::mt19937 rng(3);
   Tensor<float> keys = random_tensor({53, 12}, rng);
-  for (float& x : keys.flat())
-    x += 1000.0f;  // far from zero: a difference of squares would lose the deviation
+  // Far from zero: a difference of squares would lose the deviation.
+  for (float& x : keys.flat()) x += 1000.0f;
   PageMoments at_once(12, 8);
   at_once.append_up_to(keys.view());
   PageMoments step(12, 8);

@@ -91,8 +91,8 @@ TEST_CASE("full is the plain model bit for bit in prefill, decode and verificati
 
 TEST_CASE("a budget of the context equals the plain model to rounding, for every method",
           "[live]") {
-  const std::string name =
-      GENERATE("llama3_gqa", "gpt_oss", "gemma2");  // plain, attention sinks, a soft cap
+  // Plain, attention sinks, a soft cap.
+  const std::string name = GENERATE("llama3_gqa", "gpt_oss", "gemma2");
   const Golden golden(name);
   const auto plain = plain_logits(golden);
   ThreadPool pool(2);
@@ -113,10 +113,10 @@ TEST_CASE("a budget of the context equals the plain model to rounding, for every
       continue;  // static patterns keep what they keep
     }
     if (entry.name == "specattn") options.selector.set("layer-map", "identity");
-    if (entry.name == "twilight")
-      options.selector.set("base", "full");  // else the base has a budget too
-    if (entry.name == "doublep")
-      options.selector.set("refine", 1);  // else centroids stand for keys
+    // Else the base has a budget too.
+    if (entry.name == "twilight") options.selector.set("base", "full");
+    // Else centroids stand for keys.
+    if (entry.name == "doublep") options.selector.set("refine", 1);
     INFO(entry.name);
     LiveSequence live(golden.model, options, golden.n(), pool, {&calibration});
     DraftRunner draft(golden.model, golden.n(), pool);

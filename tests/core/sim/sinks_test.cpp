@@ -29,16 +29,16 @@ TEST_CASE("softmax with a sink sums to what the sink leaves", "[sinks]") {
 TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of the output",
           "[sinks]") {
   const std::vector<double> scores = {0.3, 1.7, -0.4, 0.9, 2.2};
-  const double sink = 1.1;
+  const double sink_logit = 1.1;
   Random random(3);
   Tensor<float> v({5, 4});
   for (float& x : v.flat()) x = static_cast<float>(random.normal());
   DenseRow row;
-  row.prepare(scores, {0, 5}, v.view(), {}, sink);
+  row.prepare(scores, {0, 5}, v.view(), {}, sink_logit);
   const std::vector<KeyPos> keys = {1, 4};
   const RowQuality quality = row.compare(keys, 2, /*n_sink=*/2);
 
-  double z = std::exp(sink), kept = 0.0, all = 0.0;
+  double z = std::exp(sink_logit), kept = 0.0, all = 0.0;
   for (const double s : scores) all += std::exp(s);
   z += all;
   for (const KeyPos key : keys) kept += std::exp(scores[static_cast<std::size_t>(key)]);
@@ -49,7 +49,7 @@ TEST_CASE("a row with a sink: mass is a share of the keys', errors are those of 
       dense += std::exp(scores[static_cast<std::size_t>(t)]) * static_cast<double>(v(t, c));
     for (const KeyPos key : keys)
       sparse += std::exp(scores[static_cast<std::size_t>(key)]) * static_cast<double>(v(key, c));
-    error += std::pow(sparse / (kept + std::exp(sink)) - dense / z, 2);
+    error += std::pow(sparse / (kept + std::exp(sink_logit)) - dense / z, 2);
     raw += std::pow(sparse / z - dense / z, 2);
     CHECK(std::abs(row.output()[static_cast<std::size_t>(c)] - dense / z) < 1e-14);
   }
@@ -67,7 +67,7 @@ TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
   const MemoryTrace plain = planted_trace(options);
   TraceInfo info = plain.info();
   for (Index i = 0; i < info.n_layers * info.n_q; ++i) {
-    info.sinks.push_back(0.3f * static_cast<float>(i) - 1.0f);
+    info.sink_logits.push_back(0.3f * static_cast<float>(i) - 1.0f);
   }
   MemoryTrace trace(info);
   Tensor<float> q({info.n_q, 24, info.d_head}), k({info.n_kv, 24, info.d_head});
@@ -85,7 +85,7 @@ TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
   }
   const auto expected = [&](Index layer, Index h, Index pos) {
     std::vector<double> row = naive_scores(plain, layer, h, pos);
-    double z = std::exp(*info.sink(layer, h));
+    double z = std::exp(*info.sink_logit(layer, h));
     for (const double s : row) z += std::exp(s);
     for (double& s : row) s = std::exp(s) / z;
     return row;
@@ -95,7 +95,7 @@ TEST_CASE("observed weights and draft rows know the sinks", "[sinks]") {
   call.layer = 1;
   call.n_tok = 24;
   call.score_scale = info.score_scale;
-  call.sinks = info.layer_sinks(1);
+  call.sink_logits = info.layer_sink_logits(1);
   call.q = q.view();
   call.k = k.view();
   Selection dense;

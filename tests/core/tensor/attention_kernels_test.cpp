@@ -1,4 +1,5 @@
-// Attention kernels: the same bits for any chunks, any threads and any side of a span of keys, on every instruction set.
+// Attention kernels: the same bits for any chunks, any threads and any side of a span of keys, on
+// every instruction set.
 #include <hwy/targets.h>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -19,12 +20,12 @@ namespace {
 struct Shape3 {
   Index n_q, n_kv, d, n_ctx;
   std::optional<Index> window;
-  bool has_sinks = false;
+  bool has_sink_logits = false;
   float score_cap = 0.0f;
 };
 
 struct Inputs {
-  Tensor<float> q, k, v, sinks;
+  Tensor<float> q, k, v, sink_logits;
   Tensor<std::uint16_t> k_halves, v_halves;
   std::optional<Matmul> halves_by;  // keys and values in bf16, multiplied so
 
@@ -46,10 +47,10 @@ struct Inputs {
       : q({s.n_q, s.n_ctx, s.d}),
         k({s.n_kv, s.n_ctx, s.d}),
         v({s.n_kv, s.n_ctx, s.d}),
-        sinks({s.n_q}) {
+        sink_logits({s.n_q}) {
     std::mt19937 rng(11);
     std::normal_distribution<float> normal;
-    for (auto* tensor : {&q, &k, &v, &sinks}) {
+    for (auto* tensor : {&q, &k, &v, &sink_logits}) {
       for (float& x : tensor->flat()) x = 2.0f * normal(rng);
     }
   }
@@ -74,7 +75,7 @@ Result attend(const Shape3& s, const Inputs& in, Index begin, Index end, Index c
     call.q = in.q.view().range(1, pos, last);
     call.k = in.k.view();
     call.v = in.v.view();
-    if (s.has_sinks) call.sinks = in.sinks.flat();
+    if (s.has_sink_logits) call.sink_logits = in.sink_logits.flat();
     call.window = s.window;
     attend_dense(call,
                  {result.out.view().range(1, pos - begin, last - begin),
@@ -108,8 +109,9 @@ double worst_error(const Shape3& s, const Inputs& in, Index begin, const Result&
         if (s.score_cap > 0.0f) score = s.score_cap * std::tanh(score / s.score_cap);
         p.push_back(std::exp(score - static_cast<double>(result.lse(h, t))));
       }
-      double mass =
-          s.has_sinks ? std::exp(static_cast<double>(in.sinks(h)) - result.lse(h, t)) : 0.0;
+      double mass = s.has_sink_logits
+                        ? std::exp(static_cast<double>(in.sink_logits(h)) - result.lse(h, t))
+                        : 0.0;
       for (const double x : p) mass += x;
       worst = std::max(worst, std::abs(mass - 1.0));
       for (Index f = 0; f < s.d; ++f) {
@@ -135,9 +137,9 @@ TEST_CASE("attention has the same bits for any chunks and threads", "[attention]
       {9, 1, 20, 150, {}},
       {2, 1, 128, 2 * kKeySpan + 40, {}},
       {4, 2, 24, kKeySpan + 300, Index{200}},
-      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
-      {8, 1, 64, 260, {}, /*has_sinks=*/true},
-      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sinks=*/true, /*score_cap=*/3.0f},
+      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sink_logits=*/true},
+      {8, 1, 64, 260, {}, /*has_sink_logits=*/true},
+      {4, 2, 24, kKeySpan + 300, Index{200}, /*has_sink_logits=*/true, /*score_cap=*/3.0f},
   };
   for (const std::int64_t target : test::testable_targets()) {
     DYNAMIC_SECTION(hwy::TargetName(target)) {
@@ -167,10 +169,10 @@ TEST_CASE("keys in bf16: the same bits for any chunks and threads, near to loops
       {6, 2, 64, kKeySpan + 90, {}},
       {3, 1, 128, 2 * kKeySpan + 45, {}},
       {4, 2, 32, kKeySpan + 300, Index{200}},
-      {8, 1, 96, 260, {}, /*has_sinks=*/true},
+      {8, 1, 96, 260, {}, /*has_sink_logits=*/true},
       {4, 4, 20, 300, {}},
-      {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sinks=*/true},
-      {4, 2, 64, kKeySpan + 90, {}, /*has_sinks=*/false, /*score_cap=*/3.0f},
+      {4, 2, 64, kKeySpan + 300, Index{200}, /*has_sink_logits=*/true},
+      {4, 2, 64, kKeySpan + 90, {}, /*has_sink_logits=*/false, /*score_cap=*/3.0f},
   };
   for (const Matmul matmul : {Matmul::bf16_portable, Matmul::bf16_avx512, Matmul::bf16_amx}) {
     if (!is_available(matmul)) continue;

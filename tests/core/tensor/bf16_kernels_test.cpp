@@ -1,4 +1,5 @@
-// Products in bf16: every kernel that this machine has against loops in double, and the same bits for any division.
+// Products in bf16: every kernel that this machine has against loops in double, and the same bits
+// for any division.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

@@ -82,15 +82,15 @@ Selection best_keys(const std::string& method, const SelectCall& call, ListOwner
   const Index n_lists = n_owners(call, owner);
   if (n_rows != n_lists || (width != call.pos_begin && width != call.k.dim(1))) {
     throw ConfigError(fmt::format(
-        "selector {}: its scores have shape [{}, {}], expected [{}, {}] (one row per {}, one score per key before the call) "
-        "or [{}, {}] (the call's own keys too); {}",
+        "selector {}: its scores have shape [{}, {}], expected [{}, {}] (one row per {}, one score "
+        "per key before the call) or [{}, {}] (the call's own keys too); {}",
         method, n_rows, width, n_lists, call.pos_begin, words_for(owner), n_lists, call.k.dim(1),
         words_of(call)));
   }
   if (call.budget.kind == Budget::Kind::mass) {
     throw ConfigError(fmt::format(
-        "selector {}: a budget of kind p says how much weight to keep, not how many keys: expected the keys themselves, "
-        "found scores; {}",
+        "selector {}: a budget of kind p says how much weight to keep, not how many keys: expected "
+        "the keys themselves, found scores; {}",
         method, words_of(call)));
   }
   std::vector<KeyList> lists;
@@ -152,8 +152,8 @@ Selection stated_keys(const std::string& method, const SelectCall& call, ListOwn
                 "which are left)",
                 pos));
       }
-      if (pos < call.pos_begin)
-        list.scored.push_back(static_cast<KeyPos>(pos));  // the call's own are forced anyway
+      // The call's own are forced anyway.
+      if (pos < call.pos_begin) list.scored.push_back(static_cast<KeyPos>(pos));
     }
     if (call.budget.kind != Budget::Kind::mass) {
       const auto n_past = static_cast<Index>(past_keys(call, owner, i).size());

@@ -22,7 +22,8 @@ namespace nb = nanobind;
 const Selection& SelectionHolder::get() const {
   if (is_gone)
     throw ConfigError(
-        "this selection was returned to kvscope, which took its lists: expected to be asked before");
+        "this selection was returned to kvscope, which took its lists: expected to be asked "
+        "before");
   return selection;
 }
 
@@ -39,7 +40,8 @@ namespace {
 using StatePtr = std::shared_ptr<CallState>;
 using HolderPtr = std::shared_ptr<SelectionHolder>;
 
-/// A window of the call's tensor. `self` (the Python object) is its owner, by which kept arrays are noticed.
+/// A window of the call's tensor. `self` (the Python object) is its owner, by which kept
+/// arrays are noticed.
 template <TensorView<const float> SelectCall::*tensor>
 nb::object array_of(nb::handle_t<CallState> self) {
   const SelectCall& call = nb::cast<const CallState&>(self).get();
@@ -171,7 +173,7 @@ void bind_call(nb::module_& module) {
       .def_prop_ro("score_scale", [](const CallState& s) { return s.get().score_scale; })
       .def_prop_ro("score_cap", [](const CallState& s) { return s.get().score_cap; })
       .def_prop_ro(
-          "sinks", [](const CallState& s) { return copied(s.get().sinks); },
+          "sinks", [](const CallState& s) { return copied(s.get().sink_logits); },
           nb::rv_policy::automatic)
       .def(
           "builtin",

@@ -1,4 +1,5 @@
-// One question to a Python selector as Python sees it: arrays on the engine's own memory, good while the call lasts.
+// One question to a Python selector as Python sees it: arrays on the engine's own memory, good
+// while the call lasts.
 #pragma once
 
 #include <functional>
@@ -10,7 +11,8 @@
 
 namespace kvscope::python {
 
-/// A selection that Python holds. What a selector returns moves into the engine; the holder is empty from then on.
+/// A selection that Python holds. What a selector returns moves into the engine; the holder is
+/// empty from then on.
 struct SelectionHolder {
   Selection selection;
   bool is_gone = false;

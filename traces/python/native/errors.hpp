@@ -9,14 +9,15 @@
 
 namespace kvscope::python {
 
-/// Keeps the exception of a Python selector (the first one since the last take), since a C++ library stands between it and
-/// the caller. With the GIL.
+/// Keeps the exception of a Python selector (the first one since the last take), since a C++
+/// library stands between it and the caller. With the GIL.
 void keep_failure(nanobind::python_error error);
 
 /// What was kept, if anything; nothing is kept afterwards. With the GIL.
 std::optional<nanobind::python_error> take_failure();
 
-/// Calls `work`. If it throws because of a Python selector, throws the Python exception itself. With the GIL.
+/// Calls `work`. If it throws because of a Python selector, throws the Python exception itself.
+/// With the GIL.
 template <class Work>
 auto with_python_failures(Work&& work) {
   take_failure();

@@ -1,4 +1,5 @@
-// The commands of kvscope, run inside the Python process: run() for the package, main() for the console script.
+// The commands of kvscope, run inside the Python process: run() for the package, main() for
+// the console script.
 #include "analysis/cli/program.hpp"
 
 #include <nanobind/nanobind.h>
@@ -66,14 +67,15 @@ class Listener final : public cli::Host {
 
 std::mutex one_command;  // the host is one for the process
 
-/// Runs a command on a thread of its own while this one sees to signals (Ctrl-C) and progress, which only Python's own
-/// threads may. Returns (exit code, standard output, notes).
+/// Runs a command on a thread of its own while this one sees to signals (Ctrl-C) and progress,
+/// which only Python's own threads may. Returns (exit code, standard output, notes).
 std::tuple<int, nb::bytes, std::vector<std::string>> run(const std::vector<std::string>& words,
                                                          const nb::object& on_progress) {
   const std::unique_lock one(one_command, std::try_to_lock);
   if (!one) {
     throw ConfigError(
-        "a command of kvscope is running in another thread of this process: expected one at a time");
+        "a command of kvscope is running in another thread of this process: expected one at a "
+        "time");
   }
   take_failure();
   Listener listener;

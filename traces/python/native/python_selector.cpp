@@ -1,4 +1,5 @@
-// Selectors that a Python function answers: put into the registry, so that replay, sweeps and live runs find them.
+// Selectors that a Python function answers: put into the registry, so that replay, sweeps and live
+// runs find them.
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -30,8 +31,8 @@ namespace {
 struct Definition {
   std::string name;
   SelectorCaps caps;
-  nb::object
-      ask;  // ask(call, options, state) -> None, a Selection, ("scores", array) or ("keys", [arrays])
+  // ask(call, options, state) -> None, a Selection, ("scores", array) or ("keys", [arrays]).
+  nb::object ask;
   nb::object cost;  // cost(call) -> (flops, bytes, metadata bytes), or None
 };
 
@@ -119,8 +120,8 @@ class PythonSelector final : public Selector {
   }
 
  private:
-  /// Asks the function about the next budget and adds what follows: one answer, or those to all budgets if it gave scores
-  /// without a look at the budget.
+  /// Asks the function about the next budget and adds what follows: one answer, or those to all
+  /// budgets if it gave scores without a look at the budget.
   void answer(SelectCall& call, std::span<const Budget> budgets, std::vector<Selection>& answers) {
     const std::size_t at = answers.size();
     call.budget = budgets[at];
@@ -159,11 +160,12 @@ class PythonSelector final : public Selector {
             stated_keys(definition_.name, call, state->owner, state->page_size, lists_of(said[1])));
       }
     }
-    // The engine's memory must not be seen again: whoever keeps an array of the call keeps its view.
+    // The engine's memory must not be seen again: whoever keeps an array of the call
+    // keeps its view.
     if (Py_REFCNT(view.ptr()) > 1) {
       throw ConfigError(fmt::format(
-          "selector {}: the function keeps the call or one of its arrays beyond the call, where its memory is used "
-          "for other things: expected a copy (call.k.copy()); {}",
+          "selector {}: the function keeps the call or one of its arrays beyond the call, where "
+          "its memory is used for other things: expected a copy (call.k.copy()); {}",
           definition_.name, words_of(call)));
     }
   }
@@ -226,8 +228,9 @@ class PythonSelector final : public Selector {
     if (method.caps.permanent || method.caps.needs_probs || method.caps.needs_calibration ||
         method.caps.needs_draft) {
       throw ConfigError(fmt::format(
-          "selector {}: {} evicts, votes with softmax weights, learns from a text or needs a draft model, so that a function "
-          "cannot ask it: expected a method that answers each call by itself",
+          "selector {}: {} evicts, votes with softmax weights, learns from a text or needs a draft "
+          "model, so that a function cannot ask it: expected a method that answers each call by "
+          "itself",
           definition_.name, spec));
     }
     method.selector->reset(shape_);
@@ -271,8 +274,8 @@ Enum enum_of(const std::string& word, std::initializer_list<std::pair<const char
   throw ConfigError(fmt::format("{}: expected one of {}, found {}", what, all, word));
 }
 
-/// Adds a function to the registry. `options`: (name, help, default, expected) each; `parse` makes the dict of keyword
-/// arguments from assigned texts, and raises for a bad one.
+/// Adds a function to the registry. `options`: (name, help, default, expected) each; `parse` makes
+/// the dict of keyword arguments from assigned texts, and raises for a bad one.
 void put_selector(const std::string& name, const std::string& title, const std::string& idea,
                   const std::vector<std::string>& phases, const std::string& owner,
                   const std::vector<std::string>& budgets, Index dense_layers, Index page_size,

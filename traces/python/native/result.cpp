@@ -1,4 +1,5 @@
-// Results of analyses, sweeps and simulations: arrays with their axes and units, and rows as columns.
+// Results of analyses, sweeps and simulations: arrays with their axes and units, and
+// rows as columns.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>

@@ -46,8 +46,8 @@ class Run {
     shape.score_cap = score_cap;
     if (n_layers < 1 || n_kv < 1 || n_q < n_kv || n_q % n_kv != 0 || d_head < 1) {
       throw ShapeError(fmt::format(
-          "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one of "
-          "each, and query heads a multiple of KV heads",
+          "a run of {} layers, {} query heads, {} KV heads and {} channels: expected at least one "
+          "of each, and query heads a multiple of KV heads",
           n_layers, n_q, n_kv, d_head));
     }
     std::vector<Budget> parsed;
@@ -62,16 +62,17 @@ class Run {
     run_->begin_call(phase_of(phase), n_tok);
   }
 
-  /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one selection per budget.
+  /// q [n_q, n_tok, d_head], k and v [n_kv, n_ctx, d_head]: rank 3, C order. Returns one
+  /// selection per budget.
   std::vector<std::shared_ptr<SelectionHolder>> layer_call(
       Index layer, const InputArray<float>& q, const InputArray<float>& k,
-      const std::optional<InputArray<float>>& v, const std::vector<float>& sinks) {
+      const std::optional<InputArray<float>>& v, const std::vector<float>& sink_logits) {
     LayerCall call{.layer = layer,
                    .q = view_of(q),
                    .k = view_of(k),
                    .v = {},
                    .window = std::nullopt,
-                   .sinks = sinks};
+                   .sink_logits = sink_logits};
     if (v) call.v = view_of(*v);
     call.pool = pool_.get();
     return with_python_failures([&] {

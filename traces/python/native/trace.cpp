@@ -36,8 +36,9 @@ NumpyArray<float> read_slice(const TraceFile& trace, Index layer, Index head, In
   return owning(std::move(slice));
 }
 
-/// Exact attention probabilities of one query head at `positions`, [n, n_tokens] f64, from the stored q and k; 0 where a
-/// query does not look, so a row sums to 1 (less where an attention sink takes a part).
+/// Exact attention probabilities of one query head at `positions`, [n, n_tokens] f64, from the
+/// stored q and k; 0 where a query does not look, so a row sums to 1 (less where an attention sink
+/// takes a part).
 NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_head,
                                   const std::vector<Index>& positions) {
   const TraceInfo& info = trace.info();
@@ -62,7 +63,7 @@ NumpyArray<double> attention_rows(const TraceFile& trace, Index layer, Index q_h
           info.window.empty() ? std::nullopt : info.window[static_cast<std::size_t>(layer)]};
       visit_score_rows(source, std::span(&pos, 1), scratch,
                        [&](Index, std::span<double> scores, TokenRange visible) {
-                         softmax_in_place(scores, info.sink(layer, q_head));
+                         softmax_in_place(scores, info.sink_logit(layer, q_head));
                          std::copy(
                              scores.begin(), scores.end(),
                              out.begin() + static_cast<std::ptrdiff_t>(i) * n_keys + visible.begin);
@@ -125,9 +126,9 @@ void bind_trace(nb::module_& module) {
           "sinks",
           [](const TraceFile& t) {
             const TraceInfo& info = t.info();
-            std::vector<float> copy = info.sinks;
+            std::vector<float> copy = info.sink_logits;
             return owning(std::move(copy),
-                          info.sinks.empty()
+                          info.sink_logits.empty()
                               ? std::vector<std::size_t>{0}
                               : std::vector<std::size_t>{static_cast<std::size_t>(info.n_layers),
                                                          static_cast<std::size_t>(info.n_q)});

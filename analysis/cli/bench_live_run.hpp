@@ -1,0 +1,30 @@
+// One prefill of a running model, plain or under a method, with the time that attention and
+// choosing took: the measurement behind kvscope bench live and kvscope cost --check.
+#pragma once
+
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "core/model/tokenizer.hpp"
+#include "core/model/transformer.hpp"
+#include "core/sim/replay.hpp"
+
+namespace kvscope::cli {
+
+/// Seconds of one prefill up to the first token's logits.
+struct PrefillSeconds {
+  double total = 0.0;
+  double attention = 0.0;  // selection not included
+  double selection = 0.0;
+};
+
+/// pair null: the plain model. Throws Interrupted between calls.
+PrefillSeconds time_prefill(const Transformer& model, const ReplayPair* pair,
+                            std::span<const TokenId> text, Index chunk, ThreadPool& pool,
+                            const std::stop_token& stop);
+
+/// The embedded book's tokens, repeated if it is too short, as ids of any vocabulary.
+std::vector<TokenId> book_tokens(const ModelConfig& config, Index length);
+
+}  // namespace kvscope::cli

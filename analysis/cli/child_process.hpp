@@ -1,0 +1,60 @@
+// Processes that this program starts: with pipes to their standard streams, ended with their owner.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace kvscope::cli {
+
+/// A running program. The destructor kills it if it still runs.
+class ChildProcess {
+ public:
+  /// argv[0] is looked up in PATH. Throws IoError if it cannot be started.
+  explicit ChildProcess(const std::vector<std::string>& argv);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  int out() const { return out_; }
+  int err() const { return err_; }
+  /// A line to its standard input; false if it reads no more.
+  bool write_line(const std::string& line);
+  void close_input();
+  void send(int signal) const;
+  /// Waits for its end: 0 to 255 is its exit code, 256 + N that signal N ended it.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+  int in_ = -1;
+  int out_ = -1;
+  int err_ = -1;
+};
+
+/// "ended with code 3", "was ended by signal 9".
+std::string end_text(int ended);
+
+/// The sentence of a kvscope among what was written to standard error, without "kvscope: "; else
+/// the last line.
+std::string sentence_of(const std::string& written);
+
+/// Appends what can be read now. False at the end of the stream.
+bool read_some(int fd, std::string& text);
+
+struct ChildOutcome {
+  int ended = 0;  // as ChildProcess::wait
+  std::string out;
+  std::string err;
+};
+
+/// A program to its end, with what it said. On a stop it gets SIGTERM and is waited for.
+ChildOutcome run_child(const std::vector<std::string>& argv, const std::stop_token& stop);
+
+/// The file of the program that runs here.
+std::string this_program();
+
+}  // namespace kvscope::cli

@@ -1,0 +1,39 @@
+#include "analysis/cli/engine.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "analysis/cli/child_process.hpp"
+#include "analysis/cli/exit_code.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Engine>, 4> kEngines = {
+    {{"local", run_local}, {"mpi", run_mpi}, {"slurm", run_slurm}, {"ray", run_ray}}};
+
+}  // namespace
+
+Engine find_engine(std::string_view name) {
+  for (const auto& [known, engine] : kEngines) {
+    if (known == name) return engine;
+  }
+  throw UsageError(fmt::format("--engine: expected local, mpi, slurm or ray, found \"{}\"", name));
+}
+
+std::vector<std::string> worker_words(const EngineJob& job, const std::string& units) {
+  std::vector<std::string> words = job.command;
+  words.insert(words.end(), {"--unit", units, "--out", job.folder.string()});
+  return words;
+}
+
+std::string launcher_text(std::string_view launcher, int ended, const std::string& written) {
+  if (ended == 0) return "";
+  const std::string said = sentence_of(written);
+  return fmt::format("{} {}{}{}", launcher, end_text(ended), said.empty() ? "" : ": ", said);
+}
+
+}  // namespace kvscope::cli

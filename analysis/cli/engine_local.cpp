@@ -1,0 +1,146 @@
+// The engine "local": processes of this program on this machine.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "analysis/cli/child_process.hpp"
+#include "analysis/cli/engine.hpp"
+
+namespace kvscope::cli {
+namespace {
+
+/// A unit that ended as many workers by a signal is given up: it needs more memory than there is,
+/// say.
+constexpr int kMostTries = 5;
+/// What is kept of a worker's standard error.
+constexpr std::size_t kMostWords = 1 << 16;
+
+struct Worker {
+  std::unique_ptr<ChildProcess> process;
+  std::string at;   // the unit it is at; empty: none
+  std::string out;  // what it said, as far as it is no whole line
+  std::string err;
+};
+
+class LocalRun {
+ public:
+  explicit LocalRun(const EngineJob& job) : job_(job), todo_(job.todo.begin(), job.todo.end()) {
+    const auto n = std::min<std::size_t>(static_cast<std::size_t>(job.workers), job.todo.size());
+    for (std::size_t w = 0; w < n; ++w) workers_.push_back(start());
+  }
+
+  std::string run() {
+    bool is_told = false;
+    while (!workers_.empty()) {
+      wait_for_words();
+      const bool ends = job_.stop.stop_requested() || !failure_.empty();
+      if (ends && !is_told) {
+        todo_.clear();
+        for (Worker& worker : workers_) worker.process->send(SIGTERM);
+        is_told = true;
+      }
+      for (std::size_t w = 0; w < workers_.size();) {
+        if (listen(workers_[w])) {
+          ++w;
+          continue;
+        }
+        Worker gone = std::move(workers_[w]);
+        workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(w));
+        bury(gone, ends);
+      }
+    }
+    return failure_;
+  }
+
+ private:
+  Worker start() {
+    Worker worker;
+    worker.process = std::make_unique<ChildProcess>(worker_words(job_, "-"));
+    give_next(worker);
+    return worker;
+  }
+
+  void give_next(Worker& worker) {
+    if (todo_.empty()) {
+      worker.process->close_input();  // it ends
+      return;
+    }
+    worker.at = todo_.front();
+    todo_.pop_front();
+    worker.process->write_line(worker.at);  // if it is dead, its end says so
+  }
+
+  void wait_for_words() {
+    std::vector<pollfd> ends;
+    for (const Worker& worker : workers_) {
+      ends.push_back({worker.process->out(), POLLIN, 0});
+      ends.push_back({worker.process->err(), POLLIN, 0});
+    }
+    ::poll(ends.data(), ends.size(), /*milliseconds=*/100);
+    ready_.clear();
+    for (const pollfd& end : ends) ready_[end.fd] = end.revents != 0;
+  }
+
+  /// Hears what a worker says; false once it says no more.
+  bool listen(Worker& worker) {
+    if (ready_[worker.process->err()]) {
+      read_some(worker.process->err(), worker.err);
+      if (worker.err.size() > kMostWords) worker.err.erase(0, worker.err.size() - kMostWords);
+    }
+    if (!ready_[worker.process->out()]) return true;
+    const bool goes_on = read_some(worker.process->out(), worker.out);
+    for (std::size_t end = 0; (end = worker.out.find('\n')) != std::string::npos;) {
+      if (worker.out.substr(0, end) == worker.at) {
+        worker.at.clear();
+        if (job_.progress) {
+          job_.progress({"units", ++n_done_, static_cast<std::int64_t>(job_.todo.size()), "units"});
+        }
+        give_next(worker);
+      }
+      worker.out.erase(0, end + 1);
+    }
+    return goes_on;
+  }
+
+  /// After a worker's end: its unit goes back to the others, and another worker takes its place.
+  void bury(Worker& worker, bool ends) {
+    while (read_some(worker.process->err(), worker.err) && worker.err.size() < kMostWords) {
+    }
+    ready_.erase(worker.process->out());  // the next worker may get the same descriptors
+    ready_.erase(worker.process->err());
+    const int ended = worker.process->wait();
+    if (ends || (ended == 0 && worker.at.empty())) return;
+    const bool is_killed = ended >= 256;
+    if (!is_killed || ++tries_[worker.at] >= kMostTries) {
+      failure_ = is_killed && !worker.at.empty()
+                     ? fmt::format("unit {} ended {} workers, the last one {}", worker.at,
+                                   kMostTries, end_text(ended).substr(4))
+                     : launcher_text("a worker", ended, worker.err);
+      if (failure_.empty()) failure_ = "a worker ended before its work did";
+      return;
+    }
+    if (!worker.at.empty()) todo_.push_front(worker.at);
+    if (!todo_.empty()) workers_.push_back(start());
+  }
+
+  const EngineJob& job_;
+  std::deque<std::string> todo_;
+  std::vector<Worker> workers_;
+  std::map<int, bool> ready_;         // descriptors that have something to say
+  std::map<std::string, int> tries_;  // how many workers a unit ended
+  std::int64_t n_done_ = 0;
+  std::string failure_;
+};
+
+}  // namespace
+
+std::string run_local(const EngineJob& job) {
+  return LocalRun(job).run();
+}
+
+}  // namespace kvscope::cli

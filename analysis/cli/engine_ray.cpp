@@ -1,0 +1,25 @@
+// The engine "ray": the Python package's module kvscope.ray_units, which hands units to tasks of
+// Ray. The interpreter is KVSCOPE_PYTHON, else python3; a cluster is found as Ray finds it
+// (RAY_ADDRESS).
+#include <cstdlib>
+
+#include "analysis/cli/child_process.hpp"
+#include "analysis/cli/engine.hpp"
+
+namespace kvscope::cli {
+
+std::string run_ray(const EngineJob& job) {
+  const char* const named = std::getenv("KVSCOPE_PYTHON");
+  std::vector<std::string> words = {named != nullptr ? named : "python3",
+                                    "-m",
+                                    "kvscope.ray_units",
+                                    job.list.string(),
+                                    job.folder.string(),
+                                    std::to_string(job.workers),
+                                    "--"};
+  words.insert(words.end(), job.command.begin(), job.command.end());
+  const ChildOutcome outcome = run_child(words, job.stop);
+  return launcher_text("ray", outcome.ended, outcome.err);
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,59 @@
+// The engine "slurm": a batch script of an array job, one task per worker, and sbatch --wait until
+// it has ended. A task that is preempted or ends at its time limit gets SIGTERM, stops between two
+// looks at the stop token, and is queued again; what it had finished lies in the folder. Partition,
+// account, memory and time come from sbatch's own environment (SBATCH_PARTITION, SBATCH_ACCOUNT,
+// SBATCH_MEM_PER_NODE, SBATCH_TIMELIMIT, ...).
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/cli/child_process.hpp"
+#include "analysis/cli/engine.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/shell_word.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+std::string script_of(const EngineJob& job) {
+  std::string command;
+  for (const std::string& word : worker_words(job, "@" + job.list.string()))
+    command += " " + shell_word(word);
+  // exec: the signal reaches the program. 30 seconds before a time limit, since a stop takes
+  // moments.
+  return fmt::format(
+      "#!/bin/sh\n"
+      "#SBATCH --job-name=kvscope\n"
+      "#SBATCH --array=0-{}\n"
+      "#SBATCH --requeue\n"
+      "#SBATCH --open-mode=append\n"
+      "#SBATCH --signal=B:TERM@30\n"
+      "#SBATCH --output={}\n"
+      "exec{}\n",
+      job.workers - 1, (job.folder / "slurm-%a.out").string(), command);
+}
+
+}  // namespace
+
+std::string run_slurm(const EngineJob& job) {
+  const std::filesystem::path script = job.folder / "slurm.sh";
+  write_new_file(script, script_of(job), /*overwrite=*/true);
+  const ChildOutcome outcome =
+      run_child({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
+  const std::string number = outcome.out.substr(0, outcome.out.find_first_of(";\n"));
+  // Its tasks stop cleanly.
+  if (job.stop.stop_requested() && !number.empty()) run_child({"scancel", number}, {});
+  if (outcome.ended == 0) {
+    std::filesystem::remove(script);
+    for (int task = 0; task < job.workers; ++task)
+      remove_quietly(job.folder / fmt::format("slurm-{}.out", task));
+    return "";
+  }
+  return fmt::format("{}{}", launcher_text("sbatch", outcome.ended, outcome.err),
+                     number.empty() ? ""
+                                    : fmt::format(" (job {}; its words are in {}/slurm-*.out)",
+                                                  number, job.folder.string()));
+}
+
+}  // namespace kvscope::cli

@@ -1,0 +1,176 @@
+#include "analysis/cli/explain_key.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/number_text.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string word_of(const std::vector<std::string>& texts, Index pos) {
+  return pos >= 0 && pos < static_cast<Index>(texts.size())
+             ? quote(texts[static_cast<std::size_t>(pos)])
+             : std::string("-");
+}
+
+std::string list_words(const QueryLook& look) {
+  if (look.is_dense) return "everything";
+  const TokenRange heads = look.owner_heads;
+  return fmt::format("{} keys with {} of its attention; the list {}", look.kept.size(),
+                     percent_text(look.kept_mass),
+                     heads.size() == 1
+                         ? std::string("is the head's own")
+                         : fmt::format("serves heads {} to {}", heads.begin, heads.end - 1));
+}
+
+Json json_of(const QueryLook& look, const KeyFate& fate) {
+  Json row = {{"key", fate.key},
+              {"end", std::string(enum_name(fate.end))},
+              {"weight", fate.weight},
+              {"weight_rank", fate.weight_rank},
+              {"logit", fate.logit}};
+  if (!fate.is_ranked) return row;
+  row.update({{"score", json_number(fate.score)},
+              {"rank", fate.rank},
+              {"ranked", fate.n_ranked},
+              {"earned", look.n_earned},
+              {"cut", json_number(look.cut)},
+              {"page_begin", fate.page.begin},
+              {"page_end", fate.page.end},
+              {"page_logit", fate.page_logit}});
+  if (fate.slot) row["queries"] = look.slots[*fate.slot].queries;
+  return row;
+}
+
+/// What only some methods have to say: the page's bound, the queries that spoke for the key.
+std::string more_words(const QueryLook& look, const KeyFate& fate,
+                       const std::vector<std::string>& texts) {
+  std::string words;
+  if (look.page_size > 1 && fate.is_ranked) {
+    words += fmt::format(
+        "Its page holds keys {} to {}; their largest scaled q.k is {}, the key's own {}.\n",
+        fate.page.begin, fate.page.end - 1, number_text(fate.page_logit), number_text(fate.logit));
+  }
+  if (fate.slot) {
+    const QuokaSlot& slot = look.slots[*fate.slot];
+    words +=
+        fmt::format("Of {} representative queries, number {} gave it its score:", look.slots.size(),
+                    *fate.slot + 1);
+    for (std::size_t h = 0; h < slot.queries.size(); ++h) {
+      words += fmt::format("{} position {} {} of head {}", h == 0 ? "" : ",", slot.queries[h],
+                           word_of(texts, slot.queries[h]),
+                           look.owner_heads.begin + static_cast<Index>(h));
+    }
+    words += ".\n";
+  }
+  return words;
+}
+
+}  // namespace
+
+void ExplainKeyOptions::declare(OptionSet& options) {
+  options
+      .positional("trace", "a recording: explain one query and key of it instead of needles", trace,
+                  /*required=*/false)
+      .kind = ValueKind::file;
+  options.add("layer", "N", "with a trace: the layer", layer);
+  options.add("head", "N", "with a trace: the query head", head);
+  options.add("query", "N", "with a trace: position of the query", query);
+  options.add("key", "N", "with a trace: position of the key [the heaviest that was dropped]", key);
+  options.add("top", "N", "with a trace: heaviest keys that are listed", top);
+  options.flag("as-step", "with a trace: take a query of the prompt as a decode step", as_step);
+  options.add("draft", "TRACE", "with a trace: the draft model's, over the same tokens", draft)
+      .kind = ValueKind::file;
+  options
+      .add("calibration", "TRACE", "with a trace: the same model's over another text", calibration)
+      .kind = ValueKind::file;
+}
+
+int ExplainKeyOptions::run(KeyQuestion question, bool json, const std::string& command_line,
+                           int n_threads) const {
+  if (!layer || !head || !query) {
+    throw UsageError(
+        "a trace needs --layer, --head and --query: the layer, the query head and the position "
+        "that is explained");
+  }
+  if (top < 0 || top > 100'000)
+    throw UsageError(fmt::format("--top: expected 0 to 100000, found {}", top));
+  const TraceFile recording = TraceFile::open(*trace, {});
+  std::optional<TraceFile> second;
+  if (draft) second.emplace(TraceFile::open(*draft, {}));
+  std::optional<TraceFile> text;
+  if (calibration) text.emplace(TraceFile::open(*calibration, {}));
+  const KeySources sources{recording, second ? &*second : nullptr, text ? &*text : nullptr};
+  question.layer = *layer;
+  question.q_head = *head;
+  question.query = *query;
+  question.as_step = as_step;
+  const StopOnSignal stop;
+  ThreadPool pool(n_threads);
+  const QueryLook look = look_at_query(sources, question, pool, stop.token());
+  std::vector<KeyFate> listed;
+  for (const Index heavy : look.heaviest(static_cast<std::size_t>(top)))
+    listed.push_back(fate_of(look, heavy));
+  Index asked = key.value_or(look.visible.end - 1);
+  if (!key) {
+    for (const Index heavy : look.heaviest(look.weights.size())) {
+      if (fate_of(look, heavy).end != KeyEnd::dropped) continue;
+      asked = heavy;
+      break;
+    }
+  }
+  const KeyFate fate = fate_of(look, asked);
+  const KeepingBudget budget = budget_that_keeps(sources, question, asked, pool, stop.token());
+  const std::vector<std::string> texts = recording.token_bytes();
+  if (json) {
+    Json report = {{"kind", "explain-key"},
+                   {"command_line", command_line},
+                   {"selector", question.selector.text()},
+                   {"budget", question.budget ? Json(question.budget->to_string()) : Json(nullptr)},
+                   {"layer", *layer},
+                   {"q_head", *head},
+                   {"query", *query},
+                   {"dense", look.is_dense},
+                   {"kept", look.is_dense ? Json(nullptr) : Json(look.kept.size())},
+                   {"kept_mass", look.is_dense ? 1.0 : look.kept_mass},
+                   {"key", json_of(look, fate)},
+                   {"keeping_budget", budget.tokens ? Json(*budget.tokens) : Json(nullptr)},
+                   {"sentence", fate_sentence(look, fate)},
+                   {"heaviest", Json::array()}};
+    for (const KeyFate& one : listed) report["heaviest"].push_back(json_of(look, one));
+    print_json(report);
+    return kOk;
+  }
+  std::string out = fmt::format(
+      "{}, layer {}, query head {}, query {} {}: {}{} keeps {}\n\n", trace->filename().string(),
+      *layer, *head, *query, word_of(texts, *query), question.selector.text(),
+      question.budget ? " at " + question.budget->to_string() : std::string(), list_words(look));
+  out += fmt::format("key {} {}: weight {} (number {} of {})\n{}{}{}\n\n", asked,
+                     word_of(texts, asked), number_text(fate.weight, 3), fate.weight_rank,
+                     look.visible.size(), fate_sentence(look, fate),
+                     fate.end == KeyEnd::dropped || fate.end == KeyEnd::kept ? " " : "",
+                     budget_sentence(fate, budget));
+  out += more_words(look, fate, texts);
+  TextTable table({"key", "token", "weight", "", "score", "rank", "margin"});
+  for (const KeyFate& one : listed) {
+    table.add_row({fmt::format("{}", one.key), word_of(texts, one.key), number_text(one.weight, 3),
+                   std::string(enum_name(one.end)),
+                   one.is_ranked ? number_text(one.score) : std::string("-"),
+                   one.is_ranked ? fmt::format("{}", one.rank) : std::string("-"),
+                   one.is_ranked ? number_text(one.score - look.cut, 3) : std::string("-")});
+  }
+  print(out + "\n" + table.text());
+  return kOk;
+}
+
+}  // namespace kvscope::cli

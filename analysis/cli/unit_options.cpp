@@ -1,0 +1,229 @@
+#include "analysis/cli/unit_options.hpp"
+
+#include <algorithm>
+
+#include "analysis/cli/child_process.hpp"
+#include "analysis/cli/engine.hpp"
+#include "analysis/cli/host.hpp"
+#include "analysis/cli/output.hpp"
+#include "analysis/cli/signals.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/unit_source.hpp"
+#include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/number_text.hpp"
+#include "core/base/version.hpp"
+
+namespace kvscope::cli {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr int kMostWorkers = 100'000;
+
+/// Options that decide neither the numbers nor what the table shows.
+constexpr std::string_view kOutside[] = {
+    "out",        "csv",  "resume", "force",  "overwrite", "json",  "threads",     "progress",
+    "list-units", "unit", "units",  "engine", "workers",   "shard", "show-prompts"};
+
+Json list_json(const UnitWork& work) {
+  Json units = Json::array();
+  for (std::size_t u = 0; u < work.n_units; ++u) {
+    const UnitCost cost = work.cost(u);
+    units.push_back({{"id", unit_id(work.hash, u)},
+                     {"inputs", cost.inputs},
+                     {"bytes_to_read", cost.bytes_to_read},
+                     {"predicted_seconds", cost.predicted_seconds},
+                     {"predicted_memory", cost.predicted_memory}});
+  }
+  return {{"kind", "units"},          {"command", work.command}, {"words", work.words},
+          {"version", writer_name()}, {"work", work.hash},       {"n_units", work.n_units},
+          {"units", std::move(units)}};
+}
+
+std::string list_text(const UnitWork& work) {
+  TextTable table({"unit", "reads", "bytes", "seconds", "memory"});
+  for (std::size_t u = 0; u < work.n_units; ++u) {
+    const UnitCost cost = work.cost(u);
+    table.add_row({unit_id(work.hash, u), cost.inputs.empty() ? "" : cost.inputs.front(),
+                   bytes_text(cost.bytes_to_read), number_text(cost.predicted_seconds, 3),
+                   bytes_text(cost.predicted_memory)});
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::vector<std::string> merging_words(const UnitFolder& units) {
+  const auto refuse = [&](const std::string& why) {
+    throw FormatError(
+        fmt::format("{}: its command is none that makes units: {}", units.folder.string(), why));
+  };
+  const std::string first = units.words.empty() ? "" : units.words.front();
+  if (first != "simulate" && first != "analyze" && first != "cost")
+    refuse("found \"" + first + "\"");
+  for (const std::string& word : units.words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name.starts_with("-o")) refuse("found " + word);
+    for (const std::string_view outside : kOutside) {
+      if (name == "--" + std::string(outside)) refuse("found " + word);
+    }
+  }
+  return units.words;
+}
+
+void UnitOptions::declare(OptionSet& options) {
+  options.flag("list-units", "print the units that this work is cut into, and do none", list_);
+  options.add(
+      "unit", "ID[,ID]",
+      "do these units alone, each into a file of the folder --out; @FILE: ids of a file, of which "
+      "a rank of mpirun or a task of an array job takes its share; -: ids from standard input",
+      unit_);
+  options
+      .add("units", "DIR",
+           "keep finished units in this folder and do what it lacks [OUT.units, which goes at the "
+           "end]",
+           folder_)
+      .kind = ValueKind::folder;
+  options.add("engine", "NAME", "who does the units: local (processes here), mpi, slurm or ray",
+              engine_);
+  options.add("workers", "N", "processes of the engine [all cores]", workers_);
+}
+
+void UnitOptions::check(const std::optional<fs::path>& out) const {
+  if (engine_) find_engine(*engine_);
+  if (workers_ && !engine_) throw UsageError("--workers needs --engine");
+  if (workers_ && (*workers_ < 1 || *workers_ > kMostWorkers))
+    throw UsageError(
+        fmt::format("--workers: expected a value in [1, {}], found {}", kMostWorkers, *workers_));
+  if (list_ && unit_) throw UsageError("--list-units and --unit exclude each other");
+  if (is_alone() && (engine_ || folder_))
+    throw UsageError(fmt::format("--{} and --{} exclude each other", list_ ? "list-units" : "unit",
+                                 engine_ ? "engine" : "units"));
+  if (list_ && out) throw UsageError("--list-units writes no file: expected no --out");
+  if (unit_ && !out) throw UsageError("--unit needs --out DIR, the folder of finished units");
+  if (unit_) {
+    std::error_code error;
+    if (fs::exists(*out, error) && !fs::is_directory(*out, error))
+      throw UsageError(
+          fmt::format("--out: expected a folder for --unit, found the file {}", out->string()));
+  }
+  if (engine_ && !folder_ && !out)
+    throw UsageError("--engine needs --out FILE or --units DIR, where finished units are kept");
+  if (engine_ && host() != nullptr)
+    throw UsageError(
+        "--engine starts processes of the program kvscope, which Python is not: run the command in "
+        "a shell");
+}
+
+void UnitOptions::seal(UnitWork& work, const OptionSet& given, const std::string& name) const {
+  work.words = given.words(name, kOutside);
+}
+
+int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& out, bool json,
+                           const WorkOptions& options) const {
+  if (list_) {
+    if (json) {
+      print_json(list_json(work));
+    } else {
+      print(list_text(work));
+    }
+    return kOk;
+  }
+  const StopOnSignal stop;
+  ProgressReporter progress(options.progress);
+  const auto do_one = [&](std::size_t unit) {
+    do_unit_file(work, unit, *out, progress.callback(), stop.token());
+    print_data(unit_id(work.hash, unit) + "\n");
+  };
+  if (*unit_ == "-") {
+    InputLines lines(stop.token());
+    while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
+    return kOk;
+  }
+  std::vector<std::size_t> units;  // all are looked at before the first is done
+  for (const std::string& id : listed_units(*unit_)) units.push_back(unit_of_id(work, id));
+  for (const std::size_t unit : units) {
+    if (stop.token().stop_requested()) throw Interrupted("units: stopped before the next one");
+    do_one(unit);
+  }
+  return kOk;
+}
+
+UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::path>& out,
+                               const WorkOptions& options, const fs::path& journal) const {
+  const fs::path folder = folder_ ? *folder_ : fs::path(out->string() + ".units");
+  std::vector<std::size_t> lacking;
+  for (std::size_t u = 0; u < work.n_units; ++u) {
+    if (!has_unit(folder, unit_id(work.hash, u))) lacking.push_back(u);
+  }
+  if (!lacking.empty()) {
+    std::error_code error;
+    fs::create_directory(folder, error);
+    if (!fs::is_directory(folder))
+      throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  }
+  if (engine_ && !lacking.empty()) {
+    std::vector<std::string> todo;
+    for (const std::size_t u : lacking) todo.push_back(unit_id(work.hash, u));
+    run_engine(work, folder, std::move(todo), options);
+  } else {
+    const StopOnSignal stop;
+    ProgressReporter progress(options.progress);
+    for (const std::size_t u : lacking)
+      do_unit_file(work, u, folder, progress.callback(), stop.token());
+  }
+  UnitFolder units = read_unit_folder(folder);
+  if (units.hash != work.hash) {
+    throw ConfigError(fmt::format("{} holds units of other inputs, options or another version: {}",
+                                  folder.string(), unit_id(units.hash, 0)));
+  }
+  write_journal(units, journal);
+  return units;
+}
+
+void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
+                             std::vector<std::string> todo, const WorkOptions& options) const {
+  const Engine engine = find_engine(*engine_);
+  EngineJob job;
+  job.workers = workers_.value_or(available_cores());
+  job.command.push_back(this_program());
+  job.command.insert(job.command.end(), work.words.begin(), work.words.end());
+  const int n_threads =
+      options.threads ? options.n_threads() : std::max(1, available_cores() / job.workers);
+  job.command.insert(job.command.end(), {"--threads", std::to_string(n_threads)});
+  job.folder = fs::absolute(folder);
+  job.list = job.folder / "list-of-units";
+  std::string lines;
+  for (const std::string& id : todo) lines += id + "\n";
+  write_new_file(job.list, lines, /*overwrite=*/true);
+  job.todo = std::move(todo);
+  const StopOnSignal stop;
+  ProgressReporter progress(options.progress);
+  job.progress = progress.callback();
+  job.stop = stop.token();
+  const std::string failure = engine(job);
+  remove_quietly(job.list);
+  const auto n_missing =
+      std::count_if(job.todo.begin(), job.todo.end(),
+                    [&](const std::string& id) { return !has_unit(job.folder, id); });
+  if (n_missing == 0) return;
+  const std::string state =
+      fmt::format("{} of {} units are missing from {}; the same command goes on", n_missing,
+                  work.n_units, folder.string());
+  std::error_code ignored;
+  fs::remove(folder, ignored);  // if nothing at all was done
+  if (stop.token().stop_requested())
+    throw Interrupted(fmt::format("{}: stopped; {}", *engine_, state));
+  throw IoError(fmt::format("{}: {}; {}", *engine_,
+                            failure.empty() ? "the workers ended before their work did" : failure,
+                            state));
+}
+
+void UnitOptions::clean_up(const UnitFolder& units) const {
+  if (!folder_) remove_units(units);
+}
+
+}  // namespace kvscope::cli

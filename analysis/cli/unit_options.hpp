@@ -1,0 +1,56 @@
+// The options of commands whose work can be cut into units: --list-units, --unit, --units, --engine
+// and --workers. A command hands over its UnitWork and gets, where all units are wanted, the folder
+// that holds them; from there it goes on as after an interruption, with a journal in which nothing
+// is missing.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "analysis/cli/common_options.hpp"
+#include "analysis/cli/options.hpp"
+#include "analysis/unit_folder.hpp"
+
+namespace kvscope::cli {
+
+/// The words of a folder's command, which begin with its name and hold no option about files and
+/// workers. Throws FormatError for others: a folder of units may come from anywhere.
+std::vector<std::string> merging_words(const UnitFolder& units);
+
+class UnitOptions {
+ public:
+  void declare(OptionSet& options);
+
+  /// True if the work is cut into units at all.
+  bool is_used() const { return list_ || unit_ || folder_ || engine_; }
+  /// True if units are listed or done, and nothing is made of them: --out is a folder then, or
+  /// nothing.
+  bool is_alone() const { return list_ || unit_; }
+  /// Throws UsageError for what contradicts itself.
+  void check(const std::optional<std::filesystem::path>& out) const;
+
+  /// `work` but for its words, which follow from what was given to the command `name`.
+  void seal(UnitWork& work, const OptionSet& given, const std::string& name) const;
+  /// --list-units, or --unit. Returns an ExitCode.
+  int run_alone(const UnitWork& work, const std::optional<std::filesystem::path>& out, bool json,
+                const WorkOptions& options) const;
+  /// --units, --engine: does what the folder lacks and writes the journal of all. Throws IoError if
+  /// workers failed, Interrupted on a stop; what is finished stays.
+  UnitFolder finish(const UnitWork& work, const std::optional<std::filesystem::path>& out,
+                    const WorkOptions& options, const std::filesystem::path& journal) const;
+  /// After the result is written: a folder that nobody named goes away.
+  void clean_up(const UnitFolder& units) const;
+
+ private:
+  void run_engine(const UnitWork& work, const std::filesystem::path& folder,
+                  std::vector<std::string> todo, const WorkOptions& options) const;
+
+  bool list_ = false;
+  std::optional<std::string> unit_;
+  std::optional<std::filesystem::path> folder_;
+  std::optional<std::string> engine_;
+  std::optional<int> workers_;
+};
+
+}  // namespace kvscope::cli

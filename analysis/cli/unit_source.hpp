@@ -1,0 +1,35 @@
+// Which units a worker does: --unit ID[,ID...], @FILE or -.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace kvscope::cli {
+
+/// The ids of a list between commas or of "@FILE", of which one among several ranks takes its
+/// share: line rank, rank + size, ... Throws IoError for a file that cannot be read.
+std::vector<std::string> listed_units(const std::string& text);
+
+/// A rank and how many there are, as a launcher says it in the environment: mpirun of Open MPI or
+/// MPICH, an array job of Slurm. 0 of 1 elsewhere.
+struct RankOfMany {
+  std::size_t rank = 0;
+  std::size_t size = 1;
+};
+RankOfMany rank_of_many();
+
+/// Lines of standard input; a stop ends the waiting for the next one.
+class InputLines {
+ public:
+  explicit InputLines(std::stop_token stop) : stop_(std::move(stop)) {}
+  /// Empty at the end. Throws Interrupted on a stop.
+  std::optional<std::string> next();
+
+ private:
+  std::stop_token stop_;
+  std::string text_;
+};
+
+}  // namespace kvscope::cli

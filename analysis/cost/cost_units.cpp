@@ -1,0 +1,152 @@
+#include "analysis/cost/cost_units.hpp"
+
+#include <array>
+
+#include "analysis/calibration_notes.hpp"
+#include "analysis/checked_lines.hpp"
+#include "analysis/replay_pairs.hpp"
+#include "analysis/unit_cost.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kCostMark = "kvscope_cost";
+
+/// The numbers of a work in the order of a journal.
+std::array<double*, 15> numbers_of(LayerWork& work) {
+  CallShape& shape = work.shape;
+  AttendWork& attend = work.attend;
+  return {&shape.n_q,        &shape.n_kv,        &shape.d_head, &shape.n_tok,    &shape.n_ctx,
+          &attend.pairs,     &attend.keys,       &attend.runs,  &attend.rows,    &work.score_flops,
+          &work.score_bytes, &work.append_bytes, &work.ranked,  &work.summaries, nullptr};
+}
+
+Json work_json(LayerWork work) {
+  Json list = Json::array();
+  for (const double* number : numbers_of(work)) {
+    if (number != nullptr) list.push_back(*number);
+  }
+  list.push_back(work.is_dense);
+  return list;
+}
+
+LayerWork work_from_json(const Json& list) {
+  LayerWork work;
+  const auto numbers = numbers_of(work);
+  if (!list.is_array() || list.size() != numbers.size())
+    throw ConfigError("the work of a call of another length");
+  for (std::size_t i = 0; i + 1 < numbers.size(); ++i) *numbers[i] = list[i].get<double>();
+  work.is_dense = list[numbers.size() - 1].get<bool>();
+  return work;
+}
+
+struct CostUnit {
+  std::vector<Index> layers;
+  std::vector<std::size_t> pairs;
+};
+
+std::vector<CostUnit> units_of(const CostReplay& replay) {
+  CostUnit alone;
+  CostUnit linked{replay.layers, {}};
+  for (std::size_t p = 0; p < replay.pairs.size(); ++p)
+    (replay.pairs[p].selector.caps().cross_layer ? linked : alone).pairs.push_back(p);
+  std::vector<CostUnit> units;
+  for (const Index layer : replay.layers) {
+    if (!alone.pairs.empty()) units.push_back({{layer}, alone.pairs});
+  }
+  if (!linked.pairs.empty()) units.push_back(linked);
+  return units;
+}
+
+Json identity_of(const TraceSource* trace) {
+  if (trace == nullptr) return nullptr;
+  return {{"uuid", trace->info().uuid}, {"hash", trace->info().content_hash}};
+}
+
+Json config_of(const CostReplay& replay, const Json& settings) {
+  const ReplayOptions& options = replay.options;
+  const auto or_null = [](const std::optional<Index>& x) { return x ? Json(*x) : Json(nullptr); };
+  Json config = {{"trace", identity_of(&replay.trace)},
+                 {"draft", identity_of(replay.draft)},
+                 {"calibration", identity_of(options.calibration)},
+                 {"layers", replay.layers},
+                 {"heads", options.q_heads},
+                 {"phase", std::string(name_of(options.calls.phase))},
+                 {"chunk", options.calls.chunk},
+                 {"steps", options.calls.steps},
+                 {"drafts", options.calls.drafts},
+                 {"dense_layers", or_null(options.dense_layers)},
+                 {"n_sink", options.n_sink},
+                 {"settings", settings}};
+  std::vector<MethodSpec> methods;
+  for (const ReplayPair& pair : replay.pairs) {
+    config["pairs"].push_back(pair_label(pair));
+    methods.push_back(pair.selector);
+  }
+  config["artifacts"] = artifacts_json(methods);
+  return config;
+}
+
+}  // namespace
+
+UnitWork cost_work(const CostReplay& replay, const Json& settings, ThreadPool& pool) {
+  const TraceInfo& info = replay.trace.info();
+  const std::vector<CostUnit> units = units_of(replay);
+  UnitWork work;
+  work.command = "cost";
+  work.header = Json{{kCostMark, 1},
+                     {"shape", {info.n_q, info.n_kv, info.d_head}},
+                     {"config", config_of(replay, settings)}};
+  work.n_units = units.size();
+  const std::vector<TokenRange> calls =
+      plan_calls(info, replay.options.calls, replay.trace.where());
+  work.cost = [&replay, units, calls](std::size_t unit) {
+    ReplayOptions only = replay.options;
+    only.rows_per_chunk = 1;  // no exact row is made
+    return replay_unit_cost(replay.trace.info(), replay.trace.where(), units[unit].layers,
+                            units[unit].pairs.size(), calls, 1, only);
+  };
+  work.run = [&replay, &pool, units](std::size_t unit, const ProgressFn& progress,
+                                     std::stop_token stop) {
+    const TraceInfo& shape = replay.trace.info();
+    WorkCollector works(shape.n_q, shape.n_kv, shape.d_head);
+    ReplayOptions options = replay.options;
+    options.on_answer = [&works](const AnsweredCall& answer) { works.add(answer); };
+    std::vector<ReplayPair> pairs;
+    for (const std::size_t p : units[unit].pairs) pairs.push_back(replay.pairs[p]);
+    replay_layers(replay.trace, replay.draft, units[unit].layers, pairs, options, pool, progress,
+                  stop);
+    Json line = {{"unit", unit}, {"works", Json::array()}};
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      for (const Index layer : units[unit].layers) {
+        Json of_calls = Json::array();
+        for (const LayerWork& one : works.calls(i, layer)) of_calls.push_back(work_json(one));
+        line["works"].push_back({units[unit].pairs[i], layer, std::move(of_calls)});
+      }
+    }
+    return line;
+  };
+  seal(work);
+  return work;
+}
+
+void read_cost_journal(const std::filesystem::path& journal, WorkCollector& works) {
+  read_checked_lines(journal, "cost", [&](const Json& line, bool is_first) {
+    if (is_first) {
+      if (line.at(kCostMark).get<int>() != 1) throw ConfigError("a newer version");
+      return;
+    }
+    for (const Json& one : line.at("works")) {
+      std::size_t call = 0;
+      for (const Json& work : one.at(2))
+        works.put(one.at(0).get<std::size_t>(), one.at(1).get<Index>(), call++,
+                  work_from_json(work));
+    }
+  });
+}
+
+}  // namespace kvscope

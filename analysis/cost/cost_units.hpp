@@ -1,0 +1,29 @@
+// The replay behind kvscope cost in units, cut as a sweep's: one layer of the trace for all methods
+// that look at layers one by one, all layers for those that link them. A unit is the work of every
+// call (LayerWork), from which predicted times on any card follow.
+#pragma once
+
+#include <filesystem>
+
+#include "analysis/cost/trace_cost.hpp"
+#include "analysis/unit_folder.hpp"
+
+namespace kvscope {
+
+struct CostReplay {
+  const TraceSource& trace;
+  const TraceSource* draft = nullptr;  // may be null
+  std::vector<Index> layers;
+  std::vector<ReplayPair> pairs;
+  ReplayOptions options;  // only_costs; on_answer is overwritten
+};
+
+/// `settings`: what besides the replay decides the report. The replay and the pool must outlive the
+/// work.
+UnitWork cost_work(const CostReplay& replay, const nlohmann::ordered_json& settings,
+                   ThreadPool& pool);
+
+/// Fills `works` from the journal of all units. Throws FormatError.
+void read_cost_journal(const std::filesystem::path& journal, WorkCollector& works);
+
+}  // namespace kvscope

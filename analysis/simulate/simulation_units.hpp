@@ -1,0 +1,13 @@
+// The units of a simulation one by one: a (case, pair) each, as its journal has them.
+#pragma once
+
+#include "analysis/simulate/simulation.hpp"
+#include "analysis/unit_folder.hpp"
+
+namespace kvscope {
+
+/// All three must outlive the work. Throws ConfigError for a task whose results decide how many
+/// cases there are: its units are not known beforehand.
+UnitWork simulation_work(SimulationTask& task, const SimulationSetup& setup, ThreadPool& pool);
+
+}  // namespace kvscope

@@ -1,0 +1,88 @@
+// Units of work in files: what one machine finishes alone lies in one file of a folder, and the
+// folder becomes the journal that a run on one machine would have written.
+//
+//   UnitWork    what a command has to do, cut as its journal is: a unit is a line of the journal
+//   unit's id   HASH-NUMBER: the hash covers the command, the program's version and everything that
+//               decides the numbers (the journal's first line): files of other inputs are named
+//               otherwise
+//   file        DIR/ID.unit, two checked lines (checked_lines.hpp): what it is, then the journal's
+//               line. That of unit 0 also says the journal's first line and the command that makes
+//               the table.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/progress.hpp"
+
+namespace kvscope {
+
+/// A unit as a scheduler sees it.
+struct UnitCost {
+  std::vector<std::string> inputs;  // "trace.h5, layer 3"
+  double bytes_to_read = 0.0;
+  double predicted_seconds = 0.0;  // on one core; a rough guide, see analysis/engines.md
+  double predicted_memory = 0.0;   // bytes beyond what the program takes by itself
+};
+
+struct UnitWork {
+  std::string command;             // "sweep", "simulate needle"
+  std::vector<std::string> words;  // of a command line that makes the same table
+  nlohmann::ordered_json header;   // the journal's first line: everything that decides the numbers
+  std::size_t n_units = 0;
+  std::function<UnitCost(std::size_t)> cost;
+  /// The unit's line in the journal.
+  std::function<nlohmann::ordered_json(std::size_t, const ProgressFn&, std::stop_token)> run;
+  std::string hash;  // 16 hexadecimal digits, of command, version and header: seal() fills it
+};
+
+/// Fills work.hash; what follows needs it.
+void seal(UnitWork& work);
+
+/// "5f0c2b6a9d3e8714-000017".
+std::string unit_id(std::string_view work_hash, std::size_t unit);
+
+/// The unit behind an id. Throws ConfigError, one sentence: no id at all, of other inputs or
+/// another version, beyond the last unit.
+std::size_t unit_of_id(const UnitWork& work, std::string_view id);
+
+/// True if the folder holds the unit, whole.
+bool has_unit(const std::filesystem::path& folder, const std::string& id);
+
+/// Does the unit if the folder does not hold it yet; makes the folder if it is not there. Nothing
+/// is written unless the unit is whole.
+void do_unit_file(const UnitWork& work, std::size_t unit, const std::filesystem::path& folder,
+                  const ProgressFn& progress, std::stop_token stop);
+
+/// What a folder of units says about itself.
+struct UnitFolder {
+  std::filesystem::path folder;
+  std::string command;
+  std::string version;
+  std::string hash;
+  std::size_t n_units = 0;
+  std::vector<std::string> words;    // empty while unit 0 is missing
+  nlohmann::ordered_json header;     // null while unit 0 is missing
+  std::vector<std::string> missing;  // ids, ascending
+};
+
+/// Reads every unit's first line. Throws ConfigError for units of several works or versions;
+/// FormatError for a folder without units, damaged files and files under another unit's name.
+UnitFolder read_unit_folder(const std::filesystem::path& folder);
+
+/// Throws ConfigError that names what is missing, if anything is. `who`: begins the sentence.
+void require_all_units(const UnitFolder& units, std::string_view who);
+
+/// Writes the journal of a folder from which nothing is missing.
+void write_journal(const UnitFolder& units, const std::filesystem::path& journal);
+
+/// Removes the files of these units, unfinished ones of killed workers too, and the folder if
+/// nothing else is in it.
+void remove_units(const UnitFolder& units);
+
+}  // namespace kvscope

@@ -1,0 +1,111 @@
+// Which attention kernel a call takes, and its arguments.
+#include "core/cuda/attend.hpp"
+
+#include <bit>
+#include <string>
+
+#include "core/cuda/attend_kernels.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr int kMostDecodeRows = 16;
+
+[[noreturn]] void refuse(const std::string& expected, long long found) {
+  throw ShapeError("attention on the GPU: expected " + expected + ", found " +
+                   std::to_string(found));
+}
+
+template <class T>
+AttendCall<T> call_of(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists,
+                      void* out, float* lse, OwnKeys own_keys) {
+  AttendCall<T> call;
+  const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
+  call.list = {lists, rows.n_past, rows.n_tok,
+               std::countr_zero(static_cast<unsigned>(lists.page_size)),
+               own_keys == OwnKeys::causal};
+  call.q = static_cast<const T*>(rows.q);
+  call.k = static_cast<const T*>(rows.k);
+  call.v = static_cast<const T*>(rows.v);
+  call.out = static_cast<T*>(out);
+  call.lse = lse;
+  call.capacity = shape.capacity;
+  call.n_q = shape.n_q;
+  call.n_kv = shape.n_kv;
+  call.heads_per_list = shape.n_q / n_owners;
+  call.owners_per_kv_head = n_owners / shape.n_kv;
+  call.log2_scale = shape.score_scale * kLog2E;
+  return call;
+}
+
+/// At most one block for each of the 132 multiprocessors of H100 and H200. A power of two: clusters
+/// of five do not all fit in one wave (measured: twice the time of four).
+int splits_for(int n_blocks, int most) {
+  int n_splits = 1;
+  while (n_splits * 2 <= most && n_blocks * n_splits * 2 <= 132) n_splits *= 2;
+  return n_splits;
+}
+
+}  // namespace
+
+void check_shape(const CallShape& shape) {
+  if (shape.d_head != 64 && shape.d_head != 128) refuse("d_head 64 or 128", shape.d_head);
+  if (shape.n_kv < 1) refuse("at least one KV head", shape.n_kv);
+  if (shape.n_q < 1 || shape.n_q % shape.n_kv != 0)
+    refuse("a multiple of " + std::to_string(shape.n_kv) + " query heads", shape.n_q);
+  if (shape.n_batch < 1 || shape.n_batch > 65535)
+    refuse("1 to 65535 sequences in a batch", shape.n_batch);
+  if (shape.capacity < 1 || shape.capacity > (std::int64_t{1} << 30))
+    refuse("place for 1 to 2^30 keys", shape.capacity);
+  if (!(shape.score_scale > 0.0f))
+    refuse("a positive score_scale", static_cast<long long>(shape.score_scale));
+}
+
+void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
+            float* lse, const AttendOptions& options, StreamHandle stream) {
+  check_shape(shape);
+  if (rows.n_tok < 1) refuse("at least one query", rows.n_tok);
+  if (lists.items != nullptr && lists.n_owners != shape.n_kv && lists.n_owners != shape.n_q)
+    refuse("a list per KV head or per query head", lists.n_owners);
+  if (!std::has_single_bit(static_cast<unsigned>(lists.page_size)))
+    refuse("pages of a power of two keys", lists.page_size);
+  if (options.n_splits < 0 || options.n_splits > 16) refuse("1 to 16 splits", options.n_splits);
+  const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
+  const int n_rows = shape.n_q / n_owners * rows.n_tok;
+  AttendBy by = options.by;
+  if (by == AttendBy::automatic) {
+    by = shape.dtype == Dtype::f32   ? AttendBy::rows
+         : n_rows <= kMostDecodeRows ? AttendBy::decode
+                                     : AttendBy::chunk;
+  }
+  if (by != AttendBy::rows && shape.dtype == Dtype::f32)
+    refuse("bf16 rows for the tensor cores' kernels, bytes per element 2", 4);
+  if (by == AttendBy::decode && n_rows > kMostDecodeRows)
+    refuse("at most 16 queries per list for the decode kernel", n_rows);
+  if (by == AttendBy::rows && shape.dtype == Dtype::f32) {
+    attend_rows(shape, call_of<float>(shape, rows, lists, out, lse, options.own_keys), stream);
+    return;
+  }
+  const auto call = call_of<Bf16>(shape, rows, lists, out, lse, options.own_keys);
+  if (by == AttendBy::rows) {
+    attend_rows(shape, call, stream);
+  } else if (by == AttendBy::decode) {
+    const int n_blocks = n_owners * shape.n_batch;
+    attend_decode(shape, call, options.n_splits > 0 ? options.n_splits : splits_for(n_blocks, 8),
+                  stream);
+  } else {
+    const int n_blocks = (n_rows <= 64 ? 1 : (n_rows + 127) / 128) * n_owners * shape.n_batch;
+    const int n_splits = options.n_splits > 0 ? options.n_splits : splits_for(n_blocks, 8);
+    if (n_splits > 8) refuse("at most 8 splits for the chunk kernel", n_splits);
+    attend_chunk(shape, call, n_splits, stream);
+  }
+}
+
+void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
+                    StreamHandle stream) {
+  attend(shape, rows, DeviceLists{}, out, lse, AttendOptions{}, stream);
+}
+
+}  // namespace kvscope::gpu

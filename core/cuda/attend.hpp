@@ -1,0 +1,49 @@
+// Attention on the device over one list of keys per KV head or query head, and densely.
+#pragma once
+
+#include "core/cuda/call_shape.hpp"
+#include "core/cuda/device.hpp"
+
+namespace kvscope::gpu {
+
+/// One call's rows; shapes in CallShape. Kernels read them before the kernel ahead in the stream
+/// has ended: only one that lets no other begin early may have written them.
+struct DeviceRows {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const std::int32_t* n_past = nullptr;  // [n_batch]
+  int n_tok = 0;
+};
+
+/// What a query sees beside its list.
+enum class OwnKeys {
+  causal,   // the call's own keys up to its own position; lists name keys before the call
+  in_list,  // nothing: lists name the call's own keys too (decode: pages up to the last one)
+};
+
+/// Which kernel runs; automatic: by the shapes. The others are for tests and measurements.
+enum class AttendBy { automatic, chunk, decode, rows };
+
+struct AttendOptions {
+  OwnKeys own_keys = OwnKeys::causal;
+  AttendBy by = AttendBy::automatic;
+  /// Blocks that share a list's keys: 1, 2, 4, 8 (decode also 16); 0: by the shapes.
+  int n_splits = 0;
+};
+
+/// out = softmax(score_scale q k^T) v over the keys of each query's list and its own ones, lse the
+/// logarithm of the sum of exponents over the same keys. Sums in f32; bf16 probabilities with bf16
+/// rows. The merge of splits happens in shared memory: no scratch memory, one kernel.
+///   chunk   tensor cores, tiles of 64 or 128 queries of one KV head by 64 listed keys; bf16
+///   decode  tensor cores, at most 16 queries per list, keys go to registers; bf16
+///   rows    plain f32 arithmetic; both dtypes
+/// Throws ShapeError if a kernel that is asked for does not take the shapes.
+void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& lists, void* out,
+            float* lse, const AttendOptions& options, StreamHandle stream);
+
+/// The same over all keys before the call and the causal part of its own.
+void attend_densely(const CallShape& shape, const DeviceRows& rows, void* out, float* lse,
+                    StreamHandle stream);
+
+}  // namespace kvscope::gpu

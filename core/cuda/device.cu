@@ -1,0 +1,150 @@
+#include "core/cuda/device.hpp"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/cuda/launch.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kMajor = 9;  // the kernels are compiled for compute capability 9.0 (H100, H200)
+
+std::string mebibytes(std::size_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace
+
+std::string why_no_device() {
+  int n_devices = 0;
+  const cudaError_t code = cudaGetDeviceCount(&n_devices);
+  if (code == cudaErrorInsufficientDriver) {
+    cudaGetLastError();
+    int needed = 0;
+    cudaRuntimeGetVersion(&needed);
+    return "no device: there is no NVIDIA driver, or one older than CUDA " +
+           std::to_string(needed / 1000) + "." + std::to_string(needed % 1000 / 10) +
+           " needs; install a newer driver";
+  }
+  if (code != cudaSuccess) {
+    cudaGetLastError();
+    return std::string("no device: ") + cudaGetErrorString(code);
+  }
+  if (n_devices == 0) return "no device: the driver shows no GPU";
+  cudaDeviceProp properties = {};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
+    cudaGetLastError();
+    return "no device: GPU 0 does not answer";
+  }
+  if (properties.major != kMajor) {
+    return std::string("no device: GPU 0 (") + properties.name + ") has compute capability " +
+           std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+           ", the kernels are for 9.0 (H100, H200)";
+  }
+  return "";
+}
+
+DeviceInfo device_info() {
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, 0), "describe itself");
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "say how much memory is free");
+  return {properties.name, properties.multiProcessorCount, free_bytes};
+}
+
+Stream::Stream() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream");
+}
+
+Stream::~Stream() {
+  cudaStreamDestroy(stream_);
+}
+
+void Stream::wait() const {
+  check(cudaStreamSynchronize(stream_), "finish its work");
+}
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes, std::string_view use) : size_(bytes) {
+  if (bytes == 0) return;
+  void* memory = nullptr;
+  const cudaError_t code = cudaMalloc(&memory, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    throw DeviceError("the GPU has not enough memory for " + std::string(use) + ": expected " +
+                      mebibytes(bytes) + ", found " + mebibytes(free_bytes) + " free of " +
+                      mebibytes(total_bytes) + "; take a shorter context or a smaller batch");
+  }
+  check(code, "give memory");
+  data_ = static_cast<std::byte*>(memory);
+  check(cudaMemset(memory, 0, bytes), "clear memory");
+  check(cudaDeviceSynchronize(), "clear memory");
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  cudaFree(data_);
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void DeviceBuffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+  if (offset > size_ || bytes > size_ - offset) {
+    throw ShapeError("upload to a device buffer: expected at most " + std::to_string(size_) +
+                     " bytes, found " + std::to_string(offset) + " + " + std::to_string(bytes));
+  }
+  check(cudaMemcpy(data_ + offset, from, bytes, cudaMemcpyHostToDevice), "take data");
+}
+
+void DeviceBuffer::download(void* to, std::size_t bytes, std::size_t offset) const {
+  if (offset > size_ || bytes > size_ - offset) {
+    throw ShapeError("download from a device buffer: expected at most " + std::to_string(size_) +
+                     " bytes, found " + std::to_string(offset) + " + " + std::to_string(bytes));
+  }
+  check(cudaMemcpy(to, data_ + offset, bytes, cudaMemcpyDeviceToHost), "hand data out");
+}
+
+void copy_from_device(void* to, const void* from, std::size_t bytes) {
+  check(cudaDeviceSynchronize(), "finish its work");
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "hand data out");
+}
+
+Graph::Graph(StreamHandle stream, const std::function<void()>& work) {
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
+  cudaGraph_t recorded = nullptr;
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(stream, &recorded);
+    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    cudaGetLastError();
+    throw;
+  }
+  check(cudaStreamEndCapture(stream, &recorded), "end a graph");
+  const cudaError_t code = cudaGraphInstantiate(&graph_, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(code, "prepare a graph");
+}
+
+Graph::~Graph() {
+  cudaGraphExecDestroy(graph_);
+}
+
+void Graph::start(StreamHandle stream) const {
+  check(cudaGraphLaunch(graph_, stream), "start a graph");
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,97 @@
+// Device memory, streams, graphs and errors of the GPU component, for hosts that see no CUDA
+// header.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.hpp"
+
+struct CUstream_st;     // cudaStream_t points to it
+struct CUgraphExec_st;  // cudaGraphExec_t points to it
+
+namespace kvscope::gpu {
+
+/// The device, its driver or its memory refused; the sentence says what, found and what to do.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A queue of work by its CUDA name: a Stream's, or one of another library (torch).
+using StreamHandle = CUstream_st*;
+
+/// Why no kernel of this component runs on device 0, in one sentence; empty: they run.
+std::string why_no_device();
+
+/// What device 0 is called, and how many multiprocessors it has.
+struct DeviceInfo {
+  std::string name;
+  int n_multiprocessors = 0;
+  std::size_t free_bytes = 0;
+};
+DeviceInfo device_info();
+
+/// A queue of work with an owner. What is put into one returns before it is done.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  operator StreamHandle() const { return stream_; }
+  /// Until all of it is done. Throws DeviceError if any of it failed.
+  void wait() const;
+
+ private:
+  StreamHandle stream_ = nullptr;
+};
+
+/// Device memory with an owner; plain, never managed.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// Zeroed. `use` names it in the sentence that says that it does not fit.
+  DeviceBuffer(std::size_t bytes, std::string_view use);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  /// Copies that end before they return, for set-up and tests. Throws ShapeError past the end.
+  void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
+  void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Copies n values from any device memory, after all streams are done.
+void copy_from_device(void* to, const void* from, std::size_t bytes);
+template <class T>
+std::vector<T> read_device(const T* from, std::size_t n) {
+  std::vector<T> values(n);
+  copy_from_device(values.data(), from, n * sizeof(T));
+  return values;
+}
+
+/// Work that was recorded once and is started many times with one call. Addresses are those of the
+/// recording; what changes from start to start (positions) lies in device memory.
+class Graph {
+ public:
+  /// Records what `work` puts into the stream; nothing of it runs.
+  Graph(StreamHandle stream, const std::function<void()>& work);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void start(StreamHandle stream) const;
+
+ private:
+  CUgraphExec_st* graph_ = nullptr;
+};
+
+}  // namespace kvscope::gpu

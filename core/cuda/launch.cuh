@@ -1,0 +1,57 @@
+// Starting kernels, and turning CUDA's error codes into sentences.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "core/cuda/device.hpp"
+
+namespace kvscope::gpu {
+
+/// Throws DeviceError unless code says success. `what` completes "the GPU could not".
+inline void check(cudaError_t code, const char* what) {
+  if (code == cudaSuccess) return;
+  cudaGetLastError();  // forgets it: the next call shall not report this one
+  throw DeviceError(std::string("the GPU could not ") + what + ": " + cudaGetErrorString(code));
+}
+
+/// How a kernel is started. `overlaps`: it may begin before the kernel ahead of it in the stream
+/// has ended, and waits for that one itself (wait_for_earlier_kernels in ptx.cuh).
+struct Launch {
+  dim3 grid;
+  int threads = 256;
+  int shared_bytes = 0;
+  int cluster = 1;  // blocks along x that can read each other's shared memory; divides grid.x
+  bool overlaps = true;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(cudaStream_t stream, const Launch& shape, const char* what,
+            void (*kernel)(Parameters...), Arguments... arguments) {
+  if (shape.shared_bytes > 32 * 1024) {  // 48 KiB with the kernel's own arrays need to be asked for
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               shape.shared_bytes),
+          what);
+  }
+  if (shape.cluster > 8) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), what);
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = shape.overlaps ? 1 : 0;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(shape.cluster);
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), what);
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,169 @@
+#include "core/cuda/quest.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "core/cuda/quest_boxes.cuh"
+#include "core/cuda/row_scores.cuh"
+#include "core/cuda/scratch.hpp"
+#include "core/cuda/top_lists.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kScoresPerBlock = 4096;
+
+[[noreturn]] void refuse(const std::string& expected, long long found) {
+  throw ShapeError("Quest on the GPU: expected " + expected + ", found " + std::to_string(found));
+}
+
+void check_options(const CallShape& shape, const QuestOptions& options) {
+  check_shape(shape);
+  if (options.page_size < 1 || !std::has_single_bit(static_cast<unsigned>(options.page_size)) ||
+      options.page_size > 4096)
+    refuse("pages of a power of two keys, at most 4096", options.page_size);
+  if (options.budget < 1) refuse("a budget of at least one key", options.budget);
+  if (options.owner != QuestOwner::group_sum && shape.group() > kMostVectors)
+    refuse("at most 16 query heads per KV head", shape.group());
+}
+
+int pages_of(std::int64_t n_keys, int page_size) {
+  return static_cast<int>((n_keys + page_size - 1) / page_size);
+}
+
+/// The longest list that any rule makes, before the context covers the budget.
+int most_items_of(const CallShape& shape, const QuestOptions& options) {
+  const int n_pages = pages_of(shape.capacity, options.page_size);
+  return std::min(n_pages, std::max(3, pages_of(options.budget, options.page_size) + 1));
+}
+
+int parts_of(const CallShape& shape, const QuestOptions& options) {
+  return options.owner == QuestOwner::group_sum ? shape.group() : 1;
+}
+
+/// Places of a row of bounds: a multiple of four.
+std::int64_t stride_of(int max_pages) {
+  return (max_pages + 3) / 4 * 4;
+}
+
+struct Sizes {
+  std::size_t n_lists;
+  std::size_t n_boxes;
+  std::size_t n_bounds;
+  std::size_t n_items;
+};
+
+Sizes sizes_of(const CallShape& shape, const QuestOptions& options) {
+  const auto n_pages = static_cast<std::size_t>(pages_of(shape.capacity, options.page_size));
+  const auto n_batch = static_cast<std::size_t>(shape.n_batch);
+  const auto n_kv = static_cast<std::size_t>(shape.n_kv);
+  const auto d_head = static_cast<std::size_t>(shape.d_head);
+  Sizes sizes;
+  sizes.n_lists = n_batch * static_cast<std::size_t>(
+                                options.owner == QuestOwner::q_head ? shape.n_q : shape.n_kv);
+  sizes.n_boxes = n_batch * n_kv * n_pages * 2 * d_head;
+  sizes.n_bounds = sizes.n_lists *
+                   static_cast<std::size_t>(stride_of(pages_of(shape.capacity, options.page_size)));
+  sizes.n_items = sizes.n_lists * static_cast<std::size_t>(most_items_of(shape, options));
+  return sizes;
+}
+
+CountRule rule_of(QuestPages pages) {
+  switch (pages) {
+    case QuestPages::eval:
+      return CountRule::eval;
+    case QuestPages::kernel:
+      return CountRule::kernel;
+    case QuestPages::frontier:
+      return CountRule::frontier;
+    case QuestPages::hub:
+      break;
+  }
+  return CountRule::hub;
+}
+
+}  // namespace
+
+std::size_t Quest::device_bytes(const CallShape& shape, const QuestOptions& options) {
+  check_options(shape, options);
+  const Sizes sizes = sizes_of(shape, options);
+  Scratch plan;
+  plan.add<std::byte>(sizes.n_boxes * size_of(shape.dtype));
+  plan.add<float>(sizes.n_bounds);
+  plan.add<std::int32_t>(sizes.n_items);
+  plan.add<std::int32_t>(sizes.n_lists);
+  return plan.size();
+}
+
+Quest::Quest(const CallShape& shape, const QuestOptions& options)
+    : shape_(shape),
+      options_(options),
+      max_pages_(pages_of(shape.capacity, options.page_size)),
+      most_items_(most_items_of(shape, options)),
+      memory_(device_bytes(shape, options), "Quest's boxes and bounds") {
+  const Sizes sizes = sizes_of(shape, options);
+  Scratch plan(memory_.data());
+  boxes_ = plan.add<std::byte>(sizes.n_boxes * size_of(shape.dtype));
+  bounds_ = plan.add<float>(sizes.n_bounds);
+  items_ = plan.add<std::int32_t>(sizes.n_items);
+  counts_ = plan.add<std::int32_t>(sizes.n_lists);
+}
+
+int Quest::n_owners() const {
+  return options_.owner == QuestOwner::q_head ? shape_.n_q : shape_.n_kv;
+}
+
+void Quest::append(const void* k, const std::int32_t* n_past, int n_tok, StreamHandle stream) {
+  if (n_tok < 1) refuse("at least one new key", n_tok);
+  append_boxes(shape_, k, n_past, n_tok, options_.page_size, max_pages_, boxes_, stream);
+}
+
+void Quest::choose(const void* q, const std::int32_t* n_past, StreamHandle stream) {
+  RowScores scoring;
+  scoring.rows = boxes_;
+  scoring.capacity = max_pages_;
+  scoring.dtype = shape_.dtype;
+  scoring.width = 2 * shape_.d_head;
+  scoring.n_batch = shape_.n_batch;
+  scoring.n_kv = shape_.n_kv;
+  scoring.form = Vectors::doubled;
+  scoring.vectors = q;
+  scoring.n_parts = parts_of(shape_, options_);
+  scoring.n_vectors = options_.owner == QuestOwner::group_sum ? 1 : shape_.group();
+  scoring.n_past = n_past;
+  scoring.n_more = 1;
+  scoring.page_size = options_.page_size;
+  scoring.reduce = options_.owner == QuestOwner::q_head ? Reduce::each : Reduce::largest;
+  scoring.scores = bounds_;
+  scoring.stride = stride_of(max_pages_);
+  score_rows(scoring, stream);
+
+  TopLists top;
+  top.scores = bounds_;
+  top.stride = stride_of(max_pages_);
+  top.n_batch = shape_.n_batch;
+  top.n_owners = n_owners();
+  top.n_past = n_past;
+  top.rule = rule_of(options_.pages);
+  top.budget = options_.budget;
+  top.page_size = options_.page_size;
+  top.items = items_;
+  top.counts = counts_;
+  top.item_stride = most_items_;
+  top.n_blocks = std::clamp(max_pages_ / kScoresPerBlock, 1, 8);
+  make_top_lists(top, stream);
+}
+
+void Quest::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
+                   const AttendOptions& options) const {
+  if (rows.n_tok != 1) refuse("one query per sequence", rows.n_tok);
+  gpu::attend(shape_, rows, lists(), out, lse, options, stream);
+}
+
+DeviceLists Quest::lists() const {
+  return {items_, counts_, most_items_, n_owners(), options_.page_size};
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,149 @@
+#include "core/cuda/quoka.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/cuda/quoka_queries.cuh"
+#include "core/cuda/row_scores.cuh"
+#include "core/cuda/scratch.hpp"
+#include "core/cuda/top_lists.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kScoresPerBlock = 4096;  // of a list, when blocks share the search for its best
+
+[[noreturn]] void refuse(const std::string& expected, long long found) {
+  throw ShapeError("QuoKA on the GPU: expected " + expected + ", found " + std::to_string(found));
+}
+
+/// Places of a row of scores: a multiple of four.
+std::int64_t stride_of(const CallShape& shape) {
+  return (shape.capacity + 3) / 4 * 4;
+}
+
+struct Sizes {
+  std::size_t n_lists;
+  std::size_t n_scores;
+  std::size_t n_vectors;
+  std::size_t n_picks;
+  std::size_t n_items;
+};
+
+Sizes sizes_of(const CallShape& shape, const QuokaOptions& options) {
+  Sizes sizes;
+  sizes.n_lists = static_cast<std::size_t>(shape.n_batch) * static_cast<std::size_t>(shape.n_kv);
+  sizes.n_scores = sizes.n_lists * static_cast<std::size_t>(stride_of(shape));
+  sizes.n_picks =
+      static_cast<std::size_t>(shape.n_batch) * static_cast<std::size_t>(shape.n_q) * kMostVectors;
+  sizes.n_vectors = sizes.n_picks * static_cast<std::size_t>(shape.d_head);
+  sizes.n_items = sizes.n_lists * static_cast<std::size_t>(options.budget);
+  return sizes;
+}
+
+void check_options(const CallShape& shape, const QuokaOptions& options) {
+  check_shape(shape);
+  if (options.n_queries < 1 || options.n_queries > kMostVectors)
+    refuse("1 to " + std::to_string(kMostVectors) + " queries of a chunk", options.n_queries);
+  if (options.budget < 1) refuse("a budget of at least one key", options.budget);
+  if (options.most_tok < 1 || options.most_tok > 1024)
+    refuse("chunks of 1 to 1024 tokens", options.most_tok);
+  if (!(options.eps > 0.0)) refuse("a positive eps", static_cast<long long>(options.eps));
+}
+
+}  // namespace
+
+std::size_t Quoka::device_bytes(const CallShape& shape, const QuokaOptions& options) {
+  check_options(shape, options);
+  const Sizes sizes = sizes_of(shape, options);
+  Scratch plan;
+  plan.add<float>(sizes.n_scores);
+  plan.add<float>(sizes.n_scores);
+  plan.add<float>(sizes.n_vectors);
+  plan.add<std::int32_t>(sizes.n_picks);
+  plan.add<std::int32_t>(sizes.n_lists * kBuckets);
+  plan.add<std::int32_t>(sizes.n_items);
+  plan.add<std::int32_t>(sizes.n_lists);
+  return plan.size();
+}
+
+Quoka::Quoka(const CallShape& shape, const QuokaOptions& options)
+    : shape_(shape),
+      options_(options),
+      memory_(device_bytes(shape, options), "QuoKA's norms and scores") {
+  const Sizes sizes = sizes_of(shape, options);
+  Scratch plan(memory_.data());
+  inverse_norms_ = plan.add<float>(sizes.n_scores);
+  scores_ = plan.add<float>(sizes.n_scores);
+  vectors_ = plan.add<float>(sizes.n_vectors);
+  picks_ = plan.add<std::int32_t>(sizes.n_picks);
+  histogram_ = plan.add<std::int32_t>(sizes.n_lists * kBuckets);
+  items_ = plan.add<std::int32_t>(sizes.n_items);
+  counts_ = plan.add<std::int32_t>(sizes.n_lists);
+}
+
+void Quoka::append(const void* k, const std::int32_t* n_past, int n_tok, StreamHandle stream) {
+  if (n_tok < 1) refuse("at least one new key", n_tok);
+  append_norms(shape_, k, n_past, n_tok, options_.eps, inverse_norms_, stream);
+}
+
+void Quoka::choose(const DeviceRows& rows, StreamHandle stream) {
+  if (rows.n_tok < 1 || rows.n_tok > options_.most_tok)
+    refuse("1 to " + std::to_string(options_.most_tok) + " queries", rows.n_tok);
+  QueryChoice choice;
+  choice.q = rows.q;
+  choice.n_tok = rows.n_tok;
+  choice.n_queries = options_.n_queries;
+  choice.eps = options_.eps;
+  choice.vectors = vectors_;
+  choice.picks = picks_;
+  choice.histogram = histogram_;
+  choice.k = rows.k;
+  choice.n_past = rows.n_past;
+  choice.inverse_norms = inverse_norms_;
+  choose_queries(shape_, choice, stream);
+
+  RowScores scoring;
+  scoring.rows = rows.k;
+  scoring.capacity = shape_.capacity;
+  scoring.dtype = shape_.dtype;
+  scoring.width = shape_.d_head;
+  scoring.n_batch = shape_.n_batch;
+  scoring.n_kv = shape_.n_kv;
+  scoring.vectors = vectors_;
+  scoring.n_parts = shape_.group();
+  scoring.n_vectors = std::min(options_.n_queries, rows.n_tok);
+  scoring.n_past = rows.n_past;
+  scoring.factors = inverse_norms_;
+  scoring.scores = scores_;
+  scoring.stride = stride_of(shape_);
+  scoring.histogram = histogram_;
+  score_rows(scoring, stream);
+
+  TopLists top;
+  top.scores = scores_;
+  top.stride = stride_of(shape_);
+  top.n_batch = shape_.n_batch;
+  top.n_owners = shape_.n_kv;
+  top.histogram = histogram_;
+  top.n_past = rows.n_past;
+  top.budget = options_.budget;
+  top.items = items_;
+  top.counts = counts_;
+  top.item_stride = options_.budget;
+  top.n_blocks =
+      static_cast<int>(std::clamp<std::int64_t>(shape_.capacity / kScoresPerBlock, 1, 8));
+  make_top_lists(top, stream);
+}
+
+void Quoka::attend(const DeviceRows& rows, void* out, float* lse, StreamHandle stream,
+                   const AttendOptions& options) const {
+  gpu::attend(shape_, rows, lists(), out, lse, options, stream);
+}
+
+DeviceLists Quoka::lists() const {
+  return {items_, counts_, options_.budget, shape_.n_kv, /*page_size=*/1};
+}
+
+}  // namespace kvscope::gpu

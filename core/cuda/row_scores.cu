@@ -1,0 +1,349 @@
+#include "core/cuda/row_scores.cuh"
+
+#include <string>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kTerms = 3;
+
+__device__ __forceinline__ int rows_of(const RowScores& call, int batch) {
+  return (call.n_past[batch] + call.n_more + call.page_size - 1) / call.page_size;
+}
+
+/// Four consecutive channels of a vector, summed over its parts.
+template <class T>
+__device__ __forceinline__ float4 vector_quad(const RowScores& call, int list, int vector,
+                                              int channel) {
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if (vector >= call.n_vectors) return sum;
+  if (call.form == Vectors::parts) {
+    const float* from =
+        static_cast<const float*>(call.vectors) +
+        (static_cast<std::int64_t>(list) * call.n_parts * kMostVectors + vector) * call.width +
+        channel;
+#pragma unroll 4
+    for (int part = 0; part < call.n_parts; ++part) {
+      const float4 x = *reinterpret_cast<const float4*>(from + static_cast<std::int64_t>(part) *
+                                                                   kMostVectors * call.width);
+      sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+    }
+    return sum;
+  }
+  const int half = call.width / 2;
+  const bool is_low = channel >= half;
+  const T* from =
+      static_cast<const T*>(call.vectors) +
+      (static_cast<std::int64_t>(list) * call.n_parts * call.n_vectors + vector) * half +
+      (is_low ? channel - half : channel);
+#pragma unroll 4
+  for (int part = 0; part < call.n_parts; ++part) {
+    float x[4];
+    load_row_part(from + part * half, x);
+    sum.x += is_low ? fminf(x[0], 0.0f) : fmaxf(x[0], 0.0f);
+    sum.y += is_low ? fminf(x[1], 0.0f) : fmaxf(x[1], 0.0f);
+    sum.z += is_low ? fminf(x[2], 0.0f) : fmaxf(x[2], 0.0f);
+    sum.w += is_low ? fminf(x[3], 0.0f) : fmaxf(x[3], 0.0f);
+  }
+  return sum;
+}
+
+/// Writes one score; counts it where there is a histogram.
+__device__ __forceinline__ void put_score(const RowScores& call, int list, int row, float score,
+                                          int* counts) {
+  if (call.factors != nullptr)
+    score *= __ldg(call.factors + static_cast<std::int64_t>(list) * call.capacity + row);
+  call.scores[static_cast<std::int64_t>(list) * call.stride + row] = score;
+  if (counts != nullptr) atomicAdd(counts + bucket_of_cosine(score), 1);
+}
+
+/// bf16 rows: 16 per instruction as left factor, straight from device memory. A product does not
+/// depend on the order of its channels: lane l takes 16 consecutive bytes of a row and calls them
+/// the channels that the instruction wants from it; the vectors are laid out to match.
+template <int kWidth, int kTiles, int kVectorTiles>
+__global__ void __launch_bounds__(kThreads, 2) score_rows_kernel(RowScores call) {
+  constexpr int kChunks = kWidth / 32;
+  constexpr int kSteps = kWidth / 16;
+  __shared__ uint4 right[kTerms][kSteps][32];
+  __shared__ int counts[kBuckets];
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int batch = static_cast<int>(blockIdx.z);
+  const int list = batch * call.n_kv + kv_head;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const int r = lane / 4;
+  const int t = lane % 4;
+  const bool is_counted = call.histogram != nullptr;
+  if (is_counted) {
+    for (int i = thread; i < kBuckets; i += kThreads) counts[i] = 0;
+  }
+  wait_for_earlier_kernels();
+  let_next_kernel_begin();
+
+  // the vectors as right factor, in three terms that sum to all bits
+  for (int i = thread; i < 8 * kVectorTiles * (kWidth / 4); i += kThreads) {
+    const int vector = i / (kWidth / 4);
+    const int channel = i % (kWidth / 4) * 4;
+    const float4 x = vector_quad<Bf16>(call, list, vector, channel);
+    float left[4] = {x.x, x.y, x.z, x.w};
+    const int step = channel / 32 * 2 + channel % 8 / 4;
+    const int to_lane = vector % 8 * 4 + channel % 32 / 8;
+#pragma unroll
+    for (int term = 0; term < kTerms; ++term) {
+      float rounded[4];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        rounded[c] = __bfloat162float(__float2bfloat16_rn(left[c]));
+        left[c] -= rounded[c];
+      }
+      std::uint32_t* const to = &right[term][step][to_lane].x + vector / 8 * 2;
+      to[0] = pack(rounded[0], rounded[1]);
+      to[1] = pack(rounded[2], rounded[3]);
+    }
+  }
+  __syncthreads();
+
+  const int n_rows = rows_of(call, batch);
+  const Bf16* const rows = static_cast<const Bf16*>(call.rows) +
+                           static_cast<std::int64_t>(list) * call.capacity * kWidth;
+  constexpr int kTileRows = kTiles * 16;
+  const int n_tiles = (n_rows + kTileRows - 1) / kTileRows;
+  for (int tile = static_cast<int>(blockIdx.x) * kWarps + warp; tile < n_tiles;
+       tile += static_cast<int>(gridDim.x) * kWarps) {
+    const int first = tile * kTileRows;
+    uint4 low[kTiles][kChunks];
+    uint4 high[kTiles][kChunks];
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      const Bf16* const a =
+          rows + static_cast<std::int64_t>(min(first + m * 16 + r, n_rows - 1)) * kWidth + t * 8;
+      const Bf16* const b =
+          rows + static_cast<std::int64_t>(min(first + m * 16 + 8 + r, n_rows - 1)) * kWidth +
+          t * 8;
+#pragma unroll
+      for (int j = 0; j < kChunks; ++j) {
+        low[m][j] = load_once(a + j * 32);
+        high[m][j] = load_once(b + j * 32);
+      }
+    }
+    float product[kTiles][kVectorTiles][4] = {};
+#pragma unroll
+    for (int term = kTerms - 1; term >= 0; --term) {  // small terms first
+#pragma unroll
+      for (int j = 0; j < kChunks; ++j) {
+        const uint4 b0 = right[term][2 * j][lane];
+        const uint4 b1 = right[term][2 * j + 1][lane];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          multiply_add(product[m][0], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.x,
+                       b0.y);
+          multiply_add(product[m][0], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.x,
+                       b1.y);
+          if constexpr (kVectorTiles == 2) {
+            multiply_add(product[m][1], low[m][j].x, high[m][j].x, low[m][j].y, high[m][j].y, b0.z,
+                         b0.w);
+            multiply_add(product[m][1], low[m][j].z, high[m][j].z, low[m][j].w, high[m][j].w, b1.z,
+                         b1.w);
+          }
+        }
+      }
+    }
+    if (call.reduce == Reduce::largest) {
+      float best[2 * kTiles];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float x = -INFINITY;
+#pragma unroll
+          for (int n = 0; n < kVectorTiles; ++n) {
+#pragma unroll
+            for (int u = 0; u < 2; ++u) {
+              if (n * 8 + 2 * t + u < call.n_vectors) x = fmaxf(x, product[m][n][2 * half + u]);
+            }
+          }
+          x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+          best[2 * m + half] = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+        }
+      }
+      // lane t of a quad writes row t of its (up to four) rows
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i) {
+        const int row = first + i * 8 + r;
+        if (t == i && row < n_rows)
+          put_score(call, list, row, best[i], is_counted ? counts : nullptr);
+      }
+    } else {
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < kVectorTiles; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int row = first + m * 16 + i / 2 * 8 + r;
+            const int vector = n * 8 + 2 * t + i % 2;
+            if (row < n_rows && vector < call.n_vectors)
+              put_score(call, list * call.n_vectors + vector, row, product[m][n][i], nullptr);
+          }
+        }
+      }
+    }
+  }
+  if (is_counted) {
+    __syncthreads();
+    std::int32_t* const to = call.histogram + static_cast<std::int64_t>(list) * kBuckets;
+    for (int i = thread; i < kBuckets; i += kThreads) {
+      if (counts[i] > 0) atomicAdd(to + i, counts[i]);
+    }
+  }
+}
+
+/// f32 rows, plain arithmetic: 64 rows in shared memory, four threads per row with four vectors
+/// each.
+template <int kWidth>
+struct PlainMemory {
+  static constexpr int kRows = 64;
+  static constexpr int kStride = kWidth + 4;
+  float rows[kRows][kStride];
+  float vectors[kMostVectors][kWidth];
+  float best[4][kRows];
+  int counts[kBuckets];
+};
+
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads) score_rows_plain_kernel(RowScores call) {
+  using Memory = PlainMemory<kWidth>;
+  constexpr int kEach = kMostVectors / 4;
+  extern __shared__ __align__(16) unsigned char bytes[];
+  Memory& memory = *reinterpret_cast<Memory*>(bytes);
+  const int batch = static_cast<int>(blockIdx.z);
+  const int list = batch * call.n_kv + static_cast<int>(blockIdx.y);
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool is_counted = call.histogram != nullptr;
+  for (int i = thread; i < kBuckets; i += kThreads) memory.counts[i] = 0;
+  wait_for_earlier_kernels();
+  let_next_kernel_begin();
+  for (int i = thread; i < kMostVectors * (kWidth / 4); i += kThreads) {
+    const int vector = i / (kWidth / 4);
+    const int channel = i % (kWidth / 4) * 4;
+    *reinterpret_cast<float4*>(&memory.vectors[vector][channel]) =
+        vector_quad<float>(call, list, vector, channel);
+  }
+  const int n_rows = rows_of(call, batch);
+  const float* const rows = static_cast<const float*>(call.rows) +
+                            static_cast<std::int64_t>(list) * call.capacity * kWidth;
+  const int own_row = thread % Memory::kRows;
+  const int quarter = thread / Memory::kRows;
+  for (int first = static_cast<int>(blockIdx.x) * Memory::kRows; first < n_rows;
+       first += static_cast<int>(gridDim.x) * Memory::kRows) {
+    __syncthreads();
+    for (int i = thread; i < Memory::kRows * (kWidth / 4); i += kThreads) {
+      const int row = min(first + i / (kWidth / 4), n_rows - 1);
+      const int channel = i % (kWidth / 4) * 4;
+      *reinterpret_cast<float4*>(&memory.rows[i / (kWidth / 4)][channel]) =
+          *reinterpret_cast<const float4*>(rows + static_cast<std::int64_t>(row) * kWidth +
+                                           channel);
+    }
+    __syncthreads();
+    float product[kEach] = {};
+    for (int c = 0; c < kWidth; c += 4) {
+      const float4 x = *reinterpret_cast<const float4*>(&memory.rows[own_row][c]);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const float4 y = *reinterpret_cast<const float4*>(&memory.vectors[quarter * kEach + i][c]);
+        product[i] = fmaf(x.x, y.x, product[i]);
+        product[i] = fmaf(x.y, y.y, product[i]);
+        product[i] = fmaf(x.z, y.z, product[i]);
+        product[i] = fmaf(x.w, y.w, product[i]);
+      }
+    }
+    const int row = first + own_row;
+    if (call.reduce == Reduce::each) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int vector = quarter * kEach + i;
+        if (row < n_rows && vector < call.n_vectors)
+          put_score(call, list * call.n_vectors + vector, row, product[i], nullptr);
+      }
+      continue;
+    }
+    float best = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (quarter * kEach + i < call.n_vectors) best = fmaxf(best, product[i]);
+    }
+    memory.best[quarter][own_row] = best;
+    __syncthreads();
+    if (quarter == 0 && row < n_rows) {
+      for (int i = 1; i < 4; ++i) best = fmaxf(best, memory.best[i][own_row]);
+      put_score(call, list, row, best, is_counted ? memory.counts : nullptr);
+    }
+  }
+  if (is_counted) {
+    __syncthreads();
+    std::int32_t* const to = call.histogram + static_cast<std::int64_t>(list) * kBuckets;
+    for (int i = thread; i < kBuckets; i += kThreads) {
+      if (memory.counts[i] > 0) atomicAdd(to + i, memory.counts[i]);
+    }
+  }
+}
+
+}  // namespace
+
+void score_rows(const RowScores& call, StreamHandle stream) {
+  constexpr int kBlocks = 264;  // two for each multiprocessor of an H100 or H200
+  const int n_lists = call.n_kv * call.n_batch;
+  Launch how;
+  how.grid = dim3(static_cast<unsigned>((kBlocks + n_lists - 1) / n_lists),
+                  static_cast<unsigned>(call.n_kv), static_cast<unsigned>(call.n_batch));
+  how.threads = kThreads;
+  const char* const what = "start the scores of rows";
+  if (call.dtype == Dtype::f32) {
+    switch (call.width) {
+      case 64:
+        how.shared_bytes = sizeof(PlainMemory<64>);
+        return launch(stream, how, what, score_rows_plain_kernel<64>, call);
+      case 128:
+        how.shared_bytes = sizeof(PlainMemory<128>);
+        return launch(stream, how, what, score_rows_plain_kernel<128>, call);
+      case 256:
+        how.shared_bytes = sizeof(PlainMemory<256>);
+        return launch(stream, how, what, score_rows_plain_kernel<256>, call);
+      default:
+        break;
+    }
+  } else if (call.n_vectors <= 8) {
+    switch (call.width) {
+      case 64:
+        return launch(stream, how, what, score_rows_kernel<64, 2, 1>, call);
+      case 128:
+        return launch(stream, how, what, score_rows_kernel<128, 2, 1>, call);
+      case 256:
+        return launch(stream, how, what, score_rows_kernel<256, 1, 1>, call);
+      default:
+        break;
+    }
+  } else {
+    switch (call.width) {
+      case 64:
+        return launch(stream, how, what, score_rows_kernel<64, 2, 2>, call);
+      case 128:
+        return launch(stream, how, what, score_rows_kernel<128, 2, 2>, call);
+      case 256:
+        return launch(stream, how, what, score_rows_kernel<256, 1, 2>, call);
+      default:
+        break;
+    }
+  }
+  throw ShapeError("scores on the GPU: expected rows of 64, 128 or 256 numbers, found " +
+                   std::to_string(call.width));
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,441 @@
+// A cluster of blocks shares a row of scores. A histogram of equal buckets says in which bucket
+// the cut lies; only its scores are ranked. What stays is written in order of position: blocks
+// and warps count, and each starts where the ones before it end.
+#include "core/cuda/top_lists.cuh"
+
+#include <cooperative_groups.h>
+
+#include "core/cuda/launch.cuh"
+#include "core/cuda/ptx.cuh"
+#include "core/cuda/row_scores.cuh"
+
+namespace kvscope::gpu {
+
+namespace {
+
+namespace cg = cooperative_groups;
+
+constexpr int kMostCandidates = 1024;  // of the cut's bucket, of all blocks; more are bisected
+constexpr int kMostBlocks = 8;
+constexpr int kQuads = 4;           // groups of four scores that a lane holds in registers
+constexpr int kRun = kQuads * 128;  // consecutive scores that a warp holds
+
+struct Limits {
+  int n_scores;  // that compete
+  int n_kept;    // of them
+  int forced;    // an entry kept by rule, or -1
+};
+
+__device__ Limits limits_of(const TopLists& call, int n_past) {
+  if (call.rule == CountRule::keys) return {n_past, min(call.budget, n_past), -1};
+  const int n_keys = n_past + 1;
+  const int n_pages = (n_keys + call.page_size - 1) / call.page_size;
+  const bool keeps_last = call.rule == CountRule::kernel || call.rule == CountRule::frontier;
+  int n_kept = n_pages;
+  if (call.budget < n_keys) {
+    const int whole = call.budget / call.page_size;
+    switch (call.rule) {
+      case CountRule::eval:
+        n_kept = min(max(3, whole), n_pages);
+        break;
+      case CountRule::kernel:
+        n_kept = min(max(1, whole), n_pages);
+        break;
+      case CountRule::frontier:
+        n_kept = whole;
+        break;
+      default:
+        n_kept = max(1, (call.budget + call.page_size - 1) / call.page_size);
+        break;
+    }
+  }
+  if (call.rule == CountRule::kernel) --n_kept;
+  const int n_scores = keeps_last ? n_pages - 1 : n_pages;
+  return {n_scores, min(n_kept, n_scores), keeps_last ? n_pages - 1 : -1};
+}
+
+/// Unsigned numbers in the order of the scores; both zeros are one number.
+__device__ __forceinline__ unsigned ordered(float score) {
+  const unsigned bits = __float_as_uint(score == 0.0f ? 0.0f : score);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+template <int kThreads>
+struct Shared {
+  static constexpr int kWarps = kThreads / 32;
+  int counts[kBuckets];                  // of this block's scores
+  int whole[kBuckets];                   // of all blocks
+  unsigned candidates[kMostCandidates];  // of this block
+  unsigned all_candidates[kMostCandidates];
+  int n_candidates;
+  float range[2];     // smallest and largest score of this block
+  int n_at_least[2];  // bisection: of this block, for two steps in turn
+  int n_greater;      // scores of this block above the cut
+  int n_equal;
+  int warp_greater[kWarps];
+  int warp_equal[kWarps];
+  float warp_low[kWarps];
+  float warp_high[kWarps];
+  int scratch[kWarps];
+  int cut_bucket;
+  int n_above;  // scores in buckets above the cut's
+  unsigned cut;
+  int n_ties;  // scores equal to the cut that stay
+};
+
+__device__ __forceinline__ int warp_inclusive(int x) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int y = __shfl_up_sync(0xffffffffu, x, step);
+    if (lane >= step) x += y;
+  }
+  return x;
+}
+
+/// Buckets of a range that is not known beforehand, or of [-1, 1].
+struct Buckets {
+  float low;
+  float per_unit;
+  bool is_cosine;
+  __device__ __forceinline__ int of(float score) const {
+    if (is_cosine) return bucket_of_cosine(score);
+    const int bucket = static_cast<int>((score - low) * per_unit);
+    return bucket < 0 ? 0 : bucket >= kBuckets ? kBuckets - 1 : bucket;
+  }
+};
+
+/// A warp's consecutive scores [begin, end), in registers where they fit: lane l has four after
+/// each other at 4 l, 128 + 4 l, ... Longer runs are loaded again in every pass.
+struct Run {
+  const float* scores;
+  int begin;
+  int end;
+  float4 held[kQuads];
+
+  __device__ __forceinline__ int n_rounds() const { return (end - begin + kRun - 1) / kRun; }
+  __device__ __forceinline__ int first_of(int round, int quad) const {
+    return begin + round * kRun + quad * 128 + static_cast<int>(threadIdx.x) % 32 * 4;
+  }
+  __device__ __forceinline__ void load(int round) {
+#pragma unroll
+    for (int quad = 0; quad < kQuads; ++quad) {
+      const int first = first_of(round, quad);
+      // rows have a multiple of four places: the last four may be read past `end`
+      if (first < end) held[quad] = *reinterpret_cast<const float4*>(scores + first);
+    }
+  }
+  __device__ __forceinline__ float value(int quad, int i) const {
+    return i == 0 ? held[quad].x : i == 1 ? held[quad].y : i == 2 ? held[quad].z : held[quad].w;
+  }
+  /// visit(score) for each score of this lane.
+  template <class Visit>
+  __device__ __forceinline__ void each(const Visit& visit) {
+    for (int round = 0; round < n_rounds(); ++round) {
+      if (n_rounds() > 1) load(round);
+#pragma unroll
+      for (int quad = 0; quad < kQuads; ++quad) {
+        const int first = first_of(round, quad);
+        if (first >= end) break;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (first + i < end) visit(value(quad, i));
+        }
+      }
+    }
+  }
+};
+
+/// The barrier of all blocks that share a row of scores.
+__device__ __forceinline__ void sync_all(cg::cluster_group& cluster, int n_blocks) {
+  if (n_blocks > 1) {
+    cluster.sync();
+  } else {
+    __syncthreads();
+  }
+}
+
+/// Fills s.whole with how many scores of all blocks each bucket has.
+template <int kThreads>
+__device__ Buckets count_buckets(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
+                                 Run& run, const std::int32_t* histogram) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (histogram != nullptr) {
+    for (int i = thread; i < kBuckets; i += kThreads) s.whole[i] = histogram[i];
+    return {0.0f, 0.0f, true};
+  }
+  float low = INFINITY;
+  float high = -INFINITY;
+  run.each([&](float score) {
+    low = fminf(low, score);
+    high = fmaxf(high, score);
+  });
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    low = fminf(low, __shfl_xor_sync(0xffffffffu, low, step));
+    high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, step));
+  }
+  if (thread % 32 == 0) s.warp_low[thread / 32] = low, s.warp_high[thread / 32] = high;
+  for (int i = thread; i < kBuckets; i += kThreads) s.counts[i] = 0;
+  __syncthreads();
+  for (int w = 0; w < kThreads / 32; ++w) {
+    low = fminf(low, s.warp_low[w]);
+    high = fmaxf(high, s.warp_high[w]);
+  }
+  if (n_blocks > 1) {
+    if (thread == 0) s.range[0] = low, s.range[1] = high;
+    cluster.sync();
+    for (int b = 0; b < n_blocks; ++b) {
+      low = fminf(low, cluster.map_shared_rank(s.range, b)[0]);
+      high = fmaxf(high, cluster.map_shared_rank(s.range, b)[1]);
+    }
+  }
+  Buckets buckets{low, 0.0f, false};
+  const float width = high - low;
+  const float per_unit = static_cast<float>(kBuckets - 1) / width;
+  if (width > 0.0f && isfinite(width) && isfinite(per_unit)) buckets.per_unit = per_unit;
+  run.each([&](float score) { atomicAdd(&s.counts[buckets.of(score)], 1); });
+  sync_all(cluster, n_blocks);
+  for (int i = thread; i < kBuckets; i += kThreads) {
+    int whole = 0;
+    for (int b = 0; b < n_blocks; ++b) whole += cluster.map_shared_rank(s.counts, b)[i];
+    s.whole[i] = whole;
+  }
+  return buckets;
+}
+
+/// Ranks the scores of the cut's bucket, which are few.
+template <int kThreads>
+__device__ void rank_candidates(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks,
+                                Run& run, const Buckets& buckets, int n_kept) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int cut_bucket = s.cut_bucket;
+  run.each([&](float score) {
+    if (buckets.of(score) == cut_bucket)
+      s.candidates[atomicAdd(&s.n_candidates, 1)] = ordered(score);
+  });
+  sync_all(cluster, n_blocks);
+  // a warp for each block's candidates; lanes ask all blocks at once how many there are
+  const int lane = thread % 32;
+  const int n_of_block = lane < n_blocks ? *cluster.map_shared_rank(&s.n_candidates, lane) : 0;
+  const int until = warp_inclusive(n_of_block);
+  const int n_all = __shfl_sync(0xffffffffu, until, 31);
+  for (int b = thread / 32; b < n_blocks; b += kThreads / 32) {
+    const int n = __shfl_sync(0xffffffffu, n_of_block, b);
+    const int first = __shfl_sync(0xffffffffu, until, b) - n;
+    const unsigned* const from = cluster.map_shared_rank(s.candidates, b);
+    for (int i = lane; i < n; i += 32) s.all_candidates[first + i] = from[i];
+  }
+  __syncthreads();
+  const int wanted = n_kept - s.n_above;
+  for (int i = thread; i < n_all; i += kThreads) {
+    const unsigned own = s.all_candidates[i];
+    int n_greater = 0;
+    int n_equal = 0;
+    for (int j = 0; j < n_all; ++j) {
+      n_greater += s.all_candidates[j] > own ? 1 : 0;
+      n_equal += s.all_candidates[j] == own ? 1 : 0;
+    }
+    if (n_greater < wanted && wanted <= n_greater + n_equal) {
+      s.cut = own;
+      s.n_ties = wanted - n_greater;
+    }
+  }
+}
+
+/// Crowded scores: the largest number that n_kept scores reach, bit by bit.
+template <int kThreads>
+__device__ void bisect(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks, Run& run,
+                       int n_kept) {
+  const int thread = static_cast<int>(threadIdx.x);
+  int step = 0;
+  const auto n_reaching = [&](unsigned limit) {
+    int n = 0;
+    run.each([&](float score) { n += ordered(score) >= limit ? 1 : 0; });
+    n = warp_sum(n);
+    __syncthreads();
+    if (thread % 32 == 0) s.scratch[thread / 32] = n;
+    __syncthreads();
+    if (thread == 0) {
+      n = 0;
+      for (int w = 0; w < kThreads / 32; ++w) n += s.scratch[w];
+      s.n_at_least[step % 2] = n;
+    }
+    sync_all(cluster, n_blocks);
+    int whole = 0;
+    for (int b = 0; b < n_blocks; ++b) whole += cluster.map_shared_rank(s.n_at_least, b)[step % 2];
+    ++step;
+    return whole;
+  };
+  unsigned cut = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    const unsigned tried = cut | (1u << bit);
+    if (n_reaching(tried) >= n_kept) cut = tried;
+  }
+  const int n_greater = cut == 0xffffffffu ? 0 : n_reaching(cut + 1);
+  if (thread == 0) {
+    s.cut = cut;
+    s.n_ties = n_kept - n_greater;
+  }
+}
+
+/// Where the n_kept largest of all scores end: s.cut and s.n_ties.
+template <int kThreads>
+__device__ void find_cut(Shared<kThreads>& s, cg::cluster_group& cluster, int n_blocks, Run& run,
+                         int n_kept, const std::int32_t* histogram) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) s.n_candidates = 0;
+  const Buckets buckets = count_buckets(s, cluster, n_blocks, run, histogram);
+  __syncthreads();
+  // buckets from the best one down, some for each thread
+  constexpr int kEach = kBuckets / kThreads;
+  int own[kEach];
+  int sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    own[i] = s.whole[kBuckets - 1 - thread * kEach - i];
+    sum += own[i];
+  }
+  int before = warp_inclusive(sum);
+  if (thread % 32 == 31) s.scratch[thread / 32] = before;
+  __syncthreads();
+  for (int w = 0; w < thread / 32; ++w) before += s.scratch[w];
+  before -= sum;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (before < n_kept && n_kept <= before + own[i]) {
+      s.cut_bucket = kBuckets - 1 - thread * kEach - i;
+      s.n_above = before;
+    }
+    before += own[i];
+  }
+  __syncthreads();
+  if (s.whole[s.cut_bucket] <= kMostCandidates) {
+    rank_candidates(s, cluster, n_blocks, run, buckets, n_kept);
+  } else {
+    bisect(s, cluster, n_blocks, run, n_kept);
+  }
+  __syncthreads();
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads) top_lists_kernel(TopLists call) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ Shared<kThreads> s;
+  cg::cluster_group cluster = cg::this_cluster();
+  const int n_blocks = static_cast<int>(cluster.num_blocks());
+  const int rank = static_cast<int>(cluster.block_rank());
+  const int batch = static_cast<int>(blockIdx.z);
+  const std::int64_t list = static_cast<std::int64_t>(batch) * call.n_owners + blockIdx.y;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const Limits limits = limits_of(call, call.n_past[batch]);
+  const int share = ((limits.n_scores + n_blocks - 1) / n_blocks + 127) / 128 * 128;
+  const int begin = min(rank * share, limits.n_scores);
+  const int end = min(begin + share, limits.n_scores);
+  // warps take consecutive runs of the block's share
+  const int piece = ((end - begin + kWarps - 1) / kWarps + 127) / 128 * 128;
+  Run run;
+  run.scores = call.scores + list * call.stride;
+  run.begin = min(begin + warp * piece, end);
+  run.end = min(run.begin + piece, end);
+  wait_for_earlier_kernels();
+  let_next_kernel_begin();
+  run.load(0);
+
+  if (limits.n_kept <= 0 || limits.n_kept >= limits.n_scores) {
+    if (thread == 0) {  // nothing or everything: no score has these bits
+      s.cut = limits.n_kept <= 0 ? 0xffffffffu : 0u;
+      s.n_ties = 0;
+    }
+    __syncthreads();
+  } else {
+    find_cut(s, cluster, n_blocks, run, limits.n_kept,
+             call.histogram == nullptr ? nullptr : call.histogram + list * kBuckets);
+  }
+  const unsigned cut = s.cut;
+  const int n_ties = s.n_ties;
+
+  // count first: each warp and block starts where the ones before it end
+  int n_greater = 0;
+  int n_equal = 0;
+  run.each([&](float score) {
+    const unsigned x = ordered(score);
+    n_greater += x > cut ? 1 : 0;
+    n_equal += x == cut ? 1 : 0;
+  });
+  n_greater = warp_sum(n_greater);
+  n_equal = warp_sum(n_equal);
+  if (lane == 0) s.warp_greater[warp] = n_greater, s.warp_equal[warp] = n_equal;
+  __syncthreads();
+  int greater_before = 0;
+  int equal_before = 0;
+  int block_greater = 0;
+  int block_equal = 0;
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp) greater_before = block_greater, equal_before = block_equal;
+    block_greater += s.warp_greater[w];
+    block_equal += s.warp_equal[w];
+  }
+  if (n_blocks > 1) {
+    if (thread == 0) s.n_greater = block_greater, s.n_equal = block_equal;
+    cluster.sync();
+    const bool is_before = lane < rank;
+    greater_before += warp_sum(is_before ? *cluster.map_shared_rank(&s.n_greater, lane) : 0);
+    equal_before += warp_sum(is_before ? *cluster.map_shared_rank(&s.n_equal, lane) : 0);
+  }
+  std::int32_t* const items = call.items + list * call.item_stride;
+  for (int round = 0; round < run.n_rounds(); ++round) {
+    if (run.n_rounds() > 1) run.load(round);
+#pragma unroll
+    for (int quad = 0; quad < kQuads; ++quad) {
+      const int first = run.first_of(round, quad);
+      if (run.first_of(round, quad) - lane * 4 >= run.end) break;  // the whole warp
+      int n_both = 0;  // of this lane's four: greater ones, and equal ones from bit 16 on
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const unsigned x = first + i < run.end ? ordered(run.value(quad, i)) : 0u;
+        if (first + i < run.end) n_both += x > cut ? 1 : x == cut ? 0x10000 : 0;
+      }
+      const int inclusive = warp_inclusive(n_both);
+      const int whole = __shfl_sync(0xffffffffu, inclusive, 31);
+      int own_greater = greater_before + ((inclusive - n_both) & 0xffff);
+      int own_equal = equal_before + ((inclusive - n_both) >> 16);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + i >= run.end) continue;
+        const unsigned x = ordered(run.value(quad, i));
+        const bool is_tie = x == cut && own_equal < n_ties;
+        if (x > cut || is_tie) items[own_greater + min(own_equal, n_ties)] = first + i;
+        own_greater += x > cut ? 1 : 0;
+        own_equal += x == cut ? 1 : 0;
+      }
+      greater_before += whole & 0xffff;
+      equal_before += whole >> 16;
+    }
+  }
+  if (rank == 0 && thread == 0) {
+    const int n_kept = max(limits.n_kept, 0);
+    if (limits.forced >= 0) items[n_kept] = limits.forced;
+    call.counts[list] = n_kept + (limits.forced >= 0 ? 1 : 0);
+  }
+  if (n_blocks > 1) cluster.sync();  // nobody ends while its memory is read
+}
+
+}  // namespace
+
+void make_top_lists(const TopLists& call, StreamHandle stream) {
+  constexpr int kWide = 1024;  // threads that hold 16 scores each
+  constexpr int kNarrow = 512;
+  Launch how;
+  how.cluster = call.n_blocks < kMostBlocks ? call.n_blocks : kMostBlocks;
+  how.grid = dim3(static_cast<unsigned>(how.cluster), static_cast<unsigned>(call.n_owners),
+                  static_cast<unsigned>(call.n_batch));
+  const bool is_narrow = call.stride <= static_cast<std::int64_t>(how.cluster) * kNarrow * 4;
+  how.threads = is_narrow ? kNarrow : kWide;
+  launch(stream, how, "start the lists of the best scores",
+         is_narrow ? top_lists_kernel<kNarrow> : top_lists_kernel<kWide>, call);
+}
+
+}  // namespace kvscope::gpu

@@ -1,0 +1,202 @@
+// The App's palette of actions, bookmarks, and pictures for the clipboard.
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "gui/app/app.hpp"
+#include "gui/model/methods.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/platform/picture_clipboard.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kBookmarkId = "Bookmark";
+
+/// What became of a picture for the clipboard.
+struct CopiedPicture {
+  fs::path file;
+  std::string problem;  // a sentence: it is not on the clipboard
+};
+
+}  // namespace
+
+// ---- the palette ----
+
+void App::ask_palette() {
+  palette_.ask(actions(), [this](const Destination& to) { go_to(to); });
+}
+
+std::vector<Action> App::actions() {
+  std::vector<Action> all;
+  for (const Shortcut& shortcut : shortcuts_)
+    all.push_back({shortcut.group, shortcut.words, keys_of(shortcut), shortcut.run});
+  for (const auto& panel : panels_) {
+    const PanelInfo info = panel->info();
+    if (info.name == "traces") continue;  // stands in the side bar
+    all.push_back({"Panel", info.title, "", [this, name = info.name] { bring_up(name); }});
+    all.push_back({"Help", "what is: " + info.title, "", [this, name = info.name] {
+                     bring_up(name);
+                     cells_.show_help(name, true);
+                   }});
+  }
+  for (std::size_t i = 0; i < session_->documents().size(); ++i) {
+    all.push_back({"Trace", session_->documents()[i]->name(), "", [this, i] {
+                     session_->select("palette",
+                                      [&](Selection& s) { s.trace = static_cast<Index>(i); });
+                   }});
+  }
+  for (const auto& result : session_->results()) {
+    all.push_back({"Result", fs::path(result->name()).filename().string(), "",
+                   [this, result] { show_result(*result); }});
+  }
+  for (std::size_t i = 0; i < session_->bookmarks().size(); ++i) {
+    const Bookmark& mark = session_->bookmarks()[i];
+    all.push_back({"Bookmark", mark.words() + (mark.note.empty() ? "" : ": " + mark.note), "",
+                   [this, i] { session_->go_to(i); }});
+  }
+  for (const std::string& name : method_names()) {
+    all.push_back({"Method", "select " + name, "", [this, name] {
+                     session_->select("palette", [&](Selection& s) { s.selector = name; });
+                   }});
+    const bool on = session_->is_ticked(name);
+    all.push_back({"Method", (on ? "hide the curve of " : "show the curve of ") + name, "",
+                   [this, name, on] { session_->set_ticked(name, !on); }});
+    all.push_back({"Method", "compare with " + name, "", [this, name] {
+                     session_->select("palette", [&](Selection& s) { s.other = name; });
+                   }});
+  }
+  for (const std::string& file : settings_.recent) {
+    all.push_back({"Open", file, "", [this, file] { open(file); }});
+  }
+  return all;
+}
+
+void App::go_to(const Destination& to) {
+  session_->select("palette", [&](Selection& s) {
+    if (to.layer) s.layer = *to.layer;
+    if (to.head) s.q_head = *to.head;
+    if (to.query) s.query = *to.query;
+    if (to.key) s.key = *to.key;
+  });
+  if (to.budget) session_->set_parameters("palette", [&](Parameters& p) { p.budget = *to.budget; });
+}
+
+/// Shows a panel where it stands in the layout, else alone.
+void App::bring_up(const std::string& name) {
+  const auto shown = panels_in(arrangement_);
+  const bool stands = std::find(shown.begin(), shown.end(), name) != shown.end();
+  cells_.maximise(stands ? "" : name);
+  cells_.focus(name);
+}
+
+void App::focus_next_panel(int by) {
+  const auto names = panels_in(arrangement_);
+  const auto n = static_cast<std::ptrdiff_t>(names.size());
+  const auto at = std::find(names.begin(), names.end(), cells_.focused());
+  const std::ptrdiff_t next = at == names.end() ? 0 : ((at - names.begin()) + by + n) % n;
+  const std::string& name = names[static_cast<std::size_t>(next)];
+  cells_.focus(name);
+  cells_.take_keyboard();
+  if (!cells_.maximised().empty()) cells_.maximise(name);
+}
+
+// ---- bookmarks ----
+
+void App::ask_bookmark() {
+  if (!session_->document()) {
+    flash("nothing to bookmark: no trace is open");
+    return;
+  }
+  note_.clear();
+  asks_note_ = true;
+}
+
+void App::draw_bookmark_dialog() {
+  if (asks_note_) {
+    ImGui::OpenPopup(kBookmarkId);
+    asks_note_ = false;
+  }
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({room.x / 2, room.y * 0.3f}, ImGuiCond_Always, {0.5f, 0.0f});
+  ImGui::SetNextWindowSize({std::min(room.x * 0.9f, look_.px(480)), 0});
+  if (!ImGui::BeginPopupModal(kBookmarkId, nullptr,
+                              ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+                                  ImGuiWindowFlags_AlwaysAutoResize)) {
+    return;
+  }
+  const Selection& s = session_->selection();
+  Bookmark here;
+  here.layer = s.layer;
+  here.q_head = s.q_head;
+  here.query = s.query;
+  here.key = s.key;
+  ImGui::TextUnformatted(here.words().c_str());
+  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1.0f);
+  const bool entered = ImGui::InputTextWithHint("##note", "a note, or nothing", &note_,
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  landmark("bookmark note");
+  const bool saves = ImGui::Button("Add", {look_.px(90), 0}) || entered;
+  ImGui::SameLine();
+  const bool cancels = ImGui::Button("Cancel", {look_.px(90), 0}) ||
+                       ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape));
+  if (saves) {
+    session_->add_bookmark(note_);
+    flash(fmt::format("bookmark {}: they are in the panel Bookmarks and in the session file",
+                      session_->bookmarks().size()));
+  }
+  if (saves || cancels) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
+}
+
+// ---- pictures ----
+
+void App::copy_picture() {
+  const Panel* from = focused_panel();
+  if (from == nullptr) return;
+  if (!from->figure()) {
+    flash("no picture to copy: " + from->info().title + " shows none yet");
+    return;
+  }
+  ExportRequest request = export_of(*from, picture_folder());
+  request.formats = {ExportFormat::png};
+  jobs_->start(
+      "Copying the picture of " + from->info().title, Lane::quick,
+      [request = std::move(request)](JobContext&) -> std::any {
+        CopiedPicture copied;
+        try {
+          std::error_code error;
+          fs::create_directories(request.folder, error);
+          for (const fs::path& file : export_view(request, Existing::replace)) {
+            if (file.extension() == ".png") copied.file = file;
+          }
+          copied.problem = picture_to_clipboard(copied.file);
+        } catch (const Error& e) {
+          copied.problem = e.what();
+        }
+        return copied;
+      },
+      [this](std::any value) {
+        const auto copied = std::any_cast<CopiedPicture>(std::move(value));
+        if (copied.problem.empty()) {
+          flash("the picture is on the clipboard, and in " + copied.file.string());
+          return;
+        }
+        if (!copied.file.empty()) ImGui::SetClipboardText(copied.file.c_str());
+        session_->notify(
+            copied.file.empty()
+                ? copied.problem
+                : fmt::format("The picture is not on the clipboard: {}. Its path is: {}",
+                              copied.problem, copied.file.string()),
+            /*is_error=*/false);
+      });
+}
+
+}  // namespace kvscope::gui

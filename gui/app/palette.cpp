@@ -1,0 +1,171 @@
+#include "gui/app/palette.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/base/number_text.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr const char* kId = "Commands";
+constexpr std::size_t kMostShown = 400;
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : lowered(text) + " ") {
+    if (c != ' ' && c != '\t' && c != ',' && c != '=') {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(std::move(word));
+      word.clear();
+    }
+  }
+  return words;
+}
+
+bool holds_all(const std::string& text, const std::vector<std::string>& words) {
+  return std::all_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return text.find(word) != std::string::npos; });
+}
+
+}  // namespace
+
+std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed) {
+  const std::vector<std::string> words = words_of(typed);
+  std::vector<const Action*> by_rank[3];
+  for (const Action& action : actions) {
+    const std::string own = lowered(action.words);
+    if (!holds_all(lowered(action.group) + " " + own + " " + lowered(action.keys), words)) continue;
+    const bool begins = !words.empty() && own.starts_with(words.front());
+    const int rank = begins && holds_all(own, words) ? 0 : holds_all(own, words) ? 1 : 2;
+    by_rank[rank].push_back(&action);
+  }
+  std::vector<const Action*> found;
+  for (const auto& part : by_rank) found.insert(found.end(), part.begin(), part.end());
+  return found;
+}
+
+std::string Destination::words() const {
+  std::string text;
+  const auto add = [&](const char* name, const std::optional<long long>& value) {
+    if (value) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, *value);
+  };
+  add("layer", layer);
+  add("head", head);
+  add("query", query);
+  add("key", key);
+  add("budget", budget);
+  return text;
+}
+
+Destination destination_of(std::string_view typed) {
+  Destination to;
+  const std::vector<std::string> words = words_of(typed);
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    const auto value = number_from<long long>(words[i + 1]);
+    std::optional<long long>* place = words[i] == "layer"    ? &to.layer
+                                      : words[i] == "head"   ? &to.head
+                                      : words[i] == "query"  ? &to.query
+                                      : words[i] == "key"    ? &to.key
+                                      : words[i] == "budget" ? &to.budget
+                                                             : nullptr;
+    if (place == nullptr || !value || *value < 0) return {};
+    *place = value;
+  }
+  return words.size() % 2 == 0 ? to : Destination{};
+}
+
+void Palette::ask(std::vector<Action> actions, std::function<void(const Destination&)> go_to) {
+  actions_ = std::move(actions);
+  go_to_ = std::move(go_to);
+  typed_.clear();
+  chosen_ = 0;
+  should_open_ = true;
+}
+
+void Palette::draw(const Look& look) {
+  if (should_open_) {
+    ImGui::OpenPopup(kId);
+    should_open_ = false;
+  }
+  const ImVec2 room = ImGui::GetIO().DisplaySize;
+  const float width = std::min(room.x * 0.94f, look.px(620));
+  ImGui::SetNextWindowPos({room.x / 2, room.y * 0.12f}, ImGuiCond_Always, {0.5f, 0.0f});
+  ImGui::SetNextWindowSize({width, std::min(room.y * 0.7f, look.px(460))});
+  is_open_ = ImGui::BeginPopupModal(kId, nullptr,
+                                    ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+                                        ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoNav);
+  if (!is_open_) return;
+  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere();
+  ImGui::SetNextItemWidth(-1.0f);
+  const std::string before = typed_;
+  ImGui::InputTextWithHint("##typed", "what to do; or: layer 5 head 3 query 400 key 20", &typed_);
+  landmark("palette field");
+  if (typed_ != before) chosen_ = 0;
+  const auto found = matching(actions_, typed_);
+  const Destination to = destination_of(typed_);
+  const std::size_t n_before = to.is_empty() ? 0 : 1;
+  const std::size_t n = n_before + std::min(found.size(), kMostShown);
+  const auto pressed = [](ImGuiKey key) { return ImGui::IsKeyPressed(ImGui::GetKeyIndex(key)); };
+  bool moved = false;
+  if (n > 0 && pressed(ImGuiKey_DownArrow)) chosen_ = (chosen_ + 1) % n, moved = true;
+  if (n > 0 && pressed(ImGuiKey_UpArrow)) chosen_ = (chosen_ + n - 1) % n, moved = true;
+  if (n > 0 && pressed(ImGuiKey_PageDown)) chosen_ = std::min(chosen_ + 10, n - 1), moved = true;
+  if (n > 0 && pressed(ImGuiKey_PageUp))
+    chosen_ -= std::min<std::size_t>(chosen_, 10), moved = true;
+  chosen_ = n == 0 ? 0 : std::min(chosen_, n - 1);
+  bool runs = pressed(ImGuiKey_Enter) || pressed(ImGuiKey_KeyPadEnter);
+
+  ImGui::BeginChild("found", {0, 0}, false, ImGuiWindowFlags_NoNav);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool is_place = i < n_before;
+    const Action* action = is_place ? nullptr : found[i - n_before];
+    ImGui::PushID(static_cast<int>(i));
+    const float left = ImGui::GetCursorPosX();
+    if (ImGui::Selectable("##action", i == chosen_)) {
+      chosen_ = i;
+      runs = true;
+    }
+    if (i == chosen_) landmark("palette choice");
+    if (i == chosen_ && moved) ImGui::SetScrollHereY();
+    ImGui::SameLine(left);
+    ImGui::TextDisabled("%s", is_place ? "Go to" : action->group.c_str());
+    ImGui::SameLine(left + look.px(86));
+    ImGui::TextUnformatted(is_place ? to.words().c_str() : action->words.c_str());
+    if (!is_place && !action->keys.empty()) {
+      ImGui::SameLine(ImGui::GetWindowContentRegionMax().x -
+                      ImGui::CalcTextSize(action->keys.c_str()).x);
+      ImGui::TextDisabled("%s", action->keys.c_str());
+    }
+    ImGui::PopID();
+  }
+  if (n == 0) ImGui::TextDisabled("nothing of that name");
+  ImGui::EndChild();
+  const bool closes = pressed(ImGuiKey_Escape) || (runs && n > 0);
+  if (closes) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
+  if (!runs || n == 0) return;
+  // What is run may open another dialog, so it comes when this one is closed.
+  if (chosen_ < n_before) {
+    go_to_(to);
+  } else {
+    found[chosen_ - n_before]->run();
+  }
+}
+
+}  // namespace kvscope::gui

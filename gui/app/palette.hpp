@@ -1,0 +1,53 @@
+// The command palette: everything that the explorer can do, found by typing parts of its name.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gui/render/look.hpp"
+
+namespace kvscope::gui {
+
+/// Something that can be done now.
+struct Action {
+  std::string group;  // "View", "Method"
+  std::string words;  // "light or dark"
+  std::string keys;   // "Ctrl+S"; empty: it has none
+  std::function<void()> run;
+};
+
+/// The actions that hold every word of `typed`, in any case and order: those that begin with it
+/// first, then those with all words in their own text, then the rest. All of them for no words.
+std::vector<const Action*> matching(const std::vector<Action>& actions, std::string_view typed);
+
+/// Where "layer 5 head 3 query 400 key 20 budget 512" leads, each part optional.
+struct Destination {
+  std::optional<long long> layer, head, query, key, budget;
+  bool is_empty() const { return !layer && !head && !query && !key && !budget; }
+  /// "layer 5, head 3".
+  std::string words() const;
+};
+/// Empty if anything else is typed as well.
+Destination destination_of(std::string_view typed);
+
+class Palette {
+ public:
+  /// Opens with these actions; `go_to` is offered for what destination_of understands.
+  void ask(std::vector<Action> actions, std::function<void(const Destination&)> go_to);
+  /// Draws it while it is open: arrows choose, Enter runs, Escape closes.
+  void draw(const Look& look);
+  bool is_open() const { return is_open_; }
+
+ private:
+  std::vector<Action> actions_;
+  std::function<void(const Destination&)> go_to_;
+  std::string typed_;
+  std::size_t chosen_ = 0;
+  bool should_open_ = false;
+  bool is_open_ = false;
+};
+
+}  // namespace kvscope::gui

@@ -1,0 +1,27 @@
+// Another program, run to its end from a job: its lines are handed on as they come, and a stop asks
+// it to end as Ctrl-C does.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace kvscope::gui {
+
+/// How a program ended and what it said.
+struct ProgramEnd {
+  int code = 0;     // its exit code; 128 + signal if a signal ended it
+  std::string out;  // standard output, at most its first MiB
+};
+
+/// Runs words[0] (looked for in PATH if it has no slash) with the other words as arguments, in
+/// `folder` (empty: here), without an input. `on_line` gets every line of standard error, in this
+/// thread. A stop sends SIGINT, once more after 10 s, and SIGKILL after 20 s. Throws IoError if the
+/// program cannot be started.
+ProgramEnd run_program(const std::vector<std::string>& words, const std::filesystem::path& folder,
+                       const std::function<void(const std::string&)>& on_line,
+                       std::stop_token stop);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,114 @@
+// Bookmarks: places that somebody wants to come back to, with notes; saved with the session.
+#include <fmt/format.h>
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <optional>
+
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+std::string csv_cell(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + "\"";
+}
+
+class BookmarksPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"bookmarks", "Bookmarks",
+            "Heads, queries and keys to come back to, with notes. Ctrl+B adds what is selected; "
+            "click a place to go there. They are saved with the session."};
+  }
+
+  void controls(PanelContext& context) override {
+    if (ImGui::Button("Add what is selected")) context.session.add_bookmark("");
+    landmark("add bookmark");
+  }
+
+  void draw(PanelContext& context) override {
+    Session& session = context.session;
+    bookmarks_ = session.bookmarks();
+    if (bookmarks_.empty()) {
+      empty_place(context, "No bookmarks yet",
+                  "Select a head, a query and a key anywhere, and press Ctrl+B.");
+      return;
+    }
+    constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
+                                       ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+    if (!ImGui::BeginTable("bookmarks", 5, kFlags)) return;
+    ImGui::TableSetupScrollFreeze(0, 1);
+    ImGui::TableSetupColumn("place", ImGuiTableColumnFlags_WidthStretch, 2.4f);
+    ImGui::TableSetupColumn("trace", ImGuiTableColumnFlags_WidthStretch, 1.2f);
+    ImGui::TableSetupColumn("method", ImGuiTableColumnFlags_WidthStretch, 1.4f);
+    ImGui::TableSetupColumn("note", ImGuiTableColumnFlags_WidthStretch, 3.0f);
+    ImGui::TableSetupColumn("", ImGuiTableColumnFlags_WidthFixed, ImGui::GetFrameHeight());
+    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    for (const char* name : {"place", "trace", "method", "note", ""}) {
+      ImGui::TableNextColumn();
+      ImGui::TextDisabled("%s", name);
+    }
+    std::optional<std::size_t> removed;
+    for (std::size_t i = 0; i < bookmarks_.size(); ++i) {
+      ImGui::PushID(static_cast<int>(i));
+      if (draw_row(session, i)) removed = i;
+      ImGui::PopID();
+    }
+    ImGui::EndTable();
+    if (removed) session.remove_bookmark(*removed);
+  }
+
+  std::optional<std::string> csv() const override {
+    if (bookmarks_.empty()) return std::nullopt;
+    std::string csv = "trace,layer,q_head,query,key,selector,budget,note\n";
+    for (const Bookmark& mark : bookmarks_) {
+      csv += fmt::format("{},{},{},{},{},{},{},{}\n", csv_cell(mark.name), mark.layer, mark.q_head,
+                         mark.query, mark.key ? fmt::format("{}", *mark.key) : std::string(),
+                         csv_cell(mark.selector), mark.budget, csv_cell(mark.note));
+    }
+    return csv;
+  }
+
+ private:
+  /// True if it is to be removed.
+  bool draw_row(Session& session, std::size_t i) {
+    const Bookmark& mark = bookmarks_[i];
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::AlignTextToFramePadding();
+    if (ImGui::Selectable(mark.words().c_str())) session.go_to(i);
+    landmark(fmt::format("bookmark {}", i));
+    help_tooltip("Selects this head, query, key, method and budget again.");
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(mark.name.c_str());
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(fmt::format("{} at {}", mark.selector, mark.budget).c_str());
+    ImGui::TableNextColumn();
+    std::string note = mark.note;
+    ImGui::SetNextItemWidth(-1.0f);
+    if (ImGui::InputText("##note", &note)) session.set_note(i, note);
+    landmark(fmt::format("note {}", i));
+    ImGui::TableNextColumn();
+    const bool removes = ImGui::SmallButton("\u00d7");
+    landmark(fmt::format("remove bookmark {}", i));
+    help_tooltip("Removes this bookmark.");
+    return removes;
+  }
+
+  std::vector<Bookmark> bookmarks_;  // of the last frame
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_bookmarks_panel() {
+  return std::make_unique<BookmarksPanel>();
+}
+
+}  // namespace kvscope::gui

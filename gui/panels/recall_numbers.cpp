@@ -1,0 +1,158 @@
+#include "gui/panels/recall_numbers.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/plot/scale.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr ImGuiTableFlags kTableFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
+                                        ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+
+/// A number in the table: four digits that mean something.
+std::string cell_text(double value) {
+  if (std::isnan(value)) return "-";
+  if (value != 0.0 && std::abs(value) < 1e-3) return fmt::format("{:.2e}", value);
+  return std::abs(value) < 100.0 ? fmt::format("{:.4f}", value) : fmt::format("{:.1f}", value);
+}
+
+struct Column {
+  std::string name;
+  const char* help;
+  float weight;
+};
+
+bool begin_table(const char* id, const std::vector<Column>& columns, float height) {
+  if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), kTableFlags, {0, height}))
+    return false;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const Column& column : columns) {
+    ImGui::TableSetupColumn(column.name.c_str(), ImGuiTableColumnFlags_WidthStretch, column.weight);
+  }
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    ImGui::TableSetColumnIndex(static_cast<int>(c));
+    ImGui::TextDisabled("%s", columns[c].name.c_str());
+    help_tooltip(columns[c].help);
+  }
+  return true;
+}
+
+void draw_methods(PanelContext& context, const RecallPicture& picture, const RecallOptions& options,
+                  float height) {
+  const bool has_target = metric_is_share(options.metric) && options.target > 0.0;
+  std::vector<Column> columns = {
+      {"method", "A click selects the method.", 1.7f},
+      {"budget", "What the method is told.", 1.1f},
+      {"keys", "Keys that a query attends to, mean over measured rows and heads.", 1.0f},
+      {"mass", "Attention mass on the kept keys.", 1.0f},
+      {"top-10", "Share of the ten largest weights that is kept.", 1.0f},
+      {"top-k", "Share of the k largest weights that is kept, k = the budget.", 1.0f},
+      {"error", "Distance of the output from the dense one, |y - o|.", 1.0f},
+      {"bytes", "Bytes read per query head and call: scoring, and keys and values of what is kept.",
+       1.2f}};
+  if (has_target) {
+    columns.push_back({fmt::format("for {:g}", options.target),
+                       "The smallest budget of the ladder whose mean reaches the target.", 1.0f});
+  }
+  if (!begin_table("numbers", columns, height)) return;
+  for (const RecallNumbers& line : picture.numbers) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const bool is_selected = line.name == context.session.selection().selector.text();
+    if (is_selected) ImGui::PushStyleColor(ImGuiCol_Text, packed(context.look.accent));
+    if (ImGui::Selectable(line.name.c_str(), false, ImGuiSelectableFlags_SpanAllColumns))
+      context.session.select("recall table", [&](Selection& s) { s.selector = line.name; });
+    if (is_selected) ImGui::PopStyleColor();
+    std::vector<std::string> cells = {
+        line.budget.empty() ? std::string("-") : line.budget,
+        cell_text(line.kept),
+        cell_text(line.mass),
+        cell_text(line.recall10),
+        cell_text(line.recallk),
+        cell_text(line.output_error),
+        plot::tick_text(std::round(line.bytes), plot::TickFormat::bytes)};
+    if (has_target)
+      cells.push_back(line.for_target ? fmt::format("{}", *line.for_target) : std::string("-"));
+    for (const std::string& text : cells) {
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(text.c_str());
+    }
+  }
+  ImGui::EndTable();
+}
+
+void draw_failing(PanelContext& context, const RecallPicture& picture, const RecallOptions& options,
+                  float height) {
+  const std::vector<Column> columns = {
+      {"layer", "A click selects the head.", 1.0f},
+      {"query head", "", 1.0f},
+      {std::string(enum_name(options.metric)), "At the sliders' budget, mean over rows.", 1.4f},
+      {"budget that reaches it", "The smallest of the ladder at which this head does.", 1.6f}};
+  if (!begin_table("failing", columns, height)) return;
+  for (const FailingHead& head : picture.failing) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const Selection& now = context.session.selection();
+    const bool is_selected = head.layer == now.layer && head.q_head == now.q_head;
+    ImGui::PushID(static_cast<int>(head.layer * 4096 + head.q_head));
+    if (ImGui::Selectable(fmt::format("{}", head.layer).c_str(), is_selected,
+                          ImGuiSelectableFlags_SpanAllColumns)) {
+      context.session.select("failing head", [&](Selection& s) {
+        s.layer = head.layer;
+        s.q_head = head.q_head;
+      });
+    }
+    landmark(fmt::format("failing layer {} head {}", head.layer, head.q_head));
+    ImGui::PopID();
+    for (const std::string& text :
+         {fmt::format("{}", head.q_head), cell_text(head.value),
+          head.needed ? fmt::format("{}", *head.needed) : std::string("none of the ladder")}) {
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(text.c_str());
+    }
+  }
+  ImGui::EndTable();
+}
+
+float line_height() {
+  return ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+}
+
+}  // namespace
+
+float recall_numbers_height(const RecallPicture& picture) {
+  const auto n = static_cast<float>(std::clamp<std::size_t>(picture.numbers.size(), 3, 8));
+  const float above = picture.failing_method.empty() ? 0.0f : ImGui::GetFrameHeightWithSpacing();
+  return above + (n + 1.0f) * line_height() + 2.0f;
+}
+
+void draw_recall_numbers(PanelContext& context, const RecallPicture& picture,
+                         const RecallOptions& options, bool& shows_failing) {
+  float height = recall_numbers_height(picture);
+  const bool has_failing = !picture.failing_method.empty();
+  if (has_failing) {
+    height -= ImGui::GetFrameHeightWithSpacing();
+    const std::string words = fmt::format("{} heads of {} below {:g}", picture.failing.size(),
+                                          picture.failing_method, options.target);
+    const std::string_view names[] = {"methods", words};
+    int chosen = shows_failing ? 1 : 0;
+    if (segmented("tables", chosen, names)) shows_failing = chosen == 1;
+  }
+  if (has_failing && shows_failing) {
+    draw_failing(context, picture, options, height);
+  } else {
+    draw_methods(context, picture, options, height);
+  }
+}
+
+}  // namespace kvscope::gui

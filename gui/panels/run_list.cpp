@@ -1,0 +1,135 @@
+#include "gui/panels/run_list.hpp"
+
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/fonts.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a line's buttons ask for, done once the list is drawn.
+struct RunWish {
+  enum class What { nothing, cancel, again, forget } what = What::nothing;
+  std::uint64_t id = 0;
+};
+
+bool line_button(const Run& run, const char* label, const char* name, const char* help) {
+  const bool pressed = ImGui::SmallButton(label);
+  landmark(fmt::format("run {} {}", run.id, name));
+  help_tooltip(help);
+  ImGui::SameLine();
+  return pressed;
+}
+
+void coloured_words(plot::Colour colour, const std::string& words) {
+  ImGui::PushStyleColor(ImGuiCol_Text, packed(colour));
+  ImGui::TextWrapped("%s", words.c_str());
+  ImGui::PopStyleColor();
+}
+
+void draw_progress(const PanelContext& context, const Run& run) {
+  const Progress& p = run.status.progress;
+  const float share = p.total > 0 ? static_cast<float>(p.done) / static_cast<float>(p.total) : 0.0f;
+  ImGui::ProgressBar(std::clamp(share, 0.0f, 1.0f), {-1.0f, context.look.px(5)}, "");
+  std::string words = run.status.state == JobState::waiting ? "waits for the one before" : "starts";
+  if (p.total > 0) {
+    words = fmt::format("{}: {} of {} {}", p.stage, p.done, p.total, p.unit);
+  } else if (!p.stage.empty()) {
+    words = fmt::format("{}: {} {}", p.stage, p.done, p.unit);
+  }
+  coloured_words(context.look.muted, words);
+}
+
+void draw_end(const PanelContext& context, const Run& run) {
+  const Look& look = context.look;
+  switch (run.status.state) {
+    case JobState::failed:
+      coloured_words(look.error, run.status.error);
+      break;
+    case JobState::cancelled:
+      coloured_words(look.muted,
+                     run.remark.empty() ? std::string("cancelled") : "cancelled; " + run.remark);
+      break;
+    default:
+      coloured_words(look.muted, run.remark.empty() ? std::string("done") : "done: " + run.remark);
+  }
+  if (run.status.state == JobState::failed && !run.remark.empty())
+    coloured_words(look.muted, run.remark);
+  if (run.said.empty() || !ImGui::TreeNode("what it printed")) return;
+  ImGui::BeginChild("said", {0, look.px(160)}, true, ImGuiWindowFlags_HorizontalScrollbar);
+  ImGui::TextUnformatted(run.said.data(), run.said.data() + run.said.size());
+  ImGui::EndChild();
+  ImGui::TreePop();
+}
+
+void draw_buttons(PanelContext& context, const Run& run, RunWish& wish) {
+  const auto ask = [&](RunWish::What what) { wish = {what, run.id}; };
+  std::error_code error;
+  const fs::path part = run.part();
+  if (!run.status.is_over()) {
+    if (line_button(run, "Cancel", "cancel",
+                    "Asks it to stop, as Ctrl-C does: a recording keeps what is whole."))
+      ask(RunWish::What::cancel);
+    if (!part.empty() && fs::exists(part, error) &&
+        line_button(run, "Watch", "watch", "Opens the recording while it grows."))
+      context.requests.open.push_back(part);
+  } else {
+    if (run.has_made_file &&
+        line_button(run, "Open", "open", "Shows the file that it made, if it is one to look at."))
+      context.requests.open.push_back(run.out);
+    if (line_button(run, "Again", "again", "Runs the same command once more."))
+      ask(RunWish::What::again);
+  }
+  if (line_button(run, "Copy as command", "copy",
+                  "Copies the command line that does the same in a terminal.")) {
+    ImGui::SetClipboardText(run.command_line().c_str());
+    context.requests.flash = "copied: " + run.command_line();
+  }
+  if (run.status.is_over() &&
+      line_button(run, "×", "forget", "Takes it from this list. Its files stay."))
+    ask(RunWish::What::forget);
+  ImGui::NewLine();
+}
+
+}  // namespace
+
+void draw_run_list(PanelContext& context) {
+  const auto& runs = context.runs.runs();
+  RunWish wish;
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    ImGui::PushID(static_cast<int>(run->id));
+    if (run != runs.rbegin()) ImGui::Separator();
+    ImGui::TextUnformatted(run->title().c_str());
+    help_tooltip(run->command_line());
+    run->status.is_over() ? draw_end(context, *run) : draw_progress(context, *run);
+    ImGui::PushFont(context.fonts.small());
+    draw_buttons(context, *run, wish);
+    ImGui::PopFont();
+    ImGui::PopID();
+  }
+  switch (wish.what) {
+    case RunWish::What::cancel:
+      context.runs.cancel(wish.id);
+      break;
+    case RunWish::What::again:
+      context.runs.again(wish.id);
+      break;
+    case RunWish::What::forget:
+      context.runs.forget(wish.id);
+      break;
+    case RunWish::What::nothing:
+      break;
+  }
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,405 @@
+// Why was it dropped? One query and one key: what the selected method kept, at which rank the key
+// lies, the cut-off, and the budget that would have kept it.
+#include <fmt/format.h>
+#include <imgui.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/number_text.hpp"
+#include "gui/model/json_fields.hpp"
+#include "gui/model/why_view.hpp"
+#include "gui/panels/accent_marks.hpp"
+#include "gui/panels/landmarks.hpp"
+#include "gui/panels/panel.hpp"
+#include "gui/panels/widgets.hpp"
+#include "gui/render/colour.hpp"
+#include "gui/render/figure_view.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+struct WhySwitches {
+  WhyAlong along = WhyAlong::score;
+  bool operator==(const WhySwitches&) const = default;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"along",
+                "by the method's score, or by the exact weight (methods without scores: always)"},
+          self.along);
+  }
+};
+
+class WhyPanel final : public Panel {
+ public:
+  PanelInfo info() const override {
+    return {"why", "Why was it dropped?",
+            "What the selected method keeps for the selected query, and for a key its rank, the "
+            "cut-off, its page or representative query, and the budget that would have kept it. "
+            "Click a point or a line to choose another key."};
+  }
+
+  void controls(PanelContext& context) override {
+    segmented("along", switches_.along);
+    help_tooltip(field_help<WhySwitches>("along"));
+    ImGui::SameLine(0.0f, context.look.px(14));
+    if (ImGui::Button("Copy as command") && look_ && document_) {
+      const std::string words = why_command(*look_, key_, document_->path().string());
+      ImGui::SetClipboardText(words.c_str());
+    }
+    landmark("copy as command");
+    help_tooltip("The kvscope explain that prints these numbers, to the clipboard.");
+  }
+
+  void draw(PanelContext& context) override {
+    is_busy_ = false;
+    if (needs_trace(context)) {
+      forget();
+      return;
+    }
+    document_ = context.session.document();
+    const std::string problem = why_obstacle(context.session);
+    if (!problem.empty()) {
+      forget();
+      empty_place(context,
+                  fmt::format("{} does not answer here", context.session.selection().selector),
+                  problem);
+      return;
+    }
+    const auto view = ask_look(context);
+    is_busy_ = view.is_pending();
+    if (!async_place(context, look_slot_, view)) {
+      look_.reset();
+      return;
+    }
+    look_ = view.value;
+    is_stale_ = !view.fresh;
+    key_ = asked_key(*look_, context.session.selection().key);
+    fate_ = fate_of(*look_, key_);
+    ask_budget(context);
+    update_picture(context);
+    draw_words(context);
+    draw_parts(context);
+  }
+
+  std::optional<plot::Figure> figure() const override {
+    if (!look_ || !picture_ || picture_->figure.panels.empty()) return std::nullopt;
+    plot::Figure figure = view_ ? view_->current_figure() : picture_->figure;
+    if (const auto place = why_place(fate_, along())) {
+      plot::Scatter mark;
+      mark.label = fmt::format("key {}", key_);
+      mark.tone = {plot::Role::highlight, 0};
+      mark.size = 2.2;
+      mark.x = {place->x};
+      mark.y = {place->y};
+      figure.panels.front().marks.emplace_back(std::move(mark));
+    }
+    figure.caption.push_back(fmt::format("Key {}: {}", key_, fate_sentence(*look_, fate_)));
+    return figure;
+  }
+  std::optional<std::string> csv() const override {
+    if (!look_) return std::nullopt;
+    return why_csv(*look_);
+  }
+  nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
+  void set_options(const nlohmann::ordered_json& options) override {
+    fields_from_json(options, switches_);
+  }
+  bool is_busy() const override { return is_busy_; }
+
+  /// "key N": the points of the heaviest keys.
+  std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
+    std::vector<std::pair<std::string, ImVec2>> places;
+    if (!view_ || !picture_ || picture_->figure.panels.empty()) return places;
+    for (const KeyFate& fate : picture_->heaviest) {
+      const auto place = why_place(fate, along());
+      if (!place) continue;
+      if (const auto at = view_->place(0, place->x, place->y))
+        places.emplace_back(fmt::format("key {}", fate.key), *at);
+    }
+    return places;
+  }
+
+ private:
+  WhyAlong along() const {
+    return look_ && has_ranking(*look_) ? switches_.along : WhyAlong::weight;
+  }
+
+  void forget() {
+    look_.reset();
+    picture_.reset();
+    document_.reset();
+  }
+
+  // ---- what is asked for ----
+
+  AsyncView<QueryLook> ask_look(const PanelContext& context) {
+    const auto document = document_;
+    question_ = why_question(context.session);
+    draft_ = question_.selector.caps().needs_draft ? context.session.second() : nullptr;
+    const std::string sources = document->key() + (draft_ ? draft_->key() : "");
+    if (sources != sources_key_) look_slot_.clear();  // another trace's answer says nothing here
+    sources_key_ = sources;
+    return look_slot_.ask(
+        context.session.bench(), sources_key_ + question_.cache_key(),
+        {fmt::format("{} asked about the query at {}", question_.selector, question_.query),
+         Lane::heavy},
+        [document, draft = draft_, question = question_](JobContext& job) {
+          return look_at_query({document->source(), draft ? &draft->source() : nullptr}, question,
+                               job.pool, job.stop);
+        });
+  }
+
+  void ask_budget(const PanelContext& context) {
+    budget_.reset();
+    if (is_stale_) return;
+    if (fate_.end != KeyEnd::dropped && fate_.end != KeyEnd::kept) return;
+    const auto view = budget_slot_.ask(
+        context.session.bench(),
+        fmt::format("{}{}/keeps/{}", sources_key_, question_.cache_key(), key_),
+        {fmt::format("The budget that keeps key {}", key_), Lane::heavy},
+        [document = document_, draft = draft_, question = question_, key = key_](JobContext& job) {
+          return budget_that_keeps({document->source(), draft ? &draft->source() : nullptr},
+                                   question, key, job.pool, job.stop);
+        });
+    is_busy_ = is_busy_ || view.is_pending();
+    if (view.fresh) budget_ = view.value;
+  }
+
+  void update_picture(const PanelContext& context) {
+    const std::string trace = document_->name();
+    const auto view =
+        picture_slot_.ask(context.session.bench(),
+                          fmt::format("{}{}/why/{}", sources_key_, look_->question.cache_key(),
+                                      enum_name(switches_.along)),
+                          {"Ranks", Lane::quick, /*urgent=*/true},
+                          [look = look_, along = switches_.along, trace](JobContext&) {
+                            return why_picture(*look, along, trace);
+                          });
+    is_busy_ = is_busy_ || view.is_pending();
+    if (!view.fresh || view.value == picture_) return;
+    picture_ = view.value;
+    ++version_;
+  }
+
+  // ---- words ----
+
+  plot::Colour tone_of(const Look& look, KeyEnd end) const {
+    return end == KeyEnd::dropped ? look.error : end == KeyEnd::unseen ? look.muted : look.accent;
+  }
+
+  static std::string_view end_word(KeyEnd end) {
+    static constexpr std::string_view kWords[] = {"not seen", "kept: dense", "kept by rule", "kept",
+                                                  "dropped"};
+    return kWords[static_cast<std::size_t>(end)];
+  }
+
+  void draw_words(PanelContext& context) {
+    const Look& look = context.look;
+    ImGui::PushTextWrapPos(0.0f);
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(look, fate_.end)));
+    ImGui::TextUnformatted(
+        fmt::format("{}: key {}", end_word(fate_.end), token_words(*document_, key_)).c_str());
+    ImGui::PopStyleColor();
+    ImGui::PushStyleColor(ImGuiCol_Text, packed(look.muted));
+    std::string which = context.session.selection().key ? std::string()
+                        : fate_.end == KeyEnd::dropped
+                            ? "No key is selected: this is the heaviest that was dropped. "
+                            : "No key is selected, and none was dropped: this is the query's own. ";
+    ImGui::TextUnformatted(fmt::format("{}Query {}: weight {}, number {} of {}{}{}", which,
+                                       token_words(*document_, question_.query),
+                                       number_text(fate_.weight, 3), fate_.weight_rank,
+                                       look_->visible.size(),
+                                       look_->question.as_step ? "; taken as a decode step" : "",
+                                       is_stale_ ? "; being asked again" : "")
+                               .c_str());
+    ImGui::PopStyleColor();
+    std::string words = fate_sentence(*look_, fate_);
+    if (budget_) words += " " + budget_sentence(fate_, *budget_);
+    ImGui::TextUnformatted(words.c_str());
+    const std::string more = more_words();
+    if (!more.empty()) ImGui::TextUnformatted(more.c_str());
+    ImGui::PopTextWrapPos();
+    draw_buttons(context);
+  }
+
+  /// The page's bound, or the representative query.
+  std::string more_words() const {
+    if (look_->page_size > 1 && fate_.is_ranked) {
+      return fmt::format(
+          "The page holds keys {} to {}: the query's largest scaled q\u00b7k there is {}, this "
+          "key's {}.",
+          fate_.page.begin, fate_.page.end - 1, number_text(fate_.page_logit),
+          number_text(fate_.logit));
+    }
+    if (!fate_.slot) return "";
+    const QuokaSlot& slot = look_->slots[*fate_.slot];
+    const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
+    std::string words = fmt::format(
+        "Representative query {} of {} gave it its score: ", *fate_.slot + 1, look_->slots.size());
+    for (std::size_t h = 0; h < slot.queries.size(); ++h) {
+      words += fmt::format("{}{} of head {}", h == 0 ? "" : ", ",
+                           token_words(*document_, slot.queries[h]),
+                           look_->owner_heads.begin + static_cast<Index>(h));
+    }
+    if (own < slot.cosines.size() && !std::isnan(slot.cosines[own]))
+      words += fmt::format("; S_q of this head's is {}", number_text(-slot.cosines[own], 3));
+    return words + ".";
+  }
+
+  void draw_buttons(PanelContext& context) {
+    bool is_first = true;
+    const auto button = [&](const std::string& words, const char* name, const char* help) {
+      if (!is_first) ImGui::SameLine();
+      is_first = false;
+      const bool pressed = ImGui::Button(words.c_str());
+      landmark(name);
+      help_tooltip(help);
+      return pressed;
+    };
+    if (fate_.end == KeyEnd::dropped && budget_ && budget_->tokens &&
+        button(fmt::format("Set the budget to {}", *budget_->tokens), "set the budget",
+               "The smallest budget at which the method keeps this key.")) {
+      context.session.set_parameters("why budget",
+                                     [&](Parameters& p) { p.budget = *budget_->tokens; });
+    }
+    if (!fate_.slot) return;
+    const auto own = static_cast<std::size_t>(look_->question.q_head - look_->owner_heads.begin);
+    const QuokaSlot& slot = look_->slots[*fate_.slot];
+    if (own < slot.queries.size() && slot.queries[own] != look_->question.query &&
+        button(fmt::format("Go to query {}", slot.queries[own]), "go to the query",
+               "The representative query that gave the key its score, of this head.")) {
+      context.session.select("why query", [&](Selection& s) {
+        s.query = slot.queries[own];
+        s.key = key_;
+      });
+    }
+  }
+
+  // ---- the figure and the table ----
+
+  void draw_parts(PanelContext& context) {
+    if (!picture_) return;
+    const ImVec2 room = ImGui::GetContentRegionAvail();
+    const float gap = ImGui::GetStyle().ItemSpacing.x;
+    const bool has_figure = !picture_->figure.panels.empty();
+    const bool is_wide = room.x >= context.look.px(640);
+    const float table_width = is_wide && has_figure ? context.look.px(330) : room.x;
+    if (has_figure) {
+      const ImVec2 size = is_wide ? ImVec2{room.x - table_width - gap, room.y}
+                                  : ImVec2{room.x, std::max(context.look.px(120), room.y * 0.6f)};
+      ImGui::BeginChild("figure", size, false,
+                        ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NavFlattened);
+      draw_figure(context);
+      ImGui::EndChild();
+      if (is_wide) ImGui::SameLine();
+    }
+    draw_table(context, {table_width, 0.0f});
+  }
+
+  void draw_figure(PanelContext& context) {
+    if (!view_) view_.emplace(context.fonts, context.textures);
+    view_->show(picture_->figure, version_, ImGui::GetContentRegionAvail(),
+                {context.look.ground, context.look.surface, {}});
+    if (const auto place = why_place(fate_, along()))
+      AccentMarks(context, *view_, 0).ring(place->x, place->y);
+    const auto& hit = view_->hit();
+    if (!hit || !hit->mark || !hit->point || *hit->mark >= picture_->keys.size()) return;
+    const auto& keys = picture_->keys[*hit->mark];
+    if (*hit->point >= keys.size()) return;
+    const KeyFate fate = fate_of(*look_, keys[*hit->point]);
+    tooltip(fate);
+    if (hit->clicked) choose_key(context, fate.key);
+  }
+
+  void tooltip(const KeyFate& fate) const {
+    HoverLines lines = {
+        {"key", token_words(*document_, fate.key)},
+        {"", std::string(end_word(fate.end))},
+        {"weight", fmt::format("{} (number {})", number_text(fate.weight, 4), fate.weight_rank)}};
+    if (fate.is_ranked) {
+      lines.emplace_back(look_->page_size > 1 ? "page's score" : "score", number_text(fate.score));
+      lines.emplace_back("rank", fmt::format("{} of {}", fate.rank, fate.n_ranked));
+      lines.emplace_back("margin", number_text(fate.score - look_->cut, 3));
+    }
+    detail_tooltip(lines);
+  }
+
+  void choose_key(PanelContext& context, Index key) {
+    context.session.select("why key", [&](Selection& s) { s.key = key; });
+  }
+
+  void draw_table(PanelContext& context, ImVec2 size) {
+    constexpr int kColumns = 5;
+    constexpr ImGuiTableFlags kFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
+                                       ImGuiTableFlags_ScrollY | ImGuiTableFlags_SizingStretchProp;
+    if (!ImGui::BeginTable("heaviest", kColumns, kFlags, size)) return;
+    static constexpr const char* kNames[kColumns] = {"key", "token", "weight", "rank", ""};
+    static constexpr float kWeights[kColumns] = {1.1f, 1.8f, 1.2f, 1.0f, 1.5f};
+    ImGui::TableSetupScrollFreeze(0, 1);
+    for (int c = 0; c < kColumns; ++c)
+      ImGui::TableSetupColumn(kNames[c], ImGuiTableColumnFlags_WidthStretch, kWeights[c]);
+    ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+    static constexpr const char* kHelp[kColumns] = {
+        "Position. The heaviest keys of the query, first the heaviest; a click selects.",
+        "Its text.", "Exact softmax weight.",
+        "Place by the method's score, of the key or its page.", "What became of it."};
+    for (int c = 0; c < kColumns; ++c) {
+      ImGui::TableSetColumnIndex(c);
+      ImGui::TextDisabled("%s", kNames[c]);
+      help_tooltip(kHelp[c]);
+    }
+    for (const KeyFate& fate : picture_->heaviest) {
+      ImGui::TableNextRow();
+      ImGui::TableNextColumn();
+      ImGui::PushID(static_cast<int>(fate.key));
+      if (ImGui::Selectable(fmt::format("{}", fate.key).c_str(), fate.key == key_,
+                            ImGuiSelectableFlags_SpanAllColumns)) {
+        choose_key(context, fate.key);
+      }
+      ImGui::PopID();
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(document_->has_text() ? document_->token_text(fate.key).c_str() : "");
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(number_text(fate.weight, 3).c_str());
+      landmark(fmt::format("row of key {}", fate.key));  // the row's own item spans all columns
+      ImGui::TableNextColumn();
+      ImGui::TextUnformatted(fate.is_ranked ? fmt::format("{}", fate.rank).c_str() : "-");
+      ImGui::TableNextColumn();
+      ImGui::PushStyleColor(ImGuiCol_Text, packed(tone_of(context.look, fate.end)));
+      ImGui::TextUnformatted(end_word(fate.end).data());
+      ImGui::PopStyleColor();
+    }
+    ImGui::EndTable();
+  }
+
+  WhySwitches switches_;
+  bool is_busy_ = false;
+  bool is_stale_ = false;
+
+  std::shared_ptr<const Document> document_;
+  std::shared_ptr<const Document> draft_;
+  KeyQuestion question_;
+  std::string sources_key_;
+  AsyncValue<QueryLook> look_slot_;
+  AsyncValue<KeepingBudget> budget_slot_;
+  AsyncValue<WhyPicture> picture_slot_;
+
+  std::shared_ptr<const QueryLook> look_;
+  Index key_ = 0;
+  KeyFate fate_;
+  std::shared_ptr<const KeepingBudget> budget_;
+  std::shared_ptr<const WhyPicture> picture_;
+  std::uint64_t version_ = 0;
+  std::optional<FigureView> view_;
+};
+
+}  // namespace
+
+std::unique_ptr<Panel> make_why_panel() {
+  return std::make_unique<WhyPanel>();
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,83 @@
+#include "gui/platform/picture_clipboard.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+extern char** environ;
+
+namespace kvscope::gui {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable_of(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool is_installed(const std::string& program) {
+  const std::string path = variable_of("PATH");
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    const std::string file = path.substr(at, end - at) + "/" + program;
+    if (end > at && ::access(file.c_str(), X_OK) == 0) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+/// Runs the program with the file as its input; a sentence if it failed.
+std::string run_with_input(const std::vector<std::string>& words, const fs::path& file) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, file.c_str(), O_RDONLY, 0);
+  // It stays in the background to serve the picture: it must not hold our output open.
+  posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return fmt::format("{} could not be started: {}", words[0], std::strerror(error));
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return fmt::format("{} was lost: {}", words[0], std::strerror(errno));
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0
+             ? ""
+             : fmt::format("{} did not take the picture", words[0]);
+}
+
+}  // namespace
+
+fs::path picture_folder() {
+  if (const auto folder = variable_of("XDG_CACHE_HOME"); !folder.empty())
+    return fs::path(folder) / "kvscope" / "pictures";
+  if (const auto home = variable_of("HOME"); !home.empty())
+    return fs::path(home) / ".cache" / "kvscope" / "pictures";
+  std::error_code error;
+  return fs::temp_directory_path(error) / "kvscope-pictures";
+}
+
+std::string picture_to_clipboard(const fs::path& png) {
+  const bool has_wayland = !variable_of("WAYLAND_DISPLAY").empty();
+  const bool has_x11 = !variable_of("DISPLAY").empty();
+  if (has_wayland && is_installed("wl-copy"))
+    return run_with_input({"wl-copy", "--type", "image/png"}, png);
+  if (has_x11 && is_installed("xclip"))
+    return run_with_input({"xclip", "-selection", "clipboard", "-t", "image/png"}, png);
+  if (!has_wayland && !has_x11) return "there is no display whose clipboard could take it";
+  return has_wayland ? "wl-copy (package wl-clipboard) is not installed" : "xclip is not installed";
+}
+
+}  // namespace kvscope::gui

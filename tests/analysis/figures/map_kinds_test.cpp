@@ -1,0 +1,212 @@
+// What the figures of maps and clouds draw (geometry, coverage-pages, attention-map), number by
+// number, from small results.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
+
+#include "analysis/analysis.hpp"
+#include "analysis/figures/figure_kind.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope {
+namespace {
+
+using Catch::Approx;
+using Catch::Matchers::ContainsSubstring;
+
+constexpr float kHidden = std::numeric_limits<float>::quiet_NaN();
+
+FigureKind kind_of(const std::string& name) {
+  for (const FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return kind;
+  }
+  FAIL("no figure " << name);
+  return {};
+}
+
+void begin_result(MemoryResult& result, const std::string& kind) {
+  ResultInfo info;
+  info.kind = kind;
+  result.begin(info);
+}
+
+template <class T>
+void put(MemoryResult& result, const std::string& name, ResultType type, const Shape& shape,
+         const std::vector<std::string>& dims, const std::vector<T>& values) {
+  result.declare({name, type, shape, dims, "1", name});
+  result.write<T>(name, 0, values);
+}
+
+template <class M>
+const M& mark_of(const plot::Panel& panel, std::size_t nth = 0) {
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* found = std::get_if<M>(&mark);
+    if (found != nullptr && nth-- == 0) return *found;
+  }
+  FAIL("no such mark");
+  return std::get<M>(panel.marks[0]);
+}
+
+/// Equal, and NaN where NaN is expected.
+bool same(const std::vector<float>& found, const std::vector<float>& expected) {
+  if (found.size() != expected.size()) return false;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i]) ? !std::isnan(found[i]) : found[i] != expected[i]) return false;
+  }
+  return true;
+}
+
+/// Layers 3 and 4, 4 query heads on 2 KV heads, bases per KV head, 2 shown positions, 3 components.
+/// Each number is its own index, so that a wrong layer, head or component shows.
+MemoryResult geometry_result() {
+  MemoryResult result;
+  begin_result(result, "geometry");
+  write_axis(result, "layer", std::vector<Index>{3, 4}, "1", "layer");
+  write_axis(result, "q_head", std::vector<Index>{0, 1, 2, 3}, "1", "query head");
+  write_axis(result, "kv_head", std::vector<Index>{0, 1}, "1", "KV head");
+  write_axis(result, "basis_head", std::vector<Index>{0, 1}, "1", "head of the basis");
+  const auto counted = [](std::size_t n, float step) {
+    std::vector<float> values(n);
+    for (std::size_t i = 0; i < n; ++i) values[i] = step * static_cast<float>(i);
+    return values;
+  };
+  put(result, "queries/projection", ResultType::f32, {2, 4, 2, 3},
+      {"layer", "q_head", "pos", "shown"}, counted(48, 1.0f));
+  put(result, "keys/projection", ResultType::f32, {2, 2, 2, 3}, {"layer", "basis", "pos", "shown"},
+      counted(24, 0.5f));
+  put(result, "queries/s_q", ResultType::f32, {2, 4, 2}, {"layer", "q_head", "pos"},
+      counted(16, 0.01f));
+  put(result, "explained", ResultType::f32, {2, 2, 3}, {"layer", "basis", "component"},
+      std::vector<float>{0.1f, 0.1f, 0.1f, 0.2f, 0.1f, 0.1f, 0.3f, 0.1f, 0.1f, 0.5f, 0.25f, 0.1f});
+  return result;
+}
+
+TEST_CASE("geometry: the clouds of one head, its mean query and the axes' variance", "[figures]") {
+  const MemoryResult result = geometry_result();
+  const MemoryResultView view(result, "g.h5");
+  FigureOptions options;
+  options.layers = "4";
+  options.heads = "2";
+  const plot::Figure figure = make_figure(kind_of("geometry"), {{&view}, options});
+  REQUIRE(figure.panels.size() == 1);
+  const plot::Panel& panel = figure.panels[0];
+  // Layer 4 is the second; query head 2 lies on KV head 1, whose basis it shares.
+  const auto& keys = mark_of<plot::Scatter>(panel, 0);
+  CHECK(keys.x == std::vector<double>{9.0, 10.5});
+  CHECK(keys.y == std::vector<double>{9.5, 11.0});
+  const auto& queries = mark_of<plot::Scatter>(panel, 1);
+  CHECK(queries.x == std::vector<double>{36.0, 39.0});
+  CHECK(queries.y == std::vector<double>{37.0, 40.0});
+  REQUIRE(queries.value.size() == 2);
+  CHECK(queries.value[0] == Approx(0.12));
+  CHECK(queries.value[1] == Approx(0.13));
+  const auto& mean = mark_of<plot::Scatter>(panel, 2);
+  CHECK(mean.x == std::vector<double>{37.5});
+  CHECK(mean.y == std::vector<double>{38.5});
+  CHECK(panel.x.label == "PC1 (50% of the variance)");
+  CHECK(panel.y.label == "PC2 (25% of the variance)");
+  CHECK_THAT(
+      figure.caption.at(0),
+      ContainsSubstring("Layer 4, query head 2 and its KV head 1: n = 2 queries and 2 keys"));
+  options.layers = "5";
+  CHECK_THROWS_AS(make_figure(kind_of("geometry"), {{&view}, options}), ConfigError);
+}
+
+TEST_CASE("coverage-pages: the layer's attention, and what each pair keeps of it", "[figures]") {
+  MemoryResult result;
+  begin_result(result, "coverage");
+  write_axis(result, "layer", std::vector<Index>{0, 7}, "1", "layer");
+  write_axis(result, "block", std::vector<Index>{0, 128}, "token", "query block");
+  write_axis(result, "page", std::vector<Index>{0, 16, 32}, "token", "page");
+  const std::vector<float> of_layer_7 = {0.5f, kHidden, kHidden, 0.25f, 0.125f, 0.0625f};
+  std::vector<float> mass(6, 1.0f);
+  mass.insert(mass.end(), of_layer_7.begin(), of_layer_7.end());
+  put(result, "map_mass", ResultType::f32, {2, 2, 3}, {"layer", "block", "page"}, mass);
+  const std::vector<std::string> dims = {"layer", "pair", "block", "page"};
+  std::vector<float> kept(24);
+  std::vector<float> selected(24);
+  for (std::size_t i = 0; i < 24; ++i) {
+    kept[i] = static_cast<float>(i) / 64.0f;
+    selected[i] = static_cast<float>(i) / 32.0f;
+  }
+  put(result, "map_kept", ResultType::f32, {2, 2, 2, 3}, dims, kept);
+  put(result, "map_selected", ResultType::f32, {2, 2, 2, 3}, dims, selected);
+  result.finish({{"pairs", {"quest tokens=64", "quoka tokens=64"}}});
+  const MemoryResultView view(result, "c.h5");
+  FigureOptions options;
+  options.layers = "7";
+  plot::Figure figure = make_figure(kind_of("coverage-pages"), {{&view}, options});
+  REQUIRE(figure.panels.size() == 3);
+  const auto& attention = mark_of<plot::HeatMap>(figure.panels[0]);
+  CHECK(same(attention.values, of_layer_7));
+  CHECK((attention.n_rows == 2 && attention.n_cols == 3));
+  CHECK((attention.x.low == 0.0 && attention.x.high == 48.0));   // to the end of the last page
+  CHECK((attention.y.low == 0.0 && attention.y.high == 256.0));  // and of the last block
+  REQUIRE(figure.panels[0].colour);
+  CHECK(figure.panels[0].colour->axis.range->high == Approx(0.5));  // the largest page
+  CHECK(figure.panels[0].colour->axis.range->low == Approx(0.5e-4));
+  CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
+             std::vector<float>(kept.begin() + 12, kept.begin() + 18)));
+  CHECK(same(mark_of<plot::HeatMap>(figure.panels[2]).values,
+             std::vector<float>(kept.begin() + 18, kept.end())));
+
+  options.metric = "selected";
+  options.selector = "quoka";
+  figure = make_figure(kind_of("coverage-pages"), {{&view}, options});
+  REQUIRE(figure.panels.size() == 2);
+  CHECK_THAT(figure.panels[1].title, ContainsSubstring("quoka"));
+  CHECK(same(mark_of<plot::HeatMap>(figure.panels[1]).values,
+             std::vector<float>(selected.begin() + 18, selected.end())));
+  CHECK(figure.panels[1].colour->axis.range->high == 1.0);
+}
+
+TEST_CASE("attention-map: the weights as stored; beside them the cells that QuoKA keeps",
+          "[figures]") {
+  // 7 tokens in blocks of 2, chunks from 0 and 4.
+  MemoryResult map;
+  begin_result(map, "attention-map");
+  std::vector<float> weights;
+  for (Index q = 0; q < 4; ++q) {
+    for (Index k = 0; k < 4; ++k)
+      weights.push_back(k > q ? kHidden : 0.01f * static_cast<float>(4 * q + k + 1));
+  }
+  put(map, "map", ResultType::f32, {4, 4}, {"query_block", "key_block"}, weights);
+  map.finish({{"layer", 2}, {"head", 1}, {"tokens", 7}, {"block", 2}, {"pooling", "max"}});
+  MemoryResult quoka;
+  begin_result(quoka, "quoka");
+  write_axis(quoka, "layer", std::vector<Index>{2}, "1", "layer");
+  write_axis(quoka, "q_head", std::vector<Index>{0, 1}, "1", "query head");
+  write_axis(quoka, "kv_head", std::vector<Index>{0}, "1", "KV head");
+  put(quoka, "chunk_begin", ResultType::i64, {2}, {"chunk"}, std::vector<std::int64_t>{0, 4});
+  put(quoka, "available", ResultType::i64, {2}, {"chunk"}, std::vector<std::int64_t>{4, 7});
+  put(quoka, "selected/offsets", ResultType::i64, {3}, {"end"}, std::vector<std::int64_t>{0, 0, 2});
+  // The second chunk keeps key 3 of the first.
+  put(quoka, "selected/positions", ResultType::i64, {1, 1, 2}, {"layer", "kv_head", "entry"},
+      std::vector<std::int64_t>{3, -1});
+  put(quoka, "selected_queries", ResultType::i64, {1, 2, 2, 2},
+      {"layer", "q_head", "chunk", "slot"}, std::vector<std::int64_t>{0, 1, 4, 5, 2, -1, 6, 5});
+  const MemoryResultView weights_view(map, "m.h5");
+  const MemoryResultView quoka_view(quoka, "q.h5");
+
+  const plot::Figure alone = make_figure(kind_of("attention-map"), {{&weights_view}, {}});
+  REQUIRE(alone.panels.size() == 1);
+  CHECK(same(mark_of<plot::HeatMap>(alone.panels[0]).values, weights));
+  CHECK(mark_of<plot::HeatMap>(alone.panels[0]).x.high == 8.0);
+  CHECK_THAT(alone.caption.at(0), ContainsSubstring("Layer 2, query head 1, 7 tokens"));
+  CHECK_THAT(alone.caption.at(1), ContainsSubstring("largest of 2 x 2 weights"));
+
+  const plot::Figure both =
+      make_figure(kind_of("attention-map"), {{&weights_view, &quoka_view}, {}});
+  REQUIRE(both.panels.size() == 2);
+  CHECK(same(mark_of<plot::HeatMap>(both.panels[0]).values, weights));
+  // Head 1 chose query 2 in the first chunk (one slot is empty), 6 and 5 in the second.
+  CHECK(mark_of<plot::Scatter>(both.panels[0]).y == std::vector<double>{2.0, 6.0, 5.0});
+  // Rows 2 and 3 (queries 4 and 6) see keys 2 and 3, of which 3 was kept, and their own chunk.
+  std::vector<float> kept = weights;
+  kept[2 * 4 + 0] = kept[3 * 4 + 0] = kHidden;
+  CHECK(same(mark_of<plot::HeatMap>(both.panels[1]).values, kept));
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,198 @@
+// kvscope record --split and commands on the manifest, run as a user runs them: the same numbers as
+// on the single file.
+#include <signal.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+
+/// One recording as a file and as a set.
+struct Both {
+  TempDir dir;
+  std::string file = name("t.h5");
+  std::string set = name("t.kvset");
+  Both() {
+    const Words base = {"--max-tokens", "120", "--decode", "4", "--capture", "stats,logits"};
+    record(file, base);
+    Words split = base;
+    split.insert(split.end(), {"--split", "layers=3"});
+    record(set, split);
+  }
+  std::string name(const std::string& base) const { return (dir.path() / base).string(); }
+  static void record(const std::string& out, Words words) {
+    words.insert(words.begin(), {"record", out});
+    const auto run = kvscope_run(words);
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+  }
+};
+
+/// The report without what names the recording: its file, uuid and the command.
+std::string numbers_of(nlohmann::json json, const Both& both) {
+  for (const char* key : {"command_line", "config_hash"}) json.erase(key);
+  if (json.contains("rows")) {
+    for (auto& row : json.at("rows")) row.erase("config_hash");
+  }
+  std::string text = json.dump();
+  const auto blank = [&](const std::string& word) {
+    for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos;)
+      text.replace(at, word.size(), "T");
+  };
+  for (const std::string& trace : {both.file, both.set}) {
+    const auto info = kvscope_run({"info", trace, "--json"}).json();
+    blank(info.at("uuid").get<std::string>());
+    blank(trace);
+    blank(fs::path(trace).filename().string());
+  }
+  return text;
+}
+
+TEST_CASE("commands on a trace set give the numbers of the single file, bit for bit") {
+  const Both both;
+  const auto info = kvscope_run({"info", both.set, "--json"}).json();
+  CHECK(info.at("content_hash") ==
+        kvscope_run({"info", both.file, "--json"}).json().at("content_hash"));
+  CHECK(info.at("status") == "complete");
+  CHECK(info.at("n_tokens") == 124);
+  const std::vector<Words> commands = {
+      {"sweep", "", "--selector", "quest,quoka,h2o", "--budget", "16,ratio=0.5"},
+      {"analyze", "quoka", "", "--budget", "16"},
+      {"analyze", "coverage", ""},
+      {"analyze", "geometry", ""},
+      {"cost", "", "--selector", "quest", "--budget", "16", "--hardware", "h200"}};
+  for (const Words& command : commands) {
+    INFO(command[0] << " " << command[1]);
+    std::vector<std::string> numbers;
+    for (const std::string& trace : {both.file, both.set}) {
+      Words words = command;
+      for (std::string& word : words) {
+        if (word.empty()) word = trace;
+      }
+      words.push_back("--json");
+      const auto run = kvscope_run(words);
+      INFO(run.err);
+      REQUIRE(run.code == 0);
+      numbers.push_back(numbers_of(run.json(), both));
+    }
+    CHECK(numbers[0] == numbers[1]);
+  }
+  const auto verify = kvscope_run({"verify", both.set, "--json"}).json();
+  CHECK(verify.at("ok") == true);
+  const auto tokens = kvscope_run(
+      {"record", both.name("d.h5"), "--model", "draft", "--tokens", both.set, "--layers", "0"});
+  CHECK(tokens.code == 0);
+}
+
+TEST_CASE("a set whose part is missing or cut ends each command with one sentence") {
+  const Both both;
+  const std::string part = both.name("t.layers-0-2.h5");
+  REQUIRE(fs::exists(part));
+  fs::resize_file(part, fs::file_size(part) - 8);
+  for (int round = 0; round < 2; ++round) {
+    for (const Words& words : {Words{"info", both.set}, Words{"analyze", "geometry", both.set},
+                               Words{"sweep", both.set, "--selector", "quest", "--budget", "16"},
+                               Words{"verify", both.set}}) {
+      const auto run = kvscope_run(words);
+      INFO(run.err);
+      CHECK(run.code == 3);
+      CHECK_THAT(run.out + run.err, ContainsSubstring("t.layers-0-2.h5"));
+    }
+    fs::remove(part);
+  }
+}
+
+TEST_CASE("record --split says what it expects") {
+  const TempDir dir;
+  const std::string set = (dir.path() / "t.kvset").string();
+  const std::string file = (dir.path() / "t.h5").string();
+  const auto said = [&](const Words& words) {
+    const auto run = kvscope_run(words);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    return run.err;
+  };
+  CHECK_THAT(said({"record", set}), ContainsSubstring("--split layers=K"));
+  CHECK_THAT(said({"record", file, "--split", "layers"}), ContainsSubstring(".kvset"));
+  for (const char* how : {"heads", "layers=0", "layers=", "layers=-1", "layers=x", "layer"})
+    CHECK_THAT(said({"record", set, "--split", how}),
+               ContainsSubstring("--split: expected layers"));
+}
+
+TEST_CASE("bench traceset plans a long recording, tries a small one and leaves no file") {
+  const TempDir dir;
+  const Words small = {
+      "bench", "traceset", "--tokens", "4096",     "--layers", "4",     "--n-q",
+      "4",     "--n-kv",   "2",        "--d-head", "32",       "--dir", dir.path().string(),
+      "--json"};
+  Words words = small;
+  words.insert(words.end(), {"--limit", "0.004"});
+  const auto run = kvscope_run(words);
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  const auto report = run.json();
+  CHECK(report.at("layer_bytes") == 8 * 32 * 4096 * 2);
+  CHECK(report.at("plan").size() == 3);  // one file, layers=2, layers
+  CHECK(report.at("plan")[2].at("files") == 4);
+  CHECK(report.at("units")[1].at("units") == 8);
+  CHECK(report.at("units")[0].at("read_bytes") == 2 * 2 * 32 * 4096 * 2);
+  CHECK(report.at("tried").at("layers") == 2);
+  CHECK(report.at("tried").at("tokens") <= 4096);
+  CHECK(report.at("tried").at("unit_seconds") > 0.0);
+  CHECK(fs::is_empty(dir.path()));
+  words = small;
+  words.insert(words.end(), {"--limit", "0"});
+  CHECK_FALSE(kvscope_run(words).json().contains("tried"));
+  for (const Words& wrong : {Words{"--limit", "-1"}, Words{"--tokens", "0"}, Words{"--n-q", "3"},
+                             Words{"--limit", "0.000001"}}) {
+    words = small;
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    const auto refused = kvscope_run(words);
+    CHECK(refused.code == 2);
+    CHECK(refused.err_is_one_line());
+  }
+}
+
+TEST_CASE("a killed recording of a set is recovered, up to the last unit that all parts have") {
+  const TempDir dir;
+  const std::string set = (dir.path() / "t.kvset").string();
+  RunningProgram program(
+      {"record", set, "--split", "layers", "--max-tokens", "4000", "--chunk", "16", "--yes"});
+  using namespace std::chrono;
+  const auto until = steady_clock::now() + seconds(60);
+  const auto n_units = [&] {
+    const auto run = kvscope_run({"info", set + ".part", "--json"});
+    return run.code == 0 ? run.json().at("n_units").get<int>() : 0;
+  };
+  while (n_units() < 3 && steady_clock::now() < until && program.is_running())
+    std::this_thread::sleep_for(milliseconds(20));
+  const int n_seen = n_units();
+  program.send(SIGKILL);
+  program.wait();
+  REQUIRE(n_seen >= 3);
+  CHECK(kvscope_run({"info", set}).code == 3);
+  const auto open = kvscope_run({"analyze", "geometry", set + ".part"});
+  CHECK(open.code == 3);
+  CHECK_THAT(open.err, ContainsSubstring("kvscope recover"));
+  const auto recovered = kvscope_run({"recover", set + ".part", "--json"});
+  INFO(recovered.err);
+  REQUIRE(recovered.code == 0);
+  CHECK(recovered.json().at("n_units") >= n_seen);
+  CHECK(kvscope_run({"verify", set}).code == 0);
+  CHECK(kvscope_run({"info", set, "--json"}).json().at("status") == "recovered");
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,374 @@
+// Units of work: listed, done alone, run by engines, merged; whatever ran where, the bytes are
+// those of one run.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "analysis/checked_lines.hpp"
+#include "tests/cli/run_program.hpp"
+#include "tests/support/temp_dir.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using testing::read_file;
+using testing::TempDir;
+using Words = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+struct Bench {
+  TempDir dir;
+  std::string trace = file("trace.h5");
+  Bench() { REQUIRE(kvscope_run({"record", trace, "--max-tokens", "96"}).code == 0); }
+  std::string file(const std::string& name) const { return (dir.path() / name).string(); }
+  Words sweep(const Words& more = {}) const {
+    return with({"sweep", trace, "--selector", "quest,streamingllm,lessismore", "--budget", "16",
+                 "--chunk", "32"},
+                more);
+  }
+  /// Ids as --list-units --json names them.
+  Words ids(const Words& command) const {
+    const RunResult run = kvscope_run(with(command, {"--list-units", "--json"}));
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    Words ids;
+    const auto list = run.json();
+    for (const auto& unit : list.at("units")) ids.push_back(unit.at("id"));
+    return ids;
+  }
+  /// Does the units in this order, each in a process of its own.
+  void do_units(const Words& command, const Words& ids, const std::string& folder) const {
+    for (const std::string& id : ids) {
+      const RunResult run = kvscope_run(with(command, {"--unit", id, "--out", folder}));
+      INFO(run.err);
+      REQUIRE(run.code == 0);
+      CHECK(run.out == id + "\n");
+    }
+  }
+};
+
+const RunSetup kPinned{"", {"SOURCE_DATE_EPOCH=1700000000"}};
+
+std::size_t n_files(const fs::path& folder) {
+  std::error_code none;
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder, none), fs::directory_iterator{}));
+}
+
+TEST_CASE("units say what they read before anything is computed") {
+  const Bench bench;
+  const RunResult run = kvscope_run(bench.sweep({"--list-units", "--json"}));
+  REQUIRE(run.code == 0);
+  const auto list = run.json();
+  CHECK(list.at("command") == "sweep");
+  // eight layers for the methods that look at one layer, and one unit for the one that links them
+  REQUIRE(list.at("n_units") == 9);
+  const auto unit = list.at("units").at(0);
+  CHECK(unit.at("inputs").at(0) == "trace.h5, layer 0");
+  const auto model = kvscope_run({"info", bench.trace, "--json"}).json().at("model");
+  const double n_kv = model.at("n_kv"), n_q = model.at("n_q"), d_head = model.at("d_head");
+  CHECK(unit.at("bytes_to_read") == 96 * d_head * (n_q + 2 * n_kv) * 4);
+  CHECK(unit.at("predicted_seconds") > 0.0);
+  CHECK(unit.at("predicted_memory") > unit.at("bytes_to_read"));
+  CHECK(list.at("units").at(8).at("bytes_to_read") == 8.0 * unit.at("bytes_to_read").get<double>());
+  CHECK(n_files(bench.dir.path()) == 1);
+  CHECK_THAT(kvscope_run(bench.sweep({"--list-units"})).out, ContainsSubstring("layers 0 to 7"));
+}
+
+TEST_CASE("units done apart, in any order, make the bytes of one run") {
+  const Bench bench;
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {bench.sweep(), ".csv"},
+      {bench.sweep(), ".h5"},
+      {bench.sweep({"--hardware", "a100-80"}), ".json"},
+      {{"simulate", "perplexity", "--max-tokens", "80", "--windows", "2", "--selector",
+        "full,quest,recent", "--budget", "32", "--offset", "0"},
+       ".json"},
+      {{"simulate", "needle", "--lengths", "128", "--depths", "2", "--trials", "1", "--selector",
+        "full,quoka", "--budget", "32"},
+       ".h5"},
+      {{"analyze", "quest", bench.trace}, ".h5"},
+      {{"analyze", "quoka", bench.trace}, ".h5"},
+      {{"analyze", "theorem-b1", bench.trace}, ".h5"},
+      {{"analyze", "geometry", bench.trace, "--layers", "1,3,6"}, ".h5"},
+      {{"cost", bench.trace, "--selector", "quest,lessismore", "--budget", "16", "--hardware",
+        "a100-80,rtx-4090", "--context", "4096"},
+       ".json"},
+  };
+  std::mt19937 random(5);
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    const auto& [command, ending] = cases[c];
+    INFO(command[0] << " " << command[1] << " " << ending);
+    const std::string whole = bench.file("whole" + std::to_string(c) + ending);
+    const RunResult undivided = kvscope_run(with(command, {"--out", whole}), kPinned);
+    INFO(undivided.err);
+    REQUIRE(undivided.code == 0);
+    Words ids = bench.ids(command);
+    REQUIRE(ids.size() > 2);
+    std::shuffle(ids.begin(), ids.end(), random);
+    const std::string folder = bench.file("units" + std::to_string(c));
+    bench.do_units(command, ids, folder);
+    CHECK(n_files(folder) == ids.size());  // a unit is one file
+    const std::string merged = bench.file("merged" + std::to_string(c) + ending);
+    const RunResult merge = kvscope_run({"merge", folder, "--out", merged}, kPinned);
+    INFO(merge.err);
+    REQUIRE(merge.code == 0);
+    CHECK(read_file(merged) == read_file(whole));
+    CHECK(merge.out == undivided.out);
+    CHECK(n_files(folder) == ids.size());
+    CHECK(kvscope_run({"merge", folder, "--out", merged}).code == 3);  // exists
+  }
+}
+
+TEST_CASE("a second run of a unit changes nothing, and a damaged file is made again") {
+  const Bench bench;
+  const Words ids = bench.ids(bench.sweep());
+  const std::string folder = bench.file("units");
+  const fs::path file = fs::path(folder) / (ids[1] + ".unit");
+  bench.do_units(bench.sweep(), {ids[1]}, folder);
+  const std::string bytes = read_file(file);
+  const auto time = fs::last_write_time(file);
+  bench.do_units(bench.sweep(), {ids[1]}, folder);
+  CHECK(fs::last_write_time(file) == time);
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes.substr(0, bytes.size() / 2);
+  const RunResult refused = kvscope_run({"merge", folder});
+  CHECK(refused.code == 3);
+  CHECK(refused.err_is_one_line());
+  CHECK_THAT(refused.err, ContainsSubstring(ids[1]));
+  bench.do_units(bench.sweep(), {ids[1]}, folder);
+  CHECK(read_file(file) == bytes);
+}
+
+TEST_CASE("a merge names what is missing and mixes neither inputs nor versions") {
+  const Bench bench;
+  const Words ids = bench.ids(bench.sweep());
+  const std::string folder = bench.file("units");
+  bench.do_units(bench.sweep(), {ids[0], ids[2], ids[4]}, folder);
+  const std::string out = bench.file("merged.csv");
+  const auto refuse = [&](int code, const Words& parts) {
+    const RunResult run = kvscope_run({"merge", folder, "--out", out});
+    INFO(run.err);
+    CHECK(run.code == code);
+    CHECK(run.err_is_one_line());
+    CHECK(!fs::exists(out));
+    for (const std::string& part : parts) CHECK_THAT(run.err, ContainsSubstring(part));
+  };
+  refuse(2, {"6 of 9 units are missing", ids[1], ids[3]});
+  // of other options
+  const Words other = bench.ids(bench.sweep({"--seed", "1"}));
+  bench.do_units(bench.sweep({"--seed", "1"}), {other[5]}, folder);
+  refuse(2, {"different inputs or options"});
+  fs::remove(fs::path(folder) / (other[5] + ".unit"));
+  // of another version: the same file, but for what it says of its program
+  const fs::path file = fs::path(folder) / (ids[2] + ".unit");
+  std::vector<nlohmann::ordered_json> lines;
+  read_checked_lines(file, "unit", [&](const auto& line, bool) { lines.push_back(line); });
+  const auto write = [&] {
+    std::ofstream text(file, std::ios::binary | std::ios::trunc);
+    for (const auto& line : lines) text << checked_line(line);
+  };
+  const auto about = lines[0];
+  lines[0]["version"] = "kvscope 0.0.9";
+  write();
+  refuse(2, {"kvscope 0.0.9", "one version"});
+  // under a name that is not its own
+  lines[0] = about;
+  lines[0]["unit"] = 3;
+  write();
+  refuse(3, {ids[3], "to be called"});
+  fs::remove(file);
+  // hostile: what is read decides neither memory nor commands
+  lines[0] = about;
+  lines[0]["n_units"] = std::uint64_t{1} << 60;
+  write();
+  refuse(2, {"different inputs"});
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  refuse(3, {"holds no units"});
+}
+
+TEST_CASE("ids that are none, of other inputs or beyond the last end with a sentence and code 2") {
+  const Bench bench;
+  const Words ids = bench.ids(bench.sweep());
+  const Words other = bench.ids(bench.sweep({"--seed", "1"}));
+  const std::string folder = bench.file("units");
+  const std::string last = ids[0].substr(0, 17) + "000009";
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {bench.sweep({"--unit", "7", "--out", folder}), "is no unit"},
+      {bench.sweep({"--unit", ids[0] + "0", "--out", folder}), "is no unit"},
+      {bench.sweep({"--unit", other[0], "--out", folder}), "of other inputs"},
+      {bench.sweep({"--unit", ids[0] + "," + other[0], "--out", folder}), "of other inputs"},
+      {bench.sweep({"--unit", last, "--out", folder}), "this command has 9 units"},
+      {bench.sweep({"--unit", ids[0]}), "needs --out"},
+      {bench.sweep({"--unit", ids[0], "--out", bench.trace}), "expected a folder"},
+      {bench.sweep({"--unit", ids[0], "--list-units", "--out", folder}), "exclude"},
+      {bench.sweep({"--unit", ids[0], "--engine", "local", "--out", folder}), "exclude"},
+      {bench.sweep({"--list-units", "--out", "x.csv"}), "--out"},
+      {bench.sweep({"--engine", "locall", "--out", "x.csv"}), "local, mpi, slurm or ray"},
+      {bench.sweep({"--engine", "local"}), "needs --out"},
+      {bench.sweep({"--workers", "2"}), "needs --engine"},
+      {bench.sweep({"--engine", "local", "--workers", "0", "--out", "x.csv"}), "--workers"},
+      {bench.sweep({"--engine", "local", "--shard", "1/2", "--out", "x.csv"}), "--shard"},
+      {bench.sweep({"--engine", "local", "--resume", "--out", "x.csv"}), "--resume"},
+      {{"analyze", "heads", bench.trace, "--list-units"}, "has no units"},
+      {{"cost", "--ledger", "--list-units"}, "has no units"},
+      {{"simulate", "needle", "--lengths", "128", "--selector", "full", "--until-interval", "0.2",
+        "--list-units"},
+       "not known beforehand"},
+      {{"merge", bench.dir.path().string(), bench.trace}, "one folder"},
+  };
+  for (const auto& [words, part] : cases) {
+    const RunResult run = kvscope_run(words);
+    INFO(words.back() << ": " << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err_is_one_line());
+    CHECK_THAT(run.err, ContainsSubstring(part));
+    CHECK(!fs::exists(folder));
+  }
+}
+
+TEST_CASE("local workers make the bytes of one run, and their folder goes") {
+  const Bench bench;
+  const std::string whole = bench.file("whole.csv");
+  REQUIRE(kvscope_run(bench.sweep({"--out", whole})).code == 0);
+  for (const std::string n : {"1", "2", "4"}) {
+    const std::string out = bench.file("by" + n + ".csv");
+    const RunResult run =
+        kvscope_run(bench.sweep({"--engine", "local", "--workers", n, "--out", out}));
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    CHECK(read_file(out) == read_file(whole));
+    CHECK(!fs::exists(out + ".units"));
+  }
+  // a folder that was named stays, and what it holds is not computed again
+  const std::string folder = bench.file("kept");
+  const Words kept = bench.sweep({"--units", folder, "--json"});
+  const RunResult first = kvscope_run(with(kept, {"--engine", "local", "--workers", "2"}));
+  REQUIRE(first.code == 0);
+  CHECK(n_files(folder) == 9);
+  const RunResult second = kvscope_run(kept);
+  CHECK(second.out == first.out);
+  // what is wrong with the input is said once
+  fs::copy_file(bench.trace, bench.file("cut.h5"));
+  fs::resize_file(bench.file("cut.h5"), fs::file_size(bench.trace) / 2);
+  const RunResult cut = kvscope_run({"sweep", bench.file("cut.h5"), "--selector", "full",
+                                     "--engine", "local", "--out", bench.file("cut.csv")});
+  CHECK(cut.code == 3);
+  CHECK(cut.err_is_one_line());
+}
+
+TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list") {
+  const Bench bench;
+  const Words ids = bench.ids(bench.sweep());
+  const std::string list = bench.file("list");
+  std::ofstream text(list);
+  for (const std::string& id : ids) text << id << '\n';
+  text.close();
+  const std::string folder = bench.file("units");
+  std::size_t n = 0;
+  const std::vector<std::vector<std::string>> ranks = {
+      {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=3"},
+      {"SLURM_ARRAY_TASK_ID=1", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_COUNT=3"},
+      {"PMI_RANK=2", "PMI_SIZE=3"}};
+  for (const auto& environment : ranks) {
+    const RunResult run =
+        kvscope_run(bench.sweep({"--unit", "@" + list, "--out", folder}), {"", environment});
+    INFO(run.err);
+    REQUIRE(run.code == 0);
+    CHECK(run.out == ids[n] + "\n" + ids[n + 3] + "\n" + ids[n + 6] + "\n");
+    CHECK(n_files(folder) == 3 * ++n);
+  }
+  CHECK(kvscope_run({"merge", folder}).code == 0);
+}
+
+TEST_CASE("workers that signals end lose no unit and do none twice") {
+  const Bench bench;
+  const std::string whole = bench.file("whole.csv");
+  const std::string out = bench.file("out.csv");
+  REQUIRE(kvscope_run(bench.sweep({"--resamples", "4000", "--out", whole})).code == 0);
+  std::mt19937 random(7);
+  RunningProgram run(
+      bench.sweep({"--resamples", "4000", "--engine", "local", "--workers", "3", "--out", out}));
+  int n_killed = 0;
+  for (int tries = 0; tries < 400 && run.is_running() && n_killed < 5; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
+    // children of the run whose command line has --unit
+    std::vector<pid_t> workers;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      std::ifstream words(entry.path() / "cmdline", std::ios::binary);
+      const std::string line{std::istreambuf_iterator<char>(words), {}};
+      if (line.find(std::string("--unit\0-\0", 9)) == std::string::npos ||
+          line.find(out) == std::string::npos)
+        continue;
+      workers.push_back(std::stoi(name));
+    }
+    if (workers.empty()) continue;
+    ::kill(workers[random() % workers.size()], SIGKILL);
+    ++n_killed;
+  }
+  const RunResult ended = run.wait();
+  INFO(ended.err << " after " << n_killed << " kills");
+  if (ended.code == 0) {
+    CHECK(read_file(out) == read_file(whole));
+  } else {  // one unit met every kill
+    CHECK_THAT(ended.err, ContainsSubstring("the same command goes on"));
+  }
+  // and a run that is ended itself goes on
+  if (ended.code != 0)
+    REQUIRE(
+        kvscope_run(bench.sweep({"--resamples", "4000", "--engine", "local", "--out", out})).code ==
+        0);
+  CHECK(read_file(out) == read_file(whole));
+}
+
+TEST_CASE("a unit that a signal ends leaves nothing") {
+  const Bench bench;
+  const std::string trace = bench.file("long.h5");
+  REQUIRE(kvscope_run({"record", trace, "--max-tokens", "1024"}).code == 0);
+  const Words command = {"sweep",    trace,    "--selector",       "quest,quoka,h2o",
+                         "--budget", "64,256", "--rows-per-chunk", "all"};
+  const Words ids = bench.ids(command);
+  const std::string folder = bench.file("units");
+  for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
+    RunningProgram run(with(command, {"--unit", ids[0], "--out", folder}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    run.send(signal);
+    const RunResult ended = run.wait();
+    INFO(ended.err);
+    if (ended.code == 0) {  // it was faster
+      fs::remove_all(folder);
+      continue;
+    }
+    CHECK(ended.code == 128 + signal);
+    CHECK(!fs::exists(folder));
+  }
+}
+
+TEST_CASE("a list of 100000 units") {
+  const Bench bench;
+  Words command = {
+      "simulate", "passkey",  "--lengths", "128",        "--depths",
+      "10",       "--trials", "1000",      "--selector", "full,quest,quoka,streamingllm",
+      "--budget", "8,16,32"};
+  const RunResult run = kvscope_run(with(command, {"--list-units", "--json"}));
+  INFO(run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.json().at("n_units") == 100000);
+  CHECK(run.json().at("units").size() == 100000);
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,144 @@
+// Attention on the GPU against f64: every kernel, splits, dense calls, and lists of every form.
+#include "core/cuda/attend.hpp"
+
+#include <numeric>
+
+#include "tests/cuda/device_batch.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using gpu::AttendBy;
+using gpu::Dtype;
+
+const char* name_of(AttendBy by) {
+  return by == AttendBy::chunk    ? "chunk"
+         : by == AttendBy::decode ? "decode"
+         : by == AttendBy::rows   ? "rows"
+                                  : "auto";
+}
+
+/// Random ascending lists of keys before the call, some of them empty.
+struct RandomLists {
+  RandomLists(const DeviceBatch& batch, int n_owners, double share, unsigned seed) {
+    std::mt19937 rng(seed);
+    std::uniform_real_distribution<double> uniform;
+    int stride = 1;
+    for (const Sequence1& s : batch.sequences) {
+      for (int owner = 0; owner < n_owners; ++owner) {
+        std::vector<int> list;
+        for (int pos = 0; pos < s.n_past; ++pos) {
+          if (uniform(rng) < share && owner % 3 != 2) list.push_back(pos);
+        }
+        stride = std::max(stride, static_cast<int>(list.size()));
+        of_owner.push_back(list);
+      }
+    }
+    std::vector<std::int32_t> items(of_owner.size() * static_cast<std::size_t>(stride), -1);
+    std::vector<std::int32_t> counts;
+    for (std::size_t i = 0; i < of_owner.size(); ++i) {
+      std::copy(of_owner[i].begin(), of_owner[i].end(),
+                items.begin() + static_cast<std::ptrdiff_t>(i) * stride);
+      counts.push_back(static_cast<std::int32_t>(of_owner[i].size()));
+    }
+    item_memory = gpu::DeviceBuffer(4 * items.size(), "lists");
+    item_memory.upload(items.data(), 4 * items.size());
+    count_memory = gpu::DeviceBuffer(4 * counts.size(), "lists");
+    count_memory.upload(counts.data(), 4 * counts.size());
+    lists = {reinterpret_cast<const std::int32_t*>(item_memory.data()),
+             reinterpret_cast<const std::int32_t*>(count_memory.data()), stride, n_owners, 1};
+  }
+  std::vector<std::vector<int>> of_owner;
+  gpu::DeviceBuffer item_memory, count_memory;
+  gpu::DeviceLists lists;
+};
+
+struct Case {
+  const char* name;
+  BatchShape batch;
+  bool per_q_head = false;
+  double share = 0.3;  // of the past in a list; above 1: dense
+};
+
+void check_case(const Case& c, AttendBy by, int n_splits) {
+  INFO(c.name << " by " << name_of(by) << ", splits " << n_splits);
+  DeviceBatch batch(c.batch);
+  const int n_owners = c.per_q_head ? c.batch.n_q : c.batch.n_kv;
+  const RandomLists lists(batch, n_owners, c.share, 7);
+  const bool is_dense = c.share > 1.0;
+  gpu::AttendOptions options;
+  options.by = by;
+  options.n_splits = n_splits;
+  gpu::attend(batch.shape, batch.rows(), is_dense ? gpu::DeviceLists{} : lists.lists,
+              batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()), options,
+              batch.stream);
+  batch.stream.wait();
+  const AnswerDifference answer = compare_answers(
+      batch,
+      [&](int b, int head, int row) {
+        const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+        std::vector<int> keys(static_cast<std::size_t>(s.n_past));
+        std::iota(keys.begin(), keys.end(), 0);
+        if (!is_dense)
+          keys = lists.of_owner[static_cast<std::size_t>(b * n_owners +
+                                                         (c.per_q_head ? head : head / s.group()))];
+        for (int pos = s.n_past; pos <= s.n_past + row; ++pos) keys.push_back(pos);
+        return keys;
+      },
+      std::max(1, c.batch.n_tok / 9));
+  std::printf("  attend %-26s by %-6s splits %2d  out %.1e lse %.1e\n", c.name, name_of(by),
+              n_splits, answer.out, answer.lse);
+  const bool is_exact = c.batch.dtype == Dtype::f32;
+  CHECK(answer.out < (is_exact ? 2e-5 : 8e-3));
+  CHECK(answer.lse < 1e-4);
+}
+
+TEST_CASE("gpu: attention over lists and densely is the reference's", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const std::vector<Case> chunks = {
+      {"chunk", {.n_past = {500}, .n_tok = 70}},
+      {"chunk d 64", {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {333}, .n_tok = 128}},
+      {"chunk batch", {.n_past = {0, 3, 64, 700}, .n_tok = 31}},
+      {"chunk per query head", {.n_past = {300}, .n_tok = 40}, true},
+      {"chunk dense", {.n_past = {450}, .n_tok = 100}, false, 2.0},
+      {"chunk alone", {.n_past = {0}, .n_tok = 130}, false, 2.0},
+      {"chunk of the figure", {.n_q = 24, .n_kv = 8, .n_past = {4096}, .n_tok = 128}, false, 0.25},
+  };
+  for (const Case& c : chunks) {
+    for (const int n_splits : {0, 1, 2, 4, 8}) check_case(c, AttendBy::chunk, n_splits);
+    check_case(c, AttendBy::rows, 0);
+  }
+  const std::vector<Case> steps = {
+      {"step", {.n_past = {900}, .n_tok = 1}},
+      {"step d 64", {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {901}, .n_tok = 1}},
+      {"step batch", {.n_past = {0, 1, 17, 700}, .n_tok = 1}},
+      {"step per query head", {.n_past = {300}, .n_tok = 1}, true},
+      {"step dense", {.n_past = {2450}, .n_tok = 1}, false, 2.0},
+      {"verify 4", {.n_past = {1200}, .n_tok = 4}},
+      {"group 16", {.n_q = 16, .n_kv = 1, .n_past = {640}, .n_tok = 1}},
+  };
+  for (const Case& c : steps) {
+    for (const int n_splits : {0, 1, 2, 4, 8, 16}) check_case(c, AttendBy::decode, n_splits);
+    check_case(c, AttendBy::chunk, 2);
+    check_case(c, AttendBy::rows, 0);
+  }
+  for (Case c : chunks) {
+    c.batch.dtype = Dtype::f32;
+    check_case(c, AttendBy::automatic, 0);
+  }
+  for (Case c : steps) {
+    c.batch.dtype = Dtype::f32;
+    check_case(c, AttendBy::automatic, 0);
+  }
+}
+
+TEST_CASE("gpu: the device says what it is", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  const gpu::DeviceInfo info = gpu::device_info();
+  std::printf("  %s, %d multiprocessors, %zu MiB free\n", info.name.c_str(), info.n_multiprocessors,
+              info.free_bytes >> 20);
+  CHECK(info.n_multiprocessors > 0);
+}
+
+}  // namespace
+}  // namespace kvscope::test

@@ -1,0 +1,213 @@
+// QuoKA on the GPU against the f64 reference: queries, lists, and attention to the lists.
+#include "core/cuda/quoka.hpp"
+
+#include "tests/cuda/device_batch.hpp"
+
+namespace kvscope::test {
+namespace {
+
+constexpr double kEps = 1e-12;
+constexpr double kRounding = 2e-6;  // of a cosine made of f32 products and norms
+
+struct Case {
+  const char* name;
+  BatchShape batch;
+  int n_queries = 16;
+  int budget = 1024;
+};
+
+struct Findings {
+  int n_lists = 0, n_unequal = 0, n_swapped = 0, n_wrong = 0, n_wrong_picks = 0;
+  double farthest = 0.0;
+};
+
+/// Keys of the list of a query's KV head, and its chunk up to itself.
+std::vector<int> keys_of_row(const Sequence1& s, std::vector<int> list, int row) {
+  for (int pos = s.n_past; pos <= s.n_past + row; ++pos) list.push_back(pos);
+  return list;
+}
+
+Findings compare(const Case& c, DeviceBatch& batch, const gpu::Quoka& quoka) {
+  Findings findings;
+  const auto picks = gpu::read_device<std::int32_t>(
+      quoka.picks(), static_cast<std::size_t>(batch.n_batch()) * c.batch.n_q * 16);
+  for (int b = 0; b < batch.n_batch(); ++b) {
+    const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+    const auto expected = quoka_picks(s, c.n_queries, kEps);
+    for (int head = 0; head < s.n_q; ++head) {
+      for (std::size_t slot = 0; slot < expected[0].size(); ++slot) {
+        const std::size_t at = (static_cast<std::size_t>(b) * s.n_q + head) * 16 + slot;
+        if (picks[at] != expected[static_cast<std::size_t>(head)][slot]) ++findings.n_wrong_picks;
+      }
+    }
+    for (int kv_head = 0; kv_head < s.n_kv; ++kv_head) {
+      const ListDifference difference =
+          compare_list(list_of(quoka.lists(), b, kv_head), quoka_scores(s, expected, kv_head, kEps),
+                       std::min(c.budget, s.n_past), kRounding);
+      ++findings.n_lists;
+      findings.n_unequal += difference.n_swapped > 0 ? 1 : 0;
+      findings.n_swapped += difference.n_swapped;
+      findings.n_wrong += difference.is_right ? 0 : 1;
+      findings.farthest = std::max(findings.farthest, difference.farthest);
+    }
+  }
+  return findings;
+}
+
+void check_case(const Case& c) {
+  INFO(c.name);
+  DeviceBatch batch(c.batch);
+  gpu::QuokaOptions options;
+  options.n_queries = c.n_queries;
+  options.budget = c.budget;
+  options.most_tok = std::max(128, c.batch.n_tok);
+  gpu::Quoka quoka(batch.shape, options);
+  // norms of all keys, the past as one long chunk
+  const std::vector<std::int32_t> zeros(c.batch.n_past.size(), 0);
+  gpu::DeviceBuffer from_zero(4 * zeros.size(), "positions");
+  quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()),
+               static_cast<int>(batch.shape.capacity), batch.stream);
+  quoka.choose(batch.rows(), batch.stream);
+  quoka.attend(batch.rows(), batch.out_rows.data(), reinterpret_cast<float*>(batch.lse_rows.data()),
+               batch.stream);
+  batch.stream.wait();
+  const Findings f = compare(c, batch, quoka);
+  std::vector<std::vector<int>> lists;
+  for (int b = 0; b < batch.n_batch(); ++b) {
+    for (int h = 0; h < c.batch.n_kv; ++h) lists.push_back(list_of(quoka.lists(), b, h));
+  }
+  const int row_step = std::max(1, c.batch.n_tok / 7);
+  const AnswerDifference answer = compare_answers(
+      batch,
+      [&](int b, int head, int row) {
+        const Sequence1& s = batch.sequences[static_cast<std::size_t>(b)];
+        return keys_of_row(s, lists[static_cast<std::size_t>(b * s.n_kv + head / s.group())], row);
+      },
+      row_step);
+  std::printf(
+      "  quoka %-26s lists %d, unequal %d, swapped %d, farthest %.1e; picks off %d; "
+      "out %.1e lse %.1e\n",
+      c.name, f.n_lists, f.n_unequal, f.n_swapped, f.farthest, f.n_wrong_picks, answer.out,
+      answer.lse);
+  CHECK(f.n_wrong == 0);
+  CHECK(f.n_wrong_picks == 0);
+  if (c.batch.draw == Draw::copies) CHECK(f.n_swapped == 0);
+  const bool is_bf16 = c.batch.dtype == gpu::Dtype::bf16;
+  CHECK(answer.out < (is_bf16 ? 8e-3 : 2e-5));
+  CHECK(answer.lse < (is_bf16 ? 1e-4 : 1e-4));
+}
+
+TEST_CASE("gpu: QuoKA's lists and attention are the reference's", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  using gpu::Dtype;
+  const std::vector<Case> cases = {
+      {"small bf16", {.n_q = 6, .n_kv = 2, .d = 128, .n_past = {300}, .n_tok = 40}, 16, 64},
+      {"small f32",
+       {.n_q = 6, .n_kv = 2, .d = 128, .n_past = {300}, .n_tok = 40, .dtype = Dtype::f32},
+       16,
+       64},
+      {"d 64 bf16", {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 128}, 16, 100},
+      {"d 64 f32",
+       {.n_q = 8, .n_kv = 2, .d = 64, .n_past = {777}, .n_tok = 128, .dtype = Dtype::f32},
+       16,
+       100},
+      {"fewer queries than slots", {.n_past = {500}, .n_tok = 9}, 16, 33},
+      {"decode", {.n_past = {2000}, .n_tok = 1}, 16, 128},
+      {"decode f32", {.n_past = {2000}, .n_tok = 1, .dtype = Dtype::f32}, 16, 128},
+      {"4 slots", {.n_past = {900}, .n_tok = 64}, 4, 128},
+      {"budget beyond the past", {.n_past = {50}, .n_tok = 20}, 16, 128},
+      {"no past", {.n_past = {0}, .n_tok = 70}, 16, 128},
+      {"batch of lengths",
+       {.n_q = 4, .n_kv = 1, .n_past = {0, 5, 64, 1111, 4097}, .n_tok = 33},
+       16,
+       256},
+      {"batch of lengths f32",
+       {.n_q = 4, .n_kv = 1, .n_past = {0, 5, 64, 1111, 4097}, .n_tok = 33, .dtype = Dtype::f32},
+       16,
+       256},
+      {"ties", {.n_past = {3000}, .n_tok = 32, .draw = Draw::ties}, 16, 500},
+      {"ties f32",
+       {.n_past = {3000}, .n_tok = 32, .dtype = Dtype::f32, .draw = Draw::ties},
+       16,
+       500},
+      {"copies of four keys", {.n_past = {9000}, .n_tok = 32, .draw = Draw::copies}, 16, 700},
+      {"copies of four keys f32",
+       {.n_past = {9000}, .n_tok = 32, .dtype = Dtype::f32, .draw = Draw::copies},
+       16,
+       700},
+      {"copies, blocks share", {.n_past = {40000}, .n_tok = 16, .draw = Draw::copies}, 16, 1500},
+      {"8k, group 3", {.n_q = 24, .n_kv = 8, .n_past = {8192}, .n_tok = 128}, 16, 1024},
+      {"8k, group 3 f32",
+       {.n_q = 24, .n_kv = 8, .n_past = {8192}, .n_tok = 128, .dtype = Dtype::f32},
+       16,
+       1024},
+      {"33k, group 3", {.n_q = 6, .n_kv = 2, .n_past = {33000}, .n_tok = 128}, 16, 1024},
+      {"chunk of 512", {.n_q = 4, .n_kv = 2, .n_past = {2048}, .n_tok = 512}, 16, 333},
+      {"no group", {.n_q = 3, .n_kv = 3, .n_past = {1500}, .n_tok = 100}, 16, 200},
+      {"group 8", {.n_q = 8, .n_kv = 1, .n_past = {1500}, .n_tok = 17}, 16, 200},
+  };
+  for (const Case& c : cases) check_case(c);
+}
+
+TEST_CASE("gpu: a recorded graph of QuoKA follows the positions in device memory", "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  // the same memory at two lengths: one graph, started at each
+  Case c{"graph", {.n_q = 6, .n_kv = 2, .n_past = {3000}, .n_tok = 16}, 16, 128};
+  DeviceBatch batch(c.batch);
+  gpu::QuokaOptions options;
+  options.budget = c.budget;
+  gpu::Quoka quoka(batch.shape, options);
+  gpu::DeviceBuffer from_zero(4, "positions");
+  quoka.append(batch.k.data(), reinterpret_cast<const std::int32_t*>(from_zero.data()), 3016,
+               batch.stream);
+  batch.stream.wait();
+  const gpu::Graph graph(batch.stream, [&] {
+    quoka.append(batch.k.data(), batch.rows().n_past, batch.n_tok, batch.stream);
+    quoka.choose(batch.rows(), batch.stream);
+    quoka.attend(batch.rows(), batch.out_rows.data(),
+                 reinterpret_cast<float*>(batch.lse_rows.data()), batch.stream);
+  });
+  for (const int past : {3000, 1700, 40, 2999}) {
+    INFO("past " << past);
+    batch.n_past.upload(&past, 4);
+    for (int repeat = 0; repeat < 3; ++repeat) graph.start(batch.stream);
+    batch.stream.wait();
+    Sequence1 s = batch.sequences[0];
+    for (int head = 0; head < s.n_kv; ++head) {
+      std::vector<double> scores = quoka_scores(s, quoka_picks(s, 16, kEps), head, kEps);
+      scores.resize(static_cast<std::size_t>(past));
+      const ListDifference difference = compare_list(list_of(quoka.lists(), 0, head), scores,
+                                                     std::min(past, c.budget), kRounding);
+      CHECK(difference.is_right);
+    }
+  }
+}
+
+TEST_CASE("gpu: QuoKA refuses shapes in sentences, and says when memory does not suffice",
+          "[gpu]") {
+  KVSCOPE_NEEDS_DEVICE();
+  gpu::CallShape shape;
+  shape.n_q = 8, shape.n_kv = 3, shape.d_head = 128, shape.capacity = 64;
+  const auto sentence = [](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("a multiple of 3 query heads, found 8") !=
+        std::string::npos);
+  shape.n_kv = 2, shape.d_head = 80;
+  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("d_head 64 or 128, found 80") !=
+        std::string::npos);
+  shape.d_head = 64;
+  CHECK(sentence([&] { gpu::Quoka(shape, {.n_queries = 17}); }).find("found 17") !=
+        std::string::npos);
+  shape.capacity = std::int64_t{1} << 30, shape.n_batch = 64;
+  CHECK(sentence([&] { gpu::Quoka(shape, {}); }).find("not enough memory for QuoKA's norms") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvscope::test

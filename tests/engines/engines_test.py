@@ -1,0 +1,167 @@
+"""kvscope's engines against what they start: engines_test.py PROGRAM mpi|slurm|ray. Equal bytes for any workers; a rank, task
+or worker that is ended loses nothing. Ends with code 77, and says why, where the engine cannot run."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import one_node_slurm
+
+SKIPPED = 77
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+class Test:
+    def __init__(self, program, engine, folder):
+        self.program, self.engine, self.folder = os.path.abspath(program), engine, folder
+        self.environment = dict(os.environ)
+        self.trace = self.path("trace.h5")
+        self.run(["record", self.trace, "--max-tokens", "96"])
+        self.work = ["sweep", self.trace, "--selector", "quest,streamingllm,lessismore", "--budget", "16", "--chunk", "32",
+                     "--resamples", "10000"]
+        self.run(self.work + ["--out", self.path("whole.csv")])
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def run(self, words, code=0):
+        done = subprocess.run([self.program] + words, env=self.environment, capture_output=True, text=True, cwd=self.folder)
+        check(done.returncode == code, f"{words}: expected code {code}, found {done.returncode}: {done.stderr}")
+        return done
+
+    def words(self, n, out):
+        return self.work + ["--engine", self.engine, "--workers", str(n), "--out", out]
+
+    def check_bytes(self, out):
+        with open(out, "rb") as one, open(self.path("whole.csv"), "rb") as other:
+            check(one.read() == other.read(), f"{out}: other bytes than those of one run")
+        check(not os.path.exists(out + ".units"), f"{out}.units is left over")
+
+    def equal_bytes(self, counts):
+        for n in counts:
+            out = self.path(f"by{n}.csv")
+            self.run(self.words(n, out))
+            self.check_bytes(out)
+
+    def start(self, n, out):
+        return subprocess.Popen([self.program] + self.words(n, out), env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
+    def units(self, out):
+        try:
+            return [name for name in os.listdir(out + ".units") if name.endswith(".unit")]
+        except OSError:
+            return []
+
+    def one_is_killed(self, how):
+        """A worker of a run is ended once a unit is finished. Returns the run's code and words."""
+        out = self.path("killed.csv")
+        run = self.start(4, out)
+        while run.poll() is None and not self.units(out):
+            time.sleep(0.005)
+        known = workers_of(out)
+        if known:
+            os.kill(known[0], how)
+        said = run.communicate()[1]
+        return out, run.returncode, said
+
+
+def workers_of(out):
+    """Processes of the program that do units of this run."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"--unit" in words and (out + ".units").encode() in words and words[0].endswith(b"/kvscope"):
+            found.append(int(name))
+    return found
+
+
+def check(holds, sentence):
+    if not holds:
+        print("engines_test: " + sentence, file=sys.stderr)
+        sys.exit(1)
+
+
+def test_mpi(test):
+    test.equal_bytes([1, 2, 4])
+    out, code, said = test.one_is_killed(signal.SIGKILL)
+    if code != 0:  # it may have been faster than the signal
+        check(code == 3, f"a killed rank: expected code 3, found {code}: {said}")
+        check(said.count("\n") == 1 and said.startswith("kvscope: mpi: ") and "the same command goes on" in said, said)
+        check(not os.path.exists(out), "a table of a run that did not end")
+        test.run(test.words(4, out))
+    test.check_bytes(out)
+
+
+def test_slurm(test):
+    node = one_node_slurm.OneNode(test.folder, 4)
+    test.environment = node.environment
+    try:
+        test.equal_bytes([1, 4])
+        # preemption: the task gets SIGTERM, stops, and is queued again
+        out = test.path("preempted.csv")
+        run = test.start(2, out)
+        while run.poll() is None and not test.units(out):
+            time.sleep(0.005)
+        number = node.ask(["squeue", "--noheader", "--format=%A"]).split()
+        if number:
+            print("requeued:", number[0], node.ask(["scontrol", "requeue", number[0]]))
+        said = run.communicate()[1]
+        check(run.returncode == 0, f"a preempted task: code {run.returncode}: {said}")
+        test.check_bytes(out)
+        # cancelled altogether, it ends with a sentence and goes on
+        out = test.path("cancelled.csv")
+        run = test.start(2, out)
+        while run.poll() is None and not test.units(out):
+            time.sleep(0.005)
+        node.ask(["scancel", "--name=kvscope"])
+        said = run.communicate()[1]
+        if run.returncode != 0:
+            check(run.returncode == 3 and "the same command goes on" in said and said.count("\n") == 1, said)
+            test.run(test.words(2, out))
+        test.check_bytes(out)
+    finally:
+        node.stop()
+
+
+def test_ray(test):
+    test.environment.update(KVSCOPE_PYTHON=sys.executable, PYTHONPATH=os.path.join(SOURCES, "traces", "python"))
+    test.equal_bytes([1, 4])
+    out, code, said = test.one_is_killed(signal.SIGKILL)  # its task is given out again
+    check(code == 0, f"a killed worker: expected code 0, found {code}: {said}")
+    test.check_bytes(out)
+
+
+def why_not(engine):
+    if engine == "mpi":
+        return "" if shutil.which("mpirun") else "mpirun is not installed (Debian: openmpi-bin)"
+    if engine == "slurm":
+        return one_node_slurm.why_not()
+    return "" if importlib.util.find_spec("ray") else f"ray is not installed for {sys.executable}"
+
+
+def main():
+    program, engine = sys.argv[1:3]
+    reason = why_not(engine)
+    if reason:
+        print(f"engines_test: {engine}: skipped: {reason}")
+        sys.exit(SKIPPED)
+    folder = tempfile.mkdtemp(prefix="kvscope-engines-")
+    try:
+        {"mpi": test_mpi, "slurm": test_slurm, "ray": test_ray}[engine](Test(program, engine, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"engines_test: {engine}: all well")
+
+
+if __name__ == "__main__":
+    main()

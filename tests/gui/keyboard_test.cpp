@@ -1,0 +1,190 @@
+// Without a mouse: the palette, bookmarks, help, menus, and arrows that go from control to control;
+// and the panel that says why a key was dropped.
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "gui/app/palette.hpp"
+#include "gui/model/help_texts.hpp"
+#include "tests/gui/app_rig.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+ImVec2 landmark_at(Rig& rig, const std::string& name) {
+  const auto places = rig.app().state()["landmarks"];
+  INFO("landmark " << name);
+  REQUIRE(places.contains(name));
+  return {places[name][0].get<float>(), places[name][1].get<float>()};
+}
+
+void type_and_enter(Rig& rig, const std::string& text) {
+  rig.backend().type(text);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_ENTER);
+  rig.frame();
+}
+
+TEST_CASE("palette: words in any order, and places to go to") {
+  const std::vector<Action> actions = {{"View", "light or dark", "T", {}},
+                                       {"Files", "save the session", "Ctrl+S", {}},
+                                       {"Panel", "Dark matter", "", {}}};
+  const auto found = matching(actions, "dark");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0]->words == "Dark matter");  // it begins with it
+  CHECK(matching(actions, "session SAVE").size() == 1);
+  CHECK(matching(actions, "files").size() == 1);
+  CHECK(matching(actions, "").size() == 3);
+  CHECK(matching(actions, "nothing").empty());
+  const Destination to = destination_of("layer 5 head=3, query 400");
+  CHECK(to.layer == 5);
+  CHECK(to.words() == "layer 5, head 3, query 400");
+  CHECK(destination_of("layer").is_empty());
+  CHECK(destination_of("layer 5 dark").is_empty());
+  CHECK(destination_of("layer -1").is_empty());
+}
+
+TEST_CASE("the palette runs what is typed: panels, themes, methods, places") {
+  Rig rig;
+  rig.open_pair();
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  type_and_enter(rig, "layer 3 head 2 query 100 key 7");
+  CHECK(rig.session().selection().layer == 3);
+  CHECK(rig.session().selection().q_head == 2);
+  CHECK(rig.session().selection().query == 100);
+  CHECK(rig.session().selection().key == 7);
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  type_and_enter(rig, "select snapkv");
+  CHECK(rig.session().selection().selector == "snapkv");
+  const auto theme = rig.app().settings().theme;
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  type_and_enter(rig, "light or dark");
+  CHECK(rig.app().settings().theme != theme);
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  type_and_enter(rig, "bookmarks");
+  rig.frame(2);
+  CHECK(rig.app().area_of("bookmarks").has_value());
+  rig.tap(GLFW_KEY_K, /*ctrl=*/true);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  CHECK(rig.app().area_of("bookmarks").has_value());
+}
+
+TEST_CASE("Ctrl+B bookmarks the selection with a note, and the panel goes back to it") {
+  Rig rig;
+  rig.open_pair();
+  rig.session().select("test", [](Selection& s) {
+    s.layer = 2;
+    s.query = 50;
+    s.key = 9;
+  });
+  rig.tap(GLFW_KEY_B, /*ctrl=*/true);
+  rig.frame(2);
+  type_and_enter(rig, "odd key");
+  REQUIRE(rig.session().bookmarks().size() == 1);
+  CHECK(rig.session().bookmarks()[0].note == "odd key");
+  CHECK(rig.session().bookmarks()[0].key == 9);
+  rig.session().select("test", [](Selection& s) { s.layer = 4; });
+  rig.app().show_panel_alone("bookmarks");
+  rig.frame(2);
+  const ImVec2 at = landmark_at(rig, "bookmark 0");
+  rig.click(at.x, at.y);
+  CHECK(rig.session().selection().layer == 2);
+  CHECK(rig.app().state()["bookmarks"].size() == 1);
+}
+
+TEST_CASE("help unfolds above a panel and folds again; every picture has its texts") {
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_panel_alone("theorem-b1");
+  rig.settle();
+  const int folded = rig.backend().counts().vertices;
+  const ImVec2 at = landmark_at(rig, "help of theorem-b1");
+  rig.click(at.x, at.y);
+  rig.frame(2);
+  const int unfolded = rig.backend().counts().vertices;
+  CHECK(unfolded > folded + 500);
+  rig.tap(GLFW_KEY_F2);
+  rig.frame(2);
+  CHECK(rig.backend().counts().vertices < unfolded);
+  for (const char* panel :
+       {"attention-map", "recall", "coverage", "quest-bounds", "theorem-b1", "query-selection",
+        "geometry", "layer-map", "compare", "heads", "why"}) {
+    INFO(panel);
+    CHECK_FALSE(help_texts(panel).empty());
+    for (const HelpText& text : help_texts(panel)) CHECK_FALSE(text.words.empty());
+  }
+  CHECK(help_texts("no-such").empty());
+}
+
+TEST_CASE("a right click opens a panel's menu, and so does Shift+F10") {
+  Rig rig;
+  rig.open_pair();
+  rig.app().show_panel_alone("recall");
+  rig.settle();
+  const Area area = rig.area("recall");
+  const int before = rig.backend().counts().lists;
+  rig.backend().click(
+      {area.x + area.w * 0.6f, area.y + area.h * 0.5f}, [&] { rig.app().frame(1.0f); },
+      /*button=*/1);
+  rig.frame(2);
+  CHECK(rig.backend().counts().lists > before);
+  rig.tap(GLFW_KEY_ESCAPE);
+  rig.frame(2);
+  rig.tap(GLFW_KEY_F10, /*ctrl=*/false, /*shift=*/true);
+  rig.frame(2);
+  CHECK(rig.backend().counts().lists > before);
+}
+
+TEST_CASE("why panel: a key's fate, a click on another one, and the budget that keeps it") {
+  Rig rig;
+  rig.open_pair();
+  rig.session().set_parameters("test", [](Parameters& p) {
+    p.budget = 16;
+    p.chunk = 64;
+  });
+  rig.session().select("test", [](Selection& s) {
+    s.layer = 3;
+    s.query = 190;
+  });
+  rig.app().show_panel_alone("why");
+  rig.settle();
+  Panel& panel = rig.app().panel("why");
+  REQUIRE(panel.figure());
+  CHECK_NOTHROW(plot::check_figure(*panel.figure()));
+  CHECK_THAT(panel.figure()->caption.back(), ContainsSubstring("Dropped."));
+  const auto csv = panel.csv();
+  REQUIRE(csv);
+  CHECK(std::count(csv->begin(), csv->end(), '\n') == 192);  // all visible keys, and the header
+  // Another key, by its row; undone in one step.
+  const auto places = rig.app().state()["landmarks"];
+  std::string row;
+  for (const auto& [name, at] : places.items()) {
+    if (name.starts_with("row of key ")) row = name;
+  }
+  REQUIRE_FALSE(row.empty());
+  const ImVec2 at = landmark_at(rig, row);
+  rig.click(at.x, at.y);
+  rig.settle();
+  CHECK("row of key " + std::to_string(rig.session().selection().key.value_or(-1)) == row);
+  rig.session().undo();
+  rig.settle();
+  // The budget that would have kept the dropped one keeps it.
+  const ImVec2 budget = landmark_at(rig, "set the budget");
+  const std::string dropped = panel.figure()->caption.back();
+  rig.click(budget.x, budget.y);
+  rig.settle();
+  CHECK(rig.session().parameters().budget > 16);
+  CHECK(panel.figure()->caption.back() != dropped);
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

@@ -1,0 +1,244 @@
+// The first minute: samples, a recording, dropped files, the tour; and commands that run beside the
+// window.
+#include <GLFW/glfw3.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/gui/app_rig.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using testing::TempDir;
+
+std::optional<ImVec2> mark_of(Rig& rig, const std::string& name) {
+  const auto state = rig.app().state();
+  if (!state["landmarks"].contains(name)) return std::nullopt;
+  return ImVec2{state["landmarks"][name][0].get<float>(), state["landmarks"][name][1].get<float>()};
+}
+
+void press(Rig& rig, const std::string& name) {
+  INFO(name);
+  const auto at = mark_of(rig, name);
+  REQUIRE(at);
+  rig.click(at->x, at->y);
+  rig.frame(2);
+}
+
+/// Frames until every command is over and what it made is open.
+void finish_runs(Rig& rig) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (!rig.app().runs().is_idle()) {
+    REQUIRE(std::chrono::steady_clock::now() < end);
+    rig.frame();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  rig.settle();
+}
+
+/// The configuration, and with it the samples, in a folder of the test; back at the end.
+struct OwnConfig {
+  OwnConfig() { ::setenv("KVSCOPE_CONFIG", folder.path().c_str(), 1); }
+  ~OwnConfig() { ::unsetenv("KVSCOPE_CONFIG"); }
+  TempDir folder;
+};
+
+/// Another current folder, where recordings go.
+struct InFolder {
+  explicit InFolder(const fs::path& folder) : before(fs::current_path()) {
+    fs::current_path(folder);
+  }
+  ~InFolder() { fs::current_path(before); }
+  fs::path before;
+};
+
+TEST_CASE("the start page records the samples, opens them, and begins the tour once") {
+  const OwnConfig config;
+  {
+    Rig rig;
+    rig.settle();
+    press(rig, "Record the samples");
+    CHECK(rig.app().state()["runs"].size() == 2);
+    CHECK(mark_of(rig, "run 1 cancel"));
+    finish_runs(rig);
+    REQUIRE(rig.session().documents().size() == 2);
+    CHECK(rig.session().second());
+    CHECK(rig.session().notices().empty());
+    CHECK(rig.app().state()["tour"] == 1);
+    rig.tap(GLFW_KEY_ESCAPE);
+    rig.frame(2);
+    CHECK(rig.app().state()["tour"].is_null());
+    CHECK(rig.app().settings().tour_done);
+  }
+  Rig rig;
+  rig.settle();
+  CHECK_FALSE(mark_of(rig, "Record the samples"));
+  press(rig, "Open the samples");
+  rig.settle();
+  CHECK(rig.session().documents().size() == 2);
+}
+
+TEST_CASE("the tour's six steps point at what is there, to its end") {
+  Rig rig;
+  rig.open_pair();
+  press(rig, "tour");
+  rig.settle();
+  for (int step = 1; step <= 6; ++step) {
+    INFO(step);
+    CHECK(rig.app().state()["tour"] == step);
+    const std::string target = tour_steps()[static_cast<std::size_t>(step - 1)].target;
+    CHECK((mark_of(rig, target) || rig.app().area_of(target)));
+    if (step == 4) {
+      press(rig, "tour back");
+      CHECK(rig.app().state()["tour"] == 3);
+      rig.settle();
+      press(rig, "tour next");
+    }
+    rig.settle();
+    press(rig, "tour next");
+    rig.settle();
+  }
+  CHECK(rig.app().state()["tour"].is_null());
+  CHECK(rig.app().settings().tour_done);
+  // without a trace it says so
+  Rig empty;
+  empty.settle();
+  press(empty, "tour");
+  CHECK(empty.app().state()["tour"].is_null());
+}
+
+TEST_CASE("a typed text is recorded, and the trace is opened when it is whole") {
+  const TempDir folder;
+  const InFolder here(folder.path());
+  Rig rig;
+  rig.settle();
+  press(rig, "text typed");
+  press(rig, "typed text");
+  rig.backend().type("What is looked at, and by whom?");
+  rig.frame(2);
+  press(rig, "Record");
+  finish_runs(rig);
+  REQUIRE(rig.session().document());
+  CHECK(rig.session().document()->path().filename() == "verifier.h5");
+  CHECK(rig.session().document()->file().info().text_source == "command line");
+  CHECK_THAT(rig.app().state()["runs"][0]["command"].get<std::string>(),
+             ContainsSubstring("kvscope record --model verifier --prompt 'What is looked at"));
+}
+
+TEST_CASE("a dropped text is what is recorded next; what is missing is said") {
+  const TempDir folder;
+  const InFolder here(folder.path());
+  const auto text = folder.write("essay.txt", std::string(400, 'a') + " dropped words");
+  Rig rig;
+  rig.settle();
+  press(rig, "text file");
+  CHECK(rig.app().state()["runs"].empty());
+  press(rig, "Record");  // no file is named
+  CHECK(rig.app().state()["runs"].empty());
+  rig.app().open(text);
+  rig.frame(2);
+  press(rig, "Record");
+  finish_runs(rig);
+  REQUIRE(rig.session().document());
+  CHECK(rig.session().document()->file().info().text_source == "essay.txt");
+}
+
+TEST_CASE("a command runs from its form, and its result is shown") {
+  const TempDir folder;
+  const fs::path trace = folder.path() / "t.h5";
+  fs::copy_file(embedded_trace(/*draft=*/false), trace);
+  Rig rig;
+  rig.open(trace);
+  rig.settle();
+  rig.tap(GLFW_KEY_R, /*ctrl=*/true);
+  rig.settle();
+  REQUIRE(rig.app().area_of("runs"));
+  rig.app().panel("runs").set_options({{"command", "analyze quest"}});
+  rig.settle();
+  REQUIRE(mark_of(rig, "option TRACE"));
+  press(rig, "copy command");
+  CHECK_THAT(std::string(ImGui::GetClipboardText()),
+             ContainsSubstring("kvscope analyze quest " + trace.string() + " --out"));
+  press(rig, "run command");
+  finish_runs(rig);
+  REQUIRE(rig.session().results().size() == 1);
+  CHECK(fs::exists(folder.path() / "t-analyze-quest.h5"));
+  CHECK(rig.app().area_of("results"));
+  // once more goes to another file; a trace that is gone is one sentence
+  rig.tap(GLFW_KEY_R, /*ctrl=*/true);
+  rig.settle();
+  fs::remove(trace);
+  press(rig, "run command");
+  finish_runs(rig);
+  const auto run = rig.app().state()["runs"].back();
+  CHECK(run["state"] == "failed");
+  CHECK_THAT(run["error"].get<std::string>(), ContainsSubstring("t.h5"));
+  CHECK_THAT(run["out"].get<std::string>(), ContainsSubstring("t-analyze-quest-2.h5"));
+  press(rig, "run 2 forget");
+  CHECK(rig.app().state()["runs"].size() == 1);
+}
+
+TEST_CASE("a whole trace is exported as a page, and a figure in several formats at once") {
+  const TempDir folder;
+  const fs::path trace = folder.path() / "t.h5";
+  fs::copy_file(embedded_trace(/*draft=*/false), trace);
+  const InFolder here(folder.path());
+  Rig rig;
+  rig.open(trace);
+  rig.settle();
+  rig.app().show_panel_alone("attention-map");
+  rig.settle();
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  press(rig, "format svg");  // beside pdf, which is chosen
+  press(rig, "export");
+  rig.settle();
+  int n_svg = 0;
+  int n_pdf = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    n_svg += entry.path().extension() == ".svg" ? 1 : 0;
+    n_pdf += entry.path().extension() == ".pdf" ? 1 : 0;
+  }
+  CHECK(n_svg == 1);
+  CHECK(n_pdf == 1);
+  rig.tap(GLFW_KEY_E, /*ctrl=*/true);
+  rig.frame(3);
+  press(rig, "export page");
+  finish_runs(rig);
+  CHECK(fs::exists(folder.path() / "t.html"));
+  CHECK(rig.session().notices().empty());
+}
+
+TEST_CASE("a result that changes on disk is offered to be read again") {
+  const char* head =
+      "trace,phase,selector,budget_kind,layer,q_head,budget,dense,window,kept,mass_mean\n";
+  const TempDir folder;
+  const auto file =
+      folder.write("s.csv", std::string(head) + "t,prefill,quest,tokens,1,0,16,0,0,16,0.5\n");
+  Rig rig;
+  rig.open(file);
+  rig.settle();
+  const auto before = rig.session().results()[0];
+  std::ofstream(file) << head << "t,prefill,quest,tokens,1,0,16,0,0,16,0.5\n"
+                      << "t,prefill,quest,tokens,1,1,16,0,0,16,0.7\n";
+  CHECK(rig.app().has_news());
+  rig.frame(2);
+  CHECK(rig.session().results()[0] == before);
+  press(rig, "reload 0");
+  rig.settle();
+  CHECK(rig.session().results()[0] != before);
+  CHECK(rig.session().notices().empty());
+  CHECK_FALSE(rig.app().has_news());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

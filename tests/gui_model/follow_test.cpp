@@ -1,0 +1,195 @@
+// Recordings that grow while they are open, and results that change: read on, renamed, offered.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "gui/model/session.hpp"
+#include "gui/model/trace_facts.hpp"
+#include "tests/gui_model/trace_files.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+/// A recorder that writes unit after unit.
+struct GrowingFile {
+  TempFolder folder;
+  SyntheticTrace trace = make_trace({});
+  fs::path path = folder / "live.h5";
+  fs::path part = folder / "live.h5.part";
+  std::unique_ptr<TraceReceiver> sink;
+  std::size_t n_done = 0;
+
+  explicit GrowingFile(std::size_t n_units) {
+    sink = create_trace(path, {.overwrite = false, .gzip_level = {}});
+    sink->begin(trace.info);
+    grow(n_units);
+  }
+  /// Its time of writing moves on for certain: clocks of file systems are coarse.
+  void grow(std::size_t n_units) {
+    kvscope::test::write_units(trace, *sink, n_done, n_units);
+    n_done = n_units;
+    static int ticks = 0;
+    fs::last_write_time(part, fs::last_write_time(part) + std::chrono::seconds(++ticks));
+  }
+  void finish() {
+    grow(trace.info.units.size());
+    sink->finish(TraceStatus::complete);
+    sink.reset();
+  }
+};
+
+void look(Bench& bench) {
+  bench.session().watch_files();
+  bench.drain();
+}
+
+TEST_CASE("a recording that grows is read on, and keeps its place under its final name") {
+  GrowingFile file(1);
+  Bench bench;
+  bench.open(file.part);
+  Session& session = bench.session();
+  REQUIRE(session.document()->info().n_tokens == 8);
+  session.select("test", [](Selection& s) { s.layer = 2; });
+  const auto first = session.document();
+  CHECK(first->source().read_k(2, 1, {0, 8}).dim(0) == 8);
+  CHECK_FALSE(first->tokens_per_second());
+
+  file.grow(2);
+  look(bench);
+  REQUIRE(session.document()->info().n_tokens == 16);
+  CHECK(session.document()->growing_key() == first->growing_key());
+  CHECK(session.document()->key() != first->key());
+  CHECK(session.selection().layer == 2);
+  CHECK(session.document()->tokens_per_second());
+  CHECK_THAT(trace_summary(*session.document()), ContainsSubstring("16 of 24 tokens"));
+
+  file.finish();
+  CHECK_FALSE(fs::exists(file.part));
+  look(bench);
+  REQUIRE(session.documents().size() == 1);
+  CHECK(session.document()->path() == file.path);
+  CHECK(session.document()->info().n_tokens == 24);
+  CHECK(session.document()->info().status == TraceStatus::complete);
+  CHECK(session.selection().layer == 2);
+  CHECK(session.notices().empty());
+  session.open(file.path);  // as the queue does with what it made: it is open
+  bench.drain();
+  CHECK(session.documents().size() == 1);
+}
+
+TEST_CASE("rows of a grown recording are those of the whole one, read in parts or at once") {
+  GrowingFile file(1);
+  Bench bench;
+  bench.open(file.part);
+  Session& session = bench.session();
+  const auto read_all = [](const Document& document) {
+    const TraceInfo& info = document.info();
+    for (const Index layer : info.layers) {
+      for (const Index head : info.q_heads) {
+        document.source().read_q(layer, head, info.rows);
+        document.source().read_lse(layer, head, info.rows);
+        document.source().read_v(layer, head / info.group(), {0, info.n_tokens});
+      }
+    }
+  };
+  read_all(*session.document());
+  file.grow(3);
+  look(bench);
+  read_all(*session.document());
+  file.finish();
+  look(bench);
+  const Document& grown = *session.document();
+  Cache cache(1 << 20);
+  const auto whole = open_document(file.path, cache);
+  for (const Index layer : {0, 1, 2}) {
+    const auto equal = [](const Tensor<float>& a, const Tensor<float>& b) {
+      return a.shape() == b.shape() &&
+             std::equal(a.flat().begin(), a.flat().end(), b.flat().begin());
+    };
+    CHECK(
+        equal(grown.source().read_q(layer, 3, {0, 24}), whole->source().read_q(layer, 3, {0, 24})));
+    CHECK(
+        equal(grown.source().read_v(layer, 1, {5, 24}), whole->source().read_v(layer, 1, {5, 24})));
+    CHECK(equal(grown.source().read_lse(layer, 2, {1, 23}),
+                whole->source().read_lse(layer, 2, {1, 23})));
+  }
+}
+
+TEST_CASE("what is only touched, or read in the middle of a computation, begins nothing anew") {
+  GrowingFile file(2);
+  Bench bench;
+  bench.open(file.part);
+  Session& session = bench.session();
+  const auto before = session.document();
+  file.grow(2);  // no unit more
+  look(bench);
+  CHECK(session.document() == before);
+  look(bench);
+  CHECK(session.document() == before);
+  // something runs: the file is left alone until it is over
+  std::stop_source release;
+  const Job job = bench.jobs.start("work", Lane::heavy,
+                                   [stop = release.get_token()](JobContext&) -> std::any {
+                                     while (!stop.stop_requested()) std::this_thread::yield();
+                                     return 0;
+                                   },
+                                   {});
+  file.grow(3);
+  session.watch_files();
+  CHECK_FALSE(session.is_opening());
+  release.request_stop();
+  bench.drain();
+  look(bench);
+  CHECK(session.document()->info().n_tokens == 21);
+}
+
+TEST_CASE("another recording under the same name shares nothing with the one before") {
+  GrowingFile file(2);
+  Bench bench;
+  bench.open(file.part);
+  Session& session = bench.session();
+  const std::string before = session.document()->growing_key();
+  session.document()->source().read_k(0, 0, {0, 16});
+  file.sink.reset();  // killed; who looks at a file keeps recorders from it
+  fs::rename(file.part, file.folder / "moved.part");
+  SyntheticTrace other = make_trace({}, 9);
+  other.info.model_name = "another";
+  write_part(file.path, other, 3);
+  fs::last_write_time(file.part, fs::last_write_time(file.part) + std::chrono::seconds(100));
+  look(bench);
+  CHECK(session.document()->info().model_name == "another");
+  CHECK(session.document()->growing_key() != before);
+}
+
+TEST_CASE("a finished trace that changes is offered to be read again, once for each state") {
+  TempFolder folder;
+  Bench bench;
+  const fs::path path = write_trace(folder / "a.h5", make_trace({}));
+  bench.open(path);
+  Session& session = bench.session();
+  const auto before = session.document();
+  SyntheticTrace other = make_trace({}, 3);
+  other.info.model_name = "new";
+  write_trace(path, other);
+  look(bench);
+  look(bench);
+  REQUIRE(session.notices().size() == 1);
+  CHECK(session.notices()[0].reload == path);
+  CHECK(session.document() == before);
+  session.reload(path);
+  bench.drain();
+  CHECK(session.document()->info().model_name == "new");
+  CHECK(session.notices().empty());
+  look(bench);
+  CHECK(session.notices().empty());
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

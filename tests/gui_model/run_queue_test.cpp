@@ -1,0 +1,255 @@
+// Commands from the window: forms, command lines, the queue, programs that fail, hang
+// or are missing.
+#include "gui/model/run_queue.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "gui/model/child_program.hpp"
+#include "tests/gui_model/trace_files.hpp"
+#include "traces/reader.hpp"
+
+namespace kvscope::gui::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Words = std::vector<std::string>;
+
+/// A queue that is looked after until everything is over.
+struct Queue {
+  explicit Queue(const std::string& program = KVSCOPE_PROGRAM) : runs(jobs, program) {}
+  template <class Holds>
+  void until(const Holds& holds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!holds()) {
+      REQUIRE(std::chrono::steady_clock::now() < end);
+      jobs.poll();
+      runs.update();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  void finish() {
+    until([&] { return runs.is_idle(); });
+  }
+  const Run& last() const { return runs.runs().back(); }
+  JobRunner jobs{{}, 2};
+  RunQueue runs;
+};
+
+/// A program of a few lines of shell.
+std::string script(const TempFolder& folder, const std::string& lines) {
+  const fs::path path = folder / "program";
+  spill(path, "#!/bin/sh\n" + lines);
+  fs::permissions(path, fs::perms::owner_all);
+  return path.string();
+}
+
+RecordingForm small_recording(const fs::path& out) {
+  RecordingForm form;
+  form.n_tokens = 96;
+  form.n_decode = 2;
+  form.out = out.string();
+  return form;
+}
+
+TEST_CASE("a recording is made, with progress, and can be opened") {
+  const TempFolder folder;
+  Queue queue;
+  const RecordingForm form = small_recording(folder / "a.h5");
+  REQUIRE(form.problem().empty());
+  queue.runs.add(form.words(), form.out);
+  CHECK(queue.last().title() == "record a.h5");
+  queue.finish();
+  INFO(queue.last().status.error);
+  REQUIRE(queue.last().status.state == JobState::done);
+  CHECK(queue.last().has_made_file);
+  CHECK(queue.last().status.progress.total > 0);
+  CHECK(TraceFile::open(form.out).info().n_prompt == 96);
+  const auto made = queue.runs.take_made();
+  REQUIRE(made.size() == 1);
+  CHECK(made[0].out == form.out);
+  CHECK(queue.runs.take_made().empty());
+  // the same name again is a sentence, before anything runs and from the program itself
+  CHECK_THAT(form.problem(), ContainsSubstring("there already"));
+  queue.runs.again(queue.last().id);
+  queue.finish();
+  CHECK(queue.last().status.state == JobState::failed);
+  CHECK_THAT(queue.last().status.error, ContainsSubstring("a.h5"));
+  CHECK(queue.last().status.error.find("kvscope:") == std::string::npos);
+}
+
+TEST_CASE("a cancelled recording leaves a file that can be read, or none") {
+  const TempFolder folder;
+  Queue queue;
+  RecordingForm form = small_recording(folder / "a.h5");
+  form.n_tokens = 8192;
+  const auto id = queue.runs.add(form.words(), form.out);
+  const auto waiting = queue.runs.add(form.words(), folder / "b.h5");
+  queue.until([&] { return queue.runs.runs()[0].status.progress.done > 0; });
+  queue.runs.cancel(id);
+  queue.runs.cancel(waiting);
+  queue.finish();
+  const Run& run = queue.runs.runs()[0];
+  CHECK(run.status.state == JobState::cancelled);
+  CHECK(queue.last().status.state == JobState::cancelled);
+  CHECK(queue.runs.take_made().empty());
+  if (run.has_made_file) {
+    const TraceFile kept = TraceFile::open(form.out);
+    CHECK(kept.info().status == TraceStatus::interrupted);
+    CHECK(kept.info().n_tokens < 8192);
+    CHECK_THAT(run.remark, ContainsSubstring("kept"));
+  } else {
+    CHECK_FALSE(fs::exists(form.out));
+  }
+}
+
+TEST_CASE("the program tells its commands, and forms become command lines") {
+  Queue queue;
+  CHECK(queue.runs.commands().empty());
+  queue.until([&] { return !queue.runs.commands().empty() || !queue.runs.problem().empty(); });
+  REQUIRE(queue.runs.problem().empty());
+  const auto& commands = queue.runs.commands();
+  const auto find = [&](const std::string& name) {
+    for (const CommandSpec& command : commands) {
+      if (command.name == name) return &command;
+    }
+    FAIL("no command " << name);
+    return &commands.front();
+  };
+  for (const char* name : {"record", "sweep", "analyze quest", "simulate passkey", "export"})
+    find(name);
+  const CommandSpec* quest = find("analyze quest");
+  CHECK(quest->find("TRACE")->is_argument);
+  CHECK(quest->find("TRACE")->is_required);
+  CHECK(quest->find("page-size")->preset == "16");
+  CHECK(quest->find("step-source")->choices.size() == 3);
+  CHECK(quest->find("progress") == nullptr);
+  CHECK(
+      command_words(
+          *quest, {{"TRACE", "a b.h5"}, {"budget", "64"}, {"overwrite", "true"}, {"steps", ""}}) ==
+      Words{"analyze", "quest", "a b.h5", "--overwrite", "--budget", "64"});
+  CHECK(command_line_of({"analyze", "quest", "a b.h5"}) == "kvscope analyze quest 'a b.h5'");
+  CHECK(command_words("record", {}, {{"prompt", "--x"}, {"yes", ""}}) ==
+        Words{"record", "--prompt=--x", "--yes"});
+
+  const TempFolder folder;
+  Bench bench;
+  const fs::path trace = write_trace(folder / "t.h5", make_trace({}));
+  bench.open(trace);
+  const CommandValues values = suggested_values(*find("sweep"), bench.session());
+  CHECK(values.at("TRACE") == trace.string());
+  CHECK(values.at("out") == (folder / "t-sweep.h5").string());
+  CHECK(values.at("selector") == "oracle-topk,quoka,quest,streamingllm");
+  CHECK(suggested_values(*find("export"), bench.session()).at("out").ends_with("t-export.html"));
+  spill(folder / "t-sweep.h5.part", "");
+  CHECK(free_file(folder / "t-sweep.h5") == folder / "t-sweep-2.h5");
+}
+
+TEST_CASE("a recording that lacks something says what, before it is run") {
+  const TempFolder folder;
+  RecordingForm form = small_recording(folder / "a.h5");
+  form.text = RecordingForm::Text::typed;
+  CHECK_THAT(form.problem(), ContainsSubstring("Type the text"));
+  form.typed = "some words";
+  CHECK(form.problem().empty());
+  form.text = RecordingForm::Text::file;
+  CHECK_THAT(form.problem(), ContainsSubstring("Name the file"));
+  form.file = (folder / "no.txt").string();
+  CHECK_THAT(form.problem(), ContainsSubstring("is no file"));
+  form.text = RecordingForm::Text::book;
+  form.model = (folder / "nowhere").string();
+  CHECK_THAT(form.problem(), ContainsSubstring("is no folder"));
+  form.model = "";
+  CHECK_THAT(form.problem(), ContainsSubstring("Name a model"));
+  form.model = "draft";
+  form.out = (folder / "no").string() + "/such/a.h5";
+  CHECK_THAT(form.problem(), ContainsSubstring("There is no folder"));
+}
+
+TEST_CASE(
+    "a program that fails, says nothing, or is missing is one sentence, and the queue goes on") {
+  const TempFolder folder;
+  {
+    Queue queue(
+        script(folder,
+               "echo '{\"stage\":\"s\",\"done\":1,\"total\":4,\"unit\":\"u\",\"seconds\":0}' >&2\n"
+               "echo 'kvscope: the disk is full (see kvscope x --help)' >&2; exit 3\n"));
+    queue.runs.add({"sweep"});
+    queue.runs.add({"sweep"});
+    queue.finish();
+    for (const Run& run : queue.runs.runs()) {
+      CHECK(run.status.state == JobState::failed);
+      CHECK(run.status.error == "the disk is full");
+      CHECK(run.status.progress.total == 4);
+    }
+    queue.runs.forget(1);
+    CHECK(queue.runs.runs().size() == 1);
+  }
+  {
+    Queue queue(script(folder, "kill -SEGV $$\n"));
+    queue.runs.add({"sweep"});
+    queue.finish();
+    CHECK_THAT(queue.last().status.error, ContainsSubstring("code 139"));
+  }
+  {
+    Queue queue(script(folder, "echo said; echo 'kvscope: warned' >&2; exit 5\n"));
+    queue.runs.add({"analyze", "quest", "/t.h5"});
+    queue.finish();
+    CHECK(queue.last().status.state == JobState::done);
+    CHECK(queue.last().said == "said\n");
+    CHECK(queue.last().remark == "warned");
+    CHECK(queue.last().title() == "analyze quest");
+  }
+  {
+    Queue queue((folder / "missing").string());
+    queue.runs.add({"sweep"});
+    queue.finish();
+    CHECK_THAT(queue.last().status.error, ContainsSubstring("cannot be started"));
+    queue.until([&] {
+      queue.runs.commands();
+      return !queue.runs.problem().empty();
+    });
+    CHECK_THAT(queue.runs.problem(), ContainsSubstring("cannot be started"));
+  }
+  {
+    Queue queue(script(folder, "echo '[{}]'\n"));  // of another version
+    queue.until([&] {
+      queue.runs.commands();
+      return !queue.runs.problem().empty();
+    });
+    CHECK_THAT(queue.runs.problem(), ContainsSubstring("help --json"));
+  }
+}
+
+TEST_CASE("a program gets its words, no input, and is asked to end by SIGINT") {
+  const TempFolder folder;
+  const std::string echo =
+      script(folder, "cat; for w in \"$@\"; do echo \"[$w]\"; done; pwd >&2\n");
+  Words lines;
+  const ProgramEnd end = run_program({echo, "a b", "$HOME"}, folder / "",
+                                     [&](const std::string& line) { lines.push_back(line); }, {});
+  CHECK(end.code == 0);
+  CHECK(end.out == "[a b]\n[$HOME]\n");
+  REQUIRE(lines.size() == 1);
+  const std::string waits = script(folder,
+                                   "trap 'echo stopped >&2; exit 130' INT\n"
+                                   "echo ready >&2; while :; do sleep 0.02; done\n");
+  std::stop_source stop;
+  const ProgramEnd stopped = run_program(
+      {waits}, {},
+      [&](const std::string& line) {
+        lines.push_back(line);
+        stop.request_stop();
+      },
+      stop.get_token());
+  CHECK(stopped.code == 130);
+  CHECK(lines.back() == "stopped");
+}
+
+}  // namespace
+}  // namespace kvscope::gui::test

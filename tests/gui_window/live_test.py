@@ -1,0 +1,105 @@
+"""A recording that grows in sight, also in a window that started it; what such a window costs while nothing happens."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+from bench import behaviour
+
+
+def record(bench, out, n_tokens):
+    return subprocess.Popen([str(bench.kvscope), "record", str(out), "--max-tokens", str(n_tokens), "--chunk", "64", "--threads", "1"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def trace_of(state):
+    return state["traces"][0]
+
+
+@behaviour
+def recording_is_followed_to_its_final_name(bench):
+    out = bench.folder / "live.h5"
+    part = bench.folder / "live.h5.part"
+    with record(bench, out, 6144) as recorder:
+        while not part.exists():
+            assert recorder.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.3)
+        with bench.start(part) as window:
+            window.wait_until(lambda s: len(s["traces"]) == 1, "the recording")
+            window.key("l")
+            window.wait_until(lambda s: s["selection"]["layer"] == 1, "layer 1")
+            assert recorder.wait() == 0
+            state = window.wait_until(lambda s: trace_of(s)["path"] == str(out), "the final name")
+            assert state["selection"]["layer"] == 1 and len(state["traces"]) == 1 and state["notices"] == []
+            window.settle()
+
+
+@behaviour
+def stopped_recording_in_sight_costs_nothing(bench):
+    def ticks(pid):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    out = bench.folder / "live.h5"
+    part = bench.folder / "live.h5.part"
+    recorder = record(bench, out, 32768)
+    while not part.exists():
+        assert recorder.poll() is None
+        time.sleep(0.01)
+    time.sleep(1.0)
+    recorder.send_signal(signal.SIGKILL)
+    recorder.wait()
+    with bench.look_at(part) as window:
+        window.move(800, 500)
+        window.settle()
+        time.sleep(1.5)
+        begin, since = ticks(window.process.pid), time.monotonic()
+        time.sleep(5.0)
+        share = 100 * (ticks(window.process.pid) - begin) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - since)
+        bench.notes.append(f"                 a killed recording in sight: {share:.1f} % of one core")
+        assert share < 3.0, f"{share:.1f} % of a core"
+
+
+@behaviour
+def start_page_records_and_shows_what_it_recorded(bench):
+    with bench.start() as window:
+        window.settle()
+        window.click_at("text typed")
+        window.click_at("typed text")
+        window.type("Words that somebody typed into the window.")
+        window.click_at("Record")
+        state = window.wait_until(lambda s: len(s["traces"]) == 1, "the recorded trace")
+        assert pathlib.Path(trace_of(state)["path"]).name == "verifier.h5"
+        assert state["runs"][0]["state"] == "done" and state["notices"] == []
+        window.settle()
+
+
+@behaviour
+def tour_is_left_by_escape_and_not_begun_again(bench):
+    with bench.look_at() as window:
+        window.click_at("tour")
+        window.wait_until(lambda s: s["tour"] == 1, "the first step")
+        window.click_at("tour next")
+        window.wait_until(lambda s: s["tour"] == 2, "the second step")
+        window.key("Escape")
+        window.wait_until(lambda s: s["tour"] is None, "the end of the tour")
+        window.settle()
+        settings = bench.folder / "run" / "config" / "explorer.json"
+        assert '"tour_done": true' in settings.read_text()
+
+
+@behaviour
+def cancelled_recording_leaves_the_window_as_it_was(bench):
+    with bench.start() as window:
+        window.settle()
+        window.click_at("tokens")
+        window.type_and_enter("32000")
+        window.click_at("Record")
+        window.wait_until(lambda s: s["runs"] and s["runs"][0]["done"] > 0, "progress")
+        window.click_at("run 1 cancel")
+        state = window.wait_until(lambda s: s["runs"][0]["state"] == "cancelled", "the end of the run")
+        assert state["traces"] == [] and state["notices"] == []
+        window.settle()

@@ -1,0 +1,408 @@
+// A trace set against the single file of the same recording: equal numbers, equal hash, equal
+// recovery, and one sentence for each way in which the files of a set can be wrong.
+#include "traces/trace_set.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "tests/traces/synthetic.hpp"
+#include "traces/reader.hpp"
+#include "traces/recover.hpp"
+#include "traces/verify.hpp"
+#include "traces/writer.hpp"
+
+namespace kvscope::test {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+Plan everything() {
+  Plan plan;
+  plan.n_prompt = 60;
+  plan.n_decode = 20;
+  plan.chunk = 4;
+  plan.rows = {0, 80};
+  plan.capture.stats = true;
+  plan.capture.logits = true;
+  plan.capture.attn_dense = true;
+  plan.capture.attn_topk = 3;
+  plan.capture.page_size = 8;
+  return plan;
+}
+
+bool equal(const Tensor<float>& a, const Tensor<float>& b) {
+  return a.shape() == b.shape() && std::equal(a.flat().begin(), a.flat().end(), b.flat().begin());
+}
+
+/// Every number that the one gives, the other gives too.
+void require_equal(const TraceFile& one, const TraceFile& other) {
+  const TraceInfo& info = one.info();
+  REQUIRE(other.info().layers == info.layers);
+  REQUIRE(other.info().n_tokens == info.n_tokens);
+  REQUIRE(other.info().units == info.units);
+  REQUIRE(other.info().capture == info.capture);
+  REQUIRE(other.info().content_hash == info.content_hash);
+  REQUIRE(std::ranges::equal(one.tokens(), other.tokens()));
+  REQUIRE(one.token_bytes() == other.token_bytes());
+  const TokenRange all = {0, info.n_tokens};
+  for (const Index i : info.layers) {
+    for (Index h = 0; h < info.n_kv; ++h) {
+      REQUIRE(equal(one.read_k(i, h, all), other.read_k(i, h, all)));
+      REQUIRE(equal(one.read_v(i, h, all), other.read_v(i, h, all)));
+      REQUIRE(equal(one.read_k_norm(i, h, all), other.read_k_norm(i, h, all)));
+      REQUIRE(equal(one.read_page_min(i, h), other.read_page_min(i, h)));
+    }
+    for (Index h = 0; h < info.n_q; ++h) {
+      REQUIRE(equal(one.read_q(i, h, all), other.read_q(i, h, all)));
+      REQUIRE(equal(one.read_lse(i, h, all), other.read_lse(i, h, all)));
+      REQUIRE(equal(one.read_attn(i, h, all), other.read_attn(i, h, all)));
+      REQUIRE(equal(one.read_topk(i, h, all).prob, other.read_topk(i, h, all).prob));
+    }
+  }
+  REQUIRE(equal(one.read_logits(all), other.read_logits(all)));
+}
+
+TEST_CASE("a trace set reads as the single file does, bit for bit, and has its content hash") {
+  const SyntheticTrace truth = make_trace(everything());
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  const TraceFile single = TraceFile::open(folder / "t.h5");
+  ThreadPool pool(1);
+  for (const Index per_part : {1, 2, 7}) {
+    const fs::path out = folder / ("t" + std::to_string(per_part) + ".kvset");
+    auto receiver = create_trace_set(out, {}, per_part);
+    write_all(truth, *receiver);
+    CHECK(receiver->content_hash() == single.info().content_hash);
+    CHECK_FALSE(fs::exists(out.string() + ".part"));
+    CHECK(read_set_manifest(out).parts.size() ==
+          static_cast<std::size_t>((3 + per_part - 1) / per_part));
+    const TraceFile set = TraceFile::open(out);
+    require_equal(single, set);
+    CHECK(set.info().uuid == single.info().uuid);
+    CHECK(set.where() == out.string());
+    const VerifyReport report = verify_trace(out, {}, pool);
+    INFO((report.problems.empty() ? "" : report.problems.front()));
+    CHECK(report.ok);
+  }
+  // Each part is a trace of its layers by itself.
+  const TraceFile part = TraceFile::open(folder / "t2.layers-0-1.h5");
+  CHECK(part.info().layers == std::vector<Index>{0, 1});
+  CHECK_FALSE(part.info().capture.logits);
+  CHECK(verify_trace(folder / "t2.layer-2.h5", {}, pool).ok);
+}
+
+TEST_CASE("a set of compressed parts, and of some layers and heads, reads as well") {
+  Plan plan;
+  plan.layers = {0, 2};
+  plan.q_heads = {2, 3};
+  plan.kv_heads = {1};
+  plan.rows = {10, 24};
+  plan.dtype = DType::bf16;
+  const SyntheticTrace truth = make_trace(plan);
+  const TempFolder folder;
+  write_all(truth, *create_trace(folder / "t.h5", {}));
+  write_all(truth, *create_trace_set(folder / "t.kvset", {.gzip_level = 3}, 1));
+  const TraceFile single = TraceFile::open(folder / "t.h5");
+  const TraceFile set = TraceFile::open(folder / "t.kvset");
+  CHECK(set.info().content_hash == single.info().content_hash);
+  CHECK(set.is_chunked());
+  CHECK(equal(set.read_q(2, 3, {10, 24}), single.read_q(2, 3, {10, 24})));
+  CHECK_THROWS_WITH(set.read_q(1, 3, {10, 24}), ContainsSubstring("layer"));
+}
+
+TEST_CASE("an interrupted set keeps its whole units, as the single file does") {
+  const SyntheticTrace truth = make_trace(everything());
+  const TempFolder folder;
+  const auto record = [&](TraceReceiver& receiver) {
+    receiver.begin(truth.info);
+    write_units(truth, receiver, 0, 5);
+    receiver.finish(TraceStatus::interrupted);
+  };
+  record(*create_trace(folder / "t.h5", {}));
+  record(*create_trace_set(folder / "t.kvset", {}, 1));
+  const TraceFile set = TraceFile::open(folder / "t.kvset");
+  CHECK(set.info().status == TraceStatus::interrupted);
+  require_equal(TraceFile::open(folder / "t.h5"), set);
+}
+
+TEST_CASE("a set whose recording ended with an error is recovered like the single file") {
+  const SyntheticTrace truth = make_trace(everything());
+  const TempFolder folder;
+  for (const std::size_t n : {1u, 3u, 17u}) {
+    const std::string name = "t" + std::to_string(n);
+    {
+      const auto single = create_trace(folder / (name + ".h5"), {});
+      const auto set = create_trace_set(folder / (name + ".kvset"), {}, 1);
+      for (TraceReceiver* receiver : {single.get(), set.get()}) {
+        receiver->begin(truth.info);
+        write_units(truth, *receiver, 0, n);
+      }
+      CHECK_THAT(set->recovery_hint(), ContainsSubstring(name + ".kvset.part"));
+      CHECK_THROWS_WITH(recover_trace(folder / (name + ".kvset.part"), folder / "no.kvset", false),
+                        ContainsSubstring("being recorded"));
+      const TraceFile growing =
+          TraceFile::open(folder / (name + ".kvset.part"), {.allow_partial = true});
+      CHECK(growing.info().status == TraceStatus::recording);
+      CHECK(growing.info().units.size() == n);
+      CHECK(growing.planned().units.size() == truth.info.units.size());
+    }
+    CHECK_THROWS_WITH(TraceFile::open(folder / (name + ".kvset.part")),
+                      ContainsSubstring("kvscope recover"));
+    const RecoverReport one =
+        recover_trace(folder / (name + ".h5.part"), folder / (name + ".h5"), false);
+    const RecoverReport other =
+        recover_trace(folder / (name + ".kvset.part"), folder / (name + ".kvset"), false);
+    CHECK(other.n_units == one.n_units);
+    CHECK(other.n_tokens == one.n_tokens);
+    CHECK(other.n_planned_tokens == one.n_planned_tokens);
+    CHECK(other.n_damaged_units == 0);
+    CHECK(other.content_hash == one.content_hash);
+    const TraceFile set = TraceFile::open(folder / (name + ".kvset"));
+    CHECK(set.info().status == TraceStatus::recovered);
+    require_equal(TraceFile::open(folder / (name + ".h5")), set);
+  }
+}
+
+TEST_CASE("a recovery of a set that ends early leaves no part behind") {
+  const SyntheticTrace truth = make_trace(everything());
+  const TempFolder folder;
+  {
+    const auto set = create_trace_set(folder / "t.kvset", {}, 1);
+    set->begin(truth.info);
+    write_units(truth, *set, 0, 3);
+  }
+  const fs::path growing = folder / "t.kvset.part";
+  spill(folder / "r.layer-2.h5", "precious");
+  CHECK_THROWS_AS(recover_trace(growing, folder / "r.kvset", false), IoError);
+  std::stop_source stopped;
+  stopped.request_stop();
+  CHECK_THROWS_AS(recover_trace(growing, folder / "s.kvset", false, {}, stopped.get_token()),
+                  Interrupted);
+  CHECK_THROWS_AS(recover_trace(growing, folder / "s.h5", false), ConfigError);
+  for (const char* name : {"r.kvset", "r.layer-0.h5", "r.layer-1.h5", "s.kvset", "s.layer-0.h5"})
+    CHECK_FALSE(fs::exists(folder / name));
+  CHECK(slurp(folder / "r.layer-2.h5") == "precious");
+  CHECK(recover_trace(growing, folder / "t.kvset", false).n_units == 3);
+}
+
+TEST_CASE("kill -9 at a random moment, 12 times: a set loses no unit that it reported") {
+  const SyntheticTrace truth = make_trace(everything());
+  std::mt19937_64 rng(20261123);
+  int n_inside = 0;
+  for (int round = 0; round < 12; ++round) {
+    const TempFolder folder;
+    const fs::path out = folder / "t.kvset";
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      try {
+        auto receiver = create_trace_set(out, {}, 1);
+        receiver->begin(truth.info);
+        write_units(truth, *receiver, 0, truth.info.units.size(), [&](std::size_t) {
+          if (write(ends[1], "c", 1) != 1) _exit(9);
+        });
+        receiver->finish(TraceStatus::complete);
+      } catch (...) {
+        _exit(1);
+      }
+      _exit(0);
+    }
+    REQUIRE(pid > 0);
+    close(ends[1]);
+    const std::size_t wait_for = rng() % (truth.info.units.size() + 1);
+    std::size_t n_reported = 0;
+    char byte;
+    while (n_reported < wait_for && read(ends[0], &byte, 1) == 1) ++n_reported;
+    std::this_thread::sleep_for(std::chrono::microseconds(rng() % 1500));
+    kill(pid, SIGKILL);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    while (read(ends[0], &byte, 1) == 1) ++n_reported;
+    close(ends[0]);
+    INFO("round " << round << ", killed after " << n_reported << " reported commits");
+    const fs::path growing = folder / "t.kvset.part";
+    if (!fs::exists(growing)) {
+      if (fs::exists(out)) CHECK(n_reported == truth.info.units.size());
+      continue;
+    }
+    if (n_reported == 0) continue;
+    ++n_inside;
+    const RecoverReport report = recover_trace(growing, folder / "r.kvset", false);
+    CHECK(report.n_units >= static_cast<Index>(n_reported));
+    CHECK(report.n_damaged_units == 0);
+    const TraceFile set = TraceFile::open(folder / "r.kvset");
+    CHECK(set.info().n_tokens == report.n_tokens);
+    const auto k = set.read_k(2, 1, {0, report.n_tokens});
+    for (Index t = 0; t < report.n_tokens; ++t) REQUIRE(k(t, 3) == truth.layers[2].k(1, t, 3));
+    ThreadPool pool(1);
+    CHECK(verify_trace(folder / "r.kvset", {}, pool).ok);
+  }
+  CHECK(n_inside >= 4);
+}
+
+/// A set of three parts, and the means to spoil it.
+struct SpoiledSet {
+  TempFolder folder;
+  fs::path manifest = folder / "t.kvset";
+  SpoiledSet() { write_all(make_trace(everything()), *create_trace_set(manifest, {}, 1)); }
+  fs::path part(int layer) const { return folder / ("t.layer-" + std::to_string(layer) + ".h5"); }
+  std::string said() const {
+    try {
+      const TraceFile set = TraceFile::open(manifest);
+      for (const Index layer : set.info().layers) set.read_k(layer, 0, {0, 80});
+    } catch (const Error& error) {
+      const std::string words = error.what();
+      CHECK(words.find('\n') == std::string::npos);
+      return words;
+    }
+    return "nothing";
+  }
+  /// The manifest with another text in place of `from`, and the checksum as it was.
+  void edit(const std::string& from, const std::string& to) const {
+    std::string text = slurp(manifest);
+    const std::size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    spill(manifest, text.replace(at, from.size(), to));
+  }
+};
+
+TEST_CASE("a missing, cut, foreign or damaged part of a set is one sentence") {
+  {
+    const SpoiledSet set;
+    fs::remove(set.part(1));
+    CHECK_THAT(set.said(), ContainsSubstring("t.layer-1.h5") && ContainsSubstring("is missing"));
+  }
+  {
+    const SpoiledSet set;
+    fs::resize_file(set.part(2), fs::file_size(set.part(2)) - 100);
+    CHECK_THAT(set.said(), ContainsSubstring("bytes, expected") && ContainsSubstring("layer-2"));
+  }
+  {  // of another recording of the same size
+    const SpoiledSet set;
+    const TempFolder other;
+    write_all(make_trace(everything(), 2), *create_trace_set(other / "t.kvset", {}, 1));
+    fs::copy_file(other / "t.layer-1.h5", set.part(1), fs::copy_options::overwrite_existing);
+    CHECK_THAT(set.said(), ContainsSubstring("is not its part with layers 1") &&
+                               ContainsSubstring("content hash"));
+    ThreadPool pool(1);
+    CHECK_FALSE(verify_trace(set.manifest, {}, pool).ok);
+  }
+  {  // another layer's part
+    const SpoiledSet set;
+    fs::copy_file(set.part(0), set.part(1), fs::copy_options::overwrite_existing);
+    CHECK_THAT(set.said(), ContainsSubstring("it has layers 0"));
+  }
+  {
+    const SpoiledSet set;
+    std::string bytes = slurp(set.part(1));
+    const float value = make_trace(everything()).layers[1].k(0, 22, 4);
+    const std::size_t at =
+        bytes.find(std::string(reinterpret_cast<const char*>(&value), sizeof value));
+    REQUIRE(at != std::string::npos);
+    bytes[at] = static_cast<char>(bytes[at] ^ 4);
+    spill(set.part(1), bytes);
+    CHECK_THAT(set.said(), ContainsSubstring("/layers/1/k: unit 5"));
+    ThreadPool pool(1);
+    const VerifyReport report = verify_trace(set.manifest, {}, pool);
+    REQUIRE_FALSE(report.ok);
+    CHECK_THAT(report.problems.front(), ContainsSubstring("t.layer-1.h5: "));
+  }
+}
+
+TEST_CASE("a part is opened when its layer is read, not before") {
+  const SpoiledSet set;
+  const auto n_bytes = fs::file_size(set.part(2));
+  spill(set.part(2), std::string(n_bytes, 'x'));
+  const TraceFile file = TraceFile::open(set.manifest);
+  CHECK(file.read_k(0, 0, {0, 80}).dim(0) == 80);
+  CHECK(file.read_k(1, 0, {0, 80}).dim(0) == 80);
+  CHECK_THROWS_AS(file.read_k(2, 0, {0, 80}), Error);
+  CHECK_THROWS_AS(file.read_logits({0, 80}), Error);  // which lie in the last part
+}
+
+TEST_CASE("a manifest that is damaged or made to do harm is one sentence") {
+  const auto said_after = [](const std::string& from, const std::string& to) {
+    const SpoiledSet set;
+    set.edit(from, to);
+    return set.said();
+  };
+  CHECK_THAT(said_after("kvscope-trace-set", "something-else"),
+             ContainsSubstring("not the manifest of a trace set"));
+  CHECK_THAT(said_after("\"1.0\"", "\"2.0\""), ContainsSubstring("version"));
+  CHECK_THAT(said_after("\"complete\"", "\"done\""), ContainsSubstring("status"));
+  CHECK_THAT(said_after("t.layer-1.h5", "../t.layer-1.h5"),
+             ContainsSubstring("the name of a file in the manifest's folder"));
+  CHECK_THAT(said_after("t.layer-1.h5", "t.layer-0.h5"), ContainsSubstring("every file once"));
+  CHECK_THAT(said_after("t.layer-1.h5", "t.layer-9.h5"), ContainsSubstring("checksum"));
+  CHECK_THAT(said_after("\"parts\"", "\"pieces\""), ContainsSubstring("parts"));
+  const SpoiledSet set;
+  const std::string text = slurp(set.manifest);
+  for (std::size_t n = 0; n < text.size() - 2; n += 61) {
+    spill(set.manifest, text.substr(0, n));
+    CHECK(set.said() != "nothing");
+  }
+  fs::remove(set.manifest);
+  CHECK_THAT(set.said(), ContainsSubstring("t.kvset"));
+  auto json = nlohmann::json::parse(text);
+  json["parts"][1]["layers"] = {0};
+  spill(set.manifest, json.dump());
+  CHECK_THAT(set.said(), ContainsSubstring("every layer in one part"));
+  for (const char* layers : {"[]", "[-1]", "[1.5]", "[\"1\"]", "[2,1]", "\"1\"", "[99999999]"}) {
+    json["parts"][1]["layers"] = nlohmann::json::parse(layers);
+    spill(set.manifest, json.dump());
+    CHECK_THAT(set.said(), ContainsSubstring("parts[1].layers"));
+  }
+}
+
+TEST_CASE("writing a set refuses what is there, and takes its place if asked to") {
+  const SyntheticTrace truth = make_trace(everything());
+  const TempFolder folder;
+  const fs::path out = folder / "t.kvset";
+  CHECK_THROWS_WITH(create_trace_set(folder / "t.h5", {}, 1)->begin(truth.info),
+                    ContainsSubstring(".kvset"));
+  CHECK_THROWS_AS(create_trace_set(out, {}, 0)->begin(truth.info), ConfigError);
+  {
+    auto receiver = create_trace_set(out, {}, 2);
+    receiver->begin(truth.info);
+    CHECK_THROWS_WITH(create_trace_set(out, {.overwrite = true}, 2)->begin(truth.info),
+                      ContainsSubstring("being recorded"));
+  }
+  CHECK_FALSE(fs::exists(out.string() + ".part"));  // no unit was whole
+  CHECK_FALSE(fs::exists(folder / "t.layer-2.h5.part"));
+  {
+    auto receiver = create_trace_set(out, {}, 2);
+    receiver->begin(truth.info);
+    write_units(truth, *receiver, 0, 2);
+  }
+  CHECK_THROWS_WITH(create_trace_set(out, {}, 2)->begin(truth.info),
+                    ContainsSubstring("left over"));
+  write_all(truth, *create_trace_set(out, {.overwrite = true}, 2));
+  CHECK_THROWS_AS(create_trace_set(out, {}, 2), IoError);
+  fs::remove(out);
+  CHECK_THROWS_AS(create_trace_set(out, {}, 2)->begin(truth.info), IoError);  // a part is there
+  write_all(truth, *create_trace_set(out, {.overwrite = true}, 2));
+  CHECK(TraceFile::open(out).info().n_tokens == 80);
+}
+
+TEST_CASE("a set behind a symbolic link opens, and its parts are beside the real manifest") {
+  const SpoiledSet set;
+  fs::create_directory(set.folder / "elsewhere");
+  fs::create_symlink(set.manifest, set.folder / "elsewhere/l.kvset");
+  const TraceFile file = TraceFile::open(set.folder / "elsewhere/l.kvset");
+  CHECK(file.read_k(1, 0, {0, 80}).dim(0) == 80);
+}
+
+}  // namespace
+}  // namespace kvscope::test

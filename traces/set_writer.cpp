@@ -1,0 +1,161 @@
+// The recorder's end of a trace set: one TraceReceiver that hands each layer to the writer of its
+// part.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/new_file.hpp"
+#include "traces/raw_file.hpp"
+#include "traces/trace_set.hpp"
+
+namespace kvscope {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The parts commit a unit one after the other, so a kill leaves some with one unit more than
+/// others; the set has the units that all of them have.
+class SetWriter final : public TraceReceiver {
+ public:
+  SetWriter(fs::path out, const WriterOptions& options, Index layers_per_part)
+      : out_(std::move(out)),
+        growing_(part_path(out_)),
+        options_(options),
+        layers_per_part_(layers_per_part) {}
+  ~SetWriter() override {
+    if (writers_.empty() || n_committed_ > 0) return;
+    // No unit is whole, even if some part has one: there is nothing to recover.
+    writers_.clear();
+    for (const SetPart& part : manifest_.parts)
+      remove_quietly(part_path(out_.parent_path() / part.file));
+    remove_quietly(growing_);
+  }
+
+  void begin(const TraceInfo& info) override;
+  void write_layer(const LayerRows& rows) override { writer_of(rows.layer).write_layer(rows); }
+  void write_attn(const AttnRows& rows) override { writer_of(rows.layer).write_attn(rows); }
+  void write_routing(const RoutingRows& rows) override {
+    writer_of(rows.layer).write_routing(rows);
+  }
+  void write_side(const SideRows& rows) override { writer_of(rows.layer).write_side(rows); }
+  void write_logits(TensorView<const float> logits) override {
+    require_begun("write_logits");
+    writers_.back()->write_logits(logits);
+  }
+  void write_tokens(std::span<const TokenId> ids, std::span<const std::string> bytes) override {
+    require_begun("write_tokens");
+    for (const auto& writer : writers_) writer->write_tokens(ids, bytes);
+  }
+  void commit_unit() override {
+    require_begun("commit_unit");
+    for (const auto& writer : writers_) writer->commit_unit();
+    ++n_committed_;
+  }
+  void finish(TraceStatus status) override;
+  std::int64_t bytes_written() const override {
+    std::int64_t n_bytes = 0;
+    for (const auto& writer : writers_) n_bytes += writer->bytes_written();
+    return n_bytes;
+  }
+  std::string content_hash() const override { return manifest_.content_hash; }
+  std::string recovery_hint() const override {
+    if (n_committed_ == 0) return "no unit was whole yet, so nothing is kept";
+    return fmt::format(
+        "the {} units recorded before are safe beside {}: 'kvscope recover {}' makes a trace set "
+        "of them",
+        n_committed_, growing_.string(), growing_.string());
+  }
+
+ private:
+  void require_begun(const char* call) const {
+    if (writers_.empty())
+      throw ConfigError(fmt::format("{}: {} before begin or after finish", out_.string(), call));
+  }
+  TraceReceiver& writer_of(Index layer) {
+    require_begun("a layer");
+    const auto found = writer_of_layer_.find(layer);
+    if (found == writer_of_layer_.end())
+      throw ConfigError(
+          fmt::format("{}: layer {} is not part of this recording", out_.string(), layer));
+    return *found->second;
+  }
+  void take_place_of_stale() const;
+
+  fs::path out_;
+  fs::path growing_;  // the manifest until the end
+  WriterOptions options_;
+  Index layers_per_part_;
+  SetManifest manifest_;
+  std::vector<std::unique_ptr<TraceReceiver>> writers_;
+  std::map<Index, TraceReceiver*> writer_of_layer_;
+  std::int64_t n_committed_ = 0;
+};
+
+/// What an earlier recording left under the growing manifest's name.
+void SetWriter::take_place_of_stale() const {
+  if (!fs::exists(growing_)) return;
+  const SetManifest stale = read_set_manifest(growing_);
+  for (const SetPart& part : stale.parts) {
+    const fs::path file = part_path(growing_.parent_path() / part.file);
+    if (is_being_recorded(file))
+      throw IoError(fmt::format("{} is being recorded by another process", file.string()));
+  }
+  if (options_.overwrite) return;
+  throw IoError(fmt::format(
+      "{} is left over from a recording that did not end: save it with 'kvscope recover {}', "
+      "delete it and its parts, or ask to overwrite it",
+      growing_.string(), growing_.string()));
+}
+
+void SetWriter::begin(const TraceInfo& info) {
+  if (!writers_.empty())
+    throw ConfigError(fmt::format("{}: begin was called twice", growing_.string()));
+  check_trace_info(info);
+  check_output(out_, options_.overwrite);
+  take_place_of_stale();
+  manifest_.parts = plan_parts(out_, info, layers_per_part_);
+  for (const SetPart& part : manifest_.parts)
+    check_output(out_.parent_path() / part.file, options_.overwrite);
+  {  // NewFile gives no name that ends in .part
+    NewFile draft(out_, options_.overwrite);
+    draft.write(set_manifest_text(manifest_));
+    publish_file(draft.temporary(), growing_, /*overwrite=*/true);
+  }
+  try {
+    for (const SetPart& part : manifest_.parts) {
+      writers_.push_back(create_trace(out_.parent_path() / part.file, options_));
+      for (const Index layer : part.layers) writer_of_layer_[layer] = writers_.back().get();
+      writers_.back()->begin(info_of_part(info, part));
+    }
+  } catch (...) {
+    writers_.clear();
+    remove_quietly(growing_);
+    throw;
+  }
+}
+
+void SetWriter::finish(TraceStatus status) {
+  require_begun("finish");
+  for (const auto& writer : writers_) writer->finish(status);
+  if (n_committed_ > 0) {
+    seal_manifest(manifest_, set_folder(growing_), status);
+    write_new_file(out_, set_manifest_text(manifest_), options_.overwrite);
+  }
+  remove_quietly(growing_);
+}
+
+}  // namespace
+
+std::unique_ptr<TraceReceiver> create_trace_set(const fs::path& out, const WriterOptions& options,
+                                                Index layers_per_part) {
+  if (options.gzip_level && (*options.gzip_level < 1 || *options.gzip_level > 9))
+    throw ConfigError(fmt::format("gzip level: expected 1 to 9, found {}", *options.gzip_level));
+  check_output(out, options.overwrite);
+  return std::make_unique<SetWriter>(out, options, layers_per_part);
+}
+
+}  // namespace kvscope
