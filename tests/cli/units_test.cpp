@@ -334,7 +334,7 @@ TEST_CASE("workers that signals end lose no unit and do none twice") {
   CHECK(read_file(out) == read_file(whole));
 }
 
-TEST_CASE("a unit that a signal ends leaves nothing") {
+TEST_CASE("a unit that a signal ends leaves a whole file or none") {
   const Bench bench;
   const std::string trace = bench.file("long.h5");
   REQUIRE(kvscope_run({"record", trace, "--max-tokens", "1024"}).code == 0);
@@ -342,18 +342,20 @@ TEST_CASE("a unit that a signal ends leaves nothing") {
                          "--budget", "64,256", "--rows-per-chunk", "all"};
   const Words ids = bench.ids(command);
   const std::string folder = bench.file("units");
+  const std::string finished = bench.file("finished");
+  bench.do_units(command, {ids[0]}, finished);
+  const std::string name = fs::directory_iterator(finished)->path().filename();
   for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
     RunningProgram run(with(command, {"--unit", ids[0], "--out", folder}));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     run.send(signal);
     const RunResult ended = run.wait();
     INFO(ended.err);
-    if (ended.code == 0) {  // it was faster
-      fs::remove_all(folder);
-      continue;
-    }
-    CHECK(ended.code == 128 + signal);
-    CHECK(!fs::exists(folder));
+    const bool whole = fs::exists(fs::path(folder) / name);  // it was faster
+    if (whole) CHECK(read_file(folder + "/" + name) == read_file(finished + "/" + name));
+    if (!whole || ended.code != 0) CHECK(ended.code == 128 + signal);
+    if (!whole && signal != SIGKILL) CHECK(n_files(folder) == 0);
+    fs::remove_all(folder);
   }
 }
 

@@ -1,5 +1,5 @@
 // Every method at one measured cost: a dot per method, by family and best first, with the recorded
-// intervals.
+// intervals. Of a sweep (mass, errors) or of a closed loop (perplexity, accuracy, acceptance).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,16 @@ namespace kvscope {
 
 namespace {
 
-/// A metric of one method: means over layers and traces.
+/// What a panel shows: a number column with its interval's ends, where the table has those.
+struct EqualCostMetric {
+  std::string column;
+  std::string label;
+  std::string stem;         // of the ends: stem_low, stem_high
+  bool is_bounded = false;  // by the oracle, where all keep as many keys
+  bool is_better_low = false;
+};
+
+/// A metric of one method: means over layers and traces, or over the cells of a closed loop.
 struct EqualCostValue {
   Mean middle;
   Mean low;
@@ -54,10 +63,48 @@ std::string word_at(const Table& table, std::string_view column, std::size_t row
   return table.has_text(column) ? table.text(column).at(row) : std::string();
 }
 
-std::string ends_of(const figures::SweepMetric& metric) {
-  std::string stem(metric.column);
-  if (stem.ends_with("_mean")) stem.resize(stem.size() - 5);
-  return stem;
+bool is_sweep(const Table& table) {
+  return table.has("mass_mean");
+}
+
+EqualCostMetric sweep_metric(const std::string& name) {
+  const figures::SweepMetric& metric = figures::sweep_metric(name);
+  EqualCostMetric shown{std::string(metric.column), std::string(metric.label), "", metric.is_share,
+                        metric.column.starts_with("output_error")};
+  shown.stem = shown.column;
+  if (shown.stem.ends_with("_mean")) shown.stem.resize(shown.stem.size() - 5);
+  return shown;
+}
+
+/// What a closed loop measures: the quality of its task.
+EqualCostMetric live_metric(const Table& table) {
+  const EqualCostMetric known[] = {
+      {"perplexity", "Perplexity", "perplexity", true, true},
+      {"accuracy", "Accuracy", "accuracy", true, false},
+      {"acceptance_length", "Accepted tokens per pass", "acceptance_length", true, false}};
+  for (const EqualCostMetric& metric : known) {
+    if (table.has(metric.column)) return metric;
+  }
+  throw ConfigError(fmt::format(
+      "{}: expected the table of a sweep or of a simulation (perplexity, retrieval, speculative)",
+      table.name()));
+}
+
+std::vector<EqualCostMetric> metrics_of(const Table& table, const FigureOptions& options) {
+  std::vector<std::string> names = figures::parse_words(options.metric);
+  std::vector<EqualCostMetric> metrics;
+  if (!is_sweep(table)) {
+    metrics.push_back(live_metric(table));
+    for (const std::string& name : names) {
+      if (name != metrics.front().column)
+        throw ConfigError(fmt::format("metric: there is no \"{}\" in {}; it has {}", name,
+                                      table.name(), metrics.front().column));
+    }
+    return metrics;
+  }
+  if (names.empty()) names = {"mass", "output_error_rel"};
+  for (const std::string& name : names) metrics.push_back(sweep_metric(name));
+  return metrics;
 }
 
 /// The cost that is shown: the option's, else the first of the table.
@@ -69,9 +116,10 @@ std::string target_shown(const Table& table, const std::string& wanted) {
     }
   }
   if (known.empty()) {
-    throw ConfigError(fmt::format(
-        "{}: this sweep met no cost: expected one made with kvscope sweep --match density=0.05",
-        table.name()));
+    throw ConfigError(
+        fmt::format("{}: nothing met a cost here: expected a table made with kvscope sweep --match "
+                    "density=0.05, or a simulation with --match",
+                    table.name()));
   }
   if (wanted.empty()) return known.front();
   if (std::find(known.begin(), known.end(), wanted) == known.end()) {
@@ -83,9 +131,9 @@ std::string target_shown(const Table& table, const std::string& wanted) {
 
 std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOptions& options,
                                              const std::string& target,
-                                             const std::vector<figures::SweepMetric>& metrics) {
-  const auto head = table.numbers("q_head");
-  const auto window = table.numbers("window");
+                                             const std::vector<EqualCostMetric>& metrics) {
+  // One head and layers with a sliding window stand in a sweep's table alone.
+  const bool has_layers = is_sweep(table);
   const auto reached = table.numbers("match_reached");
   const TextColumn& selectors = table.text("selector");
   const std::vector<std::string> wanted = figures::parse_words(options.selector);
@@ -94,8 +142,12 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
     const std::string& selector = selectors.at(r);
     // full and others without a knob are there once, for the first cost
     const bool is_shown = word_at(table, "match", r) == target || word_at(table, "knob", r).empty();
-    if (!std::isnan(head[r]) || window[r] != 0.0 || !is_shown) continue;
-    if (!options.phase.empty() && table.text("phase").at(r) != options.phase) continue;
+    if (!is_shown) continue;
+    if (has_layers &&
+        (!std::isnan(table.numbers("q_head")[r]) || table.numbers("window")[r] != 0.0))
+      continue;
+    if (has_layers && !options.phase.empty() && table.text("phase").at(r) != options.phase)
+      continue;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), selector) == wanted.end())
       continue;
     EqualCostMethod& method = by_name[selector];
@@ -105,7 +157,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
     method.values.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) {
       method.values[m].middle.add(table.numbers(metrics[m].column)[r]);
-      const std::string stem = ends_of(metrics[m]);
+      const std::string& stem = metrics[m].stem;
       if (!table.has(stem + "_low")) continue;
       method.values[m].low.add(table.numbers(stem + "_low")[r]);
       method.values[m].high.add(table.numbers(stem + "_high")[r]);
@@ -118,7 +170,7 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
 
 /// Why methods of the same cost lie beyond the oracle; empty where none does.
 std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size_t panel,
-                          bool is_error) {
+                          const EqualCostMetric& metric, bool is_live) {
   const auto oracle = std::find_if(methods.begin(), methods.end(),
                                    [](const auto& one) { return one.selector == kOracle; });
   if (oracle == methods.end()) return "";
@@ -127,22 +179,22 @@ std::string beyond_oracle(const std::vector<EqualCostMethod>& methods, std::size
     if (!one.note.empty() || one.selector == kOracle) continue;
     const double beyond =
         (one.values[panel].middle.value() - oracle->values[panel].middle.value()) *
-        (is_error ? -1.0 : 1.0);
+        (metric.is_better_low ? -1.0 : 1.0);
     n += beyond > kSeen ? 1 : 0;
   }
   if (n == 0) return "";
   return fmt::format("{} beyond the oracle: {}", n,
-                     is_error ? "it minimises no error" : "uneven rows");
+                     is_live                ? "it bounds no answer"
+                     : metric.is_better_low ? "it minimises no error"
+                                            : "uneven rows");
 }
 
 plot::Figure make_equal_cost(const FigureInput& input) {
   const Table table = rows_of(*input.results[0]);
   const FigureOptions& options = input.options;
   const std::string target = target_shown(table, options.budget);
-  std::vector<std::string> names = figures::parse_words(options.metric);
-  if (names.empty()) names = {"mass", "output_error_rel"};
-  std::vector<figures::SweepMetric> metrics;
-  for (const std::string& name : names) metrics.push_back(figures::sweep_metric(name));
+  const bool is_live = !is_sweep(table);
+  const std::vector<EqualCostMetric> metrics = metrics_of(table, options);
   std::vector<EqualCostMethod> methods = collect_methods(table, options, target, metrics);
 
   std::vector<std::string> not_shown;
@@ -154,9 +206,6 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   if (methods.empty())
     throw ConfigError(
         fmt::format("{}: the selection is empty: no method was measured", table.name()));
-  const auto is_better_low = [&](std::size_t m) {
-    return metrics[m].column.starts_with("output_error");
-  };
   std::stable_sort(methods.begin(), methods.end(),
                    [&](const EqualCostMethod& a, const EqualCostMethod& b) {
                      const int family_a = heading_of(a.selector).first;
@@ -164,7 +213,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
                      if (family_a != family_b) return family_a < family_b;
                      const double x = a.values.front().middle.value();
                      const double y = b.values.front().middle.value();
-                     return is_better_low(0) ? x < y : x > y;
+                     return metrics.front().is_better_low ? x < y : x > y;
                    });
 
   std::vector<plot::Tick> ticks;
@@ -196,7 +245,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   bool is_beyond = false;
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     plot::Panel panel;
-    panel.x.label = std::string(metrics[m].label);
+    panel.x.label = metrics[m].label;
     panel.x.format = plot::TickFormat::number;
     panel.y.range = plot::Range{-0.7, place - 0.3};
     panel.y.reversed = true;
@@ -236,23 +285,26 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     for (plot::Scatter* points : {&other, &met}) {
       if (!points->x.empty()) panel.marks.emplace_back(std::move(*points));
     }
-    if (metrics[m].is_share || is_better_low(m))
-      panel.title = beyond_oracle(methods, m, is_better_low(m));
+    if (metrics[m].is_bounded || metrics[m].is_better_low)
+      panel.title = beyond_oracle(methods, m, metrics[m], is_live);
     is_beyond = is_beyond || !panel.title.empty();
     figure.panels.push_back(std::move(panel));
   }
 
   figure.caption.push_back(fmt::format(
       "Every method with its knob (its budget, or the option that sets its cost) turned until the "
-      "measured cost is {}: dense "
-      "layers and keys kept beside the budget count. Means over the layers without a sliding "
-      "window{}.",
+      "measured cost is {}: dense layers and keys kept beside the budget count. {}.",
       target,
-      table.has_text("trace") && table.text("trace").categories.size() > 1 ? " and traces" : ""));
-  if (has_intervals)
+      is_live ? "Means over lengths, kinds and protocols, where there are several"
+      : table.has_text("trace") && table.text("trace").categories.size() > 1
+          ? "Means over the layers without a sliding window and traces"
+          : "Means over the layers without a sliding window"));
+  if (has_intervals) {
     figure.caption.emplace_back(
-        "Lines: the result's 95% intervals of each layer's mean over calls (bootstrap), their ends "
-        "averaged.");
+        is_live ? "Lines: the result's 95% intervals, their ends averaged where the dot is a mean."
+                : "Lines: the result's 95% intervals of each layer's mean over calls (bootstrap), "
+                  "their ends averaged.");
+  }
   std::vector<std::string> not_met;
   for (const EqualCostMethod& one : methods) {
     if (!one.note.empty()) not_met.push_back(fmt::format("{} ({})", one.selector, one.note));
@@ -263,9 +315,12 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     figure.caption.push_back(fmt::format("Not shown: {}.", fmt::join(not_shown, "; ")));
   if (is_beyond) {
     figure.caption.emplace_back(
-        "The oracle keeps the keys with the largest weights, as many in each row; methods that "
-        "give some rows and heads more "
-        "keys than others can hold more at the same mean. It does not minimise errors.");
+        is_live
+            ? "The oracle keeps the keys with the largest weights, which is no bound on what "
+              "the model says."
+            : "The oracle keeps the keys with the largest weights, as many in each row; methods "
+              "that give some rows and heads more keys than others can hold more at the same "
+              "mean. It does not minimise errors.");
   }
   return figure;
 }
@@ -276,12 +331,14 @@ FigureKind figure_equal_cost() {
   return {
       .name = "equal-cost",
       .shows =
-          "every method at one measured cost, by family and best first: mass kept, output error",
-      .needs = "the table of a sweep at equal cost (kvscope sweep --match)",
+          "every method at one measured cost, by family and best first: mass kept and output error, "
+          "or a closed loop's perplexity, accuracy or acceptance",
+      .needs = "the table of a sweep or simulation at equal cost (--match)",
       .command =
           "kvscope sweep trace.h5 --phase decode --selector all --match density=0.05 --out "
           "equal.h5",
-      .kinds = {"sweep|table"},
+      .kinds = {"sweep|simulate-perplexity|simulate-passkey|simulate-needle|simulate-ruler|"
+                "simulate-speculative|table"},
       .options = {"metric", "selector", "budget", "phase"},
       .make = make_equal_cost,
   };

@@ -285,6 +285,49 @@ TEST_CASE("equal-cost: a dot per method, by family and best first, other costs a
   CHECK_THROWS_AS(drawn(plain, "equal-cost"), ConfigError);
 }
 
+TEST_CASE("equal-cost: of a closed loop, means over its cells", "[figures]") {
+  ResultInfo info;
+  info.kind = "simulate-needle";
+  MemoryResult result;
+  const std::string csv =
+      "model,task,selector,budget_kind,kind,match,knob,match_note,budget,length,accuracy,"
+      "accuracy_low,accuracy_high,match_reached\n"
+      "m,needle,full,none,single,density=0.1,,it has no knob,,512,1,0.7,1,1\n"
+      "m,needle,full,none,single,density=0.1,,it has no knob,,1024,1,0.7,1,1\n"
+      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,,50,512,0.5,0.2,0.8,0.1\n"
+      "m,needle,oracle-topk,tokens,single,density=0.1,tokens=50,,50,1024,0.7,0.4,0.9,0.1\n"
+      "m,needle,quest,pages,single,density=0.1,pages=4,,4,512,0.75,0.5,0.9,0.1\n"
+      "m,needle,quest,pages,single,density=0.1,pages=4,,4,1024,0.65,0.4,0.8,0.1\n"
+      "m,needle,quest,pages,single,density=0.2,pages=8,,8,512,0.9,0.5,0.9,0.2\n";
+  table_to_result(table_from_csv(csv, "t.csv"), info, result);
+  const plot::Figure figure = drawn(result, "equal-cost");
+  REQUIRE(figure.panels.size() == 1);
+  const plot::Panel& panel = figure.panels[0];
+  CHECK(panel.x.label == "Accuracy");
+  CHECK(panel.title == "1 beyond the oracle: it bounds no answer");
+  std::vector<std::vector<double>> dots;
+  for (const plot::Mark& mark : panel.marks) {
+    if (const auto* one = std::get_if<plot::Scatter>(&mark)) dots.push_back(one->x);
+  }
+  REQUIRE(dots.size() == 2);
+  CHECK(dots[0] == std::vector<double>{1.0});  // full: another cost
+  REQUIRE(dots[1].size() == 2);                // the cost of 0.2 is another picture
+  CHECK(dots[1][0] == Approx(0.6));
+  CHECK(dots[1][1] == Approx(0.7));
+  std::vector<double> ends;  // of full, the oracle and quest
+  for (const plot::Mark& mark : panel.marks) {
+    const auto* line = std::get_if<plot::Line>(&mark);
+    if (line == nullptr) continue;
+    for (const double x : line->x) {
+      if (!std::isnan(x)) ends.push_back(x);
+    }
+  }
+  REQUIRE(ends.size() == 6);
+  CHECK(ends[2] == Approx(0.3));
+  CHECK(ends[3] == Approx(0.85));
+  CHECK_THROWS_AS(drawn(result, "equal-cost", {.metric = "mass"}), ConfigError);
+}
+
 TEST_CASE("curves along measured keys, bytes or the nominal budget", "[figures]") {
   ResultInfo info;
   info.kind = "sweep";
