@@ -9,6 +9,7 @@
 
 #include "analysis/figures/selection.hpp"
 #include "analysis/figures/sweep_curves.hpp"
+#include "analysis/match.hpp"
 #include "analysis/statistics.hpp"
 #include "core/base/error.hpp"
 #include "core/base/nan.hpp"
@@ -25,6 +26,7 @@ struct EqualCostMetric {
   std::string stem;         // of the ends: stem_low, stem_high
   bool is_bounded = false;  // by the oracle, where all keep as many keys
   bool is_better_low = false;
+  plot::ScaleKind scale = plot::ScaleKind::linear;
 };
 
 /// A metric of one method: means over layers and traces, or over the cells of a closed loop.
@@ -67,6 +69,10 @@ bool is_sweep(const Table& table) {
   return table.has("mass_mean");
 }
 
+bool has_several_traces(const Table& table) {
+  return table.has_text("trace") && table.text("trace").categories.size() > 1;
+}
+
 EqualCostMetric sweep_metric(const std::string& name) {
   const figures::SweepMetric& metric = figures::sweep_metric(name);
   EqualCostMetric shown{std::string(metric.column), std::string(metric.label), "", metric.is_share,
@@ -79,7 +85,7 @@ EqualCostMetric sweep_metric(const std::string& name) {
 /// What a closed loop measures: the quality of its task.
 EqualCostMetric live_metric(const Table& table) {
   const EqualCostMetric known[] = {
-      {"perplexity", "Perplexity", "perplexity", true, true},
+      {"perplexity", "Perplexity", "perplexity", true, true, plot::ScaleKind::log10},
       {"accuracy", "Accuracy", "accuracy", true, false},
       {"acceptance_length", "Accepted tokens per pass", "acceptance_length", true, false}};
   for (const EqualCostMetric& metric : known) {
@@ -164,7 +170,14 @@ std::vector<EqualCostMethod> collect_methods(const Table& table, const FigureOpt
     }
   }
   std::vector<EqualCostMethod> methods;
-  for (auto& [name, method] : by_name) methods.push_back(std::move(method));
+  const double wanted_cost = MatchTarget::parse(target).value;
+  for (auto& [name, method] : by_name) {
+    // Single cells of a closed loop cost a little more or less than all of them, which is shown.
+    if (!has_layers &&
+        std::abs(method.reached.value() - wanted_cost) <= kMatchTolerance * wanted_cost)
+      method.note.clear();
+    methods.push_back(std::move(method));
+  }
   return methods;
 }
 
@@ -246,6 +259,7 @@ plot::Figure make_equal_cost(const FigureInput& input) {
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     plot::Panel panel;
     panel.x.label = metrics[m].label;
+    panel.x.scale = metrics[m].scale;
     panel.x.format = plot::TickFormat::number;
     panel.y.range = plot::Range{-0.7, place - 0.3};
     panel.y.reversed = true;
@@ -291,19 +305,23 @@ plot::Figure make_equal_cost(const FigureInput& input) {
     figure.panels.push_back(std::move(panel));
   }
 
+  // A closed loop has a row for each length, kind and protocol.
+  const bool are_means = std::ranges::any_of(
+      methods, [](const auto& one) { return one.values.front().middle.n() > 1; });
+  const std::string over = !is_live
+                               ? "Means over the layers without a sliding window" +
+                                     std::string(has_several_traces(table) ? " and traces" : "")
+                               : "Means over lengths, kinds and protocols";
   figure.caption.push_back(fmt::format(
       "Every method with its knob (its budget, or the option that sets its cost) turned until the "
-      "measured cost is {}: dense layers and keys kept beside the budget count. {}.",
-      target,
-      is_live ? "Means over lengths, kinds and protocols, where there are several"
-      : table.has_text("trace") && table.text("trace").categories.size() > 1
-          ? "Means over the layers without a sliding window and traces"
-          : "Means over the layers without a sliding window"));
+      "measured cost is {}: dense layers and keys kept beside the budget count.{}",
+      target, is_live && !are_means ? "" : fmt::format(" {}.", over)));
   if (has_intervals) {
-    figure.caption.emplace_back(
-        is_live ? "Lines: the result's 95% intervals, their ends averaged where the dot is a mean."
-                : "Lines: the result's 95% intervals of each layer's mean over calls (bootstrap), "
-                  "their ends averaged.");
+    figure.caption.push_back(
+        fmt::format("Lines: the result's 95% intervals{}.",
+                    !is_live ? " of each layer's mean over calls (bootstrap), their ends averaged"
+                    : are_means ? ", their ends averaged"
+                                : ""));
   }
   std::vector<std::string> not_met;
   for (const EqualCostMethod& one : methods) {
