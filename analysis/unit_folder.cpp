@@ -57,11 +57,18 @@ std::string hash_of(std::string_view command, const std::string& version, const 
   return config_checksum(Json{{"command", command}, {"version", version}, {"header", header}});
 }
 
-std::string list_of(const std::vector<std::string>& ids) {
-  const std::size_t n = std::min(kShown, ids.size());
-  std::string text =
-      fmt::format("{}", fmt::join(ids.begin(), ids.begin() + static_cast<long>(n), ", "));
-  return ids.size() > n ? text + ", ..." : text;
+/// The files of units in a folder, sorted. Throws IoError if it cannot be read.
+std::vector<fs::path> unit_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == kEnding) files.push_back(entry->path());
+  }
+  if (error)
+    throw IoError(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace
@@ -132,20 +139,12 @@ void do_unit_file(const UnitWork& work, std::size_t unit, const fs::path& folder
 }
 
 UnitFolder read_unit_folder(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (auto entry = fs::directory_iterator(folder, error);
-       !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    if (entry->path().extension() == kEnding) files.push_back(entry->path());
-  }
-  if (error)
-    throw IoError(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+  const std::vector<fs::path> files = unit_files(folder);
   if (files.empty()) {
     throw FormatError(
         fmt::format("{} holds no units: expected files that --unit ID --out {} writes",
                     folder.string(), folder.string()));
   }
-  std::sort(files.begin(), files.end());
   UnitFolder units;
   units.folder = folder;
   std::vector<bool> is_there;
@@ -196,16 +195,30 @@ UnitFolder read_unit_folder(const fs::path& folder) {
     }
   }
   for (std::size_t unit = 0; unit < units.n_units; ++unit) {
-    if (!is_there[unit]) units.missing.push_back(unit_id(units.hash, unit));
+    if (is_there[unit]) continue;
+    if (units.n_missing++ < kShown) units.missing.push_back(unit_id(units.hash, unit));
   }
   return units;
 }
 
+void require_no_other_units(const UnitWork& work, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return;
+  for (const fs::path& file : unit_files(folder)) {
+    if (file.filename().string().starts_with(work.hash + "-")) continue;
+    throw ConfigError(fmt::format(
+        "{} holds units of other inputs, options or another version: {}; name another folder with "
+        "--units, or remove this one",
+        folder.string(), file.filename().string()));
+  }
+}
+
 void require_all_units(const UnitFolder& units, std::string_view who) {
-  if (units.missing.empty()) return;
-  throw ConfigError(fmt::format("{}: {} of {} units are missing from {}: {}", who,
-                                units.missing.size(), units.n_units, units.folder.string(),
-                                list_of(units.missing)));
+  if (units.n_missing == 0) return;
+  throw ConfigError(fmt::format("{}: {} of {} units are missing from {}: {}{}", who,
+                                units.n_missing, units.n_units, units.folder.string(),
+                                fmt::join(units.missing, ", "),
+                                units.n_missing > units.missing.size() ? ", ..." : ""));
 }
 
 void write_journal(const UnitFolder& units, const fs::path& journal) {

@@ -66,14 +66,19 @@ struct UnitFolder {
   std::string version;
   std::string hash;
   std::size_t n_units = 0;
-  std::vector<std::string> words;    // empty while unit 0 is missing
-  nlohmann::ordered_json header;     // null while unit 0 is missing
-  std::vector<std::string> missing;  // ids, ascending
+  std::vector<std::string> words;  // empty while unit 0 is missing
+  nlohmann::ordered_json header;   // null while unit 0 is missing
+  std::size_t n_missing = 0;
+  std::vector<std::string> missing;  // ids of the first few, ascending
 };
 
 /// Reads every unit's first line. Throws ConfigError for units of several works or versions;
 /// FormatError for a folder without units, damaged files and files under another unit's name.
 UnitFolder read_unit_folder(const std::filesystem::path& folder);
+
+/// Throws ConfigError if the folder holds a unit that is none of `work`: of other inputs or options,
+/// or of another version. Nothing is computed into such a folder.
+void require_no_other_units(const UnitWork& work, const std::filesystem::path& folder);
 
 /// Throws ConfigError that names what is missing, if anything is. `who`: begins the sentence.
 void require_all_units(const UnitFolder& units, std::string_view who);

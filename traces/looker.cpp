@@ -258,6 +258,13 @@ Answer Looker::ask(const std::filesystem::path& path, const FileStamp& stamp, Op
   if (signal == SIGXCPU || usage.ru_utime.tv_sec + usage.ru_stime.tv_sec >= kMostSeconds - 1) {
     return {Kind::too_long, fmt::format("works on it for more than {} s", kMostSeconds)};
   }
+  if (signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
+    return {
+        Kind::io_error,
+        fmt::format("{}: the process that looks at it first was ended (signal {}), by a lack of "
+                    "memory or by hand: try again",
+                    path.string(), signal)};
+  }
   return {Kind::died, fmt::format("crashes on it (signal {})", signal)};
 }
 

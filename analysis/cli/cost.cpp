@@ -210,8 +210,9 @@ class CostCommand final : public Command {
       if (trace_) throw UsageError(fmt::format("{} takes no TRACE", mode));
       if (units_.is_used())
         throw UsageError(fmt::format("{} has no units: they are of a recording's replay", mode));
-      for (const char* other :
-           {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits", "draft"}) {
+      for (const char* other : {"selector", "budget", "batch", "context", "kv-dtype", "weight-bits",
+                                "draft", "calibration", "phase", "chunk", "steps", "drafts",
+                                "rows-per-chunk", "layers", "heads", "dense-layers"}) {
         if (options.given(other) && !(check_ && std::string_view(other) == "selector"))
           throw UsageError(fmt::format("{} and --{} exclude each other", mode, other));
       }

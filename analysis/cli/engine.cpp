@@ -7,6 +7,7 @@
 
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/exit_code.hpp"
+#include "analysis/cli/options.hpp"
 
 namespace kvscope::cli {
 
@@ -26,7 +27,7 @@ Engine find_engine(std::string_view name) {
 
 std::vector<std::string> worker_words(const EngineJob& job, const std::string& units) {
   std::vector<std::string> words = job.command;
-  words.insert(words.end(), {"--unit", units, "--out", job.folder.string()});
+  insert_options(words, {"--unit", units, "--out", job.folder.string()});
   return words;
 }
 

@@ -3,6 +3,8 @@
 // ranks share.
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "analysis/cli/child_process.hpp"
 #include "analysis/cli/engine.hpp"
 
@@ -15,6 +17,8 @@ std::string run_mpi(const EngineJob& job) {
                                     "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   for (const std::string& word : worker_words(job, "@" + job.list.string())) words.push_back(word);
+  // Within a task of an array job, ranks would take that task's share instead of their own.
+  ::unsetenv("SLURM_ARRAY_TASK_ID");
   const ChildOutcome outcome = run_child(words, job.stop);
   return launcher_text("mpirun", outcome.ended, outcome.err);
 }

@@ -16,6 +16,13 @@ namespace kvscope::cli {
 
 namespace {
 
+/// A path as an option of sbatch: % begins its own patterns.
+std::string output_of(const std::filesystem::path& folder) {
+  std::string text;
+  for (const char c : folder.string()) text += c == '%' ? "%%" : std::string(1, c);
+  return "\"" + text + "/slurm-%a.out\"";
+}
+
 std::string script_of(const EngineJob& job) {
   std::string command;
   for (const std::string& word : worker_words(job, "@" + job.list.string()))
@@ -31,7 +38,7 @@ std::string script_of(const EngineJob& job) {
       "#SBATCH --signal=B:TERM@30\n"
       "#SBATCH --output={}\n"
       "exec{}\n",
-      job.workers - 1, (job.folder / "slurm-%a.out").string(), command);
+      job.workers - 1, output_of(job.folder), command);
 }
 
 }  // namespace
@@ -39,13 +46,18 @@ std::string script_of(const EngineJob& job) {
 std::string run_slurm(const EngineJob& job) {
   const std::filesystem::path script = job.folder / "slurm.sh";
   write_new_file(script, script_of(job), /*overwrite=*/true);
-  const ChildOutcome outcome =
-      run_child({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
+  ChildOutcome outcome;
+  try {
+    outcome = run_child({"sbatch", "--wait", "--parsable", script.string()}, job.stop);
+  } catch (...) {
+    remove_quietly(script);
+    throw;
+  }
+  remove_quietly(script);  // sbatch has read it
   const std::string number = outcome.out.substr(0, outcome.out.find_first_of(";\n"));
   // Its tasks stop cleanly.
   if (job.stop.stop_requested() && !number.empty()) run_child({"scancel", number}, {});
   if (outcome.ended == 0) {
-    std::filesystem::remove(script);
     for (int task = 0; task < job.workers; ++task)
       remove_quietly(job.folder / fmt::format("slurm-{}.out", task));
     return "";

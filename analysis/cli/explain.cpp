@@ -70,7 +70,18 @@ class ExplainCommand final : public Command {
     declare_json(options, json_);
   }
 
-  int run(const OptionSet&, const std::string& command_line) override {
+  int run(const OptionSet& options, const std::string& command_line) override {
+    // One of the two questions: of prompts, or of a recording's query.
+    const std::vector<const char*> others =
+        key_.trace ? std::vector{"model",  "text",  "length", "facts", "depths",
+                                 "trials", "least", "all",    "seed"}
+                   : std::vector{"layer", "head",    "query", "key",
+                                 "top",   "as-step", "draft", "calibration"};
+    for (const char* other : others) {
+      if (!options.given(other)) continue;
+      throw UsageError(key_.trace ? fmt::format("--{} is of prompts and excludes a TRACE", other)
+                                  : fmt::format("--{} needs a TRACE", other));
+    }
     if (key_.trace) return key_.run(question(), json_, command_line, work_.n_threads());
     check();
     const auto dir = model_dir(model_);

@@ -83,11 +83,12 @@ class MergeCommand final : public Command {
       return merge_journals({journal.file()});
     }
     std::vector<std::string> words = merging_words(units);
-    words.insert(words.end(), {"--units", units.folder.string()});
-    if (out_) words.insert(words.end(), {"--out", out_->string()});
+    std::vector<std::string> more = {"--units", units.folder.string()};
+    if (out_) more.insert(more.end(), {"--out", out_->string()});
     if (force_)
-      words.emplace_back(units.command.starts_with("simulate") ? "--force" : "--overwrite");
-    if (json_) words.emplace_back("--json");
+      more.emplace_back(units.command.starts_with("simulate") ? "--force" : "--overwrite");
+    if (json_) more.emplace_back("--json");
+    insert_options(words, more);
     return run_program(words);
   }
 

@@ -117,9 +117,28 @@ std::vector<std::string> OptionSet::words(std::string_view command,
       if (!is_option || !spec.placeholder.empty()) words.push_back(text);
     }
   };
+  const std::size_t n_command = words.size();
   for (const OptionSpec& spec : positionals_) add(spec, /*is_option=*/false);
+  const auto first = words.begin() + static_cast<std::ptrdiff_t>(n_command);
+  // Options first and a "--" where an argument would be taken for an option.
+  const bool needs_end = std::any_of(first, words.end(), [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-';
+  });
+  std::vector<std::string> arguments;
+  if (needs_end) {
+    arguments.assign(first, words.end());
+    words.resize(n_command);
+  }
   for (const OptionSpec& spec : options_) add(spec, /*is_option=*/true);
+  if (needs_end) {
+    words.emplace_back("--");
+    words.insert(words.end(), arguments.begin(), arguments.end());
+  }
   return words;
+}
+
+void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more) {
+  words.insert(std::find(words.begin(), words.end(), "--"), more.begin(), more.end());
 }
 
 std::string OptionSet::command_line(std::string_view command,

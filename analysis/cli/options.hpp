@@ -74,8 +74,8 @@ class OptionSet {
   /// Sentences about what was given by an earlier name, for standard error.
   const std::vector<std::string>& remarks() const { return remarks_; }
   /// What was given as words of a command line: the command's own, arguments, then options, in
-  /// the order of declaration, without the options `but` names. However it was typed, the same
-  /// options give the same words.
+  /// the order of declaration, without the options `but` names; arguments that begin with a dash
+  /// stand last, behind "--". However it was typed, the same options give the same words.
   std::vector<std::string> words(std::string_view command,
                                  std::span<const std::string_view> but) const;
   /// "kvscope NAME --a 1 --b 2": what was given, in the order of declaration, without the
@@ -220,5 +220,8 @@ void OptionSet::fields(Options& target) {
   });
   checks_.push_back([&target] { check_fields(target); });
 }
+
+/// Puts options into the words of a command line, before a "--" if there is one.
+void insert_options(std::vector<std::string>& words, const std::vector<std::string>& more);
 
 }  // namespace kvscope::cli

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 
 #include "analysis/cli/host.hpp"
@@ -22,6 +24,13 @@ std::atomic<int> pipe_end{-1};  // where the handler writes
 
 static_assert(std::atomic<int>::is_always_lock_free, "the handler uses it");
 
+/// A terminal's Ctrl-C reaches workers too, and at once the program that started them tells them
+/// the same: within this time a second signal is the same wish.
+constexpr std::int64_t kSameWish = 500;       // milliseconds
+constexpr std::int64_t kMilliseconds = 1000;  // of a second
+std::atomic<std::int64_t> first_at{0};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "the handler uses it");
+
 constexpr char kSignal = 's';
 constexpr char kQuit = 'q';
 
@@ -33,7 +42,12 @@ void send(char what) {
 
 extern "C" void on_stop_signal(int signal) {
   const int saved = errno;
-  if (received.exchange(signal) != 0) {  // the second one: die of it, as without a handler
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (received.exchange(signal) == 0) {
+    first_at.store(now.tv_sec * kMilliseconds + now.tv_nsec / 1'000'000);
+  } else if (now.tv_sec * kMilliseconds + now.tv_nsec / 1'000'000 - first_at.load() >= kSameWish) {
+    // The second one: die of it, as without a handler.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }

@@ -327,8 +327,11 @@ void SimulateCommand::write_output(const SimulationTask& task,
                   "\n",
               force_);
   }
-  fs::remove(journal_of(*out_));
-  if (units_.is_used()) units_.clean_up(finished_);
+  if (units_.is_used()) {
+    units_.clean_up(finished_);
+  } else {
+    fs::remove(journal_of(*out_));
+  }
 }
 
 std::vector<Index> parse_counts(const std::string& text, std::string_view option) {

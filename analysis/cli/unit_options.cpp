@@ -1,5 +1,7 @@
 #include "analysis/cli/unit_options.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "analysis/cli/child_process.hpp"
@@ -53,6 +55,37 @@ std::string list_text(const UnitWork& work) {
   }
   return table.text();
 }
+
+/// Workers hear their units on standard input, so no other input may be read there.
+void require_named_inputs(const UnitWork& work, const char* option) {
+  if (std::ranges::find(work.words, "-") == work.words.end()) return;
+  throw UsageError(fmt::format(
+      "{}: standard input cannot be handed to workers: expected a file in place of -", option));
+}
+
+/// The list of units that workers share, gone when they have ended; with it the folder, if nothing
+/// was done at all.
+class SharedList {
+ public:
+  SharedList(fs::path folder, const std::vector<std::string>& ids)
+      : folder_(std::move(folder)), file_(folder_ / fmt::format("list-of-units-{}", ::getpid())) {
+    std::string lines;
+    for (const std::string& id : ids) lines += id + "\n";
+    write_new_file(file_, lines, /*overwrite=*/true);
+  }
+  SharedList(const SharedList&) = delete;
+  SharedList& operator=(const SharedList&) = delete;
+  ~SharedList() {
+    remove_quietly(file_);
+    std::error_code ignored;
+    fs::remove(folder_, ignored);  // refused unless it is empty
+  }
+  const fs::path& file() const { return file_; }
+
+ private:
+  fs::path folder_;
+  fs::path file_;
+};
 
 }  // namespace
 
@@ -139,6 +172,7 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
     print_data(unit_id(work.hash, unit) + "\n");
   };
   if (*unit_ == "-") {
+    require_named_inputs(work, "--unit -");
     InputLines lines(stop.token());
     while (const auto id = lines.next()) do_one(unit_of_id(work, *id));
     return kOk;
@@ -155,6 +189,7 @@ int UnitOptions::run_alone(const UnitWork& work, const std::optional<fs::path>& 
 UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::path>& out,
                                const WorkOptions& options, const fs::path& journal) const {
   const fs::path folder = folder_ ? *folder_ : fs::path(out->string() + ".units");
+  require_no_other_units(work, folder);
   std::vector<std::size_t> lacking;
   for (std::size_t u = 0; u < work.n_units; ++u) {
     if (!has_unit(folder, unit_id(work.hash, u))) lacking.push_back(u);
@@ -176,36 +211,32 @@ UnitFolder UnitOptions::finish(const UnitWork& work, const std::optional<fs::pat
       do_unit_file(work, u, folder, progress.callback(), stop.token());
   }
   UnitFolder units = read_unit_folder(folder);
-  if (units.hash != work.hash) {
-    throw ConfigError(fmt::format("{} holds units of other inputs, options or another version: {}",
-                                  folder.string(), unit_id(units.hash, 0)));
-  }
   write_journal(units, journal);
   return units;
 }
 
 void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
                              std::vector<std::string> todo, const WorkOptions& options) const {
+  require_named_inputs(work, "--engine");
   const Engine engine = find_engine(*engine_);
   EngineJob job;
-  job.workers = workers_.value_or(available_cores());
+  // Where cores outnumber units, workers have several threads.
+  job.workers = static_cast<int>(
+      std::min(static_cast<std::size_t>(workers_.value_or(available_cores())), todo.size()));
   job.command.push_back(this_program());
   job.command.insert(job.command.end(), work.words.begin(), work.words.end());
   const int n_threads =
       options.threads ? options.n_threads() : std::max(1, available_cores() / job.workers);
-  job.command.insert(job.command.end(), {"--threads", std::to_string(n_threads)});
+  insert_options(job.command, {"--threads", std::to_string(n_threads)});
   job.folder = fs::absolute(folder);
-  job.list = job.folder / "list-of-units";
-  std::string lines;
-  for (const std::string& id : todo) lines += id + "\n";
-  write_new_file(job.list, lines, /*overwrite=*/true);
+  const SharedList list(job.folder, todo);
+  job.list = list.file();
   job.todo = std::move(todo);
   const StopOnSignal stop;
   ProgressReporter progress(options.progress);
   job.progress = progress.callback();
   job.stop = stop.token();
   const std::string failure = engine(job);
-  remove_quietly(job.list);
   const auto n_missing =
       std::count_if(job.todo.begin(), job.todo.end(),
                     [&](const std::string& id) { return !has_unit(job.folder, id); });
@@ -213,8 +244,6 @@ void UnitOptions::run_engine(const UnitWork& work, const fs::path& folder,
   const std::string state =
       fmt::format("{} of {} units are missing from {}; the same command goes on", n_missing,
                   work.n_units, folder.string());
-  std::error_code ignored;
-  fs::remove(folder, ignored);  // if nothing at all was done
   if (stop.token().stop_requested())
     throw Interrupted(fmt::format("{}: stopped; {}", *engine_, state));
   throw IoError(fmt::format("{}: {}; {}", *engine_,

@@ -30,8 +30,10 @@ RankOfMany rank_of_many() {
   // Of an array job first: its tasks may lie within an MPI environment of the submitting shell.
   if (const auto task = number_in_environment("SLURM_ARRAY_TASK_ID")) {
     const auto first = number_in_environment("SLURM_ARRAY_TASK_MIN").value_or(0);
+    const auto step = number_in_environment("SLURM_ARRAY_TASK_STEP").value_or(1);
     const auto count = number_in_environment("SLURM_ARRAY_TASK_COUNT").value_or(1);
-    if (*task >= first && *task - first < count) return {*task - first, count};
+    if (*task >= first && step > 0 && (*task - first) / step < count)
+      return {(*task - first) / step, count};
   }
   constexpr std::pair<const char*, const char*> kLaunchers[] = {
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};

@@ -71,6 +71,10 @@ void attend(const CallShape& shape, const DeviceRows& rows, const DeviceLists& l
     refuse("a list per KV head or per query head", lists.n_owners);
   if (!std::has_single_bit(static_cast<unsigned>(lists.page_size)))
     refuse("pages of a power of two keys", lists.page_size);
+  // The last page listed may hold keys of the call itself, which would count twice.
+  if (lists.items != nullptr && lists.page_size > 1 && options.own_keys == OwnKeys::causal)
+    refuse("the call's own keys in lists of pages (OwnKeys::in_list), or pages of one key",
+           lists.page_size);
   if (options.n_splits < 0 || options.n_splits > 16) refuse("1 to 16 splits", options.n_splits);
   const int n_owners = lists.items == nullptr ? shape.n_kv : lists.n_owners;
   const int n_rows = shape.n_q / n_owners * rows.n_tok;

@@ -84,8 +84,13 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes, std::string_view use) : size_(byte
   }
   check(code, "give memory");
   data_ = static_cast<std::byte*>(memory);
-  check(cudaMemset(memory, 0, bytes), "clear memory");
-  check(cudaDeviceSynchronize(), "clear memory");
+  try {
+    check(cudaMemset(memory, 0, bytes), "clear memory");
+    check(cudaDeviceSynchronize(), "clear memory");
+  } catch (...) {
+    cudaFree(memory);  // no destructor runs
+    throw;
+  }
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -106,6 +106,19 @@ bool RunningProgram::is_running() const {
          info.si_pid == 0;
 }
 
+bool RunningProgram::waits_for(const std::string& words) const {
+  for (;;) {
+    const bool goes_on = is_running();
+    char buffer[1 << 16];  // from the beginning, whatever the program has written meanwhile
+    const ssize_t n = ::pread(err_fd_, buffer, sizeof buffer, 0);
+    if (n > 0 &&
+        std::string_view(buffer, static_cast<std::size_t>(n)).find(words) != std::string_view::npos)
+      return true;
+    if (!goes_on) return false;
+    ::usleep(1000);
+  }
+}
+
 RunResult RunningProgram::wait() {
   int status = 0;
   rusage usage{};

@@ -42,6 +42,9 @@ class RunningProgram {
 
   void send(int signal) const;
   bool is_running() const;
+  pid_t pid() const { return pid_; }
+  /// True once standard error has these words; false if the program ends without them.
+  bool waits_for(const std::string& words) const;
   RunResult wait();
 
  private:

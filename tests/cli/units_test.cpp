@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -196,6 +197,11 @@ TEST_CASE("a merge names what is missing and mixes neither inputs nor versions")
   fs::remove_all(folder);
   fs::create_directory(folder);
   refuse(3, {"holds no units"});
+  // one file that claims as many units as a folder may hold
+  lines[0]["n_units"] = 100'000'000;
+  write();
+  refuse(2, {"99999999 of 100000000 units are missing"});
+  CHECK(kvscope_run({"merge", folder}).max_rss_kib < 200 * 1024);
 }
 
 TEST_CASE("ids that are none, of other inputs or beyond the last end with a sentence and code 2") {
@@ -292,46 +298,61 @@ TEST_CASE("ranks of mpirun and tasks of an array job take their share of a list"
   CHECK(kvscope_run({"merge", folder}).code == 0);
 }
 
+/// The workers that this process started.
+std::vector<pid_t> workers_of(pid_t parent) {
+  std::vector<pid_t> workers;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream words(entry.path() / "cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(words), {}};
+    if (line.find("--unit") == std::string::npos || line.find("--units") != std::string::npos)
+      continue;  // one that looks at a file for its parent has the parent's words
+    std::ifstream status(entry.path() / "status");
+    for (std::string field; std::getline(status, field);) {
+      if (field == "PPid:\t" + std::to_string(parent)) workers.push_back(std::stoi(name));
+    }
+  }
+  return workers;
+}
+
 TEST_CASE("workers that signals end lose no unit and do none twice") {
   const Bench bench;
   const std::string whole = bench.file("whole.csv");
   const std::string out = bench.file("out.csv");
+  const fs::path units = bench.file("units");
+  const Words command = bench.sweep({"--resamples", "4000", "--engine", "local", "--workers", "3",
+                                     "--units", units.string(), "--out", out});
   REQUIRE(kvscope_run(bench.sweep({"--resamples", "4000", "--out", whole})).code == 0);
   std::mt19937 random(7);
-  RunningProgram run(
-      bench.sweep({"--resamples", "4000", "--engine", "local", "--workers", "3", "--out", out}));
+  std::map<std::string, fs::file_time_type> finished;  // before the last signal
+  RunningProgram run(command);
   int n_killed = 0;
   for (int tries = 0; tries < 400 && run.is_running() && n_killed < 5; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
-    // children of the run whose command line has --unit
-    std::vector<pid_t> workers;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      std::ifstream words(entry.path() / "cmdline", std::ios::binary);
-      const std::string line{std::istreambuf_iterator<char>(words), {}};
-      if (line.find(std::string("--unit\0-\0", 9)) == std::string::npos ||
-          line.find(out) == std::string::npos)
-        continue;
-      workers.push_back(std::stoi(name));
-    }
+    const std::vector<pid_t> workers = workers_of(run.pid());
     if (workers.empty()) continue;
+    std::error_code none;
+    for (auto entry = fs::directory_iterator(units, none); entry != fs::directory_iterator();
+         entry.increment(none)) {
+      if (entry->path().extension() == ".unit")
+        finished.try_emplace(entry->path(), fs::last_write_time(entry->path()));
+    }
     ::kill(workers[random() % workers.size()], SIGKILL);
     ++n_killed;
   }
   const RunResult ended = run.wait();
   INFO(ended.err << " after " << n_killed << " kills");
-  if (ended.code == 0) {
-    CHECK(read_file(out) == read_file(whole));
-  } else {  // one unit met every kill
+  CHECK(n_killed > 0);
+  if (ended.code != 0) {  // one unit met every kill
     CHECK_THAT(ended.err, ContainsSubstring("the same command goes on"));
+    REQUIRE(kvscope_run(command).code == 0);
   }
-  // and a run that is ended itself goes on
-  if (ended.code != 0)
-    REQUIRE(
-        kvscope_run(bench.sweep({"--resamples", "4000", "--engine", "local", "--out", out})).code ==
-        0);
   CHECK(read_file(out) == read_file(whole));
+  for (const auto& [file, time] : finished) {
+    INFO(file);
+    CHECK(fs::last_write_time(file) == time);
+  }
 }
 
 TEST_CASE("a unit that a signal ends leaves a whole file or none") {
@@ -346,17 +367,61 @@ TEST_CASE("a unit that a signal ends leaves a whole file or none") {
   bench.do_units(command, {ids[0]}, finished);
   const std::string name = fs::directory_iterator(finished)->path().filename();
   for (const int signal : {SIGTERM, SIGINT, SIGKILL}) {
-    RunningProgram run(with(command, {"--unit", ids[0], "--out", folder}));
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    RunningProgram run(with(command, {"--unit", ids[0], "--out", folder, "--progress", "json"}));
+    REQUIRE(run.waits_for("\"stage\""));  // the work has begun
     run.send(signal);
     const RunResult ended = run.wait();
     INFO(ended.err);
-    const bool whole = fs::exists(fs::path(folder) / name);  // it was faster
-    if (whole) CHECK(read_file(folder + "/" + name) == read_file(finished + "/" + name));
-    if (!whole || ended.code != 0) CHECK(ended.code == 128 + signal);
-    if (!whole && signal != SIGKILL) CHECK(n_files(folder) == 0);
+    const bool is_whole = fs::exists(fs::path(folder) / name);  // it was faster
+    if (is_whole) CHECK(read_file(folder + "/" + name) == read_file(finished + "/" + name));
+    if (!is_whole) {
+      CHECK(ended.code == 128 + signal);
+      if (signal != SIGKILL) {
+        CHECK(n_files(folder) == 0);
+        CHECK_THAT(ended.err, ContainsSubstring("stopped"));
+      }
+    }
     fs::remove_all(folder);
   }
+}
+
+TEST_CASE("a folder of other units gets none of this work") {
+  const Bench bench;
+  const std::string folder = bench.file("units");
+  const Words command = bench.sweep();
+  const Words ids = bench.ids(command);
+  bench.do_units(command, {ids[0]}, folder);
+  const Words other = bench.sweep({"--seed", "5", "--units", folder, "--out", bench.file("o.csv")});
+  const RunResult refused = kvscope_run(other);
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("units of other inputs, options or another version"));
+  CHECK(n_files(folder) == 1);
+}
+
+TEST_CASE("standard input is not handed to workers") {
+  const Bench bench;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "one word after another, ";
+  const Words command = {"simulate",     "perplexity", "--text",     "-",
+                         "--max-tokens", "64",         "--offset",   "0",
+                         "--windows",    "1",          "--selector", "full",
+                         "--engine",     "local",      "--out",      bench.file("p.csv")};
+  const RunResult run = kvscope_run(command, {text, {}});
+  CHECK(run.code == 2);
+  CHECK_THAT(run.err, ContainsSubstring("standard input cannot be handed to workers"));
+}
+
+TEST_CASE("a recording whose name begins with a dash") {
+  const Bench bench;
+  const std::string here = fs::current_path();
+  fs::current_path(bench.dir.path());
+  fs::copy_file(bench.trace, "-t.h5");
+  const RunResult run = kvscope_run({"sweep", "--selector", "quest", "--budget", "16", "--engine",
+                                     "local", "--workers", "2", "--out", "t.csv", "--", "-t.h5"});
+  fs::current_path(here);
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(fs::exists(bench.file("t.csv")));
 }
 
 TEST_CASE("a list of 100000 units") {
