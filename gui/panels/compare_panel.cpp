@@ -26,6 +26,9 @@ class ComparePanel final : public Panel {
   void controls(PanelContext& context) override;
   void draw(PanelContext& context) override;
   std::optional<plot::Figure> figure() const override { return picture_.figure(); }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return picture_.place(panel, x, y);
+  }
   std::optional<std::string> csv() const override;
   nlohmann::ordered_json options() const override { return fields_to_json(options_); }
   void set_options(const nlohmann::ordered_json& options) override {

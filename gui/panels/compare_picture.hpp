@@ -56,6 +56,10 @@ class ComparePicture {
   /// The value that is shown; null if none is.
   const void* value() const { return is_visible_ ? made_.value : nullptr; }
   std::optional<plot::Figure> figure() const;
+  /// As Panel::place.
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const {
+    return is_visible_ ? view_->place(panel, x, y) : std::nullopt;
+  }
 
  private:
   struct Made {

@@ -105,6 +105,9 @@ class LayerMapPanel final : public Panel {
     if (!map_ || !shows_map_) return std::nullopt;
     return layer_map_csv(*map_);
   }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return view_ && shows_map_ ? view_->place(panel, x, y) : std::nullopt;
+  }
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {
     LayerMapSwitches switches = switches_;

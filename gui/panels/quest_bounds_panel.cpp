@@ -118,6 +118,9 @@ class QuestBoundsPanel final : public Panel {
     const QuestPages* const one[] = {&query_->pages};
     return quest_csv(one, query_->scale, switches_.program);
   }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return view_ && drawn_ ? view_->place(panel, x, y) : std::nullopt;
+  }
 
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {

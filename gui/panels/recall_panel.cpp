@@ -90,6 +90,9 @@ class RecallPanel final : public Panel {
   void set_options(const nlohmann::ordered_json& options) override {
     fields_from_json(options, options_);
   }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return view_ && shown_ ? view_->place(panel, x, y) : std::nullopt;
+  }
   /// "METHOD@BUDGET": the points of the curves.
   std::vector<std::pair<std::string, ImVec2>> landmarks() const override {
     std::vector<std::pair<std::string, ImVec2>> places;

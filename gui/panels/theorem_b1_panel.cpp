@@ -107,6 +107,9 @@ class TheoremB1Panel final : public Panel {
     if (!rows_) return std::nullopt;
     return theorem_csv(*rows_);
   }
+  std::optional<ImVec2> place(std::size_t panel, double x, double y) const override {
+    return view_ && !drawn_.empty() ? view_->place(panel, x, y) : std::nullopt;
+  }
 
   nlohmann::ordered_json options() const override { return fields_to_json(switches_); }
   void set_options(const nlohmann::ordered_json& options) override {

@@ -118,6 +118,13 @@ void Rig::click_panel(const std::string& panel, float x, float y) {
   click(at.x + x * at.w, at.y + y * at.h);
 }
 
+ImVec2 Rig::place(const std::string& panel, double x, double y, std::size_t figure_panel) {
+  const auto at = app_->panel(panel).place(figure_panel, x, y);
+  INFO("panel " << panel << " does not say where (" << x << ", " << y << ") is");
+  REQUIRE(at.has_value());
+  return *at;
+}
+
 void Rig::hover_panel(const std::string& panel, float x, float y) {
   const Area at = area(panel);
   backend_.move_mouse({at.x + x * at.w, at.y + y * at.h});

@@ -36,6 +36,8 @@ class Rig {
   /// At a place of a panel: 0, 0 its top left, 1, 1 its bottom right corner.
   void click_panel(const std::string& panel, float x, float y);
   void hover_panel(const std::string& panel, float x, float y);
+  /// Panel::place, which has to be there: where the point (x, y) of its figure is drawn.
+  ImVec2 place(const std::string& panel, double x, double y, std::size_t figure_panel = 0);
   Area area(const std::string& panel);
 
  private:

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <cmath>
 #include <sstream>
 
+#include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 #include "gui/model/layer_map_view.hpp"
 #include "tests/gui/app_rig.hpp"
@@ -27,17 +29,84 @@ std::size_t count_lines(Rig& rig, const std::string& panel, const std::string& b
   return n;
 }
 
-/// Clicks over the panel until the selection is another one; false if no place does that.
-bool click_until_selected(Rig& rig, const std::string& panel) {
+/// A point of a cloud: its data coordinates, and the selection that a click on it makes.
+struct CloudPoint {
+  double x = 0.0;
+  double y = 0.0;
+  Index query = 0;
+  Index key = 0;
+};
+
+/// How far from a point a click still selects it, in pixels.
+constexpr float kReach = 6.0f;
+
+/// By the distance of every point to `at`, in pixels: the nearest, and how far the next one is.
+struct Nearest {
+  const CloudPoint* point = nullptr;
+  float distance = 1e9f;
+  float second = 1e9f;
+};
+Nearest nearest_to(Rig& rig, const std::string& panel, const std::vector<CloudPoint>& points,
+                   ImVec2 at) {
+  Nearest nearest;
+  for (const CloudPoint& point : points) {
+    const ImVec2 there = rig.place(panel, point.x, point.y);
+    const float distance = std::hypot(there.x - at.x, there.y - at.y);
+    nearest.second = std::min(nearest.second, std::max(distance, nearest.distance));
+    if (distance < nearest.distance) nearest.point = &point, nearest.distance = distance;
+  }
+  return nearest;
+}
+
+/// The point whose nearest neighbour is farthest away.
+const CloudPoint& loneliest(Rig& rig, const std::string& panel,
+                            const std::vector<CloudPoint>& points) {
+  const auto room = [&](const CloudPoint& point) {
+    return nearest_to(rig, panel, points, rig.place(panel, point.x, point.y)).second;
+  };
+  REQUIRE_FALSE(points.empty());
+  return *std::max_element(
+      points.begin(), points.end(),
+      [&](const CloudPoint& a, const CloudPoint& b) { return room(a) < room(b); });
+}
+
+/// Clicks at whole pixels around a point, to beyond its reach: each selects the nearest point of
+/// the cloud if that is within reach, and nothing otherwise.
+void check_hit_area(Rig& rig, const std::string& panel, const std::vector<CloudPoint>& points,
+                    const CloudPoint& point) {
   const Selection before = rig.session().selection();
-  for (float y = 0.2f; y < 0.85f; y += 0.02f) {
-    for (float x = 0.08f; x < 0.9f; x += 0.02f) {
-      rig.click_panel(panel, x, y);
+  REQUIRE(!(before.query == point.query && before.key == point.key));
+  int n_inside = 0;
+  int n_outside = 0;
+  for (const ImVec2 step : {ImVec2{1, 0}, ImVec2{-1, 0}, ImVec2{0, 1}, ImVec2{0, -1}, ImVec2{1, 1},
+                            ImVec2{-1, -1}, ImVec2{1, -1}, ImVec2{-1, 1}}) {
+    for (float k = 0.0f; k <= kReach + 2.0f; ++k) {
+      // The lines below the figure change with the selection, and so does its height.
+      rig.session().select("test", [&](Selection& s) { s = before; });
       rig.settle();
-      if (rig.session().selection() != before) return true;
+      const ImVec2 at = rig.place(panel, point.x, point.y);
+      const ImVec2 cursor{std::floor(at.x) + k * step.x, std::floor(at.y) + k * step.y};
+      const Nearest nearest = nearest_to(rig, panel, points, cursor);
+      constexpr float kRounding = 0.02f;
+      if (std::abs(nearest.distance - kReach) < kRounding) continue;
+      if (nearest.second - nearest.distance < kRounding) continue;
+      rig.click(cursor.x, cursor.y);
+      rig.settle();
+      const Selection& after = rig.session().selection();
+      INFO(nearest.distance << " pixels from the point of query " << nearest.point->query
+                            << ", key " << nearest.point->key);
+      if (nearest.distance < kReach) {
+        CHECK(after.query == nearest.point->query);
+        CHECK(after.key == nearest.point->key);
+        n_inside += nearest.point == &point;
+      } else {
+        CHECK(after == before);
+        ++n_outside;
+      }
     }
   }
-  return false;
+  CHECK(n_inside >= 24);
+  CHECK(n_outside >= 4);
 }
 
 void show(Rig& rig, const std::string& panel, const Json& options = Json::object()) {
@@ -54,14 +123,18 @@ TEST_CASE("quest panel: a click on a point goes to its query and the first key o
   REQUIRE(figure);
   CHECK_THAT(figure->caption.at(0), ContainsSubstring("verifier.h5, layer 0, query head 0"));
   CHECK_THAT(figure->caption.at(1), ContainsSubstring("0 bounds below"));
-  REQUIRE(click_until_selected(rig, "quest-bounds"));
-  const Selection& selected = rig.session().selection();
-  REQUIRE(selected.key);
-  CHECK(*selected.key % rig.session().parameters().page_size == 0);
-  CHECK(selected.query >= 192);  // steps are the decoded positions
-  CHECK(count_lines(rig, "quest-bounds",
-                    fmt::format("{},{},{},", selected.query, *selected.key / 16, *selected.key)) ==
-        1);
+  const Table csv = table_from_csv(*rig.app().panel("quest-bounds").csv(), "pages.csv");
+  std::vector<CloudPoint> points;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(csv.n_rows()); ++row) {
+    points.push_back({csv.numbers("true_max")[row], csv.numbers("bound")[row],
+                      static_cast<Index>(csv.numbers("query")[row]),
+                      static_cast<Index>(csv.numbers("first_key")[row])});
+  }
+  const CloudPoint& point = loneliest(rig, "quest-bounds", points);
+  CHECK(point.query >= 192);  // steps are the decoded positions
+  check_hit_area(rig, "quest-bounds", points, point);
+  rig.session().select("test", [&](Selection& s) { s.query = point.query, s.key = point.key; });
+  rig.settle();
   // The selected page.
   CHECK(rig.app().panel("quest-bounds").figure()->panels[0].marks.size() >
         figure->panels[0].marks.size());
@@ -72,17 +145,20 @@ TEST_CASE("quest panel: along the context a click chooses the page at that posit
   rig.open_pair();
   show(rig, "quest-bounds", {{"picture", "pages"}, {"program", "kernel"}});
   const Index query = rig.session().selection().query;
-  rig.click_panel("quest-bounds", 0.5f, 0.5f);
-  rig.settle();
-  REQUIRE(rig.session().selection().key);
-  const Index middle = *rig.session().selection().key;
-  CHECK(middle % 16 == 0);
-  CHECK(middle > query / 4);
-  CHECK(middle < query);
-  CHECK(rig.session().selection().query == query);
-  rig.click_panel("quest-bounds", 0.9f, 0.5f);
-  rig.settle();
-  CHECK(*rig.session().selection().key > middle);
+  const auto figure = rig.app().panel("quest-bounds").figure();
+  REQUIRE(figure);
+  const plot::Range height = *figure->panels.at(0).y.range;
+  for (const Index page : {1, 5, 11}) {
+    for (const float beside : {-1.0f, 1.0f}) {  // pixels from the edge between two pages
+      const ImVec2 edge =
+          rig.place("quest-bounds", static_cast<double>(16 * page), (height.low + height.high) / 2);
+      rig.click((beside < 0 ? std::floor(edge.x) : std::ceil(edge.x)) + beside, edge.y);
+      rig.settle();
+      INFO("page " << page << ", " << beside << " pixels from its first key");
+      CHECK(rig.session().selection().key == (beside < 0 ? 16 * (page - 1) : 16 * page));
+      CHECK(rig.session().selection().query == query);
+    }
+  }
   CHECK(count_lines(rig, "quest-bounds", fmt::format("{},", query)) == 12);
 }
 
@@ -115,11 +191,16 @@ TEST_CASE("theorem panel: a click on a point goes to its query and its k*") {
   rig.open_pair();
   show(rig, "theorem-b1", {{"picture", "one"}, {"bound", "jensen"}, {"star", "first"}});
   REQUIRE(rig.app().panel("theorem-b1").figure());
-  REQUIRE(click_until_selected(rig, "theorem-b1"));
-  const Selection& selected = rig.session().selection();
-  REQUIRE(selected.key);
-  CHECK(*selected.key == 0);  // the first visible key
-  CHECK(count_lines(rig, "theorem-b1", fmt::format("{},0,", selected.query)) == 1);
+  const Table csv = table_from_csv(*rig.app().panel("theorem-b1").csv(), "rows.csv");
+  std::vector<CloudPoint> points;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(csv.n_rows()); ++row) {
+    const double bound = csv.numbers("jensen")[row];
+    if (std::isnan(bound)) continue;
+    CHECK(csv.numbers("star")[row] == 0);  // the first visible key
+    points.push_back({bound, csv.numbers("cos")[row], static_cast<Index>(csv.numbers("query")[row]),
+                      /*key=*/0});
+  }
+  check_hit_area(rig, "theorem-b1", points, loneliest(rig, "theorem-b1", points));
 }
 
 TEST_CASE("theorem panel: every picture, colour and key is drawn") {
@@ -147,15 +228,24 @@ TEST_CASE("layer map panel: a click selects the verifier layer of its column") {
   const auto figure = rig.app().panel("layer-map").figure();
   REQUIRE(figure);
   CHECK_THAT(figure->caption.back(), ContainsSubstring("Verifier: verifier.h5; draft: draft.h5"));
-  std::vector<Index> seen;
-  for (float x = 0.08f; x < 0.9f; x += 0.04f) {
-    rig.click_panel("layer-map", x, 0.5f);
-    seen.push_back(rig.session().selection().layer);
+  for (Index layer = 0; layer < 8; ++layer) {
+    rig.session().select("test", [&](Selection& s) { s.layer = (layer + 4) % 8; });
+    rig.settle();
+    const Index other = rig.session().selection().layer;
+    const double draft = 1.5;  // the middle of a draft layer's row
+    const ImVec2 left = rig.place("layer-map", static_cast<double>(layer), draft);
+    const ImVec2 right = rig.place("layer-map", static_cast<double>(layer + 1), draft);
+    INFO("verifier layer " << layer);
+    rig.click(std::ceil(left.x), left.y);
+    CHECK(rig.session().selection().layer == layer);
+    rig.click(std::floor(left.x) - 1.0f, left.y);
+    CHECK(rig.session().selection().layer == (layer == 0 ? 0 : layer - 1));  // no cell left of 0
+    rig.session().select("test", [&](Selection& s) { s.layer = other; });
+    rig.click(std::ceil(right.x) - 1.0f, right.y);
+    CHECK(rig.session().selection().layer == layer);
+    rig.click(std::ceil(right.x), right.y);
+    CHECK(rig.session().selection().layer == (layer == 7 ? 7 : layer + 1));
   }
-  CHECK(std::is_sorted(seen.begin(), seen.end()));
-  CHECK(seen.back() == 7);
-  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-  CHECK(seen.size() == 8);
   CHECK(count_lines(rig, "layer-map", "3,7,") == 1);
 }
 
