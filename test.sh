@@ -16,6 +16,7 @@ Installs what is missing (apt; sudo only if needed), builds preset "release", ru
 Everything else goes to ctest: ./test.sh -R tokenizer runs the tests whose names contain "tokenizer".
 The tests of the Python package need PyTorch and transformers, which the first run installs into build/python-env
 (1.2 GB, minutes); KVSCOPE_PYTHON_TESTS=0 leaves them out, as --asan and --tsan do.
+KVSCOPE_TIDY=1 adds clang-tidy over all sources, as continuous integration does (minutes).
 KVSCOPE_SKIP_INSTALL=1 leaves the system's packages alone; KVSCOPE_JOBS=N limits parallel compilers.
 TXT
 }
@@ -24,7 +25,9 @@ TXT
 . "$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)/.ci/setup.sh"
 
 preset=release
-labels=(-LE heavy)
+left_out=heavy
+[ -n "${KVSCOPE_TIDY:-}" ] || left_out="heavy|tidy"
+labels=(-LE "$left_out")
 ctest_args=()
 for arg in "$@"; do
   case $arg in

@@ -14,8 +14,9 @@ kvscope_build_packages=(g++ cmake ninja-build pkg-config git libeigen3-dev libhd
   libimgui-dev libglfw3-dev libgl-dev libegl-dev libgl1-mesa-dri fonts-droid-fallback)
 kvscope_test_packages=(catch2 hdf5-tools python3-h5py python3-numpy poppler-utils xvfb xauth xdotool)
 
-# The version whose output the tree is; a distribution without it leaves out the test of formatting.
-kvscope_format_package=clang-format-14
+# The version whose output the tree is, and the one whose checks it passes; a distribution without them leaves out the
+# two tests.
+kvscope_clang_tools() { printf '%s\n' clang-format-14 ${KVSCOPE_TIDY:+clang-tidy-14}; }
 
 kvscope_say() { printf 'kvscope: %s\n' "$*" >&2; }
 kvscope_die() {
@@ -87,7 +88,7 @@ kvscope_install() {
     kvscope_installed "$package" || kvscope_missing+=("$package")
   done
   if [ "${#kvscope_missing[@]}" -eq 0 ]; then
-    [ "$1" != test ] || kvscope_install_format
+    [ "$1" != test ] || kvscope_install_clang_tools
     return 0
   fi
 
@@ -114,16 +115,19 @@ kvscope_install() {
     kvscope_installed "$package" ||
       kvscope_die "$package is still missing (or too old: Catch2 must be version 3). Install it by hand and run this again."
   done
-  [ "$1" != test ] || kvscope_install_format
+  [ "$1" != test ] || kvscope_install_clang_tools
 }
 
-# clang-format where apt offers that version. Nothing else needs it, so a failure is only told.
-kvscope_install_format() {
-  ! kvscope_installed "$kvscope_format_package" || return 0
-  apt-cache show "$kvscope_format_package" >/dev/null 2>&1 || return 0
-  kvscope_say "installing $kvscope_format_package, for the test of formatting"
-  kvscope_apt_get install -y --no-install-recommends "$kvscope_format_package" ||
-    kvscope_say "apt-get could not install $kvscope_format_package: the test of formatting is skipped"
+# They are installed where apt offers that version. Nothing else needs them, so a failure is only told.
+kvscope_install_clang_tools() {
+  local package
+  for package in $(kvscope_clang_tools); do
+    ! kvscope_installed "$package" || continue
+    apt-cache show "$package" >/dev/null 2>&1 || continue
+    kvscope_say "installing $package, for a test of the sources"
+    kvscope_apt_get install -y --no-install-recommends "$package" ||
+      kvscope_say "apt-get could not install $package: its test is skipped"
+  done
 }
 
 # Sets kvscope_cmake: the system's CMake, else the one in PATH, whichever is 3.25 or newer.

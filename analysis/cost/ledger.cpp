@@ -61,7 +61,7 @@ LedgerSetting setting_of(const JsonObject& object) {
   for (const auto& [name, member] : setting_numbers())
     setting.*member = object.number_or(name, 0.0, 1e15, setting.*member);
   for (const auto& [key, value] : object.value().items()) {
-    const auto is_known = [&](const auto& number) { return number.first == key; };
+    const auto is_known = [&name = key](const auto& number) { return number.first == name; };
     if (key != "mode" && key != "causal" && key != "kernel" &&
         std::none_of(setting_numbers().begin(), setting_numbers().end(), is_known))
       object.refuse(key, "a name of a ledger's setting");

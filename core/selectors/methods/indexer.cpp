@@ -247,13 +247,13 @@ class Indexer final : public Selector {
       const Index first = task % n_batches * rows;
       std::vector<Selection>& part = parts[static_cast<std::size_t>(task)];
       for (std::size_t b = 0; b < budgets.size(); ++b)
-        part.emplace_back(list_owner(), call.n_tok, /*rows_per_list=*/1);
+        part.emplace_back(list_owner(), call.n_tok, /*list_rows=*/1);
       add_lists(call, index, task / n_batches, {first, std::min(first + rows, call.n_tok)}, budgets,
                 worker, part);
     });
     std::vector<Selection> answers(budgets.size());
     for (std::size_t b = 0; b < budgets.size(); ++b) {
-      Selection all(list_owner(), call.n_tok, /*rows_per_list=*/1);
+      Selection all(list_owner(), call.n_tok, /*list_rows=*/1);
       std::size_t n_keys = 0;
       for (const auto& part : parts) n_keys += part[b].keys().size();
       all.reserve(n_keys);

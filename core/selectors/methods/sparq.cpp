@@ -211,7 +211,7 @@ class Sparq final : public SharedScoreSelector {
         soft_cap(approximate_[static_cast<std::size_t>(h)], call.score_rule().cap);
         softmax_over_visible(call, h / group, /*row=*/0, visible,
                              approximate_[static_cast<std::size_t>(h)],
-                             /*sink=*/std::nullopt);
+                             /*sink_logit=*/std::nullopt);
       });
     }
     return true;
@@ -235,7 +235,7 @@ class Sparq final : public SharedScoreSelector {
         soft_cap(worker.dots.row(h), call.score_rule().cap);
         // alpha is a share of what the keys get: an attention sink has none of it
         softmax_over_visible(call, owner.kv_head, /*row=*/0, visible, worker.dots.row(h),
-                             /*sink=*/std::nullopt);
+                             /*sink_logit=*/std::nullopt);
       }
     }
     return scores;
