@@ -12,7 +12,7 @@
 #include "gui/app/help_overlay.hpp"
 #include "gui/app/sidebar.hpp"
 #include "gui/app/status_bar.hpp"
-#include "gui/model/methods.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"
 #include "gui/render/fonts.hpp"

@@ -7,7 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/app/app.hpp"
-#include "gui/model/methods.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/platform/picture_clipboard.hpp"
 

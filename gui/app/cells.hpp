@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/arrangement.hpp"
+#include "gui/model/session/arrangement.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "gui/model/export.hpp"
+#include "gui/model/results/export.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/folder.hpp"
+#include "gui/model/traces/folder.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {

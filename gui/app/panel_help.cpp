@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "gui/model/help_texts.hpp"
+#include "gui/model/session/help_texts.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"

@@ -13,8 +13,8 @@
 #include "core/base/new_file.hpp"
 #include "core/base/whole_file.hpp"
 #include "gui/app/app.hpp"
-#include "gui/model/export.hpp"
-#include "gui/model/json_fields.hpp"
+#include "gui/model/results/export.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/platform/offscreen.hpp"
 #include "gui/platform/window.hpp"
 

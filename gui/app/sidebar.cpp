@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "core/base/error.hpp"
-#include "gui/model/methods.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"

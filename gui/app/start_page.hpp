@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "gui/model/command_form.hpp"
-#include "gui/model/settings.hpp"
+#include "gui/model/runs/command_form.hpp"
+#include "gui/model/session/settings.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gui/model/cache.hpp"
+#include "gui/model/jobs/cache.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

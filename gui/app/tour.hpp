@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/arrangement.hpp"
+#include "gui/model/session/arrangement.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {

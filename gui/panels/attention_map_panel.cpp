@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gui/model/json_fields.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/widgets.hpp"
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "gui/model/map_figure.hpp"
-#include "gui/model/map_options.hpp"
+#include "gui/model/map/map_figure.hpp"
+#include "gui/model/map/map_options.hpp"
 #include "gui/panels/attention_map_view.hpp"
 #include "gui/panels/kept_overlay.hpp"
 #include "gui/panels/map_scale.hpp"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/attention_tiles.hpp"
-#include "gui/model/map_colours.hpp"
+#include "gui/model/map/attention_tiles.hpp"
+#include "gui/model/map/map_colours.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/tile_textures.hpp"
 

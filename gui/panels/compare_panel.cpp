@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "gui/model/compare_csv.hpp"
-#include "gui/model/json_fields.hpp"
+#include "gui/model/compare/compare_csv.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/compare_picture.hpp"
 #include "gui/panels/widgets.hpp"
 

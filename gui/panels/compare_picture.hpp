@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/compare_figures.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/figure_view.hpp"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/async_queue.hpp"
-#include "gui/model/coverage_view.hpp"
-#include "gui/model/json_fields.hpp"
+#include "gui/model/jobs/async_queue.hpp"
+#include "gui/model/methods/coverage_view.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "gui/model/geometry_scene.hpp"
+#include "gui/model/geometry/geometry_scene.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/figure_view.hpp"
 #include "gui/render/point_cloud.hpp"

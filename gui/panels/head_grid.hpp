@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gui/model/trace_facts.hpp"
+#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

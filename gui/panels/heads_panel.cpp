@@ -1,8 +1,8 @@
 // The head atlas: a small attention map and a number of every layer and head of the selected trace.
 #include <fmt/format.h>
 
-#include "gui/model/head_atlas_view.hpp"
-#include "gui/model/json_fields.hpp"
+#include "gui/model/session/json_fields.hpp"
+#include "gui/model/traces/head_atlas_view.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"

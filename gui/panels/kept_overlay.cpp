@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "analysis/plot/theme.hpp"
-#include "gui/model/methods.hpp"
+#include "gui/model/session/methods.hpp"
 #include "gui/panels/widgets.hpp"
 
 namespace kvscope::gui {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "gui/model/selected_layer.hpp"
+#include "gui/model/map/selected_layer.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/textures.hpp"
 

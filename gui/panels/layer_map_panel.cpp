@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "gui/model/json_fields.hpp"
-#include "gui/model/layer_map_view.hpp"
+#include "gui/model/bounds/layer_map_view.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "gui/model/attention_tiles.hpp"
-#include "gui/model/map_options.hpp"
+#include "gui/model/map/attention_tiles.hpp"
+#include "gui/model/map/map_options.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

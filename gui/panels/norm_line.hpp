@@ -1,7 +1,7 @@
 // Norms of one head over positions, as a line as high as a line of text.
 #pragma once
 
-#include "gui/model/data_check.hpp"
+#include "gui/model/traces/data_check.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

@@ -7,7 +7,7 @@
 //   1. controls(context)   the panel's own switches, on one line at the right of its header
 //   2. draw(context)       everything else, into the current ImGui child window, which it may fill
 // Panels share nothing but the session. What takes longer than a millisecond is asked for through an
-// AsyncValue (gui/model/async_value.hpp), with the last value shown meanwhile. They never block,
+// AsyncValue (gui/model/jobs/async_value.hpp), with the last value shown meanwhile. They never block,
 // print, or throw: what fails becomes a sentence with the next step (widgets.hpp).
 #pragma once
 
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "analysis/plot/figure.hpp"
-#include "gui/model/run_queue.hpp"
-#include "gui/model/session.hpp"
+#include "gui/model/runs/run_queue.hpp"
+#include "gui/model/session/session.hpp"
 #include "gui/render/look.hpp"
 
 namespace kvscope::gui {
@@ -78,12 +78,6 @@ class Panel {
   /// Places inside the panel that a program may want to click, in pixels of the window, by name:
   /// those of the last frame.
   virtual std::vector<std::pair<std::string, ImVec2>> landmarks() const { return {}; }
-  /// Where the point (x, y) of a panel of figure() was drawn in the last frame, in pixels of the
-  /// window; empty if nothing is drawn or the panel gives no such answer. Tests click there.
-  virtual std::optional<ImVec2> place(std::size_t figure_panel, double x, double y) const {
-    (void)figure_panel, (void)x, (void)y;
-    return std::nullopt;
-  }
 
   /// A right click means something here; elsewhere it opens the panel's menu.
   virtual bool takes_right_click() const { return false; }

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "gui/model/compact_figure.hpp"
-#include "gui/model/json_fields.hpp"
-#include "gui/model/query_selection_feed.hpp"
-#include "gui/model/query_selection_figure.hpp"
+#include "gui/model/queries/compact_figure.hpp"
+#include "gui/model/queries/query_selection_feed.hpp"
+#include "gui/model/queries/query_selection_figure.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"
 #include "gui/render/colour.hpp"

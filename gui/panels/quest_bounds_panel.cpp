@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "gui/model/json_fields.hpp"
-#include "gui/model/quest_figures.hpp"
-#include "gui/model/range_text.hpp"
+#include "gui/model/bounds/quest_figures.hpp"
+#include "gui/model/session/json_fields.hpp"
+#include "gui/model/tokens/range_text.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"

@@ -2,7 +2,7 @@
 // that the selected method leaves below the target.
 #pragma once
 
-#include "gui/model/recall_view.hpp"
+#include "gui/model/methods/recall_view.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

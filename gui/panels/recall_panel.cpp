@@ -13,9 +13,9 @@
 
 #include "analysis/figures/result_view.hpp"
 #include "analysis/plot/scale.hpp"
-#include "gui/model/async_queue.hpp"
-#include "gui/model/json_fields.hpp"
-#include "gui/model/recall_view.hpp"
+#include "gui/model/jobs/async_queue.hpp"
+#include "gui/model/methods/recall_view.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/method_list.hpp"
 #include "gui/panels/panel.hpp"

@@ -8,10 +8,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "gui/model/json_fields.hpp"
-#include "gui/model/result_figures.hpp"
-#include "gui/model/result_tables.hpp"
-#include "gui/model/table_view.hpp"
+#include "gui/model/results/result_figures.hpp"
+#include "gui/model/results/result_tables.hpp"
+#include "gui/model/results/table_view.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/render/figure_view.hpp"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "gui/model/run_queue.hpp"
+#include "gui/model/runs/run_queue.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/run_list.hpp"
 #include "gui/panels/widgets.hpp"

@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "gui/model/json_fields.hpp"
-#include "gui/model/theorem_figures.hpp"
+#include "gui/model/bounds/theorem_figures.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/panel.hpp"
 #include "gui/panels/widgets.hpp"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "gui/model/attention_tiles.hpp"
-#include "gui/model/map_colours.hpp"
+#include "gui/model/map/attention_tiles.hpp"
+#include "gui/model/map/map_colours.hpp"
 #include "gui/render/textures.hpp"
 
 namespace kvscope::gui {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "gui/model/token_lines.hpp"
-#include "gui/model/token_view.hpp"
+#include "gui/model/tokens/token_lines.hpp"
+#include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

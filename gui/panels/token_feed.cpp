@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gui/model/token_text.hpp"
+#include "gui/model/tokens/token_text.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/render/fonts.hpp"
 

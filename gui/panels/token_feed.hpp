@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "gui/model/token_lines.hpp"
-#include "gui/model/token_view.hpp"
+#include "gui/model/tokens/token_lines.hpp"
+#include "gui/model/tokens/token_view.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

@@ -7,7 +7,7 @@
 #include <array>
 #include <charconv>
 
-#include "gui/model/json_fields.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/token_canvas.hpp"
 #include "gui/panels/token_feed.hpp"
 #include "gui/panels/widgets.hpp"

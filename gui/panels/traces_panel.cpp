@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "gui/model/data_check.hpp"
-#include "gui/model/trace_facts.hpp"
+#include "gui/model/traces/data_check.hpp"
+#include "gui/model/traces/trace_facts.hpp"
 #include "gui/panels/head_grid.hpp"
 #include "gui/panels/norm_line.hpp"
 #include "gui/panels/widgets.hpp"

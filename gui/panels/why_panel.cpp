@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "core/base/number_text.hpp"
-#include "gui/model/json_fields.hpp"
-#include "gui/model/why_view.hpp"
+#include "gui/model/methods/why_view.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "gui/panels/accent_marks.hpp"
 #include "gui/panels/landmarks.hpp"
 #include "gui/panels/panel.hpp"

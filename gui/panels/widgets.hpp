@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/fields.hpp"
-#include "gui/model/async_value.hpp"
-#include "gui/model/jobs.hpp"
+#include "gui/model/jobs/async_value.hpp"
+#include "gui/model/jobs/jobs.hpp"
 #include "gui/panels/panel.hpp"
 
 namespace kvscope::gui {

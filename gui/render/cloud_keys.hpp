@@ -8,7 +8,7 @@
 #include <string>
 
 #include "analysis/plot/figure.hpp"
-#include "gui/model/orbit.hpp"
+#include "gui/model/geometry/orbit.hpp"
 #include "gui/render/fonts.hpp"
 #include "gui/render/look.hpp"
 

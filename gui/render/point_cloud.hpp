@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "gui/model/cloud.hpp"
+#include "gui/model/geometry/cloud.hpp"
 #include "gui/render/splats.hpp"
 #include "gui/render/textures.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/plot/canvas.hpp"
-#include "gui/model/cloud.hpp"
+#include "gui/model/geometry/cloud.hpp"
 
 namespace kvscope::gui {
 

@@ -14,8 +14,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/rng.hpp"
-#include "gui/model/attention_row.hpp"
-#include "gui/model/document.hpp"
+#include "gui/model/map/attention_row.hpp"
+#include "gui/model/traces/document.hpp"
 #include "traces/writer.hpp"
 
 namespace {

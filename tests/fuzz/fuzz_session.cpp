@@ -13,9 +13,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/json_reader.hpp"
-#include "gui/model/arrangement.hpp"
-#include "gui/model/session.hpp"
-#include "gui/model/settings.hpp"
+#include "gui/model/session/arrangement.hpp"
+#include "gui/model/session/session.hpp"
+#include "gui/model/session/settings.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kvscope;

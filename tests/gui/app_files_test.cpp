@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "gui/app/run.hpp"
-#include "gui/model/export.hpp"
+#include "gui/model/results/export.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/reader.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
-#include "gui/model/layer_map_view.hpp"
+#include "gui/model/bounds/layer_map_view.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test {

@@ -4,7 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "analysis/read_table.hpp"
-#include "gui/model/compare_sides.hpp"
+#include "gui/model/compare/compare_sides.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test {

@@ -6,7 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "gui/app/palette.hpp"
-#include "gui/model/help_texts.hpp"
+#include "gui/model/session/help_texts.hpp"
 #include "tests/gui/app_rig.hpp"
 
 namespace kvscope::gui::test {

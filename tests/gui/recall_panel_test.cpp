@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "core/base/data_dir.hpp"
-#include "gui/model/recall_view.hpp"
+#include "gui/model/methods/recall_view.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/recorder.hpp"
 #include "traces/writer.hpp"

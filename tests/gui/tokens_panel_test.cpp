@@ -11,8 +11,8 @@
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/memory_trace.hpp"
-#include "gui/model/attention_row.hpp"
-#include "gui/model/token_text.hpp"
+#include "gui/model/map/attention_row.hpp"
+#include "gui/model/tokens/token_text.hpp"
 #include "tests/gui/app_rig.hpp"
 #include "traces/writer.hpp"
 

@@ -1,5 +1,5 @@
 // Values computed one after another: order, failures, cancelling, and what stays in the cache.
-#include "gui/model/async_queue.hpp"
+#include "gui/model/jobs/async_queue.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Weights of one head: every level against a whole map by loops.
-#include "gui/model/attention_head.hpp"
+#include "gui/model/map/attention_head.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

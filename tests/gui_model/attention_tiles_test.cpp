@@ -1,5 +1,5 @@
 // Tiles of a map: exact in the end at every level, bounded, given up when another head is shown.
-#include "gui/model/attention_tiles.hpp"
+#include "gui/model/map/attention_tiles.hpp"
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>

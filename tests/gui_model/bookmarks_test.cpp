@@ -1,5 +1,5 @@
 // Bookmarks: kept through a session file; what is no bookmark is left out.
-#include "gui/model/bookmarks.hpp"
+#include "gui/model/session/bookmarks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,12 +1,12 @@
 // Clouds, the point under the mouse, and the orbit: against loops over all points.
-#include "gui/model/cloud.hpp"
+#include "gui/model/geometry/cloud.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
 
-#include "gui/model/orbit.hpp"
+#include "gui/model/geometry/orbit.hpp"
 #include "tests/support/planted_trace.hpp"
 
 namespace kvscope::gui::test {

@@ -1,5 +1,5 @@
 // Comparisons of kept keys against three loops, and against what a sweep says of the same pair.
-#include "gui/model/compare_kept.hpp"
+#include "gui/model/compare/compare_kept.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 // One query under two answers, one row in two traces, and their figures and CSV.
-#include "gui/model/compare_query.hpp"
+#include "gui/model/compare/compare_query.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "gui/model/compare_figures.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 #include "support/planted_trace.hpp"
 
 namespace kvscope::gui::test {

@@ -1,12 +1,12 @@
 // What is compared with what, from the session; and the figures and CSV of a real comparison.
-#include "gui/model/compare_sides.hpp"
+#include "gui/model/compare/compare_sides.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "analysis/read_table.hpp"
-#include "gui/model/compare_csv.hpp"
-#include "gui/model/compare_figures.hpp"
+#include "gui/model/compare/compare_csv.hpp"
+#include "gui/model/compare/compare_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"
 

@@ -1,6 +1,6 @@
 // Coverage maps: cells are the sweep's and the coverage analysis' numbers, also by naive loops;
 // what is masked, where a click leads, and what is said where a method does not answer.
-#include "gui/model/coverage_view.hpp"
+#include "gui/model/methods/coverage_view.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 // The check of recorded numbers: norms against sums by hand, NaN and Inf found where they are.
-#include "gui/model/data_check.hpp"
+#include "gui/model/traces/data_check.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

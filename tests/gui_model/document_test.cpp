@@ -1,5 +1,5 @@
 // Open traces: whole, partial, damaged, missing and changed files; slices through the cache.
-#include "gui/model/document.hpp"
+#include "gui/model/traces/document.hpp"
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>

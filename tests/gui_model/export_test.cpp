@@ -1,5 +1,5 @@
 // Exports: drawing, numbers and manifest together, all or none, and never over other files unasked.
-#include "gui/model/export.hpp"
+#include "gui/model/results/export.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "gui/model/session.hpp"
-#include "gui/model/trace_facts.hpp"
+#include "gui/model/session/session.hpp"
+#include "gui/model/traces/trace_facts.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "traces/writer.hpp"
 

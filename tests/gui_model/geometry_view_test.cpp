@@ -1,6 +1,6 @@
 // The geometry panel's model: the same numbers as the analysis of the whole trace, sets and colours
 // by what they stand for, figures and tables.
-#include "gui/model/geometry_view.hpp"
+#include "gui/model/geometry/geometry_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
-#include "gui/model/geometry_scene.hpp"
-#include "gui/model/json_fields.hpp"
+#include "gui/model/geometry/geometry_scene.hpp"
+#include "gui/model/session/json_fields.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 

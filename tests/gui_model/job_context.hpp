@@ -1,7 +1,7 @@
 // A job's surroundings for tests that call computations directly.
 #pragma once
 
-#include "gui/model/jobs.hpp"
+#include "gui/model/jobs/jobs.hpp"
 
 namespace kvscope::gui::test {
 

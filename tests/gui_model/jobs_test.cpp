@@ -1,5 +1,5 @@
 // Background work: values are handed over in poll(), cancelled work is not, errors are sentences.
-#include "gui/model/jobs.hpp"
+#include "gui/model/jobs/jobs.hpp"
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "gui/model/async_value.hpp"
+#include "gui/model/jobs/async_value.hpp"
 
 namespace kvscope::gui::test {
 namespace {

@@ -1,6 +1,6 @@
 // The layer map between two traces: equal to the command line's analysis, and the sentences for
 // traces that cannot be compared.
-#include "gui/model/layer_map_view.hpp"
+#include "gui/model/bounds/layer_map_view.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Scales and colours: every scale rises, masked cells stand apart, sinks do not count.
-#include "gui/model/map_colours.hpp"
+#include "gui/model/map/map_colours.hpp"
 
 #include <bit>
 #include <catch2/catch_approx.hpp>

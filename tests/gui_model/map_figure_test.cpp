@@ -1,5 +1,5 @@
 // What is in sight as a figure: its cells, its ranges, and what its caption says.
-#include "gui/model/map_figure.hpp"
+#include "gui/model/map/map_figure.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

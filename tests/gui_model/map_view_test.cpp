@@ -1,5 +1,5 @@
 // The viewport: what is under the cursor stays there, limits hold, levels fit the screen.
-#include "gui/model/map_view.hpp"
+#include "gui/model/map/map_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

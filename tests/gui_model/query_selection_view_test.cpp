@@ -1,6 +1,6 @@
 // The query-selection panel's model: heads as the whole analysis has them, single queries against
 // loops, the kept queries of a chunk, pictures, table, and what is asked for when.
-#include "gui/model/query_selection_view.hpp"
+#include "gui/model/queries/query_selection_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
-#include "gui/model/query_selection_feed.hpp"
-#include "gui/model/query_selection_figure.hpp"
+#include "gui/model/queries/query_selection_feed.hpp"
+#include "gui/model/queries/query_selection_figure.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"

@@ -1,6 +1,6 @@
 // Quest's pages of one head: against three loops, the command line's analysis, and what the panel
 // draws from them.
-#include "gui/model/quest_view.hpp"
+#include "gui/model/bounds/quest_view.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "gui/model/quest_figures.hpp"
+#include "gui/model/bounds/quest_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 

@@ -1,6 +1,6 @@
 // Recall against budget: the rows and the curves are those of the command line's sweep; what is
 // asked for, what a click means, and what is said where there is nothing to see.
-#include "gui/model/recall_view.hpp"
+#include "gui/model/methods/recall_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -12,7 +12,7 @@
 #include "analysis/figures/sweep_curves.hpp"
 #include "analysis/sweep.hpp"
 #include "core/base/error.hpp"
-#include "gui/model/kept_rows.hpp"
+#include "gui/model/methods/kept_rows.hpp"
 #include "support/temp_dir.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"

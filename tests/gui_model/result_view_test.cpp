@@ -8,8 +8,8 @@
 
 #include "analysis/read_table.hpp"
 #include "core/base/error.hpp"
-#include "gui/model/result_figures.hpp"
-#include "gui/model/result_tables.hpp"
+#include "gui/model/results/result_figures.hpp"
+#include "gui/model/results/result_tables.hpp"
 
 namespace kvscope::gui::test {
 namespace {

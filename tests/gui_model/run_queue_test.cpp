@@ -1,6 +1,6 @@
 // Commands from the window: forms, command lines, the queue, programs that fail, hang
 // or are missing.
-#include "gui/model/run_queue.hpp"
+#include "gui/model/runs/run_queue.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "gui/model/child_program.hpp"
+#include "gui/model/runs/child_program.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "traces/reader.hpp"
 

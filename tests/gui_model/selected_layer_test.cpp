@@ -1,5 +1,5 @@
 // The layer of selected keys: at its place when zoomed in, folded into shares when zoomed out.
-#include "gui/model/selected_layer.hpp"
+#include "gui/model/map/selected_layer.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

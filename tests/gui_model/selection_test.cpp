@@ -1,5 +1,5 @@
 // The selection stays inside the trace; undo and redo go through gestures, not through every move.
-#include "gui/model/selection.hpp"
+#include "gui/model/session/selection.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <random>

@@ -1,5 +1,5 @@
 // What is open and selected: opening in order, closing, undo, files that change, sessions as JSON.
-#include "gui/model/session.hpp"
+#include "gui/model/session/session.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -1,5 +1,5 @@
 // Lists of a table's lines: filters, order, text, and where a line leads.
-#include "gui/model/table_view.hpp"
+#include "gui/model/results/table_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,5 +1,5 @@
 // Theorem B.1 of one head: equal to the command line's analysis, and what the panel draws from it.
-#include "gui/model/theorem_view.hpp"
+#include "gui/model/bounds/theorem_view.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "gui/model/theorem_figures.hpp"
+#include "gui/model/bounds/theorem_figures.hpp"
 #include "tests/gui_model/job_context.hpp"
 #include "tests/support/planted_trace.hpp"
 

@@ -1,5 +1,5 @@
 // Running text: lines against a naive breaker, tokens found where they lie, whitespace visible.
-#include "gui/model/token_lines.hpp"
+#include "gui/model/tokens/token_lines.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

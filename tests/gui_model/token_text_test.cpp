@@ -1,5 +1,5 @@
 // Tokens as people read them, and found again by search.
-#include "gui/model/token_text.hpp"
+#include "gui/model/tokens/token_text.hpp"
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

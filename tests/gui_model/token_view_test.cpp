@@ -1,5 +1,5 @@
 // The token strip's model: ranks and shades against naive ones, kept keys, picture and table.
-#include "gui/model/token_view.hpp"
+#include "gui/model/tokens/token_view.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "analysis/read_table.hpp"
-#include "gui/model/methods.hpp"
+#include "gui/model/session/methods.hpp"
 #include "tests/gui_model/trace_files.hpp"
 #include "tests/support/planted_trace.hpp"
 

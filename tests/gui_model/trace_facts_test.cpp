@@ -1,5 +1,5 @@
 // What the side bar says about a trace, and where its grid's cells lie.
-#include "gui/model/trace_facts.hpp"
+#include "gui/model/traces/trace_facts.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "gui/model/session.hpp"
+#include "gui/model/session/session.hpp"
 #include "tests/traces/synthetic.hpp"
 
 namespace kvscope::gui::test {

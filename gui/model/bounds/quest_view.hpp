@@ -1,0 +1,92 @@
+// Quest's page bounds of one head, as the panel shows them: many steps as a cloud, one query page
+// by page.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/quest_step.hpp"
+#include "core/trace/source.hpp"
+#include "gui/model/jobs/jobs.hpp"
+
+namespace kvscope::gui {
+
+/// What decides the numbers.
+struct QuestRequest {
+  Index layer = 0;
+  Index q_head = 0;
+  Index page_size = 16;
+  Index budget = 256;  // tokens
+  StepSource steps = StepSource::automatic;
+  /// For keys of a cache.
+  std::string key() const;
+};
+
+/// What one reading of the budget keeps (by QuestSemantics).
+struct QuestChoice {
+  std::vector<std::uint8_t> kept;  // [n_pages], 0 or 1
+  double mass = 0.0;               // attention on the kept pages
+  double recall = 0.0;             // share of the ten heaviest keys on them
+};
+
+/// The pages that one query sees. Bounds and maxima are unscaled q.k in f32, as results hold them.
+struct QuestPages {
+  Index query = 0;
+  Index first_page = 0;
+  Index page_size = 1;
+  TokenRange visible;
+  std::vector<float> bound;            // [n_pages]
+  std::vector<float> true_max;         // [n_pages]
+  std::vector<std::uint8_t> violated;  // [n_pages], 0 or 1
+  std::array<QuestChoice, 2> choices;
+  double gap_mean = 0.0;          // logits
+  double gap_best = 0.0;          // logits, at the truly best page
+  double rank_correlation = 0.0;  // Spearman over the pages; NaN where it is not defined
+  Index best_rank = 0;            // place of the truly best page by the bound; 0 is first
+  Index violations = 0;
+
+  std::size_t n_pages() const { return bound.size(); }
+  const QuestChoice& choice(QuestSemantics semantics) const {
+    return choices[static_cast<std::size_t>(semantics)];
+  }
+  Index n_kept(QuestSemantics semantics) const;
+  /// Visible positions of the page at `slot`.
+  TokenRange keys_of(std::size_t slot) const;
+  /// Slot of the page that holds a position; empty if the query does not see it.
+  std::optional<std::size_t> slot_of(Index position) const;
+  /// Slot of the page with the largest true maximum, the first among equals.
+  std::size_t best() const;
+  std::size_t bytes() const;
+};
+
+/// The same for many steps of one head.
+struct QuestSteps {
+  std::string trace;  // file name
+  QuestRequest request;
+  std::vector<QuestPages> steps;  // ascending by query
+  bool decoded = false;           // decoded positions, else prompt positions
+  double scale = 1.0;             // logits per unit of q.k
+  Index violations = 0;
+  std::size_t n_points() const;
+  std::size_t bytes() const;
+};
+
+/// One query, and where it comes from.
+struct QuestQuery {
+  std::string trace;  // file name
+  QuestRequest request;
+  QuestPages pages;
+  double scale = 1.0;  // logits per unit of q.k
+  std::size_t bytes() const { return sizeof *this + pages.bytes(); }
+};
+
+/// analyze_quest over the head's KV group. Throws what that throws.
+QuestSteps quest_steps(const TraceSource& trace, const QuestRequest& request, JobContext& job);
+
+/// The same numbers for any one query. Throws ConfigError for a position, layer or head that was
+/// not recorded.
+QuestQuery quest_query(const TraceSource& trace, const QuestRequest& request, Index query);
+
+}  // namespace kvscope::gui

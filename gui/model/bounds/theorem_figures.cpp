@@ -1,0 +1,228 @@
+#include "gui/model/bounds/theorem_figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr plot::Range kRange{-1.04, 1.04};  // cosines, with room for points on the edge
+
+double theorem_value(const std::vector<float>& column, std::size_t row) {
+  return static_cast<double>(column[row]);
+}
+
+/// The side of the diagonal on which a bound fails.
+plot::Area failed_side(TheoremBound bound) {
+  plot::Area area;
+  area.label = "bound violated";
+  area.tone = {plot::Role::highlight, 0};
+  area.x = {kRange.low, kRange.high};
+  const std::vector<double> diagonal = area.x;
+  area.low = is_upper(bound) ? diagonal : std::vector<double>(2, kRange.low);
+  area.high = is_upper(bound) ? std::vector<double>(2, kRange.high) : diagonal;
+  return area;
+}
+
+plot::Note counts_of(const TheoremRows& rows, TheoremBound bound) {
+  const TheoremColumn& column = rows.column(bound);
+  std::size_t n_trivial = 0;
+  std::size_t n_above = 0;
+  for (const float b : column.bound) {
+    n_trivial += b <= -1.0f;
+    n_above += static_cast<double>(b) > kRange.high;
+  }
+  const auto percent = [&](double n) {
+    return 100.0 * n / static_cast<double>(std::max<Index>(1, rows.n_stated));
+  };
+  plot::Note note;
+  note.text =
+      fmt::format("violated: {} of {} ({:.2g}%)\nmean gap {:.3g}", column.violations, rows.n_stated,
+                  percent(static_cast<double>(column.violations)), column.gap_mean);
+  if (!is_upper(bound) && n_trivial > 0) {
+    note.text +=
+        fmt::format("\nsays nothing (−1): {:.2g}%", percent(static_cast<double>(n_trivial)));
+  }
+  if (!is_upper(bound) && n_above > 0) {
+    note.text += fmt::format("\nabove 1: {:.2g}%", percent(static_cast<double>(n_above)));
+  }
+  const auto n_lines = 1 + std::count(note.text.begin(), note.text.end(), '\n');
+  note.x = is_upper(bound) ? 0.03 : 0.97;
+  note.align = is_upper(bound) ? plot::Note::Align::left : plot::Note::Align::right;
+  note.y = is_upper(bound) ? 0.02 : 0.96 - 0.055 * static_cast<double>(n_lines);
+  return note;
+}
+
+plot::ColourAxis colour_axis(const TheoremRows& rows, TheoremColour colour) {
+  plot::ColourAxis axis;
+  if (colour == TheoremColour::weight) {
+    axis.axis.label = "Weight of $k$*";
+    axis.axis.range = plot::Range{0.0, 1.0};
+  } else {
+    axis.axis.label = "Query position";
+    axis.axis.range = plot::Range{0.0, static_cast<double>(std::max<Index>(1, rows.n_tokens))};
+    axis.axis.format = plot::TickFormat::tokens;
+  }
+  return axis;
+}
+
+/// How k* was chosen, in words.
+std::string star_words(const TheoremB1Options& options) {
+  switch (options.star) {
+    case StarKey::argmax:
+      return "the key of largest weight";
+    case StarKey::rank:
+      return fmt::format("the key of rank {} by weight", options.rank);
+    case StarKey::current:
+      return "the query's own position";
+    case StarKey::first:
+      return "the first visible key";
+    case StarKey::random:
+      break;
+  }
+  return fmt::format("a key drawn at random (seed {})", options.seed);
+}
+
+}  // namespace
+
+std::optional<std::size_t> TheoremPlot::row_at(std::size_t panel, std::size_t mark,
+                                               std::size_t point) const {
+  if (panel >= rows.size() || mark >= rows[panel].size() || point >= rows[panel][mark].size()) {
+    return std::nullopt;
+  }
+  return rows[panel][mark][point];
+}
+
+std::vector<TheoremBound> bounds_of(TheoremPicture picture, TheoremBound chosen) {
+  using enum TheoremBound;
+  if (picture == TheoremPicture::all) return {printed, repaired, jensen, worst};
+  if (picture == TheoremPicture::main_text) return {main_relaxed, main_exact};
+  return {chosen};
+}
+
+std::string_view title_of(TheoremBound bound) {
+  static constexpr std::array<std::string_view, kTheoremBounds> kTitles = {
+      "as printed",          "norms repaired",          "Jensen (proved)",
+      "worst case (proved)", "main text, as published", "main text, spherical"};
+  return kTitles[static_cast<std::size_t>(bound)];
+}
+
+TheoremPlot theorem_plot(const TheoremRows& rows, const std::vector<TheoremBound>& bounds,
+                         TheoremColour colour) {
+  if (rows.n_stated == 0) {
+    throw ConfigError(
+        "no row of this head makes a statement: each query sees one key only; choose another "
+        "layer or a longer trace");
+  }
+  TheoremPlot out;
+  out.bounds = bounds;
+  plot::Figure& figure = out.figure;
+  figure.name = "theorem-b1";
+  figure.columns = bounds.size() > 1 ? 2 : 1;
+  figure.share_x = figure.share_y = bounds.size() > 1;  // inner labels would say the same again
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  for (const TheoremBound bound : bounds) {
+    const std::vector<float>& measured = rows.measured(bound);
+    const TheoremColumn& column = rows.column(bound);
+    plot::Scatter all, broken;
+    std::vector<std::size_t> all_rows, broken_rows;
+    const auto add = [&](plot::Scatter& scatter, std::vector<std::size_t>& list, std::size_t row) {
+      scatter.x.push_back(theorem_value(column.bound, row));
+      scatter.y.push_back(theorem_value(measured, row));
+      list.push_back(row);
+    };
+    for (std::size_t row = 0; row < rows.n_rows(); ++row) {
+      if (std::isnan(column.bound[row]) || std::isnan(measured[row])) continue;
+      add(all, all_rows, row);
+      all.value.push_back(colour == TheoremColour::weight ? theorem_value(rows.weight, row)
+                                                          : static_cast<double>(rows.query[row]));
+      if (column.violated[row] != 0 && must_hold(bound)) add(broken, broken_rows, row);
+    }
+    all.size = 0.8;
+    all.opacity = 0.75;
+    broken.label = "violation of a proved bound";
+    broken.tone = {plot::Role::series, 1};
+    broken.size = 2.0;
+
+    plot::Panel panel;
+    panel.title = std::string(title_of(bound));
+    if (bounds.size() > 1) {
+      panel.title += fmt::format(": {} violated", rows.column(bound).violations);
+    }
+    panel.x.label =
+        is_upper(bound) ? "Upper bound on cos($M$, $q$)" : "Lower bound on cos($k$*, $q$)";
+    panel.y.label = is_upper(bound) ? "Measured cos($M$, $q$)" : "Measured cos($k$*, $q$)";
+    panel.x.range = panel.y.range = kRange;
+    panel.aspect = bounds.size() == 1 ? 0.7 : 1.0;
+    panel.colour = colour_axis(rows, colour);
+    panel.colour->show_bar = out.rows.size() + 1 == bounds.size();
+    std::vector<std::vector<std::size_t>> lists;
+    const auto put = [&](plot::Mark mark, std::vector<std::size_t> list) {
+      panel.marks.push_back(std::move(mark));
+      lists.push_back(std::move(list));
+    };
+    put(failed_side(bound), {});
+    put(plot::Rule{plot::Rule::Kind::diagonal, 0.0, "bound = cosine"}, {});
+    put(std::move(all), std::move(all_rows));
+    if (!broken_rows.empty()) put(std::move(broken), std::move(broken_rows));
+    if (bounds.size() == 1) put(counts_of(rows, bound), {});
+    figure.panels.push_back(std::move(panel));
+    out.rows.push_back(std::move(lists));
+  }
+  figure.caption.push_back(fmt::format(
+      "{}, layer {}, query head {}; n = {} of {} query rows that see more than one key, "
+      "{} rows evenly spaced; $k$* is {}.",
+      rows.trace, rows.request.layer, rows.request.q_head, rows.n_stated, rows.n_rows(),
+      rows.n_rows(), star_words(rows.request.options)));
+  figure.caption.push_back(
+      fmt::format("A bound counts as violated where it is on the wrong side of the cosine by more "
+                  "than {:g} and rounding. Lower bounds below −1 say nothing and are drawn at −1.",
+                  rows.request.options.tolerance));
+  return out;
+}
+
+void mark_row(plot::Figure& figure, const TheoremRows& rows,
+              const std::vector<TheoremBound>& bounds, std::size_t row) {
+  for (std::size_t p = 0; p < bounds.size() && p < figure.panels.size(); ++p) {
+    const double x = theorem_value(rows.column(bounds[p]).bound, row);
+    const double y = theorem_value(rows.measured(bounds[p]), row);
+    if (std::isnan(x) || std::isnan(y)) continue;
+    plot::Scatter mark;
+    mark.label = fmt::format("query at position {}", rows.query[row]);
+    mark.tone = {plot::Role::highlight, 0};
+    mark.size = 2.4;
+    mark.x = {x};
+    mark.y = {y};
+    figure.panels[p].marks.emplace_back(std::move(mark));
+  }
+}
+
+std::string theorem_csv(const TheoremRows& rows) {
+  std::string csv = "query,star,weight,log_odds,norm_eff,cos,cos_mean_query";
+  for (const std::string_view name : EnumNames<TheoremBound>::value) {
+    csv += fmt::format(",{},{}_violated", name, name);
+  }
+  csv += '\n';
+  const auto number = [](float value) {
+    return std::isnan(value) ? std::string() : fmt::format("{:.9g}", value);
+  };
+  for (std::size_t row = 0; row < rows.n_rows(); ++row) {
+    csv += fmt::format("{},{},{},{},{},{},{}", rows.query[row], rows.star[row],
+                       number(rows.weight[row]), number(rows.log_odds[row]),
+                       number(rows.norm_eff[row]), number(rows.cos[row]),
+                       number(rows.cos_mean_query[row]));
+    for (const TheoremColumn& column : rows.columns) {
+      csv += fmt::format(",{},{}", number(column.bound[row]), column.violated[row]);
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+}  // namespace kvscope::gui

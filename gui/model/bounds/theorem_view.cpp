@@ -1,0 +1,83 @@
+#include "gui/model/bounds/theorem_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/model/traces/trace_part.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+/// Array of each bound in the analysis' result.
+constexpr std::array<const char*, kTheoremBounds> kArrays = {
+    "bounds/printed", "bounds/repaired",   "bounds/jensen",
+    "bounds/worst",   "main_text/relaxed", "main_text/exact"};
+
+template <class T>
+std::vector<T> copied(std::span<const T> values) {
+  return {values.begin(), values.end()};
+}
+
+double number_or_nan(const nlohmann::ordered_json& json, const std::string& key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
+}
+
+}  // namespace
+
+std::string TheoremRequest::key() const {
+  return fmt::format("theorem-b1/{}/{}/{}", layer, q_head, fields_to_json(options).dump());
+}
+
+std::optional<std::size_t> TheoremRows::row_of(Index query_pos) const {
+  const auto at = std::lower_bound(query.begin(), query.end(), query_pos);
+  if (at == query.end() || *at != query_pos) return std::nullopt;
+  return static_cast<std::size_t>(at - query.begin());
+}
+
+std::optional<std::size_t> TheoremRows::nearest(Index query_pos) const {
+  if (query.empty()) return std::nullopt;
+  const auto after = std::lower_bound(query.begin(), query.end(), query_pos);
+  if (after == query.begin()) return 0;
+  const auto before = static_cast<std::size_t>(after - query.begin()) - 1;
+  if (after == query.end() || query_pos - query[before] < *after - query_pos) return before;
+  return before + 1;
+}
+
+std::size_t TheoremRows::bytes() const {
+  return sizeof *this +
+         n_rows() * (2 * sizeof(Index) + 5 * sizeof(float) + kTheoremBounds * (sizeof(float) + 1));
+}
+
+TheoremRows theorem_rows(const TraceSource& trace, const TheoremRequest& request, JobContext& job) {
+  const TracePart part(trace, {{request.layer}, {request.q_head}});
+  MemoryResult result;
+  const auto summary =
+      analyze_theorem_b1(part, request.options, result, job.pool, job.progress, job.stop);
+  const auto& totals = summary["totals"];
+  TheoremRows rows;
+  rows.trace = file_name_of(trace);
+  rows.request = request;
+  rows.n_tokens = part.info().n_tokens;
+  rows.n_stated = totals["rows"].get<Index>();
+  for (const auto pos : result.values<std::int64_t>("row_pos")) rows.query.push_back(pos);
+  for (const auto pos : result.values<std::int32_t>("star_pos")) rows.star.push_back(pos);
+  rows.cos = copied(result.values<float>("cos"));
+  rows.weight = copied(result.values<float>("weight"));
+  rows.log_odds = copied(result.values<float>("log_odds"));
+  rows.norm_eff = copied(result.values<float>("norm_eff"));
+  rows.cos_mean_query = copied(result.values<float>("cos_mean_query"));
+  for (std::size_t b = 0; b < kTheoremBounds; ++b) {
+    const std::string name(EnumNames<TheoremBound>::value[b]);
+    TheoremColumn& column = rows.columns[b];
+    column.bound = copied(result.values<float>(kArrays[b]));
+    column.violated = copied(result.values<std::uint8_t>("violated/" + name));
+    column.violations = totals[name + "_violations"].get<Index>();
+    column.gap_mean = number_or_nan(totals, name + "_mean_gap");
+  }
+  return rows;
+}
+
+}  // namespace kvscope::gui

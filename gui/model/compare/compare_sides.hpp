@@ -1,0 +1,89 @@
+// What is compared with what: two methods, two budgets or two traces, as requests for both sides.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/session/session.hpp"
+
+namespace kvscope::gui {
+
+enum class CompareWhat { methods, budgets, traces };
+enum class CompareShow { maps, query };
+
+/// The panel's own switches.
+struct CompareOptions {
+  CompareWhat what = CompareWhat::methods;
+  CompareShow show = CompareShow::maps;
+  Index other_budget = 64;
+  double other_nucleus = 0.8;
+  bool own_head = false;
+  Index other_layer = 0;
+  Index other_head = 0;
+  bool shared_scale = true;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"what", "two methods, two budgets of one method, or one method in two traces"},
+          self.what);
+    visit(Field{"show", "maps of all queries, or the keys of the selected one"}, self.show);
+    visit(Field{"other-budget", "past keys kept per KV head on side B"}.in(1, 1 << 20),
+          self.other_budget);
+    visit(
+        Field{"other-nucleus", "p: attention mass that top-p methods keep on side B"}.in(0.01, 1.0),
+        self.other_nucleus);
+    visit(Field{"own-head", "side B has a layer and head of its own"}, self.own_head);
+    visit(Field{"other-layer", "layer of side B"}.in(0, 4096), self.other_layer);
+    visit(Field{"other-head", "query head of side B"}.in(0, 4096), self.other_head);
+    visit(Field{"shared-scale", "the colours of A and B mean the same numbers"}, self.shared_scale);
+  }
+};
+
+/// One side of the comparison.
+struct CompareSide {
+  std::shared_ptr<const Document> document;
+  std::shared_ptr<const Document> draft;  // only for methods that need it
+  KeptRequest request;
+  std::string label;        // "quoka, tokens=256"
+  std::string key() const;  // of a cache: everything that decides the kept rows
+  std::optional<Index> window() const;
+};
+
+struct CompareSides {
+  CompareSide a;
+  CompareSide b;
+  Index query = 0;
+  /// Why they cannot be compared, with what to do; empty if they can.
+  std::string problem;
+  /// The two rows of the query can be compared even if the kept keys cannot.
+  bool rows_only = false;
+  std::string key() const { return a.key() + "|" + b.key(); }
+};
+
+/// Both sides as session and options say. The session has a trace; for CompareWhat::traces also a
+/// second one.
+CompareSides compare_sides(const Session& session, const CompareOptions& options);
+
+/// The layer or head of side B that matches A's: the same number if both models have equally many
+/// and B recorded it, else the recorded one at the same relative depth.
+Index matching_index(Index of_a, Index n_a, Index n_b, const std::vector<Index>& recorded_b);
+
+/// Positions from 0 on at which both traces hold the same tokens.
+Index n_common_tokens(const Document& a, const Document& b);
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::CompareWhat> {
+  static constexpr std::array<std::string_view, 3> value = {"methods", "budgets", "traces"};
+};
+template <>
+struct EnumNames<gui::CompareShow> {
+  static constexpr std::array<std::string_view, 2> value = {"maps", "query"};
+};
+}  // namespace kvscope

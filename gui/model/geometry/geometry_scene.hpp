@@ -1,0 +1,123 @@
+// What the geometry panel shows: sets of points with what their colours stand for, as a cloud on
+// screen and as a figure in a file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/plot/figure.hpp"
+#include "analysis/plot/theme.hpp"
+#include "gui/model/geometry/geometry_view.hpp"
+#include "gui/model/geometry/orbit.hpp"
+#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/queries/query_selection_view.hpp"
+
+namespace kvscope::gui {
+
+/// What the colours say.
+enum class GeometryColour {
+  s_q,         // queries by S_q; keys are context
+  position,    // both by their position
+  max_weight,  // queries by their largest attention weight, the sink left out
+  kept,        // keys: kept or not by the session's method for the selected query
+};
+
+/// The panel's switches.
+struct GeometrySwitches {
+  bool is_3d = false;
+  GeometryBasis basis = GeometryBasis::group;
+  GeometryColour colour = GeometryColour::s_q;
+  QuerySpan span = QuerySpan::prompt;
+  bool keys = true;
+  bool queries = true;
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit);
+};
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::GeometryColour> {
+  static constexpr std::array<std::string_view, 4> value = {"s_q", "position", "max_weight",
+                                                            "kept"};
+};
+}  // namespace kvscope
+
+namespace kvscope::gui {
+
+template <class Self, class Visit>
+void GeometrySwitches::visit_fields(Self& self, Visit&& visit) {
+  visit(Field{"is-3d", "three axes, seen from any side"}, self.is_3d);
+  visit(Field{"basis",
+              "axes fitted to: group (a KV head's keys and all its queries), head (its keys and "
+              "this query head) or keys (its keys alone)"},
+        self.basis);
+  visit(Field{"colour", "what the colours say: s_q, position, max_weight or kept"}, self.colour);
+  visit(Field{"span", "S_q compares a query with the mean of the prompt or of its own chunk"},
+        self.span);
+  visit(Field{"keys", "show the keys"}, self.keys);
+  visit(Field{"queries", "show the queries"}, self.queries);
+}
+
+/// The answer of a method for one query, for GeometryColour::kept.
+struct KeptKeysOfQuery {
+  std::string method;  // as the session calls it
+  KeptRow row;
+};
+
+/// Points drawn alike. `slot` are indices into GeometryHead's arrays.
+struct SceneSet {
+  std::string label;
+  plot::Tone tone;
+  bool are_queries = false;
+  double size = 1.0;
+  double opacity = 1.0;
+  std::vector<std::uint32_t> slot;
+  std::vector<CloudPoint> at;
+  std::vector<float> value;  // empty, or one per point: its place on the colour axis
+};
+
+/// Everything that is seen, in drawing order.
+struct GeometryScene {
+  std::vector<SceneSet> sets;
+  std::optional<plot::ColourAxis> colour;   // with its range
+  std::array<std::string, 3> axis_labels;   // "PC1 (34% of the variance)"
+  std::array<std::string, 3> short_labels;  // "PC1 34%"
+  CloudPoint mean_query{};
+  CloudPoint mean_key{};
+  bool shows_queries = true;
+  bool shows_keys = true;
+  CloudBox box;                      // around all points
+  std::vector<std::string> caption;  // of the points; the trace is named by who knows it
+
+  /// What point i of the cloud is: the set, and its index in there.
+  struct Place {
+    const SceneSet* set = nullptr;
+    std::size_t index = 0;
+  };
+  Place place_of(std::size_t i) const;
+};
+
+/// `weights`: for GeometryColour::max_weight; null: no query has a colour yet. `kept`: for
+/// GeometryColour::kept; empty likewise.
+GeometryScene geometry_scene(const GeometryHead& head, const GeometrySwitches& switches,
+                             const QuerySelectionHead* weights,
+                             const std::optional<KeptKeysOfQuery>& kept);
+
+/// Its points in the theme's colours.
+Cloud cloud_of(const GeometryScene& scene, const plot::Theme& theme);
+
+/// The first two axes. With `with_points` false: frame, means and legend alone, for a view that
+/// puts its own picture of the points there.
+plot::Figure flat_figure(const GeometryScene& scene, bool with_points);
+/// What is seen from the side of the orbit, as a flat figure; its axes are those of the screen.
+plot::Figure orbit_figure(const GeometryScene& scene, const Orbit& orbit);
+
+/// Columns layer, what (query or key), head, pos, token_id, pc1, pc2, pc3, s_q, cos_mean, norm: one
+/// line per query and key of the head, whatever is switched on. Keys have no s_q.
+std::string geometry_csv(const GeometryHead& head, std::span<const TokenId> tokens);
+
+}  // namespace kvscope::gui

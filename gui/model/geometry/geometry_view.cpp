@@ -1,0 +1,127 @@
+#include "gui/model/geometry/geometry_view.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+/// Row `slot` of an array [1, n_slots, n_points, n_shown] as points.
+std::vector<CloudPoint> points_of(const GeometryView& view, std::string_view name, std::size_t slot,
+                                  std::size_t n_points, std::size_t n_shown) {
+  const auto row =
+      view.result.values<float>(name).subspan(slot * n_points * n_shown, n_points * n_shown);
+  std::vector<CloudPoint> points(n_points);
+  for (std::size_t i = 0; i < n_points; ++i) {
+    for (std::size_t c = 0; c < n_shown; ++c) points[i][c] = row[i * n_shown + c];
+  }
+  return points;
+}
+
+CloudPoint mean_point(std::span<const CloudPoint> points) {
+  std::array<double, 3> sum{};
+  for (const CloudPoint& p : points) {
+    for (std::size_t c = 0; c < 3; ++c) sum[c] += static_cast<double>(p[c]);
+  }
+  CloudPoint mean{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    mean[c] = static_cast<float>(sum[c] / static_cast<double>(points.size()));
+  }
+  return mean;
+}
+
+}  // namespace
+
+std::string GeometryRequest::key() const {
+  return fmt::format("geometry/{}/{}/{}/{}", layer, kv_head, fmt::join(q_heads, ","),
+                     fields_to_json(options).dump());
+}
+
+GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_head,
+                                 GeometryOptions options) {
+  info.layer_slot(layer);
+  info.q_slot(q_head);
+  GeometryRequest request;
+  request.layer = layer;
+  request.kv_head = q_head / info.group();
+  for (const Index slot : q_slots_of(info, request.kv_head)) {
+    request.q_heads.push_back(info.q_heads[static_cast<std::size_t>(slot)]);
+  }
+  request.options = std::move(options);
+  request.options.max_points = kMostGeometryPoints;
+  return request;
+}
+
+std::size_t GeometryView::bytes() const {
+  std::size_t bytes = sizeof *this;
+  for (const ResultArray& array : result.arrays()) {
+    bytes += static_cast<std::size_t>(array.shape.count()) * size_of(array.type);
+  }
+  return bytes;
+}
+
+GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
+                           JobContext& job) {
+  GeometryView view;
+  view.request = request;
+  view.n_prompt = trace.info().n_prompt;
+  view.n_tokens = trace.info().n_tokens;
+  GeometryOptions options = request.options;
+  options.selection = {{request.layer}, request.q_heads};
+  analyze_geometry(trace, options, view.result, job.pool, job.progress, job.stop);
+  return view;
+}
+
+GeometryHead head_of(const GeometryView& view, Index q_head) {
+  const GeometryRequest& request = view.request;
+  const auto found = std::find(request.q_heads.begin(), request.q_heads.end(), q_head);
+  if (found == request.q_heads.end()) {
+    throw ConfigError(fmt::format("query head {} does not read KV head {} of layer {}", q_head,
+                                  request.kv_head, request.layer));
+  }
+  const auto h = static_cast<std::size_t>(found - request.q_heads.begin());
+  const std::size_t basis = request.options.basis == GeometryBasis::head ? h : 0;
+  const MemoryResult& result = view.result;
+  GeometryHead head;
+  head.layer = request.layer;
+  head.q_head = q_head;
+  head.kv_head = request.kv_head;
+  head.n_tokens = view.n_tokens;
+  head.basis = request.options.basis;
+  head.span = request.options.span;
+  head.pos = result.values<std::int64_t>("pos");
+  const std::size_t n = head.pos.size();
+  const std::size_t n_shown = result.values<std::int64_t>("shown").size();
+  const auto row = [&](std::string_view name, std::size_t slot) {
+    return result.values<float>(name).subspan(slot * n, n);
+  };
+  head.queries = points_of(view, "queries/projection", h, n, n_shown);
+  head.keys = points_of(view, "keys/projection", basis, n, n_shown);
+  head.s_q = row("queries/s_q", h);
+  head.q_cos = row("queries/cos_mean", h);
+  head.q_norm = row("queries/norm", h);
+  head.k_cos = row("keys/cos_mean", 0);
+  head.k_norm = row("keys/norm", 0);
+  const auto explained = result.values<double>("explained");
+  const std::size_t d = result.values<std::int64_t>("component").size();
+  for (std::size_t c = 0; c < n_shown; ++c) head.explained[c] = explained[basis * d + c];
+
+  // Projections are linear: their mean is the projection of the mean.
+  const auto in_prompt = static_cast<std::size_t>(
+      std::lower_bound(head.pos.begin(), head.pos.end(), std::max<Index>(1, view.n_prompt)) -
+      head.pos.begin());
+  const std::size_t n_mean = std::max<std::size_t>(1, in_prompt);
+  head.mean_query = mean_point(std::span(head.queries).first(std::min(n, n_mean)));
+  head.mean_key = mean_point(std::span(head.keys).first(std::min(n, n_mean)));
+  head.query_clustering = result.values<double>("clustering/queries")[h];
+  head.key_clustering = result.values<double>("clustering/keys")[0];
+  head.means_cosine = result.values<double>("clustering/means")[h];
+  return head;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,71 @@
+// The geometry of one KV group as the explorer asks for it: every position up to a limit, along the
+// group's principal axes.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/geometry.hpp"
+#include "gui/model/geometry/cloud.hpp"
+#include "gui/model/jobs/jobs.hpp"
+
+namespace kvscope::gui {
+
+/// More positions than this are sampled evenly; the fit always takes all.
+inline constexpr Index kMostGeometryPoints = 200'000;
+
+/// One layer, one KV head and the recorded query heads that read it.
+struct GeometryRequest {
+  Index layer = 0;
+  Index kv_head = 0;
+  std::vector<Index> q_heads;  // ascending
+  GeometryOptions options;     // its selection is set from the above
+  /// Everything that determines the result, as a cache key.
+  std::string key() const;
+};
+
+/// The request for the group that a query head belongs to. Throws ConfigError if the trace lacks
+/// it.
+GeometryRequest geometry_request(const TraceInfo& info, Index layer, Index q_head,
+                                 GeometryOptions options);
+
+/// The result of analyze_geometry for one group.
+struct GeometryView {
+  MemoryResult result;
+  GeometryRequest request;
+  Index n_prompt = 0;
+  Index n_tokens = 0;
+  std::size_t bytes() const;
+};
+
+/// Throws what analyze_geometry throws.
+GeometryView geometry_view(const TraceSource& trace, const GeometryRequest& request,
+                           JobContext& job);
+
+/// One query head of it, and its keys: arrays [pos] into the view.
+struct GeometryHead {
+  Index layer = 0;
+  Index q_head = 0;
+  Index kv_head = 0;
+  Index n_tokens = 0;
+  GeometryBasis basis = GeometryBasis::group;
+  QuerySpan span = QuerySpan::prompt;
+  std::span<const std::int64_t> pos;
+  std::vector<CloudPoint> queries;  // [pos] along the first three axes; 0 beyond d_head
+  std::vector<CloudPoint> keys;
+  std::span<const float> s_q, q_cos, q_norm;  // NaN in s_q: a query alone in its chunk
+  std::span<const float> k_cos, k_norm;
+  std::array<double, 3> explained{};  // shares of the variance; NaN if all rows are equal
+  CloudPoint mean_query{};            // of the shown positions in the prompt
+  CloudPoint mean_key{};
+  double query_clustering = 0.0;  // mean cos(q, M_Q) over all positions
+  double key_clustering = 0.0;    // mean cos(k, M_K)
+  double means_cosine = 0.0;      // cos(M_Q, M_K)
+};
+
+/// Throws ConfigError for a head outside the group.
+GeometryHead head_of(const GeometryView& view, Index q_head);
+
+}  // namespace kvscope::gui

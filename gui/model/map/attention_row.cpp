@@ -1,0 +1,51 @@
+#include "gui/model/map/attention_row.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/analysis.hpp"
+#include "core/attention/score_rows.hpp"
+#include "core/attention/visible.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::gui {
+
+AttentionRow attention_row(const TraceSource& trace, Index layer, Index q_head, Index query) {
+  const TraceInfo& info = trace.info();
+  info.layer_slot(layer);
+  info.q_slot(q_head);
+  if (query < info.rows.begin || query >= info.rows.end) {
+    throw ConfigError(
+        fmt::format("{}: the query at position {} was not recorded, expected {} to {}",
+                    trace.where(), query, info.rows.begin, info.rows.end - 1));
+  }
+  AttentionRow row;
+  row.query = query;
+  row.visible = visible_keys(query, window_of(info, layer));
+  const Tensor<float> q = trace.read_q(layer, q_head, {query, query + 1});
+  const Tensor<float> k = trace.read_k(layer, q_head / info.group(), row.visible);
+  // One row: dot products as they stand, without the panels that many rows pay for.
+  const Index d = info.d_head;
+  std::vector<double> scores(static_cast<std::size_t>(row.visible.size()));
+  for (Index i = 0; i < row.visible.size(); ++i) {
+    const float* key = k.data() + i * d;
+    double dot = 0.0;
+    for (Index c = 0; c < d; ++c)
+      dot += static_cast<double>(q.data()[c]) * static_cast<double>(key[c]);
+    scores[static_cast<std::size_t>(i)] = info.score_rule().of(dot);
+  }
+  const auto sink_logit = info.sink_logit(layer, q_head);
+  row.lse = softmax_in_place(scores, sink_logit);
+  if (sink_logit) row.sink_weight = std::exp(*sink_logit - row.lse);
+  double entropy = 0.0;
+  for (const double p : scores) entropy -= p > 0.0 ? p * std::log(p) : 0.0;
+  row.breadth = std::exp(entropy);
+  row.max_key =
+      row.visible.begin + (std::max_element(scores.begin(), scores.end()) - scores.begin());
+  row.probs.assign(scores.begin(), scores.end());
+  return row;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,92 @@
+#include "gui/model/map/selected_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gui/model/map/map_colours.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr double kLeastOpacity = 0.4;
+
+/// The pixels of one token, at least one; may lie outside.
+struct Pixels {
+  Index begin;
+  Index end;
+};
+Pixels pixels_of(double from, double to) {
+  const auto begin = static_cast<Index>(std::floor(from));
+  return {begin, std::max(begin + 1, static_cast<Index>(std::floor(to)))};
+}
+Pixels cut(Pixels pixels, Index n) {
+  return {std::clamp<Index>(pixels.begin, 0, n), std::clamp<Index>(pixels.end, 0, n)};
+}
+
+}  // namespace
+
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
+                            plot::Colour colour) {
+  SelectedLayer layer;
+  layer.width = static_cast<Index>(std::ceil(view.width()));
+  layer.height = static_cast<Index>(std::ceil(view.height()));
+  layer.shown = {view.origin(),
+                 view.at(static_cast<double>(layer.width), static_cast<double>(layer.height))};
+  const auto width = static_cast<std::size_t>(layer.width);
+  layer.pixels.assign(width * static_cast<std::size_t>(layer.height), 0);
+  const auto columns = [&](Index key) {
+    return cut(
+        pixels_of(view.x_of(static_cast<double>(key)), view.x_of(static_cast<double>(key + 1))),
+        layer.width);
+  };
+
+  std::vector<std::uint32_t> keys_in(width, 0);
+  const TokenRange keys = view.keys();
+  for (Index key = keys.begin; key < keys.end; ++key) {
+    const Pixels own = columns(key);
+    for (Index x = own.begin; x < own.end; ++x) ++keys_in[static_cast<std::size_t>(x)];
+  }
+
+  std::vector<std::uint32_t> hits(layer.pixels.size(), 0);
+  std::vector<std::uint32_t> rows_in(static_cast<std::size_t>(layer.height), 0);
+  std::vector<std::uint32_t> row_hits(width);
+  const TokenRange queries = view.queries();
+  for (const KeptRow& row : rows) {
+    const Index pos = row.pos;
+    if (pos < queries.begin || pos >= queries.end) continue;
+    std::fill(row_hits.begin(), row_hits.end(), 0);
+    const auto first = std::lower_bound(row.keys.begin(), row.keys.end(), keys.begin);
+    for (auto key = first; key != row.keys.end() && *key < keys.end; ++key) {
+      const Pixels own = columns(*key);
+      for (Index x = own.begin; x < own.end; ++x) ++row_hits[static_cast<std::size_t>(x)];
+    }
+    const Pixels lines =
+        cut(pixels_of(view.y_of(static_cast<double>(pos)), view.y_of(static_cast<double>(pos + 1))),
+            layer.height);
+    for (Index y = lines.begin; y < lines.end; ++y) {
+      ++rows_in[static_cast<std::size_t>(y)];
+      std::uint32_t* line = hits.data() + static_cast<std::size_t>(y) * width;
+      for (std::size_t x = 0; x < width; ++x) line[x] += row_hits[x];
+    }
+  }
+
+  std::uint32_t shades[256];
+  for (int i = 0; i < 256; ++i) {
+    const double share = kLeastOpacity + (1.0 - kLeastOpacity) * i / 255.0;
+    shades[i] = rgba(plot::with_alpha(colour, colour.alpha * share));
+  }
+  for (std::size_t y = 0; y < rows_in.size(); ++y) {
+    if (rows_in[y] == 0) continue;
+    for (std::size_t x = 0; x < width; ++x) {
+      const std::uint32_t n = hits[y * width + x];
+      if (n == 0) continue;
+      const double share = static_cast<double>(n) / (static_cast<double>(rows_in[y]) * keys_in[x]);
+      layer.pixels[y * width + x] =
+          shades[static_cast<std::size_t>(std::lround(255.0 * std::min(1.0, share)))];
+    }
+  }
+  return layer;
+}
+
+}  // namespace kvscope::gui

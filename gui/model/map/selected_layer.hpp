@@ -1,0 +1,29 @@
+// The keys that a selector chose, as a layer over the attention map: what is below a pixel is
+// folded into coverage.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/plot/colour.hpp"
+#include "gui/model/map/map_view.hpp"
+#include "gui/model/methods/kept_rows.hpp"
+
+namespace kvscope::gui {
+
+struct SelectedLayer {
+  Index width = 0;  // pixels
+  Index height = 0;
+  MapRect shown;                      // the part of the map that it covers
+  std::vector<std::uint32_t> pixels;  // [height, width], RGBA bytes in memory order
+  std::size_t bytes() const { return sizeof *this + pixels.size() * sizeof pixels[0]; }
+};
+
+/// One pixel of the layer per pixel of the view. Its opacity grows with the share of its pairs
+/// (measured queries x keys) that were chosen, from 0.4 of the colour's own where any was.
+/// Measured queries are at least a pixel high; others leave their rows clear. rows: ascending.
+SelectedLayer fold_selected(std::span<const KeptRow> rows, const MapView& view,
+                            plot::Colour colour);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,78 @@
+#include "gui/model/methods/kept_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace kvscope::gui {
+
+namespace {
+constexpr Index kAllRowsUpTo = 8192;
+constexpr Index kMostDecodeSteps = 1024;
+}  // namespace
+
+std::size_t KeptRows::bytes() const {
+  std::size_t bytes = sizeof *this;
+  for (const KeptRow& row : rows) bytes += sizeof row + row.keys.size() * sizeof(KeyPos);
+  return bytes;
+}
+
+const KeptRow* KeptRows::nearest(Index pos) const {
+  if (rows.empty()) return nullptr;
+  const auto after = std::lower_bound(rows.begin(), rows.end(), pos,
+                                      [](const KeptRow& row, Index p) { return row.pos < p; });
+  if (after == rows.end()) return &rows.back();
+  if (after == rows.begin() || after->pos == pos) return &*after;
+  const auto before = after - 1;
+  return after->pos - pos < pos - before->pos ? &*after : &*before;
+}
+
+std::string KeptRequest::key() const {
+  return fmt::format("kept/{}/{}/{}/{}/{}/{}/{}/{}", layer, q_head, name_of(phase), chunk, spec,
+                     budget ? budget->to_string() : "", dense_layers,
+                     rows_per_chunk ? *rows_per_chunk : 0);
+}
+
+std::optional<Index> rows_per_chunk_for(Index n_tokens) {
+  if (n_tokens <= kAllRowsUpTo) return std::nullopt;
+  return std::max<Index>(1, 64 * kAllRowsUpTo / n_tokens);
+}
+
+KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const KeptRequest& request,
+                   JobContext& job) {
+  KeptRows kept;
+  std::mutex mutex;
+  ReplayOptions options;
+  options.calls.phase = request.phase;
+  options.calls.chunk = request.chunk;
+  options.calls.steps =
+      std::clamp<Index>(trace.info().n_tokens - trace.info().n_prompt, 1, kMostDecodeSteps);
+  options.rows_per_chunk = request.rows_per_chunk;
+  options.dense_layers = request.dense_layers;
+  options.q_heads = {request.q_head};
+  options.on_row = [&](const MeasuredRow& measured) {
+    if (measured.layer != request.layer || measured.q_head != request.q_head) return;
+    KeptRow row;
+    row.pos = measured.pos;
+    row.visible = measured.visible;
+    row.keys.assign(measured.kept[0].begin(), measured.kept[0].end());
+    for (const KeyPos key : row.keys) {
+      row.mass += measured.probs[static_cast<std::size_t>(key - measured.visible.begin)];
+    }
+    const std::lock_guard lock(mutex);
+    kept.rows.push_back(std::move(row));
+  };
+  const auto layers = replay_layers(trace, draft, {request.layer}, {{request.spec, request.budget}},
+                                    options, job.pool, job.progress, job.stop);
+  std::sort(kept.rows.begin(), kept.rows.end(),
+            [](const KeptRow& a, const KeptRow& b) { return a.pos < b.pos; });
+  kept.is_dense = layers.empty() || layers[0].has_window || layers[0].pairs[0].is_dense;
+  for (const KeptRow& row : kept.rows) {
+    kept.mean_mass += row.mass / static_cast<double>(kept.rows.size());
+    kept.mean_kept += static_cast<double>(row.keys.size()) / static_cast<double>(kept.rows.size());
+  }
+  return kept;
+}
+
+}  // namespace kvscope::gui

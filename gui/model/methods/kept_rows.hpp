@@ -1,0 +1,57 @@
+// Which keys a method keeps for the queries of one head: what overlays, underlines and comparisons
+// show.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/attention/selection.hpp"
+#include "core/sim/replay.hpp"
+#include "gui/model/jobs/jobs.hpp"
+
+namespace kvscope::gui {
+
+/// The attended keys of one measured query.
+struct KeptRow {
+  Index pos = 0;
+  TokenRange visible;
+  std::vector<KeyPos> keys;  // ascending; all visible ones where the layer stays dense
+  double mass = 0.0;         // dense attention on them
+};
+
+/// One method, one budget, one head, over the measured queries of one phase.
+struct KeptRows {
+  std::vector<KeptRow> rows;  // ascending
+  bool is_dense = false;      // the method left the layer dense
+  double mean_mass = 0.0;
+  double mean_kept = 0.0;
+  std::size_t bytes() const;
+  /// The measured row nearest to the position; null if there is none.
+  const KeptRow* nearest(Index pos) const;
+};
+
+struct KeptRequest {
+  Index layer = 0;
+  Index q_head = 0;
+  Phase phase = Phase::prefill;
+  Index chunk = 128;
+  MethodSpec spec;
+  std::optional<Budget> budget;  // empty for methods that take none
+  Index dense_layers = 0;
+  /// Measured queries per prefill chunk, evenly spaced; empty = all of them.
+  std::optional<Index> rows_per_chunk;
+  /// Everything that determines the result, as a cache key.
+  std::string key() const;
+};
+
+/// Rows per chunk that keep the lists of a whole trace small: all up to 8192 tokens, then fewer.
+std::optional<Index> rows_per_chunk_for(Index n_tokens);
+
+/// Replays the method through the layer. draft: for methods that need it; null = none. Throws what
+/// replay_layers throws.
+KeptRows kept_rows(const TraceSource& trace, const TraceSource* draft, const KeptRequest& request,
+                   JobContext& job);
+
+}  // namespace kvscope::gui

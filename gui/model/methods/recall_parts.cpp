@@ -1,0 +1,257 @@
+#include "gui/model/methods/recall_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "analysis/statistics.hpp"
+#include "core/base/error.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+/// Keys, bytes or FLOPs of each budget in tokens, by method: means over the rows that are shown.
+using MeasuredCurves = std::map<std::string, std::map<double, double>>;
+
+MeasuredCurves measured_curves(const RecallQuestion& question, const Table& table,
+                               const std::vector<std::size_t>& rows) {
+  const std::vector<double> along =
+      figures::along_values(table, sweep_axis(question.options.along));
+  const TextColumn& selectors = table.text("selector");
+  const TextColumn& kinds = table.text("budget_kind");
+  const auto budgets = table.numbers("budget");
+  std::map<std::string, std::map<double, Mean>> means;
+  for (const std::size_t r : rows) {
+    if (kinds.at(r) == "tokens") means[selectors.at(r)][budgets[r]].add(along[r]);
+  }
+  MeasuredCurves curves;
+  for (const auto& [selector, by_budget] : means) {
+    for (const auto& [budget, mean] : by_budget) curves[selector][budget] = mean.value();
+  }
+  return curves;
+}
+
+}  // namespace
+
+/// The sweep's name of a metric.
+std::string_view sweep_column(RecallMetric metric) {
+  switch (metric) {
+    case RecallMetric::mass:
+      return "mass";
+    case RecallMetric::top10_recall:
+      return "recall10";
+    case RecallMetric::topk_recall:
+      return "recallk";
+    case RecallMetric::output_error:
+      return "output_error";
+    case RecallMetric::relative_error:
+      return "output_error_rel";
+  }
+  return "mass";
+}
+
+figures::Along sweep_axis(RecallAlong along) {
+  constexpr figures::Along kAxes[] = {figures::Along::keys, figures::Along::bytes,
+                                      figures::Along::flops, figures::Along::budget};
+  return kAxes[static_cast<std::size_t>(along)];
+}
+
+bool takes_tokens(const std::optional<Budget>& budget) {
+  return budget && budget->kind == Budget::Kind::tokens;
+}
+
+FigureOptions recall_figure_options(const RecallQuestion& question) {
+  FigureOptions options;
+  options.metric = sweep_column(question.options.metric);
+  options.band = question.options.band;
+  if (question.options.scope != RecallScope::all_layers) {
+    options.layers = fmt::format("{}", question.layer);
+  }
+  if (question.options.scope == RecallScope::head) {
+    options.heads = fmt::format("{}", question.q_head);
+  }
+  return options;
+}
+
+bool metric_is_share(RecallMetric metric) {
+  return figures::sweep_metric(sweep_column(metric)).is_share;
+}
+
+void note_budgets(RecallPicture& picture, const RecallQuestion& question, const Table& table,
+                  const std::vector<std::size_t>& rows) {
+  const MeasuredCurves curves = measured_curves(question, table, rows);
+  const auto& marks = picture.figure.panels.front().marks;
+  picture.mark_budgets.assign(marks.size(), {});
+  for (std::size_t m = 0; m < marks.size(); ++m) {
+    const auto* line = std::get_if<plot::Line>(&marks[m]);
+    if (line == nullptr || m >= picture.mark_methods.size() || picture.mark_methods[m].empty())
+      continue;
+    const auto method =
+        std::find_if(question.methods.begin(), question.methods.end(),
+                     [&](const MethodItem& item) { return item.name == picture.mark_methods[m]; });
+    auto& budgets = picture.mark_budgets[m];
+    budgets.assign(line->x.size(), std::numeric_limits<double>::quiet_NaN());
+    const auto curve =
+        method == question.methods.end() ? curves.end() : curves.find(method->spec.text());
+    if (curve == curves.end() || !takes_tokens(budget_of(method->spec, question.parameters)))
+      continue;
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      double nearest = std::numeric_limits<double>::infinity();
+      for (const auto& [budget, x] : curve->second) {
+        const double distance = std::abs(x - line->x[i]);
+        if (distance >= nearest) continue;
+        nearest = distance;
+        budgets[i] = budget;
+      }
+    }
+    const bool is_selected = method->name == question.selector;
+    if (is_selected || !picture.reference) picture.reference = m;
+  }
+}
+
+void note_targets(RecallPicture& picture, const RecallQuestion& question, const Table& table,
+                  const figures::SweepSelection& selection, const std::vector<bool>& is_current) {
+  const double target = question.options.target;
+  if (!metric_is_share(question.options.metric) || !(target > 0.0)) return;
+  const auto values =
+      table.numbers(figures::sweep_metric(sweep_column(question.options.metric)).column);
+  const auto budgets = table.numbers("budget");
+  const auto layers = table.numbers("layer");
+  const auto heads = table.numbers("q_head");
+  const TextColumn& selectors = table.text("selector");
+  const TextColumn& kinds = table.text("budget_kind");
+  for (RecallNumbers& line : picture.numbers) {
+    const auto method =
+        std::find_if(question.methods.begin(), question.methods.end(),
+                     [&](const MethodItem& item) { return item.name == line.name; });
+    std::map<double, Mean> means;
+    std::map<std::pair<double, double>, std::optional<Index>> needed;  // by layer and head
+    const bool is_selected = line.name == question.selector;
+    if (is_selected) picture.failing_method = line.name;
+    for (const std::size_t r : selection.rows) {
+      if (selectors.at(r) != method->spec) continue;
+      const bool has_tokens =
+          kinds.at(r) == "tokens" && takes_tokens(budget_of(method->spec, question.parameters));
+      if (has_tokens) means[budgets[r]].add(values[r]);
+      if (!is_selected) continue;
+      if (has_tokens && values[r] >= target) {
+        auto& least = needed[{layers[r], heads[r]}];
+        const auto budget = static_cast<Index>(budgets[r]);
+        least = least ? std::min(*least, budget) : budget;
+      }
+      if (!is_current[r] || !(values[r] < target)) continue;
+      picture.failing.push_back(
+          {static_cast<Index>(layers[r]), static_cast<Index>(heads[r]), values[r], std::nullopt});
+    }
+    for (const auto& [budget, mean] : means) {
+      if (line.for_target || !(mean.value() >= target)) continue;
+      line.for_target = static_cast<Index>(budget);
+    }
+    if (!is_selected) continue;
+    for (FailingHead& head : picture.failing) {
+      const auto found =
+          needed.find({static_cast<double>(head.layer), static_cast<double>(head.q_head)});
+      if (found != needed.end()) head.needed = found->second;
+    }
+  }
+  std::stable_sort(picture.failing.begin(), picture.failing.end(),
+                   [](const FailingHead& a, const FailingHead& b) { return a.value < b.value; });
+}
+
+void add_opened(RecallPicture& picture, const RecallQuestion& question,
+                const std::vector<OpenedSweep>& opened, const std::vector<std::string>& specs) {
+  plot::Panel& panel = picture.figure.panels.front();
+  for (const OpenedSweep& sweep : opened) {
+    FigureOptions options = recall_figure_options(question);
+    options.phase = std::string(name_of(question.phase));
+    options.band = BandKind::none;
+    plot::Figure figure;
+    try {
+      figure = figures::sweep_curves(*sweep.table, options, sweep_axis(question.options.along),
+                                     options.metric, specs);
+    } catch (const ConfigError& e) {  // other layers, heads or phases
+      picture.figure.caption.push_back(
+          fmt::format("Nothing of {} is shown: {}.", sweep.name, e.what()));
+      continue;
+    }
+    for (plot::Mark& mark : figure.panels.front().marks) {
+      auto* line = std::get_if<plot::Line>(&mark);
+      if (line == nullptr) continue;
+      line->label += fmt::format(" ({})", figures::method_label(sweep.name));
+      line->markers = line->x.size() == 1;
+      panel.marks.push_back(std::move(mark));
+      picture.mark_methods.emplace_back();
+    }
+    picture.figure.caption.push_back(
+        fmt::format("Curves without markers: the opened sweep {}.", sweep.name));
+  }
+}
+
+std::optional<double> place_of_budget(const RecallPicture& picture, std::size_t mark,
+                                      double budget) {
+  if (picture.along == RecallAlong::budget) return budget;
+  if (mark >= picture.mark_budgets.size()) return std::nullopt;
+  const auto& line = std::get<plot::Line>(picture.figure.panels.front().marks[mark]);
+  std::map<double, double> curve;  // log of the budget -> log of the place
+  for (std::size_t i = 0; i < picture.mark_budgets[mark].size(); ++i) {
+    const double known = picture.mark_budgets[mark][i];
+    if (known == budget) return line.x[i];
+    if (known > 0.0 && line.x[i] > 0.0) curve[std::log(known)] = std::log(line.x[i]);
+  }
+  if (curve.empty() || !(budget > 0.0)) return std::nullopt;
+  const double wanted = std::log(budget);
+  const auto right = curve.lower_bound(wanted);
+  if (right == curve.begin()) return std::exp(right->second);
+  if (right == curve.end()) return std::exp(curve.rbegin()->second);
+  const auto left = std::prev(right);
+  const double part = (wanted - left->first) / (right->first - left->first);
+  return std::exp(left->second + part * (right->second - left->second));
+}
+
+plot::Figure with_budget_rule(plot::Figure figure, const RecallPicture& picture, Index budget) {
+  const bool is_nominal = picture.along == RecallAlong::budget;
+  if (!is_nominal && !picture.reference) return figure;
+  const auto at =
+      place_of_budget(picture, picture.reference.value_or(0), static_cast<double>(budget));
+  if (!at) return figure;
+  for (plot::Panel& panel : figure.panels) {
+    plot::Rule rule;
+    rule.kind = plot::Rule::Kind::vertical;
+    rule.at = *at;
+    rule.tone = {plot::Role::highlight, 0};
+    panel.marks.emplace_back(std::move(rule));
+  }
+  figure.caption.push_back(is_nominal
+                               ? fmt::format("Vertical line: a budget of {} tokens.", budget)
+                               : fmt::format("Vertical line: {} at a budget of {} tokens.",
+                                             picture.mark_methods[*picture.reference], budget));
+  return figure;
+}
+
+RecallPlace recall_place(const RecallPicture& picture, Index n_tokens, double x,
+                         std::optional<std::size_t> mark) {
+  RecallPlace place;
+  if (mark && *mark < picture.mark_methods.size()) place.method = picture.mark_methods[*mark];
+  const bool has_ladder = place.method.empty() || takes_tokens(budget_of(place.method, {}));
+  if (!has_ladder) return place;  // its one point says nothing about budgets in tokens
+  const bool is_nominal = picture.along == RecallAlong::budget;
+  const auto by = place.method.empty() ? picture.reference : mark;
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const Index budget : budget_ladder(n_tokens)) {
+    const auto at = is_nominal ? std::optional(static_cast<double>(budget))
+                    : by       ? place_of_budget(picture, *by, static_cast<double>(budget))
+                               : std::nullopt;
+    if (!at) continue;
+    const double distance = std::abs(std::log2(std::max(x, 1e-3)) - std::log2(std::max(*at, 1e-3)));
+    if (distance >= nearest) continue;
+    nearest = distance;
+    place.budget = budget;
+  }
+  return place;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,249 @@
+#include "gui/model/methods/why_view.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/number_text.hpp"
+#include "gui/model/session/methods.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr std::size_t kHeaviest = 24;        // keys of the table, and points along the score
+constexpr std::size_t kMostByWeight = 4096;  // points along the weight
+constexpr double kLeastScore = -1e300;       // QuoKA's "unscored" is no height of a figure
+constexpr double kLeastWeight = 1e-12;
+
+/// Points of one kind of end.
+struct EndPoints {
+  plot::Scatter marks;
+  std::vector<Index> keys;
+};
+
+EndPoints points_named(const char* label, plot::Tone tone) {
+  EndPoints points;
+  points.marks.label = label;
+  points.marks.tone = tone;
+  points.marks.size = 1.2;
+  points.marks.opacity = 0.9;
+  return points;
+}
+
+/// Kept and dropped keys as two clouds.
+class Ends {
+ public:
+  void add(const KeyFate& fate, double x, double y) {
+    EndPoints& points = fate.end == KeyEnd::dropped ? dropped_
+                        : fate.end == KeyEnd::kept  ? kept_
+                                                    : by_rule_;
+    points.marks.x.push_back(x);
+    points.marks.y.push_back(y);
+    points.keys.push_back(fate.key);
+  }
+  void put_into(plot::Panel& panel, std::vector<std::vector<Index>>& keys) {
+    for (EndPoints* points : {&by_rule_, &kept_, &dropped_}) {
+      if (points->keys.empty()) continue;
+      panel.marks.emplace_back(std::move(points->marks));
+      keys.push_back(std::move(points->keys));
+    }
+  }
+
+ private:
+  EndPoints by_rule_ = points_named("kept by rule", {plot::Role::neutral, 0});
+  EndPoints kept_ = points_named("kept", {plot::Role::series, 0});
+  EndPoints dropped_ = points_named("dropped", {plot::Role::series, 1});
+};
+
+/// The heaviest key of a unit.
+Index heaviest_of(const QueryLook& look, std::size_t unit) {
+  const Index page = look.first_unit + static_cast<Index>(unit);
+  Index best = std::max(page * look.page_size, look.visible.begin);
+  for (Index key = best; key < std::min((page + 1) * look.page_size, look.visible.end); ++key) {
+    if (look.weight(key) > look.weight(best)) best = key;
+  }
+  return best;
+}
+
+void draw_by_score(const QueryLook& look, WhyPicture& picture, plot::Panel& panel) {
+  plot::Line curve;
+  curve.label = look.page_size > 1 ? "all pages" : "all keys";
+  curve.tone = {plot::Role::neutral, 0};
+  curve.markers = false;
+  std::vector<Index> keys;
+  for (const std::size_t unit : look.ranking()) {
+    if (!(look.scores[unit] > kLeastScore)) break;
+    curve.x.push_back(static_cast<double>(curve.x.size() + 1));
+    curve.y.push_back(look.scores[unit]);
+    keys.push_back(heaviest_of(look, unit));
+  }
+  panel.marks.emplace_back(std::move(curve));
+  picture.keys.push_back(std::move(keys));
+  if (std::isfinite(look.cut) && look.cut > kLeastScore) {
+    panel.marks.emplace_back(
+        plot::Rule{plot::Rule::Kind::horizontal, look.cut, "cut-off", {plot::Role::highlight, 0}});
+    picture.keys.emplace_back();
+  }
+  Ends ends;
+  for (const KeyFate& fate : picture.heaviest) {
+    if (const auto place = why_place(fate, WhyAlong::score)) ends.add(fate, place->x, place->y);
+  }
+  ends.put_into(panel, picture.keys);
+  panel.x.label = look.page_size > 1 ? "Rank of the page by the method's score"
+                                     : "Rank of the key by the method's score";
+  panel.y.label = look.page_size > 1 ? "Score of the page" : "Score";
+}
+
+void draw_by_weight(const QueryLook& look, WhyPicture& picture, plot::Panel& panel) {
+  Ends ends;
+  for (const Index key : look.heaviest(kMostByWeight)) {
+    const KeyFate fate = fate_of(look, key);
+    if (const auto place = why_place(fate, WhyAlong::weight)) ends.add(fate, place->x, place->y);
+  }
+  ends.put_into(panel, picture.keys);
+  panel.x.label = "Rank of the key by its weight";
+  panel.y.label = "Softmax weight";
+  panel.y.scale = plot::ScaleKind::log10;
+}
+
+}  // namespace
+
+KeyQuestion why_question(const Session& session) {
+  const Selection& selection = session.selection();
+  const Parameters& parameters = session.parameters();
+  KeyQuestion question;
+  question.layer = selection.layer;
+  question.q_head = selection.q_head;
+  question.query = selection.query;
+  question.selector = spec_of(selection.selector, parameters);
+  question.budget = budget_of(question.selector, parameters);
+  question.chunk = parameters.chunk;
+  question.dense_layers = parameters.dense_layers;
+  const SelectorCaps& caps = question.selector.caps();
+  question.as_step =
+      session.phase() == Phase::prefill && !caps.is_defined(Phase::prefill) && caps.decode;
+  return question;
+}
+
+std::string why_obstacle(const Session& session) {
+  const KeyQuestion question = why_question(session);
+  const Phase phase = question.as_step ? Phase::decode : session.phase();
+  return obstacle(question.selector, phase, session.second() != nullptr);
+}
+
+Index asked_key(const QueryLook& look, std::optional<Index> selected) {
+  if (selected) return *selected;
+  for (const Index key : look.heaviest(look.weights.size())) {
+    if (fate_of(look, key).end == KeyEnd::dropped) return key;
+  }
+  return look.question.query;
+}
+
+std::size_t WhyPicture::bytes() const {
+  std::size_t bytes = sizeof *this + heaviest.size() * sizeof(KeyFate);
+  for (const auto& mark : keys) bytes += mark.size() * (sizeof(Index) + 2 * sizeof(double));
+  return bytes;
+}
+
+bool has_ranking(const QueryLook& look) {
+  return std::any_of(look.scores.begin(), look.scores.end(),
+                     [](double score) { return score > kLeastScore; });
+}
+
+std::optional<WhyPlace> why_place(const KeyFate& fate, WhyAlong along) {
+  if (fate.end == KeyEnd::unseen) return std::nullopt;
+  if (along == WhyAlong::score) {
+    if (!fate.is_ranked || !(fate.score > kLeastScore)) return std::nullopt;
+    return WhyPlace{static_cast<double>(fate.rank), fate.score};
+  }
+  if (fate.weight < kLeastWeight) return std::nullopt;
+  return WhyPlace{static_cast<double>(fate.weight_rank), fate.weight};
+}
+
+WhyPicture why_picture(const QueryLook& look, WhyAlong along, const std::string& trace) {
+  WhyPicture picture;
+  for (const Index key : look.heaviest(kHeaviest)) picture.heaviest.push_back(fate_of(look, key));
+  if (look.is_dense) return picture;
+  const bool by_score = along == WhyAlong::score && has_ranking(look);
+  const KeyQuestion& question = look.question;
+  plot::Panel panel;
+  panel.x.scale = plot::ScaleKind::log10;
+  panel.aspect = 0.6;
+  if (by_score) {
+    draw_by_score(look, picture, panel);
+  } else {
+    draw_by_weight(look, picture, panel);
+  }
+  if (panel.marks.empty()) return picture;
+  const std::string budget = question.budget ? " at " + question.budget->to_string() : "";
+  panel.title = fmt::format("{}{}: {} keys, {} of the attention", question.selector.text(), budget,
+                            look.kept.size(), percent_text(look.kept_mass));
+  plot::Figure& figure = picture.figure;
+  figure.name = "why";
+  figure.legend = plot::LegendPlace::above;
+  figure.span = plot::Span::column;
+  figure.caption.push_back(
+      fmt::format("{}, layer {}, query head {}: what {}{} keeps for the query at {}{}.", trace,
+                  question.layer, question.q_head, question.selector.text(), budget, question.query,
+                  question.as_step ? ", taken as a decode step"
+                  : look.call.size() > 1
+                      ? fmt::format(" of the chunk {} to {}", look.call.begin, look.call.end - 1)
+                      : std::string()));
+  if (by_score) {
+    figure.caption.push_back(fmt::format(
+        "Points: the {} heaviest keys of the query{}. Cut-off: the smallest score that earned a "
+        "place.",
+        picture.heaviest.size(), look.page_size > 1 ? ", at their pages" : ""));
+  } else if (look.weights.size() > kMostByWeight) {
+    figure.caption.push_back(
+        fmt::format("The {} heaviest of {} keys.", kMostByWeight, look.weights.size()));
+  }
+  figure.panels.push_back(std::move(panel));
+  return picture;
+}
+
+std::string why_csv(const QueryLook& look) {
+  std::string csv = "key,weight,weight_rank,end,score,rank,page_begin,page_end\n";
+  // Ranks at once: key by key they would cost the square of the context.
+  std::vector<Index> rank(look.scores.size(), 0);
+  Index next = 0;
+  for (const std::size_t unit : look.ranking()) rank[unit] = ++next;
+  Index weight_rank = 0;
+  for (const Index key : look.heaviest(look.weights.size())) {
+    ++weight_rank;
+    const auto unit = look.unit_of(key);
+    const auto found =
+        std::lower_bound(look.kept.begin(), look.kept.end(), static_cast<KeyPos>(key));
+    const bool is_kept = found != look.kept.end() && *found == static_cast<KeyPos>(key);
+    KeyEnd end = is_kept ? KeyEnd::kept : KeyEnd::dropped;
+    if (is_kept && look.by_rule[static_cast<std::size_t>(found - look.kept.begin())])
+      end = KeyEnd::by_rule;
+    if (look.is_dense) end = KeyEnd::dense;
+    csv += fmt::format("{},{:.9g},{},{}", key, look.weight(key), weight_rank, enum_name(end));
+    if (!unit) {
+      csv += ",,,,\n";
+      continue;
+    }
+    const Index page = look.first_unit + static_cast<Index>(*unit);
+    csv += fmt::format(",{:.9g},{},{},{}\n", look.scores[*unit], rank[*unit],
+                       std::max(page * look.page_size, look.visible.begin),
+                       std::min((page + 1) * look.page_size, look.visible.end));
+  }
+  return csv;
+}
+
+std::string why_command(const QueryLook& look, Index key, const std::string& file) {
+  const KeyQuestion& question = look.question;
+  return fmt::format(
+      "kvscope explain '{}' --layer {} --head {} --query {} --key {} --selector '{}'{} --chunk "
+      "{}{}{}",
+      file, question.layer, question.q_head, question.query, key, question.selector.text(),
+      question.budget ? " --budget " + question.budget->to_string() : std::string(), question.chunk,
+      question.dense_layers ? fmt::format(" --dense-layers {}", *question.dense_layers)
+                            : std::string(),
+      question.as_step ? " --as-step" : "");
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,189 @@
+#include "gui/model/results/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/version.hpp"
+#include "traces/hash.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kFormat = "kvscope-view";
+constexpr int kVersion = 1;
+
+/// File systems take 255 bytes; endings and "-12" need some.
+constexpr std::size_t kLongestStem = 200;
+
+void check_stem(const std::string& stem) {
+  const bool has_bad = std::any_of(stem.begin(), stem.end(), [](char c) {
+    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
+  });
+  if (!stem.empty() && stem.size() <= kLongestStem && stem.front() != '.' && !has_bad) return;
+  throw ConfigError(
+      fmt::format("\"{}\" cannot be a file name: expected 1 to {} letters without slashes, not "
+                  "beginning with a dot",
+                  stem.substr(0, 60), kLongestStem));
+}
+
+std::optional<FigureFormat> drawing_of(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::svg:
+      return FigureFormat::svg;
+    case ExportFormat::pdf:
+      return FigureFormat::pdf;
+    case ExportFormat::png:
+      return FigureFormat::png;
+    case ExportFormat::tex:
+      return FigureFormat::tex;
+    case ExportFormat::csv:
+      break;
+  }
+  return std::nullopt;
+}
+
+Json manifest_of(const ExportRequest& request, const std::vector<OutputFile>& files) {
+  Json json = {{"format", kFormat}, {"version", kVersion}, {"panel", request.panel}};
+  json["figure"] = request.figure ? Json(request.figure->name) : Json(nullptr);
+  json["stem"] = request.stem;
+  json["caption"] = request.figure ? Json(request.figure->caption) : Json::array();
+  json["render"] = fields_to_json(request.render);
+  json["traces"] = Json::array();
+  for (const ExportSource& trace : request.traces) {
+    json["traces"].push_back(
+        {{"file", trace.file}, {"uuid", trace.uuid}, {"content_hash", trace.content_hash}});
+  }
+  json["results"] = request.results;
+  json["files"] = Json::array();
+  for (const OutputFile& file : files) {
+    json["files"].push_back({{"name", file.name},
+                             {"bytes", file.bytes.size()},
+                             {"hash", "xxh128:" + hash_text(file.bytes)}});
+  }
+  json["panel_options"] = request.options;
+  json["window"] = request.window;
+  json["session"] = request.session;
+  json["writer"] = writer_name();
+  return json;
+}
+
+/// Letters, digits, - and _; runs of anything else become one -.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '_' || c == '-';
+    if (is_plain) {
+      out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+  }
+  while (!out.empty() && out.back() == '-') out.pop_back();
+  return out;
+}
+
+}  // namespace
+
+std::vector<OutputFile> export_files(const ExportRequest& request) {
+  check_stem(request.stem);
+  if (request.formats.empty())
+    throw ConfigError("no format is chosen: tick at least one of svg, pdf, png, tex and csv");
+  std::vector<FigureFormat> drawings;
+  for (const ExportFormat format : request.formats) {
+    const auto drawing = drawing_of(format);
+    if (drawing) drawings.push_back(*drawing);
+    if (request.figure || (!drawing && request.csv)) continue;
+    throw ConfigError(
+        fmt::format("the panel \"{}\" shows nothing to export as {} yet: wait until it is "
+                    "computed, or choose what it needs",
+                    request.panel, enum_name(format)));
+  }
+  std::vector<OutputFile> files;
+  if (request.figure && !(drawings.empty() && request.csv)) {
+    files = render_figure(*request.figure, request.render, drawings, request.stem);
+    if (request.csv) files.back().bytes = *request.csv;
+  } else {
+    files.push_back({request.stem + ".csv", *request.csv});
+  }
+  // A token may hold bytes that are no UTF-8; the manifest says so with the replacement character.
+  std::string manifest = manifest_of(request, files)
+                             .dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  files.push_back({request.stem + ".json", std::move(manifest) + "\n"});
+  return files;
+}
+
+std::vector<std::string> names_in_use(const fs::path& folder,
+                                      const std::vector<OutputFile>& files) {
+  std::vector<std::string> names;
+  for (const OutputFile& file : files) {
+    std::error_code error;
+    if (fs::exists((folder.empty() ? fs::path(".") : folder) / file.name, error)) {
+      names.push_back(file.name);
+    }
+  }
+  return names;
+}
+
+std::vector<fs::path> export_view(const ExportRequest& request, Existing existing) {
+  const std::vector<OutputFile> files = export_files(request);
+  const bool may_replace = existing == Existing::replace;
+  if (const auto in_use = names_in_use(request.folder, files); !may_replace && !in_use.empty()) {
+    throw IoError(fmt::format("{} {} in {} already: choose another name, or let it be replaced",
+                              fmt::join(in_use, ", "), in_use.size() == 1 ? "is" : "are",
+                              request.folder.empty() ? "." : request.folder.string()));
+  }
+  write_output_files(request.folder, files, may_replace);
+  std::vector<fs::path> paths;
+  for (const OutputFile& file : files) paths.push_back(request.folder / file.name);
+  return paths;
+}
+
+ExportRequest export_request(const Session& session, const std::string& panel,
+                             const fs::path& folder) {
+  ExportRequest request;
+  request.panel = panel;
+  request.folder = folder;
+  request.stem = free_stem(folder, suggested_stem(session, panel));
+  for (const auto& trace : {session.document(), session.second()}) {
+    if (!trace) continue;
+    request.traces.push_back({trace->name(), trace->info().uuid, trace->info().content_hash});
+  }
+  for (const auto& result : session.results()) {
+    request.results.push_back(fs::path(result->name()).filename().string());
+  }
+  request.session = session.to_json(folder);
+  return request;
+}
+
+std::string suggested_stem(const Session& session, const std::string& panel) {
+  std::string stem = plain(panel);
+  if (const auto trace = session.document()) {
+    const Selection& s = session.selection();
+    const std::string name = plain(trace->path().stem().string()).substr(0, 80);
+    stem += fmt::format("{}{}-layer{}-head{}", name.empty() ? "" : "-", name, s.layer, s.q_head);
+  }
+  return stem.empty() ? "view" : stem;
+}
+
+std::string free_stem(const fs::path& folder, const std::string& stem) {
+  const auto in_use = [&](const std::string& name) {
+    return std::any_of(std::begin(EnumNames<ExportFormat>::value),
+                       std::end(EnumNames<ExportFormat>::value), [&](std::string_view ending) {
+                         std::error_code error;
+                         const fs::path file = fmt::format("{}.{}", name, ending);
+                         return fs::exists((folder.empty() ? fs::path(".") : folder) / file, error);
+                       });
+  };
+  std::string name = stem;
+  for (int number = 2; in_use(name); ++number) name = fmt::format("{}-{}", stem, number);
+  return name;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,80 @@
+// "Export what I see": the figure of a panel as files of a paper, the numbers behind it, and a
+// manifest that says what was looked at.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gui/model/session/session.hpp"
+#include "notebooks_export/figure_export.hpp"
+
+namespace kvscope::gui {
+
+enum class ExportFormat { svg, pdf, png, tex, csv };
+
+/// A trace that was looked at.
+struct ExportSource {
+  std::string file;  // name without folders
+  std::string uuid;
+  std::string content_hash;  // empty while it is recorded
+};
+
+/// What of a panel is written, and where.
+struct ExportRequest {
+  std::string panel;                   // "attention-map"
+  std::optional<plot::Figure> figure;  // Panel::figure(); must be there for all formats but csv
+  std::optional<std::string> csv;      // Panel::csv(); empty: the numbers of the figure
+  std::vector<ExportFormat> formats = {ExportFormat::pdf};  // at least one
+  RenderOptions render;
+  std::filesystem::path folder;
+  std::string stem;  // of the files' names, without an ending
+  std::vector<ExportSource> traces;
+  std::vector<std::string> results;  // files of open results
+  nlohmann::ordered_json session;    // Session::to_json
+  nlohmann::ordered_json options;    // Panel::options()
+  nlohmann::ordered_json window;     // width, height and scale: what was in sight
+};
+
+/// Draws: STEM.svg, .pdf, .png and .tex (with its images) as asked for, always STEM.csv, and
+/// the manifest STEM.json. Throws ConfigError if there is nothing to export, the figure cannot
+/// be drawn or the stem is no file name; IoError without the figures' font. May take a second:
+/// for worker threads.
+std::vector<OutputFile> export_files(const ExportRequest& request);
+
+/// Those of the files that are in the folder already: to ask before they are replaced.
+std::vector<std::string> names_in_use(const std::filesystem::path& folder,
+                                      const std::vector<OutputFile>& files);
+
+/// What becomes of files that are there already.
+enum class Existing { keep, replace };
+
+/// export_files, written all or none. Returns the paths, the drawing first and the manifest last.
+/// Throws what export_files throws, and IoError if a file is there already (unless replaced), or
+/// cannot be written; the folder's parent must exist.
+std::vector<std::filesystem::path> export_view(const ExportRequest& request, Existing existing);
+
+/// A request with everything but the figure, csv and options of the panel filled from the session.
+/// `base`: what the session's paths are relative to; usually the folder.
+ExportRequest export_request(const Session& session, const std::string& panel,
+                             const std::filesystem::path& folder);
+
+/// "compare-verifier-layer3-head5": panel, trace, layer and head, with letters, digits, - and _
+/// only.
+std::string suggested_stem(const Session& session, const std::string& panel);
+
+/// `stem`, or stem-2, stem-3, ...: the first for which no file STEM.* of an export is in the
+/// folder.
+std::string free_stem(const std::filesystem::path& folder, const std::string& stem);
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::ExportFormat> {
+  static constexpr std::array<std::string_view, 5> value = {"svg", "pdf", "png", "tex", "csv"};
+};
+}  // namespace kvscope

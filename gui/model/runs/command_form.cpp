@@ -1,0 +1,213 @@
+#include "gui/model/runs/command_form.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/shell_word.hpp"
+#include "gui/model/session/session.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kWhere = "kvscope help --json";
+
+std::string word_at(const Json& json, const char* key) {
+  if (!json.is_object() || !json.contains(key) || !json[key].is_string())
+    throw FormatError(
+        fmt::format("{}: expected a text \"{}\": is kvscope of another version?", kWhere, key));
+  return json[key].get<std::string>();
+}
+
+CommandOption read_option(const Json& json, bool is_argument) {
+  CommandOption option;
+  option.name = word_at(json, "name");
+  option.placeholder = word_at(json, "value");
+  option.help = word_at(json, "help");
+  option.preset = word_at(json, "default");
+  option.is_argument = is_argument;
+  option.is_file = word_at(json, "kind") != "text";
+  option.is_required = json.value("required", false);
+  for (const Json& choice : json.value("choices", Json::array())) {
+    if (choice.is_string()) option.choices.push_back(choice.get<std::string>());
+  }
+  return option;
+}
+
+std::vector<std::string> begun(std::string_view command) {
+  std::vector<std::string> words;
+  while (!command.empty()) {
+    const std::size_t end = std::min(command.find(' '), command.size());
+    words.emplace_back(command.substr(0, end));
+    command.remove_prefix(std::min(end + 1, command.size()));
+  }
+  return words;
+}
+
+/// What the help of --out says a command writes.
+std::string ending_of(const CommandOption& out) {
+  if (out.help.find(".html") != std::string::npos) return ".html";
+  const bool is_json = out.help.find("JSON") != std::string::npos &&
+                       out.help.find(".h5") == std::string::npos &&
+                       out.help.find("HDF5") == std::string::npos;
+  return is_json ? ".json" : ".h5";
+}
+
+}  // namespace
+
+const CommandOption* CommandSpec::find(std::string_view option) const {
+  const auto found = std::find_if(options.begin(), options.end(),
+                                  [&](const CommandOption& o) { return o.name == option; });
+  return found == options.end() ? nullptr : &*found;
+}
+
+std::vector<CommandSpec> read_commands(const std::string& text) {
+  const Json json = parse_ordered_json(text, kWhere);
+  if (!json.is_array()) throw FormatError(fmt::format("{}: expected a list of commands", kWhere));
+  std::vector<CommandSpec> commands;
+  for (const Json& entry : json) {
+    CommandSpec command;
+    command.name = word_at(entry, "name");
+    command.summary = word_at(entry, "summary");
+    command.description = word_at(entry, "description");
+    for (const char* part : {"arguments", "options"}) {
+      if (!entry.contains(part) || !entry[part].is_array()) continue;
+      for (const Json& option : entry[part])
+        command.options.push_back(read_option(option, std::string_view(part) == "arguments"));
+    }
+    if (command.find("progress") == nullptr) continue;
+    // The window asks for these itself, or shows what they would print.
+    std::erase_if(command.options, [](const CommandOption& option) {
+      return option.name == "help" || option.name == "progress" || option.name == "json";
+    });
+    const bool has_out = command.find("out") != nullptr;  // OUT is the same: one way is enough
+    std::erase_if(command.options, [&](const CommandOption& option) {
+      return has_out && option.is_argument && option.name == "OUT";
+    });
+    commands.push_back(std::move(command));
+  }
+  if (commands.empty()) throw FormatError(fmt::format("{}: no command was listed", kWhere));
+  return commands;
+}
+
+std::vector<std::string> command_words(const CommandSpec& command, const CommandValues& values) {
+  std::vector<std::string> arguments;
+  CommandOptions options;
+  for (const CommandOption& option : command.options) {
+    const auto found = values.find(option.name);
+    if (found == values.end() || found->second.empty()) continue;
+    const std::string& value = found->second;
+    if (option.is_argument) {
+      arguments.push_back(value);
+    } else if (!option.is_flag()) {
+      options.emplace_back(option.name, value);
+    } else if (value == "true") {
+      options.emplace_back(option.name, "");
+    }
+  }
+  return command_words(command.name, arguments, options);
+}
+
+std::vector<std::string> command_words(std::string_view command,
+                                       const std::vector<std::string>& arguments,
+                                       const CommandOptions& options) {
+  std::vector<std::string> words = begun(command);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  for (const auto& [name, value] : options) {
+    if (value.starts_with("-")) {  // must not be taken for an option itself
+      words.push_back(fmt::format("--{}={}", name, value));
+      continue;
+    }
+    words.push_back("--" + name);
+    if (!value.empty()) words.push_back(value);
+  }
+  return words;
+}
+
+std::string command_line_of(const std::vector<std::string>& words) {
+  std::string line = "kvscope";
+  for (const std::string& word : words) line += " " + shell_word(word);
+  return line;
+}
+
+CommandValues suggested_values(const CommandSpec& command, const Session& session) {
+  CommandValues values;
+  const auto trace = session.document();
+  const auto second = session.second();
+  for (const CommandOption& option : command.options) {
+    const bool is_draft = option.name == "DRAFT" || option.name == "draft";
+    const bool is_trace = option.is_argument && option.is_file && !is_draft;
+    if (is_trace && trace) values[option.name] = trace->path().string();
+    if (is_draft && second) values[option.name] = second->path().string();
+    if (option.name == "selector") {
+      std::string methods;
+      for (const std::string& method : session.ticked())
+        methods += (methods.empty() ? "" : ",") + method;
+      values[option.name] = methods;
+    }
+    if (option.name == "budget" && option.choices.empty())
+      values[option.name] = fmt::format("{}", session.parameters().budget);
+    if (option.name == "html") values[option.name] = "true";
+  }
+  if (const CommandOption* out = command.find("out")) {
+    std::string name = command.name;
+    std::replace(name.begin(), name.end(), ' ', '-');
+    std::error_code error;
+    const fs::path folder = trace ? trace->path().parent_path() : fs::current_path(error);
+    const std::string stem = trace ? trace->path().stem().string() + "-" + name : name;
+    values["out"] = free_file(folder / (stem + ending_of(*out))).string();
+  }
+  return values;
+}
+
+std::string RecordingForm::problem() const {
+  std::error_code error;
+  const bool has_text = typed.find_first_not_of(" \t\r\n") != std::string::npos;
+  const bool is_embedded = model == "verifier" || model == "draft";
+  if (model.empty()) return "Name a model: verifier, draft, or a folder with a checkpoint.";
+  if (!is_embedded && !fs::is_directory(model, error))
+    return fmt::format("{} is no folder: a checkpoint lies in one, with its config.json.", model);
+  if (text == Text::typed && !has_text) return "Type the text that the model shall read.";
+  if (text == Text::file && !fs::is_regular_file(file, error))
+    return file.empty() ? "Name the file with the text, or drop it onto this window."
+                        : fmt::format("{} is no file.", file);
+  if (out.empty()) return "Name the file to record into.";
+  if (fs::exists(out, error)) return fmt::format("{} is there already: name another file.", out);
+  const fs::path folder = fs::path(out).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    return fmt::format("There is no folder {} to record into.", folder.string());
+  return {};
+}
+
+std::vector<std::string> RecordingForm::words() const {
+  CommandOptions options = {{"model", model}};
+  if (text == Text::typed) options.emplace_back("prompt", typed);
+  if (text == Text::file) options.emplace_back("text", file);
+  if (n_tokens > 0) options.emplace_back("max-tokens", fmt::format("{}", n_tokens));
+  if (n_decode > 0) options.emplace_back("decode", fmt::format("{}", n_decode));
+  options.emplace_back("out", out);
+  return command_words("record", {}, options);
+}
+
+fs::path free_file(const fs::path& wanted) {
+  const auto is_taken = [](const fs::path& file) {
+    std::error_code error;
+    fs::path part = file;
+    part += ".part";
+    return fs::exists(file, error) || fs::exists(part, error);
+  };
+  fs::path file = wanted;
+  for (int number = 2; is_taken(file); ++number) {
+    file = wanted.parent_path() /
+           fmt::format("{}-{}{}", wanted.stem().string(), number, wanted.extension().string());
+  }
+  return file;
+}
+
+}  // namespace kvscope::gui

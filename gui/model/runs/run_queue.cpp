@@ -1,0 +1,218 @@
+#include "gui/model/runs/run_queue.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "gui/model/runs/child_program.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+
+/// What the thread of a command and the window share.
+struct RunQueue::Words {
+  std::mutex mutex;
+  std::string said;
+  std::string last;  // of standard error, without progress
+};
+
+struct RunQueue::Entry {
+  Job job;
+  std::shared_ptr<Words> words = std::make_shared<Words>();
+};
+
+struct RunQueue::Catalogue {
+  Job job;
+  std::vector<CommandSpec> commands;
+};
+
+namespace {
+
+// Of the program's exit codes (analysis/cli/exit_code.hpp), those after which its results stand.
+constexpr int kOk = 0;
+constexpr int kPartlyFailed = 4;
+constexpr int kCheckFailed = 5;
+
+/// A line of --progress json; empty for anything else.
+std::optional<Progress> progress_of(const std::string& line) {
+  if (!line.starts_with("{\"stage\"")) return std::nullopt;
+  try {
+    const nlohmann::json json = parse_json(line, "progress");
+    return Progress{json.at("stage").get<std::string>(), json.at("done").get<std::int64_t>(),
+                    json.at("total").get<std::int64_t>(), json.at("unit").get<std::string>()};
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+/// What the program said as a sentence for the window: without its own name, and without the way to
+/// its help, which leads to a terminal.
+std::string sentence_of(std::string line) {
+  if (line.starts_with("kvscope: ")) line.erase(0, 9);
+  const std::size_t hint = line.rfind(" (see kvscope ");
+  if (hint != std::string::npos) line.erase(hint);
+  return line;
+}
+
+bool is_file(const fs::path& file) {
+  std::error_code error;
+  return !file.empty() && fs::exists(file, error);
+}
+
+}  // namespace
+
+std::string Run::title() const {
+  std::string words_of_command;
+  for (const std::string& word : words) {
+    const bool is_name = std::all_of(word.begin(), word.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9');
+    });
+    if (!is_name || word.starts_with("-")) break;
+    words_of_command += (words_of_command.empty() ? "" : " ") + word;
+  }
+  return out.empty() ? words_of_command : words_of_command + " " + out.filename().string();
+}
+
+fs::path Run::part() const {
+  fs::path file = out;
+  if (!out.empty()) file += ".part";
+  return file;
+}
+
+RunQueue::RunQueue(JobRunner& jobs, std::string program)
+    : jobs_(jobs), program_(std::move(program)) {}
+
+RunQueue::~RunQueue() = default;
+
+std::uint64_t RunQueue::add(std::vector<std::string> words, fs::path out, AtEnd at_end) {
+  Run run;
+  run.id = ++last_id_;
+  run.words = std::move(words);
+  run.out = std::move(out);
+  run.opens = at_end == AtEnd::open;
+  start(std::move(run));
+  return last_id_;
+}
+
+void RunQueue::start(Run run) {
+  Entry entry;
+  std::vector<std::string> words = {program_};
+  words.insert(words.end(), run.words.begin(), run.words.end());
+  words.insert(words.end(), {"--progress", "json"});
+  entry.job = jobs_.start(
+      run.title(), Lane::programs,
+      [heard = entry.words, words = std::move(words)](JobContext& context) -> std::any {
+        const auto on_line = [&](const std::string& line) {
+          if (const auto progress = progress_of(line)) {
+            context.progress(*progress);
+          } else if (!line.empty()) {
+            const std::lock_guard lock(heard->mutex);
+            heard->last = sentence_of(line);
+          }
+        };
+        ProgramEnd end = run_program(words, {}, on_line, context.stop);
+        const std::lock_guard lock(heard->mutex);
+        heard->said = std::move(end.out);
+        const bool stands =
+            end.code == kOk || end.code == kPartlyFailed || end.code == kCheckFailed;
+        if (stands && !context.stop.stop_requested()) return end.code;
+        throw IoError(heard->last.empty()
+                          ? fmt::format("{} ended with code {} and no word", words[1], end.code)
+                          : heard->last);
+      },
+      {});
+  run.status = entry.job.status();
+  runs_.push_back(std::move(run));
+  entries_.push_back(std::move(entry));
+}
+
+bool RunQueue::update() {
+  bool changed = false;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    Run& run = runs_[i];
+    if (run.status.is_over()) continue;
+    const JobStatus now = entries_[i].job.status();
+    changed =
+        changed || now.state != run.status.state || now.progress.done != run.status.progress.done;
+    run.status = now;
+    if (!now.is_over()) continue;
+    Words& words = *entries_[i].words;
+    const std::lock_guard lock(words.mutex);
+    run.said = words.said;
+    run.has_made_file = is_file(run.out);
+    if (now.state == JobState::done) {
+      run.remark = words.last;
+      if (run.has_made_file && run.opens) made_.push_back(run);
+    } else if (run.has_made_file && now.state == JobState::cancelled) {
+      run.remark = "what was whole until then is kept";
+    } else if (is_file(run.part())) {
+      run.remark = fmt::format("{} is left: recover makes a whole file of it",
+                               run.part().filename().string());
+    }
+  }
+  return changed;
+}
+
+std::vector<Run> RunQueue::take_made() {
+  return std::exchange(made_, {});
+}
+
+bool RunQueue::is_idle() const {
+  return std::all_of(runs_.begin(), runs_.end(),
+                     [](const Run& run) { return run.status.is_over(); });
+}
+
+void RunQueue::cancel(std::uint64_t id) {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (runs_[i].id == id) entries_[i].job.cancel();
+  }
+}
+
+void RunQueue::again(std::uint64_t id) {
+  const auto found =
+      std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.id == id; });
+  if (found == runs_.end()) return;
+  const Run same = *found;
+  add(same.words, same.out, same.opens ? AtEnd::open : AtEnd::leave);
+}
+
+void RunQueue::forget(std::uint64_t id) {
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (runs_[i].id != id || !runs_[i].status.is_over()) continue;
+    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i));
+    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
+
+const std::vector<CommandSpec>& RunQueue::commands() {
+  if (!catalogue_) {
+    catalogue_ = std::make_shared<Catalogue>();
+    catalogue_->job = jobs_.start(
+        "Asking kvscope for its commands", Lane::quick,
+        [program = program_](JobContext& context) -> std::any {
+          const ProgramEnd end = run_program(
+              {program, "help", "--json"}, {}, [](const std::string&) {}, context.stop);
+          if (end.code != kOk) {
+            throw IoError(fmt::format(
+                "{} does not tell its commands (code {}): it should be of this program's version",
+                program, end.code));
+          }
+          return read_commands(end.out);
+        },
+        [weak = std::weak_ptr<Catalogue>(catalogue_)](std::any commands) {
+          if (const auto alive = weak.lock())
+            alive->commands = std::any_cast<std::vector<CommandSpec>>(std::move(commands));
+        });
+  }
+  if (problem_.empty()) problem_ = catalogue_->job.status().error;
+  return catalogue_->commands;
+}
+
+}  // namespace kvscope::gui

@@ -1,0 +1,97 @@
+#include "gui/model/session/settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/base/error.hpp"
+#include "core/base/json_reader.hpp"
+#include "core/base/new_file.hpp"
+#include "core/base/whole_file.hpp"
+#include "gui/model/session/json_fields.hpp"
+
+namespace kvscope::gui {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+constexpr std::size_t kMostRecent = 12;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+}  // namespace
+
+void Settings::add_recent(const fs::path& file) {
+  std::erase(recent, file.string());
+  std::erase(recent, file.string() + ".part");  // what it was while it was recorded
+  recent.insert(recent.begin(), file.string());
+  if (recent.size() > kMostRecent) recent.resize(kMostRecent);
+}
+
+fs::path settings_file() {
+  if (const auto folder = variable("KVSCOPE_CONFIG"); !folder.empty())
+    return fs::path(folder) / "explorer.json";
+  if (const auto folder = variable("XDG_CONFIG_HOME"); !folder.empty())
+    return fs::path(folder) / "kvscope" / "explorer.json";
+  if (const auto home = variable("HOME"); !home.empty())
+    return fs::path(home) / ".config" / "kvscope" / "explorer.json";
+  return {};
+}
+
+fs::path samples_folder() {
+  if (const auto folder = variable("KVSCOPE_CONFIG"); !folder.empty())
+    return fs::path(folder) / "samples";
+  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty())
+    return fs::path(folder) / "kvscope";
+  if (const auto home = variable("HOME"); !home.empty())
+    return fs::path(home) / ".cache" / "kvscope";
+  return {};
+}
+
+constexpr std::size_t kMaxSettingsBytes = std::size_t{16} << 20;
+
+Settings load_settings(const fs::path& file) {
+  Settings settings;
+  std::error_code error;
+  if (file.empty() || !fs::exists(file, error)) return settings;
+  const std::string text = read_regular_file(file, kMaxSettingsBytes);
+  const std::string where =
+      fmt::format("{}: not the settings of kvscope-explorer; delete it to start with the defaults",
+                  file.string());
+  const Json json = parse_ordered_json(text, where);
+  if (!json.is_object()) throw FormatError(where);
+  fields_from_json(json, settings);
+  check_fields(settings);
+  if (json.contains("recent") && json["recent"].is_array()) {
+    for (const Json& path : json["recent"]) {
+      if (path.is_string()) settings.recent.push_back(path.get<std::string>());
+    }
+  }
+  if (json.contains("arrangements") && json["arrangements"].is_object()) {
+    for (const auto& [name, place] : json["arrangements"].items())
+      settings.arrangements[name] = place_from_json(place);
+  }
+  return settings;
+}
+
+void save_settings(const Settings& settings, const fs::path& file) {
+  if (file.empty()) return;
+  Json json = fields_to_json(settings);
+  json["recent"] = settings.recent;
+  json["arrangements"] = Json::object();
+  for (const auto& [name, place] : settings.arrangements)
+    json["arrangements"][name] = to_json(place);
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  try {
+    write_new_file(file, json.dump(2) + "\n", /*overwrite=*/true);
+  } catch (const IoError& problem) {
+    throw IoError(fmt::format("the settings are not saved: {}", problem.what()));
+  }
+}
+
+}  // namespace kvscope::gui

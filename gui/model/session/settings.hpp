@@ -1,0 +1,57 @@
+// What the explorer remembers between its runs, in the user's configuration folder.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "analysis/plot/theme.hpp"
+#include "core/base/fields.hpp"
+#include "gui/model/session/arrangement.hpp"
+
+namespace kvscope::gui {
+
+struct Settings {
+  plot::Ground theme = plot::Ground::light;
+  double ui_scale = 1.0;   // on top of the screen's own scale
+  Index cache_mib = 1024;  // computed values and slices kept in memory
+  bool show_sidebar = true;
+  std::vector<std::string> recent;            // files, the latest first
+  std::map<std::string, Place> arrangements;  // layouts as the user left them, by name
+  std::string last_layout = "overview";
+  bool tour_done = false;  // it was seen to its end, or left
+
+  template <class Self, class Visit>
+  static void visit_fields(Self& self, Visit&& visit) {
+    visit(Field{"theme", "light or dark ground"}, self.theme);
+    visit(Field{"ui-scale", "size of letters and controls, times that of the screen"}.in(0.5, 4.0),
+          self.ui_scale);
+    visit(Field{"cache-mib", "MiB of computed values and slices kept in memory"}.in(64, 1 << 20),
+          self.cache_mib);
+    visit(Field{"show-sidebar", "traces, selection and sliders at the left"}, self.show_sidebar);
+    visit(Field{"last-layout", "the layout shown at the start"}, self.last_layout);
+    visit(Field{"tour-done", "the tour was seen, or left"}, self.tour_done);
+  }
+
+  /// Puts a file in front of the recent ones; the list stays short.
+  void add_recent(const std::filesystem::path& file);
+};
+
+/// $XDG_CONFIG_HOME/kvscope/explorer.json, else ~/.config/...; KVSCOPE_CONFIG, if set, names the
+/// folder instead. Empty if there is no home.
+std::filesystem::path settings_file();
+
+/// Where the samples are recorded that the start page offers: $XDG_CACHE_HOME/kvscope, else
+/// ~/.cache/kvscope; below KVSCOPE_CONFIG if that is set. Empty if there is no home.
+std::filesystem::path samples_folder();
+
+/// Defaults for a missing file; throws FormatError or ConfigError for a damaged one.
+Settings load_settings(const std::filesystem::path& file);
+
+/// Written beside it and renamed, folders made. Throws IoError.
+void save_settings(const Settings& settings, const std::filesystem::path& file);
+
+}  // namespace kvscope::gui

@@ -1,0 +1,177 @@
+#include "gui/model/tokens/token_lines.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/analysis.hpp"
+#include "analysis/plot/font_metrics.hpp"
+#include "gui/model/tokens/token_text.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr Index kTokensPerStopCheck = 8192;
+constexpr std::string_view kMiddleDot = "·";
+constexpr float kLateInLine = 0.66f;
+
+/// Spaces that the eye cannot count: all of a token of spaces, and rows of two and more.
+std::string with_visible_spaces(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (text[i] != ' ') {
+      out += text[i++];
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_not_of(' ', i), text.size());
+    if (end - i == 1 && text.size() > 1) {
+      out += ' ';
+    } else {
+      for (std::size_t n = i; n < end; ++n) out += kMiddleDot;
+    }
+    i = end;
+  }
+  return out;
+}
+
+void append_utf8(std::string& text, char32_t c) {
+  const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
+  if (c < 0x80) {
+    put(c);
+  } else if (c < 0x800) {
+    put(0xc0 | (c >> 6));
+    put(0x80 | (c & 0x3f));
+  } else if (c < 0x10000) {
+    put(0xe0 | (c >> 12));
+    put(0x80 | ((c >> 6) & 0x3f));
+    put(0x80 | (c & 0x3f));
+  } else {
+    put(0xf0 | (c >> 18));
+    put(0x80 | ((c >> 12) & 0x3f));
+    put(0x80 | ((c >> 6) & 0x3f));
+    put(0x80 | (c & 0x3f));
+  }
+}
+
+}  // namespace
+
+// ---- texts ----
+
+TokenTexts TokenTexts::of(const Document& document, JobContext& job) {
+  TokenTexts texts;
+  const Index n = document.info().n_tokens;
+  const bool has_text = document.has_text();
+  std::set<char32_t> alphabet;
+  for (Index pos = 0; pos < n; ++pos) {
+    if (pos % kTokensPerStopCheck == 0) check_stop(job.stop, "reading the text");
+    const std::string shown = document.token_text(pos);
+    const bool ends = has_text && document.token_bytes()[static_cast<std::size_t>(pos)].find(
+                                      '\n') != std::string::npos;
+    texts.add(has_text ? with_visible_spaces(shown) : shown, ends);
+  }
+  for (const char32_t c : characters_of(texts.all_)) alphabet.insert(c);
+  for (const char32_t c : alphabet) append_utf8(texts.alphabet_, c);
+  return texts;
+}
+
+void TokenTexts::add(std::string_view text, bool ends_line) {
+  all_ += text;
+  begin_.push_back(all_.size());
+  ends_line_.push_back(ends_line);
+}
+
+bool TokenTexts::begins_word(Index pos) const {
+  const std::string_view shown = text(pos);
+  return shown.starts_with(' ') || shown.starts_with(kMiddleDot);
+}
+
+std::size_t TokenTexts::bytes() const {
+  return sizeof *this + all_.size() + begin_.size() * sizeof(std::size_t) + ends_line_.size() / 8 +
+         alphabet_.size();
+}
+
+std::vector<char32_t> characters_of(std::string_view utf8) {
+  std::vector<char32_t> characters;
+  for (std::size_t at = 0; at < utf8.size();) {
+    characters.push_back(plot::next_code_point(utf8, at));
+  }
+  return characters;
+}
+
+float Advances::width(std::string_view utf8) const {
+  float sum = 0.0f;
+  for (std::size_t at = 0; at < utf8.size();) {
+    const auto found = known.find(plot::next_code_point(utf8, at));
+    sum += found == known.end() ? other : found->second;
+  }
+  return sum;
+}
+
+// ---- lines ----
+
+TokenRange TokenLines::line(Index i) const {
+  const auto at = static_cast<std::size_t>(i);
+  return {first[at], at + 1 < first.size() ? first[at + 1] : n_tokens()};
+}
+
+Index TokenLines::line_of(Index pos) const {
+  const auto after = std::upper_bound(first.begin(), first.end(), pos);
+  return std::max<Index>(0, after - first.begin() - 1);
+}
+
+Index TokenLines::token_at(Index i, float at) const {
+  if (i < 0 || i >= n_lines()) return -1;
+  const TokenRange tokens = line(i);
+  const auto begin = x.begin() + tokens.begin;
+  const auto end = x.begin() + tokens.end;
+  const auto after = std::upper_bound(begin, end, at);
+  if (after == begin) return -1;
+  const Index pos = tokens.begin + (after - begin) - 1;
+  const auto slot = static_cast<std::size_t>(pos);
+  return at < x[slot] + widths[slot] ? pos : -1;
+}
+
+std::size_t TokenLines::bytes() const {
+  return sizeof *this + first.size() * sizeof(Index) + (x.size() + widths.size()) * sizeof(float);
+}
+
+TokenLines break_lines(const TokenTexts& texts, const Advances& advances,
+                       const LineRequest& request) {
+  TokenLines lines;
+  lines.width = request.width;
+  const auto n = static_cast<std::size_t>(texts.size());
+  lines.x.reserve(n);
+  lines.widths.reserve(n);
+  float x = 0.0f;
+  Index word = 0;  // first token of the last word in the line
+  const auto begin_line = [&](Index pos) {
+    lines.first.push_back(pos);
+    word = pos;
+    x = 0.0f;
+  };
+  for (Index pos = 0; pos < texts.size(); ++pos) {
+    const float width = advances.width(texts.text(pos)) + 2.0f * request.padding;
+    if (pos == 0 || texts.ends_line(pos - 1)) {
+      begin_line(pos);
+    } else if (x > 0.0f && x + width > request.width) {
+      const float word_x = lines.x[static_cast<std::size_t>(word)];
+      const bool is_late = word_x > kLateInLine * request.width;
+      if (texts.begins_word(pos) || word == lines.first.back() || !is_late) {
+        begin_line(pos);
+      } else {
+        begin_line(word);
+        for (Index moved = word; moved < pos; ++moved) {
+          lines.x[static_cast<std::size_t>(moved)] = x;
+          x += lines.widths[static_cast<std::size_t>(moved)];
+        }
+      }
+    }
+    if (texts.begins_word(pos)) word = pos;
+    lines.x.push_back(x);
+    lines.widths.push_back(width);
+    x += width;
+  }
+  return lines;
+}
+
+}  // namespace kvscope::gui

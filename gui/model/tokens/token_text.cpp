@@ -1,0 +1,97 @@
+#include "gui/model/tokens/token_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace kvscope::gui {
+
+namespace {
+
+/// Length of the valid UTF-8 character that begins at `at`; 0 if there is none.
+std::size_t character_length(std::string_view bytes, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
+  const std::uint8_t first = byte(at);
+  const std::size_t n = first < 0x80                    ? 1
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
+  if (n == 0 || at + n > bytes.size()) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates and what lies beyond U+10FFFF.
+  if (n == 3 && ((first == 0xe0 && byte(at + 1) < 0xa0) || (first == 0xed && byte(at + 1) > 0x9f)))
+    return 0;
+  if (n == 4 && ((first == 0xf0 && byte(at + 1) < 0x90) || (first == 0xf4 && byte(at + 1) > 0x8f)))
+    return 0;
+  return n;
+}
+
+/// The code point of the valid character of n bytes at `at`.
+char32_t code_point(std::string_view bytes, std::size_t at, std::size_t n) {
+  auto c = static_cast<char32_t>(static_cast<std::uint8_t>(bytes[at]));
+  if (n > 1) c &= 0x7fU >> n;
+  for (std::size_t i = 1; i < n; ++i) {
+    c = (c << 6) | (static_cast<std::uint8_t>(bytes[at + i]) & 0x3fU);
+  }
+  return c;
+}
+
+/// Characters beyond ASCII that draw nothing, break the line or turn its direction.
+bool is_invisible(char32_t c) {
+  return (c >= 0x80 && c <= 0x9f) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
+}
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+}  // namespace
+
+std::string printable(std::string_view bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size();) {
+    const std::size_t n = character_length(bytes, i);
+    const auto byte = static_cast<std::uint8_t>(bytes[i]);
+    if (n == 1 && byte == '\n') {
+      text += "\u21b5";
+    } else if (n == 1 && byte == '\t') {
+      text += "\u2192";
+    } else if (n == 0 || (n == 1 && (byte < 0x20 || byte == 0x7f))) {
+      text += fmt::format("<{:02X}>", byte);
+    } else if (const char32_t c = code_point(bytes, i, n); is_invisible(c)) {
+      text += fmt::format("<U+{:04X}>", static_cast<std::uint32_t>(c));
+    } else {
+      text += bytes.substr(i, n);
+    }
+    i += std::max<std::size_t>(1, n);
+  }
+  return text;
+}
+
+std::vector<std::size_t> find_text(const std::vector<std::string>& token_bytes,
+                                   std::string_view needle) {
+  std::vector<std::size_t> found;
+  if (needle.empty()) return found;
+  std::string text;
+  std::vector<std::size_t> begin;
+  for (const auto& bytes : token_bytes) {
+    begin.push_back(text.size());
+    text += bytes;
+  }
+  const auto same = [](char a, char b) { return lower(a) == lower(b); };
+  for (auto at = text.cbegin();; ++at) {
+    at = std::search(at, text.cend(), needle.begin(), needle.end(), same);
+    if (at == text.cend()) return found;
+    const auto offset = static_cast<std::size_t>(at - text.cbegin());
+    const auto token = static_cast<std::size_t>(
+        std::upper_bound(begin.begin(), begin.end(), offset) - begin.begin() - 1);
+    if (found.empty() || found.back() != token) found.push_back(token);
+  }
+}
+
+}  // namespace kvscope::gui

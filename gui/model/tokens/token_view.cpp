@@ -1,0 +1,341 @@
+#include "gui/model/tokens/token_view.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/csv_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/figures/selection.hpp"
+#include "gui/model/session/methods.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr double kDecades = 4.0;
+constexpr Index kMostPoints = 600;  // of a curve that is as wide as a column
+
+std::string percent(double share) {
+  return fmt::format("{:.1f}%", 100.0 * share);
+}
+
+std::string method_words(const KeptKeys& kept) {
+  const std::string label = figures::method_label(kept.method);
+  return kept.budget.empty() ? label : fmt::format("{}, {}", label, kept.budget);
+}
+
+/// "256 tokens", "p = 0.95"; empty without a budget.
+std::string budget_words(const std::optional<Budget>& budget) {
+  if (!budget) return {};
+  switch (budget->kind) {
+    case Budget::Kind::tokens:
+      return fmt::format("{} tokens", budget->value);
+    case Budget::Kind::mass:
+      return fmt::format("p = {}", budget->value);
+    case Budget::Kind::pages:
+    case Budget::Kind::ratio:
+      break;
+  }
+  return budget->to_string();
+}
+
+/// Largest weight of each bin of neighbouring keys; every key of its own where there are few.
+plot::Line weight_line(const AttentionRow& row, Index first, double lowest) {
+  plot::Line line;
+  line.label = "attention weight";
+  line.tone = {plot::Role::neutral, 0};
+  line.markers = false;
+  const Index n = row.visible.end - first;
+  const Index width = std::max<Index>(1, (n + kMostPoints - 1) / kMostPoints);
+  for (Index begin = first; begin < row.visible.end; begin += width) {
+    Index best = begin;
+    for (Index pos = begin; pos < std::min(begin + width, row.visible.end); ++pos) {
+      if (row.prob(pos) > row.prob(best)) best = pos;
+    }
+    line.x.push_back(static_cast<double>(best));
+    line.y.push_back(std::max(row.prob(best), lowest));
+  }
+  return line;
+}
+
+/// The kept keys that are shown: the largest one of each bin of the curve's width.
+plot::Scatter kept_points(const AttentionRow& row, const KeptKeys& kept, Index first, double lowest,
+                          plot::Tone tone) {
+  plot::Scatter points;
+  points.label = "kept by " + method_words(kept);
+  points.tone = tone;
+  points.size = 0.8;
+  const Index n = row.visible.end - first;
+  const Index width = std::max<Index>(1, (n + kMostPoints - 1) / kMostPoints);
+  Index bin = -1;
+  for (const KeyPos key : kept.row->keys) {
+    if (key < first || key >= row.visible.end) continue;
+    const double weight = std::max(row.prob(key), lowest);
+    if ((key - first) / width == bin && !points.y.empty()) {
+      if (weight <= points.y.back()) continue;
+      points.x.back() = static_cast<double>(key);
+      points.y.back() = weight;
+      continue;
+    }
+    bin = (key - first) / width;
+    points.x.push_back(static_cast<double>(key));
+    points.y.push_back(weight);
+  }
+  return points;
+}
+
+/// The lowest weight that a logarithmic axis shows.
+double floor_of(double largest) {
+  return largest * std::pow(10.0, -kDecades);
+}
+
+}  // namespace
+
+// ---- weights ----
+
+Index RankedRow::rank_of(Index pos) const {
+  if (pos < row.visible.begin || pos >= row.visible.end) return 0;
+  return rank[static_cast<std::size_t>(pos - row.visible.begin)];
+}
+
+std::string ranked_row_key(Index layer, Index q_head, Index query) {
+  return fmt::format("row/{}/{}/{}", layer, q_head, query);
+}
+
+RankedRow rank_keys(Index layer, Index q_head, AttentionRow row) {
+  RankedRow ranked;
+  ranked.layer = layer;
+  ranked.q_head = q_head;
+  ranked.row = std::move(row);
+  const auto& probs = ranked.row.probs;
+  std::vector<std::int32_t> order(probs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return probs[static_cast<std::size_t>(a)] > probs[static_cast<std::size_t>(b)];
+  });
+  ranked.rank.resize(probs.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    ranked.rank[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i) + 1;
+  }
+  const TokenRange visible = ranked.row.visible;
+  for (Index pos = visible.begin; pos < visible.end; ++pos) {
+    const double weight = ranked.row.prob(pos);
+    ranked.largest = std::max(ranked.largest, weight);
+    if (pos >= kSinkTokens) ranked.largest_but_sinks = std::max(ranked.largest_but_sinks, weight);
+  }
+  return ranked;
+}
+
+RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query) {
+  return rank_keys(layer, q_head, attention_row(trace, layer, q_head, query));
+}
+
+Shading::Shading(const RankedRow& row, WeightScale scale, bool mask_sinks)
+    : row_(&row),
+      scale_(scale),
+      mask_sinks_(mask_sinks),
+      largest_(mask_sinks ? row.largest_but_sinks : row.largest) {}
+
+double Shading::shade(Index pos) const {
+  if (row_ == nullptr || is_masked(pos)) return 0.0;
+  const Index rank = row_->rank_of(pos);
+  if (rank == 0 || largest_ <= 0.0) return 0.0;
+  const double weight = row_->row.prob(pos);
+  switch (scale_) {
+    case WeightScale::linear:
+      return std::clamp(weight / largest_, 0.0, 1.0);
+    case WeightScale::percentile: {
+      const auto n = static_cast<double>(row_->rank.size());
+      return n > 1.0 ? 1.0 - (static_cast<double>(rank) - 1.0) / (n - 1.0) : 1.0;
+    }
+    case WeightScale::log:
+      break;
+  }
+  if (weight <= 0.0) return 0.0;
+  return std::clamp(1.0 + std::log10(weight / largest_) / kDecades, 0.0, 1.0);
+}
+
+// ---- kept keys ----
+
+KeptRequest kept_request(const Session& session, const MethodSpec& method) {
+  const Selection& selected = session.selection();
+  const Parameters& parameters = session.parameters();
+  KeptRequest request;
+  request.layer = selected.layer;
+  request.q_head = selected.q_head;
+  request.phase = session.phase();
+  request.chunk = parameters.chunk;
+  request.spec = spec_of(method, parameters);
+  request.budget = budget_of(method, parameters);
+  request.dense_layers = parameters.dense_layers;
+  if (const auto open = session.document()) {
+    request.rows_per_chunk = rows_per_chunk_for(open->info().n_tokens);
+  }
+  return request;
+}
+
+KeptQuestion kept_question(const Session& session, const MethodSpec& method) {
+  KeptQuestion question;
+  question.request = kept_request(session, method);
+  question.trace = session.document();
+  const bool has_draft = session.second() != nullptr;
+  question.obstacle = obstacle(method, session.phase(), has_draft);
+  const bool needs_draft =
+      !obstacle(method, session.phase(), /*has_draft=*/false).empty() && question.obstacle.empty();
+  if (needs_draft) question.draft = session.second();
+  const TraceInfo& info = question.trace->info();
+  if (!info.capture.qkv) {
+    question.obstacle = "This trace holds no q, k and v: record it with --capture qkv.";
+  }
+  question.key = question.trace->key() + (needs_draft ? question.draft->key() : std::string()) +
+                 question.request.key();
+  return question;
+}
+
+bool KeptKeys::holds(Index pos) const {
+  return row != nullptr &&
+         std::binary_search(row->keys.begin(), row->keys.end(), static_cast<KeyPos>(pos));
+}
+
+KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::string& method,
+                   Index query) {
+  return {method, budget_words(request.budget), rows.nearest(query), rows.is_dense};
+}
+
+std::string kept_words(const KeptKeys& kept, Index query) {
+  const std::string label = figures::method_label(kept.method);
+  if (kept.row == nullptr) return fmt::format("{}: no query of this phase was measured", label);
+  if (kept.is_dense) return fmt::format("{} leaves this layer dense", label);
+  std::string words =
+      fmt::format("{} keeps {} of {} keys, {} of the attention", label, kept.row->keys.size(),
+                  kept.row->visible.size(), percent(kept.row->mass));
+  if (kept.row->pos != query) {
+    words += fmt::format(" (of the query at {}, the nearest one measured)", kept.row->pos);
+  }
+  return words;
+}
+
+// ---- search ----
+
+std::optional<Index> next_match(const std::vector<std::size_t>& found, Index from, bool forward) {
+  if (found.empty()) return std::nullopt;
+  const auto at = static_cast<std::size_t>(std::max<Index>(0, from));
+  if (forward) {
+    const auto next = std::upper_bound(found.begin(), found.end(), at);
+    return static_cast<Index>(next == found.end() ? found.front() : *next);
+  }
+  const auto after = std::lower_bound(found.begin(), found.end(), at);
+  return static_cast<Index>(after == found.begin() ? found.back() : *(after - 1));
+}
+
+std::string match_words(const std::vector<std::size_t>& found, Index at) {
+  const auto place = std::lower_bound(found.begin(), found.end(),
+                                      static_cast<std::size_t>(std::max<Index>(0, at)));
+  if (place == found.end() || static_cast<Index>(*place) != at) {
+    return fmt::format("{}", found.size());
+  }
+  return fmt::format("{} of {}", place - found.begin() + 1, found.size());
+}
+
+// ---- picture and table ----
+
+plot::Figure token_figure(const TokenFigureInput& input) {
+  const AttentionRow& row = input.row.row;
+  const TraceInfo& info = input.document.info();
+  const Shading shading(input.row, input.scale, input.mask_sinks);
+  const Index first = input.mask_sinks
+                          ? std::min(std::max(row.visible.begin, kSinkTokens), row.visible.end - 1)
+                          : row.visible.begin;
+  const bool is_log = input.scale == WeightScale::log;
+  const double lowest = is_log ? floor_of(std::max(shading.largest(), 1e-30)) : 0.0;
+
+  plot::Panel panel;
+  panel.x.label = "key position";
+  panel.x.whole_numbers = true;
+  panel.x.range =
+      plot::Range{static_cast<double>(first) - 0.5, static_cast<double>(row.visible.end) - 0.5};
+  panel.y.label = "attention weight";
+  panel.y.scale = is_log ? plot::ScaleKind::log10 : plot::ScaleKind::linear;
+  panel.aspect = 0.35;
+  panel.marks.push_back(weight_line(row, first, lowest));
+  std::vector<std::string> methods;
+  for (const KeptKeys& kept : input.kept) methods.push_back(kept.method);
+  const figures::MethodTones tones(methods);
+  for (const KeptKeys& kept : input.kept) {
+    if (kept.row == nullptr || kept.is_dense) continue;
+    plot::Scatter points = kept_points(row, kept, first, lowest, tones.of(kept.method));
+    if (!points.x.empty()) panel.marks.push_back(std::move(points));
+  }
+
+  plot::Figure figure;
+  figure.name = "attention-row";
+  figure.title = fmt::format("Attention of position {} in layer {}, head {}", row.query,
+                             input.row.layer, input.row.q_head);
+  figure.span = plot::Span::full;
+  figure.legend = plot::LegendPlace::above;
+  figure.panels.push_back(std::move(panel));
+  figure.caption.push_back(fmt::format(
+      "Attention weights of the query at position {} over its {} visible keys in layer {}, query "
+      "head {} of {} ({}).",
+      row.query, row.visible.size(), input.row.layer, input.row.q_head, info.model_name,
+      input.document.name()));
+  const Index n_shown = row.visible.end - first;
+  if (first > row.visible.begin) {
+    figure.caption.push_back(
+        fmt::format("The first {} positions (sinks) are left out; they take "
+                    "{} of the attention.",
+                    first - row.visible.begin, [&] {
+                      double mass = 0.0;
+                      for (Index p = row.visible.begin; p < first; ++p) mass += row.prob(p);
+                      return percent(mass);
+                    }()));
+  }
+  if (n_shown > kMostPoints) {
+    figure.caption.push_back(
+        fmt::format("Of each {} neighbouring keys the one with the largest weight is shown.",
+                    (n_shown + kMostPoints - 1) / kMostPoints));
+  }
+  if (is_log) {
+    figure.caption.push_back(
+        fmt::format("Weights below {:.1e} ({:g} decades under the largest) are drawn there.",
+                    lowest, kDecades));
+  }
+  if (row.sink_weight > 0.0) {
+    figure.caption.push_back(fmt::format("A learned sink takes {}.", percent(row.sink_weight)));
+  }
+  for (const KeptKeys& kept : input.kept) {
+    figure.caption.push_back(
+        kept_words(kept, row.query) +
+        (kept.budget.empty() ? "." : fmt::format("; budget {}.", kept.budget)));
+  }
+  return figure;
+}
+
+std::string weight_words(double weight) {
+  return fmt::format("{:.9g}", weight);
+}
+
+std::string token_csv(const TokenFigureInput& input) {
+  const AttentionRow& row = input.row.row;
+  const auto ids = input.document.source().tokens();
+  std::string csv = "position,id,text,weight,rank";
+  for (const KeptKeys& kept : input.kept) {
+    csv += "," + csv_field("kept by " + method_words(kept));
+  }
+  csv += "\n";
+  for (Index pos = row.visible.begin; pos < row.visible.end; ++pos) {
+    csv += fmt::format("{},{},{},{},{}", pos, ids[static_cast<std::size_t>(pos)],
+                       csv_field(input.document.has_text() ? input.document.token_text(pos) : ""),
+                       weight_words(row.prob(pos)), input.row.rank_of(pos));
+    for (const KeptKeys& kept : input.kept) {
+      csv += kept.row == nullptr ? "," : kept.holds(pos) ? ",1" : ",0";
+    }
+    csv += "\n";
+  }
+  return csv;
+}
+
+}  // namespace kvscope::gui

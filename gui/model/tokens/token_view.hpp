@@ -1,0 +1,127 @@
+// The token strip: how much a query looks at every token, which keys methods keep, and the picture
+// and the table of it.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/plot/figure.hpp"
+#include "gui/model/map/attention_row.hpp"
+#include "gui/model/methods/kept_rows.hpp"
+#include "gui/model/session/session.hpp"
+
+namespace kvscope::gui {
+
+/// Positions at the beginning of the text that "mask sinks" leaves out of the shading: as many as
+/// StreamingLLM keeps.
+inline constexpr Index kSinkTokens = 4;
+
+/// An attention row with its keys ranked.
+struct RankedRow {
+  Index layer = 0;
+  Index q_head = 0;
+  AttentionRow row;
+  std::vector<std::int32_t> rank;  // [visible.size()] 1 = largest; equal weights by position
+  double largest = 0.0;            // weight of any key
+  double largest_but_sinks = 0.0;  // of any key from kSinkTokens on
+  /// 0 for keys that the query does not see.
+  Index rank_of(Index pos) const;
+  std::size_t bytes() const { return row.bytes() + rank.size() * sizeof(rank[0]); }
+};
+
+/// For keys of a cache, after Document::key().
+std::string ranked_row_key(Index layer, Index q_head, Index query);
+/// The row with ranks and largest weights.
+RankedRow rank_keys(Index layer, Index q_head, AttentionRow row);
+RankedRow ranked_row(const TraceSource& trace, Index layer, Index q_head, Index query);
+
+/// How weights become shades.
+enum class WeightScale {
+  log,         // four decades down from the largest weight
+  linear,      // in proportion to the largest weight
+  percentile,  // by rank among the visible keys
+};
+
+/// Weights of one row to shades in [0, 1].
+class Shading {
+ public:
+  Shading() = default;
+  Shading(const RankedRow& row, WeightScale scale, bool mask_sinks);
+  double shade(Index pos) const;
+  bool is_masked(Index pos) const { return mask_sinks_ && pos < kSinkTokens; }
+  /// Weight of a full shade.
+  double largest() const { return largest_; }
+
+ private:
+  const RankedRow* row_ = nullptr;
+  WeightScale scale_ = WeightScale::log;
+  bool mask_sinks_ = false;
+  double largest_ = 0.0;
+};
+
+/// A weight as tooltips and the CSV write it: all digits that the recording holds.
+std::string weight_words(double weight);
+
+/// The replay that tells which keys a method keeps for the session's selection: its layer and head,
+/// the phase of its query, the sliders. The budget is empty for methods that take none.
+KeptRequest kept_request(const Session& session, const MethodSpec& method);
+
+/// What to compute for it, and of which files.
+struct KeptQuestion {
+  KeptRequest request;
+  std::shared_ptr<const Document> trace;
+  std::shared_ptr<const Document> draft;  // null for methods that need none
+  std::string obstacle;                   // a sentence: why there is no answer; empty if there is
+  std::string key;                        // of the cache
+};
+/// Needs an open trace.
+KeptQuestion kept_question(const Session& session, const MethodSpec& method);
+
+/// One method's keys for the query that is looked at.
+struct KeptKeys {
+  std::string method;            // "quoka" as it is called in the session
+  std::string budget;            // "256 tokens", or empty
+  const KeptRow* row = nullptr;  // of the measured query nearest to the one that is looked at
+  bool is_dense = false;
+  bool holds(Index pos) const;
+};
+KeptKeys kept_keys(const KeptRows& rows, const KeptRequest& request, const std::string& method,
+                   Index query);
+
+/// "quoka keeps 256 of 4096 keys, 91.2% of the attention", of the measured query nearest to `query`
+/// where that one was not measured.
+std::string kept_words(const KeptKeys& kept, Index query);
+
+/// The next of the ascending positions beyond `from` (before it, if not `forward`), around the end;
+/// empty without positions.
+std::optional<Index> next_match(const std::vector<std::size_t>& found, Index from, bool forward);
+
+/// "3 of 17" if `at` is one of the positions, else "17".
+std::string match_words(const std::vector<std::size_t>& found, Index at);
+
+struct TokenFigureInput {
+  const Document& document;
+  const RankedRow& row;
+  WeightScale scale = WeightScale::log;
+  bool mask_sinks = false;
+  std::vector<KeptKeys> kept;  // of the method, and of the other one
+};
+
+/// Attention over positions, kept keys marked. Beyond 600 visible keys neighbours are folded to the
+/// largest of them, which the caption says.
+plot::Figure token_figure(const TokenFigureInput& input);
+
+/// position, id, text, weight, rank and one column per method (1 kept, 0 not), one line per visible
+/// key.
+std::string token_csv(const TokenFigureInput& input);
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::WeightScale> {
+  static constexpr std::array<std::string_view, 3> value = {"log", "linear", "percentile"};
+};
+}  // namespace kvscope

@@ -1,0 +1,81 @@
+// The head atlas of the selected trace, as the panel shows it: `kvscope analyze heads`
+// and its figures.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/heads.hpp"
+#include "analysis/plot/figure.hpp"
+#include "core/trace/result.hpp"
+#include "core/trace/source.hpp"
+#include "gui/model/jobs/jobs.hpp"
+
+namespace kvscope::gui {
+
+/// The number that each head is shown with; a loss is that under the selected method.
+enum class AtlasNumber { distance, entropy, sink_share, local_share, retrieval, lost_mass };
+enum class AtlasSort { layers, largest };
+
+/// analyze_heads' result.
+struct HeadAtlas {
+  HeadsOptions options;
+  MemoryResult result;
+  std::string trace;  // file name
+  std::vector<Index> layers;
+  std::vector<Index> q_heads;
+  std::size_t bytes() const;
+};
+
+/// Throws what analyze_heads throws.
+HeadAtlas head_atlas_of(const TraceSource& trace, const HeadsOptions& options, JobContext& job);
+
+/// What of an atlas is shown.
+struct AtlasChoice {
+  AtlasNumber number = AtlasNumber::distance;
+  AtlasSort sort = AtlasSort::layers;
+  bool operator==(const AtlasChoice&) const = default;
+};
+
+/// A head at its place: the unit square above (column, row) of the figure's axes.
+struct AtlasPlace {
+  Index layer = 0;  // true numbers of the model
+  Index q_head = 0;
+  double x = 0.0;
+  double y = 0.0;
+};
+
+/// The command line's figure "heads" or "heads-sorted" with a caption that names the trace, and
+/// where its heads lie.
+struct AtlasPicture {
+  plot::Figure figure;
+  std::vector<AtlasPlace> places;
+  /// The head under a place of the data; null between and outside.
+  const AtlasPlace* at(double x, double y) const;
+  const AtlasPlace* of(Index layer, Index q_head) const;
+};
+AtlasPicture draw_atlas(const HeadAtlas& atlas, const AtlasChoice& choice);
+
+/// Every number of one head as "name", "value" lines.
+std::vector<std::pair<std::string, std::string>> head_lines(const HeadAtlas& atlas, Index layer,
+                                                            Index q_head);
+
+/// One line per head: layer,q_head, every measure, lost_mass.
+std::string head_atlas_csv(const HeadAtlas& atlas);
+
+}  // namespace kvscope::gui
+
+namespace kvscope {
+template <>
+struct EnumNames<gui::AtlasNumber> {
+  static constexpr std::array<std::string_view, 6> value = {
+      "distance", "entropy", "sink_share", "local_share", "retrieval", "lost_mass"};
+};
+template <>
+struct EnumNames<gui::AtlasSort> {
+  static constexpr std::array<std::string_view, 2> value = {"layers", "largest"};
+};
+}  // namespace kvscope

@@ -1,0 +1,296 @@
+#include "gui/model/traces/trace_facts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/number_text.hpp"
+
+namespace kvscope::gui {
+
+namespace {
+
+constexpr std::string_view kEllipsis = "…";
+
+std::string plural(Index n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
+
+void add(FactSection& section, std::string name, std::string value, std::string help = {}) {
+  if (!value.empty()) {
+    section.facts.push_back({std::move(name), std::move(value), std::move(help)});
+  }
+}
+
+std::string rope_words(const TraceInfo& info) {
+  if (info.rope_kind.empty()) return {};
+  std::string words = fmt::format("{}, theta {}", info.rope_kind, info.rope_theta);
+  if (info.rope_factor != 1.0) words += fmt::format(", stretched {} times", info.rope_factor);
+  const auto without = std::count_if(info.layer_kinds.begin(), info.layer_kinds.end(),
+                                     [](const LayerKind& kind) { return !kind.has_rope; });
+  if (without > 0) words += fmt::format("; none in {}", plural(without, "layer", "layers"));
+  return words;
+}
+
+std::string window_words(const TraceInfo& info) {
+  std::vector<Index> sizes;
+  Index n_layers = 0;
+  for (const auto& window : info.window) {
+    if (!window) continue;
+    ++n_layers;
+    if (std::find(sizes.begin(), sizes.end(), *window) == sizes.end()) sizes.push_back(*window);
+  }
+  if (sizes.empty()) return "none: every key before a query is visible";
+  std::sort(sizes.begin(), sizes.end());
+  return fmt::format("{} tokens in {} of {} layers", fmt::join(sizes, ", "), n_layers,
+                     info.n_layers);
+}
+
+std::string expert_words(const TraceInfo& info) {
+  Index n_layers = 0;
+  Index n_experts = 0;
+  for (const LayerKind& kind : info.layer_kinds) {
+    n_layers += kind.n_experts > 0 ? 1 : 0;
+    n_experts = std::max(n_experts, kind.n_experts);
+  }
+  if (n_layers == 0) return {};
+  return fmt::format("{}, {} per token, in {} of {} layers", n_experts, info.n_experts_per_token,
+                     n_layers, info.n_layers);
+}
+
+FactSection model_facts(const TraceInfo& info) {
+  FactSection section{"Model", {}};
+  add(section, "name", info.model_name);
+  add(section, "family", info.model_family);
+  add(section, "layers", fmt::format("{}", info.n_layers));
+  add(section, "heads", fmt::format("{} query, {} key/value", info.n_q, info.n_kv),
+      fmt::format("{} read each key/value head",
+                  plural(info.group(), "query head", "query heads")));
+  add(section, "head size", fmt::format("{}", info.d_head), "d_head: channels of q, k and v");
+  add(section, "width", fmt::format("{}", info.d_model), "d_model: channels between layers");
+  add(section, "vocabulary", fmt::format("{}", info.n_vocab));
+  add(section, "rotary", rope_words(info), "rotary position embedding of q and k");
+  add(section, "q, k norm", info.qk_norm ? "yes" : "",
+      "q and k are normalised per head before the rotary embedding");
+  add(section, "window", window_words(info), "how many positions a query sees, itself included");
+  add(section, "sinks", info.sink_logits.empty() ? "" : "one per query head",
+      "a learned logit that joins every softmax and has no key");
+  add(section, "experts", expert_words(info), "mixture-of-experts layers");
+  return section;
+}
+
+std::string capture_words(const CaptureSet& capture) {
+  std::vector<std::string> words;
+  if (capture.qkv) words.push_back("q, k, v");
+  if (capture.lse) words.push_back("lse");
+  if (capture.logits) words.push_back("logits");
+  if (capture.attn_dense) words.push_back("attention rows");
+  if (capture.attn_topk > 0) words.push_back(fmt::format("top {} keys", capture.attn_topk));
+  if (capture.stats) words.push_back("norms and pages");
+  if (capture.routing) words.push_back("experts");
+  return words.empty() ? "token ids only" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+FactSection size_facts(const Document& document) {
+  const TraceInfo& info = document.info();
+  FactSection section{"Recording", {}};
+  add(section, "status", status_words(info, document.file().planned()));
+  add(section, "tokens", fmt::format("{}", info.n_tokens));
+  add(section, "prompt", fmt::format("{} in chunks of {}", info.n_prompt, info.chunk),
+      "tokens of the prompt, and how many of them one forward call took");
+  add(section, "decoded", fmt::format("{}", info.n_tokens - info.n_prompt),
+      "tokens after the prompt, one forward call each");
+  if (static_cast<Index>(info.layers.size()) < info.n_layers) {
+    add(section, "layers kept", index_ranges(info.layers));
+  }
+  if (static_cast<Index>(info.q_heads.size()) < info.n_q) {
+    add(section, "heads kept", index_ranges(info.q_heads), "recorded query heads");
+  }
+  if (info.rows.size() < info.n_tokens) {
+    add(section, "queries kept",
+        fmt::format("{} to {}", info.rows.begin, std::max(info.rows.begin, info.rows.end - 1)),
+        "positions whose q and lse were recorded; k and v are there for all");
+  }
+  add(section, "captured", capture_words(info.capture));
+  add(section, "stored as",
+      fmt::format("{}{}", name_of(info.dtype), document.file().is_chunked() ? ", compressed" : ""));
+  add(section, "file", bytes_text(static_cast<double>(document.file().file_bytes())));
+  add(section, "text", document.has_text() ? "" : "not recorded: tokens show as ids");
+  return section;
+}
+
+FactSection provenance_facts(const Document& document) {
+  const TraceInfo& info = document.info();
+  FactSection section{"Provenance", {}};
+  add(section, "path", document.path().string());
+  add(section, "command", info.command_line);
+  add(section, "prompt from", info.text_source);
+  add(section, "created", info.created);
+  add(section, "writer", info.writer);
+  add(section, "host", info.host);
+  add(section, "seed", fmt::format("{}", info.seed));
+  add(section, "uuid", info.uuid);
+  add(section, "content", info.content_hash, "hash of everything that was recorded");
+  add(section, "tokenizer", info.tokenizer_hash, "hash of the vocabulary");
+  return section;
+}
+
+/// Byte offsets at which characters of UTF-8 text begin, and its end.
+std::vector<std::size_t> character_starts(std::string_view text) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) starts.push_back(i);
+  }
+  starts.push_back(text.size());
+  return starts;
+}
+
+}  // namespace
+
+std::vector<FactSection> trace_facts(const Document& document) {
+  return {model_facts(document.info()), size_facts(document), provenance_facts(document)};
+}
+
+std::string status_words(const TraceInfo& info, const TraceInfo& planned) {
+  std::string words(name_of(info.status));
+  if (info.units.size() < planned.units.size()) {
+    words += fmt::format(": {} of {} chunks and steps", info.units.size(), planned.units.size());
+  }
+  return words;
+}
+
+std::string trace_summary(const Document& document) {
+  const TraceInfo& info = document.info();
+  if (const auto rate = document.tokens_per_second(); rate && document.is_being_recorded()) {
+    return fmt::format("live · {} of {} tokens · {:.0f} / s", info.n_tokens,
+                       document.file().planned().n_tokens, *rate);
+  }
+  return fmt::format("{} · {} · {}", info.model_name.empty() ? "model" : info.model_name,
+                     plural(info.n_tokens, "token", "tokens"), name_of(info.status));
+}
+
+std::string index_ranges(const std::vector<Index>& indices) {
+  std::string words;
+  for (std::size_t i = 0; i < indices.size();) {
+    std::size_t last = i;
+    while (last + 1 < indices.size() && indices[last + 1] == indices[last] + 1) ++last;
+    if (!words.empty()) words += ", ";
+    words +=
+        last == i ? fmt::format("{}", indices[i]) : fmt::format("{}-{}", indices[i], indices[last]);
+    i = last + 1;
+  }
+  return words;
+}
+
+std::string shortened_middle(std::string_view text,
+                             const std::function<bool(std::string_view)>& fits) {
+  if (fits(text)) return std::string(text);
+  const auto starts = character_starts(text);
+  const std::size_t n = starts.size() - 1;
+  // The end says more than the beginning: "…-run-7.h5" tells files apart.
+  const auto with = [&](std::size_t kept) {
+    const std::size_t head = kept / 2;
+    const std::size_t tail = kept - head;
+    return fmt::format("{}{}{}", text.substr(0, starts[head]), kEllipsis,
+                       text.substr(starts[n - tail]));
+  };
+  std::size_t low = 0;
+  std::size_t high = n == 0 ? 0 : n - 1;
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (fits(with(middle))) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return with(low);
+}
+
+// ---- the grid ----
+
+bool HeadGrid::is_recorded(Index layer, Index q_head) const {
+  const auto l = static_cast<std::size_t>(layer);
+  const auto h = static_cast<std::size_t>(q_head);
+  return l < layers.size() && h < recorded_heads.size() && layers[l].is_recorded &&
+         recorded_heads[h];
+}
+
+HeadGrid head_grid(const TraceInfo& info) {
+  HeadGrid grid;
+  grid.group = std::max<Index>(1, info.group());
+  for (Index head = 0; head < info.n_q; ++head) {
+    grid.recorded_heads.push_back(info.has_q_head(head));
+  }
+  bool any_window = false;
+  bool any_experts = false;
+  bool any_without_rope = false;
+  for (Index i = 0; i < info.n_layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    GridLayer layer;
+    layer.layer = i;
+    layer.is_recorded = info.has_layer(i);
+    const auto window = at < info.window.size() ? info.window[at] : std::nullopt;
+    layer.words.push_back(window ? fmt::format("sliding window of {} tokens", *window)
+                                 : "full attention");
+    if (window) layer.marks += 'w';
+    any_window |= window.has_value();
+    if (at < info.layer_kinds.size()) {
+      const LayerKind& kind = info.layer_kinds[at];
+      layer.words.push_back(
+          kind.n_experts > 0
+              ? fmt::format("{} experts, {} per token", kind.n_experts, info.n_experts_per_token)
+              : "dense MLP");
+      if (kind.n_experts > 0) layer.marks += 'e';
+      any_experts |= kind.n_experts > 0;
+      if (!kind.has_rope) {
+        layer.words.push_back("no rotary positions");
+        layer.marks += 'n';
+        any_without_rope = true;
+      }
+    }
+    grid.layers.push_back(std::move(layer));
+  }
+  if (any_window) grid.legend.emplace_back("w", "sliding window");
+  if (any_experts) grid.legend.emplace_back("e", "experts");
+  if (any_without_rope) grid.legend.emplace_back("n", "no rotary positions");
+  return grid;
+}
+
+float GridPlan::x_of(Index q_head, Index group) const {
+  const auto head = static_cast<float>(q_head);
+  const auto gaps = static_cast<float>(q_head / std::max<Index>(1, group));
+  return label + head * cell + gaps * group_gap;
+}
+
+GridPlan plan_grid(const HeadGrid& grid, float room, float label, float marks, float least,
+                   float most) {
+  GridPlan plan;
+  plan.label = label;
+  const auto n = static_cast<float>(std::max<std::size_t>(1, grid.recorded_heads.size()));
+  const float n_groups = std::ceil(n / static_cast<float>(grid.group));
+  // Single heads need no gap to be seen as blocks of their own: the cells' own borders do.
+  plan.group_gap = grid.group > 1 ? least : 0.0f;
+  const float free = room - label - marks - (n_groups - 1.0f) * plan.group_gap;
+  plan.cell = std::clamp(std::floor(free / n), least, most);
+  plan.row = std::clamp(plan.cell, std::min(2.0f * least, most), most);
+  plan.width = label + n * plan.cell + (n_groups - 1.0f) * plan.group_gap;
+  return plan;
+}
+
+std::optional<std::pair<Index, Index>> cell_at(const HeadGrid& grid, const GridPlan& plan, float x,
+                                               float y) {
+  if (x < plan.label || x >= plan.width || y < 0.0f || plan.row <= 0.0f) return std::nullopt;
+  const auto layer = static_cast<Index>(y / plan.row);
+  if (layer >= static_cast<Index>(grid.layers.size())) return std::nullopt;
+  const float group_width = plan.cell * static_cast<float>(grid.group) + plan.group_gap;
+  const auto group = static_cast<Index>((x - plan.label) / group_width);
+  const float within = x - plan.label - static_cast<float>(group) * group_width;
+  const Index head =
+      group * grid.group + std::min(grid.group - 1, static_cast<Index>(within / plan.cell));
+  if (head >= static_cast<Index>(grid.recorded_heads.size())) return std::nullopt;
+  return std::pair{layer, head};
+}
+
+}  // namespace kvscope::gui

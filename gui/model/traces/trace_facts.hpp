@@ -1,0 +1,89 @@
+// What the side bar says about an open trace: facts by section, and the grid of its layers and
+// heads.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/trace/info.hpp"
+#include "gui/model/traces/document.hpp"
+
+namespace kvscope::gui {
+
+/// One line: "heads" "8 queries, 2 keys". `help` says more where the words are short; may be empty.
+struct Fact {
+  std::string name;
+  std::string value;
+  std::string help;
+};
+
+struct FactSection {
+  std::string title;  // "Model"
+  std::vector<Fact> facts;
+};
+
+/// Model, recording and provenance, in this order. What is not known is left out.
+std::vector<FactSection> trace_facts(const Document& document);
+
+/// "complete", or "interrupted: 3 of 9 chunks and steps".
+std::string status_words(const TraceInfo& info, const TraceInfo& planned);
+
+/// "verifier · 4160 tokens · complete", or "live · 7680 of 16384 tokens · 140 / s" while it grows:
+/// the second line of a trace in a list.
+std::string trace_summary(const Document& document);
+
+/// 0, 1, 2, 5 as "0-2, 5".
+std::string index_ranges(const std::vector<Index>& indices);
+
+/// The longest form "beginning…end" of the text that `fits` accepts, the text itself if it does;
+/// cut between characters. "…" if nothing fits. Longer texts must not fit where shorter ones do
+/// not.
+std::string shortened_middle(std::string_view text,
+                             const std::function<bool(std::string_view)>& fits);
+
+/// One layer of the grid.
+struct GridLayer {
+  Index layer = 0;
+  bool is_recorded = false;
+  std::string marks;               // "w" sliding window, "e" experts, "n" no rotary positions
+  std::vector<std::string> words;  // "sliding window of 128 tokens", "32 experts, 4 per token"
+};
+
+/// Layers x query heads of the model; what was recorded can be selected.
+struct HeadGrid {
+  std::vector<GridLayer> layers;     // [n_layers]
+  std::vector<bool> recorded_heads;  // [n_q]
+  Index group = 1;                   // query heads per KV head, drawn as one block
+  /// (letter, meaning) of the marks that occur.
+  std::vector<std::pair<std::string, std::string>> legend;
+  bool is_recorded(Index layer, Index q_head) const;
+};
+
+HeadGrid head_grid(const TraceInfo& info);
+
+/// Where the cells of a grid lie, in pixels from its left edge.
+struct GridPlan {
+  float cell = 0.0f;       // width of a cell
+  float row = 0.0f;        // height of a layer
+  float group_gap = 0.0f;  // between KV groups
+  float label = 0.0f;      // room for the layer's number
+  float width = 0.0f;      // of labels and cells
+  /// Left edge of a head's cell.
+  float x_of(Index q_head, Index group) const;
+};
+
+/// Cells as wide as `room` allows, between `least` and `most` pixels; wider than the room if they
+/// would be smaller than that. `label` and `marks`: room at the left and the right of the cells.
+GridPlan plan_grid(const HeadGrid& grid, float room, float label, float marks, float least,
+                   float most);
+
+/// (layer, query head) of the cell at a place from the grid's top left corner, the gaps between
+/// cells counted to the cell before them; empty outside.
+std::optional<std::pair<Index, Index>> cell_at(const HeadGrid& grid, const GridPlan& plan, float x,
+                                               float y);
+
+}  // namespace kvscope::gui
